@@ -1,2 +1,30 @@
+//! The `zerolane` command. Each subcommand lives in a module of its own; this
+//! file picks one and turns its error into words and an exit code.
+
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod args;
+mod bench;
+mod demo;
+mod exit;
+
+use clap::Parser;
+
+use crate::args::{Args, Command};
+use crate::exit::Exit;
+
+fn main() -> Exit {
+    let args = Args::parse();
+    let done = match args.command {
+        // Serve, Cp, Ls: `files`.
+        Command::Demo(args) => demo::run(args),
+        Command::Bench(args) => bench::run(args),
+    };
+    match done {
+        Ok(()) => Exit::Success,
+        Err(error) => {
+            eprintln!("zerolane: {error:#}");
+            Exit::of(&error)
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The command tree. Each room owns the arguments of its own commands; this
+//! file only hangs them up.
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::Exit;
+
+/// Move data between machines: it lands once, in its final place.
+#[derive(Debug, Parser)]
+#[command(name = "zerolane", version, after_help = Exit::HELP)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    // Serve, Cp, Ls: `files`.
+    /// Copy a real file over TCP and over Zerolane, and compare
+    Demo(crate::demo::Args),
+    /// Measure Zerolane against the kernel's TCP
+    Bench(crate::bench::Args),
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn Args__is_a_consistent_command_tree() {
+        Args::command().debug_assert();
+    }
+}
