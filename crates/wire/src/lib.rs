@@ -1,1 +1,34 @@
+//! The Scheduled Transfer header and operations: bytes to types, checked once at the edge.
+//!
+//! This room knows no socket and no clock. A datagram is one 40-byte [`Header`]
+//! followed by nothing, by exactly 32 bytes of options (control operations), or
+//! by payload (Data). [`Packet::parse`] turns control datagrams into an
+//! [`Operation`]; [`Header::parse`] alone is enough for Data, whose header is
+//! all there is to check.
+//!
+//! The header is Figure 9 of the Scheduled Transfer thesis. The operation code
+//! points are Zerolane's own (`docs/protocol.md`): no public table was used.
+//!
+//! ```
+//! use zerolane_wire::{Header, Op, HEADER_LEN};
+//! let header = Header { op: Op::Data, param: 7, b_num: 3, ..Header::new(Op::Data) };
+//! let bytes = header.emit();
+//! assert_eq!(bytes.len(), HEADER_LEN);
+//! assert_eq!(Header::parse(&bytes).unwrap(), header);
+//! ```
+#![no_std]
 #![forbid(unsafe_code)]
+
+pub mod checksum;
+pub mod encapsulation;
+mod header;
+mod operation;
+
+pub use header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
+pub use operation::{
+    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Disconnect, End,
+    FetchOp, FetchOpKind, Get, Grant, MAX_RANGES, MemoryRegionAvailable, Nop, OPTIONS_LEN,
+    Operation, Packet, Profile, Profiles, Range, Ranges, Reason, RequestAnswer, RequestConnection,
+    RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights, Route, State,
+    VERSION, VERSION_MIN,
+};

@@ -1,0 +1,364 @@
+//! The 40-byte header of Figure 9: ten big-endian words, total accessors after one length check.
+
+use core::fmt;
+
+/// Bytes of the header, on every operation.
+pub const HEADER_LEN: usize = 40;
+
+/// Operation codes. Zerolane's own numbers: see `docs/protocol.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Op {
+    /// Opens a virtual connection.
+    RequestConnection = 1,
+    /// Accepts or rejects a virtual connection.
+    ConnectionAnswer = 2,
+    /// Asks to end the connection.
+    RequestDisconnect = 3,
+    /// Agrees to end the connection.
+    DisconnectAnswer = 4,
+    /// Third step of the disconnect handshake.
+    DisconnectComplete = 5,
+    /// Asks for a persistent memory region.
+    RequestMemoryRegion = 6,
+    /// Grants a persistent memory region.
+    MemoryRegionAvailable = 7,
+    /// Asks for bytes of a persistent memory region.
+    Get = 8,
+    /// Asks for an atomic operation on a 64-bit word of a persistent memory region.
+    FetchOp = 9,
+    /// Acknowledges the value that a FetchOp returned.
+    FetchOpComplete = 10,
+    /// Announces a Transfer from the sender of this operation.
+    RequestToSend = 11,
+    /// Answers a request that cannot be granted now, or ever.
+    RequestAnswer = 12,
+    /// Grants one Block.
+    ClearToSend = 13,
+    /// Asks the peer to announce a Transfer (Read sequence).
+    RequestToReceive = 14,
+    /// Carries payload of a granted Block or of a persistent memory region.
+    Data = 15,
+    /// Asks for a State.
+    RequestState = 16,
+    /// Reports what has been received (Request_State_Response).
+    State = 17,
+    /// Aborts a Transfer.
+    End = 18,
+    /// Confirms that a Transfer was aborted.
+    EndAck = 19,
+    /// Keep-alive, path probe, or options for an upper layer.
+    Nop = 20,
+}
+
+impl Op {
+    /// All operations, in order of their code points.
+    pub const ALL: [Op; 20] = [
+        Op::RequestConnection,
+        Op::ConnectionAnswer,
+        Op::RequestDisconnect,
+        Op::DisconnectAnswer,
+        Op::DisconnectComplete,
+        Op::RequestMemoryRegion,
+        Op::MemoryRegionAvailable,
+        Op::Get,
+        Op::FetchOp,
+        Op::FetchOpComplete,
+        Op::RequestToSend,
+        Op::RequestAnswer,
+        Op::ClearToSend,
+        Op::RequestToReceive,
+        Op::Data,
+        Op::RequestState,
+        Op::State,
+        Op::End,
+        Op::EndAck,
+        Op::Nop,
+    ];
+
+    const fn from_code(code: u8) -> Option<Op> {
+        if code >= 1 && code as usize <= Self::ALL.len() {
+            Some(Self::ALL[code as usize - 1])
+        } else {
+            None
+        }
+    }
+}
+
+/// The 11-bit Flags field. A bit's meaning depends on the operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// No flag.
+    pub const NONE: Flags = Flags(0);
+    /// Data: do not deliver the header to the upper layer.
+    pub const SILENT: Flags = Flags(0x001);
+    /// Data: wake the receiver's upper layer.
+    pub const INTERRUPT: Flags = Flags(0x002);
+    /// Request_To_Send, Data, Nop: asks the receiver to answer, matched by Sync.
+    pub const SEND_STATE: Flags = Flags(0x004);
+    /// Nop, State: this is an answer.
+    pub const REPLY: Flags = Flags(0x008);
+    /// Nop: padded to the length in Offset to probe the path.
+    pub const PROBE: Flags = Flags(0x010);
+    /// Request_To_Send: answers a Request_To_Receive named by D_id.
+    pub const READ: Flags = Flags(0x020);
+    /// State: every Block of the Transfer is complete.
+    pub const COMPLETE: Flags = Flags(0x040);
+    /// State: the sender of this State has no such Transfer.
+    pub const UNKNOWN: Flags = Flags(0x080);
+    /// End: sent by the source of the Transfer's data.
+    pub const FROM_SOURCE: Flags = Flags(0x100);
+    /// Connection_Answer, Request_Answer: refused for good.
+    pub const REJECT: Flags = Flags(0x400);
+    /// Request_Connection, Connection_Answer: speaks the classic profile.
+    pub const CAP_CLASSIC: Flags = Flags(0x001);
+    /// Request_Connection, Connection_Answer: speaks the extended profile.
+    pub const CAP_EXTENDED: Flags = Flags(0x002);
+    /// Request_Connection, Connection_Answer: wants payload checksums.
+    pub const CAP_CHECKSUM: Flags = Flags(0x004);
+    /// Request_Connection, Connection_Answer: takes Blocks in any order.
+    pub const CAP_OUT_OF_ORDER: Flags = Flags(0x008);
+    /// Request_Connection, Connection_Answer: offers persistent memory.
+    pub const CAP_PERSISTENT: Flags = Flags(0x010);
+
+    const MASK: u16 = 0x7ff;
+
+    /// Flags from the low 11 bits of `bits`.
+    pub const fn from_bits(bits: u16) -> Flags {
+        Flags(bits & Self::MASK)
+    }
+
+    /// The 11 bits.
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Whether every bit of `other` is set.
+    pub const fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The union.
+    #[must_use]
+    pub const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    /// `other` if `condition`, joined to `self`.
+    #[must_use]
+    pub const fn with_if(self, other: Flags, condition: bool) -> Flags {
+        if condition { self.with(other) } else { self }
+    }
+}
+
+/// The Scheduled Transfer header (thesis, Figure 9), in host byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// Operation, 5 bits.
+    pub op: Op,
+    /// Flags, 11 bits.
+    pub flags: Flags,
+    /// Operation-specific parameter.
+    pub param: u16,
+    /// The receiver's port.
+    pub d_port: u16,
+    /// The sender's port.
+    pub s_port: u16,
+    /// The receiver's key.
+    pub d_key: u32,
+    /// One's-complement checksum, 0 when omitted.
+    pub checksum: u16,
+    /// B_id: the memory index Mx, or operation-specific.
+    pub b_id: u16,
+    /// Buffer index.
+    pub bufx: u32,
+    /// Offset within the buffer, bytes.
+    pub offset: u32,
+    /// Chosen by the sender, echoed by the answer.
+    pub sync: u32,
+    /// Block number within the Transfer.
+    pub b_num: u32,
+    /// The receiver's Transfer identifier.
+    pub d_id: u32,
+    /// The sender's Transfer identifier.
+    pub s_id: u32,
+}
+
+impl Header {
+    /// A header of `op` with every other field zero.
+    pub const fn new(op: Op) -> Header {
+        Header {
+            op,
+            flags: Flags::NONE,
+            param: 0,
+            d_port: 0,
+            s_port: 0,
+            d_key: 0,
+            checksum: 0,
+            b_id: 0,
+            bufx: 0,
+            offset: 0,
+            sync: 0,
+            b_num: 0,
+            d_id: 0,
+            s_id: 0,
+        }
+    }
+
+    /// Reads a header from the first 40 bytes of `bytes`.
+    ///
+    /// # Errors
+    /// Fewer than 40 bytes, or an operation code that is not assigned.
+    pub fn parse(bytes: &[u8]) -> Result<Header, ParseError> {
+        let Some(bytes) = bytes.first_chunk::<HEADER_LEN>() else {
+            return Err(ParseError::new(
+                Field::Header,
+                Problem::Truncated(bytes.len()),
+            ));
+        };
+        let word = |n: usize| {
+            u32::from_be_bytes([
+                bytes[4 * n],
+                bytes[4 * n + 1],
+                bytes[4 * n + 2],
+                bytes[4 * n + 3],
+            ])
+        };
+        let (first, ports, check) = (word(0), word(1), word(3));
+        let code = (first >> 27) as u8;
+        let Some(op) = Op::from_code(code) else {
+            return Err(ParseError::new(
+                Field::Op,
+                Problem::Unassigned(u32::from(code)),
+            ));
+        };
+        Ok(Header {
+            op,
+            flags: Flags::from_bits((first >> 16) as u16),
+            param: first as u16,
+            d_port: (ports >> 16) as u16,
+            s_port: ports as u16,
+            d_key: word(2),
+            checksum: (check >> 16) as u16,
+            b_id: check as u16,
+            bufx: word(4),
+            offset: word(5),
+            sync: word(6),
+            b_num: word(7),
+            d_id: word(8),
+            s_id: word(9),
+        })
+    }
+
+    /// The 40 bytes on the wire.
+    pub fn emit(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        self.emit_into(&mut bytes);
+        bytes
+    }
+
+    /// Writes the 40 bytes into `bytes`.
+    pub fn emit_into(&self, bytes: &mut [u8; HEADER_LEN]) {
+        let words = [
+            (self.op as u32) << 27 | u32::from(self.flags.bits()) << 16 | u32::from(self.param),
+            u32::from(self.d_port) << 16 | u32::from(self.s_port),
+            self.d_key,
+            u32::from(self.checksum) << 16 | u32::from(self.b_id),
+            self.bufx,
+            self.offset,
+            self.sync,
+            self.b_num,
+            self.d_id,
+            self.s_id,
+        ];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_be_bytes());
+        }
+    }
+
+    /// Bufx and Offset read as one 64-bit number (Bufx is the high half), as
+    /// the operations that carry a length use them.
+    pub const fn wide(&self) -> u64 {
+        (self.bufx as u64) << 32 | self.offset as u64
+    }
+
+    /// Stores a 64-bit number in Bufx and Offset.
+    #[must_use]
+    pub const fn with_wide(mut self, value: u64) -> Header {
+        self.bufx = (value >> 32) as u32;
+        self.offset = value as u32;
+        self
+    }
+}
+
+/// What part of a datagram is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Field {
+    /// The header as a whole.
+    Header,
+    /// The operation code.
+    Op,
+    /// The Flags field.
+    Flags,
+    /// The Param field.
+    Param,
+    /// The checksum over header and payload.
+    Checksum,
+    /// The Bufx field.
+    Bufx,
+    /// The Offset field.
+    Offset,
+    /// The 32 bytes of options.
+    Options,
+    /// The encapsulation around the header.
+    Encapsulation,
+}
+
+/// What is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Problem {
+    /// Too short: this many bytes were there.
+    Truncated(usize),
+    /// Longer than the operation allows: this many bytes were there.
+    TooLong(usize),
+    /// A code that means nothing here.
+    Unassigned(u32),
+    /// A value outside its range.
+    OutOfRange(u64),
+    /// A sum that does not match.
+    Mismatch,
+}
+
+/// Why a datagram was refused: the field and the problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ParseError {
+    /// The broken field.
+    pub field: Field,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+impl ParseError {
+    pub(crate) const fn new(field: Field, problem: Problem) -> ParseError {
+        ParseError { field, problem }
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: ", self.field)?;
+        match self.problem {
+            Problem::Truncated(len) => write!(f, "truncated, {len} bytes"),
+            Problem::TooLong(len) => write!(f, "too long, {len} bytes"),
+            Problem::Unassigned(code) => write!(f, "code {code} is not assigned"),
+            Problem::OutOfRange(value) => write!(f, "{value} is out of range"),
+            Problem::Mismatch => write!(f, "does not match"),
+        }
+    }
+}
+
+impl core::error::Error for ParseError {}
+
+const _: () = assert!(Op::ALL.len() < 32, "the operation code has five bits");
