@@ -1,1 +1,46 @@
+//! Emulated links and network namespaces for tests, benchmarks and the lab.
+//!
+//! | module | what it gives | time |
+//! |---|---|---|
+//! | [`link`] | one direction of a link: delay, jitter, loss, reordering, duplication, rate, queue, MTU | virtual |
+//! | [`pair`] | two such links and a clock, to drive two sans-IO protocol ends | virtual |
+//!
+//! What it is not: a queueing simulator. A link has one FIFO queue with tail
+//! drop; there is no routing, no cross traffic and no queue management.
+//!
+//! Everything random comes from a seed, so a failing run can be run again.
+
 #![forbid(unsafe_code)]
+
+pub mod link;
+pub mod pair;
+
+/// One end of a two-ended topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Side {
+    /// The first end; by convention the one that initiates.
+    A,
+    /// The second end; by convention the one that responds.
+    B,
+}
+
+impl Side {
+    /// Both sides, `A` first.
+    pub const BOTH: [Side; 2] = [Side::A, Side::B];
+
+    /// The opposite end.
+    #[must_use]
+    pub fn other(self) -> Side {
+        match self {
+            Side::A => Side::B,
+            Side::B => Side::A,
+        }
+    }
+
+    fn index(self) -> usize {
+        match self {
+            Side::A => 0,
+            Side::B => 1,
+        }
+    }
+}

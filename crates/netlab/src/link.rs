@@ -1,0 +1,269 @@
+//! A model of one direction of a link, in virtual time.
+//!
+//! Pure: no clock, no IO. The caller says what time it is, as a [`Duration`]
+//! since a start of its choice. Packets pass these stages in this order:
+//!
+//! ```text
+//! send -> up? -> MTU -> duplicate -> queue (tail drop) -> rate -> loss
+//!      -> delay + jitter, kept in order -> held back? -> pop_due
+//! ```
+//!
+//! Choices worth knowing:
+//! - Packets due at the same moment leave in the order in which they were sent.
+//! - Jitter does not reorder (see [`LinkConfig::jitter`]); only
+//!   [`LinkConfig::reorder`] does.
+//! - Loss comes after the bottleneck: lost packets use up its rate, as on a
+//!   real wire.
+//! - The same seed, configuration and calls give the same outcome on every
+//!   machine and in every release; a test pins it. Each packet draws the same
+//!   number of random values whatever is configured, so that changing the
+//!   delay does not change which packets are lost.
+
+mod config;
+mod dice;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use config::{LinkConfig, Loss, Reorder};
+pub use stats::LinkStats;
+
+use dice::{Dice, Luck};
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+/// One direction of a link carrying packets of type `P`.
+///
+/// ```
+/// use netlab::link::{Link, LinkConfig};
+/// use std::time::Duration;
+///
+/// let ms = Duration::from_millis;
+/// let config = LinkConfig { delay: ms(10), ..LinkConfig::default() };
+/// let mut link = Link::new(config, 1);
+///
+/// link.send(ms(5), 1500, "hello");
+/// assert_eq!(link.next_delivery(), Some(ms(15)));
+/// assert_eq!(link.pop_due(ms(14)), None);
+/// assert_eq!(link.pop_due(ms(15)), Some("hello"));
+/// assert_eq!(link.stats().delivered, 1);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Link<P> {
+    config: LinkConfig,
+    up: bool,
+    dice: Dice,
+    /// Latest time seen; time handed in never runs backwards.
+    now: Duration,
+    /// When each packet in the queue ends its serialisation, in order.
+    departures: VecDeque<Duration>,
+    /// Delivery time of the latest packet that was not held back: nothing that
+    /// keeps its place may arrive before it.
+    in_order_until: Duration,
+    under_way: BinaryHeap<UnderWay<P>>,
+    next_sequence: u64,
+    /// Highest sequence delivered so far, plus one.
+    expected_sequence: u64,
+    stats: LinkStats,
+}
+
+impl<P> Link<P> {
+    /// A link that is up, with nothing on it.
+    #[must_use]
+    pub fn new(config: LinkConfig, seed: u64) -> Self {
+        Self {
+            config,
+            up: true,
+            dice: Dice::new(seed),
+            now: Duration::ZERO,
+            departures: VecDeque::new(),
+            in_order_until: Duration::ZERO,
+            under_way: BinaryHeap::new(),
+            next_sequence: 0,
+            expected_sequence: 0,
+            stats: LinkStats::default(),
+        }
+    }
+
+    /// Sends a packet of `size_bytes` at time `now`. A `now` before that of an
+    /// earlier call counts as the time of that call.
+    pub fn send(&mut self, now: Duration, size_bytes: usize, packet: P)
+    where
+        P: Clone,
+    {
+        self.stats.sent += 1;
+        self.catch_up(now);
+        // Drawn before anything can stop the packet: see `Luck`.
+        let duplicates = self.dice.duplicates(self.config.duplicate);
+        if !self.up {
+            self.stats.down += 1;
+        } else if self.config.mtu.is_some_and(|mtu| size_bytes > mtu) {
+            self.stats.too_big += 1;
+        } else {
+            if duplicates {
+                self.stats.duplicated += 1;
+                self.enqueue(size_bytes, packet.clone());
+            }
+            self.enqueue(size_bytes, packet);
+        }
+    }
+
+    /// When the next packet is due, or `None` with nothing under way.
+    #[must_use]
+    pub fn next_delivery(&self) -> Option<Duration> {
+        self.under_way.peek().map(|packet| packet.due)
+    }
+
+    /// Takes out the next packet if it is due at `now`. Call until it returns
+    /// `None`: several may be due.
+    pub fn pop_due(&mut self, now: Duration) -> Option<P> {
+        self.catch_up(now);
+        if self.next_delivery()? > self.now {
+            return None;
+        }
+        let arrived = self.under_way.pop()?;
+        self.stats.delivered += 1;
+        if arrived.sequence < self.expected_sequence {
+            self.stats.reordered += 1;
+        } else {
+            self.expected_sequence = arrived.sequence + 1;
+        }
+        Some(arrived.packet)
+    }
+
+    /// Changes the behaviour for packets sent from now on. Packets under way
+    /// keep their delivery times, and packets that keep their place do not
+    /// overtake them even if the delay shrinks.
+    pub fn set_config(&mut self, config: LinkConfig) {
+        self.config = config;
+    }
+
+    /// The behaviour in force.
+    #[must_use]
+    pub fn config(&self) -> &LinkConfig {
+        &self.config
+    }
+
+    /// Takes the link down or up again. While it is down, everything sent is
+    /// dropped; everything under way when it goes down is dropped too.
+    pub fn set_up(&mut self, up: bool) {
+        self.up = up;
+        if !up {
+            self.stats.down += self.under_way.len() as u64;
+            self.under_way.clear();
+            self.departures.clear();
+            self.in_order_until = Duration::ZERO;
+        }
+    }
+
+    /// Whether the link is up.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// Packets queued or on the wire that will be delivered.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn stats(&self) -> LinkStats {
+        self.stats
+    }
+
+    /// Moves time on and forgets the packets that have left the bottleneck.
+    fn catch_up(&mut self, now: Duration) {
+        self.now = self.now.max(now);
+        while self.departures.front().is_some_and(|&at| at <= self.now) {
+            self.departures.pop_front();
+        }
+    }
+
+    fn enqueue(&mut self, size_bytes: usize, packet: P) {
+        let luck = self.dice.luck();
+        // The first in line is being serialised and does not count as waiting.
+        if self.departures.len() > self.config.queue_packets {
+            self.stats.queue_dropped += 1;
+            return;
+        }
+        let departure = self.serialise(size_bytes);
+        if self.dice.loses(self.config.loss, luck) {
+            self.stats.lost += 1;
+            return;
+        }
+        let due = self.delivery_time(departure, luck);
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.under_way.push(UnderWay {
+            due,
+            sequence,
+            packet,
+        });
+    }
+
+    /// Takes the packet through the bottleneck; returns when its last bit left.
+    fn serialise(&mut self, size_bytes: usize) -> Duration {
+        let idle_from = self.departures.back().copied().unwrap_or(self.now);
+        let Some(rate) = self.config.rate_bits_per_s else {
+            return idle_from;
+        };
+        let departure = idle_from.saturating_add(serialisation_time(size_bytes, rate));
+        self.departures.push_back(departure);
+        departure
+    }
+
+    fn delivery_time(&mut self, departure: Duration, luck: Luck) -> Duration {
+        let arrival = departure
+            .saturating_add(self.config.delay)
+            .saturating_add(luck.jitter(self.config.jitter))
+            .max(self.in_order_until);
+        if luck.reorders(self.config.reorder.probability) {
+            return arrival.saturating_add(self.config.reorder.by);
+        }
+        self.in_order_until = arrival;
+        arrival
+    }
+}
+
+/// Time that `size_bytes` take at `rate` bits per second, rounded up so that
+/// the rate is never exceeded.
+fn serialisation_time(size_bytes: usize, rate: u64) -> Duration {
+    const BIT_NANOS_PER_BYTE_SECOND: u128 = 8 * 1_000_000_000;
+    let nanos = (size_bytes as u128)
+        .saturating_mul(BIT_NANOS_PER_BYTE_SECOND)
+        .div_ceil(u128::from(rate.max(1)));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// A packet that will be delivered. Ordered for a max-heap: the greatest is the
+/// one due first, and of those the one sent first.
+#[derive(Clone, Debug)]
+struct UnderWay<P> {
+    due: Duration,
+    sequence: u64,
+    packet: P,
+}
+
+impl<P> Ord for UnderWay<P> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.due, other.sequence).cmp(&(self.due, self.sequence))
+    }
+}
+
+impl<P> PartialOrd for UnderWay<P> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<P> PartialEq for UnderWay<P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<P> Eq for UnderWay<P> {}
