@@ -19,7 +19,7 @@ impl Sum {
         odd: false,
     };
 
-    /// The sum over `bytes`.
+    /// The sum over `bytes`, at most 16 GiB of them.
     pub fn of(bytes: &[u8]) -> Sum {
         // 32-bit words into a 64-bit accumulator: 2^32 of them fit before it overflows,
         // and one's-complement addition does not care about the width it is folded from.
@@ -61,7 +61,10 @@ impl Sum {
         }
     }
 
-    /// Whether data summing to `self` matches a received Checksum field.
+    /// Whether data summing to `self` matches a received Checksum field (0 matches: omitted).
+    ///
+    /// Every single flipped bit of the data is found: it changes the sum by a power of two,
+    /// which 0xffff does not divide.
     pub fn matches(self, field: u16) -> bool {
         field == 0 || self.finish() == field
     }

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::checksum::Sum;
+
 /// Bytes of the header, on every operation.
 pub const HEADER_LEN: usize = 40;
 
@@ -278,6 +280,37 @@ impl Header {
         }
     }
 
+    /// The sum over the 40 bytes, the Checksum field taken as zero.
+    pub fn sum(&self) -> Sum {
+        let bare = Header {
+            checksum: 0,
+            ..*self
+        };
+        Sum::of(&bare.emit())
+    }
+
+    /// The same header with a Checksum over itself and whatever follows it, which sums to `rest`.
+    #[must_use]
+    pub fn sealed(self, rest: Sum) -> Header {
+        Header {
+            checksum: self.sum().join(rest).finish(),
+            ..self
+        }
+    }
+
+    /// Checks the Checksum field against this header and whatever follows it, which sums to
+    /// `rest`. An omitted checksum passes: whether it may be omitted is the connection's to say.
+    ///
+    /// # Errors
+    /// [`Field::Checksum`], [`Problem::Mismatch`].
+    pub fn verify(&self, rest: Sum) -> Result<(), ParseError> {
+        if self.checksum == 0 || self.sum().join(rest).matches(self.checksum) {
+            Ok(())
+        } else {
+            Err(ParseError::new(Field::Checksum, Problem::Mismatch))
+        }
+    }
+
     /// Bufx and Offset read as one 64-bit number (Bufx is the high half), as
     /// the operations that carry a length use them.
     pub const fn wide(&self) -> u64 {
@@ -306,10 +339,16 @@ pub enum Field {
     Param,
     /// The checksum over header and payload.
     Checksum,
+    /// The B_id field.
+    BId,
     /// The Bufx field.
     Bufx,
     /// The Offset field.
     Offset,
+    /// The D_id field.
+    DId,
+    /// The S_id field.
+    SId,
     /// The 32 bytes of options.
     Options,
     /// The encapsulation around the header.
@@ -362,3 +401,7 @@ impl fmt::Display for ParseError {
 impl core::error::Error for ParseError {}
 
 const _: () = assert!(Op::ALL.len() < 32, "the operation code has five bits");
+
+#[cfg(test)]
+#[path = "header_tests.rs"]
+mod tests;

@@ -3,6 +3,7 @@
 //! `docs/protocol.md` is the prose of this file. Fields an operation does not
 //! use are sent as zero and ignored on receipt.
 
+use crate::checksum::Sum;
 use crate::header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
 
 /// Bytes of options on a control operation that carries any.
@@ -109,8 +110,11 @@ impl Capabilities {
     }
 
     fn get(header: &Header) -> Result<Capabilities, ParseError> {
-        if header.b_id == 0 || header.bufx == 0 {
-            return Err(out_of_range(Field::Bufx, u64::from(header.bufx)));
+        if header.b_id == 0 {
+            return Err(out_of_range(Field::BId, 0));
+        }
+        if header.bufx == 0 {
+            return Err(out_of_range(Field::Bufx, 0));
         }
         if header.offset > u32::from(MAX_BUFFER_LOG2) {
             return Err(out_of_range(Field::Offset, u64::from(header.offset)));
@@ -276,7 +280,7 @@ pub struct RequestToSend {
     pub length: u64,
     /// The sender's Transfer identifier, not 0.
     pub s_id: u32,
-    /// The reader's Transfer identifier when this answers a Request_To_Receive.
+    /// The reader's Transfer identifier, not 0, when this answers a Request_To_Receive.
     pub reader: Option<u32>,
     /// Number of this announcement on the connection, from 0: receives match in this order.
     pub sequence: u32,
@@ -309,7 +313,7 @@ pub enum Answer {
 pub struct RequestAnswer {
     /// Not now, or never.
     pub answer: Answer,
-    /// The requester's Transfer identifier.
+    /// The requester's Transfer identifier, not 0.
     pub d_id: u32,
     /// With [`Reason::MessageTooLarge`]: the room there was, bytes.
     pub room: u64,
@@ -320,8 +324,10 @@ pub struct RequestAnswer {
 pub struct Grant {
     /// Where the Block starts within the Transfer, bytes.
     pub transfer_offset: u64,
-    /// Length of the Block, bytes, not 0.
+    /// Length of the Block, bytes, not 0; the Block ends below 2^64.
     pub length: u32,
+    /// Blocks of the Transfer below this number are complete.
+    pub blocks_complete: u32,
 }
 
 /// Grants one Block. Answered by Data.
@@ -339,9 +345,9 @@ pub struct ClearToSend {
     pub sequence: u32,
     /// Number of the Block within the Transfer.
     pub b_num: u32,
-    /// The sender's Transfer identifier.
+    /// The sender's Transfer identifier, not 0.
     pub d_id: u32,
-    /// The receiver's Transfer identifier.
+    /// The receiver's Transfer identifier, not 0.
     pub s_id: u32,
     /// Extended profile only.
     pub grant: Option<Grant>,
@@ -352,7 +358,7 @@ pub struct ClearToSend {
 pub struct Range {
     /// First byte, from the start of the Block.
     pub start: u32,
-    /// Length in bytes, not 0.
+    /// Length in bytes, not 0; `start + len` fits 32 bits.
     pub len: u32,
 }
 
@@ -370,12 +376,13 @@ impl Ranges {
         count: 0,
     };
 
-    /// Adds `range`; false if full or `range` is empty.
+    /// Adds `range`; false if full, or if `range` is empty or ends beyond 2^32 - 1.
     pub fn push(&mut self, range: Range) -> bool {
+        let valid = range.len != 0 && range.start.checked_add(range.len).is_some();
         let Some(place) = self
             .list
             .get_mut(usize::from(self.count))
-            .filter(|_| range.len != 0)
+            .filter(|_| valid)
         else {
             return false;
         };
@@ -408,10 +415,9 @@ impl Ranges {
             if range.len == 0 {
                 break;
             }
-            if range.start.checked_add(range.len).is_none() {
+            if !ranges.push(range) {
                 return Err(out_of_range(Field::Options, u64::from(range.start)));
             }
-            ranges.push(range);
         }
         Ok(ranges)
     }
@@ -458,8 +464,10 @@ pub struct State {
 pub struct End {
     /// Why.
     pub reason: Reason,
-    /// Sent by the source of the Transfer's data.
+    /// Sent by the source of the Transfer's data (End_Ack: copied from the End).
     pub from_source: bool,
+    /// Number of the Transfer's announcement or request, for an end that never saw it.
+    pub sequence: u32,
     /// The receiver's Transfer identifier, 0 if not known.
     pub d_id: u32,
     /// The sender's Transfer identifier.
@@ -518,7 +526,7 @@ pub struct MemoryRegionAvailable {
     pub bufx: u32,
     /// Offset within that buffer.
     pub offset: u32,
-    /// Sync... the requester's identifier.
+    /// The requester's identifier of the request this answers, not 0.
     pub d_id: u32,
     /// Handle: identifies region and generation, goes into D_id of Data, Get and FetchOp.
     pub handle: u32,
@@ -537,7 +545,7 @@ pub struct Get {
     pub offset: u32,
     /// Handle of the region read.
     pub handle: u32,
-    /// The Initiator's identifier, echoed in D_id of the Data.
+    /// The Initiator's identifier, not 0, echoed in D_id of the Data.
     pub s_id: u32,
     /// Memory index of the Initiator's landing place.
     pub return_mx: u16,
@@ -591,7 +599,7 @@ pub struct FetchOp {
     pub offset: u32,
     /// Handle of the region.
     pub handle: u32,
-    /// The Initiator's identifier, echoed in D_id of the Data.
+    /// The Initiator's identifier, not 0, echoed in D_id of the Data.
     pub s_id: u32,
     /// Number of this FetchOp on the connection: a repeat is answered with the same value, once executed.
     pub sync: u32,
@@ -608,11 +616,13 @@ pub struct Nop {
     pub send_state: bool,
     /// Is an answer.
     pub reply: bool,
-    /// The datagram was padded to this many bytes to probe the path (0: no probe). The answer repeats the number, not the padding.
+    /// The datagram was padded to this many bytes, header included, to probe the path (0: no
+    /// probe). The answer repeats the number, not the padding. Whether that many bytes arrived
+    /// is for the receiver to compare.
     pub probe: u32,
     /// Chosen by the sender, echoed.
     pub sync: u32,
-    /// Options for an upper layer.
+    /// Options for an upper layer. A probe has none: what follows its header is padding.
     pub options: Option<[u8; OPTIONS_LEN]>,
 }
 
@@ -689,7 +699,7 @@ fn need(options: Option<&Options>) -> Result<&Options, ParseError> {
     options.ok_or(ParseError::new(Field::Options, Problem::Truncated(0)))
 }
 
-fn id(field: Field, value: u32) -> Result<u32, ParseError> {
+fn not_zero(field: Field, value: u32) -> Result<u32, ParseError> {
     if value == 0 {
         Err(out_of_range(field, 0))
     } else {
@@ -703,24 +713,22 @@ impl Packet {
     /// # Errors
     /// Names the field: a truncated header, an unassigned operation, Data (which
     /// is not a control operation), options that are neither absent nor 32
-    /// bytes, or a value outside its range.
+    /// bytes, a checksum that is neither omitted nor right, or a value outside
+    /// its range.
     pub fn parse(datagram: &[u8]) -> Result<Packet, ParseError> {
         let header = Header::parse(datagram)?;
         let rest = &datagram[HEADER_LEN..];
         let padded = header.op == Op::Nop && header.flags.contains(Flags::PROBE);
-        let options = if padded {
-            &rest[..rest.len().min(OPTIONS_LEN)]
-        } else {
-            rest
-        };
-        let options = match options.len() {
+        let options = match rest.len() {
+            _ if padded => None,
             0 => None,
-            OPTIONS_LEN => options.first_chunk::<OPTIONS_LEN>(),
+            OPTIONS_LEN => rest.first_chunk::<OPTIONS_LEN>(),
             len if len < OPTIONS_LEN => {
                 return Err(ParseError::new(Field::Options, Problem::Truncated(len)));
             }
             len => return Err(ParseError::new(Field::Options, Problem::TooLong(len))),
         };
+        header.verify(Sum::of(rest))?;
         let route = Route {
             d_port: header.d_port,
             s_port: header.s_port,
@@ -734,6 +742,9 @@ impl Packet {
 
     /// Header and options on the wire; returns the bytes and how many of them count
     /// (40 or 72). A probe's padding is the lane's to add.
+    ///
+    /// Values outside the ranges the fields document make a datagram that every receiver
+    /// refuses; debug builds stop here instead.
     pub fn emit(&self) -> ([u8; HEADER_LEN + OPTIONS_LEN], usize) {
         let (mut header, options) = self.operation.put();
         header.d_port = self.route.d_port;
@@ -741,13 +752,19 @@ impl Packet {
         header.d_key = self.route.d_key;
         let mut bytes = [0; HEADER_LEN + OPTIONS_LEN];
         bytes[..HEADER_LEN].copy_from_slice(&header.emit());
-        match options {
-            None => (bytes, HEADER_LEN),
+        let len = match options {
+            None => HEADER_LEN,
             Some(options) => {
                 bytes[HEADER_LEN..].copy_from_slice(&options);
-                (bytes, HEADER_LEN + OPTIONS_LEN)
+                HEADER_LEN + OPTIONS_LEN
             }
-        }
+        };
+        debug_assert_eq!(
+            Packet::parse(&bytes[..len]),
+            Ok(*self),
+            "a value outside its range"
+        );
+        (bytes, len)
     }
 }
 
@@ -867,7 +884,7 @@ impl Operation {
             Op::ClearToSend => Operation::ClearToSend(ClearToSend::get(header, options)?),
             Op::RequestToReceive => Operation::RequestToReceive(RequestToReceive {
                 capacity: header.wide(),
-                s_id: id(Field::Header, header.s_id)?,
+                s_id: not_zero(Field::SId, header.s_id)?,
                 sequence: header.sync,
             }),
             Op::Data => {
@@ -957,9 +974,16 @@ impl ConnectionAnswer {
             let [0, version] = header.param.to_be_bytes() else {
                 return Err(out_of_range(Field::Param, u64::from(header.param)));
             };
+            let capabilities = Capabilities::get(header)?;
+            if capabilities.profiles.classic == capabilities.profiles.extended {
+                return Err(out_of_range(
+                    Field::Flags,
+                    u64::from(header.flags.bits()),
+                ));
+            }
             ConnectionVerdict::Accept {
                 version,
-                capabilities: Capabilities::get(header)?,
+                capabilities,
                 s_key: header.s_id,
             }
         };
@@ -988,9 +1012,9 @@ impl RequestToSend {
         let read = header.flags.contains(Flags::READ);
         Ok(RequestToSend {
             length: header.wide(),
-            s_id: id(Field::Header, header.s_id)?,
+            s_id: not_zero(Field::SId, header.s_id)?,
             reader: if read {
-                Some(id(Field::Header, header.d_id)?)
+                Some(not_zero(Field::DId, header.d_id)?)
             } else {
                 None
             },
@@ -1024,7 +1048,7 @@ impl RequestAnswer {
             } else {
                 Answer::Later(reason)
             },
-            d_id: id(Field::Header, header.d_id)?,
+            d_id: not_zero(Field::DId, header.d_id)?,
             room: header.wide(),
         })
     }
@@ -1047,6 +1071,7 @@ impl ClearToSend {
             let mut options = [0; OPTIONS_LEN];
             options[..8].copy_from_slice(&grant.transfer_offset.to_be_bytes());
             options[8..12].copy_from_slice(&grant.length.to_be_bytes());
+            options[12..16].copy_from_slice(&grant.blocks_complete.to_be_bytes());
             options
         });
         (header, options)
@@ -1060,7 +1085,8 @@ impl ClearToSend {
             None => None,
             Some(options) => Some(Grant {
                 transfer_offset: be64(options, 0),
-                length: id(Field::Options, be32(options, 8))?,
+                length: not_zero(Field::Options, be32(options, 8))?,
+                blocks_complete: be32(options, 12),
             }),
         };
         Ok(ClearToSend {
@@ -1070,10 +1096,23 @@ impl ClearToSend {
             offset: header.offset,
             sequence: header.sync,
             b_num: header.b_num,
-            d_id: id(Field::Header, header.d_id)?,
-            s_id: id(Field::Header, header.s_id)?,
+            d_id: not_zero(Field::DId, header.d_id)?,
+            s_id: not_zero(Field::SId, header.s_id)?,
             grant,
         })
+    }
+}
+
+impl Grant {
+    fn get(options: &Options) -> Result<Grant, ParseError> {
+        let grant = Grant {
+            transfer_offset: be64(options, 0),
+            length: not_zero(Field::Options, be32(options, 8))?,
+        };
+        match grant.transfer_offset.checked_add(u64::from(grant.length)) {
+            Some(_) => Ok(grant),
+            None => Err(out_of_range(Field::Options, grant.transfer_offset)),
+        }
     }
 }
 
@@ -1115,6 +1154,7 @@ impl End {
         Header {
             flags: Flags::NONE.with_if(Flags::FROM_SOURCE, self.from_source),
             param: self.reason as u16,
+            sync: self.sequence,
             d_id: self.d_id,
             s_id: self.s_id,
             ..header
@@ -1124,6 +1164,7 @@ impl End {
     fn get(header: &Header) -> Result<End, ParseError> {
         Ok(End {
             reason: Reason::get(header.param)?,
+            sequence: header.sync,
             from_source: header.flags.contains(Flags::FROM_SOURCE),
             d_id: header.d_id,
             s_id: header.s_id,
@@ -1145,7 +1186,7 @@ impl RequestMemoryRegion {
         Ok(RequestMemoryRegion {
             rights: Rights::get(header.param)?,
             length: header.wide(),
-            s_id: id(Field::Header, header.s_id)?,
+            s_id: not_zero(Field::SId, header.s_id)?,
             name: *options,
         })
     }
@@ -1173,7 +1214,7 @@ impl MemoryRegionAvailable {
             mx: header.b_id,
             bufx: header.bufx,
             offset: header.offset,
-            d_id: id(Field::Header, header.d_id)?,
+            d_id: not_zero(Field::DId, header.d_id)?,
             handle: header.s_id,
             length: be64(options, 0),
         })
@@ -1204,11 +1245,11 @@ impl Get {
             bufx: header.bufx,
             offset: header.offset,
             handle: header.d_id,
-            s_id: id(Field::Header, header.s_id)?,
+            s_id: not_zero(Field::SId, header.s_id)?,
             return_mx: u16::from_be_bytes([options[12], options[13]]),
             return_bufx: be32(options, 0),
             return_offset: be32(options, 4),
-            length: id(Field::Options, be32(options, 8))?,
+            length: not_zero(Field::Options, be32(options, 8))?,
         })
     }
 }
@@ -1247,7 +1288,7 @@ impl FetchOp {
             bufx: header.bufx,
             offset: header.offset,
             handle: header.d_id,
-            s_id: id(Field::Header, header.s_id)?,
+            s_id: not_zero(Field::SId, header.s_id)?,
             sync: header.sync,
             operand: be64(options, 0),
             comparand: be64(options, 8),
@@ -1275,7 +1316,7 @@ impl Nop {
             send_state: header.flags.contains(Flags::SEND_STATE),
             reply: header.flags.contains(Flags::REPLY),
             probe: if probe {
-                id(Field::Offset, header.offset)?
+                not_zero(Field::Offset, header.offset)?
             } else {
                 0
             },
@@ -1284,3 +1325,7 @@ impl Nop {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "operation_tests.rs"]
+mod tests;
