@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`link`] | one direction of a link: delay, jitter, loss, reordering, duplication, rate, queue, MTU | virtual |
 //! | [`pair`] | two such links and a clock, to drive two sans-IO protocol ends | virtual |
+//! | [`netns`] | two network namespaces joined by veth | real |
 //!
 //! What it is not: a queueing simulator. A link has one FIFO queue with tail
 //! drop; there is no routing, no cross traffic and no queue management.
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod link;
+pub mod netns;
 pub mod pair;
 
 /// One end of a two-ended topology.

@@ -1,0 +1,370 @@
+//! Two network namespaces joined by veth: two hosts on one machine.
+//!
+//! ```text
+//!  namespace a                      namespace b
+//!  10.77.0.1/24                     10.77.0.2/24
+//!  fd77::1/64                       fd77::2/64
+//!  [ PREFIX-a ]------- veth --------[ PREFIX-b ]
+//! ```
+//!
+//! Nothing in the caller's own namespace changes, and nothing leaves the pair:
+//! there is no route out.
+//!
+//! The namespaces are made with `ip` from iproute2 rather than by netlink: it
+//! is installed everywhere, brings no async runtime into the tests, its error
+//! messages are known, and what it makes can be looked at by hand with
+//! `ip netns exec`. Offloads are switched with `ethtool`.
+
+mod error;
+mod name;
+mod offload;
+mod tool;
+
+pub use error::{Error, Result};
+pub use name::sweep_stale;
+pub use offload::{OffloadChange, Offloads};
+
+use crate::Side;
+use name::{NETNS_DIR, PairName};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::{AccessFlags, access};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::process::Command;
+use std::{io, panic, thread};
+use tool::IP;
+
+/// Below this the kernel takes IPv6 away from a device (RFC 8200, section 5).
+const IPV6_MIN_MTU_BYTES: u32 = 1280;
+
+/// Whether this process may make network namespaces. Asks the kernel by making
+/// one and dropping it at once.
+#[must_use]
+pub fn is_permitted() -> bool {
+    let names_writable = [NETNS_DIR, "/run"]
+        .into_iter()
+        .find(|path| Path::new(path).exists())
+        .is_some_and(|path| access(path, AccessFlags::W_OK).is_ok());
+    // On a thread of its own, because it leaves the thread in the new one.
+    names_writable
+        && thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET).is_ok())
+            .join()
+            .unwrap_or(false)
+}
+
+/// Two namespaces joined by veth. Dropping it removes them, also while
+/// panicking; after a kill, [`sweep_stale`] does.
+///
+/// Dropping cuts the veth at once. Processes still running inside keep their
+/// nameless namespace until they end: end them first.
+///
+/// ```
+/// use netlab::netns::{self, Topology};
+/// use std::net::UdpSocket;
+///
+/// if !netns::is_permitted() {
+///     eprintln!("skipped: needs root");
+///     return Ok(());
+/// }
+/// let hosts = Topology::pair("doc", 1500)?;
+/// let server = hosts.b().enter_thread(|| UdpSocket::bind((hosts.b().ipv4(), 9)))??;
+/// hosts.a().enter_thread(|| {
+///     UdpSocket::bind("0.0.0.0:0")?.send_to(b"hello", (hosts.b().ipv4(), 9))
+/// })??;
+/// let mut buffer = [0; 16];
+/// let (length, from) = server.recv_from(&mut buffer)?;
+/// assert_eq!(&buffer[..length], b"hello");
+/// assert_eq!(from.ip(), hosts.a().ipv4());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Topology {
+    /// Indexed by side.
+    ends: [NamedNamespace; 2],
+}
+
+impl Topology {
+    /// Makes two namespaces joined by a veth pair of the given MTU (68 to 65535
+    /// bytes), with addresses, everything up. `prefix` is 1 to 8 characters
+    /// from a-z and 0-9 and appears in all names; different topologies may
+    /// share one.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] without the rights, [`Error::CommandMissing`]
+    /// without iproute2, [`Error::BadPrefix`], or [`Error::CommandFailed`]
+    /// with what `ip` said. Nothing is left behind.
+    pub fn pair(prefix: &str, mtu: u32) -> Result<Self> {
+        let name = PairName::unique(prefix)?;
+        let topology = Self {
+            ends: [
+                NamedNamespace::create(&name, Side::A)?,
+                NamedNamespace::create(&name, Side::B)?,
+            ],
+        };
+        topology.join(mtu)?;
+        for side in Side::BOTH {
+            topology.bring_up(side)?;
+            topology.assign_ipv6(side)?;
+        }
+        Ok(topology)
+    }
+
+    /// The first host.
+    #[must_use]
+    pub fn a(&self) -> &Namespace {
+        self.side(Side::A)
+    }
+
+    /// The second host.
+    #[must_use]
+    pub fn b(&self) -> &Namespace {
+        self.side(Side::B)
+    }
+
+    /// The host at this side.
+    #[must_use]
+    pub fn side(&self, side: Side) -> &Namespace {
+        &self.ends[side.index()].0
+    }
+
+    /// Name of the device at this side, at most 15 bytes.
+    #[must_use]
+    pub fn device(&self, side: Side) -> &str {
+        self.side(side).device()
+    }
+
+    /// Sets the MTU of both devices, in bytes (68 to 65535). Below 1280 the
+    /// kernel takes the IPv6 addresses away; back above, they return.
+    ///
+    /// # Errors
+    /// [`Error::CommandFailed`] with what `ip` said.
+    pub fn set_mtu(&self, mtu: u32) -> Result<()> {
+        Side::BOTH
+            .into_iter()
+            .try_for_each(|side| self.set_mtu_at(side, mtu))
+    }
+
+    /// Sets the MTU of one device only, as [`set_mtu`](Self::set_mtu) does. If
+    /// the other end sends more than this end takes, the packets vanish
+    /// silently.
+    ///
+    /// # Errors
+    /// [`Error::CommandFailed`] with what `ip` said.
+    pub fn set_mtu_at(&self, side: Side, mtu: u32) -> Result<()> {
+        let end = self.side(side);
+        end.ip(&["link", "set", "dev", end.device(), "mtu", &mtu.to_string()])?;
+        self.assign_ipv6(side)
+    }
+
+    /// Takes one device down or up again. The other end loses its carrier
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::CommandFailed`] with what `ip` said.
+    pub fn set_link_up(&self, side: Side, up: bool) -> Result<()> {
+        let end = self.side(side);
+        let state = if up { "up" } else { "down" };
+        end.ip(&["link", "set", "dev", end.device(), state])?;
+        // The kernel forgets the IPv6 addresses of a device that goes down.
+        if up { self.assign_ipv6(side) } else { Ok(()) }
+    }
+
+    /// Switches segmentation and coalescing at one device and says what came
+    /// of it: features that are fixed or unknown are not an error.
+    ///
+    /// # Errors
+    /// [`Error::CommandMissing`] without ethtool.
+    pub fn set_offloads(&self, side: Side, offloads: Offloads) -> Result<OffloadChange> {
+        offload::set(self.side(side), offloads)
+    }
+
+    /// Makes the veth pair, each end at once in its namespace.
+    fn join(&self, mtu: u32) -> Result<()> {
+        let mtu = mtu.to_string();
+        let [a, b] = [self.a(), self.b()];
+        #[rustfmt::skip]
+        let arguments = [
+            "link", "add", a.device(), "mtu", &mtu, "type", "veth",
+            "peer", "name", b.device(), "mtu", &mtu, "netns", b.name(),
+        ];
+        a.ip(&arguments).map(drop)
+    }
+
+    fn bring_up(&self, side: Side) -> Result<()> {
+        let end = self.side(side);
+        let (device, ipv4) = (end.device(), end.ipv4());
+        end.ip_batch(&format!(
+            "link set dev lo up\n\
+             addr add {ipv4}/24 dev {device}\n\
+             link set dev {device} up\n"
+        ))
+    }
+
+    /// Assigns the IPv6 address, or does nothing where the kernel or the MTU
+    /// allows none. Without duplicate address detection, so that it is usable
+    /// at once.
+    fn assign_ipv6(&self, side: Side) -> Result<()> {
+        let end = self.side(side);
+        let (device, Some(ipv6)) = (end.device(), end.ipv6()) else {
+            return Ok(());
+        };
+        if end.mtu()? < IPV6_MIN_MTU_BYTES {
+            return Ok(());
+        }
+        end.ip_batch(&format!("addr replace {ipv6}/64 dev {device} nodad\n"))
+    }
+}
+
+impl Drop for Topology {
+    fn drop(&mut self) {
+        // Cut the link now: the kernel takes namespaces apart later, and not
+        // at all while a process is inside. Fails if it was never made.
+        let _ = self.a().ip(&["link", "del", "dev", self.a().device()]);
+    }
+}
+
+/// A namespace that is removed when dropped.
+#[derive(Debug)]
+struct NamedNamespace(Namespace);
+
+impl NamedNamespace {
+    fn create(name: &PairName, side: Side) -> Result<Self> {
+        let host = side.index() as u8 + 1;
+        let namespace = Namespace {
+            name: name.namespace(side),
+            device: name.device(side),
+            ipv4: Ipv4Addr::new(10, 77, 0, host),
+            ipv6: kernel_has_ipv6().then(|| Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, host.into())),
+        };
+        IP.run(&["netns", "add", &namespace.name])?;
+        Ok(Self(namespace))
+    }
+}
+
+impl Drop for NamedNamespace {
+    fn drop(&mut self) {
+        if let Err(error) = IP.run(&["netns", "del", &self.0.name]) {
+            // Nobody else can tell that something was left behind.
+            eprintln!("netlab: namespace {} stays: {error}", self.0.name);
+        }
+    }
+}
+
+fn kernel_has_ipv6() -> bool {
+    Path::new("/proc/net/if_inet6").exists()
+}
+
+/// One host of a [`Topology`]. A clone can go to another thread; it does not
+/// keep the namespace alive.
+#[derive(Clone, Debug)]
+pub struct Namespace {
+    name: String,
+    device: String,
+    ipv4: Ipv4Addr,
+    ipv6: Option<Ipv6Addr>,
+}
+
+impl Namespace {
+    /// Name for `ip netns`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Name of its end of the veth pair, at most 15 bytes.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Its IPv4 address.
+    #[must_use]
+    pub fn ipv4(&self) -> Ipv4Addr {
+        self.ipv4
+    }
+
+    /// Its IPv6 address, `None` on a kernel without IPv6. It is not assigned
+    /// while the MTU is below 1280 bytes.
+    #[must_use]
+    pub fn ipv6(&self) -> Option<Ipv6Addr> {
+        self.ipv6
+    }
+
+    /// A command that will run `program` in the namespace. The child's pid is
+    /// that of `program` itself. A program that does not exist shows as exit
+    /// status 255, not as an error of `spawn`.
+    ///
+    /// ```no_run
+    /// # fn show(hosts: &netlab::netns::Topology) -> std::io::Result<()> {
+    /// let peer = hosts.b().ipv4().to_string();
+    /// let status = hosts.a().command("ping").args(["-c", "1", &peer]).status()?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", &self.name])
+            .arg(program.as_ref());
+        command
+    }
+
+    /// Runs `work` on a new thread inside the namespace and waits for it.
+    /// Sockets made there stay in the namespace wherever they go afterwards. A
+    /// panic in `work` goes on in the caller.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] or [`Error::Io`] if the namespace cannot be
+    /// entered, for example because its topology was dropped.
+    pub fn enter_thread<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let inside = || {
+            self.enter()?;
+            Ok(work())
+        };
+        thread::scope(|scope| scope.spawn(inside).join())
+            .unwrap_or_else(|payload| panic::resume_unwind(payload))
+    }
+
+    /// Moves the calling thread into the namespace for good: for threads of
+    /// your own. Threads and processes that it starts begin there too.
+    ///
+    /// # Errors
+    /// As [`enter_thread`](Self::enter_thread).
+    pub fn enter(&self) -> Result<()> {
+        let path = Path::new(NETNS_DIR).join(&self.name);
+        File::open(path)
+            .and_then(|file| Ok(setns(file, CloneFlags::CLONE_NEWNET)?))
+            .map_err(|error: io::Error| Error::io(format!("enter namespace {}", self.name), error))
+    }
+
+    /// MTU of the device as it is now, in bytes.
+    ///
+    /// # Errors
+    /// [`Error::CommandFailed`] with what `ip` said.
+    pub fn mtu(&self) -> Result<u32> {
+        let line = self.ip(&["-o", "link", "show", "dev", &self.device])?;
+        mtu_in(&line).ok_or_else(|| Error::CommandFailed {
+            command: format!("ip -n {} -o link show dev {}", self.name, self.device),
+            message: format!("no MTU in {line:?}"),
+        })
+    }
+
+    fn ip(&self, arguments: &[&str]) -> Result<String> {
+        IP.run(&[&["-n", &self.name], arguments].concat())
+    }
+
+    /// Several `ip` commands, one a line, in one process.
+    fn ip_batch(&self, commands: &str) -> Result<()> {
+        IP.run_with(&["-n", &self.name, "-batch", "-"], commands)
+            .map(drop)
+    }
+}
+
+/// The number after the word `mtu` in a line of `ip -o link`.
+fn mtu_in(line: &str) -> Option<u32> {
+    let mut words = line.split_whitespace();
+    words.find(|&word| word == "mtu")?;
+    words.next()?.parse().ok()
+}

@@ -1,0 +1,56 @@
+//! What can go wrong when making and using namespaces.
+
+use std::io;
+
+/// Result of a namespace operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a namespace operation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// This process may not make or enter network namespaces.
+    #[error(
+        "not permitted to use network namespaces (needs root or CAP_SYS_ADMIN and CAP_NET_ADMIN): {0}"
+    )]
+    NotPermitted(String),
+    /// A program that this module runs is not installed.
+    #[error("`{command}` not found in PATH: install the package `{package}`")]
+    CommandMissing {
+        /// The program.
+        command: &'static str,
+        /// The Debian package that holds it.
+        package: &'static str,
+    },
+    /// A program ran and failed.
+    #[error("`{command}` failed: {message}")]
+    CommandFailed {
+        /// The command line.
+        command: String,
+        /// What it printed to standard error.
+        message: String,
+    },
+    /// The prefix is not 1 to 8 characters from a-z and 0-9.
+    #[error("bad prefix {0:?}: it must be 1 to 8 characters from a-z and 0-9")]
+    BadPrefix(String),
+    /// The system refused something else.
+    #[error("cannot {action}: {source}")]
+    Io {
+        /// What was tried.
+        action: String,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Wraps the system's error, naming what was tried. A lack of rights
+    /// becomes [`Error::NotPermitted`].
+    pub(super) fn io(action: impl Into<String>, source: io::Error) -> Self {
+        let action = action.into();
+        if source.kind() == io::ErrorKind::PermissionDenied {
+            Self::NotPermitted(format!("cannot {action}"))
+        } else {
+            Self::Io { action, source }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! How our namespaces are called, and removing those whose maker is dead.
+//!
+//! `zl-PREFIX-PID-SERIAL-SIDE`, for example `zl-demo-4711-0-a`: who made it, and
+//! unique within the maker.
+
+use super::error::{Error, Result};
+use super::tool::IP;
+use crate::Side;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{fs, io, process};
+
+/// Where `ip netns` keeps its names.
+pub(super) const NETNS_DIR: &str = "/run/netns";
+
+const SCHEME: &str = "zl";
+
+/// Longest prefix: with a side it makes a device name, of at most 15 bytes.
+const MAX_PREFIX_BYTES: usize = 8;
+
+/// What the two namespaces of one topology have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PairName {
+    prefix: String,
+    pid: u32,
+    serial: u32,
+}
+
+impl PairName {
+    /// A name that this process has not used yet.
+    pub(super) fn unique(prefix: &str) -> Result<Self> {
+        static NEXT_SERIAL: AtomicU32 = AtomicU32::new(0);
+        if !is_prefix(prefix) {
+            return Err(Error::BadPrefix(prefix.to_owned()));
+        }
+        Ok(Self {
+            prefix: prefix.to_owned(),
+            pid: process::id(),
+            serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+        })
+    }
+
+    pub(super) fn namespace(&self, side: Side) -> String {
+        let Self {
+            prefix,
+            pid,
+            serial,
+        } = self;
+        format!("{SCHEME}-{prefix}-{pid}-{serial}-{}", letter(side))
+    }
+
+    pub(super) fn device(&self, side: Side) -> String {
+        format!("{}-{}", self.prefix, letter(side))
+    }
+}
+
+/// Removes the namespaces of our naming scheme whose maker no longer runs, for
+/// example because it was killed, and returns their names.
+///
+/// Namespaces of running processes stay, and so do those of a dead process
+/// whose pid is in use again. Processes still running inside are not ended:
+/// they keep the nameless namespace until they end. Do not call this where
+/// processes that this one cannot see share `/run/netns`.
+///
+/// # Errors
+/// [`Error::NotPermitted`] without the rights to remove one,
+/// [`Error::CommandMissing`] without iproute2.
+pub fn sweep_stale() -> Result<Vec<String>> {
+    let mut removed = Vec::new();
+    for name in names_in_use()? {
+        if maker_of(&name).is_some_and(|pid| !is_running(pid)) {
+            match IP.run(&["netns", "del", &name]) {
+                Ok(_) => removed.push(name),
+                // Another process swept it at the same time.
+                Err(_) if !Path::new(NETNS_DIR).join(&name).exists() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(removed)
+}
+
+fn names_in_use() -> Result<Vec<String>> {
+    let entries = match fs::read_dir(NETNS_DIR) {
+        Ok(entries) => entries,
+        // Nobody has made a named namespace since boot.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io(format!("list {NETNS_DIR}"), error)),
+    };
+    Ok(entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect())
+}
+
+/// The pid in a name of our scheme; `None` for all other names.
+fn maker_of(name: &str) -> Option<u32> {
+    let parts: Vec<&str> = name.split('-').collect();
+    let &[SCHEME, prefix, pid, serial, "a" | "b"] = parts.as_slice() else {
+        return None;
+    };
+    let _: u32 = serial.parse().ok()?;
+    is_prefix(prefix).then(|| pid.parse().ok())?
+}
+
+fn is_running(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+fn is_prefix(prefix: &str) -> bool {
+    (1..=MAX_PREFIX_BYTES).contains(&prefix.len())
+        && prefix
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
+fn letter(side: Side) -> char {
+    match side {
+        Side::A => 'a',
+        Side::B => 'b',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+
+    use super::*;
+
+    #[test]
+    fn maker_of__own_name_gives_own_pid() {
+        let name = PairName::unique("x1").expect("good prefix");
+        for side in Side::BOTH {
+            assert_eq!(maker_of(&name.namespace(side)), Some(process::id()));
+        }
+    }
+
+    #[test]
+    fn maker_of__foreign_names_have_no_maker() {
+        for name in [
+            "",
+            "zl",
+            "blue",
+            "zl-demo-12-0",
+            "zl-demo-12-0-c",
+            "zl-demo-12-0-a-b",
+            "zl-demo-x-0-a",
+            "zl-demo-12-x-a",
+            "zl-Demo-12-0-a",
+            "zl--12-0-a",
+            "other-demo-12-0-a",
+        ] {
+            assert_eq!(maker_of(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn unique__names_differ_within_a_process() {
+        let one = PairName::unique("x").expect("good prefix");
+        let two = PairName::unique("x").expect("good prefix");
+        assert_ne!(one.namespace(Side::A), two.namespace(Side::A));
+        assert_ne!(one.namespace(Side::A), one.namespace(Side::B));
+    }
+
+    #[test]
+    fn unique__bad_prefixes_are_refused() {
+        for prefix in ["", "ninechars", "a-b", "A", "a b", "../x", "é"] {
+            assert!(
+                matches!(PairName::unique(prefix), Err(Error::BadPrefix(_))),
+                "{prefix}"
+            );
+        }
+    }
+
+    #[test]
+    fn device__fits_the_kernels_limit() {
+        let name = PairName::unique("abcdefgh").expect("good prefix");
+        assert!(name.device(Side::A).len() <= 15);
+        assert_ne!(name.device(Side::A), name.device(Side::B));
+    }
+}

@@ -1,0 +1,252 @@
+//! Namespaces on the real kernel. Skipped, with a message, without the rights.
+
+#![allow(non_snake_case)]
+
+use netlab::Side;
+use netlab::netns::{self, Error, Namespace, Offloads, Topology, sweep_stale};
+use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Long enough on a busy machine; only ever waited for in full on failure.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A topology, or `None` with a message where namespaces are not allowed.
+fn pair_or_skip(mtu: u32) -> Option<Topology> {
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return None;
+    }
+    Some(Topology::pair("test", mtu).expect("permitted"))
+}
+
+fn exists(name: &str) -> bool {
+    Path::new("/run/netns").join(name).exists()
+}
+
+fn socket_in(namespace: &Namespace, address: IpAddr) -> UdpSocket {
+    let socket = namespace
+        .enter_thread(|| UdpSocket::bind((address, 0)))
+        .expect("enter")
+        .expect("bind");
+    socket.set_read_timeout(Some(PATIENCE)).expect("timeout");
+    socket
+}
+
+/// Sends a payload from a to b and checks that it arrives unchanged.
+fn assert_passes(from: &UdpSocket, to: &UdpSocket, length: usize) {
+    let payload: Vec<u8> = (0..length).map(|i| (i * 31 % 251) as u8).collect();
+    from.send_to(&payload, to.local_addr().expect("bound"))
+        .expect("send");
+    let mut buffer = vec![0; length + 1];
+    let received = to.recv(&mut buffer).expect("arrives");
+    assert_eq!(&buffer[..received], payload);
+}
+
+#[test]
+fn pair__carries_ipv4_and_ipv6_both_ways() {
+    let Some(hosts) = pair_or_skip(1500) else {
+        return;
+    };
+    let v4 = [hosts.a().ipv4().into(), hosts.b().ipv4().into()];
+    let v6 = [hosts.a().ipv6(), hosts.b().ipv6()].map(|ip| ip.map(IpAddr::from));
+    let [Some(v6_a), Some(v6_b)] = v6 else {
+        panic!("no IPv6 in this kernel");
+    };
+    for [ip_a, ip_b] in [v4, [v6_a, v6_b]] {
+        let a = socket_in(hosts.a(), ip_a);
+        let b = socket_in(hosts.b(), ip_b);
+        assert_passes(&a, &b, 1400);
+        assert_passes(&b, &a, 1400);
+    }
+}
+
+#[test]
+fn pair__loopback_is_up_in_both() {
+    let Some(hosts) = pair_or_skip(1500) else {
+        return;
+    };
+    for side in Side::BOTH {
+        let localhost = IpAddr::from([127, 0, 0, 1]);
+        let one = socket_in(hosts.side(side), localhost);
+        let two = socket_in(hosts.side(side), localhost);
+        assert_passes(&one, &two, 100);
+    }
+}
+
+#[test]
+fn pair__two_topologies_live_side_by_side() {
+    let (Some(one), Some(two)) = (pair_or_skip(1500), pair_or_skip(9000)) else {
+        return;
+    };
+    assert_ne!(one.a().name(), two.a().name());
+    assert_eq!(one.a().mtu().expect("exists"), 1500);
+    assert_eq!(two.b().mtu().expect("exists"), 9000);
+}
+
+#[test]
+fn pair__bad_mtu_is_named_and_leaves_nothing() {
+    if pair_or_skip(1500).is_none() {
+        return;
+    }
+    let error = Topology::pair("badmtu", 70_000).expect_err("above veth's limit");
+    assert!(
+        matches!(&error, Error::CommandFailed { command, .. } if command.contains("70000")),
+        "{error}"
+    );
+    let left = std::fs::read_dir("/run/netns")
+        .expect("exists")
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.starts_with("zl-badmtu-"))
+        .count();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn drop__removes_both_namespaces() {
+    let Some(hosts) = pair_or_skip(1500) else {
+        return;
+    };
+    let names = Side::BOTH.map(|side| hosts.side(side).name().to_owned());
+    let a = hosts.a().clone();
+    assert!(names.iter().all(|name| exists(name)));
+    drop(hosts);
+    assert!(!names.iter().any(|name| exists(name)));
+    assert!(matches!(a.enter_thread(|| ()), Err(Error::Io { .. })));
+}
+
+#[test]
+fn drop__removes_both_namespaces_while_panicking() {
+    let Some(hosts) = pair_or_skip(1500) else {
+        return;
+    };
+    let name = hosts.a().name().to_owned();
+    let panicked = std::thread::spawn(move || {
+        let _hosts = hosts;
+        panic!("on purpose");
+    })
+    .join();
+    assert!(panicked.is_err());
+    assert!(!exists(&name));
+}
+
+#[test]
+fn command__runs_inside() {
+    let Some(hosts) = pair_or_skip(1500) else {
+        return;
+    };
+    let output = hosts
+        .b()
+        .command("ip")
+        .args(["-o", "-4", "addr"])
+        .output()
+        .expect("ip runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("10.77.0.2/24"), "{text}");
+    assert!(text.contains(hosts.device(Side::B)), "{text}");
+}
+
+#[test]
+fn enter_thread__passes_a_panic_on() {
+    let Some(hosts) = pair_or_skip(1500) else {
+        return;
+    };
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        hosts.a().enter_thread(|| panic!("on purpose"))
+    }));
+    let payload = result.expect_err("panicked");
+    assert_eq!(payload.downcast_ref(), Some(&"on purpose"));
+}
+
+#[test]
+fn set_link_up__down_stops_and_up_restores_both_families() {
+    let Some(hosts) = pair_or_skip(1500) else {
+        return;
+    };
+    let Some(v6_b) = hosts.b().ipv6() else {
+        panic!("no IPv6 in this kernel");
+    };
+    hosts.set_link_up(Side::B, false).expect("down");
+    let b_down = hosts.b().enter_thread(|| UdpSocket::bind((v6_b, 0)));
+    assert!(b_down.expect("enter").is_err(), "address should be gone");
+
+    hosts.set_link_up(Side::B, true).expect("up");
+    for (ip_a, ip_b) in [
+        (hosts.a().ipv4().into(), hosts.b().ipv4().into()),
+        (hosts.a().ipv6().expect("as b").into(), IpAddr::from(v6_b)),
+    ] {
+        let a = socket_in(hosts.a(), ip_a);
+        let b = socket_in(hosts.b(), ip_b);
+        assert_passes(&a, &b, 500);
+    }
+}
+
+#[test]
+fn set_mtu__takes_effect_and_ipv6_survives_a_small_one() {
+    let Some(hosts) = pair_or_skip(1500) else {
+        return;
+    };
+    hosts.set_mtu(1000).expect("small");
+    assert_eq!(hosts.a().mtu().expect("exists"), 1000);
+    assert_eq!(hosts.b().mtu().expect("exists"), 1000);
+
+    hosts.set_mtu(9000).expect("jumbo");
+    let a = socket_in(hosts.a(), hosts.a().ipv6().expect("IPv6").into());
+    let b = socket_in(hosts.b(), hosts.b().ipv6().expect("IPv6").into());
+    assert_passes(&a, &b, 8000);
+}
+
+#[test]
+fn set_offloads__veth_can_switch_them_all() {
+    let Some(hosts) = pair_or_skip(1500) else {
+        return;
+    };
+    for (tx, gro) in [(false, true), (false, false), (true, false), (true, true)] {
+        let change = hosts
+            .set_offloads(Side::A, Offloads { tx, gro })
+            .expect("ethtool runs");
+        for feature in ["tso", "gso", "tx-udp-segmentation", "gro"] {
+            assert!(change.applied.contains(&feature), "{change:?}");
+        }
+        assert!(change.unavailable.is_empty(), "{change:?}");
+        assert_eq!(lists_as(&hosts, "generic-receive-offload"), gro);
+        assert_eq!(lists_as(&hosts, "tx-udp-segmentation"), tx);
+    }
+}
+
+/// Whether ethtool itself says that a feature of side A is on.
+fn lists_as(hosts: &Topology, feature: &str) -> bool {
+    let output = hosts
+        .a()
+        .command("ethtool")
+        .args(["-k", hosts.device(Side::A)])
+        .output()
+        .expect("ethtool runs");
+    String::from_utf8_lossy(&output.stdout).contains(&format!("{feature}: on"))
+}
+
+#[test]
+fn sweep_stale__removes_those_of_the_dead_only() {
+    let Some(hosts) = pair_or_skip(1500) else {
+        return;
+    };
+    let stale = format!("zl-test-{}-0-a", dead_pid());
+    let made = Command::new("ip").args(["netns", "add", &stale]).status();
+    assert!(made.expect("ip runs").success());
+
+    let removed = sweep_stale().expect("permitted");
+    assert!(removed.contains(&stale), "{removed:?}");
+    assert!(!exists(&stale));
+    assert!(exists(hosts.a().name()));
+}
+
+/// The pid of a process that has ended and been waited for.
+fn dead_pid() -> u32 {
+    let mut child = Command::new("true")
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("true runs");
+    child.wait().expect("ends");
+    child.id()
+}
