@@ -54,6 +54,8 @@ impl fmt::Display for Exit {
     }
 }
 
+impl std::error::Error for Exit {}
+
 impl Termination for Exit {
     fn report(self) -> ExitCode {
         ExitCode::from(self as u8)

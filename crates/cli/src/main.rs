@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod demo;
 mod exit;
+mod interrupt;
 
 use clap::Parser;
 

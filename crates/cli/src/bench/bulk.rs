@@ -1,0 +1,223 @@
+//! `zerolane bench bulk`: from the command line to a plan, and back to a report.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use anyhow::{Context, Result, bail, ensure};
+use bytesize::ByteSize;
+
+use super::limits::REPS_MAX;
+use super::link::{Host, Link, Offloads};
+use super::mover::Token;
+use super::orchestrate::{Ends, Plan};
+use super::peer::Peer;
+use super::protocol::{Memory, Mover, TcpTuning};
+use super::report::{METHOD, Report, Setup, gbps};
+use super::{cpu, table};
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+
+/// Arguments of `zerolane bench bulk`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The memory at each end, sent over and over
+    #[arg(long, default_value = "64MiB", value_name = "SIZE")]
+    buffer: ByteSize,
+    /// What one run moves, rounded up to whole buffers
+    #[arg(long, default_value = "8GiB", value_name = "SIZE")]
+    bytes: ByteSize,
+    /// Runs of each mover
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=i64::from(REPS_MAX)))]
+    reps: u32,
+    /// Measure to the machine where `zerolane bench serve` runs
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["mtu", "offloads"])]
+    to: Option<String>,
+    /// MTU of the veth between the two namespaces [default: 1500]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1280..=65535))]
+    mtu: Option<u32>,
+    /// Offloads of that veth [default: on]
+    #[arg(long)]
+    offloads: Option<Offloads>,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Measure only one mover
+    #[arg(long, value_name = "MOVER")]
+    only: Option<Mover>,
+    /// Core of the sender
+    #[arg(long, default_value_t = 0)]
+    tx_core: usize,
+    /// Core of the receiver, where this command starts it [default: 1, or 0 if it is the only one]
+    #[arg(long)]
+    rx_core: Option<usize>,
+    /// Seed of the payload [default: a fresh one]
+    #[arg(long)]
+    seed: Option<u64>,
+    #[command(flatten)]
+    tcp: TcpArgs,
+}
+
+/// How TCP is used. The defaults are the best found; see `docs/performance.md`.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "TCP's tuning (the defaults are the best that was found)")]
+struct TcpArgs {
+    /// Most bytes handed to one send
+    #[arg(long, default_value = "1MiB", value_name = "SIZE")]
+    tcp_send: ByteSize,
+    /// Most bytes asked of one recv
+    #[arg(long, default_value = "1MiB", value_name = "SIZE")]
+    tcp_recv: ByteSize,
+    /// SO_SNDBUF [default: the kernel's autotuning]
+    #[arg(long, value_name = "SIZE")]
+    tcp_sndbuf: Option<ByteSize>,
+    /// SO_RCVBUF [default: the kernel's autotuning]
+    #[arg(long, value_name = "SIZE")]
+    tcp_rcvbuf: Option<ByteSize>,
+    /// Receive with MSG_WAITALL
+    #[arg(long)]
+    tcp_wait_all: bool,
+    /// Congestion control
+    #[arg(long, default_value = "cubic", value_name = "NAME")]
+    tcp_congestion: String,
+}
+
+const MTU: u32 = 1500;
+
+/// Measures and prints.
+pub(crate) fn run(args: Args) -> Result<()> {
+    let plan = plan(&args)?;
+    let interrupt = Interrupt::install()?;
+    let report = interrupt.explain(measure(&args, &plan, &interrupt))?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        println!("{}", table::bulk(&report));
+    }
+    Ok(())
+}
+
+fn plan(args: &Args) -> Result<Plan> {
+    let size = |size: ByteSize| usize::try_from(size.as_u64()).context(Exit::Usage);
+    let memory = Memory {
+        buffer: size(args.buffer)?,
+        seed: args
+            .seed
+            .map_or_else(|| Token::new().map(|token| token.0), Ok)?,
+    };
+    memory.check().context(Exit::Usage)?;
+    let tcp = TcpTuning {
+        send_bytes: size(args.tcp.tcp_send)?,
+        recv_bytes: size(args.tcp.tcp_recv)?,
+        send_buffer: args.tcp.tcp_sndbuf.map(size).transpose()?,
+        recv_buffer: args.tcp.tcp_rcvbuf.map(size).transpose()?,
+        wait_all: args.tcp.tcp_wait_all,
+        congestion: Some(args.tcp.tcp_congestion.clone()),
+    };
+    tcp.check().context(Exit::Usage)?;
+    Ok(Plan {
+        memory,
+        laps: args.bytes.as_u64().div_ceil(args.buffer.as_u64()),
+        reps: args.reps,
+        movers: args
+            .only
+            .map_or(vec![Mover::Tcp, Mover::Zerolane], |mover| vec![mover]),
+        tcp,
+    })
+}
+
+fn measure(args: &Args, plan: &Plan, interrupt: &Interrupt) -> Result<Report> {
+    // Declared first, dropped last: the namespaces outlive their processes.
+    let link = if args.to.is_none() {
+        Some(local_link(args)?)
+    } else {
+        None
+    };
+    let mut ends = ends(args, link.as_ref(), interrupt)?;
+    let sender = ends.sender.greet()?;
+    let receiver = ends.receiver.greet().context(Exit::Unreachable)?;
+    let runs = ends.run(plan, |run| {
+        eprintln!("{:?}: {:.1} Gb/s", run.mover, gbps(run));
+    })?;
+    let memcpy_gbps = ends.receiver.memcpy()?;
+    let shaped = link.as_ref().is_some_and(Link::is_shaped);
+    let setup = Setup {
+        method: METHOD,
+        security: "plain",
+        path: link
+            .as_ref()
+            .map_or("between two machines", Link::describe)
+            .to_owned(),
+        sender,
+        receiver,
+        buffer_bytes: plan.memory.buffer as u64,
+        bytes_per_run: plan.laps * plan.memory.buffer as u64,
+        reps: plan.reps,
+        mtu: shaped.then(|| args.mtu.unwrap_or(MTU)),
+        offloads: if shaped {
+            args.offloads.unwrap_or_default().name()
+        } else {
+            "as they are"
+        },
+        memcpy_gbps,
+    };
+    Ok(Report::of(setup, &runs))
+}
+
+fn local_link(args: &Args) -> Result<Link> {
+    match Link::namespaces(args.mtu.unwrap_or(MTU), args.offloads.unwrap_or_default()) {
+        Ok(link) => Ok(link),
+        Err(error) if args.mtu.is_some() || args.offloads.is_some() => {
+            Err(error.context("--mtu and --offloads need two network namespaces"))
+        }
+        Err(error) => {
+            eprintln!("no network namespaces here ({error:#}): measuring over loopback");
+            Ok(Link::loopback())
+        }
+    }
+}
+
+fn ends(args: &Args, link: Option<&Link>, interrupt: &Interrupt) -> Result<Ends> {
+    let here = Link::loopback();
+    let end = |link: &Link, host, name, core| -> Result<Peer> {
+        let bind = link.address(host).to_string();
+        let mut command = link.this_program(host)?;
+        command.args([
+            "bench",
+            "end",
+            "--bind",
+            &bind,
+            "--core",
+            &format!("{core}"),
+        ]);
+        Peer::spawn(name, command, interrupt)
+    };
+    let sender = end(link.unwrap_or(&here), Host::Sender, "sender", args.tx_core)?;
+    let (receiver, receiver_address) = match (link, &args.to) {
+        (Some(link), _) => {
+            let core = args.rx_core.unwrap_or(1.min(cpu::cores() - 1));
+            (
+                end(link, Host::Receiver, "receiver", core)?,
+                link.address(Host::Receiver),
+            )
+        }
+        (None, Some(to)) => {
+            let address = resolve(to)?;
+            (Peer::connect("receiver", address)?, address.ip())
+        }
+        (None, None) => bail!("neither a link nor a host to measure to"),
+    };
+    Ok(Ends {
+        sender,
+        receiver,
+        receiver_address,
+    })
+}
+
+fn resolve(to: &str) -> Result<SocketAddr> {
+    let mut addresses = to
+        .to_socket_addrs()
+        .with_context(|| format!("{to:?} is not a HOST:PORT that can be found"))
+        .context(Exit::Unreachable)?;
+    let first = addresses.next();
+    ensure!(first.is_some(), "{to:?} has no address");
+    first.context("no address")
+}

@@ -1,0 +1,290 @@
+//! What the orchestrator and an end say to each other, one JSON line each.
+//!
+//! ```text
+//! orchestrator            receiver                 sender
+//!   Prepare ------------>  allocates its buffer
+//!   Prepare -------------------------------------->  allocates its buffer
+//!   Receive ------------>  listens
+//!           <-- Listening
+//!   Send ----------------------------------------->  connects, sends
+//!           <----------------------------------------- Done
+//!           <------- Done  after checking every byte
+//! ```
+//!
+//! An end may serve another machine, so every field is checked against
+//! [`super::limits`] before it is used.
+
+use std::net::SocketAddr;
+
+use anyhow::{Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::cpu::CpuTime;
+use super::limits::{BUFFER_MAX_BYTES, BUFFER_MIN_BYTES, RUN_MAX_BYTES};
+use super::pattern::WORD;
+
+/// Changes with every incompatible change of these types.
+pub(crate) const VERSION: u32 = 1;
+
+/// What moves the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mover {
+    /// The kernel's TCP, send and recv.
+    Tcp,
+    /// Zerolane.
+    Zerolane,
+}
+
+/// How the TCP ends use their sockets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TcpTuning {
+    /// Most bytes handed to one send.
+    pub(crate) send_bytes: usize,
+    /// Most bytes asked of one recv.
+    pub(crate) recv_bytes: usize,
+    /// SO_SNDBUF, bytes; `None` leaves the kernel's autotuning on.
+    pub(crate) send_buffer: Option<usize>,
+    /// SO_RCVBUF, bytes; `None` leaves the kernel's autotuning on.
+    pub(crate) recv_buffer: Option<usize>,
+    /// Whether recv waits until all it asked for is there (MSG_WAITALL).
+    pub(crate) wait_all: bool,
+    /// TCP_CONGESTION; `None` leaves the system's default.
+    pub(crate) congestion: Option<String>,
+}
+
+/// One run: the buffer sent `laps` times by one mover.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Job {
+    pub(crate) mover: Mover,
+    pub(crate) laps: u64,
+    /// First bytes on the data connection: the receiver takes no other sender.
+    pub(crate) token: u64,
+    pub(crate) tcp: TcpTuning,
+}
+
+/// The memory both movers use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Memory {
+    /// Bytes of the buffer.
+    pub(crate) buffer: usize,
+    pub(crate) seed: u64,
+}
+
+/// To an end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub(crate) enum Request {
+    /// Say who you are.
+    Hello { version: u32 },
+    /// Allocate the buffer.
+    Prepare(Memory),
+    /// Measure this core's memcpy on such a buffer.
+    Memcpy,
+    /// Wait for the sender of this job, then receive.
+    Receive(Job),
+    /// Connect to the receiver of this job, then send.
+    Send { to: SocketAddr, job: Job },
+}
+
+/// From an end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "did", rename_all = "snake_case")]
+pub(crate) enum Reply {
+    Hello {
+        version: u32,
+        machine: Machine,
+    },
+    Prepared,
+    Memcpy {
+        gbps: f64,
+    },
+    /// The port to send the job's data to.
+    Listening {
+        port: u16,
+    },
+    Done(Measured),
+    /// The request failed; the end takes no further ones.
+    Failed {
+        message: String,
+        corrupt: bool,
+    },
+}
+
+/// The machine an end runs on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) cpu: String,
+    pub(crate) cores: usize,
+    pub(crate) kernel: String,
+}
+
+/// What one end of one run measured, between the receiver's *go* and its
+/// *done*.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    /// Payload bytes; at the receiver, bytes in place.
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
+    pub(crate) cpu: CpuTime,
+    /// System calls that carried data.
+    pub(crate) syscalls: u64,
+    /// Bytes copied again in user space.
+    pub(crate) moved_bytes: u64,
+    /// Packets dropped, wherever this end could see it.
+    pub(crate) drops: u64,
+}
+
+impl Memory {
+    /// Refuses what no honest orchestrator asks for.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Memory { buffer, .. } = *self;
+        ensure!(
+            (BUFFER_MIN_BYTES..=BUFFER_MAX_BYTES).contains(&buffer),
+            "a buffer of {buffer} bytes: it must be {BUFFER_MIN_BYTES} to {BUFFER_MAX_BYTES} bytes"
+        );
+        ensure!(
+            buffer.is_multiple_of(WORD),
+            "a buffer of {buffer} bytes: it must be a multiple of {WORD}"
+        );
+        Ok(())
+    }
+}
+
+impl Job {
+    /// Bytes this job moves with buffers of `buffer` bytes.
+    pub(crate) fn bytes(&self, buffer: usize) -> Result<u64> {
+        match self.laps.checked_mul(buffer as u64) {
+            Some(bytes @ 1..=RUN_MAX_BYTES) => Ok(bytes),
+            _ => bail!(
+                "{} laps of {buffer} bytes: a run is 1 to {RUN_MAX_BYTES} bytes",
+                self.laps
+            ),
+        }
+    }
+}
+
+impl TcpTuning {
+    /// Refuses what a socket or the pattern cannot do.
+    pub(crate) fn check(&self) -> Result<()> {
+        for bytes in [self.send_bytes, self.recv_bytes] {
+            ensure!(
+                bytes > 0 && bytes.is_multiple_of(WORD),
+                "a TCP chunk of {bytes} bytes: it must be a positive multiple of {WORD}"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Machine {
+    /// This machine, as far as it says.
+    pub(crate) fn this() -> Machine {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let cpu = read("/proc/cpuinfo")
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
+            .map_or_else(|| "unknown".into(), |(_, name)| name.trim().to_owned());
+        Machine {
+            cpu,
+            cores: super::cpu::cores(),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn tuning() -> TcpTuning {
+        TcpTuning {
+            send_bytes: 1 << 20,
+            recv_bytes: 1 << 20,
+            send_buffer: None,
+            recv_buffer: None,
+            wait_all: false,
+            congestion: Some("cubic".into()),
+        }
+    }
+
+    fn job(laps: u64) -> Job {
+        Job {
+            mover: Mover::Tcp,
+            laps,
+            token: u64::MAX,
+            tcp: tuning(),
+        }
+    }
+
+    #[test]
+    fn Request__survives_its_json() {
+        let to = "[::1]:9".parse().unwrap();
+        for request in [
+            Request::Hello { version: VERSION },
+            Request::Prepare(Memory {
+                buffer: 4096,
+                seed: 3,
+            }),
+            Request::Memcpy,
+            Request::Receive(job(2)),
+            Request::Send { to, job: job(2) },
+        ] {
+            let json = serde_json::to_string(&request).unwrap();
+            assert_eq!(
+                serde_json::from_str::<Request>(&json).unwrap(),
+                request,
+                "{json}"
+            );
+        }
+    }
+
+    #[test]
+    fn Memory__refuses_what_would_exhaust_the_end() {
+        let check = |buffer| Memory { buffer, seed: 0 }.check();
+        check(BUFFER_MIN_BYTES).unwrap();
+        check(BUFFER_MAX_BYTES).unwrap();
+        for buffer in [
+            0,
+            BUFFER_MIN_BYTES - WORD,
+            BUFFER_MAX_BYTES + WORD,
+            4097,
+            usize::MAX,
+        ] {
+            assert!(check(buffer).is_err(), "{buffer}");
+        }
+    }
+
+    #[test]
+    fn Job__refuses_endless_runs() {
+        assert_eq!(job(3).bytes(4096).unwrap(), 12288);
+        for laps in [0, RUN_MAX_BYTES / 4096 + 1, u64::MAX] {
+            assert!(job(laps).bytes(4096).is_err(), "{laps}");
+        }
+    }
+
+    #[test]
+    fn TcpTuning__refuses_chunks_that_split_words() {
+        tuning().check().unwrap();
+        assert!(
+            TcpTuning {
+                send_bytes: 12,
+                ..tuning()
+            }
+            .check()
+            .is_err()
+        );
+        assert!(
+            TcpTuning {
+                recv_bytes: 0,
+                ..tuning()
+            }
+            .check()
+            .is_err()
+        );
+    }
+}

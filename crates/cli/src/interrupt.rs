@@ -1,0 +1,102 @@
+//! Ctrl-C and SIGTERM: end the children, let the main thread clean up.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::exit::Exit;
+
+/// Tells whether the user asked to stop, and stops the children at once.
+///
+/// The main thread usually waits for a child's answer. Killing the child ends
+/// that wait with an error, the main thread unwinds, and every destructor
+/// (namespaces, temporary files) runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interrupt(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    requested: AtomicBool,
+    children: Mutex<Vec<Pid>>,
+}
+
+impl Interrupt {
+    /// Takes over SIGINT, SIGTERM and SIGHUP for the rest of the process.
+    pub(crate) fn install() -> Result<Interrupt> {
+        let interrupt = Interrupt::default();
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let on_signal = interrupt.clone();
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                for _ in signals.forever() {
+                    on_signal.request();
+                }
+            })?;
+        Ok(interrupt)
+    }
+
+    fn request(&self) {
+        self.0.requested.store(true, Ordering::SeqCst);
+        let children = self
+            .0
+            .children
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for &child in children.iter() {
+            // Already gone is as good.
+            let _ = kill(child, Signal::SIGKILL);
+        }
+    }
+
+    /// Whether the user asked to stop.
+    pub(crate) fn requested(&self) -> bool {
+        self.0.requested.load(Ordering::SeqCst)
+    }
+
+    /// Fails with [`Exit::Interrupted`] once the user asked to stop.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.requested() {
+            Err(Exit::Interrupted.into())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Kills `child` at a request. To be taken back with [`Self::forget`]
+    /// before the child is waited for, as its number is free again then.
+    pub(crate) fn watch(&self, child: Pid) {
+        self.0
+            .children
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(child);
+        if self.requested() {
+            self.request();
+        }
+    }
+
+    /// The opposite of [`Self::watch`].
+    pub(crate) fn forget(&self, child: Pid) {
+        self.0
+            .children
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|&pid| pid != child);
+    }
+
+    /// What `result` means if the user asked to stop meanwhile: an error
+    /// caused by the killed children is the interruption itself.
+    pub(crate) fn explain<T>(&self, result: Result<T>) -> Result<T> {
+        if result.is_err() && self.requested() {
+            Err(Exit::Interrupted.into())
+        } else {
+            result
+        }
+    }
+}
