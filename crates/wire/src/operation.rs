@@ -96,7 +96,7 @@ pub struct Capabilities {
 const MAX_BUFFER_LOG2: u8 = 32;
 
 impl Capabilities {
-    fn put(&self, header: &mut Header) {
+    fn emit(&self, header: &mut Header) {
         header.flags = header
             .flags
             .with_if(Flags::CAP_CLASSIC, self.profiles.classic)
@@ -109,7 +109,7 @@ impl Capabilities {
         header.offset = u32::from(self.buffer_log2);
     }
 
-    fn get(header: &Header) -> Result<Capabilities, ParseError> {
+    fn parse(header: &Header) -> Result<Capabilities, ParseError> {
         if header.b_id == 0 {
             return Err(out_of_range(Field::BId, 0));
         }
@@ -188,7 +188,7 @@ impl Reason {
         Reason::MemoryFault,
     ];
 
-    fn get(param: u16) -> Result<Reason, ParseError> {
+    fn parse(param: u16) -> Result<Reason, ParseError> {
         Self::ALL
             .get(usize::from(param))
             .copied()
@@ -379,11 +379,7 @@ impl Ranges {
     /// Adds `range`; false if full, or if `range` is empty or ends beyond 2^32 - 1.
     pub fn push(&mut self, range: Range) -> bool {
         let valid = range.len != 0 && range.start.checked_add(range.len).is_some();
-        let Some(place) = self
-            .list
-            .get_mut(usize::from(self.count))
-            .filter(|_| valid)
-        else {
+        let Some(place) = self.list.get_mut(usize::from(self.count)).filter(|_| valid) else {
             return false;
         };
         *place = range;
@@ -490,7 +486,7 @@ impl Rights {
         self.read as u16 | (self.write as u16) << 1 | (self.atomic as u16) << 2
     }
 
-    const fn get(param: u16) -> Result<Rights, ParseError> {
+    const fn parse(param: u16) -> Result<Rights, ParseError> {
         if param > 7 {
             return Err(out_of_range(Field::Param, param as u64));
         }
@@ -736,7 +732,7 @@ impl Packet {
         };
         Ok(Packet {
             route,
-            operation: Operation::get(&header, options)?,
+            operation: Operation::parse(&header, options)?,
         })
     }
 
@@ -746,7 +742,7 @@ impl Packet {
     /// Values outside the ranges the fields document make a datagram that every receiver
     /// refuses; debug builds stop here instead.
     pub fn emit(&self) -> ([u8; HEADER_LEN + OPTIONS_LEN], usize) {
-        let (mut header, options) = self.operation.put();
+        let (mut header, options) = self.operation.emit();
         header.d_port = self.route.d_port;
         header.s_port = self.route.s_port;
         header.d_key = self.route.d_key;
@@ -794,11 +790,11 @@ impl Operation {
         }
     }
 
-    fn put(&self) -> (Header, Option<Options>) {
+    fn emit(&self) -> (Header, Option<Options>) {
         let header = Header::new(self.op());
         match self {
-            Operation::RequestConnection(it) => it.put(header),
-            Operation::ConnectionAnswer(it) => it.put(header),
+            Operation::RequestConnection(it) => it.emit(header),
+            Operation::ConnectionAnswer(it) => it.emit(header),
             Operation::RequestDisconnect(it)
             | Operation::DisconnectAnswer(it)
             | Operation::DisconnectComplete(it) => (
@@ -808,10 +804,10 @@ impl Operation {
                 },
                 None,
             ),
-            Operation::RequestMemoryRegion(it) => it.put(header),
-            Operation::MemoryRegionAvailable(it) => it.put(header),
-            Operation::Get(it) => it.put(header),
-            Operation::FetchOp(it) => it.put(header),
+            Operation::RequestMemoryRegion(it) => it.emit(header),
+            Operation::MemoryRegionAvailable(it) => it.emit(header),
+            Operation::Get(it) => it.emit(header),
+            Operation::FetchOp(it) => it.emit(header),
             Operation::FetchOpComplete { sync, s_id } => (
                 Header {
                     sync: *sync,
@@ -820,9 +816,9 @@ impl Operation {
                 },
                 None,
             ),
-            Operation::RequestToSend(it) => (it.put(header), None),
-            Operation::RequestAnswer(it) => (it.put(header), None),
-            Operation::ClearToSend(it) => it.put(header),
+            Operation::RequestToSend(it) => (it.emit(header), None),
+            Operation::RequestAnswer(it) => (it.emit(header), None),
+            Operation::ClearToSend(it) => it.emit(header),
             Operation::RequestToReceive(it) => {
                 let header = Header {
                     s_id: it.s_id,
@@ -849,39 +845,39 @@ impl Operation {
                     None,
                 )
             }
-            Operation::State(it) => it.put(header),
-            Operation::End(it) | Operation::EndAck(it) => (it.put(header), None),
-            Operation::Nop(it) => it.put(header),
+            Operation::State(it) => it.emit(header),
+            Operation::End(it) | Operation::EndAck(it) => (it.emit(header), None),
+            Operation::Nop(it) => it.emit(header),
         }
     }
 
-    fn get(header: &Header, options: Option<&Options>) -> Result<Operation, ParseError> {
-        let disconnect = || Reason::get(header.param).map(|reason| Disconnect { reason });
+    fn parse(header: &Header, options: Option<&Options>) -> Result<Operation, ParseError> {
+        let disconnect = || Reason::parse(header.param).map(|reason| Disconnect { reason });
         Ok(match header.op {
             Op::RequestConnection => {
-                Operation::RequestConnection(RequestConnection::get(header, need(options)?)?)
+                Operation::RequestConnection(RequestConnection::parse(header, need(options)?)?)
             }
             Op::ConnectionAnswer => {
-                Operation::ConnectionAnswer(ConnectionAnswer::get(header, need(options)?)?)
+                Operation::ConnectionAnswer(ConnectionAnswer::parse(header, need(options)?)?)
             }
             Op::RequestDisconnect => Operation::RequestDisconnect(disconnect()?),
             Op::DisconnectAnswer => Operation::DisconnectAnswer(disconnect()?),
             Op::DisconnectComplete => Operation::DisconnectComplete(disconnect()?),
             Op::RequestMemoryRegion => {
-                Operation::RequestMemoryRegion(RequestMemoryRegion::get(header, need(options)?)?)
+                Operation::RequestMemoryRegion(RequestMemoryRegion::parse(header, need(options)?)?)
             }
             Op::MemoryRegionAvailable => Operation::MemoryRegionAvailable(
-                MemoryRegionAvailable::get(header, need(options)?)?,
+                MemoryRegionAvailable::parse(header, need(options)?)?,
             ),
-            Op::Get => Operation::Get(Get::get(header, need(options)?)?),
-            Op::FetchOp => Operation::FetchOp(FetchOp::get(header, need(options)?)?),
+            Op::Get => Operation::Get(Get::parse(header, need(options)?)?),
+            Op::FetchOp => Operation::FetchOp(FetchOp::parse(header, need(options)?)?),
             Op::FetchOpComplete => Operation::FetchOpComplete {
                 sync: header.sync,
                 s_id: header.s_id,
             },
-            Op::RequestToSend => Operation::RequestToSend(RequestToSend::get(header)?),
-            Op::RequestAnswer => Operation::RequestAnswer(RequestAnswer::get(header)?),
-            Op::ClearToSend => Operation::ClearToSend(ClearToSend::get(header, options)?),
+            Op::RequestToSend => Operation::RequestToSend(RequestToSend::parse(header)?),
+            Op::RequestAnswer => Operation::RequestAnswer(RequestAnswer::parse(header)?),
+            Op::ClearToSend => Operation::ClearToSend(ClearToSend::parse(header, options)?),
             Op::RequestToReceive => Operation::RequestToReceive(RequestToReceive {
                 capacity: header.wide(),
                 s_id: not_zero(Field::SId, header.s_id)?,
@@ -899,17 +895,17 @@ impl Operation {
                 s_id: header.s_id,
                 sync: header.sync,
             }),
-            Op::State => Operation::State(State::get(header, need(options)?)?),
-            Op::End => Operation::End(End::get(header)?),
-            Op::EndAck => Operation::EndAck(End::get(header)?),
-            Op::Nop => Operation::Nop(Nop::get(header, options)?),
+            Op::State => Operation::State(State::parse(header, need(options)?)?),
+            Op::End => Operation::End(End::parse(header)?),
+            Op::EndAck => Operation::EndAck(End::parse(header)?),
+            Op::Nop => Operation::Nop(Nop::parse(header, options)?),
         })
     }
 }
 
 impl RequestConnection {
-    fn put(&self, mut header: Header) -> (Header, Option<Options>) {
-        self.capabilities.put(&mut header);
+    fn emit(&self, mut header: Header) -> (Header, Option<Options>) {
+        self.capabilities.emit(&mut header);
         header.param = u16::from(self.version_min) << 8 | u16::from(self.version_max);
         header.s_id = self.s_key;
         header.sync = self.sync;
@@ -918,7 +914,7 @@ impl RequestConnection {
         (header, Some(options))
     }
 
-    fn get(header: &Header, options: &Options) -> Result<RequestConnection, ParseError> {
+    fn parse(header: &Header, options: &Options) -> Result<RequestConnection, ParseError> {
         if options[..MAGIC.len()] != MAGIC {
             return Err(ParseError::new(Field::Options, Problem::Mismatch));
         }
@@ -929,7 +925,7 @@ impl RequestConnection {
         Ok(RequestConnection {
             version_min,
             version_max,
-            capabilities: Capabilities::get(header)?,
+            capabilities: Capabilities::parse(header)?,
             s_key: header.s_id,
             sync: header.sync,
         })
@@ -937,7 +933,7 @@ impl RequestConnection {
 }
 
 impl ConnectionAnswer {
-    fn put(&self, mut header: Header) -> (Header, Option<Options>) {
+    fn emit(&self, mut header: Header) -> (Header, Option<Options>) {
         header.sync = self.sync;
         let mut options = [0; OPTIONS_LEN];
         match &self.verdict {
@@ -946,7 +942,7 @@ impl ConnectionAnswer {
                 capabilities,
                 s_key,
             } => {
-                capabilities.put(&mut header);
+                capabilities.emit(&mut header);
                 header.param = u16::from(*version);
                 header.s_id = *s_key;
             }
@@ -963,10 +959,10 @@ impl ConnectionAnswer {
         (header, Some(options))
     }
 
-    fn get(header: &Header, options: &Options) -> Result<ConnectionAnswer, ParseError> {
+    fn parse(header: &Header, options: &Options) -> Result<ConnectionAnswer, ParseError> {
         let verdict = if header.flags.contains(Flags::REJECT) {
             ConnectionVerdict::Reject {
-                reason: Reason::get(header.param)?,
+                reason: Reason::parse(header.param)?,
                 version_min: options[0],
                 version_max: options[1],
             }
@@ -974,12 +970,9 @@ impl ConnectionAnswer {
             let [0, version] = header.param.to_be_bytes() else {
                 return Err(out_of_range(Field::Param, u64::from(header.param)));
             };
-            let capabilities = Capabilities::get(header)?;
+            let capabilities = Capabilities::parse(header)?;
             if capabilities.profiles.classic == capabilities.profiles.extended {
-                return Err(out_of_range(
-                    Field::Flags,
-                    u64::from(header.flags.bits()),
-                ));
+                return Err(out_of_range(Field::Flags, u64::from(header.flags.bits())));
             }
             ConnectionVerdict::Accept {
                 version,
@@ -995,7 +988,7 @@ impl ConnectionAnswer {
 }
 
 impl RequestToSend {
-    fn put(&self, header: Header) -> Header {
+    fn emit(&self, header: Header) -> Header {
         Header {
             flags: Flags::NONE
                 .with_if(Flags::READ, self.reader.is_some())
@@ -1008,7 +1001,7 @@ impl RequestToSend {
         .with_wide(self.length)
     }
 
-    fn get(header: &Header) -> Result<RequestToSend, ParseError> {
+    fn parse(header: &Header) -> Result<RequestToSend, ParseError> {
         let read = header.flags.contains(Flags::READ);
         Ok(RequestToSend {
             length: header.wide(),
@@ -1025,7 +1018,7 @@ impl RequestToSend {
 }
 
 impl RequestAnswer {
-    fn put(&self, header: Header) -> Header {
+    fn emit(&self, header: Header) -> Header {
         let (flags, reason) = match self.answer {
             Answer::Later(reason) => (Flags::NONE, reason),
             Answer::Refused(reason) => (Flags::REJECT, reason),
@@ -1039,8 +1032,8 @@ impl RequestAnswer {
         .with_wide(self.room)
     }
 
-    fn get(header: &Header) -> Result<RequestAnswer, ParseError> {
-        let reason = Reason::get(header.param)?;
+    fn parse(header: &Header) -> Result<RequestAnswer, ParseError> {
+        let reason = Reason::parse(header.param)?;
         let refused = header.flags.contains(Flags::REJECT);
         Ok(RequestAnswer {
             answer: if refused {
@@ -1055,7 +1048,7 @@ impl RequestAnswer {
 }
 
 impl ClearToSend {
-    fn put(&self, header: Header) -> (Header, Option<Options>) {
+    fn emit(&self, header: Header) -> (Header, Option<Options>) {
         let header = Header {
             param: u16::from(self.block_log2),
             b_id: self.mx,
@@ -1067,27 +1060,16 @@ impl ClearToSend {
             s_id: self.s_id,
             ..header
         };
-        let options = self.grant.map(|grant| {
-            let mut options = [0; OPTIONS_LEN];
-            options[..8].copy_from_slice(&grant.transfer_offset.to_be_bytes());
-            options[8..12].copy_from_slice(&grant.length.to_be_bytes());
-            options[12..16].copy_from_slice(&grant.blocks_complete.to_be_bytes());
-            options
-        });
-        (header, options)
+        (header, self.grant.map(|grant| grant.emit()))
     }
 
-    fn get(header: &Header, options: Option<&Options>) -> Result<ClearToSend, ParseError> {
+    fn parse(header: &Header, options: Option<&Options>) -> Result<ClearToSend, ParseError> {
         if header.param > u16::from(MAX_BUFFER_LOG2) {
             return Err(out_of_range(Field::Param, u64::from(header.param)));
         }
         let grant = match options {
             None => None,
-            Some(options) => Some(Grant {
-                transfer_offset: be64(options, 0),
-                length: not_zero(Field::Options, be32(options, 8))?,
-                blocks_complete: be32(options, 12),
-            }),
+            Some(options) => Some(Grant::parse(options)?),
         };
         Ok(ClearToSend {
             block_log2: header.param as u8,
@@ -1104,10 +1086,19 @@ impl ClearToSend {
 }
 
 impl Grant {
-    fn get(options: &Options) -> Result<Grant, ParseError> {
+    fn emit(&self) -> Options {
+        let mut options = [0; OPTIONS_LEN];
+        options[..8].copy_from_slice(&self.transfer_offset.to_be_bytes());
+        options[8..12].copy_from_slice(&self.length.to_be_bytes());
+        options[12..16].copy_from_slice(&self.blocks_complete.to_be_bytes());
+        options
+    }
+
+    fn parse(options: &Options) -> Result<Grant, ParseError> {
         let grant = Grant {
             transfer_offset: be64(options, 0),
             length: not_zero(Field::Options, be32(options, 8))?,
+            blocks_complete: be32(options, 12),
         };
         match grant.transfer_offset.checked_add(u64::from(grant.length)) {
             Some(_) => Ok(grant),
@@ -1117,7 +1108,7 @@ impl Grant {
 }
 
 impl State {
-    fn put(&self, header: Header) -> (Header, Option<Options>) {
+    fn emit(&self, header: Header) -> (Header, Option<Options>) {
         let header = Header {
             flags: Flags::NONE
                 .with_if(Flags::REPLY, self.reply_to.is_some())
@@ -1134,7 +1125,7 @@ impl State {
         (header, Some(self.missing.emit()))
     }
 
-    fn get(header: &Header, options: &Options) -> Result<State, ParseError> {
+    fn parse(header: &Header, options: &Options) -> Result<State, ParseError> {
         Ok(State {
             reply_to: header.flags.contains(Flags::REPLY).then_some(header.sync),
             complete: header.flags.contains(Flags::COMPLETE),
@@ -1150,7 +1141,7 @@ impl State {
 }
 
 impl End {
-    fn put(&self, header: Header) -> Header {
+    fn emit(&self, header: Header) -> Header {
         Header {
             flags: Flags::NONE.with_if(Flags::FROM_SOURCE, self.from_source),
             param: self.reason as u16,
@@ -1161,9 +1152,9 @@ impl End {
         }
     }
 
-    fn get(header: &Header) -> Result<End, ParseError> {
+    fn parse(header: &Header) -> Result<End, ParseError> {
         Ok(End {
-            reason: Reason::get(header.param)?,
+            reason: Reason::parse(header.param)?,
             sequence: header.sync,
             from_source: header.flags.contains(Flags::FROM_SOURCE),
             d_id: header.d_id,
@@ -1173,7 +1164,7 @@ impl End {
 }
 
 impl RequestMemoryRegion {
-    fn put(&self, header: Header) -> (Header, Option<Options>) {
+    fn emit(&self, header: Header) -> (Header, Option<Options>) {
         let header = Header {
             param: self.rights.bits(),
             s_id: self.s_id,
@@ -1182,9 +1173,9 @@ impl RequestMemoryRegion {
         (header.with_wide(self.length), Some(self.name))
     }
 
-    fn get(header: &Header, options: &Options) -> Result<RequestMemoryRegion, ParseError> {
+    fn parse(header: &Header, options: &Options) -> Result<RequestMemoryRegion, ParseError> {
         Ok(RequestMemoryRegion {
-            rights: Rights::get(header.param)?,
+            rights: Rights::parse(header.param)?,
             length: header.wide(),
             s_id: not_zero(Field::SId, header.s_id)?,
             name: *options,
@@ -1193,7 +1184,7 @@ impl RequestMemoryRegion {
 }
 
 impl MemoryRegionAvailable {
-    fn put(&self, header: Header) -> (Header, Option<Options>) {
+    fn emit(&self, header: Header) -> (Header, Option<Options>) {
         let mut options = [0; OPTIONS_LEN];
         options[..8].copy_from_slice(&self.length.to_be_bytes());
         let header = Header {
@@ -1208,9 +1199,9 @@ impl MemoryRegionAvailable {
         (header, Some(options))
     }
 
-    fn get(header: &Header, options: &Options) -> Result<MemoryRegionAvailable, ParseError> {
+    fn parse(header: &Header, options: &Options) -> Result<MemoryRegionAvailable, ParseError> {
         Ok(MemoryRegionAvailable {
-            rights: Rights::get(header.param)?,
+            rights: Rights::parse(header.param)?,
             mx: header.b_id,
             bufx: header.bufx,
             offset: header.offset,
@@ -1222,7 +1213,7 @@ impl MemoryRegionAvailable {
 }
 
 impl Get {
-    fn put(&self, header: Header) -> (Header, Option<Options>) {
+    fn emit(&self, header: Header) -> (Header, Option<Options>) {
         let mut options = [0; OPTIONS_LEN];
         options[..4].copy_from_slice(&self.return_bufx.to_be_bytes());
         options[4..8].copy_from_slice(&self.return_offset.to_be_bytes());
@@ -1239,7 +1230,7 @@ impl Get {
         (header, Some(options))
     }
 
-    fn get(header: &Header, options: &Options) -> Result<Get, ParseError> {
+    fn parse(header: &Header, options: &Options) -> Result<Get, ParseError> {
         Ok(Get {
             mx: header.b_id,
             bufx: header.bufx,
@@ -1255,7 +1246,7 @@ impl Get {
 }
 
 impl FetchOp {
-    fn put(&self, header: Header) -> (Header, Option<Options>) {
+    fn emit(&self, header: Header) -> (Header, Option<Options>) {
         let mut options = [0; OPTIONS_LEN];
         options[..8].copy_from_slice(&self.operand.to_be_bytes());
         options[8..16].copy_from_slice(&self.comparand.to_be_bytes());
@@ -1272,7 +1263,7 @@ impl FetchOp {
         (header, Some(options))
     }
 
-    fn get(header: &Header, options: &Options) -> Result<FetchOp, ParseError> {
+    fn parse(header: &Header, options: &Options) -> Result<FetchOp, ParseError> {
         let kind = *FetchOpKind::ALL
             .get(usize::from(header.param))
             .ok_or(ParseError::new(
@@ -1297,7 +1288,7 @@ impl FetchOp {
 }
 
 impl Nop {
-    fn put(&self, header: Header) -> (Header, Option<Options>) {
+    fn emit(&self, header: Header) -> (Header, Option<Options>) {
         let header = Header {
             flags: Flags::NONE
                 .with_if(Flags::SEND_STATE, self.send_state)
@@ -1310,7 +1301,7 @@ impl Nop {
         (header, self.options)
     }
 
-    fn get(header: &Header, options: Option<&Options>) -> Result<Nop, ParseError> {
+    fn parse(header: &Header, options: Option<&Options>) -> Result<Nop, ParseError> {
         let probe = header.flags.contains(Flags::PROBE);
         Ok(Nop {
             send_state: header.flags.contains(Flags::SEND_STATE),

@@ -1,0 +1,375 @@
+//! Arbitrary values of every type on the wire, within the ranges the fields document.
+
+use proptest::array::uniform32;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use zerolane_wire::{
+    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Disconnect, End,
+    FetchOp, FetchOpKind, Flags, Get, Grant, Header, MAX_RANGES, MemoryRegionAvailable, Nop, Op,
+    Operation, Packet, Profile, Profiles, Range, Ranges, Reason, RequestAnswer, RequestConnection,
+    RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights, Route, State,
+};
+
+/// Small numbers are as likely as large ones: boundaries and zeros lie there.
+fn number() -> impl Strategy<Value = u32> {
+    prop_oneof![0..4u32, any::<u32>(), Just(u32::MAX)]
+}
+
+fn long() -> impl Strategy<Value = u64> {
+    prop_oneof![0..4u64, any::<u64>(), Just(u64::MAX)]
+}
+
+fn id() -> impl Strategy<Value = u32> {
+    prop_oneof![1..4u32, 1..=u32::MAX]
+}
+
+fn reason() -> impl Strategy<Value = Reason> {
+    select(Reason::ALL.to_vec())
+}
+
+/// Any header.
+pub(crate) fn header() -> impl Strategy<Value = Header> {
+    let first = (select(Op::ALL.to_vec()), 0..0x800u16, any::<u16>());
+    let second = (any::<u16>(), any::<u16>(), number());
+    let third = (any::<u16>(), any::<u16>(), number(), number());
+    let last = (number(), number(), number(), number());
+    (first, second, third, last).prop_map(
+        |(
+            (op, flags, param),
+            (d_port, s_port, d_key),
+            (checksum, b_id, bufx, offset),
+            (sync, b_num, d_id, s_id),
+        )| Header {
+            op,
+            flags: Flags::from_bits(flags),
+            param,
+            d_port,
+            s_port,
+            d_key,
+            checksum,
+            b_id,
+            bufx,
+            offset,
+            sync,
+            b_num,
+            d_id,
+            s_id,
+        },
+    )
+}
+
+/// Any packet that may be sent.
+pub(crate) fn packet() -> impl Strategy<Value = Packet> {
+    let route = (any::<u16>(), any::<u16>(), number()).prop_map(|(d_port, s_port, d_key)| Route {
+        d_port,
+        s_port,
+        d_key,
+    });
+    (route, operation()).prop_map(|(route, operation)| Packet { route, operation })
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        connection().boxed(),
+        transfer().boxed(),
+        memory().boxed(),
+        upkeep().boxed()
+    ]
+}
+
+fn connection() -> impl Strategy<Value = Operation> {
+    let request = (any::<(u8, u8)>(), any::<(bool, bool)>(), number(), number()).prop_flat_map(
+        |((a, b), (classic, extended), s_key, sync)| {
+            capabilities(Profiles { classic, extended }).prop_map(move |capabilities| {
+                Operation::RequestConnection(RequestConnection {
+                    version_min: a.min(b),
+                    version_max: a.max(b),
+                    capabilities,
+                    s_key,
+                    sync,
+                })
+            })
+        },
+    );
+    let disconnect = reason().prop_map(|reason| Disconnect { reason });
+    prop_oneof![
+        request,
+        (verdict(), number()).prop_map(|(verdict, sync)| Operation::ConnectionAnswer(
+            ConnectionAnswer { verdict, sync }
+        )),
+        (disconnect, 0..3).prop_map(|(it, step)| match step {
+            0 => Operation::RequestDisconnect(it),
+            1 => Operation::DisconnectAnswer(it),
+            _ => Operation::DisconnectComplete(it),
+        }),
+    ]
+}
+
+fn capabilities(profiles: Profiles) -> impl Strategy<Value = Capabilities> {
+    (any::<(bool, bool, bool)>(), 1..=u16::MAX, id(), 0..=32u8).prop_map(
+        move |((checksum, out_of_order, persistent), slots, max_stu, buffer_log2)| Capabilities {
+            profiles,
+            checksum,
+            out_of_order,
+            persistent,
+            slots,
+            max_stu,
+            buffer_log2,
+        },
+    )
+}
+
+fn verdict() -> impl Strategy<Value = ConnectionVerdict> {
+    let one = select(vec![Profile::Classic, Profile::Extended]);
+    let accept = (
+        any::<u8>(),
+        one.prop_flat_map(|profile| capabilities(Profiles::only(profile))),
+        number(),
+    )
+        .prop_map(|(version, capabilities, s_key)| ConnectionVerdict::Accept {
+            version,
+            capabilities,
+            s_key,
+        });
+    let reject =
+        (reason(), any::<u8>(), any::<u8>()).prop_map(|(reason, version_min, version_max)| {
+            ConnectionVerdict::Reject {
+                reason,
+                version_min,
+                version_max,
+            }
+        });
+    prop_oneof![accept, reject]
+}
+
+fn transfer() -> impl Strategy<Value = Operation> {
+    let announce = (long(), id(), option::of(id()), number(), any::<bool>()).prop_map(
+        |(length, s_id, reader, sequence, send_state)| {
+            Operation::RequestToSend(RequestToSend {
+                length,
+                s_id,
+                reader,
+                sequence,
+                send_state,
+            })
+        },
+    );
+    let answer = (reason(), any::<bool>(), id(), long()).prop_map(|(reason, later, d_id, room)| {
+        Operation::RequestAnswer(RequestAnswer {
+            answer: if later {
+                Answer::Later(reason)
+            } else {
+                Answer::Refused(reason)
+            },
+            d_id,
+            room,
+        })
+    });
+    let read = (long(), id(), number()).prop_map(|(capacity, s_id, sequence)| {
+        Operation::RequestToReceive(RequestToReceive {
+            capacity,
+            s_id,
+            sequence,
+        })
+    });
+    prop_oneof![announce, answer, read, clear_to_send()]
+}
+
+fn clear_to_send() -> impl Strategy<Value = Operation> {
+    let grant = (long(), id(), number()).prop_map(|(start, length, blocks_complete)| Grant {
+        transfer_offset: start.min(u64::MAX - u64::from(length)),
+        length,
+        blocks_complete,
+    });
+    let place = (any::<u16>(), number(), number());
+    let names = (number(), number(), id(), id());
+    (0..=32u8, place, names, option::of(grant)).prop_map(
+        |(block_log2, (mx, bufx, offset), (sequence, b_num, d_id, s_id), grant)| {
+            Operation::ClearToSend(ClearToSend {
+                block_log2,
+                mx,
+                bufx,
+                offset,
+                sequence,
+                b_num,
+                d_id,
+                s_id,
+                grant,
+            })
+        },
+    )
+}
+
+fn rights() -> impl Strategy<Value = Rights> {
+    any::<(bool, bool, bool)>().prop_map(|(read, write, atomic)| Rights {
+        read,
+        write,
+        atomic,
+    })
+}
+
+fn memory() -> impl Strategy<Value = Operation> {
+    let request = (rights(), long(), id(), uniform32(any::<u8>())).prop_map(
+        |(rights, length, s_id, name)| {
+            Operation::RequestMemoryRegion(RequestMemoryRegion {
+                rights,
+                length,
+                s_id,
+                name,
+            })
+        },
+    );
+    let available = (rights(), place(), id(), number(), long()).prop_map(
+        |(rights, (mx, bufx, offset), d_id, handle, length)| {
+            Operation::MemoryRegionAvailable(MemoryRegionAvailable {
+                rights,
+                mx,
+                bufx,
+                offset,
+                d_id,
+                handle,
+                length,
+            })
+        },
+    );
+    let get = (place(), number(), id(), place(), id()).prop_map(
+        |((mx, bufx, offset), handle, s_id, (return_mx, return_bufx, return_offset), length)| {
+            Operation::Get(Get {
+                mx,
+                bufx,
+                offset,
+                handle,
+                s_id,
+                return_mx,
+                return_bufx,
+                return_offset,
+                length,
+            })
+        },
+    );
+    let complete =
+        (number(), number()).prop_map(|(sync, s_id)| Operation::FetchOpComplete { sync, s_id });
+    prop_oneof![request, available, get, fetch_op(), complete]
+}
+
+fn place() -> impl Strategy<Value = (u16, u32, u32)> {
+    (any::<u16>(), number(), number())
+}
+
+fn fetch_op() -> impl Strategy<Value = Operation> {
+    let kind = select(FetchOpKind::ALL.to_vec());
+    let names = (number(), id(), number());
+    (kind, place(), names, long(), long()).prop_map(
+        |(kind, (mx, bufx, offset), (handle, s_id, sync), operand, comparand)| {
+            Operation::FetchOp(FetchOp {
+                kind,
+                mx,
+                bufx,
+                offset: offset & !7,
+                handle,
+                s_id,
+                sync,
+                operand,
+                comparand,
+            })
+        },
+    )
+}
+
+fn ranges() -> impl Strategy<Value = Ranges> {
+    let range = (number(), id()).prop_map(|(start, len)| Range {
+        start: start.min(u32::MAX - len),
+        len,
+    });
+    proptest::collection::vec(range, 0..=MAX_RANGES).prop_map(|list| {
+        let mut ranges = Ranges::EMPTY;
+        for range in list {
+            assert!(ranges.push(range));
+        }
+        ranges
+    })
+}
+
+fn upkeep() -> impl Strategy<Value = Operation> {
+    let request = (number(), number(), number(), number()).prop_map(|(b_num, d_id, s_id, sync)| {
+        Operation::RequestState(RequestState {
+            b_num,
+            d_id,
+            s_id,
+            sync,
+        })
+    });
+    let end = (
+        reason(),
+        any::<(bool, bool)>(),
+        number(),
+        number(),
+        number(),
+    )
+        .prop_map(|(reason, (from_source, ack), sequence, d_id, s_id)| {
+            let end = End {
+                reason,
+                from_source,
+                sequence,
+                d_id,
+                s_id,
+            };
+            if ack {
+                Operation::EndAck(end)
+            } else {
+                Operation::End(end)
+            }
+        });
+    prop_oneof![request, state(), end, nop()]
+}
+
+fn state() -> impl Strategy<Value = Operation> {
+    let progress = (number(), number(), number());
+    let flags = any::<(bool, bool)>();
+    (
+        option::of(number()),
+        flags,
+        progress,
+        number(),
+        number(),
+        ranges(),
+    )
+        .prop_map(
+            |(
+                reply_to,
+                (complete, unknown),
+                (blocks_complete, b_num, reached),
+                d_id,
+                s_id,
+                missing,
+            )| {
+                Operation::State(State {
+                    reply_to,
+                    complete,
+                    unknown,
+                    blocks_complete,
+                    b_num,
+                    reached,
+                    d_id,
+                    s_id,
+                    missing,
+                })
+            },
+        )
+}
+
+fn nop() -> impl Strategy<Value = Operation> {
+    let options = option::of(uniform32(any::<u8>()));
+    (any::<(bool, bool)>(), option::of(id()), number(), options).prop_map(
+        |((send_state, reply), probe, sync, options)| {
+            Operation::Nop(Nop {
+                send_state,
+                reply,
+                probe: probe.unwrap_or(0),
+                sync,
+                options: options.filter(|_| probe.is_none()),
+            })
+        },
+    )
+}
