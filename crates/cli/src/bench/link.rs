@@ -4,8 +4,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
+use netlab::Side;
+use netlab::netns::{Namespace, Offloads as DeviceOffloads, Topology};
 
 /// Which segmentation and merging work the interfaces take over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -28,6 +30,24 @@ impl Offloads {
             Offloads::SenderOff => "sender-off",
         }
     }
+
+    /// What to switch at which device; nothing where veth's defaults do.
+    fn changes(self) -> Vec<(Side, DeviceOffloads)> {
+        let off = DeviceOffloads {
+            tx: false,
+            gro: false,
+        };
+        // The receiver's own sending stays whole: only acknowledgements.
+        let merging = DeviceOffloads {
+            tx: true,
+            gro: true,
+        };
+        match self {
+            Offloads::On => vec![],
+            Offloads::Off => vec![(Side::A, off), (Side::B, off)],
+            Offloads::SenderOff => vec![(Side::A, off), (Side::B, merging)],
+        }
+    }
 }
 
 /// One of the two hosts.
@@ -39,14 +59,22 @@ pub(crate) enum Host {
 
 /// Two hosts that reach each other; gone when dropped.
 #[derive(Debug)]
-pub(crate) struct Link(Option<Namespaces>);
+pub(crate) struct Link(Option<Topology>);
 
 impl Link {
-    /// Two namespaces with their veth set up as asked.
+    /// Two namespaces joined by a veth of this MTU, with offloads as asked.
     pub(crate) fn namespaces(mtu: u32, offloads: Offloads) -> Result<Link> {
-        let namespaces = Namespaces::new(mtu)?;
-        namespaces.set(offloads)?;
-        Ok(Link(Some(namespaces)))
+        let topology = Topology::pair("bench", mtu)?;
+        for (side, wanted) in offloads.changes() {
+            let change = topology.set_offloads(side, wanted)?;
+            ensure!(
+                change.unavailable.is_empty(),
+                "this kernel cannot switch {} of {}",
+                change.unavailable.join(", "),
+                topology.device(side)
+            );
+        }
+        Ok(Link(Some(topology)))
     }
 
     /// This machine's loopback.
@@ -69,94 +97,25 @@ impl Link {
 
     /// The address of a host.
     pub(crate) fn address(&self, host: Host) -> IpAddr {
-        match (&self.0, host) {
-            (None, _) => Ipv4Addr::LOCALHOST.into(),
-            (Some(_), Host::Sender) => Ipv4Addr::new(10, 77, 0, 1).into(),
-            (Some(_), Host::Receiver) => Ipv4Addr::new(10, 77, 0, 2).into(),
-        }
+        self.namespace(host)
+            .map_or(Ipv4Addr::LOCALHOST, Namespace::ipv4)
+            .into()
     }
 
     /// This very program, to be run on a host.
     pub(crate) fn this_program(&self, host: Host) -> Result<Command> {
         let program = std::env::current_exe().context("where is this program?")?;
-        Ok(match &self.0 {
+        Ok(match self.namespace(host) {
+            Some(namespace) => namespace.command(program),
             None => Command::new(program),
-            Some(namespaces) => {
-                let mut command = Command::new("ip");
-                command
-                    .args(["netns", "exec", namespaces.name(host)])
-                    .arg(program);
-                command
-            }
         })
     }
-}
 
-#[derive(Debug)]
-struct Namespaces {
-    names: [String; 2],
-}
-
-impl Namespaces {
-    fn new(mtu: u32) -> Result<Namespaces> {
-        let base = format!("zl{}", std::process::id());
-        let names = [format!("{base}a"), format!("{base}b")];
-        let [a, b] = &names;
-        run(&format!("ip netns add {a}"))?;
-        let this = Namespaces {
-            names: names.clone(),
-        };
-        run(&format!("ip netns add {b}"))?;
-        run(&format!(
-            "ip link add veth0 mtu {mtu} netns {a} type veth peer name veth0 mtu {mtu} netns {b}"
-        ))?;
-        for (name, n) in [(a, 1), (b, 2)] {
-            run(&format!("ip -n {name} addr add 10.77.0.{n}/24 dev veth0"))?;
-            run(&format!("ip -n {name} link set lo up"))?;
-            run(&format!("ip -n {name} link set veth0 up"))?;
-        }
-        Ok(this)
+    fn namespace(&self, host: Host) -> Option<&Namespace> {
+        let topology = self.0.as_ref()?;
+        Some(match host {
+            Host::Sender => topology.a(),
+            Host::Receiver => topology.b(),
+        })
     }
-
-    fn name(&self, host: Host) -> &str {
-        match host {
-            Host::Sender => &self.names[0],
-            Host::Receiver => &self.names[1],
-        }
-    }
-
-    fn set(&self, offloads: Offloads) -> Result<()> {
-        let [a, b] = &self.names;
-        const OFF: &str = "tso off gso off tx-udp-segmentation off";
-        match offloads {
-            Offloads::On => Ok(()),
-            Offloads::Off => {
-                run(&format!("ip netns exec {a} ethtool -K veth0 {OFF} gro off"))?;
-                run(&format!("ip netns exec {b} ethtool -K veth0 {OFF} gro off"))
-            }
-            Offloads::SenderOff => {
-                run(&format!("ip netns exec {a} ethtool -K veth0 {OFF}"))?;
-                run(&format!("ip netns exec {b} ethtool -K veth0 gro on"))
-            }
-        }
-    }
-}
-
-impl Drop for Namespaces {
-    fn drop(&mut self) {
-        for name in &self.names {
-            let _ = run(&format!("ip netns del {name}"));
-        }
-    }
-}
-
-fn run(line: &str) -> Result<()> {
-    let mut words = line.split(' ');
-    let output = Command::new(words.next().unwrap_or_default())
-        .args(words)
-        .output()?;
-    if !output.status.success() {
-        bail!("{line}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(())
 }
