@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`link`] | one direction of a link: delay, jitter, loss, reordering, duplication, rate, queue, MTU | virtual |
 //! | [`pair`] | two such links and a clock, to drive two sans-IO protocol ends | virtual |
+//! | [`udp`] | a relay on loopback that sends real datagrams through two links | real |
 //! | [`netns`] | two network namespaces joined by veth | real |
 //!
 //! What it is not: a queueing simulator. A link has one FIFO queue with tail
@@ -16,6 +17,7 @@
 pub mod link;
 pub mod netns;
 pub mod pair;
+pub mod udp;
 
 /// One end of a two-ended topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

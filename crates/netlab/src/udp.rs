@@ -1,0 +1,232 @@
+//! A relay on loopback that passes real datagrams through two emulated links.
+//!
+//! ```text
+//!  client 1 --\                 /-- socket 1 --\
+//!              relay.addr() ====                 server
+//!  client 2 --/    links A->B    \-- socket 2 --/
+//!                  links B->A
+//! ```
+//!
+//! Side A is all clients together, side B the server; each direction is one
+//! [`Link`] that all clients share, so that they also share
+//! its rate and queue. Each client address gets a connected socket of its own
+//! towards the server, as behind a NAT: the server tells clients apart by
+//! address, and must answer from the address that it was sent to.
+//!
+//! Sizes for [`LinkConfig::mtu`] and [`LinkConfig::rate_bits_per_s`] are those
+//! of whole IP packets: the datagram and 28 bytes of headers, or 48 with IPv6.
+//!
+//! Time is real, so delays come out a little longer than configured, and what
+//! is lost depends on the order in which datagrams reach the relay.
+
+mod forwarder;
+#[cfg(test)]
+mod tests;
+
+use crate::Side;
+use crate::link::{Link, LinkConfig, LinkStats};
+use crate::pair::direction_seeds;
+use forwarder::{Datagram, Forwarder};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// Most client addresses of one relay; datagrams from others are dropped and
+/// counted. Bounds the sockets that stray datagrams can make it open.
+pub const MAX_CLIENTS: usize = 64;
+
+/// Most datagrams under way in one direction; more are dropped and counted.
+/// Bounds the memory to 256 MiB with the biggest datagrams, and leaves room for
+/// more than the relay can pass on in 20 ms.
+pub const MAX_UNDER_WAY_PACKETS: usize = 4096;
+
+/// A running relay. Dropping it ends it; datagrams still under way are gone.
+///
+/// ```
+/// use netlab::{link::LinkConfig, udp::Relay};
+/// use std::net::UdpSocket;
+/// use std::time::Duration;
+///
+/// let server = UdpSocket::bind("127.0.0.1:0")?;
+/// let slow = LinkConfig { delay: Duration::from_millis(2), ..LinkConfig::default() };
+/// let relay = Relay::start(server.local_addr()?, slow, slow, 1)?;
+///
+/// let client = UdpSocket::bind("127.0.0.1:0")?;
+/// client.send_to(b"hello", relay.addr())?;
+/// let mut buffer = [0; 16];
+/// let (length, _from_relay) = server.recv_from(&mut buffer)?;
+/// assert_eq!(&buffer[..length], b"hello");
+///
+/// let stats = relay.stop()?;
+/// assert_eq!(stats.a_to_b.delivered, 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Relay {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    /// `None` once it was joined.
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// What a relay did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayStats {
+    /// From the clients to the server.
+    pub a_to_b: LinkStats,
+    /// From the server to the clients.
+    pub b_to_a: LinkStats,
+    /// Client addresses seen and served.
+    pub clients: usize,
+    /// Datagrams dropped because their sender was one client too many.
+    pub refused: u64,
+    /// Datagrams dropped because [`MAX_UNDER_WAY_PACKETS`] were under way.
+    pub overflowed: u64,
+    /// Datagrams that came through a link but that the kernel did not take,
+    /// for example because nobody listens at the server's address.
+    pub unsent: u64,
+}
+
+impl Relay {
+    /// Starts relaying between a new port on loopback, of `server`'s address
+    /// family, and `server`.
+    ///
+    /// # Errors
+    /// The system's error if a socket or the thread cannot be made.
+    pub fn start(
+        server: SocketAddr,
+        a_to_b: LinkConfig,
+        b_to_a: LinkConfig,
+        seed: u64,
+    ) -> io::Result<Self> {
+        let front = UdpSocket::bind((loopback_like(server), 0))?;
+        let addr = front.local_addr()?;
+        let shared = Arc::new(Shared::new(a_to_b, b_to_a, seed)?);
+        let forwarder = Forwarder::new(front, server, Arc::clone(&shared))?;
+        let thread = thread::Builder::new()
+            .name("netlab-relay".into())
+            .spawn(move || forwarder.run())?;
+        Ok(Self {
+            addr,
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where clients send to instead of to the server.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The counters as they are now.
+    #[must_use]
+    pub fn stats(&self) -> RelayStats {
+        self.shared.state().stats()
+    }
+
+    /// Changes the link that carries what `from` sends (A: the clients, B: the
+    /// server), as [`Link::set_config`] does.
+    pub fn set_config(&self, from: Side, config: LinkConfig) {
+        self.shared.state().links[from.index()].set_config(config);
+    }
+
+    /// Takes both links down or up again, as [`Link::set_up`] does.
+    pub fn set_up(&self, up: bool) {
+        for link in &mut self.shared.state().links {
+            link.set_up(up);
+        }
+    }
+
+    /// Ends the relay; returns its last counters.
+    ///
+    /// # Errors
+    /// The system's error if one had ended it before.
+    pub fn stop(mut self) -> io::Result<RelayStats> {
+        self.end()?;
+        Ok(self.stats())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let Some(thread) = self.thread.take() else {
+            return Ok(());
+        };
+        self.shared.stopping.store(true, Ordering::Release);
+        self.shared.wake.write(1)?;
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the relay's thread panicked")))
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        // Whoever wants to know how it went calls `stop`.
+        let _ = self.end();
+    }
+}
+
+/// What the caller and the relay's thread have in common.
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    stopping: AtomicBool,
+    /// Ends the thread's wait.
+    wake: EventFd,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Indexed by the side that sends.
+    links: [Link<Datagram>; 2],
+    clients: usize,
+    refused: u64,
+    overflowed: u64,
+    unsent: u64,
+}
+
+impl Shared {
+    fn new(a_to_b: LinkConfig, b_to_a: LinkConfig, seed: u64) -> io::Result<Self> {
+        let [seed_a, seed_b] = direction_seeds(seed);
+        Ok(Self {
+            state: Mutex::new(State {
+                links: [Link::new(a_to_b, seed_a), Link::new(b_to_a, seed_b)],
+                clients: 0,
+                refused: 0,
+                overflowed: 0,
+                unsent: 0,
+            }),
+            stopping: AtomicBool::new(false),
+            wake: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
+        })
+    }
+
+    /// The counters stay right even if another thread panicked holding them.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn stats(&self) -> RelayStats {
+        let [a_to_b, b_to_a] = [self.links[0].stats(), self.links[1].stats()];
+        RelayStats {
+            a_to_b,
+            b_to_a,
+            clients: self.clients,
+            refused: self.refused,
+            overflowed: self.overflowed,
+            unsent: self.unsent,
+        }
+    }
+}
+
+fn loopback_like(address: SocketAddr) -> IpAddr {
+    match address {
+        SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    }
+}
