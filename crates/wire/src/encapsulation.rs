@@ -67,4 +67,13 @@ mod tests {
         assert_eq!(Encapsulation::Ethernet.max_stu(1500), 1460);
         assert_eq!(Encapsulation::UdpV4.max_stu(60), 0);
     }
+    #[test]
+    fn max_stu__largest_the_length_fields_can_say() {
+        let largest = |carrier: Encapsulation| carrier.max_stu(usize::MAX) + HEADER_LEN;
+        assert_eq!(largest(Encapsulation::UdpV4), MAX_UDP_PAYLOAD_V4);
+        assert_eq!(largest(Encapsulation::UdpV6), MAX_UDP_PAYLOAD_V6);
+        assert_eq!(largest(Encapsulation::IpV4), 65_535 - 20);
+        assert_eq!(largest(Encapsulation::IpV6), 65_535);
+        assert_eq!(largest(Encapsulation::Ethernet), 65_535);
+    }
 }
