@@ -104,6 +104,16 @@ fn pair__bad_mtu_is_named_and_leaves_nothing() {
 }
 
 #[test]
+fn pair__without_rights_says_so() {
+    if netns::is_permitted() {
+        eprintln!("skipped: this process has the rights");
+        return;
+    }
+    let error = Topology::pair("test", 1500).expect_err("no rights");
+    assert!(matches!(error, Error::NotPermitted(_)), "{error}");
+}
+
+#[test]
 fn drop__removes_both_namespaces() {
     let Some(hosts) = pair_or_skip(1500) else {
         return;

@@ -215,17 +215,25 @@ fn set_config__takes_effect_on_one_direction() {
 
 #[test]
 fn relay__survives_a_server_that_is_not_there_yet() {
-    let address = socket().local_addr().expect("bound");
-    let config = LinkConfig::default();
-    let relay = Relay::start(address, config, config, SEED).expect("starts");
+    // An address of its own, so that no other test takes the port meanwhile.
+    let address = socket_at("127.0.0.2:0").local_addr().expect("bound");
+    let slow = LinkConfig {
+        delay: Duration::from_millis(100),
+        ..LinkConfig::default()
+    };
+    let relay = Relay::start(address, slow, slow, SEED).expect("starts");
     let client = socket();
-    send_numbered(&client, relay.addr(), 0..3);
-    wait_for(&relay, |stats| stats.unsent > 0);
+    send_numbered(&client, relay.addr(), 0..1);
+    wait_for(&relay, |stats| stats.a_to_b.sent == 1);
+    // The others keep their place behind the first: all are sent on together,
+    // each before the refusal of the one before it was read.
+    relay.set_config(Side::A, LinkConfig::default());
+    send_numbered(&client, relay.addr(), 1..5);
+    wait_for(&relay, |stats| stats.unsent == 5);
 
-    let server = UdpSocket::bind(address).expect("still free");
-    server.set_read_timeout(Some(PATIENCE)).expect("timeout");
-    send_numbered(&client, relay.addr(), 3..4);
-    assert_eq!(receive_numbered(&server).0, 3);
+    let server = socket_at(&address.to_string());
+    send_numbered(&client, relay.addr(), 5..6);
+    assert_eq!(receive_numbered(&server).0, 5);
 }
 
 #[test]
