@@ -7,7 +7,9 @@ use netlab::netns::{self, Error, Namespace, Offloads, Topology, sweep_stale};
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Barrier;
 use std::time::Duration;
+use std::{fs, thread};
 
 /// Long enough on a busy machine; only ever waited for in full on failure.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -95,7 +97,7 @@ fn pair__bad_mtu_is_named_and_leaves_nothing() {
         matches!(&error, Error::CommandFailed { command, .. } if command.contains("70000")),
         "{error}"
     );
-    let left = std::fs::read_dir("/run/netns")
+    let left = fs::read_dir("/run/netns")
         .expect("exists")
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter(|name| name.starts_with("zl-badmtu-"))
@@ -132,13 +134,38 @@ fn drop__removes_both_namespaces_while_panicking() {
         return;
     };
     let name = hosts.a().name().to_owned();
-    let panicked = std::thread::spawn(move || {
+    let panicked = thread::spawn(move || {
         let _hosts = hosts;
         panic!("on purpose");
     })
     .join();
     assert!(panicked.is_err());
     assert!(!exists(&name));
+}
+
+#[test]
+fn drop__cuts_the_link_of_those_still_inside() {
+    let Some(hosts) = pair_or_skip(1500) else {
+        return;
+    };
+    let (inside, dropped) = (Barrier::new(2), Barrier::new(2));
+    let a = hosts.a().clone();
+    thread::scope(|scope| {
+        let devices = || fs::read_to_string("/proc/thread-self/net/dev").expect("readable");
+        let stays = scope.spawn(|| {
+            a.enter().expect("enter");
+            let before = devices();
+            inside.wait();
+            dropped.wait();
+            (before, devices())
+        });
+        inside.wait();
+        drop(hosts);
+        dropped.wait();
+        let (before, after) = stays.join().expect("no panic");
+        assert!(before.contains(a.device()), "{before}");
+        assert!(!after.contains(a.device()), "{after}");
+    });
 }
 
 #[test]
