@@ -7,7 +7,7 @@ use netlab::netns::{self, Error, Namespace, Offloads, Topology, sweep_stale};
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Barrier;
+use std::sync::mpsc;
 use std::time::Duration;
 use std::{fs, thread};
 
@@ -148,24 +148,29 @@ fn drop__cuts_the_link_of_those_still_inside() {
     let Some(hosts) = pair_or_skip(1500) else {
         return;
     };
-    let (inside, dropped) = (Barrier::new(2), Barrier::new(2));
     let a = hosts.a().clone();
-    thread::scope(|scope| {
-        let devices = || fs::read_to_string("/proc/thread-self/net/dev").expect("readable");
-        let stays = scope.spawn(|| {
-            a.enter().expect("enter");
-            let before = devices();
-            inside.wait();
-            dropped.wait();
-            (before, devices())
-        });
-        inside.wait();
-        drop(hosts);
-        dropped.wait();
-        let (before, after) = stays.join().expect("no panic");
-        assert!(before.contains(a.device()), "{before}");
-        assert!(!after.contains(a.device()), "{after}");
+    let device = a.device().to_owned();
+    // Channels, so that a panic on either side ends the other's wait too.
+    let (entered, wait_entered) = mpsc::channel();
+    let (dropped, wait_dropped) = mpsc::channel();
+    let stays = thread::spawn(move || {
+        a.enter().expect("enter");
+        let before = devices_here();
+        entered.send(()).expect("waited for");
+        wait_dropped.recv().expect("sent");
+        (before, devices_here())
     });
+    wait_entered.recv().expect("sent");
+    drop(hosts);
+    dropped.send(()).expect("waited for");
+    let (before, after) = stays.join().expect("no panic");
+    assert!(before.contains(&device), "{before}");
+    assert!(!after.contains(&device), "{after}");
+}
+
+/// The devices in the namespace of the calling thread.
+fn devices_here() -> String {
+    fs::read_to_string("/proc/thread-self/net/dev").expect("readable")
 }
 
 #[test]
