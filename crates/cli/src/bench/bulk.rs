@@ -8,9 +8,9 @@ use bytesize::ByteSize;
 use super::limits::REPS_MAX;
 use super::link::{Host, Link, Offloads};
 use super::mover::Token;
-use super::orchestrate::{Ends, Plan};
+use super::orchestrate::{Ends, Plan, RunResult};
 use super::peer::Peer;
-use super::protocol::{Memory, Mover, TcpTuning};
+use super::protocol::{Memory, Mover, Payload, TcpTuning, run_bytes};
 use super::report::{METHOD, Report, Setup, gbps};
 use super::{cpu, table};
 use crate::exit::Exit;
@@ -84,9 +84,9 @@ const MTU: u32 = 1500;
 
 /// Measures and prints.
 pub(crate) fn run(args: Args) -> Result<()> {
-    let plan = plan(&args)?;
+    let (memory, plan) = plan(&args)?;
     let interrupt = Interrupt::install()?;
-    let report = interrupt.explain(measure(&args, &plan, &interrupt))?;
+    let report = interrupt.explain(measure(&args, memory, &plan, &interrupt))?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
@@ -95,7 +95,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-fn plan(args: &Args) -> Result<Plan> {
+/// What the command line asks for.
+fn plan(args: &Args) -> Result<(Memory, Plan)> {
     let size = |size: ByteSize| usize::try_from(size.as_u64()).context(Exit::Usage);
     let memory = Memory {
         buffer: size(args.buffer)?,
@@ -113,18 +114,19 @@ fn plan(args: &Args) -> Result<Plan> {
         congestion: Some(args.tcp.tcp_congestion.clone()),
     };
     tcp.check().context(Exit::Usage)?;
-    Ok(Plan {
-        memory,
-        laps: args.bytes.as_u64().div_ceil(args.buffer.as_u64()),
-        reps: args.reps,
+    let laps = args.bytes.as_u64().div_ceil(args.buffer.as_u64());
+    run_bytes(laps, memory.buffer).context(Exit::Usage)?;
+    let plan = Plan {
+        payload: Payload::Laps(laps),
         movers: args
             .only
             .map_or(vec![Mover::Tcp, Mover::Zerolane], |mover| vec![mover]),
         tcp,
-    })
+    };
+    Ok((memory, plan))
 }
 
-fn measure(args: &Args, plan: &Plan, interrupt: &Interrupt) -> Result<Report> {
+fn measure(args: &Args, memory: Memory, plan: &Plan, interrupt: &Interrupt) -> Result<Report> {
     // Declared first, dropped last: the namespaces outlive their processes.
     let link = if args.to.is_none() {
         Some(local_link(args)?)
@@ -134,9 +136,14 @@ fn measure(args: &Args, plan: &Plan, interrupt: &Interrupt) -> Result<Report> {
     let mut ends = ends(args, link.as_ref(), interrupt)?;
     let sender = ends.sender.greet()?;
     let receiver = ends.receiver.greet().context(Exit::Unreachable)?;
-    let runs = ends.run(plan, |run| {
-        eprintln!("{:?}: {:.1} Gb/s", run.mover, gbps(run));
-    })?;
+    ends.prepare(memory)?;
+    let mut runs = Vec::new();
+    for index in 0..args.reps {
+        runs.extend(ends.pair(plan, index, |run| {
+            eprintln!("pair {}: {:?} {:.1} Gb/s", index + 1, run.mover, gbps(run));
+            Ok(())
+        })?);
+    }
     let memcpy_gbps = ends.receiver.memcpy()?;
     let shaped = link.as_ref().is_some_and(Link::is_shaped);
     let setup = Setup {
@@ -148,9 +155,9 @@ fn measure(args: &Args, plan: &Plan, interrupt: &Interrupt) -> Result<Report> {
             .to_owned(),
         sender,
         receiver,
-        buffer_bytes: plan.memory.buffer as u64,
-        bytes_per_run: plan.laps * plan.memory.buffer as u64,
-        reps: plan.reps,
+        buffer_bytes: memory.buffer as u64,
+        bytes_per_run: runs.first().map_or(0, |run: &RunResult| run.rx.bytes),
+        reps: args.reps,
         mtu: shaped.then(|| args.mtu.unwrap_or(MTU)),
         offloads: if shaped {
             args.offloads.unwrap_or_default().name()

@@ -4,16 +4,20 @@
 //! It ends when the orchestrator closes the channel, when its parent dies, and
 //! in any case when a request takes longer than its deadline.
 
+use std::ffi::OsStr;
 use std::io::{BufReader, Stdin, Stdout};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::channel::Channel;
 use super::limits;
-use super::mover::{self, Buffer, Listener, Run};
+use super::mover::{self, Buffer, FileRun, Listener, Run};
 use super::pattern::Pattern;
-use super::protocol::{Job, Machine, Measured, Memory, Reply, Request, VERSION};
+use super::protocol::{
+    Job, Machine, Measured, Memory, Payload, Reply, Request, VERSION, run_bytes,
+};
 use super::watchdog::Watchdog;
 use super::{cpu, watchdog};
 use crate::exit::Exit;
@@ -27,10 +31,13 @@ pub(crate) struct Args {
     /// Core to run on
     #[arg(long)]
     core: usize,
+    /// Directory whose files may be sent and written
+    #[arg(long)]
+    files: Option<PathBuf>,
 }
 
 /// Serves requests until the orchestrator closes the channel.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: Args) -> Result<()> {
     watchdog::die_with_parent()?;
     let watchdog = Watchdog::start(limits::IDLE)?;
     cpu::pin(args.core)?;
@@ -39,6 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         watchdog,
         bind: args.bind,
         core: args.core,
+        files: args.files,
         memory: None,
     };
     while let Some(request) = end.channel.receive()? {
@@ -60,6 +68,7 @@ struct End {
     watchdog: Watchdog,
     bind: IpAddr,
     core: usize,
+    files: Option<PathBuf>,
     memory: Option<(Memory, Buffer)>,
 }
 
@@ -90,11 +99,7 @@ impl End {
             }
             Request::Receive(job) => self.receive(&job),
             Request::Send { to, job } => {
-                let measured = self.with_run(&job, |run, buffer| {
-                    // Takes back the stamps of an earlier run.
-                    run.pattern.fill(buffer);
-                    mover::send(to, run, buffer)
-                })?;
+                let measured = self.send(to, &job)?;
                 self.channel.send(&Reply::Done(measured))
             }
         }
@@ -106,40 +111,73 @@ impl End {
         self.channel.send(&Reply::Listening {
             port: listener.port()?,
         })?;
-        let measured = self.with_run(job, |run, buffer| {
-            // Nothing of an earlier run may look right.
-            buffer.fill(0);
-            let measured = listener.receive(run, buffer)?;
-            run.pattern
-                .check_all(buffer, job.laps - 1)
-                .context(Exit::Corrupt)?;
-            Ok(measured)
-        })?;
+        let measured = match &job.payload {
+            &Payload::Laps(laps) => self.with_run(job, laps, |run, buffer| {
+                // Nothing of an earlier run may look right.
+                buffer.fill(0);
+                let measured = listener.receive(run, buffer)?;
+                run.pattern
+                    .check_all(buffer, laps - 1)
+                    .context(Exit::Corrupt)?;
+                Ok(measured)
+            })?,
+            Payload::File { name, bytes } => {
+                listener.receive_file(&self.file_run(job, name, *bytes)?)?
+            }
+        };
         self.channel.send(&Reply::Done(measured))
+    }
+
+    fn send(&mut self, to: SocketAddr, job: &Job) -> Result<Measured> {
+        job.tcp.check()?;
+        match &job.payload {
+            &Payload::Laps(laps) => self.with_run(job, laps, |run, buffer| {
+                // Takes back the stamps of an earlier run.
+                run.pattern.fill(buffer);
+                mover::send(to, run, buffer)
+            }),
+            Payload::File { name, bytes } => {
+                mover::send_file(to, &self.file_run(job, name, *bytes)?)
+            }
+        }
     }
 
     /// Runs `work` on the prepared memory, within the deadline of the job.
     fn with_run(
         &mut self,
         job: &Job,
+        laps: u64,
         work: impl FnOnce(&Run<'_>, &mut Buffer) -> Result<Measured>,
     ) -> Result<Measured> {
-        job.tcp.check()?;
-        let Some((memory, buffer)) = &mut self.memory else {
-            bail!(NOT_PREPARED)
-        };
-        let bytes = job.bytes(memory.buffer)?;
+        let (memory, buffer) = self.memory.as_mut().context(NOT_PREPARED)?;
+        let bytes = run_bytes(laps, memory.buffer)?;
         self.watchdog.allow(limits::deadline(bytes));
         let pattern = Pattern::new(memory.seed, memory.buffer);
         work(
             &Run {
                 job,
+                laps,
                 pattern,
                 bytes,
                 core: self.core,
             },
             buffer,
         )
+    }
+
+    fn file_run<'a>(&self, job: &'a Job, name: &str, bytes: u64) -> Result<FileRun<'a>> {
+        let directory = self.files.as_ref().context("this end has no files")?;
+        ensure!(
+            Path::new(name).file_name() == Some(OsStr::new(name)),
+            "{name:?} is not a plain name"
+        );
+        self.watchdog.allow(limits::deadline(bytes));
+        Ok(FileRun {
+            job,
+            path: directory.join(name),
+            bytes,
+            core: self.core,
+        })
     }
 }
 

@@ -86,7 +86,7 @@ impl Link {
     pub(crate) fn describe(&self) -> &'static str {
         match &self.0 {
             Some(_) => "two network namespaces joined by veth",
-            None => "loopback",
+            None => "two processes on loopback",
         }
     }
 

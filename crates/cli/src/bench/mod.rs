@@ -20,14 +20,14 @@ mod end;
 mod limits;
 pub(crate) mod link;
 mod mover;
-mod orchestrate;
-mod pattern;
-mod peer;
-mod protocol;
-mod report;
+pub(crate) mod orchestrate;
+pub(crate) mod pattern;
+pub(crate) mod peer;
+pub(crate) mod protocol;
+pub(crate) mod report;
 mod serve;
 mod table;
-mod tcp;
+pub(crate) mod tcp;
 mod watchdog;
 
 use anyhow::Result;
@@ -56,6 +56,6 @@ pub(crate) fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Bulk(args) => bulk::run(args),
         Command::Serve(args) => serve::run(&args),
-        Command::End(args) => end::run(&args),
+        Command::End(args) => end::run(args),
     }
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
@@ -10,13 +11,26 @@ use super::pattern::Pattern;
 use super::protocol::{Job, Measured, Mover};
 use super::tcp;
 
-/// A job, with all that an end knows about it.
+/// A run of the buffer, with all that an end knows about it.
 #[derive(Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) job: &'a Job,
+    pub(crate) laps: u64,
     /// What the buffer holds.
     pub(crate) pattern: Pattern,
     /// Bytes of all laps.
+    pub(crate) bytes: u64,
+    /// The core this end is pinned to.
+    pub(crate) core: usize,
+}
+
+/// A run of a file, with all that an end knows about it.
+#[derive(Debug)]
+pub(crate) struct FileRun<'a> {
+    pub(crate) job: &'a Job,
+    /// The sender's file, or where the receiver puts the copy.
+    pub(crate) path: PathBuf,
+    /// Bytes of the file.
     pub(crate) bytes: u64,
     /// The core this end is pinned to.
     pub(crate) core: usize,
@@ -57,7 +71,7 @@ impl Listener {
     pub(crate) fn bind(address: IpAddr, job: &Job) -> Result<Listener> {
         match job.mover {
             Mover::Tcp => tcp::Listener::bind(address, &job.tcp).map(Listener::Tcp),
-            Mover::Zerolane => bail!("the Zerolane mover is not part of this build"),
+            Mover::Zerolane => bail!(NOT_YET),
         }
     }
 
@@ -68,21 +82,38 @@ impl Listener {
         }
     }
 
-    /// Receives the whole run. The clock runs from the receiver's *go*, said
-    /// when the connection stands and the memory is ready, until the last byte
-    /// is in place.
+    /// Receives all laps. The clock runs from the receiver's *go*, said when
+    /// the connection stands and the memory is ready, until the last byte is
+    /// in place.
     pub(crate) fn receive(self, run: &Run<'_>, buffer: &mut Buffer) -> Result<Measured> {
         match self {
-            Listener::Tcp(listener) => listener.receive(run, buffer),
+            Listener::Tcp(listener) => tcp::memory::receive(listener, run, buffer),
+        }
+    }
+
+    /// Receives a file, by the same clock.
+    pub(crate) fn receive_file(self, run: &FileRun<'_>) -> Result<Measured> {
+        match self {
+            Listener::Tcp(listener) => tcp::file::receive(listener, run),
         }
     }
 }
 
-/// Sends the whole run. The clock runs from the receiver's *go* until its
-/// *done* has come back.
+/// Sends all laps. The clock runs from the receiver's *go* until its *done*
+/// has come back.
 pub(crate) fn send(to: SocketAddr, run: &Run<'_>, buffer: &mut Buffer) -> Result<Measured> {
     match run.job.mover {
-        Mover::Tcp => tcp::send(to, run, buffer),
-        Mover::Zerolane => bail!("the Zerolane mover is not part of this build"),
+        Mover::Tcp => tcp::memory::send(to, run, buffer),
+        Mover::Zerolane => bail!(NOT_YET),
     }
 }
+
+/// Sends a file, by the same clock.
+pub(crate) fn send_file(to: SocketAddr, run: &FileRun<'_>) -> Result<Measured> {
+    match run.job.mover {
+        Mover::Tcp => tcp::file::send(to, run),
+        Mover::Zerolane => bail!(NOT_YET),
+    }
+}
+
+const NOT_YET: &str = "the Zerolane mover is not part of this build";

@@ -6,16 +6,12 @@ use anyhow::Result;
 
 use super::mover::Token;
 use super::peer::Peer;
-use super::protocol::{Job, Measured, Memory, Mover, Request, TcpTuning};
+use super::protocol::{Job, Measured, Memory, Mover, Payload, Request, TcpTuning};
 
-/// The whole plan of `bench bulk`.
+/// What is moved, and by what.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) memory: Memory,
-    /// Laps of the buffer in each run.
-    pub(crate) laps: u64,
-    /// Runs of each mover.
-    pub(crate) reps: u32,
+    pub(crate) payload: Payload,
     /// The movers of a pair, first the one that goes first in the first pair.
     pub(crate) movers: Vec<Mover>,
     pub(crate) tcp: TcpTuning,
@@ -49,22 +45,25 @@ pub(crate) fn order(movers: &[Mover], index: u32) -> Vec<Mover> {
 }
 
 impl Ends {
-    /// Runs the plan; `note` hears of each run. A wrong byte ends it.
-    pub(crate) fn run(
+    /// Has both ends allocate their buffers.
+    pub(crate) fn prepare(&mut self, memory: Memory) -> Result<()> {
+        self.sender.prepare(&Request::Prepare(memory))?;
+        self.receiver.prepare(&Request::Prepare(memory))
+    }
+
+    /// Runs each mover once, in the order of pair `index`; `after` hears of
+    /// each run before the next one starts. A wrong byte is an error.
+    pub(crate) fn pair(
         &mut self,
         plan: &Plan,
-        mut note: impl FnMut(&RunResult),
+        index: u32,
+        mut after: impl FnMut(&RunResult) -> Result<()>,
     ) -> Result<Vec<RunResult>> {
-        let prepare = Request::Prepare(plan.memory);
-        self.sender.prepare(&prepare)?;
-        self.receiver.prepare(&prepare)?;
         let mut results = Vec::new();
-        for pair in 0..plan.reps {
-            for mover in order(&plan.movers, pair) {
-                let result = self.once(plan, mover)?;
-                note(&result);
-                results.push(result);
-            }
+        for mover in order(&plan.movers, index) {
+            let result = self.once(plan, mover)?;
+            after(&result)?;
+            results.push(result);
         }
         Ok(results)
     }
@@ -72,7 +71,7 @@ impl Ends {
     fn once(&mut self, plan: &Plan, mover: Mover) -> Result<RunResult> {
         let job = Job {
             mover,
-            laps: plan.laps,
+            payload: plan.payload.clone(),
             token: Token::new()?.0,
             tcp: plan.tcp.clone(),
         };

@@ -54,12 +54,24 @@ pub(crate) struct TcpTuning {
     pub(crate) congestion: Option<String>,
 }
 
-/// One run: the buffer sent `laps` times by one mover.
+/// What a run moves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Payload {
+    /// The buffer, this many times.
+    Laps(u64),
+    /// A file of this name and length, in the directory the end was started
+    /// with. An end that was started without one, as for another machine,
+    /// refuses.
+    File { name: String, bytes: u64 },
+}
+
+/// One run by one mover.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Job {
     pub(crate) mover: Mover,
-    pub(crate) laps: u64,
+    pub(crate) payload: Payload,
     /// First bytes on the data connection: the receiver takes no other sender.
     pub(crate) token: u64,
     pub(crate) tcp: TcpTuning,
@@ -134,6 +146,8 @@ pub(crate) struct Measured {
     pub(crate) syscalls: u64,
     /// Bytes copied again in user space.
     pub(crate) moved_bytes: u64,
+    /// Packets that did not land in their final place at once.
+    pub(crate) misplaced: u64,
     /// Packets dropped, wherever this end could see it.
     pub(crate) drops: u64,
 }
@@ -154,15 +168,37 @@ impl Memory {
     }
 }
 
-impl Job {
-    /// Bytes this job moves with buffers of `buffer` bytes.
-    pub(crate) fn bytes(&self, buffer: usize) -> Result<u64> {
-        match self.laps.checked_mul(buffer as u64) {
-            Some(bytes @ 1..=RUN_MAX_BYTES) => Ok(bytes),
-            _ => bail!(
-                "{} laps of {buffer} bytes: a run is 1 to {RUN_MAX_BYTES} bytes",
-                self.laps
-            ),
+/// Bytes of `laps` times `buffer` bytes, if a run may be that long.
+pub(crate) fn run_bytes(laps: u64, buffer: usize) -> Result<u64> {
+    match laps.checked_mul(buffer as u64) {
+        Some(bytes @ 1..=RUN_MAX_BYTES) => Ok(bytes),
+        _ => bail!("{laps} laps of {buffer} bytes: a run is 1 to {RUN_MAX_BYTES} bytes"),
+    }
+}
+
+impl Measured {
+    /// What a mover without misplaced packets measured.
+    pub(crate) fn new(bytes: u64, seconds: f64, cpu: CpuTime, syscalls: u64) -> Measured {
+        Measured {
+            bytes,
+            seconds,
+            cpu,
+            syscalls,
+            ..Measured::default()
+        }
+    }
+}
+
+impl Default for TcpTuning {
+    /// The best that was found; see [`super::tcp`].
+    fn default() -> TcpTuning {
+        TcpTuning {
+            send_bytes: 1 << 20,
+            recv_bytes: 1 << 20,
+            send_buffer: None,
+            recv_buffer: None,
+            wait_all: false,
+            congestion: Some("cubic".into()),
         }
     }
 }
@@ -172,8 +208,8 @@ impl TcpTuning {
     pub(crate) fn check(&self) -> Result<()> {
         for bytes in [self.send_bytes, self.recv_bytes] {
             ensure!(
-                bytes > 0 && bytes.is_multiple_of(WORD),
-                "a TCP chunk of {bytes} bytes: it must be a positive multiple of {WORD}"
+                (1..=BUFFER_MAX_BYTES).contains(&bytes) && bytes.is_multiple_of(WORD),
+                "a TCP chunk of {bytes} bytes: it must be a multiple of {WORD} up to {BUFFER_MAX_BYTES}"
             );
         }
         Ok(())
@@ -201,23 +237,13 @@ impl Machine {
 mod tests {
     use super::*;
 
-    pub(crate) fn tuning() -> TcpTuning {
-        TcpTuning {
-            send_bytes: 1 << 20,
-            recv_bytes: 1 << 20,
-            send_buffer: None,
-            recv_buffer: None,
-            wait_all: false,
-            congestion: Some("cubic".into()),
-        }
-    }
-
     fn job(laps: u64) -> Job {
+        let (payload, tcp) = (Payload::Laps(laps), TcpTuning::default());
         Job {
             mover: Mover::Tcp,
-            laps,
+            payload,
             token: u64::MAX,
-            tcp: tuning(),
+            tcp,
         }
     }
 
@@ -232,6 +258,13 @@ mod tests {
             }),
             Request::Memcpy,
             Request::Receive(job(2)),
+            Request::Receive(Job {
+                payload: Payload::File {
+                    name: "a".into(),
+                    bytes: 1,
+                },
+                ..job(2)
+            }),
             Request::Send { to, job: job(2) },
         ] {
             let json = serde_json::to_string(&request).unwrap();
@@ -260,20 +293,20 @@ mod tests {
     }
 
     #[test]
-    fn Job__refuses_endless_runs() {
-        assert_eq!(job(3).bytes(4096).unwrap(), 12288);
+    fn run_bytes__refuses_endless_runs() {
+        assert_eq!(run_bytes(3, 4096).unwrap(), 12288);
         for laps in [0, RUN_MAX_BYTES / 4096 + 1, u64::MAX] {
-            assert!(job(laps).bytes(4096).is_err(), "{laps}");
+            assert!(run_bytes(laps, 4096).is_err(), "{laps}");
         }
     }
 
     #[test]
     fn TcpTuning__refuses_chunks_that_split_words() {
-        tuning().check().unwrap();
+        TcpTuning::default().check().unwrap();
         assert!(
             TcpTuning {
                 send_bytes: 12,
-                ..tuning()
+                ..TcpTuning::default()
             }
             .check()
             .is_err()
@@ -281,7 +314,7 @@ mod tests {
         assert!(
             TcpTuning {
                 recv_bytes: 0,
-                ..tuning()
+                ..TcpTuning::default()
             }
             .check()
             .is_err()

@@ -23,20 +23,29 @@ pub(crate) struct Report {
     pub(crate) setup: Setup,
     /// Every byte of the last lap and the sampled words of all laps were right.
     pub(crate) verified: bool,
+    /// Zerolane's goodput over one core's memcpy.
+    pub(crate) memcpy_fraction: Option<f64>,
+    #[serde(flatten)]
+    pub(crate) comparison: Comparison,
+}
+
+/// Two movers side by side; what needs one that was not run is `None`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Comparison {
     pub(crate) tcp: Option<Figures>,
     pub(crate) zerolane: Option<Figures>,
     /// Zerolane's goodput over TCP's: the median over the pairs.
     pub(crate) ratio_vs_tcp: Option<f64>,
     /// Zerolane's CPU seconds a GB over TCP's, both ends together: likewise.
     pub(crate) cpu_ratio_vs_tcp: Option<f64>,
-    /// Zerolane's goodput over one core's memcpy.
-    pub(crate) memcpy_fraction: Option<f64>,
     /// Share of the bytes that the kernel wrote to their final place.
     pub(crate) placed_fraction: Option<f64>,
     /// Bytes copied again in user space, for each byte of payload.
     pub(crate) moved_bytes_per_byte: Option<f64>,
     pub(crate) tx_syscalls_per_mib: Option<f64>,
     pub(crate) rx_syscalls_per_mib: Option<f64>,
+    /// Packets that did not land in their final place at once, over all runs.
+    pub(crate) misplaced: Option<u64>,
     /// Packets dropped, over all runs.
     pub(crate) drops: Option<u64>,
 }
@@ -140,8 +149,23 @@ impl Figures {
 }
 
 impl Report {
-    /// The figures of verified runs, in the order they were run.
+    /// The report of verified runs, in the order they were run.
     pub(crate) fn of(setup: Setup, runs: &[RunResult]) -> Report {
+        let comparison = Comparison::of(runs);
+        let zerolane = comparison.zerolane.as_ref();
+        let memcpy_fraction = zerolane.map(|figures| figures.gbps.median / setup.memcpy_gbps);
+        Report {
+            setup,
+            verified: true,
+            memcpy_fraction,
+            comparison,
+        }
+    }
+}
+
+impl Comparison {
+    /// The figures of `runs`, in the order they were run.
+    pub(crate) fn of(runs: &[RunResult]) -> Comparison {
         let by = |mover| -> Vec<RunResult> {
             runs.iter()
                 .copied()
@@ -158,10 +182,10 @@ impl Report {
         };
         let of = |figure: fn(&RunResult) -> f64| median(zerolane.iter().map(figure));
         let moved = |run: &RunResult| (run.tx.moved_bytes + run.rx.moved_bytes) as f64;
-        Report {
-            memcpy_fraction: of(gbps).map(|gbps| gbps / setup.memcpy_gbps),
-            setup,
-            verified: true,
+        let sum = |count: fn(&RunResult) -> u64| {
+            (!zerolane.is_empty()).then(|| zerolane.iter().map(count).sum())
+        };
+        Comparison {
             tcp: Figures::of(&tcp),
             zerolane: Figures::of(&zerolane),
             ratio_vs_tcp: pairs(gbps),
@@ -174,8 +198,8 @@ impl Report {
             ),
             tx_syscalls_per_mib: of(|run| syscalls_per_mib(&run.tx)),
             rx_syscalls_per_mib: of(|run| syscalls_per_mib(&run.rx)),
-            drops: (!zerolane.is_empty())
-                .then(|| zerolane.iter().map(|run| run.tx.drops + run.rx.drops).sum()),
+            misplaced: sum(|run| run.tx.misplaced + run.rx.misplaced),
+            drops: sum(|run| run.tx.drops + run.rx.drops),
         }
     }
 }
@@ -224,6 +248,7 @@ mod tests {
             cpu,
             syscalls: 10_000,
             moved_bytes: 0,
+            misplaced: 0,
             drops: 1,
         };
         RunResult {
@@ -255,17 +280,17 @@ mod tests {
     }
 
     #[test]
-    fn Report__ratio_is_the_median_of_the_pairs() {
+    fn Comparison__ratio_is_the_median_of_the_pairs() {
         // Pair ratios 2, 4, 0.5: their median is 2. The ratio of the medians
         // would be 1.
-        let report = Report::of(setup(), &pairs());
+        let report = Comparison::of(&pairs());
         assert_eq!(report.ratio_vs_tcp, Some(2.0));
         assert_eq!(report.cpu_ratio_vs_tcp, Some(0.75));
     }
 
     #[test]
-    fn Report__counts_the_receivers_bytes() {
-        let report = Report::of(setup(), &pairs());
+    fn Comparison__counts_the_receivers_bytes() {
+        let report = Comparison::of(&pairs());
         let zerolane = report.zerolane.unwrap();
         assert_eq!(
             zerolane.gbps,
@@ -275,12 +300,12 @@ mod tests {
                 max: 16.0
             }
         );
-        assert_eq!(report.memcpy_fraction, Some(0.25));
+        assert_eq!(Report::of(setup(), &pairs()).memcpy_fraction, Some(0.25));
         assert_eq!(zerolane.tx_cpu_s_per_gb, 0.5);
         assert_eq!(zerolane.rx_core_busy_s_per_gb, Some(1.0));
         assert_eq!(report.drops, Some(6));
         assert_eq!(report.placed_fraction, Some(1.0));
-        let one = Report::of(setup(), &pairs()[2..3]);
+        let one = Comparison::of(&pairs()[2..3]);
         assert_eq!(one.placed_fraction, Some(0.5));
         assert_eq!(one.moved_bytes_per_byte, Some(0.5));
     }
@@ -314,8 +339,8 @@ mod tests {
     }
 
     #[test]
-    fn Report__one_mover_alone_has_no_ratio() {
-        let report = Report::of(setup(), &pairs()[..1]);
+    fn Comparison__one_mover_alone_has_no_ratio() {
+        let report = Comparison::of(&pairs()[..1]);
         assert_eq!(report.ratio_vs_tcp, None);
         assert_eq!(report.zerolane, None);
         assert_eq!(report.drops, None);

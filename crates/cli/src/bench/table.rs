@@ -6,13 +6,17 @@ use super::report::{Figures, Report, Spread};
 
 /// The report of `bench bulk`: one table, and the facts around it.
 pub(crate) fn bulk(report: &Report) -> String {
-    let setup = &report.setup;
+    let (setup, compared) = (&report.setup, &report.comparison);
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
     table.set_header(["", "TCP", "Zerolane"]);
     let mut row = |name: &str, figure: &dyn Fn(&Figures) -> String| {
         let cell = |figures: &Option<Figures>| figures.as_ref().map_or("-".into(), figure);
-        table.add_row([name.to_owned(), cell(&report.tcp), cell(&report.zerolane)]);
+        table.add_row([
+            name.to_owned(),
+            cell(&compared.tcp),
+            cell(&compared.zerolane),
+        ]);
     };
     row("goodput, Gb/s: median (min to max)", &|figures| {
         spread(figures.gbps)
@@ -33,16 +37,16 @@ pub(crate) fn bulk(report: &Report) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let facts = [
-        report
+        compared
             .ratio_vs_tcp
             .map(|ratio| format!("Zerolane / TCP: {ratio:.2} (median of pairs)")),
-        report
+        compared
             .cpu_ratio_vs_tcp
             .map(|ratio| format!("CPU, both ends: {ratio:.2} of TCP's")),
-        report
+        compared
             .placed_fraction
             .map(|fraction| format!("placed directly: {:.3} %", fraction * 1e2)),
-        report
+        compared
             .drops
             .map(|drops| format!("packets dropped: {drops}")),
     ];

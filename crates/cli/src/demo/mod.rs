@@ -1,10 +1,113 @@
-//! `zerolane demo`.
+//! `zerolane demo`: the same real file over TCP and over Zerolane, side by side.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `stage` | the directory and the file; how large it can be here |
+//! | `report` | the table and the sentence |
+
+mod report;
+mod stage;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use bytesize::ByteSize;
+
+use crate::bench::cpu;
+use crate::bench::link::{Host, Link, Offloads};
+use crate::bench::orchestrate::{Ends, Plan, RunResult};
+use crate::bench::peer::Peer;
+use crate::bench::protocol::{Mover, Payload};
+use crate::bench::tcp;
+use crate::interrupt::Interrupt;
+use stage::Stage;
 
 /// Arguments of `zerolane demo`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Size of the file
+    #[arg(long, default_value = "2GiB", value_name = "SIZE", hide = true)]
+    size: ByteSize,
+    /// Copy with one mover only
+    #[arg(long, value_name = "MOVER", hide = true)]
+    only: Option<Mover>,
+}
 
-/// Runs `zerolane demo`.
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
+/// Copies with each mover, at most.
+const PAIRS: u32 = 3;
+
+/// No further pair is begun after this long, so that all ends within a minute.
+const LAST_START: Duration = Duration::from_secs(30);
+
+const MTU: u32 = 1500;
+
+/// Copies, compares, and says what came of it.
+pub(crate) fn run(args: Args) -> Result<()> {
+    let interrupt = Interrupt::install()?;
+    let report = interrupt.explain(compare(&args, &interrupt))?;
+    println!("{report}");
     Ok(())
+}
+
+fn compare(args: &Args, interrupt: &Interrupt) -> Result<String> {
+    let started = Instant::now();
+    let stage = Stage::set_up(args.size.as_u64(), interrupt)?;
+    let link = link();
+    println!("The two hosts: {}, one core each.", link.describe());
+    let mut ends = ends(&link, &stage, interrupt)?;
+    ends.sender.greet()?;
+    ends.receiver.greet()?;
+    let plan = Plan {
+        payload: Payload::File {
+            name: stage::NAME.into(),
+            bytes: stage.bytes,
+        },
+        movers: args
+            .only
+            .map_or(vec![Mover::Tcp, Mover::Zerolane], |mover| vec![mover]),
+        tcp: tcp::for_files(),
+    };
+    let mut runs: Vec<RunResult> = Vec::new();
+    for index in 0..PAIRS {
+        if index > 0 && started.elapsed() > LAST_START {
+            break;
+        }
+        runs.extend(ends.pair(&plan, index, |run| {
+            stage.verify_copy(interrupt)?;
+            println!("{}", report::line(run));
+            Ok(())
+        })?);
+    }
+    Ok(report::of(&runs, started.elapsed()))
+}
+
+fn link() -> Link {
+    Link::namespaces(MTU, Offloads::On).unwrap_or_else(|error| {
+        println!("No network namespaces here ({error:#}): using loopback.");
+        Link::loopback()
+    })
+}
+
+fn ends(link: &Link, stage: &Stage, interrupt: &Interrupt) -> Result<Ends> {
+    let end = |host, name, core: usize, files| -> Result<Peer> {
+        let mut command = link.this_program(host)?;
+        let bind = link.address(host).to_string();
+        command.args([
+            "bench",
+            "end",
+            "--bind",
+            &bind,
+            "--core",
+            &core.to_string(),
+            "--files",
+        ]);
+        command.arg(files);
+        Peer::spawn(name, command, interrupt).context("starting the hosts")
+    };
+    let last_core = 1.min(cpu::cores() - 1);
+    Ok(Ends {
+        sender: end(Host::Sender, "sender", 0, stage.source())?,
+        receiver: end(Host::Receiver, "receiver", last_core, stage.destination())?,
+        receiver_address: link.address(Host::Receiver),
+    })
 }
