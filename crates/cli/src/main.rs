@@ -5,6 +5,7 @@
 
 mod args;
 mod bench;
+mod console;
 mod demo;
 mod exit;
 mod interrupt;
@@ -24,7 +25,7 @@ fn main() -> Exit {
     match done {
         Ok(()) => Exit::Success,
         Err(error) => {
-            eprintln!("zerolane: {error:#}");
+            console::note(format_args!("zerolane: {error:#}"));
             Exit::of(&error)
         }
     }

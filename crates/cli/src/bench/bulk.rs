@@ -13,6 +13,7 @@ use super::peer::Peer;
 use super::protocol::{Memory, Mover, Payload, TcpTuning, run_bytes};
 use super::report::{METHOD, Report, Setup, gbps};
 use super::{cpu, table};
+use crate::console;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 
@@ -88,11 +89,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let interrupt = Interrupt::install()?;
     let report = interrupt.explain(measure(&args, memory, &plan, &interrupt))?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        console::say(serde_json::to_string_pretty(&report)?)
     } else {
-        println!("{}", table::bulk(&report));
+        console::say(table::bulk(&report))
     }
-    Ok(())
 }
 
 /// What the command line asks for.
@@ -140,7 +140,8 @@ fn measure(args: &Args, memory: Memory, plan: &Plan, interrupt: &Interrupt) -> R
     let mut runs = Vec::new();
     for index in 0..args.reps {
         runs.extend(ends.pair(plan, index, |run| {
-            eprintln!("pair {}: {:?} {:.1} Gb/s", index + 1, run.mover, gbps(run));
+            let (pair, speed) = (index + 1, gbps(run));
+            console::note(format_args!("pair {pair}: {:?} {speed:.1} Gb/s", run.mover));
             Ok(())
         })?);
     }
@@ -176,7 +177,9 @@ fn local_link(args: &Args) -> Result<Link> {
             Err(error.context("--mtu and --offloads need two network namespaces"))
         }
         Err(error) => {
-            eprintln!("no network namespaces here ({error:#}): measuring over loopback");
+            console::note(format_args!(
+                "no network namespaces here ({error:#}): measuring over loopback"
+            ));
             Ok(Link::loopback())
         }
     }

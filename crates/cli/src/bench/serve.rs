@@ -1,6 +1,5 @@
 //! `zerolane bench serve`: the receiving end for `bench bulk --to`.
 
-use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
@@ -8,6 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 
 use super::limits;
+use crate::console;
 
 /// Arguments of `zerolane bench serve`.
 #[derive(Debug, clap::Args)]
@@ -26,20 +26,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let listener = TcpListener::bind(args.listen)
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let address = listener.local_addr()?;
-    println!("listening on {address}; measure with: zerolane bench bulk --to {address}");
+    console::say(format_args!(
+        "listening on {address}; measure with: zerolane bench bulk --to {address}"
+    ))?;
     if address.ip().is_loopback() {
-        println!(
-            "only this machine can reach it: --listen 0.0.0.0:{} for others",
-            address.port()
-        );
+        let port = address.port();
+        console::note(format_args!(
+            "only this machine can reach it: --listen 0.0.0.0:{port} for others"
+        ));
     }
-    std::io::stdout().flush()?;
     loop {
         let (stream, client) = listener.accept().context("waiting for a client")?;
-        println!("{client}: measuring");
+        console::note(format_args!("{client}: measuring"));
         match serve(stream, args.core) {
-            Ok(()) => println!("{client}: done"),
-            Err(error) => println!("{client}: {error:#}"),
+            Ok(()) => console::note(format_args!("{client}: done")),
+            Err(error) => console::note(format_args!("{client}: {error:#}")),
         }
     }
 }

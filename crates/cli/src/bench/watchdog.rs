@@ -7,6 +7,7 @@ use anyhow::Result;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 
+use crate::console;
 use crate::exit::Exit;
 
 /// Has the kernel kill this process when the thread that started it ends. A
@@ -46,7 +47,7 @@ fn guard((deadline, changed): &(Mutex<Instant>, Condvar)) {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            eprintln!("zerolane: gave up: no progress before the deadline");
+            console::note("zerolane: gave up: no progress before the deadline");
             std::process::exit(i32::from(Exit::Failure as u8));
         }
         until = changed

@@ -19,6 +19,7 @@ use crate::bench::orchestrate::{Ends, Plan, RunResult};
 use crate::bench::peer::Peer;
 use crate::bench::protocol::{Mover, Payload};
 use crate::bench::tcp;
+use crate::console;
 use crate::interrupt::Interrupt;
 use stage::Stage;
 
@@ -45,15 +46,17 @@ const MTU: u32 = 1500;
 pub(crate) fn run(args: Args) -> Result<()> {
     let interrupt = Interrupt::install()?;
     let report = interrupt.explain(compare(&args, &interrupt))?;
-    println!("{report}");
-    Ok(())
+    console::say(report)
 }
 
 fn compare(args: &Args, interrupt: &Interrupt) -> Result<String> {
     let started = Instant::now();
     let stage = Stage::set_up(args.size.as_u64(), interrupt)?;
     let link = link();
-    println!("The two hosts: {}, one core each.", link.describe());
+    console::say(format_args!(
+        "The two hosts: {}, one core each.",
+        link.describe()
+    ))?;
     let mut ends = ends(&link, &stage, interrupt)?;
     ends.sender.greet()?;
     ends.receiver.greet()?;
@@ -74,8 +77,7 @@ fn compare(args: &Args, interrupt: &Interrupt) -> Result<String> {
         }
         runs.extend(ends.pair(&plan, index, |run| {
             stage.verify_copy(interrupt)?;
-            println!("{}", report::line(run));
-            Ok(())
+            console::say(report::line(run))
         })?);
     }
     Ok(report::of(&runs, started.elapsed()))
@@ -83,7 +85,9 @@ fn compare(args: &Args, interrupt: &Interrupt) -> Result<String> {
 
 fn link() -> Link {
     Link::namespaces(MTU, Offloads::On).unwrap_or_else(|error| {
-        println!("No network namespaces here ({error:#}): using loopback.");
+        console::note(format_args!(
+            "No network namespaces here ({error:#}): using loopback."
+        ));
         Link::loopback()
     })
 }

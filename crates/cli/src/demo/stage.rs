@@ -11,6 +11,7 @@ use nix::sys::statvfs::statvfs;
 use tempfile::TempDir;
 
 use crate::bench::pattern::{Pattern, mix};
+use crate::console;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 
@@ -44,13 +45,13 @@ impl Stage {
         let place = Place::with_most_room()?;
         let bytes = fitting(asked, place.room)?;
         if bytes < asked {
-            println!(
+            console::note(format_args!(
                 "Only {} free in {}: the file is {} instead of {}.",
                 ByteSize(place.room),
                 place.path.display(),
                 ByteSize(bytes),
                 ByteSize(asked)
-            );
+            ));
         }
         let directory = tempfile::Builder::new()
             .prefix("zerolane-demo-")
@@ -64,12 +65,12 @@ impl Stage {
         fs::create_dir(stage.destination())?;
         stage.digest = write_file(&stage.source().join(NAME), bytes, interrupt)?;
         stage.touch_room_for_copy(interrupt)?;
-        println!(
+        console::say(format_args!(
             "The file: {} of random bytes in {}, BLAKE3 {}...",
             ByteSize(bytes),
             place.path.display(),
             &stage.digest.to_hex()[..16]
-        );
+        ))?;
         Ok(stage)
     }
 

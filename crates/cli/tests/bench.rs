@@ -1,0 +1,217 @@
+//! `zerolane bench` and `zerolane demo` as a user starts them.
+
+#![allow(non_snake_case)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+fn zerolane(words: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zerolane"));
+    command.args(words.split(' '));
+    command
+}
+
+fn output(words: &str) -> Output {
+    zerolane(words).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Ends the process even if the test fails.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A `bench serve` on a free port.
+fn server() -> (Running, SocketAddr) {
+    let mut child = zerolane("bench serve --listen 127.0.0.1:0")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = line
+        .strip_prefix("listening on ")
+        .and_then(|rest| rest.split(';').next());
+    let address = address
+        .unwrap_or_else(|| panic!("{line:?}"))
+        .parse()
+        .unwrap();
+    (Running(child), address)
+}
+
+/// What the server answers to `request` on a connection of its own.
+fn answer(server: SocketAddr, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(server).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    stream.write_all(request).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut reply = String::new();
+    // A server that hangs up on unread input resets the connection.
+    let _ = stream.read_to_string(&mut reply);
+    reply
+}
+
+/// Names of the namespaces that process `pid` made.
+fn namespaces_of(pid: u32) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir("/run/netns") else {
+        return Vec::new();
+    };
+    let part = format!("-{pid}-");
+    let names = entries
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.contains(&part)).collect()
+}
+
+#[test]
+fn bulk__small_run_gives_the_promised_json() {
+    let output = output("bench bulk --only tcp --buffer 1MiB --bytes 16MiB --reps 2 --json");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["verified"], json!(true));
+    assert_eq!(report["bytes_per_run"], json!(16 << 20));
+    for figure in ["min", "median", "max"] {
+        assert!(
+            report["tcp"]["gbps"][figure].as_f64().unwrap() > 0.0,
+            "{figure}"
+        );
+    }
+    assert!(report["tcp"]["rx_syscalls_per_mib"].as_f64().unwrap() > 0.0);
+    assert!(report["memcpy_gbps"].as_f64().unwrap() > 0.0);
+    assert_eq!(report["ratio_vs_tcp"], Value::Null);
+}
+
+#[test]
+fn bulk__bad_sizes_are_usage_errors_with_the_range() {
+    for (words, says) in [
+        ("bench bulk --buffer 5", "4096 to"),
+        ("bench bulk --buffer 8TiB", "4096 to"),
+        ("bench bulk --bytes 0", "laps"),
+        ("bench bulk --tcp-send 12", "multiple of 8"),
+        ("bench bulk --buffer lots", "lots"),
+        ("bench bulk --reps 0", "--reps"),
+    ] {
+        let output = output(words);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{words}: {}",
+            text(&output.stderr)
+        );
+        assert!(
+            text(&output.stderr).contains(says),
+            "{words}: {}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn bulk__host_that_does_not_answer_is_exit_3() {
+    // Port 1 of loopback: refused at once.
+    let output = output("bench bulk --to 127.0.0.1:1");
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("bench serve"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn bulk__ended_by_a_signal_leaves_nothing() {
+    let mut running = Running(
+        zerolane("bench bulk --only tcp --buffer 1MiB --bytes 4MiB --reps 1000 --json")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let pid = running.0.id();
+    let mut lines = BufReader::new(running.0.stderr.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM).unwrap();
+    for line in lines {
+        drop(line);
+    }
+    assert_eq!(running.0.wait().unwrap().code(), Some(130), "{first}");
+    assert_eq!(namespaces_of(pid), Vec::<String>::new());
+}
+
+#[test]
+fn serve__measures_for_one_client_after_the_other() {
+    let (_server, address) = server();
+    for _ in 0..2 {
+        let words = format!(
+            "bench bulk --to {address} --only tcp --buffer 1MiB --bytes 4MiB --reps 1 --json"
+        );
+        let output = output(&words);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["verified"], json!(true));
+    }
+}
+
+#[test]
+fn serve__refuses_hostile_requests_and_goes_on() {
+    let (_server, address) = server();
+    let huge = r#"{"do":"prepare","buffer":1099511627776,"seed":0}"#;
+    assert!(answer(address, format!("{huge}\n").as_bytes()).contains("must be"));
+
+    let prepare = r#"{"do":"prepare","buffer":4096,"seed":0}"#;
+    let tcp = r#"{"send_bytes":8,"recv_bytes":8,"send_buffer":null,"recv_buffer":null,"wait_all":false,"congestion":null}"#;
+    let file = r#"{"file":{"name":"passwd","bytes":1}}"#;
+    let receive =
+        format!(r#"{{"do":"receive","mover":"tcp","payload":{file},"token":1,"tcp":{tcp}}}"#);
+    let reply = answer(address, format!("{prepare}\n{receive}\n").as_bytes());
+    assert!(reply.contains("has no files"), "{reply}");
+
+    for garbage in [
+        &b"\n"[..],
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[b'x'; 100_000],
+        b"{\"do\":\"memcpy\"}\n",
+    ] {
+        let reply = answer(address, garbage);
+        assert!(reply.is_empty() || reply.contains("failed"), "{reply}");
+    }
+    assert!(answer(address, b"{\"do\":\"hello\",\"version\":1}\n").contains("kernel"));
+}
+
+#[test]
+fn demo__small_copy_is_verified_and_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let child = zerolane("demo --only tcp --size 8MiB")
+        .env("TMPDIR", directory.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("digest right") && said.contains("goodput"),
+        "{said}"
+    );
+    assert_eq!(namespaces_of(pid), Vec::<String>::new());
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
