@@ -1,1 +1,50 @@
+//! The Scheduled Transfer protocol without IO: time, bytes and randomness come in, headers and
+//! [`Span`]s go out.
+//!
+//! A [`Connection`] is one virtual connection. It never touches a payload byte: it says where
+//! payload is to be read from ([`DataBurst`]), where the payload expected next belongs
+//! ([`Forecast`]), and, shown a header and the place its payload landed, whether that is right
+//! ([`Placement`]). What carries the bytes is a lane; this room knows none.
+//!
+//! ```
+//! use zerolane_core::{Config, Connection, Entropy, Instant, Transmit};
+//! let mut c = Connection::connect(Instant::ZERO, Config::default(), Entropy { key: 7, port: 1, sync: 9 });
+//! let Some(Transmit::Control(request)) = c.poll_transmit(Instant::ZERO, Default::default()) else { panic!() };
+//! assert_eq!(request.bytes().len(), 72); // Request_Connection with its options
+//! ```
 #![forbid(unsafe_code)]
+
+mod config;
+mod congestion;
+mod connection;
+mod counters;
+mod event;
+mod forecast;
+mod gaps;
+mod grants;
+mod inbound;
+mod life;
+pub mod limits;
+mod outbound;
+mod path;
+mod recovery;
+mod span;
+mod tiling;
+mod time;
+mod timers;
+mod transmit;
+
+pub use config::{Config, Entropy};
+pub use congestion::{Congestion, GrantsOnly};
+pub use connection::{Connection, PostError, listen};
+pub use counters::{Counters, DropReason};
+pub use event::{CloseReason, Delivery, Event, TransferError, TransferId};
+pub use forecast::{Forecast, Run};
+pub use grants::Placement;
+pub use inbound::InboundState;
+pub use life::Life;
+pub use outbound::OutboundState;
+pub use span::{RegionId, Span};
+pub use tiling::{Tile, tiles};
+pub use time::Instant;
+pub use transmit::{BurstLimit, ControlDatagram, DataBurst, Transmit};

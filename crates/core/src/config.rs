@@ -1,0 +1,94 @@
+//! What the two ends may choose.
+
+use crate::limits;
+use std::time::Duration;
+use zerolane_wire::{Capabilities, Profiles, encapsulation::Encapsulation};
+
+/// Settings of one end of a connection.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Profiles offered or accepted.
+    pub profiles: Profiles,
+    /// Unanswered announcements held for the peer, 1 to [`limits::MAX_SLOTS`].
+    pub slots: u16,
+    /// Bytes granted and not yet received, at most. The lane sets it to what its socket buffer
+    /// holds, so that no overrun is possible.
+    pub window: u32,
+    /// Length of a Block to aim at (extended profile), bytes.
+    pub block: u32,
+    /// Largest STU payload this end takes, bytes.
+    pub max_stu: u32,
+    /// Segments one burst carries at most: Blocks are cut to whole bursts.
+    pub burst_segments: u32,
+    /// Ask for payload checksums.
+    pub checksum: bool,
+    /// log2 of the buffer size offered in the extended profile (STUs never cross its multiples).
+    pub buffer_log2: u8,
+    /// log2 of the buffer size in the classic profile: the thesis has pages.
+    pub classic_buffer_log2: u8,
+    /// log2 of the Block size in the classic profile.
+    pub classic_block_log2: u8,
+    /// Wait for missing Data before the whole Block is granted again (classic profile). The
+    /// thesis's implementation waited 5 s.
+    pub classic_data_timeout: Duration,
+    /// What carries the operations.
+    pub encapsulation: Encapsulation,
+    /// Longest datagram the path is thought to carry at first, header included, bytes.
+    pub path_datagram: usize,
+    /// Give up connecting after this.
+    pub connect_timeout: Duration,
+    /// Declare the peer dead after it left requests unanswered for this long.
+    pub idle_timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            profiles: Profiles::BOTH,
+            slots: limits::DEFAULT_SLOTS,
+            window: 2 << 20,
+            block: 1 << 20,
+            max_stu: 65_467,
+            burst_segments: 64,
+            checksum: false,
+            buffer_log2: 30,
+            classic_buffer_log2: 12,
+            classic_block_log2: 16,
+            classic_data_timeout: Duration::from_millis(200),
+            encapsulation: Encapsulation::UdpV4,
+            path_datagram: 1472,
+            connect_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(15),
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn capabilities(&self, profiles: Profiles) -> Capabilities {
+        let classic = profiles == Profiles::only(zerolane_wire::Profile::Classic);
+        Capabilities {
+            profiles,
+            checksum: self.checksum,
+            out_of_order: !classic,
+            persistent: false,
+            slots: self.slots.clamp(1, limits::MAX_SLOTS),
+            max_stu: self.max_stu.max(1),
+            buffer_log2: if classic {
+                self.classic_buffer_log2
+            } else {
+                self.buffer_log2
+            },
+        }
+    }
+}
+
+/// Random numbers for one connection, drawn by the caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Entropy {
+    /// This end's key.
+    pub key: u32,
+    /// This end's port.
+    pub port: u16,
+    /// Start of the Sync numbers.
+    pub sync: u32,
+}

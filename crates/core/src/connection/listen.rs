@@ -1,0 +1,90 @@
+//! The Responder's first step: what to answer to a stranger, and the connection made of it.
+
+use super::Connection;
+use crate::{Config, Entropy, Instant, Life, limits, timers::Timer};
+use zerolane_wire::{
+    Capabilities, ConnectionAnswer, ConnectionVerdict, Operation, Packet, Reason,
+    RequestConnection, Route, VERSION, VERSION_MIN,
+};
+
+/// Port a Request_Connection goes to: there is one service behind a UDP port.
+pub(super) const SERVICE_PORT: u16 = 1;
+
+/// Takes the first datagram of a stranger, made of `packet`.
+///
+/// # Errors
+/// The rejection to be sent back, or `None` if `packet` deserves no answer. One datagram of 72
+/// bytes is never answered by more than 72 bytes: nobody is flooded through us.
+#[allow(
+    clippy::result_large_err,
+    reason = "the rejection is the answer, made once a connection"
+)]
+pub fn listen(
+    now: Instant,
+    config: Config,
+    entropy: Entropy,
+    packet: &Packet,
+) -> Result<Connection, Option<Packet>> {
+    let Operation::RequestConnection(request) = packet.operation else {
+        return Err(None);
+    };
+    let reject = |reason| Err(Some(rejection(packet.route, &request, reason)));
+    if packet.route.d_port != SERVICE_PORT {
+        return reject(Reason::NoListener);
+    }
+    if request.version_min > VERSION || request.version_max < VERSION_MIN {
+        return reject(Reason::VersionMismatch);
+    }
+    let Some(profile) = config.profiles.common(request.capabilities.profiles) else {
+        return reject(Reason::NoCommonProfile);
+    };
+    if !acceptable(&request.capabilities) {
+        return reject(Reason::ProtocolViolation);
+    }
+    let route = Route {
+        d_port: packet.route.s_port,
+        s_port: entropy.port,
+        d_key: request.s_key,
+    };
+    let give_up = config.connect_timeout;
+    let mut connection = Connection::new(now, config, entropy, route, Life::Answered);
+    connection.next_sync = request.sync;
+    connection.open(now, request.capabilities, profile);
+    connection.answer_connection();
+    connection.timers.set(Timer::GiveUp, now + give_up);
+    Ok(connection)
+}
+
+/// Whether a peer's capabilities are ones that can be served at a sane cost.
+pub(super) fn acceptable(capabilities: &Capabilities) -> bool {
+    capabilities.max_stu >= limits::MIN_STU && capabilities.buffer_log2 >= limits::MIN_BUFFER_LOG2
+}
+
+fn rejection(route: Route, request: &RequestConnection, reason: Reason) -> Packet {
+    Packet {
+        route: Route {
+            d_port: route.s_port,
+            s_port: route.d_port,
+            d_key: request.s_key,
+        },
+        operation: Operation::ConnectionAnswer(ConnectionAnswer {
+            verdict: ConnectionVerdict::Reject {
+                reason,
+                version_min: VERSION_MIN,
+                version_max: VERSION,
+            },
+            sync: request.sync,
+        }),
+    }
+}
+
+pub(super) fn accept(capabilities: Capabilities, entropy: Entropy, sync: u32) -> ConnectionAnswer {
+    ConnectionAnswer {
+        verdict: ConnectionVerdict::Accept {
+            version: VERSION,
+            capabilities,
+            s_key: entropy.key,
+        },
+        sync,
+    }
+}

@@ -1,0 +1,675 @@
+//! One virtual connection: what the user asks of it, and the state all parts share.
+//!
+//! `input.rs` takes control operations, `data.rs` takes payload headers, `output.rs` drains what is
+//! owed to the peer in priority order, `timeouts.rs` owns what follows from silence.
+
+mod data;
+mod input;
+mod listen;
+mod output;
+mod timeouts;
+
+pub use listen::listen;
+
+use crate::inbound::{self, Geometry, Inbox};
+use crate::life::{self, Happening, Then};
+use crate::outbound::{self, Outbox};
+use crate::path::Path;
+use crate::recovery::Recovery;
+use crate::timers::{Timer, Timers};
+use crate::{
+    CloseReason, Config, Congestion, Counters, Delivery, DropReason, Entropy, Event, Forecast,
+    GrantsOnly, Instant, Life, Span, TransferError, TransferId, limits,
+};
+use core::fmt;
+use std::collections::{BTreeMap, VecDeque};
+use zerolane_wire::{
+    Capabilities, Disconnect, End, Operation, Profile, Profiles, Reason, RequestConnection,
+    RequestToReceive, Route, VERSION, VERSION_MIN,
+};
+
+/// Why a Transfer could not be posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// The connection is over or ending.
+    Closed,
+    /// [`limits::MAX_POSTED`] Transfers are under way in that direction.
+    Full,
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PostError::Closed => f.write_str("the connection is closed"),
+            PostError::Full => write!(f, "{} transfers are posted already", limits::MAX_POSTED),
+        }
+    }
+}
+
+impl std::error::Error for PostError {}
+
+/// An aborted Transfer whose End is not confirmed yet.
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    end: End,
+    resend_at: Instant,
+    tries: u32,
+}
+
+/// Memory offered to the peer's Request_To_Receive.
+#[derive(Clone, Copy, Debug)]
+struct Offer {
+    id: TransferId,
+    span: Span,
+    delivery: Delivery,
+}
+
+/// One virtual connection. See the crate's documentation for the shape of its interface.
+pub struct Connection {
+    config: Config,
+    life: Life,
+    initiator: bool,
+    route: Route,
+    entropy: Entropy,
+    /// The peer's capabilities, once known.
+    peer: Option<Capabilities>,
+    profile: Profile,
+    next_id: TransferId,
+    next_sync: u32,
+    outbox: Outbox,
+    inbox: Inbox,
+    /// Reads of this end are numbered so.
+    next_read: u32,
+    offers: VecDeque<Offer>,
+    /// The peer's Reads that wait for an offer, by their number.
+    wanted: BTreeMap<u32, RequestToReceive>,
+    next_wanted: u32,
+    endings: VecDeque<Ending>,
+    control: VecDeque<Operation>,
+    /// Size of the path probe to send, 0 for none.
+    probe: usize,
+    handshake_tries: u32,
+    /// When the oldest unanswered request was sent.
+    unanswered: Option<Instant>,
+    /// When this connection last began to have something to wait for, or heard the peer.
+    heard: Instant,
+    close_reason: CloseReason,
+    /// The peer's STU payload, learned from what arrives.
+    peer_stu: u32,
+    /// Reports in a row about the same Block that brought nothing.
+    fruitless_reports: u32,
+    timers: Timers,
+    recovery: Recovery,
+    congestion: Box<dyn Congestion>,
+    path: Path,
+    events: VecDeque<Event>,
+    counters: Counters,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("life", &self.life)
+            .field("route", &self.route)
+            .field("profile", &self.profile)
+            .field("timers", &self.timers)
+            .field("outbox", &self.outbox)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// An Initiator: the first [`Connection::poll_transmit`] gives its Request_Connection.
+    pub fn connect(now: Instant, config: Config, entropy: Entropy) -> Connection {
+        let route = Route {
+            d_port: listen::SERVICE_PORT,
+            s_port: entropy.port,
+            d_key: 0,
+        };
+        let mut connection = Connection::new(now, config, entropy, route, Life::Connecting);
+        connection.request_connection(now);
+        connection
+            .timers
+            .set(Timer::GiveUp, now + connection.config.connect_timeout);
+        connection
+    }
+
+    fn new(now: Instant, config: Config, entropy: Entropy, route: Route, life: Life) -> Connection {
+        let inbox = Inbox::new(config.slots.clamp(1, limits::MAX_SLOTS), config.buffer_log2);
+        Connection {
+            life,
+            initiator: life == Life::Connecting,
+            route,
+            entropy,
+            peer: None,
+            profile: Profile::Extended,
+            next_id: 1,
+            next_sync: entropy.sync,
+            outbox: Outbox::new(),
+            inbox,
+            next_read: 0,
+            offers: VecDeque::new(),
+            wanted: BTreeMap::new(),
+            next_wanted: 0,
+            endings: VecDeque::new(),
+            control: VecDeque::new(),
+            probe: 0,
+            handshake_tries: 0,
+            unanswered: None,
+            heard: now,
+            close_reason: CloseReason::Local,
+            peer_stu: 0,
+            fruitless_reports: 0,
+            timers: Timers::default(),
+            recovery: Recovery::adaptive(),
+            congestion: Box::new(GrantsOnly),
+            path: Path::new(config.encapsulation, config.path_datagram),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    /// Replaces the congestion controller ([`GrantsOnly`] unless set).
+    pub fn set_congestion(&mut self, congestion: Box<dyn Congestion>) {
+        self.congestion = congestion;
+    }
+
+    /// Sends `span` as one Transfer. Its bytes must stay as they are until the Transfer is over.
+    ///
+    /// # Errors
+    /// The connection is closed, or too many Transfers are posted.
+    pub fn post_send(
+        &mut self,
+        now: Instant,
+        span: Span,
+        delivery: Delivery,
+    ) -> Result<TransferId, PostError> {
+        self.can_post(self.outbox.len())?;
+        let id = self.new_id();
+        self.outbox.post(id, span, delivery, None);
+        self.announce(now);
+        Ok(id)
+    }
+
+    /// Receives the next Transfer that no earlier receive takes into `span`. Its bytes are undefined
+    /// until the Transfer is over.
+    ///
+    /// # Errors
+    /// The connection is closed, or too many Transfers are posted.
+    pub fn post_receive(&mut self, now: Instant, span: Span) -> Result<TransferId, PostError> {
+        self.can_post(self.inbox.len())?;
+        let id = self.new_id();
+        self.inbox.posted.push_back(inbound::Posted { id, span });
+        self.match_announcements(now);
+        self.expect_peer(now);
+        Ok(id)
+    }
+
+    /// Offers `span` to the peer's next Read (Request_To_Receive).
+    ///
+    /// # Errors
+    /// The connection is closed, or too many Transfers are posted.
+    pub fn post_offer(
+        &mut self,
+        now: Instant,
+        span: Span,
+        delivery: Delivery,
+    ) -> Result<TransferId, PostError> {
+        self.can_post(self.outbox.len() + self.offers.len())?;
+        let id = self.new_id();
+        self.offers.push_back(Offer { id, span, delivery });
+        self.match_offers(now);
+        self.expect_peer(now);
+        Ok(id)
+    }
+
+    /// Reads what the peer offers into `span` (Read sequence: Request_To_Receive first).
+    ///
+    /// # Errors
+    /// The connection is closed, or too many Transfers are posted.
+    pub fn post_read(&mut self, now: Instant, span: Span) -> Result<TransferId, PostError> {
+        self.can_post(self.inbox.len())?;
+        let id = self.new_id();
+        let sequence = self.next_read;
+        self.next_read = self.next_read.wrapping_add(1);
+        let read = inbound::Read {
+            span,
+            sequence,
+            resend_at: now,
+            tries: 0,
+            waiting: false,
+        };
+        self.inbox.reads.insert(id, read);
+        self.timers.set_earlier(Timer::Answers, now);
+        Ok(id)
+    }
+
+    fn can_post(&self, posted: usize) -> Result<(), PostError> {
+        match self.life {
+            Life::Connecting | Life::Answered | Life::Established => {}
+            Life::Disconnecting | Life::Answering | Life::Closed => return Err(PostError::Closed),
+        }
+        if posted >= limits::MAX_POSTED {
+            Err(PostError::Full)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn new_id(&mut self) -> TransferId {
+        let id = self.next_id;
+        self.next_id = self.next_id.checked_add(1).unwrap_or(1);
+        id
+    }
+
+    /// Cancels a posted Transfer. From here on its memory is neither read nor written; its
+    /// [`Event::Failed`] follows. False if it is over already.
+    pub fn cancel(&mut self, now: Instant, id: TransferId) -> bool {
+        self.abort(now, id, Reason::Cancelled, TransferError::Cancelled)
+    }
+
+    /// Like [`Connection::cancel`], because the lane found that the Transfer's memory cannot be
+    /// accessed (a mapped file that shrank, say).
+    pub fn fault(&mut self, now: Instant, id: TransferId) -> bool {
+        self.abort(
+            now,
+            id,
+            Reason::MemoryFault,
+            TransferError::Refused(Reason::MemoryFault),
+        )
+    }
+
+    fn abort(
+        &mut self,
+        now: Instant,
+        id: TransferId,
+        reason: Reason,
+        error: TransferError,
+    ) -> bool {
+        let end = if let Some(transfer) = self.outbox.get(id) {
+            let end = End {
+                reason,
+                from_source: true,
+                sequence: transfer.sequence,
+                d_id: transfer.peer,
+                s_id: id,
+            };
+            let announced = transfer.state != crate::OutboundState::Queued;
+            self.outbox.happen(id, outbound::Happening::Cancelled);
+            announced.then_some(end)
+        } else if let Some(transfer) = self.inbox.end(id, inbound::Happening::Cancelled) {
+            Some(End {
+                reason,
+                from_source: false,
+                sequence: transfer.sequence,
+                d_id: transfer.peer,
+                s_id: id,
+            })
+        } else if let Some(read) = self.inbox.reads.remove(&id) {
+            Some(End {
+                reason,
+                from_source: false,
+                sequence: read.sequence,
+                d_id: 0,
+                s_id: id,
+            })
+        } else if self.remove_unmatched(id) {
+            None
+        } else {
+            return false;
+        };
+        if let Some(end) = end {
+            self.send_end(now, end);
+        }
+        self.events.push_back(Event::Failed { id, error });
+        self.announce(now);
+        self.grant(now);
+        true
+    }
+
+    fn remove_unmatched(&mut self, id: TransferId) -> bool {
+        let before = self.inbox.posted.len() + self.offers.len();
+        self.inbox.posted.retain(|posted| posted.id != id);
+        self.offers.retain(|offer| offer.id != id);
+        before != self.inbox.posted.len() + self.offers.len()
+    }
+
+    fn send_end(&mut self, now: Instant, end: End) {
+        if self.endings.len() >= limits::MAX_ENDINGS {
+            self.endings.pop_front();
+        }
+        self.endings.push_back(Ending {
+            end,
+            resend_at: now,
+            tries: 0,
+        });
+        self.timers.set_earlier(Timer::Answers, now);
+    }
+
+    /// The posted Transfers whose memory `region` is, for a lane that is about to close it.
+    pub fn transfers(&self) -> Vec<TransferId> {
+        let offers = self.offers.iter().map(|offer| offer.id);
+        offers
+            .chain(self.outbox.ids())
+            .chain(self.inbox.ids())
+            .collect()
+    }
+
+    /// Begins the disconnect handshake. What is not complete fails; to flush, wait for it first.
+    pub fn close(&mut self, now: Instant) {
+        self.live(now, Happening::Close, CloseReason::Local);
+    }
+
+    /// The network says that nobody is at the peer's address (ICMP port unreachable).
+    pub fn unreachable(&mut self, now: Instant) {
+        // Anybody can forge one such message. While the peer answers it is not believed.
+        let silent = now - self.heard > self.recovery.control_timeout();
+        if self.life == Life::Connecting || silent {
+            self.live(now, Happening::Lost, CloseReason::Unreachable);
+        }
+    }
+
+    /// The largest datagram (header included) that the interface towards the peer carries, in
+    /// bytes: at the start, and whenever the lane learns that it changed.
+    pub fn set_path_datagram(&mut self, now: Instant, datagram: usize) {
+        self.path.set_limit(datagram);
+        if self.life == Life::Established {
+            self.timers.set(Timer::Probe, now);
+        }
+    }
+
+    /// Changes the bytes granted ahead, as when the socket buffer turned out different.
+    pub fn set_window(&mut self, window: u32) {
+        self.config.window = window;
+    }
+
+    /// When [`Connection::on_timeout`] is to be called next.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Where it stands.
+    pub fn life(&self) -> Life {
+        self.life
+    }
+
+    /// The profile, meaningful once connected.
+    pub fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Smoothed round-trip time, if one was measured.
+    pub fn rtt(&self) -> Option<std::time::Duration> {
+        self.recovery.rtt()
+    }
+
+    /// Payload bytes an STU sent at present.
+    pub fn stu(&self) -> u32 {
+        let header = zerolane_wire::HEADER_LEN;
+        let path = self.path.confirmed().saturating_sub(header).max(1) as u32;
+        let peer = self.peer.map_or(u32::MAX, |peer| peer.max_stu);
+        let limit = path.min(peer).max(1);
+        match self.profile {
+            Profile::Classic => crate::tiling::power_of_two_stu(limit),
+            // Whole words keep the payload's place aligned as its source is.
+            Profile::Extended if limit >= 64 => limit & !7,
+            Profile::Extended => limit,
+        }
+    }
+
+    /// Length of the announced Transfer that waits for a receive, if one does.
+    pub fn announced(&self) -> Option<u64> {
+        if self.inbox.posted.is_empty() {
+            self.inbox.waiting()
+        } else {
+            None
+        }
+    }
+
+    /// Whether anything is under way: posted Transfers, or Ends to be confirmed.
+    pub fn is_busy(&self) -> bool {
+        self.outbox.len() + self.inbox.len() + self.offers.len() + self.endings.len() > 0
+    }
+
+    /// Whether payload is expected: a Block is granted and incomplete.
+    pub fn expects_payload(&self) -> bool {
+        !self.inbox.grants.is_idle()
+    }
+
+    /// Predicts where the next `stus` STUs belong.
+    pub fn forecast(&self, stus: u32, out: &mut Forecast) {
+        self.inbox.grants.forecast(self.expected_stu(), stus, out);
+    }
+
+    /// Payload bytes of the STU expected next.
+    pub fn expected_stu(&self) -> u32 {
+        if self.peer_stu != 0 {
+            self.peer_stu
+        } else {
+            self.stu()
+        }
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            profile: self.profile,
+            window: self.config.window,
+            block: self.config.block,
+            block_log2: self.config.classic_block_log2,
+            buffer_log2: self.buffer_log2(),
+            stu: self.expected_stu(),
+            burst_segments: self.config.burst_segments,
+        }
+    }
+
+    fn buffer_log2(&self) -> u8 {
+        match self.profile {
+            Profile::Classic => self.config.classic_buffer_log2,
+            Profile::Extended => self.config.buffer_log2,
+        }
+    }
+
+    fn open(&mut self, now: Instant, peer: Capabilities, profile: Profile) {
+        self.peer = Some(peer);
+        self.profile = profile;
+        self.inbox.grants = crate::grants::Grants::new(self.buffer_log2());
+        if profile == Profile::Classic {
+            self.recovery = Recovery::fixed(self.config.classic_data_timeout);
+        }
+        self.heard = now;
+    }
+
+    fn established(&mut self, now: Instant) {
+        self.timers.stop(Timer::Handshake);
+        self.timers.stop(Timer::GiveUp);
+        self.timers.set(Timer::Probe, now);
+        self.events.push_back(Event::Connected(self.profile));
+        self.announce(now);
+        self.timers.set_earlier(Timer::Answers, now);
+        self.expect_peer(now);
+    }
+
+    /// Applies `happening` to the connection's life.
+    fn live(&mut self, now: Instant, happening: Happening, why: CloseReason) {
+        let before = self.life;
+        let (life, then) = life::step(before, happening);
+        self.life = life;
+        match then {
+            Then::Nothing => {}
+            Then::Open => self.established(now),
+            Then::AnswerAgain => self.answer_connection(),
+            Then::AskToDisconnect => {
+                self.fail_all(why);
+                self.close_reason = why;
+                self.handshake_tries = 0;
+                self.timers.stop_all();
+                self.timers.set(Timer::Handshake, now);
+                self.timers
+                    .set(Timer::GiveUp, now + self.config.connect_timeout);
+            }
+            Then::AgreeToDisconnect => self.agree_to_disconnect(now, before, why),
+            Then::Complete => {
+                self.push_control(Operation::DisconnectComplete(Disconnect {
+                    reason: Reason::Normal,
+                }));
+                self.end(before, self.close_reason);
+            }
+            Then::End => {
+                let graceful = matches!(before, Life::Disconnecting | Life::Answering);
+                self.end(before, if graceful { self.close_reason } else { why });
+            }
+        }
+    }
+
+    fn agree_to_disconnect(&mut self, now: Instant, before: Life, why: CloseReason) {
+        if matches!(before, Life::Answered | Life::Established) {
+            self.fail_all(why);
+            self.close_reason = why;
+            self.timers.stop_all();
+            self.timers
+                .set(Timer::GiveUp, now + self.recovery.control_timeout() * 8);
+        }
+        self.push_control(Operation::DisconnectAnswer(Disconnect {
+            reason: Reason::Normal,
+        }));
+    }
+
+    fn end(&mut self, before: Life, why: CloseReason) {
+        if before == Life::Closed {
+            return;
+        }
+        self.fail_all(why);
+        self.timers.stop_all();
+        self.events.push_back(Event::Closed(why));
+    }
+
+    fn fail_all(&mut self, why: CloseReason) {
+        for id in self.transfers() {
+            self.outbox.happen(id, outbound::Happening::Cancelled);
+            self.inbox.end(id, inbound::Happening::Cancelled);
+            self.inbox.reads.remove(&id);
+            self.remove_unmatched(id);
+            self.events.push_back(Event::Failed {
+                id,
+                error: TransferError::Closed(why),
+            });
+        }
+        self.endings.clear();
+        self.control.clear();
+    }
+
+    fn request_connection(&mut self, now: Instant) {
+        self.push_control(Operation::RequestConnection(RequestConnection {
+            version_min: VERSION_MIN,
+            version_max: VERSION,
+            capabilities: self.config.capabilities(self.config.profiles),
+            s_key: self.entropy.key,
+            sync: self.entropy.sync,
+        }));
+        self.handshake_tries += 1;
+        self.recovery.time(self.entropy.sync, now);
+        let wait = self.recovery.control_timeout();
+        self.timers.set(Timer::Handshake, now + wait);
+    }
+
+    fn answer_connection(&mut self) {
+        let capabilities = self.config.capabilities(Profiles::only(self.profile));
+        let answer = listen::accept(capabilities, self.entropy, self.next_sync);
+        self.push_control(Operation::ConnectionAnswer(answer));
+    }
+
+    /// Queues a control operation. All of them are repeated by a timer somewhere, so that when the
+    /// queue is full the operation is only late.
+    fn push_control(&mut self, operation: Operation) {
+        if self.control.len() < limits::MAX_CONTROL_QUEUE {
+            self.control.push_back(operation);
+        } else {
+            self.counters.count_drop(DropReason::Limit, 1);
+        }
+    }
+
+    /// A request that the peer must answer is under way.
+    fn expect_answer(&mut self, now: Instant) {
+        self.unanswered.get_or_insert(now);
+        self.expect_peer(now);
+    }
+
+    /// Something depends on the peer being alive.
+    fn expect_peer(&mut self, now: Instant) {
+        if !self.timers.runs(Timer::Peer) && self.life == Life::Established {
+            self.timers.set(Timer::Peer, now + self.keepalive());
+        }
+    }
+
+    fn keepalive(&self) -> std::time::Duration {
+        self.config.idle_timeout / limits::KEEPALIVES_PER_IDLE_TIMEOUT
+    }
+
+    /// Announces queued Transfers as far as the peer's slots allow.
+    fn announce(&mut self, now: Instant) {
+        if self.life != Life::Established {
+            return;
+        }
+        let slots = self.peer.map_or(1, |peer| peer.slots);
+        while let Some(id) = self.outbox.announce_next(slots) {
+            self.send_announcement(now, id);
+        }
+    }
+
+    /// Matches announcements with posted receives, and grants.
+    fn match_announcements(&mut self, now: Instant) {
+        while let Some(matched) = self.inbox.match_next() {
+            self.matched(now, matched);
+        }
+        self.grant(now);
+    }
+
+    /// Matches the peer's Reads with offers.
+    fn match_offers(&mut self, now: Instant) {
+        while !self.offers.is_empty()
+            && let Some(wanted) = self.wanted.remove(&self.next_wanted)
+        {
+            self.next_wanted = self.next_wanted.wrapping_add(1);
+            if let Some(offer) = self.offers.pop_front() {
+                self.outbox
+                    .post(offer.id, offer.span, offer.delivery, Some(wanted.s_id));
+            }
+        }
+        self.announce(now);
+    }
+
+    /// Grants Blocks as far as the window allows.
+    fn grant(&mut self, now: Instant) {
+        let geometry = self.geometry();
+        while let Some(granted) = self.inbox.grant_next(now, &geometry) {
+            self.send_grant(granted.sequence);
+            self.recovery.time(granted.transfer, now);
+            self.timers
+                .set_earlier(Timer::Payload, now + self.recovery.data_timeout());
+            self.expect_answer(now);
+        }
+    }
+
+    fn send_grant(&mut self, sequence: u32) {
+        if let Some(cts) = self.inbox.clear_to_send(sequence, &self.geometry()) {
+            self.counters.grants_sent += 1;
+            self.push_control(Operation::ClearToSend(cts));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "../connection_tests/mod.rs"]
+mod tests;

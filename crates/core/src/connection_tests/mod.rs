@@ -1,0 +1,4 @@
+#![allow(non_snake_case)]
+
+mod sim;
+mod write;

@@ -1,0 +1,77 @@
+//! What the engine counts. Bytes and datagrams are the lane's to count.
+
+/// Why a datagram was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum DropReason {
+    /// Not a Scheduled Transfer operation, or one with a broken field.
+    Malformed,
+    /// Port or key are not this connection's.
+    WrongKey,
+    /// No grant of that Mx lives: late, repeated after completion, or made up.
+    NoGrant,
+    /// Outside the Block granted, or across a buffer boundary.
+    OutOfBounds,
+    /// Received already.
+    Duplicate,
+    /// Checksum mismatch.
+    Checksum,
+    /// A limit was reached: asked for again later.
+    Limit,
+    /// The operation makes no sense in the present state.
+    Unexpected,
+}
+
+impl DropReason {
+    /// All reasons.
+    pub const ALL: [DropReason; 8] = [
+        DropReason::Malformed,
+        DropReason::WrongKey,
+        DropReason::NoGrant,
+        DropReason::OutOfBounds,
+        DropReason::Duplicate,
+        DropReason::Checksum,
+        DropReason::Limit,
+        DropReason::Unexpected,
+    ];
+}
+
+/// Totals since the connection began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Payload bytes handed to the lane for sending, repairs included.
+    pub bytes_sent: u64,
+    /// Of those, sent again.
+    pub bytes_resent: u64,
+    /// Payload bytes received for the first time.
+    pub bytes_received: u64,
+    /// STUs received, whatever became of them.
+    pub stus_received: u64,
+    /// Control operations sent.
+    pub control_sent: u64,
+    /// Control operations received.
+    pub control_received: u64,
+    /// Blocks granted, repeats included.
+    pub grants_sent: u64,
+    /// Reports of missing ranges sent.
+    pub reports_sent: u64,
+    /// Times a wait for payload or for an answer ran out.
+    pub timeouts: u64,
+    drops: [u64; DropReason::ALL.len()],
+}
+
+impl Counters {
+    /// Data operations or control datagrams dropped for `reason`.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.drops[reason as usize]
+    }
+
+    /// All drops.
+    pub fn dropped_total(&self) -> u64 {
+        self.drops.iter().sum()
+    }
+
+    pub(crate) fn count_drop(&mut self, reason: DropReason, n: u64) {
+        self.drops[reason as usize] += n;
+    }
+}

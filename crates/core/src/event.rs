@@ -1,0 +1,142 @@
+//! What the engine tells its user.
+
+use core::fmt;
+use zerolane_wire::{Profile, Reason};
+
+/// A Transfer posted on this connection, by either end of it. Never 0, not reused for 2^32 posts.
+pub type TransferId = u32;
+
+/// How the sender asked for the arrival to be delivered (thesis, 4.1: Silent and Interrupt bits).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// Not reported; the receiver finds it by looking at the Transfer or its memory.
+    Silent,
+    /// Reported to who polls.
+    Polled,
+    /// Reported, and wakes who waits.
+    #[default]
+    Interrupt,
+}
+
+/// Why a Transfer failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferError {
+    /// Cancelled at this end.
+    Cancelled,
+    /// The Transfer has `length` bytes, the receive that it met had room for `room`.
+    MessageTooLarge {
+        /// Length of the Transfer, bytes.
+        length: u64,
+        /// Room of the receive, bytes.
+        room: u64,
+    },
+    /// The peer refused or aborted it.
+    Refused(Reason),
+    /// The connection ended first.
+    Closed(CloseReason),
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// This end closed it and the peer agreed.
+    Local,
+    /// The peer closed it, with this reason.
+    Peer(Reason),
+    /// The peer rejected the connection; it speaks these versions.
+    Rejected {
+        /// Why.
+        reason: Reason,
+        /// Oldest version of the peer.
+        version_min: u8,
+        /// Newest version of the peer.
+        version_max: u8,
+    },
+    /// No answer while connecting.
+    ConnectTimeout,
+    /// The peer left requests unanswered for the idle timeout.
+    PeerDead,
+    /// The network says that nobody is there.
+    Unreachable,
+    /// The peer broke the protocol.
+    Violation,
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CloseReason::Local => f.write_str("closed by this end"),
+            CloseReason::Peer(reason) => write!(f, "closed by the peer: {}", reason.text()),
+            CloseReason::Rejected {
+                reason: Reason::VersionMismatch,
+                version_min,
+                version_max,
+            } => {
+                write!(
+                    f,
+                    "rejected: the peer speaks protocol versions {version_min} to {version_max}, \
+                     this end {} to {}",
+                    zerolane_wire::VERSION_MIN,
+                    zerolane_wire::VERSION
+                )
+            }
+            CloseReason::Rejected { reason, .. } => write!(f, "rejected: {}", reason.text()),
+            CloseReason::ConnectTimeout => f.write_str("no answer"),
+            CloseReason::PeerDead => f.write_str("the peer does not answer any more"),
+            CloseReason::Unreachable => f.write_str("nobody listens there"),
+            CloseReason::Violation => f.write_str("the peer broke the protocol"),
+        }
+    }
+}
+
+impl fmt::Display for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TransferError::Cancelled => f.write_str("cancelled"),
+            TransferError::MessageTooLarge { length, room } => {
+                write!(
+                    f,
+                    "message too large: {length} bytes for a receive of {room} bytes"
+                )
+            }
+            TransferError::Refused(reason) => write!(f, "refused by the peer: {}", reason.text()),
+            TransferError::Closed(reason) => write!(f, "connection ended: {reason}"),
+        }
+    }
+}
+
+/// Something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The connection stands, in this profile.
+    Connected(Profile),
+    /// The connection ended. The last event.
+    Closed(CloseReason),
+    /// A Transfer of this length waits for a receive to be posted.
+    Announced {
+        /// Bytes.
+        length: u64,
+    },
+    /// A posted send is complete at the receiver.
+    Sent {
+        /// Which.
+        id: TransferId,
+    },
+    /// A posted receive is complete: its memory holds the payload once the lane has moved what
+    /// [`crate::Placement::Move`] told it to.
+    Received {
+        /// Which.
+        id: TransferId,
+        /// Bytes received.
+        length: u64,
+        /// As the sender asked.
+        delivery: Delivery,
+    },
+    /// A posted Transfer failed. Its memory is not touched any more.
+    Failed {
+        /// Which.
+        id: TransferId,
+        /// Why.
+        error: TransferError,
+    },
+}

@@ -1,0 +1,92 @@
+//! What is still missing of a Block, as sorted ranges.
+//!
+//! Ranges of bytes rather than a bitmap of STUs: the STU size may change in the middle of a Block
+//! (the path's MTU shrank), and the case that matters, nothing lost, is one range whose start moves.
+
+use crate::limits::MAX_GAPS_PER_BLOCK;
+
+/// Sorted, disjoint, non-empty missing ranges `[start, end)`.
+#[derive(Clone, Debug)]
+pub(crate) struct Gaps {
+    ranges: Vec<(u32, u32)>,
+}
+
+/// What filling a range did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// This many bytes were missing and are not any more.
+    New(u32),
+    /// Nothing of it was missing.
+    Duplicate,
+    /// It would leave more gaps than we remember.
+    TooFragmented,
+}
+
+impl Gaps {
+    /// All of `len` bytes missing.
+    pub(crate) fn whole(len: u32) -> Gaps {
+        Gaps {
+            ranges: vec![(0, len)],
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Marks `[start, end)` as received.
+    pub(crate) fn fill(&mut self, start: u32, end: u32) -> Filled {
+        if let [(gap_start, gap_end)] = &mut self.ranges[..]
+            && *gap_start == start
+            && end < *gap_end
+        {
+            *gap_start = end;
+            return Filled::New(end - start);
+        }
+        self.fill_general(start, end)
+    }
+
+    fn fill_general(&mut self, start: u32, end: u32) -> Filled {
+        let first = self
+            .ranges
+            .partition_point(|&(_, gap_end)| gap_end <= start);
+        let last = self
+            .ranges
+            .partition_point(|&(gap_start, _)| gap_start < end);
+        if first >= last {
+            return Filled::Duplicate;
+        }
+        let left = (self.ranges[first].0, start);
+        let right = (end, self.ranges[last - 1].1);
+        let rest = [left, right].into_iter().filter(|&(a, b)| a < b);
+        let kept: u32 = rest.clone().map(|(a, b)| b - a).sum();
+        if self.ranges.len() - (last - first) + rest.clone().count() > MAX_GAPS_PER_BLOCK {
+            return Filled::TooFragmented;
+        }
+        let missing: u32 = self.ranges[first..last].iter().map(|&(a, b)| b - a).sum();
+        self.ranges.splice(first..last, rest);
+        Filled::New(missing - kept)
+    }
+
+    /// The missing range that holds `at`, or the first after it.
+    pub(crate) fn from(&self, at: u32) -> Option<(u32, u32)> {
+        let index = self.ranges.partition_point(|&(_, gap_end)| gap_end <= at);
+        self.ranges
+            .get(index)
+            .map(|&(start, end)| (start.max(at), end))
+    }
+
+    /// All missing ranges, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.ranges.iter().copied()
+    }
+
+    /// Missing bytes in all.
+    pub(crate) fn missing(&self) -> u32 {
+        self.ranges.iter().map(|&(a, b)| b - a).sum()
+    }
+}
+
+#[cfg(test)]
+#[path = "gaps_tests.rs"]
+mod tests;

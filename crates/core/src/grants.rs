@@ -1,0 +1,325 @@
+//! The receiver's placement table: the Blocks it granted, in the order of the grants, and the rule
+//! that nothing outside a live grant is ever placed.
+//!
+//! Mx is an index into a table of [`MAX_LIVE_BLOCKS`] entries (its low bits) with a generation (its
+//! high bits). An entry checks the Transfer's identifier, which is never reused while late packets
+//! may live, the Block number and the bounds: the thesis's receive validation (Figure 14) with the
+//! generation it lacks. Port and key are checked before, they are the connection's.
+
+use crate::forecast::{Forecast, Run};
+use crate::gaps::{Filled, Gaps};
+use crate::limits::MAX_LIVE_BLOCKS;
+use crate::transmit::join;
+use crate::{DropReason, Instant, Span, TransferId};
+use std::collections::VecDeque;
+use zerolane_wire::{Header, Range};
+
+/// What to do with the payload of a Data operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// It landed where it belongs.
+    InPlace,
+    /// Move it there (it landed elsewhere, or not yet anywhere).
+    Move(Span),
+    /// Drop it. What it overwrote, if it was placed by forecast, is still to be received.
+    Drop(DropReason),
+}
+
+/// A granted Block.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveBlock {
+    pub(crate) mx: u16,
+    pub(crate) transfer: TransferId,
+    pub(crate) b_num: u32,
+    /// Where it starts in the receiver's address space (Bufx and Offset joined).
+    pub(crate) address: u64,
+    /// Where it belongs.
+    pub(crate) span: Span,
+    pub(crate) transfer_offset: u64,
+    pub(crate) gaps: Gaps,
+    /// End of the furthest byte received.
+    pub(crate) reached: u32,
+    /// Last time payload came, or was asked for.
+    pub(crate) moved: Instant,
+    /// Reports sent for it since payload came.
+    pub(crate) reports: u32,
+    live: bool,
+}
+
+impl LiveBlock {
+    pub(crate) fn len(&self) -> u32 {
+        self.span.len as u32
+    }
+}
+
+/// Accepted payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accepted {
+    /// Where it belongs.
+    pub(crate) span: Span,
+    /// Bytes received for the first time.
+    pub(crate) new_bytes: u32,
+    /// Number of the grant.
+    pub(crate) sequence: u32,
+    /// The Block it belongs to has everything now.
+    pub(crate) block_complete: bool,
+    /// It is what the forecast expected first.
+    pub(crate) expected: bool,
+}
+
+/// All grants of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Grants {
+    /// Grant number of the entry, by low bits of Mx.
+    table: Vec<Option<u32>>,
+    next_mx: u16,
+    blocks: VecDeque<LiveBlock>,
+    /// Grant number of the first of `blocks`.
+    base: u32,
+    live: usize,
+    /// Bytes granted and missing.
+    outstanding: u64,
+    /// The STU expected next: grant number and start within the Block.
+    cursor: (u32, u32),
+    buffer_log2: u8,
+}
+
+impl Grants {
+    pub(crate) fn new(buffer_log2: u8) -> Grants {
+        Grants {
+            table: vec![None; MAX_LIVE_BLOCKS],
+            next_mx: 0,
+            blocks: VecDeque::new(),
+            base: 0,
+            live: 0,
+            outstanding: 0,
+            cursor: (0, 0),
+            buffer_log2,
+        }
+    }
+
+    pub(crate) fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.live < MAX_LIVE_BLOCKS && self.blocks.len() < 4 * MAX_LIVE_BLOCKS
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Grants a Block; [`Grants::has_room`] must hold. Returns the number of the grant.
+    pub(crate) fn grant(
+        &mut self,
+        now: Instant,
+        transfer: TransferId,
+        b_num: u32,
+        span: Span,
+        transfer_offset: u64,
+    ) -> u32 {
+        let sequence = self.base.wrapping_add(self.blocks.len() as u32);
+        let mx = self.allocate_mx(sequence);
+        if self.live == 0 {
+            self.cursor = (sequence, 0);
+        }
+        self.live += 1;
+        self.outstanding += span.len;
+        self.blocks.push_back(LiveBlock {
+            mx,
+            transfer,
+            b_num,
+            address: span.offset,
+            span,
+            transfer_offset,
+            gaps: Gaps::whole(span.len as u32),
+            reached: 0,
+            moved: now,
+            reports: 0,
+            live: true,
+        });
+        sequence
+    }
+
+    fn allocate_mx(&mut self, sequence: u32) -> u16 {
+        loop {
+            let mx = self.next_mx;
+            self.next_mx = self.next_mx.wrapping_add(1);
+            let entry = &mut self.table[usize::from(mx) % MAX_LIVE_BLOCKS];
+            if entry.is_none() {
+                *entry = Some(sequence);
+                return mx;
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, sequence: u32) -> Option<&LiveBlock> {
+        let block = self.blocks.get(sequence.wrapping_sub(self.base) as usize)?;
+        block.live.then_some(block)
+    }
+
+    pub(crate) fn get_mut(&mut self, sequence: u32) -> Option<&mut LiveBlock> {
+        let block = self
+            .blocks
+            .get_mut(sequence.wrapping_sub(self.base) as usize)?;
+        block.live.then_some(block)
+    }
+
+    /// Live Blocks with their grant numbers, in the order of the grants.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &LiveBlock)> {
+        (self.base..)
+            .zip(&self.blocks)
+            .filter(|(_, block)| block.live)
+    }
+
+    /// Whether a Block granted after `sequence` has payload already.
+    pub(crate) fn overtaken(&self, sequence: u32) -> bool {
+        let cursor = self.cursor.0.wrapping_sub(self.base);
+        sequence.wrapping_sub(self.base) < cursor
+    }
+
+    /// Checks a Data operation of `len` payload bytes (a run of STUs that continue each other) and
+    /// marks them as received.
+    pub(crate) fn accept(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        len: u32,
+    ) -> Result<Accepted, DropReason> {
+        let entry = self.table[usize::from(header.b_id) % MAX_LIVE_BLOCKS];
+        let sequence = entry.ok_or(DropReason::NoGrant)?;
+        let index = sequence.wrapping_sub(self.base) as usize;
+        let block = &mut self.blocks[index];
+        if block.mx != header.b_id || block.transfer != header.d_id || block.b_num != header.b_num {
+            return Err(DropReason::NoGrant);
+        }
+        let start = bounds(block, self.buffer_log2, header, len)?;
+        let new_bytes = match block.gaps.fill(start, start + len) {
+            Filled::New(bytes) => bytes,
+            Filled::Duplicate => return Err(DropReason::Duplicate),
+            Filled::TooFragmented => return Err(DropReason::Limit),
+        };
+        block.reached = block.reached.max(start + len);
+        block.moved = now;
+        block.reports = 0;
+        self.outstanding -= u64::from(new_bytes);
+        let span = block.span.part(u64::from(start), u64::from(len));
+        let block_complete = block.gaps.is_empty();
+        let expected = self.cursor == (sequence, start);
+        self.advance_cursor(sequence, start + len);
+        Ok(Accepted {
+            span,
+            new_bytes,
+            sequence,
+            block_complete,
+            expected,
+        })
+    }
+
+    /// The sender goes on behind what arrived last, unless that was a repair of something earlier.
+    fn advance_cursor(&mut self, sequence: u32, end: u32) {
+        let ahead = sequence.wrapping_sub(self.base) >= self.cursor.0.wrapping_sub(self.base);
+        if ahead && (sequence != self.cursor.0 || end > self.cursor.1) {
+            self.cursor = (sequence, end);
+        }
+    }
+
+    /// Ends a grant: complete, cancelled or to be granted anew. From here on its Mx places nothing.
+    pub(crate) fn revoke(&mut self, sequence: u32) {
+        let Some(block) = self.get_mut(sequence) else {
+            return;
+        };
+        block.live = false;
+        let (mx, missing) = (block.mx, u64::from(block.gaps.missing()));
+        self.table[usize::from(mx) % MAX_LIVE_BLOCKS] = None;
+        self.outstanding -= missing;
+        self.live -= 1;
+        while self.blocks.front().is_some_and(|block| !block.live) {
+            self.blocks.pop_front();
+            if self.cursor.0 == self.base {
+                self.cursor = (self.base.wrapping_add(1), 0);
+            }
+            self.base = self.base.wrapping_add(1);
+        }
+    }
+
+    /// Ends all grants of `transfer`.
+    pub(crate) fn revoke_transfer(&mut self, transfer: TransferId) {
+        let of_it: Vec<u32> = self
+            .iter()
+            .filter(|(_, b)| b.transfer == transfer)
+            .map(|(s, _)| s)
+            .collect();
+        of_it.into_iter().for_each(|sequence| self.revoke(sequence));
+    }
+
+    /// Predicts the next `stus` STUs of `stu` bytes each.
+    pub(crate) fn forecast(&self, stu: u32, mut stus: u32, out: &mut Forecast) {
+        out.clear();
+        let skip = self.cursor.0.wrapping_sub(self.base) as usize;
+        for (index, block) in self.blocks.iter().enumerate().skip(skip) {
+            let mut at = if index == skip { self.cursor.1 } else { 0 };
+            while stus > 0 && block.live {
+                let Some((start, end)) = block.gaps.from(at) else {
+                    break;
+                };
+                let (bytes, count) = crate::tiling::burst(
+                    block.address + u64::from(start),
+                    end - start,
+                    stu,
+                    self.buffer_log2,
+                    stus,
+                );
+                if !out.push(Run {
+                    span: block.span.part(u64::from(start), u64::from(bytes)),
+                    stu,
+                }) {
+                    return;
+                }
+                stus -= count;
+                at = start + bytes;
+            }
+            if stus == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The missing ranges of a Block up to `limit` bytes into it.
+    pub(crate) fn missing(block: &LiveBlock, limit: u32) -> impl Iterator<Item = Range> + '_ {
+        block
+            .gaps
+            .iter()
+            .take_while(move |&(start, _)| start < limit)
+            .map(move |(start, end)| Range {
+                start,
+                len: end.min(limit) - start,
+            })
+    }
+}
+
+/// Where in `block` the operation's payload starts, if all of it lies inside and in one buffer.
+fn bounds(
+    block: &LiveBlock,
+    buffer_log2: u8,
+    header: &Header,
+    len: u32,
+) -> Result<u32, DropReason> {
+    let within_buffer = u64::from(header.offset) + u64::from(len) <= 1 << buffer_log2;
+    let address = join(header.bufx, header.offset, buffer_log2);
+    let start = address
+        .checked_sub(block.address)
+        .ok_or(DropReason::OutOfBounds)?;
+    let end = start
+        .checked_add(u64::from(len))
+        .ok_or(DropReason::OutOfBounds)?;
+    if !within_buffer || len == 0 || end > block.span.len {
+        return Err(DropReason::OutOfBounds);
+    }
+    Ok(start as u32)
+}
+
+#[cfg(test)]
+#[path = "grants_tests.rs"]
+mod tests;

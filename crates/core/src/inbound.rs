@@ -1,0 +1,473 @@
+//! The destination's side of Transfers: announcements kept in their slots, matched with posted
+//! receives in the order they were announced, granted Block by Block.
+
+use crate::grants::{Grants, LiveBlock};
+use crate::limits::MAX_STUS_PER_BLOCK;
+use crate::transmit::split;
+use crate::{Delivery, Instant, Span, TransferId, tiling};
+use std::collections::{BTreeMap, VecDeque};
+use zerolane_wire::{ClearToSend, Grant, HEADER_LEN, Profile, RequestToSend, encapsulation};
+
+/// Where an incoming Transfer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InboundState {
+    /// Not announced yet, as far as we heard.
+    Unheard,
+    /// Announced, waits for a receive.
+    Announced,
+    /// Matched: Blocks are granted.
+    Receiving,
+    /// All of it arrived.
+    Complete,
+    /// Refused, aborted or cancelled.
+    Ended,
+}
+
+/// What can happen to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Happening {
+    Announced,
+    Matched,
+    TooLarge,
+    AllArrived,
+    EndedByPeer,
+    Cancelled,
+}
+
+impl InboundState {
+    /// The next state, if `happening` means something in this one.
+    pub(crate) fn step(self, happening: Happening) -> Option<InboundState> {
+        use Happening as H;
+        use InboundState as S;
+        match (self, happening) {
+            (S::Unheard, H::Announced) => Some(S::Announced),
+            (S::Announced, H::Matched) => Some(S::Receiving),
+            (S::Announced, H::TooLarge) => Some(S::Ended),
+            (S::Receiving, H::AllArrived) => Some(S::Complete),
+            (S::Unheard | S::Announced | S::Receiving, H::EndedByPeer) => Some(S::Ended),
+            (S::Receiving, H::Cancelled) => Some(S::Ended),
+            _ => None,
+        }
+    }
+}
+
+/// One announcement of the peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) state: InboundState,
+    pub(crate) rts: Option<RequestToSend>,
+    /// Our identifier of it, 0 before it matched.
+    pub(crate) id: TransferId,
+}
+
+const UNHEARD: Slot = Slot {
+    state: InboundState::Unheard,
+    rts: None,
+    id: 0,
+};
+
+/// What an announcement turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Announcement {
+    /// Not heard before.
+    New,
+    /// Heard before; the slot tells how it stands.
+    Repeated(InboundState, TransferId),
+    /// From before anything we remember.
+    Old,
+    /// More than the slots hold.
+    TooMany,
+}
+
+/// A posted receive without a Transfer yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Posted {
+    pub(crate) id: TransferId,
+    pub(crate) span: Span,
+}
+
+/// A Read that asked the peer to announce.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Read {
+    pub(crate) span: Span,
+    pub(crate) sequence: u32,
+    pub(crate) resend_at: Instant,
+    pub(crate) tries: u32,
+    /// The peer keeps the request until it has something to offer.
+    pub(crate) waiting: bool,
+}
+
+/// An incoming Transfer that is being received.
+#[derive(Clone, Debug)]
+pub(crate) struct Inbound {
+    pub(crate) peer: u32,
+    pub(crate) sequence: u32,
+    /// Where it goes; as long as the Transfer.
+    pub(crate) span: Span,
+    pub(crate) granted: u64,
+    pub(crate) received: u64,
+    pub(crate) next_b_num: u32,
+    pub(crate) delivery: Delivery,
+}
+
+/// How Blocks are cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    pub(crate) profile: Profile,
+    pub(crate) window: u32,
+    /// Length to aim at (extended profile).
+    pub(crate) block: u32,
+    pub(crate) block_log2: u8,
+    pub(crate) buffer_log2: u8,
+    /// The sender's STU, as far as known.
+    pub(crate) stu: u32,
+    pub(crate) burst_segments: u32,
+}
+
+impl Geometry {
+    /// Length of a Block that is a whole number of bursts, so that no STU within it is short.
+    fn block_len(&self) -> u32 {
+        let most = encapsulation::MAX_UDP_PAYLOAD_V4 as u32 / (self.stu + HEADER_LEN as u32);
+        let burst = self.stu * most.clamp(1, self.burst_segments.max(1));
+        let target = self
+            .block
+            .min(self.window / 2)
+            .min(self.stu.saturating_mul(MAX_STUS_PER_BLOCK));
+        let whole = target / burst * burst;
+        if whole > 0 {
+            whole
+        } else {
+            (target / self.stu).max(1) * self.stu
+        }
+    }
+}
+
+/// A grant made.
+pub(crate) struct Granted {
+    pub(crate) sequence: u32,
+    pub(crate) transfer: TransferId,
+}
+
+/// All incoming Transfers of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Inbox {
+    slots: VecDeque<Slot>,
+    base: u32,
+    limit: u16,
+    /// Announcement that the next posted receive gets.
+    next_match: u32,
+    pub(crate) posted: VecDeque<Posted>,
+    pub(crate) reads: BTreeMap<TransferId, Read>,
+    transfers: BTreeMap<TransferId, Inbound>,
+    granting: VecDeque<TransferId>,
+    pub(crate) grants: Grants,
+}
+
+/// What a posted receive met.
+pub(crate) enum Matched {
+    /// It fits: Blocks will be granted.
+    Receiving { id: TransferId, rts: RequestToSend },
+    /// The Transfer is larger than the receive.
+    TooLarge { posted: Posted, rts: RequestToSend },
+}
+
+impl Inbox {
+    pub(crate) fn new(limit: u16, buffer_log2: u8) -> Inbox {
+        Inbox {
+            slots: VecDeque::new(),
+            base: 0,
+            limit,
+            next_match: 0,
+            posted: VecDeque::new(),
+            reads: BTreeMap::new(),
+            transfers: BTreeMap::new(),
+            granting: VecDeque::new(),
+            grants: Grants::new(buffer_log2),
+        }
+    }
+
+    /// Transfers posted here that are not over.
+    pub(crate) fn len(&self) -> usize {
+        self.posted.len() + self.reads.len() + self.transfers.len()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<TransferId> {
+        let posted = self.posted.iter().map(|posted| posted.id);
+        posted
+            .chain(self.reads.keys().copied())
+            .chain(self.transfers.keys().copied())
+            .collect()
+    }
+
+    pub(crate) fn get(&self, id: TransferId) -> Option<&Inbound> {
+        self.transfers.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: TransferId) -> Option<&mut Inbound> {
+        self.transfers.get_mut(&id)
+    }
+
+    fn slot_mut(&mut self, sequence: u32) -> Option<&mut Slot> {
+        self.slots
+            .get_mut(sequence.wrapping_sub(self.base) as usize)
+    }
+
+    /// Makes the slot of announcement `sequence` exist.
+    fn open_slot(&mut self, sequence: u32) -> Result<&mut Slot, Announcement> {
+        let ahead = sequence.wrapping_sub(self.base);
+        if ahead > u32::MAX / 2 {
+            return Err(Announcement::Old);
+        }
+        // The sender keeps at most `limit` unresolved, so one further ahead says that the oldest
+        // ones are resolved at its end too.
+        let over = ahead.saturating_sub(u32::from(self.limit) - 1) as usize;
+        let done = |slot: &Slot| matches!(slot.state, InboundState::Complete | InboundState::Ended);
+        let matched = self.next_match.wrapping_sub(self.base) as usize;
+        if over > self.slots.len().min(matched) || !self.slots.iter().take(over).all(done) {
+            return Err(Announcement::TooMany);
+        }
+        self.slots.drain(..over);
+        self.base = self.base.wrapping_add(over as u32);
+        let index = sequence.wrapping_sub(self.base) as usize;
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, UNHEARD);
+        }
+        Ok(&mut self.slots[index])
+    }
+
+    /// Takes an announcement.
+    pub(crate) fn announce(&mut self, rts: &RequestToSend) -> Announcement {
+        let slot = match self.open_slot(rts.sequence) {
+            Ok(slot) => slot,
+            Err(why) => return why,
+        };
+        match slot.state.step(Happening::Announced) {
+            Some(state) => {
+                *slot = Slot {
+                    state,
+                    rts: Some(*rts),
+                    id: 0,
+                };
+                Announcement::New
+            }
+            None => Announcement::Repeated(slot.state, slot.id),
+        }
+    }
+
+    /// Matches the next announcement with the next posted receive, if both are there.
+    pub(crate) fn match_next(&mut self) -> Option<Matched> {
+        loop {
+            let next_match = self.next_match;
+            let slot = *self.slot_mut(next_match)?;
+            match slot.state {
+                InboundState::Unheard => return None,
+                InboundState::Announced => break,
+                _ => self.next_match = next_match.wrapping_add(1),
+            }
+        }
+        let next_match = self.next_match;
+        let rts = self.slot_mut(next_match)?.rts?;
+        let posted = self.posted.pop_front()?;
+        self.next_match = next_match.wrapping_add(1);
+        if rts.length > posted.span.len {
+            self.set_state(next_match, Happening::TooLarge);
+            return Some(Matched::TooLarge { posted, rts });
+        }
+        self.begin(posted.id, posted.span, &rts);
+        Some(Matched::Receiving { id: posted.id, rts })
+    }
+
+    /// Matches an announcement that answers a Read.
+    pub(crate) fn match_read(
+        &mut self,
+        reader: TransferId,
+        rts: &RequestToSend,
+    ) -> Option<Matched> {
+        let read = self.reads.remove(&reader)?;
+        if rts.length > read.span.len {
+            self.set_state(rts.sequence, Happening::TooLarge);
+            let posted = Posted {
+                id: reader,
+                span: read.span,
+            };
+            return Some(Matched::TooLarge { posted, rts: *rts });
+        }
+        self.begin(reader, read.span, rts);
+        Some(Matched::Receiving {
+            id: reader,
+            rts: *rts,
+        })
+    }
+
+    fn begin(&mut self, id: TransferId, span: Span, rts: &RequestToSend) {
+        self.set_state(rts.sequence, Happening::Matched);
+        if let Some(slot) = self.slot_mut(rts.sequence) {
+            slot.id = id;
+        }
+        let transfer = Inbound {
+            peer: rts.s_id,
+            sequence: rts.sequence,
+            span: span.part(0, rts.length),
+            granted: 0,
+            received: 0,
+            next_b_num: 0,
+            delivery: Delivery::Polled,
+        };
+        self.transfers.insert(id, transfer);
+        if rts.length > 0 {
+            self.granting.push_back(id);
+        }
+    }
+
+    fn set_state(&mut self, sequence: u32, happening: Happening) -> bool {
+        let Some(slot) = self.slot_mut(sequence) else {
+            return false;
+        };
+        let Some(state) = slot.state.step(happening) else {
+            return false;
+        };
+        slot.state = state;
+        true
+    }
+
+    /// Refuses an announcement that nothing here will ever take.
+    pub(crate) fn refuse(&mut self, sequence: u32) {
+        self.set_state(sequence, Happening::EndedByPeer);
+    }
+
+    /// Ends a Transfer that is being received; its grants place nothing any more.
+    pub(crate) fn end(&mut self, id: TransferId, happening: Happening) -> Option<Inbound> {
+        let transfer = self.transfers.remove(&id)?;
+        self.set_state(transfer.sequence, happening);
+        self.granting.retain(|&other| other != id);
+        self.grants.revoke_transfer(id);
+        Some(transfer)
+    }
+
+    /// The peer ended its announcement `sequence`. Returns our Transfer, if it had become one.
+    pub(crate) fn ended_by_peer(&mut self, sequence: u32) -> Option<TransferId> {
+        let slot = *self.open_slot(sequence).ok()?;
+        if slot.state == InboundState::Receiving {
+            return Some(slot.id);
+        }
+        self.set_state(sequence, Happening::EndedByPeer);
+        None
+    }
+
+    /// The announcement that the peer's identifier `s_id` names, if it is remembered.
+    pub(crate) fn find(&self, s_id: u32) -> Option<Slot> {
+        let named = |slot: &&Slot| slot.rts.is_some_and(|rts| rts.s_id == s_id);
+        self.slots.iter().rev().find(named).copied()
+    }
+
+    /// Length of the announced Transfer that waits for a receive.
+    pub(crate) fn waiting(&self) -> Option<u64> {
+        let index = self.next_match.wrapping_sub(self.base) as usize;
+        let slot = self.slots.iter().skip(index).find(|slot| {
+            !matches!(
+                slot.state,
+                InboundState::Complete | InboundState::Ended | InboundState::Receiving
+            )
+        })?;
+        slot.rts.map(|rts| rts.length)
+    }
+
+    /// Grants the next Block, if the window has room.
+    pub(crate) fn grant_next(&mut self, now: Instant, geometry: &Geometry) -> Option<Granted> {
+        let &id = self.granting.front()?;
+        let transfer = self.transfers.get_mut(&id)?;
+        let at = transfer.span.offset + transfer.granted;
+        let rest = transfer.span.len - transfer.granted;
+        let len = match geometry.profile {
+            Profile::Classic => tiling::classic_block(
+                transfer.span.offset,
+                transfer.granted,
+                transfer.span.len,
+                geometry.block_log2,
+            ),
+            Profile::Extended => {
+                let to_boundary =
+                    (1u64 << geometry.buffer_log2) - (at & ((1 << geometry.buffer_log2) - 1));
+                u64::from(geometry.block_len()).min(rest).min(to_boundary) as u32
+            }
+        };
+        let room = match geometry.profile {
+            Profile::Classic => self.grants.is_idle(),
+            Profile::Extended => {
+                self.grants.is_idle()
+                    || self.grants.outstanding() + u64::from(len) <= u64::from(geometry.window)
+            }
+        };
+        if !room || !self.grants.has_room() {
+            return None;
+        }
+        let span = transfer.span.part(transfer.granted, u64::from(len));
+        let sequence = self
+            .grants
+            .grant(now, id, transfer.next_b_num, span, transfer.granted);
+        transfer.granted += u64::from(len);
+        transfer.next_b_num += 1;
+        if transfer.granted == transfer.span.len {
+            self.granting.pop_front();
+        }
+        Some(Granted {
+            sequence,
+            transfer: id,
+        })
+    }
+
+    /// Grants a Block anew from its start (classic repair): what had arrived is forgotten.
+    pub(crate) fn regrant(&mut self, now: Instant, sequence: u32) -> Option<Granted> {
+        let block = self.grants.get(sequence)?;
+        let (id, b_num, span) = (block.transfer, block.b_num, block.span);
+        let (had, offset) = (
+            span.len - u64::from(block.gaps.missing()),
+            block.transfer_offset,
+        );
+        self.transfers.get_mut(&id)?.received -= had;
+        self.grants.revoke(sequence);
+        Some(Granted {
+            sequence: self.grants.grant(now, id, b_num, span, offset),
+            transfer: id,
+        })
+    }
+
+    /// The Clear_To_Send of a live Block.
+    pub(crate) fn clear_to_send(&self, sequence: u32, geometry: &Geometry) -> Option<ClearToSend> {
+        let block = self.grants.get(sequence)?;
+        let transfer = self.transfers.get(&block.transfer)?;
+        let (bufx, offset) = split(block.address, geometry.buffer_log2);
+        let extended = geometry.profile == Profile::Extended;
+        Some(ClearToSend {
+            block_log2: if extended { 0 } else { geometry.block_log2 },
+            mx: block.mx,
+            bufx,
+            offset,
+            sequence,
+            b_num: block.b_num,
+            d_id: transfer.peer,
+            s_id: block.transfer,
+            grant: extended.then(|| Grant {
+                transfer_offset: block.transfer_offset,
+                length: block.len(),
+                blocks_complete: self.blocks_complete(block.transfer, transfer),
+            }),
+        })
+    }
+
+    /// Blocks of a Transfer below this number are complete.
+    pub(crate) fn blocks_complete(&self, id: TransferId, transfer: &Inbound) -> u32 {
+        let of_it = |(_, block): &(u32, &LiveBlock)| block.transfer == id;
+        let lowest = self
+            .grants
+            .iter()
+            .filter(of_it)
+            .map(|(_, block)| block.b_num)
+            .min();
+        lowest.unwrap_or(transfer.next_b_num)
+    }
+}
+
+#[cfg(test)]
+#[path = "inbound_tests.rs"]
+mod tests;

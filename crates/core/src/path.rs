@@ -1,0 +1,108 @@
+//! What the path carries: the datagram size in use, probes for a larger one, and the retreat when
+//! large datagrams vanish.
+
+use crate::limits::{MIN_MTU, PROBE_TRIES};
+use zerolane_wire::encapsulation::Encapsulation;
+
+/// MTUs worth a try below the one the interface has: jumbo, Ethernet, PPPoE, tunnels.
+const PLATEAUS: [usize; 6] = [9000, 4352, 1500, 1492, 1420, MIN_MTU];
+
+/// Datagram sizes count the Scheduled Transfer header and what follows it, in bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    encapsulation: Encapsulation,
+    /// Known to pass.
+    confirmed: usize,
+    /// What the interface would carry.
+    limit: usize,
+    /// Size being probed, and how often.
+    probing: Option<(usize, u32)>,
+}
+
+impl Path {
+    pub(crate) fn new(encapsulation: Encapsulation, limit: usize) -> Path {
+        let floor = datagram(encapsulation, MIN_MTU);
+        Path {
+            encapsulation,
+            confirmed: floor.min(limit),
+            limit,
+            probing: None,
+        }
+    }
+
+    /// Largest datagram known to pass.
+    pub(crate) fn confirmed(&self) -> usize {
+        self.confirmed
+    }
+
+    /// The interface's limit changed. True if datagrams in use are too large now.
+    pub(crate) fn set_limit(&mut self, limit: usize) -> bool {
+        self.limit = limit;
+        let shrank = self.confirmed > limit;
+        if shrank {
+            self.confirmed = limit.min(datagram(self.encapsulation, MIN_MTU));
+        }
+        if self.probing.is_some_and(|(size, _)| size > limit) {
+            self.probing = None;
+        }
+        shrank
+    }
+
+    /// Large datagrams vanish: back to what every path carries. True if that is smaller.
+    pub(crate) fn black_hole(&mut self) -> bool {
+        let floor = datagram(self.encapsulation, MIN_MTU).min(self.limit);
+        let shrank = self.confirmed > floor;
+        if shrank {
+            self.limit = self.confirmed - 1;
+            self.confirmed = floor;
+        }
+        shrank
+    }
+
+    /// The size to probe now, if any is left above the confirmed one.
+    pub(crate) fn next_probe(&mut self) -> Option<usize> {
+        let (size, tries) = match self.probing {
+            Some((size, tries)) if tries < PROBE_TRIES => (size, tries),
+            Some((size, _)) => (self.below(size)?, 0),
+            None => (self.limit, 0),
+        };
+        if size <= self.confirmed {
+            self.probing = None;
+            return None;
+        }
+        self.probing = Some((size, tries + 1));
+        Some(size)
+    }
+
+    fn below(&mut self, size: usize) -> Option<usize> {
+        let next = PLATEAUS
+            .into_iter()
+            .map(|mtu| datagram(self.encapsulation, mtu))
+            .find(|&plateau| plateau < size && plateau > self.confirmed);
+        if next.is_none() {
+            self.probing = None;
+        }
+        next
+    }
+
+    /// A probe of `size` bytes came back. True if larger datagrams may be used now.
+    pub(crate) fn probe_passed(&mut self, size: usize) -> bool {
+        let Some((probed, _)) = self.probing else {
+            return false;
+        };
+        if size != probed {
+            return false;
+        }
+        self.probing = None;
+        self.confirmed = size.min(self.limit);
+        true
+    }
+}
+
+fn datagram(encapsulation: Encapsulation, mtu: usize) -> usize {
+    encapsulation.max_stu(mtu) + zerolane_wire::HEADER_LEN
+}
+
+#[cfg(test)]
+#[path = "path_tests.rs"]
+mod tests;

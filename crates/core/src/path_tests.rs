@@ -1,0 +1,46 @@
+#![allow(non_snake_case)]
+use super::*;
+
+#[test]
+fn next_probe__limit_then_plateaus_then_rest() {
+    let mut path = Path::new(Encapsulation::UdpV4, 9000 - 28);
+    assert_eq!(path.confirmed(), 1252);
+    let probes: Vec<usize> = std::iter::from_fn(|| path.next_probe()).take(50).collect();
+    assert_eq!(probes.len(), 15, "three tries of five sizes, then it ends");
+    assert_eq!(probes[0], 8972);
+    assert_eq!(probes[6], 1472);
+    assert_eq!(path.confirmed(), 1252);
+}
+
+#[test]
+fn probe_passed__only_the_size_asked() {
+    let mut path = Path::new(Encapsulation::UdpV4, 1472);
+    assert_eq!(path.next_probe(), Some(1472));
+    assert!(
+        !path.probe_passed(9000),
+        "a size never probed confirms nothing"
+    );
+    assert!(path.probe_passed(1472));
+    assert_eq!(path.confirmed(), 1472);
+    assert_eq!(path.next_probe(), None);
+}
+
+#[test]
+fn black_hole__retreats_and_never_tries_that_size_again() {
+    let mut path = Path::new(Encapsulation::UdpV4, 8972);
+    path.next_probe();
+    path.probe_passed(8972);
+    assert!(path.black_hole());
+    assert_eq!(path.confirmed(), 1252);
+    assert!(path.next_probe().is_some_and(|size| size < 8972));
+    assert!(!path.black_hole(), "already at the floor");
+}
+
+#[test]
+fn set_limit__below_the_floor_is_obeyed() {
+    let mut path = Path::new(Encapsulation::UdpV4, 1472);
+    path.next_probe();
+    path.probe_passed(1472);
+    assert!(path.set_limit(600));
+    assert_eq!(path.confirmed(), 600);
+}

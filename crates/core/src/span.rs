@@ -1,0 +1,40 @@
+//! Places in registered memory, by name.
+
+/// A registered region: which, and in which life. A region closed and another opened in its place
+/// have different generations, so that a late use of the old name is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RegionId {
+    /// Index in the lane's table.
+    pub index: u32,
+    /// Life of that entry.
+    pub generation: u32,
+}
+
+/// A run of bytes in a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// The region.
+    pub region: RegionId,
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+impl Span {
+    /// The part of `len` bytes starting `start` bytes in. The caller keeps it inside.
+    #[must_use]
+    pub fn part(&self, start: u64, len: u64) -> Span {
+        debug_assert!(start + len <= self.len, "part within the span");
+        Span {
+            region: self.region,
+            offset: self.offset + start,
+            len,
+        }
+    }
+
+    /// One past the last byte.
+    pub fn end(&self) -> u64 {
+        self.offset + self.len
+    }
+}

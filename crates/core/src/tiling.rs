@@ -1,0 +1,91 @@
+//! Cutting a Block into STUs.
+//!
+//! The one rule (thesis, 4.3.1): an STU never crosses a boundary of the receiver's buffers. Taking
+//! the largest STU that fits at every step gives the fewest STUs, because boundaries reset the
+//! choice and between two boundaries only lengths count.
+
+/// One STU: where it starts within the Block, and how long it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tile {
+    /// From the start of the Block, bytes.
+    pub start: u32,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// The STUs of `len` bytes placed at `address` in a receiver whose buffers have `2^buffer_log2`
+/// bytes, at most `stu` bytes each.
+///
+/// ```
+/// // The thesis's better example: 5632 bytes at offset 512 in 4 KiB buffers, second Block.
+/// let tiles: Vec<_> = zerolane_core::tiles(2048, 2048, 1024, 12).collect();
+/// assert_eq!(tiles.len(), 2);
+/// ```
+pub fn tiles(address: u64, len: u32, stu: u32, buffer_log2: u8) -> impl Iterator<Item = Tile> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let rest = len - start;
+        if rest == 0 {
+            return None;
+        }
+        let tile = Tile {
+            start,
+            len: rest.min(stu).min(to_boundary(address, start, buffer_log2)),
+        };
+        start += tile.len;
+        Some(tile)
+    })
+}
+
+/// Bytes up to the next buffer boundary, capped to what 32 bits hold.
+fn to_boundary(address: u64, start: u32, buffer_log2: u8) -> u32 {
+    let size = 1u64 << buffer_log2;
+    let rest = size - ((address + u64::from(start)) & (size - 1));
+    u32::try_from(rest).unwrap_or(u32::MAX)
+}
+
+/// How many bytes, in how many STUs, the next burst takes: STUs of exactly `stu` bytes, of which
+/// only the last may be shorter, as segmentation offload wants it.
+pub(crate) fn burst(
+    address: u64,
+    len: u32,
+    stu: u32,
+    buffer_log2: u8,
+    max_segments: u32,
+) -> (u32, u32) {
+    if to_boundary(address, 0, buffer_log2) >= len.min(stu.saturating_mul(max_segments)) {
+        let bytes = len.min(stu * max_segments);
+        return (bytes, bytes.div_ceil(stu));
+    }
+    let (mut bytes, mut segments) = (0, 0);
+    for tile in tiles(address, len, stu, buffer_log2).take(max_segments as usize) {
+        bytes += tile.len;
+        segments += 1;
+        if tile.len < stu {
+            break;
+        }
+    }
+    (bytes, segments)
+}
+
+/// The largest power of two that is at most `limit` (classic profile).
+pub(crate) fn power_of_two_stu(limit: u32) -> u32 {
+    1 << limit.max(1).ilog2()
+}
+
+/// Lengths of the Blocks of a Transfer in the classic profile: the first runs to the next multiple
+/// of the Block size, so that all others start aligned.
+pub(crate) fn classic_block(
+    address: u64,
+    transfer_offset: u64,
+    length: u64,
+    block_log2: u8,
+) -> u32 {
+    let at = address + transfer_offset;
+    let rest = length - transfer_offset;
+    u64::from(to_boundary(at, 0, block_log2)).min(rest) as u32
+}
+
+#[cfg(test)]
+#[path = "tiling_tests.rs"]
+mod tests;

@@ -1,0 +1,78 @@
+//! The timers of a connection. Each is named after what it waits for; `connection/timeouts.rs`
+//! owns the consequences.
+
+use crate::Instant;
+
+/// What may be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// The handshake, or the disconnect handshake, to be answered: repeat it.
+    Handshake,
+    /// Connecting, or disconnecting, as a whole.
+    GiveUp,
+    /// Announcements, requests and Ends to be answered: repeat them.
+    Answers,
+    /// Granted payload to arrive: report what is missing.
+    Payload,
+    /// The end of sent Transfers to be confirmed: ask.
+    Confirmation,
+    /// The peer to be heard at all: ping, then give up.
+    Peer,
+    /// A path probe to be answered.
+    Probe,
+}
+
+impl Timer {
+    pub(crate) const ALL: [Timer; 7] = [
+        Timer::Handshake,
+        Timer::GiveUp,
+        Timer::Answers,
+        Timer::Payload,
+        Timer::Confirmation,
+        Timer::Peer,
+        Timer::Probe,
+    ];
+}
+
+/// When each timer strikes, if it runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timers {
+    at: [Option<Instant>; Timer::ALL.len()],
+}
+
+impl Timers {
+    pub(crate) fn set(&mut self, timer: Timer, at: Instant) {
+        self.at[timer as usize] = Some(at);
+    }
+
+    /// Sets `timer` unless it already strikes earlier.
+    pub(crate) fn set_earlier(&mut self, timer: Timer, at: Instant) {
+        let place = &mut self.at[timer as usize];
+        *place = Some(place.map_or(at, |old| old.min(at)));
+    }
+
+    pub(crate) fn runs(&self, timer: Timer) -> bool {
+        self.at[timer as usize].is_some()
+    }
+
+    pub(crate) fn stop(&mut self, timer: Timer) {
+        self.at[timer as usize] = None;
+    }
+
+    pub(crate) fn stop_all(&mut self) {
+        *self = Timers::default();
+    }
+
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.at.iter().flatten().min().copied()
+    }
+
+    /// A timer that has struck, stopped.
+    pub(crate) fn expired(&mut self, now: Instant) -> Option<Timer> {
+        let timer = Timer::ALL
+            .into_iter()
+            .find(|&timer| self.at[timer as usize].is_some_and(|at| at <= now))?;
+        self.stop(timer);
+        Some(timer)
+    }
+}

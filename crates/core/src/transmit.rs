@@ -1,0 +1,102 @@
+//! What is to leave: a control datagram, or a burst of Data described, not copied.
+
+use crate::Span;
+use zerolane_wire::{Flags, HEADER_LEN, Header, OPTIONS_LEN, Packet};
+
+/// How much one burst may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BurstLimit {
+    /// Datagrams, at least 1.
+    pub segments: u32,
+    /// Bytes, headers included.
+    pub bytes: u32,
+}
+
+impl Default for BurstLimit {
+    fn default() -> BurstLimit {
+        BurstLimit {
+            segments: 64,
+            bytes: 65_507,
+        }
+    }
+}
+
+/// Something to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transmit {
+    /// One control datagram, on its own.
+    Control(ControlDatagram),
+    /// Data operations from one contiguous span.
+    Data(DataBurst),
+}
+
+/// A control operation on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlDatagram {
+    bytes: [u8; HEADER_LEN + OPTIONS_LEN],
+    len: usize,
+    /// The datagram is to be padded with zeros to this many bytes (path probe); 0: no padding.
+    pub pad_to: usize,
+}
+
+impl ControlDatagram {
+    pub(crate) fn new(packet: &Packet, pad_to: usize) -> ControlDatagram {
+        let (bytes, len) = packet.emit();
+        ControlDatagram { bytes, len, pad_to }
+    }
+
+    /// Header and options.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Consecutive STUs of one Block: equal size, only the last may be shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataBurst {
+    /// Payload of the whole burst.
+    pub span: Span,
+    /// Payload bytes of every STU but perhaps the last.
+    pub stu: u32,
+    /// STUs in the burst, at least 1.
+    pub segments: u32,
+    pub(crate) first: Header,
+    pub(crate) address: u64,
+    pub(crate) buffer_log2: u8,
+    pub(crate) last_flags: Flags,
+}
+
+impl DataBurst {
+    /// The header of STU `index` of the burst.
+    pub fn header(&self, index: u32) -> Header {
+        let (bufx, offset) = split(
+            self.address + u64::from(index) * u64::from(self.stu),
+            self.buffer_log2,
+        );
+        let last = index + 1 == self.segments;
+        Header {
+            flags: if last {
+                self.last_flags
+            } else {
+                self.first.flags
+            },
+            param: self.first.param.wrapping_add(index as u16),
+            bufx,
+            offset,
+            ..self.first
+        }
+    }
+}
+
+/// Bufx and Offset of an address in a receiver with buffers of `2^buffer_log2` bytes.
+pub(crate) fn split(address: u64, buffer_log2: u8) -> (u32, u32) {
+    (
+        (address >> buffer_log2) as u32,
+        (address & ((1 << buffer_log2) - 1)) as u32,
+    )
+}
+
+/// The address that Bufx and Offset name.
+pub(crate) fn join(bufx: u32, offset: u32, buffer_log2: u8) -> u64 {
+    (u64::from(bufx) << buffer_log2) + u64::from(offset)
+}
