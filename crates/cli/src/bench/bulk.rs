@@ -57,7 +57,7 @@ pub(crate) struct Args {
     tcp: TcpArgs,
 }
 
-/// How TCP is used. The defaults are the best found; see `docs/performance.md`.
+/// How TCP is used; what was tried stands in [`super::tcp`].
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "TCP's tuning (the defaults are the best that was found)")]
 struct TcpArgs {
