@@ -1,1 +1,34 @@
+//! Datapaths for the Scheduled Transfer protocol, and the loop that drives them.
+//!
+//! The only room that touches payload and the only one with `unsafe`. A [`Lane`] moves datagrams
+//! between a network and registered memory; a [`Driver`] runs one connection over a lane in the
+//! calling thread. [`udp`] is the lane for any network: sendmsg with GSO gathers headers and payload
+//! straight from the user's memory, recvmmsg with GRO scatters them by the core's forecast straight
+//! into it.
+//!
+//! ```no_run
+//! use zerolane_lane::{Options, Region, udp};
+//! let mut driver = udp::connect("192.0.2.1:7411".parse().unwrap(), &Options::default())?;
+//! let id = driver.post_send(Region::anonymous(1 << 20)?.into(), Default::default())?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
+mod account;
+mod cleanup;
+mod clock;
+mod driver;
+mod memory;
+mod options;
+mod registry;
+pub mod udp;
+mod waker;
+
+pub use account::{Account, MoveCause};
+pub use driver::{Completion, Driver, DriverError, Lane, LaneError, Progress};
+pub use memory::{Access, Memory, Region, SharedRegion};
+pub use options::Options;
+pub use registry::Registry;
+pub use waker::Waker;
+pub use zerolane_core::{
+    CloseReason, Config, Counters, Delivery, DropReason, Life, PostError, TransferError, TransferId,
+};

@@ -280,6 +280,28 @@ impl Header {
         }
     }
 
+    /// Whether `next` is the Data header that follows `last` and its `len` bytes of payload: same
+    /// Block, same flags, no checksum, next place in the same buffer. Works on the bytes as they
+    /// arrived, for lanes that look at every header of a burst.
+    pub fn continues(last: &[u8; HEADER_LEN], len: u32, next: &[u8; HEADER_LEN]) -> bool {
+        const OFFSET: usize = 20;
+        let offset = |bytes: &[u8; HEADER_LEN]| {
+            u32::from_be_bytes([
+                bytes[OFFSET],
+                bytes[OFFSET + 1],
+                bytes[OFFSET + 2],
+                bytes[OFFSET + 3],
+            ])
+        };
+        // Param, the STU's number, is all else that may differ.
+        offset(last).checked_add(len) == Some(offset(next))
+            && last[..2] == next[..2]
+            && last[4..OFFSET] == next[4..OFFSET]
+            && last[OFFSET + 4..] == next[OFFSET + 4..]
+            && last[12..14] == [0, 0]
+            && last[0] >> 3 == Op::Data as u8
+    }
+
     /// The sum over the 40 bytes, the Checksum field taken as zero.
     pub fn sum(&self) -> Sum {
         let bare = Header {

@@ -1,0 +1,87 @@
+//! Honest counting: every byte placed or moved and why, every datagram dropped and where, every
+//! syscall and wake-up.
+
+use zerolane_core::Counters;
+
+/// Why payload was copied again in user space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum MoveCause {
+    /// It landed by forecast, but in another STU's place: loss, reordering, a repair.
+    Mispredicted,
+    /// It came in a pattern the forecast did not have: another STU size, another number of segments.
+    Pattern,
+    /// Nothing was forecast: it came before the lane could know its place.
+    Unexpected,
+}
+
+impl MoveCause {
+    /// All causes.
+    pub const ALL: [MoveCause; 3] = [
+        MoveCause::Mispredicted,
+        MoveCause::Pattern,
+        MoveCause::Unexpected,
+    ];
+}
+
+/// Totals of one connection since it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Account {
+    /// Payload bytes the kernel placed where they belong: no copy in user space.
+    pub bytes_placed: u64,
+    moved: [u64; MoveCause::ALL.len()],
+    /// Payload bytes handed to the kernel.
+    pub bytes_sent: u64,
+    /// Datagrams handed to the kernel.
+    pub datagrams_sent: u64,
+    /// Datagrams taken from the kernel.
+    pub datagrams_received: u64,
+    /// sendmsg and sendmmsg calls that carried Data.
+    pub tx_data_syscalls: u64,
+    /// sendmsg calls that carried control operations.
+    pub tx_control_syscalls: u64,
+    /// recvmmsg calls that brought Data.
+    pub rx_data_syscalls: u64,
+    /// recvmmsg calls that brought only control operations.
+    pub rx_control_syscalls: u64,
+    /// recvmmsg calls that found nothing.
+    pub rx_empty_polls: u64,
+    /// Times the thread slept and was woken by a datagram.
+    pub wakeups: u64,
+    /// Times the thread slept until a timer.
+    pub sleeps: u64,
+    /// Datagrams the kernel dropped because the receive buffer was full (SO_RXQ_OVFL).
+    pub dropped_socket_buffer: u64,
+    /// Datagrams longer than the lane takes.
+    pub dropped_truncated: u64,
+    /// Datagrams the interface refused to send (down, unreachable, too large).
+    pub dropped_on_send: u64,
+    /// Receive buffer the kernel granted, bytes.
+    pub receive_buffer: usize,
+    /// Segmentation offload in use at present.
+    pub gso: bool,
+    /// Receive offload in use at present.
+    pub gro: bool,
+    /// MSG_ZEROCOPY in use at present.
+    pub zerocopy: bool,
+    /// Payload bytes of an STU at present.
+    pub stu: u32,
+    /// What the protocol engine counted.
+    pub protocol: Counters,
+}
+
+impl Account {
+    /// Payload bytes copied again in user space for `cause`.
+    pub fn moved(&self, cause: MoveCause) -> u64 {
+        self.moved[cause as usize]
+    }
+
+    /// Payload bytes copied again in user space.
+    pub fn bytes_moved(&self) -> u64 {
+        self.moved.iter().sum()
+    }
+
+    pub(crate) fn count_moved(&mut self, cause: MoveCause, bytes: u64) {
+        self.moved[cause as usize] += bytes;
+    }
+}

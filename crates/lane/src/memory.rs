@@ -1,0 +1,337 @@
+//! Memory that transfers read and write.
+//!
+//! A [`Region`] owns its bytes alone, like an exclusive slice of a `BytesMut`: while it is posted it
+//! belongs to the lane, and comes back with the completion. A [`SharedRegion`] can be sent several
+//! times at once and only read.
+
+use std::fs::File;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Size that asks for huge pages: 2 MiB on the machines that have them.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// What a mapped file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To be sent.
+    Read,
+    /// To be received into: writes reach the file.
+    Write,
+}
+
+/// Where the bytes come from, and how they go.
+#[derive(Debug)]
+enum Backing {
+    Mapping {
+        start: NonNull<u8>,
+        len: usize,
+    },
+    Vec {
+        start: NonNull<u8>,
+        len: usize,
+        capacity: usize,
+    },
+}
+
+// SAFETY: a Backing is memory without thread affinity. Who may touch which bytes is decided by the
+// Regions made of it, which are disjoint when exclusive.
+unsafe impl Send for Backing {}
+// SAFETY: as above; a shared Backing is only read through SharedRegions.
+unsafe impl Sync for Backing {}
+
+impl Backing {
+    fn start(&self) -> NonNull<u8> {
+        match *self {
+            Backing::Mapping { start, .. } | Backing::Vec { start, .. } => start,
+        }
+    }
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        match *self {
+            Backing::Mapping { start, len } => {
+                // SAFETY: start and len are what mmap returned, and the last Region is gone.
+                unsafe { libc::munmap(start.as_ptr().cast(), len) };
+            }
+            Backing::Vec {
+                start,
+                len,
+                capacity,
+            } => {
+                // SAFETY: taken apart by Region::from_vec, put together once.
+                drop(unsafe { Vec::from_raw_parts(start.as_ptr(), len, capacity) });
+            }
+        }
+    }
+}
+
+/// Exclusively owned memory that can be posted.
+///
+/// ```
+/// use zerolane_lane::Region;
+/// let mut region = Region::anonymous(8192)?;
+/// region[0] = 7;
+/// let tail = region.split_off(4096);
+/// assert_eq!((region.len(), tail.len()), (4096, 4096));
+/// region.unsplit(tail).unwrap();
+/// assert_eq!(region.len(), 8192);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Region {
+    backing: Arc<Backing>,
+    offset: usize,
+    len: usize,
+}
+
+impl Region {
+    /// Page-aligned memory of `len` zero bytes, in huge pages where the system gives them.
+    ///
+    /// # Errors
+    /// The system has no more memory.
+    pub fn anonymous(len: usize) -> io::Result<Region> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let padded = if len >= HUGE_PAGE {
+            len + HUGE_PAGE
+        } else {
+            len
+        };
+        let region = Region::map(padded, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0, 0)?;
+        if len < HUGE_PAGE {
+            return Ok(region);
+        }
+        let start = region.backing.start().as_ptr();
+        let offset = start.align_offset(HUGE_PAGE);
+        // SAFETY: the range lies in the mapping just made; advice changes no content. A kernel
+        // without huge pages refuses, which costs only speed.
+        unsafe { libc::madvise(start.add(offset).cast(), len, libc::MADV_HUGEPAGE) };
+        Ok(Region {
+            offset,
+            len,
+            ..region
+        })
+    }
+
+    /// The bytes of `vec`.
+    pub fn from_vec(vec: Vec<u8>) -> Region {
+        let mut vec = std::mem::ManuallyDrop::new(vec);
+        let (len, capacity) = (vec.len(), vec.capacity());
+        let start = NonNull::from(vec.as_mut_slice()).cast();
+        Region {
+            backing: Arc::new(Backing::Vec {
+                start,
+                len,
+                capacity,
+            }),
+            offset: 0,
+            len,
+        }
+    }
+
+    /// Bytes `[offset, offset + len)` of `file`, mapped.
+    ///
+    /// Nobody may truncate the file while the region lives: touching bytes beyond its end raises
+    /// SIGBUS, as with every mapping. Transfers survive that: they fail with
+    /// [`Reason::MemoryFault`](zerolane_wire::Reason::MemoryFault).
+    ///
+    /// # Errors
+    /// The file is shorter than that, or cannot be mapped so.
+    pub fn map_file(file: &File, offset: u64, len: usize, access: Access) -> io::Result<Region> {
+        let end = offset.checked_add(len as u64);
+        if end.is_none_or(|end| end > file.metadata().map_or(0, |meta| meta.len())) {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the file is shorter than the range to be mapped",
+            ));
+        }
+        let protection = match access {
+            Access::Read => libc::PROT_READ,
+            Access::Write => libc::PROT_READ | libc::PROT_WRITE,
+        };
+        // A private mapping can be handed out as exclusive bytes without a way to write the file.
+        let flags = match access {
+            Access::Read => libc::MAP_PRIVATE,
+            Access::Write => libc::MAP_SHARED,
+        };
+        let protection = if access == Access::Read {
+            protection | libc::PROT_WRITE
+        } else {
+            protection
+        };
+        // SAFETY: sysconf has no preconditions.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+        let skip = (offset % page) as usize;
+        Region::map(
+            len + skip,
+            protection,
+            flags,
+            file.as_raw_fd(),
+            offset - skip as u64,
+            skip,
+        )
+    }
+
+    fn map(
+        len: usize,
+        protection: i32,
+        flags: i32,
+        fd: i32,
+        offset: u64,
+        skip: usize,
+    ) -> io::Result<Region> {
+        if len == 0 {
+            return Ok(Region::from_vec(Vec::new()));
+        }
+        let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Region {
+            backing: Arc::new(Backing::Mapping { start, len }),
+            offset: skip,
+            len: len - skip,
+        })
+    }
+
+    /// Cuts the region in two: `self` keeps the first `at` bytes.
+    ///
+    /// # Panics
+    /// `at` is larger than the length.
+    #[must_use]
+    pub fn split_off(&mut self, at: usize) -> Region {
+        assert!(at <= self.len, "cut at {at} of {} bytes", self.len);
+        let tail = Region {
+            backing: Arc::clone(&self.backing),
+            offset: self.offset + at,
+            len: self.len - at,
+        };
+        self.len = at;
+        tail
+    }
+
+    /// Joins what was cut: `tail` must follow `self` in the same memory.
+    ///
+    /// # Errors
+    /// Gives `tail` back if it does not.
+    pub fn unsplit(&mut self, tail: Region) -> Result<(), Region> {
+        if !Arc::ptr_eq(&self.backing, &tail.backing) || self.offset + self.len != tail.offset {
+            return Err(tail);
+        }
+        self.len += tail.len;
+        Ok(())
+    }
+
+    /// Gives up writing for the right to send the bytes several times at once.
+    pub fn share(self) -> SharedRegion {
+        SharedRegion {
+            backing: self.backing,
+            offset: self.offset,
+            len: self.len,
+        }
+    }
+
+    fn start(&self) -> *mut u8 {
+        // SAFETY: offset + len lies within the backing, by construction and split_off.
+        unsafe { self.backing.start().as_ptr().add(self.offset) }
+    }
+}
+
+impl Deref for Region {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the bytes are initialised and this Region alone names them.
+        unsafe { std::slice::from_raw_parts(self.start(), self.len) }
+    }
+}
+
+impl DerefMut for Region {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in deref, and self is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.len) }
+    }
+}
+
+/// Memory that can be sent many times at once, and not written.
+#[derive(Clone, Debug)]
+pub struct SharedRegion {
+    backing: Arc<Backing>,
+    offset: usize,
+    len: usize,
+}
+
+impl SharedRegion {
+    /// The bytes `[start, start + len)` of it.
+    ///
+    /// # Panics
+    /// They do not lie in it.
+    #[must_use]
+    pub fn slice(&self, start: usize, len: usize) -> SharedRegion {
+        assert!(
+            start.checked_add(len).is_some_and(|end| end <= self.len),
+            "slice within the region"
+        );
+        SharedRegion {
+            backing: Arc::clone(&self.backing),
+            offset: self.offset + start,
+            len,
+        }
+    }
+}
+
+impl Deref for SharedRegion {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the bytes are initialised, and since share() nobody can write them.
+        unsafe {
+            std::slice::from_raw_parts(self.backing.start().as_ptr().add(self.offset), self.len)
+        }
+    }
+}
+
+/// What can be posted.
+#[derive(Debug)]
+pub enum Memory {
+    /// To be sent or received into.
+    Exclusive(Region),
+    /// To be sent.
+    Shared(SharedRegion),
+}
+
+impl Memory {
+    pub(crate) fn bytes(&self) -> (*mut u8, usize) {
+        match self {
+            Memory::Exclusive(region) => (region.start(), region.len),
+            Memory::Shared(region) => (region.as_ptr().cast_mut(), region.len),
+        }
+    }
+}
+
+impl From<Region> for Memory {
+    fn from(region: Region) -> Memory {
+        Memory::Exclusive(region)
+    }
+}
+
+impl From<SharedRegion> for Memory {
+    fn from(region: SharedRegion) -> Memory {
+        Memory::Shared(region)
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Memory::Exclusive(region) => region,
+            Memory::Shared(region) => region,
+        }
+    }
+}

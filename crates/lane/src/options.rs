@@ -1,0 +1,57 @@
+//! What a user may choose about a connection.
+
+use std::time::Duration;
+use zerolane_core::Config;
+use zerolane_wire::Profiles;
+
+/// Settings of a connection. The defaults suit a LAN.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Profiles offered or accepted.
+    pub profiles: Profiles,
+    /// Fail instead of copying payload in user space.
+    pub strict: bool,
+    /// Use UDP segmentation offload for sending, where the kernel has it.
+    pub gso: bool,
+    /// Use UDP receive offload, where the kernel has it.
+    pub gro: bool,
+    /// Checksum payload on top of what UDP does.
+    pub checksum: bool,
+    /// Try MSG_ZEROCOPY, and drop it when the kernel reports that it copied.
+    pub zerocopy: bool,
+    /// Receive socket buffer to ask for, bytes. What is granted decides how much is in flight.
+    pub receive_buffer: usize,
+    /// Most bytes granted ahead, whatever the socket buffer holds.
+    pub max_in_flight: u32,
+    /// Length of a Block to aim at, bytes.
+    pub block: u32,
+    /// Spin this long for the next datagram before sleeping.
+    pub spin: Duration,
+    /// Give up connecting after this.
+    pub connect_timeout: Duration,
+    /// Declare the peer dead after it left requests unanswered for this long.
+    pub idle_timeout: Duration,
+    /// Transfers the peer may announce before the first is answered.
+    pub slots: u16,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let config = Config::default();
+        Options {
+            profiles: Profiles::BOTH,
+            strict: false,
+            gso: true,
+            gro: true,
+            checksum: false,
+            zerocopy: false,
+            receive_buffer: 8 << 20,
+            max_in_flight: config.window,
+            block: config.block,
+            spin: Duration::from_micros(50),
+            connect_timeout: config.connect_timeout,
+            idle_timeout: config.idle_timeout,
+            slots: config.slots,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The UDP lane: any network, no privileges.
+
+mod listener;
+mod receive;
+mod send;
+mod socket;
+
+pub use listener::Listener;
+
+use crate::driver::{Lane, LaneError};
+use crate::{Account, Driver, Options, Registry, Waker};
+use receive::Receiver;
+use send::Sender;
+use socket2::{SockAddr, Socket};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+use zerolane_core::{Config, Connection, Entropy, Instant};
+
+/// One connected UDP socket: the kernel finds the connection by the peer's address, so that all
+/// that arrives is the connection's and the forecast holds.
+#[derive(Debug)]
+pub struct UdpLane {
+    socket: Socket,
+    peer: SocketAddr,
+    sender: Sender,
+    receiver: Receiver,
+    strict: bool,
+}
+
+impl UdpLane {
+    fn new(socket: Socket, peer: SocketAddr, options: &Options) -> io::Result<UdpLane> {
+        socket.connect(&SockAddr::from(peer))?;
+        let sender = Sender::new(&socket, options);
+        let receiver = Receiver::new(&socket, options);
+        Ok(UdpLane {
+            socket,
+            peer,
+            sender,
+            receiver,
+            strict: options.strict,
+        })
+    }
+
+    /// The peer's address.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+}
+
+impl Lane for UdpLane {
+    fn receive(
+        &mut self,
+        now: Instant,
+        core: &mut Connection,
+        memory: &Registry,
+        account: &mut Account,
+    ) -> Result<bool, LaneError> {
+        self.receiver
+            .receive(now, &self.socket, core, memory, account, self.strict)
+    }
+
+    fn transmit(
+        &mut self,
+        now: Instant,
+        core: &mut Connection,
+        memory: &Registry,
+        account: &mut Account,
+    ) -> Result<bool, LaneError> {
+        self.sender
+            .transmit(now, &self.socket, self.peer, core, memory, account)
+    }
+
+    fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {
+        let full = self.sender.is_full();
+        waker
+            .sleep(|wake| socket::wait(&self.socket, full, wake, timeout))
+            .unwrap_or(Ok(false))
+    }
+
+    fn describe(&self, account: &mut Account) {
+        account.receive_buffer = socket::receive_buffer(&self.socket);
+        account.gso = self.sender.gso;
+        account.gro = self.receiver.gro;
+    }
+}
+
+/// Opens a connection to `peer`. The handshake runs inside the driver's calls.
+///
+/// # Errors
+/// No socket, or no route to `peer`.
+pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane>> {
+    let any: IpAddr = match peer {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = socket::bind(SocketAddr::new(any, 0), false, options)?;
+    let lane = UdpLane::new(socket, peer, options)?;
+    let config = config(&lane.socket, peer, options);
+    let entropy = entropy()?;
+    Ok(Driver::new(lane, options, |now| {
+        Connection::connect(now, config, entropy)
+    }))
+}
+
+/// What the core is to know of this socket.
+fn config(socket: &Socket, peer: SocketAddr, options: &Options) -> Config {
+    let encapsulation = socket::encapsulation(peer);
+    let path_datagram = socket::path_datagram(socket, peer);
+    Config {
+        profiles: options.profiles,
+        slots: options.slots,
+        window: socket::window(socket, options),
+        block: options.block,
+        checksum: options.checksum,
+        burst_segments: send::MAX_SEGMENTS as u32,
+        encapsulation,
+        path_datagram: path_datagram.unwrap_or(Config::default().path_datagram),
+        connect_timeout: options.connect_timeout,
+        idle_timeout: options.idle_timeout,
+        ..Config::default()
+    }
+}
+
+fn entropy() -> io::Result<Entropy> {
+    let mut bytes = [0; 10];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    let [a, b, c, d, e, f, g, h, i, j] = bytes;
+    Ok(Entropy {
+        key: u32::from_le_bytes([a, b, c, d]),
+        sync: u32::from_le_bytes([e, f, g, h]),
+        port: u16::from_le_bytes([i, j]).max(1),
+    })
+}

@@ -1,0 +1,335 @@
+//! Sending: one sendmsg for up to 64 KiB of STUs, headers and payload gathered where they lie.
+
+use super::socket;
+use crate::driver::LaneError;
+use crate::{Account, Options, Registry};
+use socket2::Socket;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use zerolane_core::{BurstLimit, Connection, ControlDatagram, DataBurst, Instant, Span, Transmit};
+use zerolane_wire::HEADER_LEN;
+use zerolane_wire::checksum::Sum;
+
+/// Segments of one GSO send. The kernel has taken 64 since 4.18, and 128 since 6.9.
+pub(super) const MAX_SEGMENTS: usize = 64;
+/// Bursts sent before the receive side gets a look.
+const BURSTS_PER_TURN: usize = 8;
+/// Segments of the first burst after an idle time: the receiver starts while we go on (P0.3).
+const FIRST_BURST: u32 = 8;
+/// Silence after which the next burst is a first one again.
+const IDLE: std::time::Duration = std::time::Duration::from_millis(1);
+/// Room for one UDP_SEGMENT control message.
+const CONTROL_LEN: usize = 32;
+
+/// Zeros behind a path probe.
+static PADDING: [u8; 65_536] = [0; 65_536];
+
+/// What became of a send.
+enum Sent {
+    /// The kernel has it.
+    Done,
+    /// The socket buffer is full.
+    Full,
+    /// It will not be sent: as if lost on the wire.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) gso: bool,
+    headers: Box<[[u8; HEADER_LEN]; MAX_SEGMENTS]>,
+    iovs: Vec<libc::iovec>,
+    messages: Vec<libc::mmsghdr>,
+    /// A transmission that met a full socket buffer.
+    held: Option<Transmit>,
+    burst: u32,
+    last: Instant,
+}
+
+// SAFETY: the raw pointers in iovs and messages are made anew before every syscall and mean nothing
+// between two.
+unsafe impl Send for Sender {}
+
+impl Sender {
+    pub(super) fn new(socket: &Socket, options: &Options) -> Sender {
+        Sender {
+            gso: options.gso && socket::has_gso(socket),
+            headers: Box::new([[0; HEADER_LEN]; MAX_SEGMENTS]),
+            iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
+            messages: Vec::with_capacity(MAX_SEGMENTS),
+            held: None,
+            burst: FIRST_BURST,
+            last: Instant::ZERO,
+        }
+    }
+
+    /// Whether something waits for room in the socket buffer.
+    pub(super) fn is_full(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Sends what the core owes, for one turn. True if anything was sent.
+    pub(super) fn transmit(
+        &mut self,
+        now: Instant,
+        socket: &Socket,
+        peer: SocketAddr,
+        core: &mut Connection,
+        memory: &Registry,
+        account: &mut Account,
+    ) -> Result<bool, LaneError> {
+        let mut sent = false;
+        for _ in 0..BURSTS_PER_TURN {
+            let Some(transmit) = self
+                .held
+                .take()
+                .or_else(|| core.poll_transmit(now, self.limit(now)))
+            else {
+                break;
+            };
+            let outcome = match &transmit {
+                Transmit::Control(it) => self.control(socket, it, account),
+                Transmit::Data(it) => self.data(now, socket, it, core, memory, account)?,
+            };
+            match self.judge(now, outcome, socket, peer, core, account)? {
+                Sent::Full => {
+                    self.held = Some(transmit);
+                    break;
+                }
+                Sent::Done | Sent::Lost => sent = true,
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Small bursts while idle, for latency; full ones under load, for bandwidth.
+    fn limit(&mut self, now: Instant) -> BurstLimit {
+        if now - self.last > IDLE {
+            self.burst = FIRST_BURST;
+        }
+        BurstLimit {
+            segments: self.burst,
+            ..BurstLimit::default()
+        }
+    }
+
+    fn control(
+        &mut self,
+        socket: &Socket,
+        datagram: &ControlDatagram,
+        account: &mut Account,
+    ) -> io::Result<()> {
+        let bytes = datagram.bytes();
+        let padding = datagram
+            .pad_to
+            .saturating_sub(bytes.len())
+            .min(PADDING.len());
+        self.iovs.clear();
+        self.iovs.push(iovec(bytes.as_ptr(), bytes.len()));
+        if padding > 0 {
+            self.iovs.push(iovec(PADDING.as_ptr(), padding));
+        }
+        account.tx_control_syscalls += 1;
+        account.datagrams_sent += 1;
+        self.send_gathered(socket, 0)
+    }
+
+    fn data(
+        &mut self,
+        now: Instant,
+        socket: &Socket,
+        burst: &DataBurst,
+        core: &Connection,
+        memory: &Registry,
+        account: &mut Account,
+    ) -> Result<io::Result<()>, LaneError> {
+        let Some(payload) = memory.source(burst.span) else {
+            return Err(LaneError::Fault(burst.span.region));
+        };
+        self.gather(burst, payload, core.uses_checksums(), memory)?;
+        self.burst = (self.burst * 2).min(MAX_SEGMENTS as u32);
+        self.last = now;
+        account.datagrams_sent += u64::from(burst.segments);
+        account.bytes_sent += burst.span.len;
+        account.tx_data_syscalls += 1;
+        let outcome = if self.gso || burst.segments == 1 {
+            let segment = if burst.segments > 1 {
+                burst.stu as usize + HEADER_LEN
+            } else {
+                0
+            };
+            match self.send_gathered(socket, segment) {
+                Err(error) if segment > 0 && is_lost_offload(&error, core, burst) => {
+                    self.gso = false;
+                    account.tx_data_syscalls += 1;
+                    self.send_separately(socket)
+                }
+                other => other,
+            }
+        } else {
+            self.send_separately(socket)
+        };
+        if matches!(&outcome, Err(error) if error.raw_os_error() == Some(libc::EFAULT)) {
+            return Err(LaneError::Fault(burst.span.region));
+        }
+        Ok(outcome)
+    }
+
+    /// Fills headers and iovecs: header, payload, header, payload.
+    fn gather(
+        &mut self,
+        burst: &DataBurst,
+        payload: *const u8,
+        checksums: bool,
+        memory: &Registry,
+    ) -> Result<(), LaneError> {
+        self.iovs.clear();
+        let mut at = 0;
+        for index in 0..burst.segments {
+            let len = u64::from(burst.stu).min(burst.span.len - at);
+            let mut header = burst.header(index);
+            if checksums {
+                header = header.sealed(sum(memory, burst.span.part(at, len))?);
+            }
+            let place = &mut self.headers[index as usize];
+            header.emit_into(place);
+            self.iovs.push(iovec(place.as_ptr(), HEADER_LEN));
+            // SAFETY: at + len <= span.len, and all of span is readable at `payload`.
+            self.iovs
+                .push(iovec(unsafe { payload.add(at as usize) }, len as usize));
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// One sendmsg of all iovecs, in segments of `segment` bytes (0: one datagram).
+    fn send_gathered(&mut self, socket: &Socket, segment: usize) -> io::Result<()> {
+        let mut control = [0u64; CONTROL_LEN / 8];
+        let mut message = empty_message();
+        message.msg_iov = self.iovs.as_mut_ptr();
+        message.msg_iovlen = self.iovs.len();
+        if segment > 0 {
+            message.msg_control = control.as_mut_ptr().cast();
+            // SAFETY: CMSG_SPACE and CMSG_LEN only compute; the control buffer is aligned and larger
+            // than the one message put into it.
+            unsafe {
+                message.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as usize;
+                let header = libc::CMSG_FIRSTHDR(&raw const message);
+                (*header).cmsg_level = libc::SOL_UDP;
+                (*header).cmsg_type = libc::UDP_SEGMENT;
+                (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
+                libc::CMSG_DATA(header)
+                    .cast::<u16>()
+                    .write_unaligned(segment as u16);
+            }
+        }
+        // SAFETY: message points to iovecs over memory that is readable for the length of the call:
+        // headers and padding are ours, payload is posted and open in the registry.
+        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) };
+        if sent < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// One datagram for every pair of iovecs, by sendmmsg: for kernels and interfaces without GSO.
+    fn send_separately(&mut self, socket: &Socket) -> io::Result<()> {
+        self.messages.clear();
+        for pair in self.iovs.chunks_mut(2) {
+            let mut message = empty_message();
+            message.msg_iov = pair.as_mut_ptr();
+            message.msg_iovlen = pair.len();
+            self.messages.push(libc::mmsghdr {
+                msg_hdr: message,
+                msg_len: 0,
+            });
+        }
+        let mut done = 0;
+        while done < self.messages.len() {
+            let rest = &mut self.messages[done..];
+            // SAFETY: as in send_gathered, for every message of the list.
+            let sent = unsafe {
+                libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as u32, 0)
+            };
+            if sent < 0 {
+                let error = io::Error::last_os_error();
+                // Part of the burst is out; what is not counts as lost and is asked for again.
+                return if done > 0 && error.kind() == io::ErrorKind::WouldBlock {
+                    Ok(())
+                } else {
+                    Err(error)
+                };
+            }
+            done += sent as usize;
+        }
+        Ok(())
+    }
+
+    /// What a refused send means.
+    fn judge(
+        &mut self,
+        now: Instant,
+        outcome: io::Result<()>,
+        socket: &Socket,
+        peer: SocketAddr,
+        core: &mut Connection,
+        account: &mut Account,
+    ) -> Result<Sent, LaneError> {
+        let Err(error) = outcome else {
+            return Ok(Sent::Done);
+        };
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::ENOBUFS) => return Ok(Sent::Full),
+            Some(libc::ECONNREFUSED) => core.unreachable(now),
+            Some(libc::EMSGSIZE | libc::EINVAL) => {
+                if let Some(datagram) = socket::path_datagram(socket, peer) {
+                    core.set_path_datagram(now, datagram);
+                }
+            }
+            Some(
+                libc::ENETUNREACH
+                | libc::EHOSTUNREACH
+                | libc::ENETDOWN
+                | libc::EPERM
+                | libc::EADDRNOTAVAIL
+                | libc::ENODEV
+                | libc::EIO,
+            ) => {}
+            _ => return Err(LaneError::Io(error)),
+        }
+        account.dropped_on_send += 1;
+        Ok(Sent::Lost)
+    }
+}
+
+/// Whether a GSO send failed because the offload is gone, not because the datagrams are too large.
+fn is_lost_offload(error: &io::Error, core: &Connection, burst: &DataBurst) -> bool {
+    match error.raw_os_error() {
+        Some(libc::EIO | libc::EOPNOTSUPP) => true,
+        Some(libc::EINVAL) => burst.stu <= core.stu(),
+        _ => false,
+    }
+}
+
+/// The one's-complement sum over the bytes of `span`.
+pub(super) fn sum(memory: &Registry, span: Span) -> Result<Sum, LaneError> {
+    let start = memory.source(span).ok_or(LaneError::Fault(span.region))?;
+    // SAFETY: the registry has the span open for reading, and nobody writes it meanwhile.
+    Ok(Sum::of(unsafe {
+        std::slice::from_raw_parts(start, span.len as usize)
+    }))
+}
+
+pub(super) fn iovec(start: *const u8, len: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: start.cast_mut().cast(),
+        iov_len: len,
+    }
+}
+
+pub(super) fn empty_message() -> libc::msghdr {
+    // SAFETY: all fields of msghdr are integers and pointers, for which zero is a value.
+    unsafe { std::mem::zeroed() }
+}

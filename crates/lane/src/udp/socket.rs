@@ -1,0 +1,186 @@
+//! The socket and its options: everything that has to do with the kernel's UDP and nothing with
+//! the protocol.
+
+use crate::Options;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+use zerolane_wire::encapsulation::Encapsulation;
+
+/// UDP sockets count their buffers in what the kernel allocates, not in payload. A 1500-byte
+/// datagram may hold a page and its descriptor: three times its payload at worst.
+const BUFFER_OVERHEAD: usize = 3;
+
+/// Send buffer to ask for, bytes: a few bursts.
+const SEND_BUFFER: usize = 2 << 20;
+
+pub(super) fn encapsulation(addr: SocketAddr) -> Encapsulation {
+    if addr.is_ipv4() {
+        Encapsulation::UdpV4
+    } else {
+        Encapsulation::UdpV6
+    }
+}
+
+/// A socket bound to `local`. The connected sockets of accepted connections share the listener's
+/// port: the kernel prefers the connected one.
+pub(super) fn bind(local: SocketAddr, share_port: bool, options: &Options) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    if share_port {
+        socket.set_reuse_port(true)?;
+    }
+    let fd = socket.as_raw_fd();
+    raise_buffer(
+        fd,
+        libc::SO_RCVBUFFORCE,
+        libc::SO_RCVBUF,
+        options.receive_buffer,
+    );
+    raise_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER);
+    forbid_fragmentation(fd, local);
+    // Counting drops is a courtesy of the kernel; without it we count none.
+    let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    socket.bind(&SockAddr::from(local))?;
+    Ok(socket)
+}
+
+/// Asks for `bytes` of buffer, beyond the system's limit if we may.
+fn raise_buffer(fd: RawFd, force: i32, plain: i32, bytes: usize) {
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    if set(fd, libc::SOL_SOCKET, force, bytes).is_err() {
+        let _ = set(fd, libc::SOL_SOCKET, plain, bytes);
+    }
+}
+
+/// Sets DF and leaves path MTU discovery to the protocol, which does not trust ICMP.
+fn forbid_fragmentation(fd: RawFd, local: SocketAddr) {
+    let _ = match local {
+        SocketAddr::V4(_) => set(
+            fd,
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_PROBE,
+        ),
+        SocketAddr::V6(_) => set(
+            fd,
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_PROBE,
+        ),
+    };
+}
+
+/// Bytes of receive buffer the kernel granted, in its own counting.
+pub(super) fn receive_buffer(socket: &Socket) -> usize {
+    get(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_or(0, |bytes| bytes as usize)
+}
+
+/// Payload that fits the receive buffer whatever the datagrams look like.
+pub(super) fn window(socket: &Socket, options: &Options) -> u32 {
+    let fits = receive_buffer(socket) / BUFFER_OVERHEAD;
+    options
+        .max_in_flight
+        .min(u32::try_from(fits).unwrap_or(u32::MAX))
+        .max(4096)
+}
+
+/// Largest UDP payload the route to the connected peer carries.
+pub(super) fn path_datagram(socket: &Socket, peer: SocketAddr) -> Option<usize> {
+    let fd = socket.as_raw_fd();
+    let mtu = match peer {
+        SocketAddr::V4(_) => get(fd, libc::IPPROTO_IP, libc::IP_MTU),
+        SocketAddr::V6(_) => get(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    let mtu = usize::try_from(mtu.ok()?).ok()?;
+    Some(encapsulation(peer).max_stu(mtu) + zerolane_wire::HEADER_LEN)
+}
+
+/// Whether the kernel knows UDP segmentation offload on this socket.
+pub(super) fn has_gso(socket: &Socket) -> bool {
+    get(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+}
+
+/// Turns receive offload on, if the kernel has it.
+pub(super) fn enable_gro(socket: &Socket) -> bool {
+    set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
+}
+
+/// Allows MSG_ZEROCOPY, if the kernel has it.
+pub(super) fn enable_zerocopy(socket: &Socket) -> bool {
+    set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1).is_ok()
+}
+
+fn set(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the option value is an int that lives across the call; fd is an open socket.
+    let done = unsafe {
+        libc::setsockopt(
+            fd,
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn get(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
+    let mut value = 0i32;
+    let mut len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: value and len live across the call and len says how large value is.
+    let done = unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
+    if done == 0 {
+        Ok(value)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Sleeps until the socket is readable (or writable, if asked), an error is pending, `wake` is
+/// readable, or `timeout`. True if the socket woke us.
+pub(super) fn wait(
+    socket: &Socket,
+    writable: bool,
+    wake: Option<BorrowedFd<'_>>,
+    timeout: Option<Duration>,
+) -> io::Result<bool> {
+    let events = libc::POLLIN | if writable { libc::POLLOUT } else { 0 };
+    // The kernel passes over negative descriptors.
+    let wake = wake.map_or(-1, |wake| wake.as_raw_fd());
+    let mut polls = [
+        libc::pollfd {
+            fd: socket.as_raw_fd(),
+            events,
+            revents: 0,
+        },
+        libc::pollfd {
+            fd: wake,
+            events: libc::POLLIN,
+            revents: 0,
+        },
+    ];
+    let timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: timeout.as_secs().min(1 << 30) as libc::time_t,
+        tv_nsec: libc::c_long::from(timeout.subsec_nanos() as i32),
+    });
+    let timeout = timeout
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: two pollfds and an optional timespec that live across the call; no signal mask.
+    let ready = unsafe { libc::ppoll(polls.as_mut_ptr(), 2, timeout, std::ptr::null()) };
+    match ready {
+        -1 => match io::Error::last_os_error() {
+            // A signal: the caller looks around and comes back.
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            error => Err(error),
+        },
+        _ => Ok(polls[0].revents != 0),
+    }
+}

@@ -1,0 +1,72 @@
+//! Waking a driver that another thread has work for.
+
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Ends a wait of the [`Driver`](crate::Driver) it belongs to, or the next one if none is under way.
+/// Costs a syscall only while the driver sleeps.
+#[derive(Clone, Debug)]
+pub struct Waker {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    asked: AtomicBool,
+    sleeping: AtomicBool,
+    /// Absent if the system had no descriptor left; then a sleep ends with its timer.
+    event: Option<std::fs::File>,
+}
+
+impl Waker {
+    pub(crate) fn new() -> Waker {
+        // SAFETY: eventfd has no preconditions.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        // SAFETY: a descriptor just made, that nobody else owns.
+        let event = (fd >= 0)
+            .then(|| unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) }.into());
+        let asked = AtomicBool::new(false);
+        let sleeping = AtomicBool::new(false);
+        Waker {
+            shared: Arc::new(Shared {
+                asked,
+                sleeping,
+                event,
+            }),
+        }
+    }
+
+    /// Ends the wait.
+    pub fn wake(&self) {
+        // Asked, then look; the sleeper says that it sleeps, then looks whether it was asked. One
+        // of the two sees the other.
+        self.shared.asked.store(true, Ordering::SeqCst);
+        if self.shared.sleeping.load(Ordering::SeqCst)
+            && let Some(mut event) = self.shared.event.as_ref()
+        {
+            // A full counter wakes as well.
+            let _ = event.write(&1u64.to_ne_bytes());
+        }
+    }
+
+    /// Whether it was used since the last look.
+    pub(crate) fn take(&self) -> bool {
+        self.shared.asked.load(Ordering::Relaxed) && self.shared.asked.swap(false, Ordering::SeqCst)
+    }
+
+    /// Runs `sleep`, which must end when its descriptor is readable; `None` if already used.
+    pub(crate) fn sleep<T>(&self, sleep: impl FnOnce(Option<BorrowedFd<'_>>) -> T) -> Option<T> {
+        self.shared.sleeping.store(true, Ordering::SeqCst);
+        let slept = (!self.shared.asked.load(Ordering::SeqCst))
+            .then(|| sleep(self.shared.event.as_ref().map(AsFd::as_fd)));
+        self.shared.sleeping.store(false, Ordering::SeqCst);
+        if self.shared.asked.load(Ordering::SeqCst)
+            && let Some(mut event) = self.shared.event.as_ref()
+        {
+            let _ = event.read(&mut [0; 8]);
+        }
+        slept
+    }
+}

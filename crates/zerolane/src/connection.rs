@@ -1,0 +1,232 @@
+//! A connection as its user sees it.
+
+use crate::{Completion, Error, Result};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
+use zerolane_lane::udp::{self, UdpLane};
+use zerolane_lane::{
+    Account, CloseReason, Delivery, Driver, Memory, Options, Region, TransferError, TransferId,
+    Waker,
+};
+
+/// Rounds of flushing that [`Connection::close`] waits for the peer, in idle timeouts.
+const LINGER_IDLE_TIMEOUTS: u32 = 1;
+
+/// A virtual connection. It is driven by whoever calls it: progress is made inside its methods, in
+/// the calling thread, and nowhere else. A peer that makes no call for the idle timeout while we
+/// wait for it is taken for dead.
+///
+/// ```
+/// use zerolane::{Connection, Endpoint, Options};
+/// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+/// let address = endpoint.local_addr();
+/// let receiver = std::thread::spawn(move || -> zerolane::Result<Vec<u8>> {
+///     let mut connection = endpoint.accept(None)?.expect("no timeout");
+///     let mut buffer = vec![0; 1 << 20];
+///     let len = connection.recv_into(&mut buffer)?;
+///     buffer.truncate(len);
+///     connection.close()?;
+///     Ok(buffer)
+/// });
+/// let mut connection = Connection::connect(address, &Options::default())?;
+/// connection.send(b"one send is one receive")?;
+/// connection.close()?;
+/// assert_eq!(receiver.join().unwrap()?, b"one send is one receive");
+/// # Ok::<(), zerolane::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Connection {
+    driver: Driver<UdpLane>,
+    idle_timeout: Duration,
+}
+
+impl Connection {
+    /// Connects to the first address of `to` that answers.
+    ///
+    /// # Errors
+    /// No address, no answer, or a rejection, which says why.
+    pub fn connect(to: impl ToSocketAddrs, options: &Options) -> Result<Connection> {
+        let mut last = Error::NoAddress;
+        for address in to.to_socket_addrs()? {
+            match Self::connect_one(address, options) {
+                Ok(connection) => return Ok(connection),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn connect_one(address: SocketAddr, options: &Options) -> Result<Connection> {
+        let mut driver = udp::connect(address, options)?;
+        driver.wait(None, Driver::is_connected)?;
+        match driver.closed() {
+            None => Ok(Connection {
+                driver,
+                idle_timeout: options.idle_timeout,
+            }),
+            Some(CloseReason::ConnectTimeout) => {
+                Err(Error::ConnectTimeout(options.connect_timeout))
+            }
+            Some(reason) => Err(Error::Closed(reason)),
+        }
+    }
+
+    pub(crate) fn accepted(driver: Driver<UdpLane>, options: &Options) -> Connection {
+        Connection {
+            driver,
+            idle_timeout: options.idle_timeout,
+        }
+    }
+
+    /// The peer's address.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.driver.lane().peer_addr()
+    }
+
+    /// Sends `data` as one Transfer; returns when the peer has all of it.
+    ///
+    /// # Errors
+    /// [`TransferError::MessageTooLarge`] if the receive it met was smaller; or the connection's.
+    pub fn send(&mut self, data: &[u8]) -> Result<()> {
+        self.driver.send(data)??;
+        Ok(())
+    }
+
+    /// Receives the next Transfer into `buffer`; returns its length in bytes.
+    ///
+    /// # Errors
+    /// [`TransferError::MessageTooLarge`] if the Transfer is larger than `buffer`: the sender fails
+    /// with the same, nothing was written, and the next Transfer can be received. Or the
+    /// connection's.
+    pub fn recv_into(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        Ok(self.driver.receive_into(buffer)?? as usize)
+    }
+
+    /// Waits until the peer announces a Transfer that no posted receive takes, and returns its
+    /// length in bytes, so that a buffer can be made to measure. `None` on timeout.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub fn announced(&mut self, timeout: Option<Duration>) -> Result<Option<u64>> {
+        self.driver
+            .wait(timeout, |driver| driver.announced().is_some())?;
+        match (self.driver.announced(), self.driver.closed()) {
+            (None, Some(reason)) => Err(Error::Closed(reason)),
+            (length, _) => Ok(length),
+        }
+    }
+
+    /// Posts a send; many may be in flight. Its memory comes back with the [`Completion`].
+    ///
+    /// # Errors
+    /// The connection is closed, or too many are posted.
+    pub fn post_send(&mut self, memory: impl Into<Memory>) -> Result<TransferId> {
+        self.post_send_with(memory, Delivery::Interrupt)
+    }
+
+    /// Posts a send that is delivered to the receiver as `delivery` says.
+    ///
+    /// # Errors
+    /// The connection is closed, or too many are posted.
+    pub fn post_send_with(
+        &mut self,
+        memory: impl Into<Memory>,
+        delivery: Delivery,
+    ) -> Result<TransferId> {
+        Ok(self.driver.post_send(memory.into(), delivery)?)
+    }
+
+    /// Posts a receive: the n-th posted gets the n-th Transfer sent, if it fits.
+    ///
+    /// # Errors
+    /// The connection is closed, or too many are posted.
+    pub fn post_recv(&mut self, region: Region) -> Result<TransferId> {
+        Ok(self.driver.post_receive(region)?)
+    }
+
+    /// Offers memory to the peer's next [`Connection::post_read`].
+    ///
+    /// # Errors
+    /// The connection is closed, or too many are posted.
+    pub fn post_offer(&mut self, memory: impl Into<Memory>) -> Result<TransferId> {
+        Ok(self.driver.post_offer(memory.into(), Delivery::Interrupt)?)
+    }
+
+    /// Reads what the peer offers, when it does (the Read sequence).
+    ///
+    /// # Errors
+    /// The connection is closed, or too many are posted.
+    pub fn post_read(&mut self, region: Region) -> Result<TransferId> {
+        Ok(self.driver.post_read(region)?)
+    }
+
+    /// Makes what progress there is without sleeping; returns a completion if there is one.
+    ///
+    /// # Errors
+    /// The connection ended and all completions were taken.
+    pub fn poll(&mut self) -> Result<Option<Completion>> {
+        if self.driver.closed().is_none() {
+            self.driver.turn()?;
+        }
+        self.take()
+    }
+
+    /// Waits for the next completion; `None` on timeout, or when a [`Waker`] was used.
+    ///
+    /// # Errors
+    /// The connection ended and all completions were taken.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>> {
+        if let Some(completion) = self.driver.next_completion() {
+            return Ok(Some(completion.into()));
+        }
+        self.driver.wait(timeout, Driver::has_completion)?;
+        self.take()
+    }
+
+    fn take(&mut self) -> Result<Option<Completion>> {
+        match (self.driver.next_completion(), self.driver.closed()) {
+            (Some(completion), _) => Ok(Some(completion.into())),
+            (None, Some(reason)) => Err(Error::Closed(reason)),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Cancels a posted Transfer; it completes with [`TransferError::Cancelled`] and its memory is
+    /// not touched any more. False if it is over already.
+    pub fn cancel(&mut self, id: TransferId) -> bool {
+        self.driver.cancel(id)
+    }
+
+    /// A handle with which another thread ends a [`Connection::wait`].
+    pub fn waker(&self) -> Waker {
+        self.driver.waker()
+    }
+
+    /// What was counted so far.
+    pub fn account(&self) -> Account {
+        self.driver.account()
+    }
+
+    /// Posted Transfers that are not over.
+    pub fn in_flight(&self) -> usize {
+        self.driver.in_flight()
+    }
+
+    /// Waits for posted sends, then disconnects. Receives that got nothing fail; their memory is
+    /// freed.
+    ///
+    /// # Errors
+    /// The peer went away before it had everything.
+    pub fn close(mut self) -> Result<()> {
+        let deadline = Instant::now() + self.idle_timeout * LINGER_IDLE_TIMEOUTS;
+        self.driver.wait(None, |driver| {
+            !driver.is_sending() || Instant::now() > deadline
+        })?;
+        self.driver.close();
+        self.driver.wait(Some(self.idle_timeout), |_| false)?;
+        match self.driver.closed() {
+            None | Some(CloseReason::Local | CloseReason::Peer(_)) => Ok(()),
+            Some(reason) => Err(Error::Closed(reason)),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Where connections are accepted.
+
+use crate::{Connection, Error, Result};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+use zerolane_lane::Options;
+use zerolane_lane::udp::Listener;
+
+/// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
+/// another thread.
+///
+/// ```
+/// use zerolane::{Endpoint, Options};
+/// use std::time::Duration;
+/// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+/// assert_ne!(endpoint.local_addr().port(), 0);
+/// assert!(endpoint.accept(Some(Duration::from_millis(1)))?.is_none());
+/// # Ok::<(), zerolane::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Endpoint {
+    listener: Listener,
+    options: Options,
+}
+
+impl Endpoint {
+    /// Listens on the first address of `on` that can be had (port 0: any free one).
+    ///
+    /// # Errors
+    /// No address, or none that can be listened on.
+    pub fn bind(on: impl ToSocketAddrs, options: Options) -> Result<Endpoint> {
+        let mut last = Error::NoAddress;
+        for address in on.to_socket_addrs()? {
+            match Listener::bind(address, options.clone()) {
+                Ok(listener) => return Ok(Endpoint { listener, options }),
+                Err(error) => last = Error::Io(error),
+            }
+        }
+        Err(last)
+    }
+
+    /// The address listened on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+
+    /// The next connection, `None` on timeout.
+    ///
+    /// # Errors
+    /// The socket failed.
+    pub fn accept(&mut self, timeout: Option<Duration>) -> Result<Option<Connection>> {
+        let driver = self.listener.accept(timeout)?;
+        Ok(driver.map(|driver| Connection::accepted(driver, &self.options)))
+    }
+}

@@ -1,0 +1,51 @@
+//! What can go wrong, in words a user can act on.
+
+use std::io;
+use std::time::Duration;
+use zerolane_lane::{CloseReason, DriverError, PostError, TransferError};
+
+/// Why a call failed. Only after [`Error::Transfer`] and [`Error::Post`] does the connection go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused.
+    #[error("network: {0}")]
+    Io(#[from] io::Error),
+    /// The name has no address.
+    #[error("no address to connect to or listen on")]
+    NoAddress,
+    /// Nobody answered within the connect timeout.
+    #[error(
+        "no answer within {0:?}: is a Zerolane endpoint listening there, and does UDP get through?"
+    )]
+    ConnectTimeout(Duration),
+    /// The connection ended.
+    #[error("connection: {0}")]
+    Closed(CloseReason),
+    /// This Transfer failed; the connection goes on.
+    #[error("transfer: {0}")]
+    Transfer(#[from] TransferError),
+    /// The Transfer could not be posted.
+    #[error("transfer: {0}")]
+    Post(#[from] PostError),
+    /// Strict mode: payload would have had to be copied in user space.
+    #[error("strict mode: {bytes} bytes would have been copied in user space")]
+    Strict {
+        /// Bytes to be copied.
+        bytes: usize,
+    },
+}
+
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Error {
+        match error {
+            DriverError::Io(error) => Error::Io(error),
+            DriverError::Strict { bytes } => Error::Strict { bytes },
+            DriverError::Closed(reason) => Error::Closed(reason),
+            DriverError::Post(error) => Error::Post(error),
+        }
+    }
+}
+
+/// What calls of this library return.
+pub type Result<T> = std::result::Result<T, Error>;
