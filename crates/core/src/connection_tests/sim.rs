@@ -10,6 +10,18 @@ use std::collections::HashMap;
 use std::time::Duration;
 use zerolane_wire::{HEADER_LEN, Header, Op};
 
+/// How long a host leaves datagrams in its socket before it takes them all at once.
+const NAP: Duration = Duration::from_micros(40);
+
+/// Datagrams taken at once.
+const BATCH: usize = 32;
+
+/// What memory holds that nobody wrote.
+const UNTOUCHED: u8 = 0xee;
+
+/// Bytes around every target.
+const GUARD: u64 = 40;
+
 /// The byte that content numbered `seed` has at `offset`: tells both, so that misplacement shows.
 pub(super) fn content(seed: u64, offset: u64) -> u8 {
     let mut x = seed ^ (offset / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -26,8 +38,13 @@ pub(super) struct Host {
     pub(super) events: Vec<Event>,
     pub(super) placed: u64,
     pub(super) moved: u64,
-    /// Spans of posted memory that must not be written any more.
+    /// Regions that must not be written any more, with what they held.
     frozen: HashMap<u32, Vec<u8>>,
+    /// Targets: the one part of their region that may be written.
+    targets: Vec<Span>,
+    /// Datagrams in the socket.
+    arrived: Vec<Vec<u8>>,
+    wake_at: Option<Duration>,
 }
 
 impl Host {
@@ -39,6 +56,9 @@ impl Host {
             placed: 0,
             moved: 0,
             frozen: HashMap::new(),
+            targets: vec![],
+            arrived: vec![],
+            wake_at: None,
         }
     }
 
@@ -47,9 +67,28 @@ impl Host {
         self.region((0..len).map(|i| content(seed, i)).collect())
     }
 
-    /// A region of bytes that no content has.
+    /// A target of `len` bytes that nobody wrote, guarded on both sides.
     pub(super) fn empty(&mut self, len: u64) -> Span {
-        self.region(vec![0xee; len as usize])
+        self.empty_at(GUARD, len)
+    }
+
+    /// The same, `offset` bytes into its region.
+    pub(super) fn empty_at(&mut self, offset: u64, len: u64) -> Span {
+        let whole = self.region(vec![UNTOUCHED; (offset + len + GUARD) as usize]);
+        let target = whole.part(offset, len);
+        self.targets.push(target);
+        target
+    }
+
+    /// Nothing outside the targets was written.
+    pub(super) fn assert_guards(&self) {
+        for target in &self.targets {
+            let region = &self.memory[target.region.index as usize];
+            let (start, end) = (target.offset as usize, target.end() as usize);
+            let untouched = |bytes: &[u8]| bytes.iter().all(|&byte| byte == UNTOUCHED);
+            assert!(untouched(&region[..start]), "written before {target:?}");
+            assert!(untouched(&region[end..]), "written behind {target:?}");
+        }
     }
 
     fn region(&mut self, bytes: Vec<u8>) -> Span {
@@ -98,31 +137,100 @@ impl Host {
         self.connection.as_mut().expect("connection")
     }
 
-    /// Receives a datagram as the UDP lane does.
-    fn receive(&mut self, now: Instant, datagram: &[u8]) {
-        let header = match Header::parse(datagram) {
-            Ok(header) if header.op == Op::Data => header,
-            _ => return self.c().on_control(now, datagram, datagram.len()),
-        };
-        let payload = &datagram[HEADER_LEN..];
-        let mut forecast = Forecast::default();
-        self.c().forecast(1, &mut forecast);
-        let guess = forecast.runs().next().map(|run| run.span);
-        let landed = guess.map(|span| span.part(0, span.len.min(payload.len() as u64)));
-        if let Some(landed) = landed {
-            let count = landed.len as usize;
-            self.bytes_mut(landed).copy_from_slice(&payload[..count]);
-        }
-        let len = payload.len() as u32;
-        match self.c().on_data(now, &header, len, len, landed) {
-            Placement::InPlace => self.placed += u64::from(len),
-            Placement::Move(span) => {
-                self.moved += u64::from(len);
-                self.bytes_mut(span).copy_from_slice(payload);
+    /// Takes what arrived as the UDP lane does: one forecast, everything lands, then headers are
+    /// checked, then payload that missed is moved.
+    fn receive(&mut self, now: Instant) {
+        let datagrams = std::mem::take(&mut self.arrived);
+        let places = self.land(&datagrams);
+        let mut moves = vec![];
+        let mut next = 0;
+        while next < datagrams.len() {
+            let datagram = &datagrams[next];
+            let Some(header) = data_header(datagram) else {
+                self.c().on_control(now, datagram, datagram.len());
+                next += 1;
+                continue;
+            };
+            let count = run_length(&datagrams[next..], &places[next..]);
+            let payload: Vec<u8> = datagrams[next..next + count]
+                .iter()
+                .flat_map(|datagram| datagram[HEADER_LEN..].iter().copied())
+                .collect();
+            let stu = (datagram.len() - HEADER_LEN) as u32;
+            let landed = places[next].map(|place| Span {
+                len: payload.len() as u64,
+                ..place
+            });
+            match self
+                .c()
+                .on_data(now, &header, payload.len() as u32, stu, landed)
+            {
+                Placement::InPlace => self.placed += payload.len() as u64,
+                Placement::Move(span) => {
+                    assert_eq!(span.len, payload.len() as u64);
+                    moves.push((span, payload));
+                }
+                Placement::Drop(_) => {}
             }
-            Placement::Drop(_) => {}
+            next += count;
+        }
+        for (span, payload) in moves {
+            self.moved += span.len;
+            self.bytes_mut(span).copy_from_slice(&payload);
         }
     }
+
+    /// Lets everything behind the first 40 bytes land where the forecast says; returns where, if
+    /// it fitted there.
+    fn land(&mut self, datagrams: &[Vec<u8>]) -> Vec<Option<Span>> {
+        let mut forecast = Forecast::default();
+        self.c().forecast(datagrams.len() as u32, &mut forecast);
+        let mut places = forecast.runs().flat_map(|run| {
+            let stu = u64::from(run.stu);
+            (0..run.span.len.div_ceil(stu))
+                .map(move |n| run.span.part(n * stu, stu.min(run.span.len - n * stu)))
+        });
+        let mut landed = vec![];
+        for datagram in datagrams {
+            let rest = datagram.get(HEADER_LEN..).unwrap_or_default();
+            let place = if rest.is_empty() { None } else { places.next() };
+            if let Some(place) = place {
+                let part = place.part(0, place.len.min(rest.len() as u64));
+                self.bytes_mut(part)
+                    .copy_from_slice(&rest[..part.len as usize]);
+            }
+            landed.push(place.filter(|place| place.len >= rest.len() as u64));
+        }
+        landed
+    }
+}
+
+fn data_header(datagram: &[u8]) -> Option<Header> {
+    let header = Header::parse(datagram).ok()?;
+    (header.op == Op::Data).then_some(header)
+}
+
+/// How many of the first datagrams continue each other, in the header and in memory.
+fn run_length(datagrams: &[Vec<u8>], places: &[Option<Span>]) -> usize {
+    let stu = datagrams[0].len();
+    let mut count = 1;
+    while count < datagrams.len() {
+        let (last, next) = (&datagrams[count - 1], &datagrams[count]);
+        let (Some(a), Some(b)) = (data_header(last), data_header(next)) else {
+            break;
+        };
+        let joined = match (places[count - 1], places[count]) {
+            (Some(a), Some(b)) => a.region == b.region && a.end() == b.offset,
+            (None, None) => true,
+            _ => false,
+        };
+        let len = (last.len() - HEADER_LEN) as u32;
+        if last.len() != stu || next.len() > stu || !joined || !Connection::continues(&a, len, &b) {
+            break;
+        }
+        count += 1;
+    }
+    count
 }
 
 /// Initiator A, Responder B.
@@ -228,7 +336,36 @@ impl Sim {
             }
             return;
         }
-        self.host(to).receive(now, datagram);
+        let wake_at = self.net.now() + NAP;
+        let host = self.host(to);
+        host.wake_at.get_or_insert(wake_at);
+        host.arrived.push(datagram.to_vec());
+        if host.arrived.len() >= BATCH {
+            self.wake(to);
+        }
+    }
+
+    /// Puts `datagram` into the socket of `to`, past the link.
+    pub(super) fn inject(&mut self, to: Side, datagram: &[u8]) {
+        self.deliver(to, datagram);
+    }
+
+    fn wake(&mut self, side: Side) {
+        let now = self.now();
+        let host = self.host(side);
+        host.wake_at = None;
+        if !host.arrived.is_empty() {
+            host.receive(now);
+        }
+    }
+
+    fn wake_due(&mut self) {
+        let now = self.net.now();
+        for side in Side::BOTH {
+            if self.host(side).wake_at.is_some_and(|at| at <= now) {
+                self.wake(side);
+            }
+        }
     }
 
     /// One step: transmit what is due, then go to the next delivery or timer. False when nothing
@@ -236,30 +373,35 @@ impl Sim {
     pub(super) fn step(&mut self, deadline: Duration) -> bool {
         self.transmit(Side::A);
         self.transmit(Side::B);
-        let timer = [&self.a, &self.b]
+        let hosts = [&self.a, &self.b];
+        let timers = hosts
             .into_iter()
             .filter_map(|host| host.connection.as_ref()?.next_timeout())
-            .min()
             .map(|at| at - Instant::ZERO);
-        let until = timer.unwrap_or(Duration::MAX).min(deadline);
-        if self.net.next_delivery().is_none() && until >= deadline {
-            return false;
-        }
-        if self.net.next_delivery().is_some_and(|at| at > deadline) && until >= deadline {
+        let wakes = hosts.into_iter().filter_map(|host| host.wake_at);
+        let until = timers.chain(wakes).min().unwrap_or(Duration::MAX);
+        let delivery = self.net.next_delivery().unwrap_or(Duration::MAX);
+        if until.min(delivery) > deadline {
+            self.net.advance(Some(deadline));
             return false;
         }
         match self.net.advance(Some(until)) {
             Some((side, datagram)) => self.deliver(side, &datagram),
             None => {
-                let now = self.now();
-                for side in [Side::A, Side::B] {
-                    if let Some(connection) = self.host(side).connection.as_mut() {
-                        connection.on_timeout(now);
-                    }
-                }
+                self.wake_due();
+                self.strike_timers();
             }
         }
         true
+    }
+
+    fn strike_timers(&mut self) {
+        let now = self.now();
+        for side in Side::BOTH {
+            if let Some(connection) = self.host(side).connection.as_mut() {
+                connection.on_timeout(now);
+            }
+        }
     }
 
     /// Runs until `done`, or panics at `limit` of virtual time.
