@@ -4,7 +4,7 @@ use super::{Connection, listen};
 use crate::life::{self, Happening, Then};
 use crate::recovery::Timed;
 use crate::timers::Timer;
-use crate::{CloseReason, Event, Instant, Life, TransferError, inbound, outbound};
+use crate::{CloseReason, Event, Instant, Life, TransferError, inbound, limits, outbound};
 use zerolane_wire::{
     Disconnect, Operation, Profiles, Reason, RequestConnection, VERSION, VERSION_MIN,
 };
@@ -163,7 +163,16 @@ impl Connection {
             self.recovery.untime(Timed::Handshake);
         }
         self.handshake_tries += 1;
-        let wait = self.recovery.control_timeout();
+        self.repeat_handshake(now);
+    }
+
+    /// The step of the handshake just made is to be made again if nothing is heard.
+    pub(super) fn repeat_handshake(&mut self, now: Instant) {
+        let most = self.config.connect_timeout / limits::HANDSHAKE_TRIES;
+        let wait = self
+            .recovery
+            .control_timeout()
+            .min(most.max(limits::MIN_RTO));
         self.timers.set(Timer::Handshake, now + wait);
     }
 
@@ -179,7 +188,6 @@ impl Connection {
             reason: self.disconnect_reason,
         }));
         self.handshake_tries += 1;
-        self.timers
-            .set(Timer::Handshake, now + self.recovery.control_timeout());
+        self.repeat_handshake(now);
     }
 }

@@ -48,8 +48,7 @@ impl Connection {
     fn prove_address(&mut self, now: Instant) {
         self.ping(now);
         self.handshake_tries += 1;
-        self.timers
-            .set(Timer::Handshake, now + self.recovery.control_timeout());
+        self.repeat_handshake(now);
     }
 
     /// Repeats what was not answered: announcements, Reads, Ends.

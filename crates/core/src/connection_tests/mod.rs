@@ -1,4 +1,7 @@
 #![allow(non_snake_case)]
 
+mod bring_up;
+mod model;
+mod seeds;
 mod sim;
 mod write;

@@ -8,7 +8,7 @@ use netlab::link::LinkConfig;
 use netlab::pair::Duplex;
 use std::collections::HashMap;
 use std::time::Duration;
-use zerolane_wire::{HEADER_LEN, Header, Op};
+use zerolane_wire::{Flags, HEADER_LEN, Header, Op, Reason};
 
 /// How long a host leaves datagrams in its socket before it takes them all at once.
 const NAP: Duration = Duration::from_micros(40);
@@ -194,12 +194,12 @@ impl Host {
         for datagram in datagrams {
             let rest = datagram.get(HEADER_LEN..).unwrap_or_default();
             let place = if rest.is_empty() { None } else { places.next() };
-            if let Some(place) = place {
-                let part = place.part(0, place.len.min(rest.len() as u64));
+            let part = place.map(|place| place.part(0, place.len.min(rest.len() as u64)));
+            if let Some(part) = part {
                 self.bytes_mut(part)
                     .copy_from_slice(&rest[..part.len as usize]);
             }
-            landed.push(place.filter(|place| place.len >= rest.len() as u64));
+            landed.push(part.filter(|part| part.len == rest.len() as u64));
         }
         landed
     }
@@ -240,6 +240,8 @@ pub(super) struct Sim {
     pub(super) net: Duplex<Vec<u8>>,
     b_config: Config,
     seed: u64,
+    /// The Responder takes nobody.
+    pub(super) busy: bool,
     /// Every datagram sent, when recording.
     pub(super) trace: Option<Vec<(Side, Vec<u8>)>>,
 }
@@ -258,6 +260,7 @@ impl Sim {
             net: Duplex::symmetric(link, seed),
             b_config: b,
             seed,
+            busy: false,
             trace: None,
         }
     }
@@ -326,7 +329,12 @@ impl Sim {
                 port: 22,
                 sync: 5,
             };
-            match listen(now, self.b_config.clone(), entropy, &packet) {
+            let outcome = if self.busy {
+                Err(reject(&packet, Reason::Busy))
+            } else {
+                listen(now, self.b_config.clone(), entropy, &packet)
+            };
+            match outcome {
                 Ok(connection) => self.b.connection = Some(connection),
                 Err(Some(rejection)) => {
                     let (bytes, len) = rejection.emit();
@@ -409,7 +417,7 @@ impl Sim {
         let deadline = self.net.now() + limit;
         while !done(self) {
             assert!(
-                self.step(deadline),
+                self.step(deadline) || done(self),
                 "seed {}: not done at {:?}\n a {:?} {:?}\n b {:?} {:?}",
                 self.seed,
                 self.net.now(),
@@ -425,6 +433,32 @@ impl Sim {
     pub(super) fn run_for(&mut self, time: Duration) {
         let deadline = self.net.now() + time;
         while self.step(deadline) {}
+    }
+
+    /// The operations sent since recording began, in words. A run of Data from one side to one
+    /// Block counts as one.
+    pub(super) fn spoken(&self) -> String {
+        let mut words: Vec<String> = vec![];
+        for (side, bytes) in self.trace.iter().flatten() {
+            let header = Header::parse(bytes).expect("what we send");
+            let set = |flag, name: &str| match header.flags.contains(flag) {
+                true => format!(" {name}"),
+                false => String::new(),
+            };
+            let detail = match header.op {
+                Op::Data => format!(" {}", header.b_num),
+                Op::ClearToSend => format!(" {}", header.b_num),
+                Op::RequestAnswer => set(Flags::REJECT, "refused"),
+                Op::State => set(Flags::COMPLETE, "complete") + &set(Flags::UNKNOWN, "unknown"),
+                Op::Nop => set(Flags::REPLY, "reply"),
+                _ => String::new(),
+            };
+            let word = format!("{side:?} {:?}{detail}", header.op);
+            if header.op != Op::Data || words.last() != Some(&word) {
+                words.push(word);
+            }
+        }
+        words.join(", ")
     }
 
     pub(super) fn connect(&mut self) {
@@ -459,5 +493,24 @@ impl Host {
             Event::Failed { id: other, error } if *other == id => Some(*error),
             _ => None,
         })
+    }
+
+    /// Why the connection ended, if it did.
+    pub(super) fn closed(&self) -> Option<CloseReason> {
+        self.events.iter().find_map(|event| match event {
+            Event::Closed(reason) => Some(*reason),
+            _ => None,
+        })
+    }
+
+    /// How often Transfer `id` ended.
+    pub(super) fn outcomes(&self, id: TransferId) -> usize {
+        let ends = |event: &&Event| match **event {
+            Event::Sent { id: other }
+            | Event::Received { id: other, .. }
+            | Event::Failed { id: other, .. } => other == id,
+            _ => false,
+        };
+        self.events.iter().filter(ends).count()
     }
 }
