@@ -472,7 +472,8 @@ impl Connection {
     fn on_nop(&mut self, now: Instant, it: &Nop) -> Result<(), DropReason> {
         if it.reply {
             self.recovery.answered(Timed::Nop(it.sync), now);
-            if it.probe != 0 && self.path.probe_passed(it.probe as usize) {
+            if it.probe != 0 && self.path.probe_passed(it.probe as usize) && self.path.is_settled()
+            {
                 self.timers.stop(Timer::Probe);
             }
         } else if it.send_state {

@@ -1,7 +1,9 @@
 #![allow(non_snake_case)]
 
 mod bring_up;
+mod faults;
 mod model;
 mod seeds;
+mod sequences;
 mod sim;
 mod write;

@@ -45,6 +45,8 @@ pub(super) struct Host {
     /// Datagrams in the socket.
     arrived: Vec<Vec<u8>>,
     wake_at: Option<Duration>,
+    /// How far this host's clock is ahead.
+    pub(super) skew: Duration,
 }
 
 impl Host {
@@ -59,6 +61,7 @@ impl Host {
             targets: vec![],
             arrived: vec![],
             wake_at: None,
+            skew: Duration::ZERO,
         }
     }
 
@@ -277,7 +280,7 @@ impl Sim {
     }
 
     fn transmit(&mut self, side: Side) {
-        let now = self.now();
+        let now = self.now() + self.host(side).skew;
         loop {
             let host = self.host(side);
             let Some(connection) = host.connection.as_mut() else {
@@ -359,7 +362,7 @@ impl Sim {
     }
 
     fn wake(&mut self, side: Side) {
-        let now = self.now();
+        let now = self.now() + self.host(side).skew;
         let host = self.host(side);
         host.wake_at = None;
         if !host.arrived.is_empty() {
@@ -382,10 +385,10 @@ impl Sim {
         self.transmit(Side::A);
         self.transmit(Side::B);
         let hosts = [&self.a, &self.b];
-        let timers = hosts
-            .into_iter()
-            .filter_map(|host| host.connection.as_ref()?.next_timeout())
-            .map(|at| at - Instant::ZERO);
+        let timers = hosts.into_iter().filter_map(|host| {
+            let at = host.connection.as_ref()?.next_timeout()?;
+            Some((at - Instant::ZERO).saturating_sub(host.skew))
+        });
         let wakes = hosts.into_iter().filter_map(|host| host.wake_at);
         let until = timers.chain(wakes).min().unwrap_or(Duration::MAX);
         let delivery = self.net.next_delivery().unwrap_or(Duration::MAX);
@@ -404,8 +407,8 @@ impl Sim {
     }
 
     fn strike_timers(&mut self) {
-        let now = self.now();
         for side in Side::BOTH {
+            let now = self.now() + self.host(side).skew;
             if let Some(connection) = self.host(side).connection.as_mut() {
                 connection.on_timeout(now);
             }
