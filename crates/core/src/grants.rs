@@ -248,6 +248,18 @@ impl Grants {
         }
     }
 
+    /// Stops the program if counts and table do not say the same, or grew beyond their limits.
+    pub(crate) fn assert_bounded(&self) {
+        let missing: u64 = self
+            .iter()
+            .map(|(_, it)| u64::from(it.gaps.missing()))
+            .sum();
+        assert_eq!(missing, self.outstanding);
+        assert_eq!(self.iter().count(), self.live);
+        assert_eq!(self.table.iter().flatten().count(), self.live);
+        assert!(self.live <= MAX_LIVE_BLOCKS && self.blocks.len() <= 4 * MAX_LIVE_BLOCKS);
+    }
+
     /// Ends a grant: complete, cancelled or to be granted anew. From here on its Mx places nothing.
     pub(crate) fn revoke(&mut self, sequence: u32) {
         let Some(block) = self.get_mut(sequence) else {

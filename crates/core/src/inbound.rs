@@ -359,6 +359,12 @@ impl Inbox {
         self.reads.age(number);
     }
 
+    /// Stops the program if what the peer makes us hold grew beyond its limits.
+    pub(crate) fn assert_bounded(&self) {
+        assert!(self.slots.len() <= usize::from(self.limit));
+        self.grants.assert_bounded();
+    }
+
     /// Refuses an announcement that nothing here will ever take.
     pub(crate) fn refuse(&mut self, sequence: u32) {
         self.set_state(sequence, Happening::EndedByPeer);

@@ -84,6 +84,11 @@ impl Offers {
         matches!(self.wanted.get(&number), Some(Some(_)))
     }
 
+    /// Stops the program if what the peer makes us hold grew beyond its limits.
+    pub(crate) fn assert_bounded(&self, slots: u16) {
+        assert!(self.wanted.len() <= usize::from(slots));
+    }
+
     /// As if `number` Reads had been matched before.
     #[cfg(test)]
     pub(crate) fn age(&mut self, number: u32) {

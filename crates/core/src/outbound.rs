@@ -399,6 +399,13 @@ impl Outbox {
         !self.ready.is_empty() || !self.repairs.is_empty()
     }
 
+    /// Stops the program if what the peer makes us hold grew beyond its limits.
+    pub(crate) fn assert_bounded(&self) {
+        let held: usize = self.transfers.values().map(|it| it.held.len()).sum();
+        assert!(held == self.held && held <= MAX_HELD_GRANTS);
+        assert!(self.repairs.len() <= MAX_REPAIRS && self.ready.len() <= MAX_HELD_GRANTS);
+    }
+
     /// The next burst: repairs first, then fresh data in the order of the grants.
     pub(crate) fn next_burst(&mut self, shape: &Shape) -> Option<NextBurst> {
         self.next_repair(shape).or_else(|| self.next_fresh(shape))

@@ -460,6 +460,18 @@ impl Connection {
         }
     }
 
+    /// Stops the program if anything grew beyond its limit. For tests and fuzzing.
+    #[doc(hidden)]
+    pub fn assert_bounded(&self) {
+        let posted = 2 * limits::MAX_POSTED;
+        assert!(self.control.len() <= limits::MAX_CONTROL_QUEUE);
+        assert!(self.endings.len() <= limits::MAX_ENDINGS);
+        assert!(self.outbox.len() <= posted && self.inbox.len() <= posted);
+        self.outbox.assert_bounded();
+        self.inbox.assert_bounded();
+        self.offers.assert_bounded(self.slots());
+    }
+
     fn send_grant(&mut self, sequence: u32) {
         if let Some(cts) = self.inbox.clear_to_send(sequence, &self.geometry()) {
             self.counters.grants_sent += 1;

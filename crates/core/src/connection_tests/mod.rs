@@ -2,6 +2,7 @@
 
 mod bring_up;
 mod faults;
+mod hostile;
 mod model;
 mod seeds;
 mod sequences;

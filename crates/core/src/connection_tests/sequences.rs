@@ -345,7 +345,7 @@ fn send_state__lost_confirmation_is_asked_for() {
 #[test]
 fn clean_link__costs_are_exact() {
     let mut sim = quiet(Config::default());
-    let length = 64 << 20;
+    let length = 16 << 20;
     let now = sim.now();
     let source = sim.a.filled(3, length);
     let target = sim.b.empty(length);
