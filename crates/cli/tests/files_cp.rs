@@ -430,6 +430,30 @@ fn cp__server_killed_then_resumed() {
 }
 
 #[test]
+fn cp__interrupted_gives_the_target_free() {
+    let lab = Lab::new(&[]);
+    fs::write(lab.local("big"), content(4, 192 * MIB)).unwrap();
+    let mut copy = Running(
+        lab.put(&[], "big", "")
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    while part_bytes(&lab.share(""), "big") < 20 << 20 && copy.0.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    kill(Pid::from_raw(copy.0.id() as i32), Signal::SIGINT).unwrap();
+    assert_eq!(
+        copy.0.wait().unwrap().code(),
+        Some(130),
+        "complete before it was interrupted"
+    );
+    assert_eq!(names(&lab.share("")), [".big.zlpart"]);
+    eventually("a copy", || when_free(lab.put(&["--resume"], "big", "")));
+    assert!(fs::read(lab.share("big")).unwrap() == content(4, 192 * MIB));
+}
+
+#[test]
 fn cp__getting_killed_then_resumed() {
     let lab = Lab::new(&["--read-only"]);
     let bytes = content(3, 192 * MIB);

@@ -92,12 +92,11 @@ impl Client {
             .map(|source| local_start(source, options))
             .collect();
         let mut connection = self.ask(&request)?;
-        let totals = pump::run(&mut connection, DATA, CONTROL, &self.stop, |port| {
+        let copied = pump::run(&mut connection, DATA, CONTROL, &self.stop, |port| {
             FileSender::new(port, observer, *options).send_all(starts)
-        })?;
-        // Everything is in its place: how the connection ends no longer matters.
-        let _ = connection.close();
-        Ok(totals)
+        });
+        close(connection);
+        copied
     }
 
     /// Copies files of the host here: into `destination` if that is a directory, else under that
@@ -125,11 +124,11 @@ impl Client {
         };
         let mut connection = self.ask(&request)?;
         let top = top_level(new_name, wanted);
-        let totals = pump::run(&mut connection, CONTROL, DATA, &self.stop, |port| {
+        let copied = pump::run(&mut connection, CONTROL, DATA, &self.stop, |port| {
             FileReceiver::new(port, observer, *options, base, top).receive_all()
-        })?;
-        let _ = connection.close();
-        Ok(totals)
+        });
+        close(connection);
+        copied
     }
 
     /// Tells `each` the entries of a directory of the host, in no order, or the one file.
@@ -153,7 +152,7 @@ impl Client {
                 Reply::Entries { entries, last } => {
                     entries.into_iter().for_each(&mut each);
                     if last {
-                        let _ = connection.close();
+                        close(connection);
                         return Ok(());
                     }
                 }
@@ -180,6 +179,12 @@ impl Client {
             Reply::Entries { .. } => Err(Error::Protocol("lists instead of accepting")),
         }
     }
+}
+
+/// Tells the server that this was all. What came of the copy is known: how the connection ends
+/// changes nothing about it.
+fn close(connection: Connection) {
+    let _ = connection.close();
 }
 
 const PATIENCE: Duration = Duration::from_secs(REPLY_SECONDS);

@@ -84,6 +84,16 @@ impl<'a> Pump<'a> {
 
     /// Drives the connection until the file side has gone and everything it submitted was sent.
     fn run(mut self) -> Result<(), Error> {
+        let driven = self.drive();
+        // What failed or was stopped is not sent to its end: the connection can be closed at once,
+        // and the peer need not find out by its timeout.
+        for sending in &self.sending {
+            self.connection.cancel(sending.id);
+        }
+        driven
+    }
+
+    fn drive(&mut self) -> Result<(), Error> {
         let longest = Duration::from_millis(PUMP_WAIT_MILLISECONDS);
         loop {
             self.post_released()?;
