@@ -2,6 +2,7 @@
 
 mod bring_up;
 mod faults;
+mod goodput;
 mod hostile;
 mod model;
 mod seeds;

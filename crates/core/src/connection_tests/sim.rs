@@ -307,9 +307,17 @@ impl Sim {
                 }
             }
         }
-        let host = self.host(side);
-        while let Some(event) = host.c().poll_event() {
-            host.events.push(event);
+    }
+
+    fn take_events(&mut self) {
+        for side in Side::BOTH {
+            let host = self.host(side);
+            let Some(connection) = host.connection.as_mut() else {
+                continue;
+            };
+            while let Some(event) = connection.poll_event() {
+                host.events.push(event);
+            }
         }
     }
 
@@ -384,6 +392,7 @@ impl Sim {
     pub(super) fn step(&mut self, deadline: Duration) -> bool {
         self.transmit(Side::A);
         self.transmit(Side::B);
+        self.take_events();
         let hosts = [&self.a, &self.b];
         let timers = hosts.into_iter().filter_map(|host| {
             let at = host.connection.as_ref()?.next_timeout()?;
@@ -403,6 +412,7 @@ impl Sim {
                 self.strike_timers();
             }
         }
+        self.take_events();
         true
     }
 

@@ -1,0 +1,289 @@
+//! Any sequence of datagrams, calls and waits at an established pair: no panic, nothing placed
+//! outside the receives posted, no growth beyond the limits.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::collections::VecDeque;
+use std::time::Duration;
+use zerolane_core::{
+    BurstLimit, Config, Connection, Delivery, Entropy, Forecast, Instant, Placement, RegionId,
+    Span, TransferId, Transmit, listen,
+};
+use zerolane_wire::{HEADER_LEN, Header, Op, Packet, Profile, Profiles};
+
+/// Bytes of every receive; sends are as long or longer.
+const ROOM: u64 = 200_000;
+
+/// Datagrams kept on the way, so that memory stays small.
+const MAX_ON_THE_WAY: usize = 256;
+
+const KEYS: [u32; 2] = [0xa0a0, 0xb0b0];
+const PORTS: [u16; 2] = [11, 22];
+
+/// A control datagram, or the header and payload length of Data.
+enum Datagram {
+    Control(Vec<u8>),
+    Data(Header, u32),
+}
+
+struct Pair {
+    ends: [Connection; 2],
+    /// By receiver.
+    wire: [VecDeque<Datagram>; 2],
+    posted: [Vec<TransferId>; 2],
+    now: Instant,
+    regions: u32,
+}
+
+fn entropy(side: usize) -> Entropy {
+    Entropy {
+        key: KEYS[side],
+        port: PORTS[side],
+        sync: 5,
+    }
+}
+
+impl Pair {
+    fn established(classic: bool) -> Option<Pair> {
+        let now = Instant::ZERO;
+        let config = Config {
+            profiles: match classic {
+                true => Profiles::only(Profile::Classic),
+                false => Profiles::BOTH,
+            },
+            block: 30_000,
+            slots: 4,
+            ..Config::default()
+        };
+        let mut a = Connection::connect(now, config.clone(), entropy(0));
+        let Some(Transmit::Control(request)) = a.poll_transmit(now, BurstLimit::default()) else {
+            return None;
+        };
+        let request = Packet::parse(request.bytes()).ok()?;
+        let b = listen(now, config, entropy(1), &request).ok()?;
+        let mut pair = Pair {
+            ends: [a, b],
+            wire: [VecDeque::new(), VecDeque::new()],
+            posted: [vec![], vec![]],
+            now,
+            regions: 0,
+        };
+        pair.exchange();
+        Some(pair)
+    }
+
+    /// Both ends say what they have to say and hear it, a few times.
+    fn exchange(&mut self) {
+        for _ in 0..4 {
+            for side in 0..2 {
+                self.ends[side].on_timeout(self.now);
+                self.transmit(side);
+                while self.deliver(1 - side) {}
+            }
+        }
+    }
+
+    fn transmit(&mut self, side: usize) {
+        for _ in 0..64 {
+            let Some(it) = self.ends[side].poll_transmit(self.now, BurstLimit::default()) else {
+                break;
+            };
+            match it {
+                Transmit::Control(it) => {
+                    let mut bytes = it.bytes().to_vec();
+                    bytes.resize(bytes.len().max(it.pad_to), 0);
+                    self.put(1 - side, Datagram::Control(bytes));
+                }
+                Transmit::Data(burst) => {
+                    for index in 0..burst.segments {
+                        let start = u64::from(index) * u64::from(burst.stu);
+                        let len = u64::from(burst.stu).min(burst.span.len - start);
+                        let datagram = Datagram::Data(burst.header(index), len as u32);
+                        self.put(1 - side, datagram);
+                    }
+                }
+            }
+        }
+        while self.ends[side].poll_event().is_some() {}
+    }
+
+    fn put(&mut self, to: usize, datagram: Datagram) {
+        if self.wire[to].len() < MAX_ON_THE_WAY {
+            self.wire[to].push_back(datagram);
+        }
+    }
+
+    fn deliver(&mut self, to: usize) -> bool {
+        match self.wire[to].pop_front() {
+            None => return false,
+            Some(Datagram::Control(bytes)) => {
+                self.ends[to].on_control(self.now, &bytes, bytes.len());
+            }
+            Some(Datagram::Data(header, len)) => self.data(to, &header, len, len),
+        }
+        true
+    }
+
+    fn data(&mut self, to: usize, header: &Header, len: u32, stu: u32) {
+        let mut forecast = Forecast::default();
+        self.ends[to].forecast(3, &mut forecast);
+        for run in forecast.runs() {
+            assert!(run.span.len > 0 && run.span.end() <= ROOM && run.stu > 0);
+        }
+        let landed = forecast.runs().next().map(|run| run.span);
+        let landed = landed
+            .filter(|span| span.len >= u64::from(len))
+            .map(|span| Span {
+                len: u64::from(len),
+                ..span
+            });
+        match self.ends[to].on_data(self.now, header, len, stu, landed) {
+            Placement::InPlace => assert!(landed.is_some()),
+            Placement::Move(span) => assert!(span.len == u64::from(len) && span.end() <= ROOM),
+            Placement::Drop(_) => {}
+        }
+    }
+
+    fn span(&mut self, len: u64) -> Span {
+        self.regions += 1;
+        Span {
+            region: RegionId {
+                index: self.regions,
+                generation: 1,
+            },
+            offset: 0,
+            len,
+        }
+    }
+
+    fn post(&mut self, side: usize, kind: u8, len: u64) {
+        let (now, len) = (self.now, len % (ROOM + 2));
+        let receives = matches!(kind % 4, 1 | 3);
+        let span = self.span(if receives { len.min(ROOM) } else { len });
+        let end = &mut self.ends[side];
+        let id = match kind % 4 {
+            0 => end.post_send(now, span, Delivery::Polled),
+            1 => end.post_receive(now, span),
+            2 => end.post_offer(now, span, Delivery::Silent),
+            _ => end.post_read(now, span),
+        };
+        self.posted[side].extend(id.ok());
+    }
+
+    fn cancel(&mut self, side: usize, which: u8) {
+        let ids = &self.posted[side];
+        if !ids.is_empty() {
+            let id = ids[usize::from(which) % ids.len()];
+            self.ends[side].cancel(self.now, id);
+        }
+    }
+}
+
+/// Takes bytes off the front, zeros when there are no more.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let taken = count.min(self.0.len());
+        let mut bytes = self.0[..taken].to_vec();
+        self.0 = &self.0[taken..];
+        bytes.resize(count, 0);
+        bytes
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.bytes(1)[0]
+    }
+
+    fn number(&mut self) -> u64 {
+        let bytes = self.bytes(4);
+        u64::from(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    /// A datagram to `side`, with the right ports and key unless `stranger`.
+    fn datagram(&mut self, side: usize, len: usize, stranger: bool) -> Vec<u8> {
+        let mut bytes = self.bytes(len);
+        if len >= 14 && !stranger {
+            bytes[4..6].copy_from_slice(&PORTS[side].to_be_bytes());
+            bytes[6..8].copy_from_slice(&PORTS[1 - side].to_be_bytes());
+            bytes[8..12].copy_from_slice(&KEYS[side].to_be_bytes());
+            bytes[12..14].fill(0);
+        }
+        bytes
+    }
+}
+
+fn step(pair: &mut Pair, input: &mut Input<'_>) {
+    let choice = input.byte();
+    let side = usize::from(choice & 1);
+    match choice >> 1 & 15 {
+        0 => pair.exchange(),
+        1 => pair.transmit(side),
+        2 => {
+            pair.deliver(side);
+        }
+        3 => {
+            pair.wire[side].pop_front();
+        }
+        4..=6 => {
+            let len = [HEADER_LEN, HEADER_LEN + 32, usize::from(input.byte())];
+            let len = len[usize::from(choice >> 5 & 3) % 3];
+            let datagram = input.datagram(side, len, choice & 0x80 != 0);
+            pair.ends[side].on_control(pair.now, &datagram, len);
+        }
+        7 | 8 => {
+            let header = input.datagram(side, HEADER_LEN, choice & 0x80 != 0);
+            let (len, stu) = (input.number() as u32, input.number() as u32);
+            if let Ok(header) = Header::parse(&header) {
+                let header = Header { op: Op::Data, ..header };
+                pair.data(side, &header, len, stu);
+            }
+        }
+        9 => {
+            // Real Data, but for one field.
+            if let Some(Datagram::Data(mut header, len)) = pair.wire[side].pop_front() {
+                let value = input.number() as u32;
+                match choice >> 5 {
+                    0 => header.b_id ^= value as u16,
+                    1 => header.bufx = value,
+                    2 => header.offset = value,
+                    3 => header.b_num = value,
+                    4 => header.d_id = value,
+                    _ => {}
+                }
+                pair.data(side, &header, len ^ value & 0xff, len);
+            }
+        }
+        10 => {
+            let wait = Duration::from_micros(input.number());
+            pair.now = pair.now + wait;
+            pair.ends[side].on_timeout(pair.now);
+        }
+        11 | 12 => {
+            let (kind, len) = (input.byte(), input.number());
+            pair.post(side, kind, len);
+        }
+        13 => {
+            let which = input.byte();
+            pair.cancel(side, which);
+        }
+        14 => pair.ends[side].set_path_datagram(pair.now, usize::from(input.byte()) * 40),
+        _ => {
+            if input.byte() == 7 {
+                pair.ends[side].close(pair.now);
+            }
+        }
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut input = Input(bytes);
+    let Some(mut pair) = Pair::established(input.byte() & 1 == 1) else {
+        panic!("a pair does not come up");
+    };
+    while !input.0.is_empty() {
+        step(&mut pair, &mut input);
+        pair.ends.iter().for_each(Connection::assert_bounded);
+    }
+    pair.exchange();
+});
