@@ -105,6 +105,10 @@ impl fmt::Display for TransferError {
     }
 }
 
+impl std::error::Error for CloseReason {}
+
+impl std::error::Error for TransferError {}
+
 /// Something happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {

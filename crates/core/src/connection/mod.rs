@@ -438,6 +438,16 @@ impl Connection {
         }
     }
 
+    /// Whether a posted send is not over.
+    pub fn is_sending(&self) -> bool {
+        self.outbox.len() > 0
+    }
+
+    /// Whether Data carries checksums: either end asked for them.
+    pub fn uses_checksums(&self) -> bool {
+        self.config.checksum || self.peer.is_some_and(|peer| peer.checksum)
+    }
+
     /// Whether anything is under way: posted Transfers, or Ends to be confirmed.
     pub fn is_busy(&self) -> bool {
         self.outbox.len() + self.inbox.len() + self.offers.len() + self.endings.len() > 0
