@@ -17,7 +17,7 @@ use super::{DONE, GO, Listener, PATIENCE, await_word, measured, open};
 use crate::exit::Exit;
 
 /// Pieces of a buffer.
-const PIECES: usize = 8;
+const PIECES: usize = 4;
 /// A piece's length is a multiple of this.
 const GRAIN: usize = 64 << 10;
 
