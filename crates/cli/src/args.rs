@@ -16,7 +16,12 @@ pub(crate) struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    // Serve, Cp, Ls: `files`.
+    /// Serve a directory to `cp` and `ls`
+    Serve(crate::files::serve::Args),
+    /// Copy files to or from a host that serves them
+    Cp(crate::files::copy::Args),
+    /// List a directory of a host that serves it
+    Ls(crate::files::list::Args),
     /// Copy a real file over TCP and over Zerolane, and compare
     Demo(crate::demo::Args),
     /// Measure Zerolane against the kernel's TCP

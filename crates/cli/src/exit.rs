@@ -20,6 +20,8 @@ pub(crate) enum Exit {
     Unreachable = 3,
     /// Data arrived, and it was not the data that was sent.
     Corrupt = 4,
+    /// Some of the files were copied, others were not; the messages say which.
+    Partial = 5,
     /// Ended by Ctrl-C or SIGTERM, after cleaning up.
     Interrupted = 130,
 }
@@ -33,6 +35,7 @@ Exit codes:
   2    the command line was wrong
   3    the other host does not answer, or is not Zerolane
   4    data arrived wrong
+  5    some files were copied, others not; the messages say which
   130  ended by Ctrl-C or SIGTERM, after cleaning up";
 
     /// The code an error carries, [`Exit::Failure`] if none was attached.
@@ -49,6 +52,7 @@ impl fmt::Display for Exit {
             Exit::Usage => "wrong usage",
             Exit::Unreachable => "no answer",
             Exit::Corrupt => "data arrived wrong",
+            Exit::Partial => "some files were not copied",
             Exit::Interrupted => "interrupted",
         })
     }
@@ -86,6 +90,7 @@ mod tests {
             Exit::Usage,
             Exit::Unreachable,
             Exit::Corrupt,
+            Exit::Partial,
             Exit::Interrupted,
         ] {
             let number = format!("\n  {} ", exit as u8);

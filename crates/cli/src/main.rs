@@ -8,6 +8,7 @@ mod bench;
 mod console;
 mod demo;
 mod exit;
+mod files;
 mod interrupt;
 
 use clap::Parser;
@@ -18,7 +19,9 @@ use crate::exit::Exit;
 fn main() -> Exit {
     let args = Args::parse();
     let done = match args.command {
-        // Serve, Cp, Ls: `files`.
+        Command::Serve(args) => files::serve::run(args),
+        Command::Cp(args) => files::copy::run(args),
+        Command::Ls(args) => files::list::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
     };

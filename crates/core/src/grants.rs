@@ -81,6 +81,8 @@ pub(crate) struct Grants {
     outstanding: u64,
     /// The STU expected next: grant number and start within the Block.
     cursor: (u32, u32),
+    /// When payload last came.
+    arrived: Instant,
     buffer_log2: u8,
 }
 
@@ -94,6 +96,7 @@ impl Grants {
             live: 0,
             outstanding: 0,
             cursor: (0, 0),
+            arrived: Instant::ZERO,
             buffer_log2,
         }
     }
@@ -168,8 +171,10 @@ impl Grants {
 
     /// Live Blocks with their grant numbers, in the order of the grants.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &LiveBlock)> {
-        (self.base..)
-            .zip(&self.blocks)
+        self.blocks
+            .iter()
+            .enumerate()
+            .map(|(index, block)| (self.base.wrapping_add(index as u32), block))
             .filter(|(_, block)| block.live)
     }
 
@@ -177,6 +182,23 @@ impl Grants {
     pub(crate) fn overtaken(&self, sequence: u32) -> bool {
         let cursor = self.cursor.0.wrapping_sub(self.base);
         sequence.wrapping_sub(self.base) < cursor
+    }
+
+    /// Since when the sender has had reason to send of Block `sequence`: a Block that nothing
+    /// overtook waits for those before it.
+    pub(crate) fn waited_since(&self, sequence: u32, block: &LiveBlock) -> Instant {
+        if self.overtaken(sequence) {
+            block.moved
+        } else {
+            block.moved.max(self.arrived)
+        }
+    }
+
+    /// As if `number` Blocks had been granted before.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, number: u32) {
+        self.base = number;
+        self.cursor = (number, 0);
     }
 
     /// Checks a Data operation of `len` payload bytes (a run of STUs that continue each other) and
@@ -203,6 +225,7 @@ impl Grants {
         block.reached = block.reached.max(start + len);
         block.moved = now;
         block.reports = 0;
+        self.arrived = now;
         self.outstanding -= u64::from(new_bytes);
         let span = block.span.part(u64::from(start), u64::from(len));
         let block_complete = block.gaps.is_empty();
@@ -223,6 +246,18 @@ impl Grants {
         if ahead && (sequence != self.cursor.0 || end > self.cursor.1) {
             self.cursor = (sequence, end);
         }
+    }
+
+    /// Stops the program if counts and table do not say the same, or grew beyond their limits.
+    pub(crate) fn assert_bounded(&self) {
+        let missing: u64 = self
+            .iter()
+            .map(|(_, it)| u64::from(it.gaps.missing()))
+            .sum();
+        assert_eq!(missing, self.outstanding);
+        assert_eq!(self.iter().count(), self.live);
+        assert_eq!(self.table.iter().flatten().count(), self.live);
+        assert!(self.live <= MAX_LIVE_BLOCKS && self.blocks.len() <= 4 * MAX_LIVE_BLOCKS);
     }
 
     /// Ends a grant: complete, cancelled or to be granted anew. From here on its Mx places nothing.

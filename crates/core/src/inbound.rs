@@ -3,10 +3,13 @@
 
 use crate::grants::{Grants, LiveBlock};
 use crate::limits::MAX_STUS_PER_BLOCK;
+use crate::reads::Reads;
 use crate::transmit::split;
 use crate::{Delivery, Instant, Span, TransferId, tiling};
 use std::collections::{BTreeMap, VecDeque};
-use zerolane_wire::{ClearToSend, Grant, HEADER_LEN, Profile, RequestToSend, encapsulation};
+use zerolane_wire::{
+    ClearToSend, Grant, HEADER_LEN, Profile, Reason, RequestToSend, encapsulation,
+};
 
 /// Where an incoming Transfer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,18 +55,36 @@ impl InboundState {
 }
 
 /// One announcement of the peer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) state: InboundState,
     pub(crate) rts: Option<RequestToSend>,
     /// Our identifier of it, 0 before it matched.
     pub(crate) id: TransferId,
+    /// What its sender is told, again if need be, once it is refused.
+    pub(crate) refusal: Refusal,
+}
+
+/// Why an announcement is refused for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) reason: Reason,
+    /// With [`Reason::MessageTooLarge`]: room there was, bytes.
+    pub(crate) room: u64,
+}
+
+impl Refusal {
+    pub(crate) const CANCELLED: Refusal = Refusal {
+        reason: Reason::Cancelled,
+        room: 0,
+    };
 }
 
 const UNHEARD: Slot = Slot {
     state: InboundState::Unheard,
     rts: None,
     id: 0,
+    refusal: Refusal::CANCELLED,
 };
 
 /// What an announcement turned out to be.
@@ -72,7 +93,7 @@ pub(crate) enum Announcement {
     /// Not heard before.
     New,
     /// Heard before; the slot tells how it stands.
-    Repeated(InboundState, TransferId),
+    Repeated(Slot),
     /// From before anything we remember.
     Old,
     /// More than the slots hold.
@@ -84,17 +105,6 @@ pub(crate) enum Announcement {
 pub(crate) struct Posted {
     pub(crate) id: TransferId,
     pub(crate) span: Span,
-}
-
-/// A Read that asked the peer to announce.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Read {
-    pub(crate) span: Span,
-    pub(crate) sequence: u32,
-    pub(crate) resend_at: Instant,
-    pub(crate) tries: u32,
-    /// The peer keeps the request until it has something to offer.
-    pub(crate) waiting: bool,
 }
 
 /// An incoming Transfer that is being received.
@@ -157,7 +167,7 @@ pub(crate) struct Inbox {
     /// Announcement that the next posted receive gets.
     next_match: u32,
     pub(crate) posted: VecDeque<Posted>,
-    pub(crate) reads: BTreeMap<TransferId, Read>,
+    pub(crate) reads: Reads,
     transfers: BTreeMap<TransferId, Inbound>,
     granting: VecDeque<TransferId>,
     pub(crate) grants: Grants,
@@ -179,7 +189,7 @@ impl Inbox {
             limit,
             next_match: 0,
             posted: VecDeque::new(),
-            reads: BTreeMap::new(),
+            reads: Reads::default(),
             transfers: BTreeMap::new(),
             granting: VecDeque::new(),
             grants: Grants::new(buffer_log2),
@@ -194,7 +204,7 @@ impl Inbox {
     pub(crate) fn ids(&self) -> Vec<TransferId> {
         let posted = self.posted.iter().map(|posted| posted.id);
         posted
-            .chain(self.reads.keys().copied())
+            .chain(self.reads.ids())
             .chain(self.transfers.keys().copied())
             .collect()
     }
@@ -246,11 +256,11 @@ impl Inbox {
                 *slot = Slot {
                     state,
                     rts: Some(*rts),
-                    id: 0,
+                    ..UNHEARD
                 };
                 Announcement::New
             }
-            None => Announcement::Repeated(slot.state, slot.id),
+            None => Announcement::Repeated(*slot),
         }
     }
 
@@ -270,7 +280,7 @@ impl Inbox {
         let posted = self.posted.pop_front()?;
         self.next_match = next_match.wrapping_add(1);
         if rts.length > posted.span.len {
-            self.set_state(next_match, Happening::TooLarge);
+            self.too_large(next_match, posted.span.len);
             return Some(Matched::TooLarge { posted, rts });
         }
         self.begin(posted.id, posted.span, &rts);
@@ -283,9 +293,12 @@ impl Inbox {
         reader: TransferId,
         rts: &RequestToSend,
     ) -> Option<Matched> {
-        let read = self.reads.remove(&reader)?;
+        let read = self.reads.remove(reader)?;
+        if let Some(sequence) = read.sequence {
+            self.reads.resolve(sequence);
+        }
         if rts.length > read.span.len {
-            self.set_state(rts.sequence, Happening::TooLarge);
+            self.too_large(rts.sequence, read.span.len);
             let posted = Posted {
                 id: reader,
                 span: read.span,
@@ -330,6 +343,28 @@ impl Inbox {
         true
     }
 
+    fn too_large(&mut self, sequence: u32, room: u64) {
+        self.set_state(sequence, Happening::TooLarge);
+        if let Some(slot) = self.slot_mut(sequence) {
+            let reason = Reason::MessageTooLarge;
+            slot.refusal = Refusal { reason, room };
+        }
+    }
+
+    /// As if `number` Transfers had been announced and `blocks` granted before.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, number: u32, blocks: u32) {
+        (self.base, self.next_match) = (number, number);
+        self.grants.age(blocks);
+        self.reads.age(number);
+    }
+
+    /// Stops the program if what the peer makes us hold grew beyond its limits.
+    pub(crate) fn assert_bounded(&self) {
+        assert!(self.slots.len() <= usize::from(self.limit));
+        self.grants.assert_bounded();
+    }
+
     /// Refuses an announcement that nothing here will ever take.
     pub(crate) fn refuse(&mut self, sequence: u32) {
         self.set_state(sequence, Happening::EndedByPeer);
@@ -345,13 +380,23 @@ impl Inbox {
     }
 
     /// The peer ended its announcement `sequence`. Returns our Transfer, if it had become one.
-    pub(crate) fn ended_by_peer(&mut self, sequence: u32) -> Option<TransferId> {
-        let slot = *self.open_slot(sequence).ok()?;
+    ///
+    /// # Errors
+    /// The announcement is further ahead than the slots hold: this must be heard again.
+    pub(crate) fn ended_by_peer(
+        &mut self,
+        sequence: u32,
+    ) -> Result<Option<TransferId>, Announcement> {
+        let slot = match self.open_slot(sequence) {
+            Ok(slot) => *slot,
+            Err(Announcement::Old) => return Ok(None),
+            Err(why) => return Err(why),
+        };
         if slot.state == InboundState::Receiving {
-            return Some(slot.id);
+            return Ok(Some(slot.id));
         }
         self.set_state(sequence, Happening::EndedByPeer);
-        None
+        Ok(None)
     }
 
     /// The announcement that the peer's identifier `s_id` names, if it is remembered.

@@ -1,8 +1,9 @@
 //! The source's side of Transfers: announced, granted Block by Block, sent in the order of the
 //! grants, repaired where the receiver says so, done when it says so.
 
-use crate::limits::{MAX_HELD_GRANTS, MAX_REPAIRS};
+use crate::limits::{BLACK_HOLE_REPORTS, MAX_HELD_GRANTS, MAX_REPAIRS};
 use crate::transmit::{BurstLimit, DataBurst, join, split};
+use crate::window::Window;
 use crate::{Delivery, DropReason, Instant, Span, TransferId, tiling};
 use std::collections::{BTreeMap, VecDeque};
 use zerolane_wire::{ClearToSend, Flags, HEADER_LEN, Header, Op, Profile, Route, State};
@@ -61,6 +62,49 @@ struct Held {
     len: u32,
     sent: u32,
     sequence: u32,
+    stuck: Stuck,
+}
+
+/// Whether repairs of a Block do any good.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stuck {
+    /// First missing byte of the last report's first State.
+    first: u32,
+    /// First missing byte of the last State: one that starts later goes on with the same report.
+    last: u32,
+    /// Reports in a row that began with `first`.
+    reports: u32,
+}
+
+impl Stuck {
+    /// Notes a State whose first missing byte is `start`; true if large datagrams seem to vanish.
+    fn note(&mut self, start: u32) -> bool {
+        let begins_report = start <= self.last;
+        self.last = start;
+        if !begins_report {
+            return false;
+        }
+        self.reports = if start == self.first {
+            self.reports + 1
+        } else {
+            1
+        };
+        self.first = start;
+        let black_hole = self.reports >= BLACK_HOLE_REPORTS;
+        if black_hole {
+            self.reports = 0;
+        }
+        black_hole
+    }
+}
+
+/// What a report of missing payload, or a grant made anew, amounts to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Missing {
+    /// Bytes to be sent again.
+    pub(crate) bytes: u64,
+    /// The same bytes were reported again and again: perhaps the path swallows large datagrams.
+    pub(crate) black_hole: bool,
 }
 
 /// An outgoing Transfer.
@@ -77,9 +121,10 @@ pub(crate) struct Outbound {
     pub(crate) peer: u32,
     pub(crate) tries: u32,
     pub(crate) resend_at: Instant,
-    held: VecDeque<Option<Held>>,
-    /// Block number of the first of `held`.
-    first_held: u32,
+    /// By Block number.
+    held: BTreeMap<u32, Held>,
+    /// Blocks below this number are complete.
+    first_open: u32,
     /// Where Block 0 starts at the receiver (classic profile).
     classic_start: Option<u64>,
     /// Bytes of it sent at least once.
@@ -87,18 +132,6 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
-    fn held(&self, b_num: u32) -> Option<&Held> {
-        self.held
-            .get(b_num.checked_sub(self.first_held)? as usize)?
-            .as_ref()
-    }
-
-    fn held_mut(&mut self, b_num: u32) -> Option<&mut Held> {
-        self.held
-            .get_mut(b_num.checked_sub(self.first_held)? as usize)?
-            .as_mut()
-    }
-
     /// Whether every byte went out at least once, so that only the confirmation is missing.
     pub(crate) fn all_sent(&self) -> bool {
         self.state == OutboundState::Sending && self.sent >= self.span.len
@@ -106,27 +139,31 @@ impl Outbound {
 
     /// The lowest Block that is not known to be complete.
     pub(crate) fn first_open(&self) -> u32 {
-        self.first_held
+        self.first_open
     }
 
     /// The next burst of bytes never sent of a Block, marked as sent, and how many bytes are left.
     fn next_fresh(&mut self, b_num: u32, shape: &Shape) -> Option<(DataBurst, u32)> {
-        let held = self.held(b_num)?;
+        let held = self.held.get(&b_num)?;
         let (start, rest) = (held.sent, held.len - held.sent);
         if rest == 0 {
             return None;
         }
         let burst = cut(self, b_num, start, rest, shape)?;
-        self.held_mut(b_num)?.sent += burst.span.len as u32;
+        self.held.get_mut(&b_num)?.sent += burst.span.len as u32;
         self.sent += burst.span.len;
         Some((burst, rest - burst.span.len as u32))
     }
 
     /// Forgets the Blocks below `b_num`; returns how many were held.
+    /// A number beyond what was granted says no more than that all of it is complete.
     fn forget_below(&mut self, b_num: u32) -> usize {
-        let count = (b_num.saturating_sub(self.first_held) as usize).min(self.held.len());
-        self.first_held += count as u32;
-        self.held.drain(..count).flatten().count()
+        let before = self.held.len();
+        if let Some((&last, _)) = self.held.last_key_value() {
+            self.held = self.held.split_off(&b_num);
+            self.first_open = self.first_open.max(b_num.min(last.saturating_add(1)));
+        }
+        before - self.held.len()
     }
 }
 
@@ -147,10 +184,7 @@ pub(crate) struct Outbox {
     /// Granted Blocks with bytes never sent, in the order of the grants.
     ready: VecDeque<(u32, TransferId, u32)>,
     repairs: VecDeque<Repair>,
-    next_sequence: u32,
-    /// Announcements from this one on may be unresolved; true: resolved.
-    window: VecDeque<bool>,
-    window_base: u32,
+    window: Window,
     held: usize,
 }
 
@@ -167,9 +201,7 @@ impl Outbox {
             queued: VecDeque::new(),
             ready: VecDeque::new(),
             repairs: VecDeque::new(),
-            next_sequence: 0,
-            window: VecDeque::new(),
-            window_base: 0,
+            window: Window::default(),
             held: 0,
         }
     }
@@ -186,8 +218,8 @@ impl Outbox {
         self.transfers.get(&id)
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (TransferId, &mut Outbound)> {
-        self.transfers.iter_mut().map(|(&id, it)| (id, it))
+    pub(crate) fn get_mut(&mut self, id: TransferId) -> Option<&mut Outbound> {
+        self.transfers.get_mut(&id)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TransferId, &Outbound)> {
@@ -210,8 +242,8 @@ impl Outbox {
             peer: 0,
             tries: 0,
             resend_at: Instant::ZERO,
-            held: VecDeque::new(),
-            first_held: 0,
+            held: BTreeMap::new(),
+            first_open: 0,
             classic_start: None,
             sent: 0,
         };
@@ -228,45 +260,39 @@ impl Outbox {
         {
             self.queued.pop_front();
         }
-        if self.window.len() >= usize::from(slots) {
-            return None;
-        }
-        let id = self.queued.pop_front()?;
+        let &id = self.queued.front()?;
         let transfer = self.transfers.get_mut(&id)?;
-        transfer.state = transfer.state.step(Happening::SlotFree)?;
-        transfer.sequence = self.next_sequence;
-        self.next_sequence = self.next_sequence.wrapping_add(1);
-        self.window.push_back(false);
+        let state = transfer.state.step(Happening::SlotFree)?;
+        transfer.sequence = self.window.open(slots)?;
+        transfer.state = state;
+        self.queued.pop_front();
         Some(id)
     }
 
-    /// Applies `happening`; ends and returns the Transfer if that ended it.
+    /// Applies `happening`; ends and returns the Transfer if that ended it. Its announcement keeps
+    /// its slot until [`Outbox::resolve`].
     pub(crate) fn happen(&mut self, id: TransferId, happening: Happening) -> Option<Outbound> {
         let transfer = self.transfers.get_mut(&id)?;
-        let was_queued = transfer.state == OutboundState::Queued;
         transfer.state = transfer.state.step(happening)?;
         if transfer.state != OutboundState::Ended {
             return None;
         }
         let transfer = self.transfers.remove(&id)?;
-        self.held -= transfer.held.iter().flatten().count();
+        self.held -= transfer.held.len();
         self.ready.retain(|entry| entry.1 != id);
         self.repairs.retain(|repair| repair.id != id);
-        if !was_queued {
-            self.resolve(transfer.sequence);
-        }
         Some(transfer)
     }
 
-    fn resolve(&mut self, sequence: u32) {
-        let index = sequence.wrapping_sub(self.window_base) as usize;
-        if let Some(resolved) = self.window.get_mut(index) {
-            *resolved = true;
-        }
-        while self.window.front() == Some(&true) {
-            self.window.pop_front();
-            self.window_base = self.window_base.wrapping_add(1);
-        }
+    /// The peer knows that announcement `sequence` is over: its slot is free.
+    pub(crate) fn resolve(&mut self, sequence: u32) {
+        self.window.resolve(sequence);
+    }
+
+    /// As if `number` Transfers had been announced before.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, number: u32) {
+        self.window.age(number);
     }
 
     /// Takes a grant. `buffer_log2` is the receiver's.
@@ -275,8 +301,7 @@ impl Outbox {
         cts: &ClearToSend,
         profile: Profile,
         buffer_log2: u8,
-    ) -> Result<(), DropReason> {
-        let full = self.held >= MAX_HELD_GRANTS;
+    ) -> Result<Missing, DropReason> {
         let transfer = self
             .transfers
             .get_mut(&cts.d_id)
@@ -284,58 +309,45 @@ impl Outbox {
         if transfer.peer != 0 && transfer.peer != cts.s_id {
             return Err(DropReason::NoGrant);
         }
-        let address = join(cts.bufx, cts.offset, buffer_log2);
-        let (transfer_offset, len) =
-            granted_range(transfer, cts, profile, address).ok_or(DropReason::OutOfBounds)?;
-        // Nothing computed from a place the peer names may overflow later.
-        address
-            .checked_add(u64::from(len))
-            .ok_or(DropReason::OutOfBounds)?;
-        if let Some(grant) = cts.grant {
-            self.held -= transfer.forget_below(grant.blocks_complete);
+        let mut held = granted(transfer, cts, profile, buffer_log2)?;
+        let complete = match cts.grant {
+            Some(grant) => grant.blocks_complete,
+            // One Block at a time: this grant says that those before it are complete.
+            None => cts.b_num,
+        };
+        self.held -= transfer.forget_below(complete);
+        if cts.b_num < transfer.first_open {
+            return Err(DropReason::Duplicate);
         }
-        let index = cts
-            .b_num
-            .checked_sub(transfer.first_held)
-            .ok_or(DropReason::Duplicate)?;
-        let index = index as usize;
-        if index >= MAX_HELD_GRANTS || full {
+        let old = transfer.held.get(&cts.b_num);
+        if old.is_some_and(|old| cts.sequence.wrapping_sub(old.sequence) as i32 <= 0) {
+            return Err(DropReason::Duplicate);
+        }
+        if old.is_none() && self.held >= MAX_HELD_GRANTS {
             return Err(DropReason::Limit);
         }
-        let fresh = match transfer.held.get(index).and_then(Option::as_ref) {
-            // Granted anew (classic: the whole Block again), or the same grant twice.
-            Some(old) if cts.sequence.wrapping_sub(old.sequence) as i32 <= 0 => {
-                return Err(DropReason::Duplicate);
-            }
-            Some(old) => {
-                self.ready
-                    .retain(|entry| (entry.1, entry.2) != (cts.d_id, cts.b_num));
-                self.repairs
-                    .retain(|r| (r.id, r.b_num) != (cts.d_id, cts.b_num));
-                transfer.sent -= u64::from(old.sent);
-                false
-            }
-            None => true,
-        };
         transfer.state = transfer
             .state
             .step(Happening::Granted)
             .ok_or(DropReason::Unexpected)?;
         transfer.peer = cts.s_id;
-        if transfer.held.len() <= index {
-            transfer.held.resize(index + 1, None);
+        let mut missing = Missing::default();
+        if let Some(old) = old {
+            // Granted anew (classic repair): the whole Block again.
+            held.stuck = old.stuck;
+            missing.bytes = u64::from(old.sent);
+            missing.black_hole = old.sent > 0 && held.stuck.note(0);
+            transfer.sent -= u64::from(old.sent);
+            self.ready
+                .retain(|entry| (entry.1, entry.2) != (cts.d_id, cts.b_num));
+            self.repairs
+                .retain(|r| (r.id, r.b_num) != (cts.d_id, cts.b_num));
+        } else {
+            self.held += 1;
         }
-        transfer.held[index] = Some(Held {
-            mx: cts.mx,
-            address,
-            transfer_offset,
-            len,
-            sent: 0,
-            sequence: cts.sequence,
-        });
-        self.held += usize::from(fresh);
+        transfer.held.insert(cts.b_num, held);
         self.make_ready(cts.sequence, cts.d_id, cts.b_num);
-        Ok(())
+        Ok(missing)
     }
 
     fn make_ready(&mut self, sequence: u32, id: TransferId, b_num: u32) {
@@ -348,39 +360,50 @@ impl Outbox {
         self.ready.insert(place, (sequence, id, b_num));
     }
 
-    /// Takes a report. Returns the bytes to be sent again, or `None` if it is about nothing of ours.
-    pub(crate) fn report(&mut self, state: &State) -> Option<u64> {
+    /// Takes a report; `None` if it is about nothing of ours.
+    pub(crate) fn report(&mut self, state: &State) -> Option<Missing> {
         let transfer = self.transfers.get_mut(&state.d_id)?;
-        if transfer.peer != 0 && state.s_id != 0 && transfer.peer != state.s_id {
-            return None;
-        }
         self.held -= transfer.forget_below(state.blocks_complete);
-        let mut bytes = 0;
-        if let Some(held) = transfer.held(state.b_num) {
-            for range in state.missing.as_slice() {
-                // Only what has been sent can have been lost; the rest is still to come anyway.
-                let end = range.start.saturating_add(range.len).min(held.sent);
-                let len = end.saturating_sub(range.start);
-                if len == 0 || self.repairs.len() >= MAX_REPAIRS {
-                    continue;
-                }
-                bytes += u64::from(len);
-                let repair = Repair {
-                    id: state.d_id,
-                    b_num: state.b_num,
-                    start: range.start,
-                    len,
-                };
-                if !self.repairs.iter().any(|r| overlaps(r, &repair)) {
-                    self.repairs.push_back(repair);
-                }
+        let mut missing = Missing::default();
+        let Some(held) = transfer.held.get_mut(&state.b_num) else {
+            return Some(missing);
+        };
+        let ranges = state.missing.as_slice();
+        if let Some(first) = ranges.first()
+            && first.start < held.sent
+        {
+            missing.black_hole = held.stuck.note(first.start);
+        }
+        for range in ranges {
+            // Only what has been sent can have been lost; the rest is still to come anyway.
+            let end = range.start.saturating_add(range.len).min(held.sent);
+            let len = end.saturating_sub(range.start);
+            if len == 0 || self.repairs.len() >= MAX_REPAIRS {
+                continue;
+            }
+            missing.bytes += u64::from(len);
+            let repair = Repair {
+                id: state.d_id,
+                b_num: state.b_num,
+                start: range.start,
+                len,
+            };
+            if !self.repairs.iter().any(|r| overlaps(r, &repair)) {
+                self.repairs.push_back(repair);
             }
         }
-        Some(bytes)
+        Some(missing)
     }
 
     pub(crate) fn has_data(&self) -> bool {
         !self.ready.is_empty() || !self.repairs.is_empty()
+    }
+
+    /// Stops the program if what the peer makes us hold grew beyond its limits.
+    pub(crate) fn assert_bounded(&self) {
+        let held: usize = self.transfers.values().map(|it| it.held.len()).sum();
+        assert!(held == self.held && held <= MAX_HELD_GRANTS);
+        assert!(self.repairs.len() <= MAX_REPAIRS && self.ready.len() <= MAX_HELD_GRANTS);
     }
 
     /// The next burst: repairs first, then fresh data in the order of the grants.
@@ -434,6 +457,31 @@ fn overlaps(a: &Repair, b: &Repair) -> bool {
     a.id == b.id && a.b_num == b.b_num && a.start < b.start + b.len && b.start < a.start + a.len
 }
 
+/// The Block that a grant makes, if it lies in the Transfer and in addresses that exist.
+fn granted(
+    transfer: &mut Outbound,
+    cts: &ClearToSend,
+    profile: Profile,
+    buffer_log2: u8,
+) -> Result<Held, DropReason> {
+    let address = join(cts.bufx, cts.offset, buffer_log2);
+    let (transfer_offset, len) =
+        granted_range(transfer, cts, profile, address).ok_or(DropReason::OutOfBounds)?;
+    // Nothing computed from a place the peer names may overflow later.
+    address
+        .checked_add(u64::from(len))
+        .ok_or(DropReason::OutOfBounds)?;
+    Ok(Held {
+        mx: cts.mx,
+        address,
+        transfer_offset,
+        len,
+        sent: 0,
+        sequence: cts.sequence,
+        stuck: Stuck::default(),
+    })
+}
+
 /// Which bytes of the Transfer a grant covers; `None` if none such exist.
 fn granted_range(
     transfer: &mut Outbound,
@@ -447,8 +495,9 @@ fn granted_range(
             let end = grant.transfer_offset.checked_add(u64::from(grant.length))?;
             (end <= length).then_some((grant.transfer_offset, grant.length))
         }
-        (Profile::Extended, None) => None,
-        (Profile::Classic, _) => {
+        // Options in the wrong profile.
+        (Profile::Extended, None) | (Profile::Classic, Some(_)) => None,
+        (Profile::Classic, None) => {
             if cts.b_num == 0 {
                 transfer.classic_start = Some(address);
             }
@@ -490,7 +539,7 @@ impl Shape {
 
 /// A burst from `start` of a Block, of at most `rest` bytes; `None` if the Block is not held.
 fn cut(transfer: &Outbound, b_num: u32, start: u32, rest: u32, shape: &Shape) -> Option<DataBurst> {
-    let held = transfer.held(b_num)?;
+    let held = transfer.held.get(&b_num)?;
     let Shape {
         route,
         stu,

@@ -17,6 +17,8 @@ pub(crate) struct Path {
     limit: usize,
     /// Size being probed, and how often.
     probing: Option<(usize, u32)>,
+    /// Sizes probed since the limit changed: the answer to an earlier one may be late.
+    probed: Vec<usize>,
 }
 
 impl Path {
@@ -27,6 +29,7 @@ impl Path {
             confirmed: floor.min(limit),
             limit,
             probing: None,
+            probed: vec![],
         }
     }
 
@@ -42,9 +45,8 @@ impl Path {
         if shrank {
             self.confirmed = limit.min(datagram(self.encapsulation, MIN_MTU));
         }
-        if self.probing.is_some_and(|(size, _)| size > limit) {
-            self.probing = None;
-        }
+        self.probing = None;
+        self.probed.clear();
         shrank
     }
 
@@ -55,6 +57,8 @@ impl Path {
         if shrank {
             self.limit = self.confirmed - 1;
             self.confirmed = floor;
+            self.probing = None;
+            self.probed.clear();
         }
         shrank
     }
@@ -71,6 +75,9 @@ impl Path {
             return None;
         }
         self.probing = Some((size, tries + 1));
+        if !self.probed.contains(&size) {
+            self.probed.push(size);
+        }
         Some(size)
     }
 
@@ -87,15 +94,19 @@ impl Path {
 
     /// A probe of `size` bytes came back. True if larger datagrams may be used now.
     pub(crate) fn probe_passed(&mut self, size: usize) -> bool {
-        let Some((probed, _)) = self.probing else {
-            return false;
-        };
-        if size != probed {
+        if size <= self.confirmed || !self.probed.contains(&size) {
             return false;
         }
-        self.probing = None;
-        self.confirmed = size.min(self.limit);
+        if self.probing.is_some_and(|(probing, _)| probing <= size) {
+            self.probing = None;
+        }
+        self.confirmed = size;
         true
+    }
+
+    /// Whether every size worth a try was answered or given up.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.probing.is_none()
     }
 }
 

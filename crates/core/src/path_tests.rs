@@ -44,3 +44,18 @@ fn set_limit__below_the_floor_is_obeyed() {
     assert!(path.set_limit(600));
     assert_eq!(path.confirmed(), 600);
 }
+
+#[test]
+fn probe_passed__late_answer_to_a_larger_size_counts() {
+    let mut path = Path::new(Encapsulation::UdpV4, 8972);
+    let probes: Vec<usize> = (0..7).filter_map(|_| path.next_probe()).collect();
+    assert_eq!(probes[6], 1472);
+    assert!(path.probe_passed(1472));
+    assert!(path.probe_passed(8972), "it was on its way all the time");
+    assert!(path.is_settled());
+    assert_eq!(path.confirmed(), 8972);
+    assert!(
+        !path.probe_passed(1472),
+        "smaller than what is known to pass"
+    );
+}

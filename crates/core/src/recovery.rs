@@ -2,19 +2,32 @@
 //!
 //! Everything else asks [`Recovery`] how long to wait; nothing else knows why.
 
-use crate::Instant;
-use crate::limits::{INITIAL_RTO, MAX_RTO, MIN_RTO};
+use crate::limits::{INITIAL_RTO, MAX_RTO, MIN_DATA_TIMEOUT, MIN_RTO};
+use crate::{Instant, TransferId};
 use std::time::Duration;
+
+/// A request whose answer tells the round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timed {
+    /// Request_Connection, answered by Connection_Answer.
+    Handshake,
+    /// Request_To_Send, answered by a grant or a Request_Answer.
+    Announcement(TransferId),
+    /// Clear_To_Send, answered by Data.
+    Grant(TransferId),
+    /// Nop with this Sync, which no other has.
+    Nop(u32),
+}
 
 /// Round-trip estimate (RFC 6298's smoothing) and back-off.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovery {
     smoothed: Option<(Duration, Duration)>,
     backoff: u32,
-    /// Classic profile: a fixed wait, as the thesis's implementation had.
+    /// Classic profile: a fixed wait for payload, as the thesis's implementation had.
     fixed: Option<Duration>,
-    /// The one request being timed: Sync or Transfer id, and when it left.
-    probe: Option<(u32, Instant)>,
+    /// The one request being timed, and when it left.
+    probe: Option<(Timed, Instant)>,
 }
 
 impl Recovery {
@@ -27,26 +40,28 @@ impl Recovery {
         }
     }
 
-    pub(crate) fn fixed(wait: Duration) -> Recovery {
-        Recovery {
-            fixed: Some(wait),
-            ..Recovery::adaptive()
+    /// From here on the wait for payload is `wait`, whatever is measured.
+    pub(crate) fn fix_data_timeout(&mut self, wait: Duration) {
+        self.fixed = Some(wait.max(MIN_DATA_TIMEOUT));
+    }
+
+    /// Starts timing `request`, unless one is being timed. A measurement that never ends (the
+    /// Transfer was cancelled, the Nop lost) must not be the last one.
+    pub(crate) fn time(&mut self, request: Timed, now: Instant) {
+        let stale = |since| now - since > MAX_RTO * 4;
+        if self.probe.is_none_or(|(_, since)| stale(since)) {
+            self.probe = Some((request, now));
         }
     }
 
-    /// Starts timing request `tag`, unless one is being timed.
-    pub(crate) fn time(&mut self, tag: u32, now: Instant) {
-        self.probe.get_or_insert((tag, now));
+    /// `request` was repeated, so that its answer could be to either (Karn), or it is void.
+    pub(crate) fn untime(&mut self, request: Timed) {
+        self.probe.take_if(|probe| probe.0 == request);
     }
 
-    /// Request `tag` was repeated: its answer could be to either (Karn).
-    pub(crate) fn untime(&mut self, tag: u32) {
-        self.probe.take_if(|probe| probe.0 == tag);
-    }
-
-    /// Request `tag` was answered.
-    pub(crate) fn answered(&mut self, tag: u32, now: Instant) {
-        if let Some((_, sent)) = self.probe.take_if(|probe| probe.0 == tag) {
+    /// `request` was answered.
+    pub(crate) fn answered(&mut self, request: Timed, now: Instant) {
+        if let Some((_, sent)) = self.probe.take_if(|probe| probe.0 == request) {
             self.sample(now - sent);
         }
     }
@@ -66,13 +81,16 @@ impl Recovery {
         self.smoothed.map(|(mean, _)| mean)
     }
 
-    /// How long without an answer to a control operation means it was lost.
+    /// How long without an answer to a control operation means it was lost. Back-off ends at
+    /// [`MAX_RTO`], unless the round trip itself is longer.
     pub(crate) fn control_timeout(&self) -> Duration {
         let base = match self.smoothed {
             None => INITIAL_RTO,
-            Some((mean, deviation)) => mean + deviation * 4,
+            Some((mean, deviation)) => mean.saturating_add(deviation * 4),
         };
-        (base.max(MIN_RTO) * (1 << self.backoff.min(6))).min(MAX_RTO)
+        let base = base.max(MIN_RTO);
+        base.saturating_mul(1 << self.backoff)
+            .min(MAX_RTO.max(base))
     }
 
     /// How long without payload means it was lost.
@@ -90,3 +108,7 @@ impl Recovery {
         self.backoff = 0;
     }
 }
+
+#[cfg(test)]
+#[path = "recovery_tests.rs"]
+mod tests;

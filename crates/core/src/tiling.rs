@@ -53,8 +53,8 @@ pub(crate) fn burst(
     buffer_log2: u8,
     max_segments: u32,
 ) -> (u32, u32) {
-    if to_boundary(address, 0, buffer_log2) >= len.min(stu.saturating_mul(max_segments)) {
-        let bytes = len.min(stu * max_segments);
+    let bytes = len.min(stu.saturating_mul(max_segments));
+    if to_boundary(address, 0, buffer_log2) >= bytes {
         return (bytes, bytes.div_ceil(stu));
     }
     let (mut bytes, mut segments) = (0, 0);

@@ -2,6 +2,7 @@
 
 use super::Connection;
 use crate::inbound::Happening;
+use crate::recovery::Timed;
 use crate::{Delivery, DropReason, Event, Instant, Life, Placement, Span, TransferId};
 use zerolane_wire::{Flags, Header, Op, Operation, Profile, Range, Ranges, State};
 
@@ -75,7 +76,7 @@ impl Connection {
         let accepted = self.inbox.grants.accept(now, header, len)?;
         self.heard(now);
         self.recovery.progress();
-        self.recovery.answered(header.d_id, now);
+        self.recovery.answered(Timed::Grant(header.d_id), now);
         self.counters.bytes_received += u64::from(accepted.new_bytes);
         // The last STU of a Block may be short, and so may a repair; any other shows the size.
         if len > stu || accepted.expected && header.flags.contains(Flags::SILENT) {
@@ -85,7 +86,7 @@ impl Connection {
         self.note_arrival(transfer, header, accepted.new_bytes, accepted.sequence);
         if accepted.block_complete {
             self.inbox.grants.revoke(accepted.sequence);
-            self.block_complete(now, transfer);
+            self.block_complete(now, header);
         } else if !header.flags.contains(Flags::SILENT) {
             // The Block's last STU is here and others are not.
             self.report(now, accepted.sequence);
@@ -109,13 +110,32 @@ impl Connection {
         }
     }
 
-    fn block_complete(&mut self, now: Instant, id: TransferId) {
+    fn block_complete(&mut self, now: Instant, last: &Header) {
+        let id = last.d_id;
         let done = self.inbox.get(id).is_some_and(|t| t.received == t.span.len);
         if done {
             self.transfer_complete(now, id);
+        } else if last.flags.contains(Flags::SEND_STATE) {
+            self.confirm_block(id, last);
         }
         self.report_overtaken(now);
         self.grant(now);
+    }
+
+    /// Answers the SEND_STATE of a Block that is complete (classic profile).
+    fn confirm_block(&mut self, id: TransferId, last: &Header) {
+        let Some(transfer) = self.inbox.get(id) else {
+            return;
+        };
+        let blocks_complete = self.inbox.blocks_complete(id, transfer);
+        let state = State {
+            reply_to: Some(last.sync),
+            complete: false,
+            blocks_complete,
+            b_num: last.b_num,
+            ..complete(transfer.peer, id, 0)
+        };
+        self.push_control(Operation::State(state));
     }
 
     pub(super) fn transfer_complete(&mut self, now: Instant, id: TransferId) {
@@ -170,6 +190,7 @@ impl Connection {
         block.reports += 1;
         block.moved = now;
         let (id, b_num, reached, len) = (block.transfer, block.b_num, block.reached, block.len());
+        self.recovery.untime(Timed::Grant(id));
         let missing: Vec<Range> = crate::grants::Grants::missing(block, len)
             .take(crate::limits::MAX_STATES_PER_REPORT * zerolane_wire::MAX_RANGES)
             .collect();

@@ -1,17 +1,19 @@
 //! Control operations in.
 
+use super::Connection;
 use super::data::complete;
-use super::{Connection, Ending};
-use crate::inbound::{self, Announcement, Matched};
+use crate::inbound::{Announcement, Matched, Refusal, Slot};
 use crate::life::Happening;
 use crate::limits;
-use crate::outbound;
+use crate::offers::Request;
+use crate::outbound::{self, Missing};
+use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::{CloseReason, DropReason, Event, InboundState, Instant, Life, TransferError};
 use zerolane_wire::{
-    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, End, Nop, Operation,
-    Packet, Profile, Ranges, Reason, RequestAnswer, RequestConnection, RequestState,
-    RequestToReceive, RequestToSend, State, VERSION, VERSION_MIN,
+    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Nop, Operation, Packet,
+    Profile, Ranges, Reason, RequestAnswer, RequestConnection, RequestState, RequestToReceive,
+    RequestToSend, State, VERSION, VERSION_MIN,
 };
 
 impl Connection {
@@ -73,7 +75,7 @@ impl Connection {
             Operation::RequestState(it) => self.on_request_state(&it),
             Operation::State(it) => self.on_state(now, &it),
             Operation::End(it) => self.on_end(now, &it),
-            Operation::EndAck(it) => self.on_end_ack(&it),
+            Operation::EndAck(it) => self.on_end_ack(now, &it),
             Operation::Nop(it) => self.on_nop(now, &it),
             _ => Err(DropReason::Unexpected),
         }
@@ -82,7 +84,8 @@ impl Connection {
     /// The peer lives.
     pub(super) fn heard(&mut self, now: Instant) {
         self.heard = now;
-        self.unanswered = None;
+        self.unanswered_pings = 0;
+        self.responder_heard();
     }
 
     fn on_request_connection(
@@ -92,7 +95,7 @@ impl Connection {
         it: &RequestConnection,
     ) -> Result<(), DropReason> {
         let same = it.s_key == self.route.d_key && packet.route.s_port == self.route.d_port;
-        if self.initiator || !same || it.sync != self.next_sync {
+        if self.initiator || !same || it.sync != self.handshake_sync {
             return Err(DropReason::Unexpected);
         }
         self.live(now, Happening::RequestRepeated, CloseReason::Local);
@@ -107,7 +110,7 @@ impl Connection {
     ) -> Result<(), DropReason> {
         let ours = packet.route.d_key == self.entropy.key
             && packet.route.d_port == self.route.s_port
-            && it.sync == self.entropy.sync;
+            && it.sync == self.handshake_sync;
         if !ours || self.life != Life::Connecting {
             return Err(if ours {
                 DropReason::Duplicate
@@ -156,16 +159,15 @@ impl Connection {
         };
         self.route.d_port = packet.route.s_port;
         self.route.d_key = s_key;
-        self.recovery.answered(self.entropy.sync, now);
+        self.recovery.answered(Timed::Handshake, now);
         self.open(now, capabilities, profile);
         self.live(now, Happening::Accepted, CloseReason::Local);
-        // Proves our address, so that the Responder is open too.
-        self.ping();
     }
 
     /// Asks for an answer of the peer.
-    pub(super) fn ping(&mut self) {
+    pub(super) fn ping(&mut self, now: Instant) {
         let sync = self.new_sync();
+        self.recovery.time(Timed::Nop(sync), now);
         self.push_control(Operation::Nop(Nop {
             send_state: true,
             sync,
@@ -181,16 +183,22 @@ impl Connection {
     fn on_request_to_send(&mut self, now: Instant, rts: &RequestToSend) -> Result<(), DropReason> {
         match self.inbox.announce(rts) {
             Announcement::New => self.on_announced(now, rts),
-            Announcement::Repeated(InboundState::Announced, _) => self.answer_later(rts.s_id),
-            Announcement::Repeated(InboundState::Receiving, id) => self.repeat_grants(id),
-            Announcement::Repeated(InboundState::Complete, id) => {
-                self.push_control(Operation::State(complete(rts.s_id, id, u32::MAX)));
-            }
-            Announcement::Repeated(..) => self.refuse(rts.s_id, Reason::Cancelled, 0),
+            Announcement::Repeated(slot) => self.answer_again(rts, slot),
             Announcement::Old => return Err(DropReason::Duplicate),
             Announcement::TooMany => return Err(DropReason::Limit),
         }
         Ok(())
+    }
+
+    fn answer_again(&mut self, rts: &RequestToSend, slot: Slot) {
+        match slot.state {
+            InboundState::Announced | InboundState::Unheard => self.answer_later(rts.s_id),
+            InboundState::Receiving => self.repeat_grants(slot.id),
+            InboundState::Complete => {
+                self.push_control(Operation::State(complete(rts.s_id, slot.id, u32::MAX)));
+            }
+            InboundState::Ended => self.refuse(rts.s_id, slot.refusal),
+        }
     }
 
     fn on_announced(&mut self, now: Instant, rts: &RequestToSend) {
@@ -199,9 +207,10 @@ impl Connection {
                 Some(matched) => self.matched(now, matched),
                 None => {
                     self.inbox.refuse(rts.sequence);
-                    self.refuse(rts.s_id, Reason::Cancelled, 0);
+                    self.refuse(rts.s_id, Refusal::CANCELLED);
                 }
             }
+            self.ask_reads(now);
             self.match_announcements(now);
             return;
         }
@@ -213,7 +222,9 @@ impl Connection {
             .is_some_and(|s| s.state == InboundState::Announced);
         if waits {
             self.answer_later(rts.s_id);
-            if !had_posted {
+            // One hint is enough until the user looks: a peer must not fill our memory with them.
+            let hinted = |event: &Event| matches!(event, Event::Announced { .. });
+            if !had_posted && !self.events.iter().any(hinted) {
                 self.events
                     .push_back(Event::Announced { length: rts.length });
             }
@@ -229,12 +240,12 @@ impl Connection {
         }));
     }
 
-    fn refuse(&mut self, d_id: u32, reason: Reason, room: u64) {
-        let answer = Answer::Refused(reason);
+    fn refuse(&mut self, d_id: u32, why: Refusal) {
+        let answer = Answer::Refused(why.reason);
         self.push_control(Operation::RequestAnswer(RequestAnswer {
             answer,
             d_id,
-            room,
+            room: why.room,
         }));
     }
 
@@ -242,7 +253,8 @@ impl Connection {
         match matched {
             Matched::TooLarge { posted, rts } => {
                 let room = posted.span.len;
-                self.refuse(rts.s_id, Reason::MessageTooLarge, room);
+                let reason = Reason::MessageTooLarge;
+                self.refuse(rts.s_id, Refusal { reason, room });
                 let error = TransferError::MessageTooLarge {
                     length: rts.length,
                     room,
@@ -270,6 +282,7 @@ impl Connection {
             .iter()
             .filter(|(_, block)| block.transfer == id && block.reached == 0)
             .map(|(sequence, _)| sequence)
+            .take(limits::MAX_GRANTS_REPEATED)
             .collect();
         untouched
             .into_iter()
@@ -277,18 +290,11 @@ impl Connection {
     }
 
     fn on_request_answer(&mut self, now: Instant, it: &RequestAnswer) -> Result<(), DropReason> {
-        self.recovery.answered(it.d_id, now);
-        if let Some(read) = self.inbox.reads.get_mut(&it.d_id) {
-            match it.answer {
-                Answer::Later(_) => read.waiting = true,
-                Answer::Refused(reason) => {
-                    self.inbox.reads.remove(&it.d_id);
-                    let error = TransferError::Refused(reason);
-                    self.events.push_back(Event::Failed { id: it.d_id, error });
-                }
-            }
+        if self.inbox.reads.get_mut(it.d_id).is_some() {
+            self.on_read_answered(now, it);
             return Ok(());
         }
+        self.recovery.answered(Timed::Announcement(it.d_id), now);
         let Some(length) = self.outbox.get(it.d_id).map(|t| t.span.len) else {
             return Err(DropReason::Unexpected);
         };
@@ -296,6 +302,9 @@ impl Connection {
             Answer::Later(_) => {
                 self.outbox
                     .happen(it.d_id, outbound::Happening::AnsweredLater);
+                if let Some(transfer) = self.outbox.get_mut(it.d_id) {
+                    transfer.resend_at = now + limits::WAITING_INTERVAL;
+                }
             }
             Answer::Refused(reason) => {
                 let error = match reason {
@@ -311,7 +320,27 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends an outgoing Transfer, tells the user, and announces what its slot was needed for.
+    fn on_read_answered(&mut self, now: Instant, it: &RequestAnswer) {
+        match it.answer {
+            Answer::Later(_) => {
+                if let Some(read) = self.inbox.reads.get_mut(it.d_id) {
+                    read.waiting = true;
+                    read.resend_at = now + limits::WAITING_INTERVAL;
+                }
+            }
+            Answer::Refused(reason) => {
+                let read = self.inbox.reads.remove(it.d_id);
+                if let Some(sequence) = read.and_then(|read| read.sequence) {
+                    self.inbox.reads.resolve(sequence);
+                }
+                let error = TransferError::Refused(reason);
+                self.events.push_back(Event::Failed { id: it.d_id, error });
+                self.ask_reads(now);
+            }
+        }
+    }
+
+    /// Ends an outgoing Transfer that the peer knows to be over, tells the user, and announces what its slot was needed for.
     pub(super) fn end_outbound(
         &mut self,
         now: Instant,
@@ -319,8 +348,10 @@ impl Connection {
         happening: outbound::Happening,
         error: Option<TransferError>,
     ) {
-        if self.outbox.happen(id, happening).is_some() {
-            self.recovery.untime(id);
+        if let Some(transfer) = self.outbox.happen(id, happening) {
+            self.outbox.resolve(transfer.sequence);
+            self.recovery.untime(Timed::Announcement(id));
+            self.recovery.progress();
             self.events.push_back(match error {
                 None => Event::Sent { id },
                 Some(error) => Event::Failed { id, error },
@@ -330,11 +361,11 @@ impl Connection {
     }
 
     fn on_clear_to_send(&mut self, now: Instant, it: &ClearToSend) -> Result<(), DropReason> {
-        self.recovery.answered(it.d_id, now);
+        self.recovery.answered(Timed::Announcement(it.d_id), now);
         let log2 = self.peer.map_or(0, |peer| peer.buffer_log2);
-        self.outbox.grant(it, self.profile, log2)?;
+        let missing = self.outbox.grant(it, self.profile, log2)?;
         self.recovery.progress();
-        self.fruitless_reports = 0;
+        self.note_missing(now, missing);
         Ok(())
     }
 
@@ -343,17 +374,18 @@ impl Connection {
         now: Instant,
         it: &RequestToReceive,
     ) -> Result<(), DropReason> {
-        let ahead = it.sequence.wrapping_sub(self.next_wanted);
-        if ahead > u32::MAX / 2 {
-            // Answered by a Request_To_Send, which has a timer of its own.
-            return Err(DropReason::Duplicate);
+        match self.offers.want(it, self.slots()) {
+            Request::TooMany => return Err(DropReason::Limit),
+            Request::Kept => self.match_offers(now),
+            Request::Old => {
+                // Its Request_To_Send has a timer of its own. If there is none any more, the offer
+                // that the Read met was cancelled before the peer heard of it.
+                if self.outbox.iter().all(|(_, t)| t.reader != Some(it.s_id)) {
+                    self.refuse(it.s_id, Refusal::CANCELLED);
+                }
+            }
         }
-        if ahead >= u32::from(self.config.slots) {
-            return Err(DropReason::Limit);
-        }
-        self.wanted.insert(it.sequence, *it);
-        self.match_offers(now);
-        if self.wanted.contains_key(&it.sequence) {
+        if self.offers.waits(it.sequence) {
             self.answer_later(it.s_id);
         }
         Ok(())
@@ -407,9 +439,6 @@ impl Connection {
     }
 
     fn on_state(&mut self, now: Instant, it: &State) -> Result<(), DropReason> {
-        if let Some(sync) = it.reply_to {
-            self.recovery.answered(sync, now);
-        }
         let known = self.outbox.get(it.d_id).ok_or(DropReason::Unexpected)?;
         if known.peer != 0 && it.s_id != 0 && known.peer != it.s_id {
             return Err(DropReason::Unexpected);
@@ -427,88 +456,24 @@ impl Connection {
             return Ok(());
         }
         let missing = self.outbox.report(it).ok_or(DropReason::Unexpected)?;
-        if missing > 0 {
-            self.congestion.on_missing(now, missing);
-            self.note_fruitless(now);
-        }
+        self.note_missing(now, missing);
         Ok(())
     }
 
-    /// Report after report and nothing moves: perhaps the path swallows large datagrams.
-    fn note_fruitless(&mut self, now: Instant) {
-        self.fruitless_reports += 1;
-        if self.fruitless_reports
-            >= limits::BLACK_HOLE_REPORTS * limits::MAX_STATES_PER_REPORT as u32
-        {
-            self.fruitless_reports = 0;
-            if self.path.black_hole() {
-                self.timers.set(Timer::Probe, now);
-            }
+    fn note_missing(&mut self, now: Instant, missing: Missing) {
+        if missing.bytes > 0 {
+            self.congestion.on_missing(now, missing.bytes);
         }
-    }
-
-    fn on_end(&mut self, now: Instant, it: &End) -> Result<(), DropReason> {
-        // Confirmed even if it means nothing any more: the other end repeats it until then.
-        self.push_control(Operation::EndAck(End {
-            d_id: it.s_id,
-            s_id: it.d_id,
-            ..*it
-        }));
-        let error = TransferError::Refused(it.reason);
-        if it.from_source {
-            if let Some(id) = self.inbox.ended_by_peer(it.sequence) {
-                self.inbox.end(id, inbound::Happening::EndedByPeer);
-                self.events.push_back(Event::Failed { id, error });
-            }
-            self.match_announcements(now);
-        } else if self
-            .outbox
-            .get(it.d_id)
-            .is_some_and(|t| t.peer == 0 || t.peer == it.s_id)
-        {
-            self.end_outbound(now, it.d_id, outbound::Happening::EndedByPeer, Some(error));
-        } else if it.d_id == 0 {
-            self.cancel_wanted(now, it);
-        }
-        Ok(())
-    }
-
-    /// The peer takes back a Read.
-    fn cancel_wanted(&mut self, now: Instant, it: &End) {
-        let announced = self
-            .outbox
-            .iter()
-            .find(|(_, t)| t.reader == Some(it.s_id))
-            .map(|(id, _)| id);
-        if let Some(id) = announced {
-            let error = TransferError::Refused(it.reason);
-            self.end_outbound(now, id, outbound::Happening::EndedByPeer, Some(error));
-        } else if it.sequence == self.next_wanted {
-            self.wanted.remove(&it.sequence);
-            self.next_wanted = self.next_wanted.wrapping_add(1);
-            self.match_offers(now);
-        }
-    }
-
-    fn on_end_ack(&mut self, it: &End) -> Result<(), DropReason> {
-        let confirmed = |ending: &Ending| {
-            ending.end.from_source == it.from_source
-                && ending.end.sequence == it.sequence
-                && ending.end.s_id == it.d_id
-        };
-        let before = self.endings.len();
-        self.endings.retain(|ending| !confirmed(ending));
-        if self.endings.len() == before {
-            Err(DropReason::Duplicate)
-        } else {
-            Ok(())
+        if missing.black_hole && self.path.black_hole() {
+            self.timers.set(Timer::Probe, now);
         }
     }
 
     fn on_nop(&mut self, now: Instant, it: &Nop) -> Result<(), DropReason> {
         if it.reply {
-            self.recovery.answered(it.sync, now);
-            if it.probe != 0 && self.path.probe_passed(it.probe as usize) {
+            self.recovery.answered(Timed::Nop(it.sync), now);
+            if it.probe != 0 && self.path.probe_passed(it.probe as usize) && self.path.is_settled()
+            {
                 self.timers.stop(Timer::Probe);
             }
         } else if it.send_state {

@@ -48,11 +48,20 @@ pub fn listen(
     };
     let give_up = config.connect_timeout;
     let mut connection = Connection::new(now, config, entropy, route, Life::Answered);
-    connection.next_sync = request.sync;
+    connection.handshake_sync = request.sync;
     connection.open(now, request.capabilities, profile);
     connection.answer_connection();
     connection.timers.set(Timer::GiveUp, now + give_up);
     Ok(connection)
+}
+
+/// The rejection to send back for `packet`, from a caller that has reasons of its own (busy, say);
+/// `None` if it is no Request_Connection and deserves no answer.
+pub fn reject(packet: &Packet, reason: Reason) -> Option<Packet> {
+    match packet.operation {
+        Operation::RequestConnection(request) => Some(rejection(packet.route, &request, reason)),
+        _ => None,
+    }
 }
 
 /// Whether a peer's capabilities are ones that can be served at a sane cost.

@@ -1,32 +1,33 @@
 //! One virtual connection: what the user asks of it, and the state all parts share.
 //!
 //! `input.rs` takes control operations, `data.rs` takes payload headers, `output.rs` drains what is
-//! owed to the peer in priority order, `timeouts.rs` owns what follows from silence.
+//! owed to the peer in priority order, `timeouts.rs` owns what follows from silence, `abort.rs` what
+//! follows when a Transfer is given up, `close.rs` what follows from the table of a connection's life.
 
+mod abort;
+mod close;
 mod data;
 mod input;
 mod listen;
 mod output;
 mod timeouts;
 
-pub use listen::listen;
+pub use listen::{listen, reject};
 
 use crate::inbound::{self, Geometry, Inbox};
-use crate::life::{self, Happening, Then};
-use crate::outbound::{self, Outbox};
+use crate::offers::{Offer, Offers};
+use crate::outbound::Outbox;
 use crate::path::Path;
-use crate::recovery::Recovery;
+use crate::recovery::{Recovery, Timed};
 use crate::timers::{Timer, Timers};
 use crate::{
     CloseReason, Config, Congestion, Counters, Delivery, DropReason, Entropy, Event, Forecast,
-    GrantsOnly, Instant, Life, Span, TransferError, TransferId, limits,
+    GrantsOnly, Instant, Life, Span, TransferId, limits,
 };
+use abort::Ending;
 use core::fmt;
-use std::collections::{BTreeMap, VecDeque};
-use zerolane_wire::{
-    Capabilities, Disconnect, End, Operation, Profile, Profiles, Reason, RequestConnection,
-    RequestToReceive, Route, VERSION, VERSION_MIN,
-};
+use std::collections::VecDeque;
+use zerolane_wire::{Capabilities, Operation, Profile, Reason, Route};
 
 /// Why a Transfer could not be posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,22 +49,6 @@ impl fmt::Display for PostError {
 
 impl std::error::Error for PostError {}
 
-/// An aborted Transfer whose End is not confirmed yet.
-#[derive(Clone, Copy, Debug)]
-struct Ending {
-    end: End,
-    resend_at: Instant,
-    tries: u32,
-}
-
-/// Memory offered to the peer's Request_To_Receive.
-#[derive(Clone, Copy, Debug)]
-struct Offer {
-    id: TransferId,
-    span: Span,
-    delivery: Delivery,
-}
-
 /// One virtual connection. See the crate's documentation for the shape of its interface.
 pub struct Connection {
     config: Config,
@@ -78,26 +63,23 @@ pub struct Connection {
     next_sync: u32,
     outbox: Outbox,
     inbox: Inbox,
-    /// Reads of this end are numbered so.
-    next_read: u32,
-    offers: VecDeque<Offer>,
-    /// The peer's Reads that wait for an offer, by their number.
-    wanted: BTreeMap<u32, RequestToReceive>,
-    next_wanted: u32,
+    offers: Offers,
     endings: VecDeque<Ending>,
     control: VecDeque<Operation>,
     /// Size of the path probe to send, 0 for none.
     probe: usize,
     handshake_tries: u32,
-    /// When the oldest unanswered request was sent.
-    unanswered: Option<Instant>,
-    /// When this connection last began to have something to wait for, or heard the peer.
+    /// Sync of the Request_Connection.
+    handshake_sync: u32,
+    /// Keep-alives in a row that nothing was heard after.
+    unanswered_pings: u32,
+    /// When the peer was last heard.
     heard: Instant,
     close_reason: CloseReason,
+    /// What Request_Disconnect says.
+    disconnect_reason: Reason,
     /// The peer's STU payload, learned from what arrives.
     peer_stu: u32,
-    /// Reports in a row about the same Block that brought nothing.
-    fruitless_reports: u32,
     timers: Timers,
     recovery: Recovery,
     congestion: Box<dyn Congestion>,
@@ -148,19 +130,17 @@ impl Connection {
             next_sync: entropy.sync,
             outbox: Outbox::new(),
             inbox,
-            next_read: 0,
-            offers: VecDeque::new(),
-            wanted: BTreeMap::new(),
-            next_wanted: 0,
+            offers: Offers::default(),
             endings: VecDeque::new(),
             control: VecDeque::new(),
             probe: 0,
             handshake_tries: 0,
-            unanswered: None,
+            handshake_sync: entropy.sync,
+            unanswered_pings: 0,
             heard: now,
             close_reason: CloseReason::Local,
+            disconnect_reason: Reason::Normal,
             peer_stu: 0,
-            fruitless_reports: 0,
             timers: Timers::default(),
             recovery: Recovery::adaptive(),
             congestion: Box::new(GrantsOnly),
@@ -217,9 +197,9 @@ impl Connection {
         span: Span,
         delivery: Delivery,
     ) -> Result<TransferId, PostError> {
-        self.can_post(self.outbox.len() + self.offers.len())?;
+        self.can_post(self.outbox.len() + self.offers.queue.len())?;
         let id = self.new_id();
-        self.offers.push_back(Offer { id, span, delivery });
+        self.offers.queue.push_back(Offer { id, span, delivery });
         self.match_offers(now);
         self.expect_peer(now);
         Ok(id)
@@ -232,17 +212,9 @@ impl Connection {
     pub fn post_read(&mut self, now: Instant, span: Span) -> Result<TransferId, PostError> {
         self.can_post(self.inbox.len())?;
         let id = self.new_id();
-        let sequence = self.next_read;
-        self.next_read = self.next_read.wrapping_add(1);
-        let read = inbound::Read {
-            span,
-            sequence,
-            resend_at: now,
-            tries: 0,
-            waiting: false,
-        };
-        self.inbox.reads.insert(id, read);
-        self.timers.set_earlier(Timer::Answers, now);
+        self.inbox.reads.post(id, span);
+        self.ask_reads(now);
+        self.expect_peer(now);
         Ok(id)
     }
 
@@ -264,111 +236,13 @@ impl Connection {
         id
     }
 
-    /// Cancels a posted Transfer. From here on its memory is neither read nor written; its
-    /// [`Event::Failed`] follows. False if it is over already.
-    pub fn cancel(&mut self, now: Instant, id: TransferId) -> bool {
-        self.abort(now, id, Reason::Cancelled, TransferError::Cancelled)
-    }
-
-    /// Like [`Connection::cancel`], because the lane found that the Transfer's memory cannot be
-    /// accessed (a mapped file that shrank, say).
-    pub fn fault(&mut self, now: Instant, id: TransferId) -> bool {
-        self.abort(
-            now,
-            id,
-            Reason::MemoryFault,
-            TransferError::Refused(Reason::MemoryFault),
-        )
-    }
-
-    fn abort(
-        &mut self,
-        now: Instant,
-        id: TransferId,
-        reason: Reason,
-        error: TransferError,
-    ) -> bool {
-        let end = if let Some(transfer) = self.outbox.get(id) {
-            let end = End {
-                reason,
-                from_source: true,
-                sequence: transfer.sequence,
-                d_id: transfer.peer,
-                s_id: id,
-            };
-            let announced = transfer.state != crate::OutboundState::Queued;
-            self.outbox.happen(id, outbound::Happening::Cancelled);
-            announced.then_some(end)
-        } else if let Some(transfer) = self.inbox.end(id, inbound::Happening::Cancelled) {
-            Some(End {
-                reason,
-                from_source: false,
-                sequence: transfer.sequence,
-                d_id: transfer.peer,
-                s_id: id,
-            })
-        } else if let Some(read) = self.inbox.reads.remove(&id) {
-            Some(End {
-                reason,
-                from_source: false,
-                sequence: read.sequence,
-                d_id: 0,
-                s_id: id,
-            })
-        } else if self.remove_unmatched(id) {
-            None
-        } else {
-            return false;
-        };
-        if let Some(end) = end {
-            self.send_end(now, end);
-        }
-        self.events.push_back(Event::Failed { id, error });
-        self.announce(now);
-        self.grant(now);
-        true
-    }
-
-    fn remove_unmatched(&mut self, id: TransferId) -> bool {
-        let before = self.inbox.posted.len() + self.offers.len();
-        self.inbox.posted.retain(|posted| posted.id != id);
-        self.offers.retain(|offer| offer.id != id);
-        before != self.inbox.posted.len() + self.offers.len()
-    }
-
-    fn send_end(&mut self, now: Instant, end: End) {
-        if self.endings.len() >= limits::MAX_ENDINGS {
-            self.endings.pop_front();
-        }
-        self.endings.push_back(Ending {
-            end,
-            resend_at: now,
-            tries: 0,
-        });
-        self.timers.set_earlier(Timer::Answers, now);
-    }
-
-    /// The posted Transfers whose memory `region` is, for a lane that is about to close it.
+    /// All posted Transfers that are not over.
     pub fn transfers(&self) -> Vec<TransferId> {
-        let offers = self.offers.iter().map(|offer| offer.id);
+        let offers = self.offers.queue.iter().map(|offer| offer.id);
         offers
             .chain(self.outbox.ids())
             .chain(self.inbox.ids())
             .collect()
-    }
-
-    /// Begins the disconnect handshake. What is not complete fails; to flush, wait for it first.
-    pub fn close(&mut self, now: Instant) {
-        self.live(now, Happening::Close, CloseReason::Local);
-    }
-
-    /// The network says that nobody is at the peer's address (ICMP port unreachable).
-    pub fn unreachable(&mut self, now: Instant) {
-        // Anybody can forge one such message. While the peer answers it is not believed.
-        let silent = now - self.heard > self.recovery.control_timeout();
-        if self.life == Life::Connecting || silent {
-            self.live(now, Happening::Lost, CloseReason::Unreachable);
-        }
     }
 
     /// The largest datagram (header included) that the interface towards the peer carries, in
@@ -450,7 +324,7 @@ impl Connection {
 
     /// Whether anything is under way: posted Transfers, or Ends to be confirmed.
     pub fn is_busy(&self) -> bool {
-        self.outbox.len() + self.inbox.len() + self.offers.len() + self.endings.len() > 0
+        self.outbox.len() + self.inbox.len() + self.offers.queue.len() + self.endings.len() > 0
     }
 
     /// Whether payload is expected: a Block is granted and incomplete.
@@ -496,108 +370,10 @@ impl Connection {
         self.profile = profile;
         self.inbox.grants = crate::grants::Grants::new(self.buffer_log2());
         if profile == Profile::Classic {
-            self.recovery = Recovery::fixed(self.config.classic_data_timeout);
+            self.recovery
+                .fix_data_timeout(self.config.classic_data_timeout);
         }
         self.heard = now;
-    }
-
-    fn established(&mut self, now: Instant) {
-        self.timers.stop(Timer::Handshake);
-        self.timers.stop(Timer::GiveUp);
-        self.timers.set(Timer::Probe, now);
-        self.events.push_back(Event::Connected(self.profile));
-        self.announce(now);
-        self.timers.set_earlier(Timer::Answers, now);
-        self.expect_peer(now);
-    }
-
-    /// Applies `happening` to the connection's life.
-    fn live(&mut self, now: Instant, happening: Happening, why: CloseReason) {
-        let before = self.life;
-        let (life, then) = life::step(before, happening);
-        self.life = life;
-        match then {
-            Then::Nothing => {}
-            Then::Open => self.established(now),
-            Then::AnswerAgain => self.answer_connection(),
-            Then::AskToDisconnect => {
-                self.fail_all(why);
-                self.close_reason = why;
-                self.handshake_tries = 0;
-                self.timers.stop_all();
-                self.timers.set(Timer::Handshake, now);
-                self.timers
-                    .set(Timer::GiveUp, now + self.config.connect_timeout);
-            }
-            Then::AgreeToDisconnect => self.agree_to_disconnect(now, before, why),
-            Then::Complete => {
-                self.push_control(Operation::DisconnectComplete(Disconnect {
-                    reason: Reason::Normal,
-                }));
-                self.end(before, self.close_reason);
-            }
-            Then::End => {
-                let graceful = matches!(before, Life::Disconnecting | Life::Answering);
-                self.end(before, if graceful { self.close_reason } else { why });
-            }
-        }
-    }
-
-    fn agree_to_disconnect(&mut self, now: Instant, before: Life, why: CloseReason) {
-        if matches!(before, Life::Answered | Life::Established) {
-            self.fail_all(why);
-            self.close_reason = why;
-            self.timers.stop_all();
-            self.timers
-                .set(Timer::GiveUp, now + self.recovery.control_timeout() * 8);
-        }
-        self.push_control(Operation::DisconnectAnswer(Disconnect {
-            reason: Reason::Normal,
-        }));
-    }
-
-    fn end(&mut self, before: Life, why: CloseReason) {
-        if before == Life::Closed {
-            return;
-        }
-        self.fail_all(why);
-        self.timers.stop_all();
-        self.events.push_back(Event::Closed(why));
-    }
-
-    fn fail_all(&mut self, why: CloseReason) {
-        for id in self.transfers() {
-            self.outbox.happen(id, outbound::Happening::Cancelled);
-            self.inbox.end(id, inbound::Happening::Cancelled);
-            self.inbox.reads.remove(&id);
-            self.remove_unmatched(id);
-            self.events.push_back(Event::Failed {
-                id,
-                error: TransferError::Closed(why),
-            });
-        }
-        self.endings.clear();
-        self.control.clear();
-    }
-
-    fn request_connection(&mut self, now: Instant) {
-        self.push_control(Operation::RequestConnection(RequestConnection {
-            version_min: VERSION_MIN,
-            version_max: VERSION,
-            capabilities: self.config.capabilities(self.config.profiles),
-            s_key: self.entropy.key,
-            sync: self.entropy.sync,
-        }));
-        self.handshake_tries += 1;
-        self.recovery.time(self.entropy.sync, now);
-        let wait = self.recovery.control_timeout();
-        self.timers.set(Timer::Handshake, now + wait);
-    }
-
-    fn answer_connection(&mut self) {
-        let capabilities = self.config.capabilities(Profiles::only(self.profile));
-        let answer = listen::accept(capabilities, self.entropy, self.next_sync);
-        self.push_control(Operation::ConnectionAnswer(answer));
     }
 
     /// Queues a control operation. All of them are repeated by a timer somewhere, so that when the
@@ -610,15 +386,10 @@ impl Connection {
         }
     }
 
-    /// A request that the peer must answer is under way.
-    fn expect_answer(&mut self, now: Instant) {
-        self.unanswered.get_or_insert(now);
-        self.expect_peer(now);
-    }
-
     /// Something depends on the peer being alive.
     fn expect_peer(&mut self, now: Instant) {
         if !self.timers.runs(Timer::Peer) && self.life == Life::Established {
+            self.unanswered_pings = 0;
             self.timers.set(Timer::Peer, now + self.keepalive());
         }
     }
@@ -627,14 +398,36 @@ impl Connection {
         self.config.idle_timeout / limits::KEEPALIVES_PER_IDLE_TIMEOUT
     }
 
+    /// Announcements and Reads of the peer that this end holds.
+    fn slots(&self) -> u16 {
+        self.config.slots.clamp(1, limits::MAX_SLOTS)
+    }
+
+    /// Announcements, or Reads, that the peer holds for us.
+    fn peer_slots(&self) -> u16 {
+        self.peer
+            .map_or(1, |peer| peer.slots.min(limits::MAX_SLOTS))
+    }
+
     /// Announces queued Transfers as far as the peer's slots allow.
     fn announce(&mut self, now: Instant) {
         if self.life != Life::Established {
             return;
         }
-        let slots = self.peer.map_or(1, |peer| peer.slots);
+        let slots = self.peer_slots();
         while let Some(id) = self.outbox.announce_next(slots) {
             self.send_announcement(now, id);
+        }
+    }
+
+    /// Asks for queued Reads as far as the peer's slots allow.
+    fn ask_reads(&mut self, now: Instant) {
+        if self.life != Life::Established {
+            return;
+        }
+        let slots = self.peer_slots();
+        while let Some(id) = self.inbox.reads.ask_next(slots) {
+            self.send_read(now, id);
         }
     }
 
@@ -648,14 +441,9 @@ impl Connection {
 
     /// Matches the peer's Reads with offers.
     fn match_offers(&mut self, now: Instant) {
-        while !self.offers.is_empty()
-            && let Some(wanted) = self.wanted.remove(&self.next_wanted)
-        {
-            self.next_wanted = self.next_wanted.wrapping_add(1);
-            if let Some(offer) = self.offers.pop_front() {
-                self.outbox
-                    .post(offer.id, offer.span, offer.delivery, Some(wanted.s_id));
-            }
+        while let Some((wanted, offer)) = self.offers.match_next() {
+            self.outbox
+                .post(offer.id, offer.span, offer.delivery, Some(wanted.s_id));
         }
         self.announce(now);
     }
@@ -665,11 +453,23 @@ impl Connection {
         let geometry = self.geometry();
         while let Some(granted) = self.inbox.grant_next(now, &geometry) {
             self.send_grant(granted.sequence);
-            self.recovery.time(granted.transfer, now);
+            self.recovery.time(Timed::Grant(granted.transfer), now);
             self.timers
                 .set_earlier(Timer::Payload, now + self.recovery.data_timeout());
-            self.expect_answer(now);
+            self.expect_peer(now);
         }
+    }
+
+    /// Stops the program if anything grew beyond its limit. For tests and fuzzing.
+    #[doc(hidden)]
+    pub fn assert_bounded(&self) {
+        let posted = 2 * limits::MAX_POSTED;
+        assert!(self.control.len() <= limits::MAX_CONTROL_QUEUE);
+        assert!(self.endings.len() <= limits::MAX_ENDINGS);
+        assert!(self.outbox.len() <= posted && self.inbox.len() <= posted);
+        self.outbox.assert_bounded();
+        self.inbox.assert_bounded();
+        self.offers.assert_bounded(self.slots());
     }
 
     fn send_grant(&mut self, sequence: u32) {

@@ -3,18 +3,17 @@
 
 use super::Connection;
 use crate::outbound::Shape;
+use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::transmit::{BurstLimit, ControlDatagram, Transmit};
 use crate::{Instant, Life, TransferId};
-use zerolane_wire::{
-    Disconnect, Nop, Operation, Packet, Profile, Reason, RequestToReceive, RequestToSend, Route,
-};
+use zerolane_wire::{Nop, Operation, Packet, RequestToReceive, RequestToSend, Route};
 
 impl Connection {
     /// The next thing to send, if any. A burst is at most as large as `limit`.
     pub fn poll_transmit(&mut self, now: Instant, limit: BurstLimit) -> Option<Transmit> {
         self.next_control()
-            .or_else(|| self.next_probe())
+            .or_else(|| self.next_probe(now))
             .or_else(|| self.next_data(now, limit))
     }
 
@@ -40,13 +39,14 @@ impl Connection {
         Some(Transmit::Control(ControlDatagram::new(&packet, 0)))
     }
 
-    fn next_probe(&mut self) -> Option<Transmit> {
+    fn next_probe(&mut self, now: Instant) -> Option<Transmit> {
         let size = core::mem::take(&mut self.probe);
         if size == 0 {
             return None;
         }
         self.counters.control_sent += 1;
         let sync = self.new_sync();
+        self.recovery.time(Timed::Nop(sync), now);
         let nop = Nop {
             send_state: true,
             probe: size as u32,
@@ -95,15 +95,10 @@ impl Connection {
     /// Sends, or repeats, the announcement of a Transfer.
     pub(super) fn send_announcement(&mut self, now: Instant, id: TransferId) {
         let wait = self.recovery.control_timeout();
-        let Some(transfer) = self
-            .outbox
-            .iter_mut()
-            .find(|(other, _)| *other == id)
-            .map(|(_, t)| t)
-        else {
+        let Some(transfer) = self.outbox.get_mut(id) else {
             return;
         };
-        transfer.tries += 1;
+        transfer.tries = transfer.tries.saturating_add(1);
         transfer.resend_at = now + wait;
         let first = transfer.tries == 1;
         let rts = RequestToSend {
@@ -115,43 +110,31 @@ impl Connection {
         };
         self.push_control(Operation::RequestToSend(rts));
         if first {
-            self.recovery.time(id, now);
+            self.recovery.time(Timed::Announcement(id), now);
         } else {
-            self.recovery.untime(id);
+            self.recovery.untime(Timed::Announcement(id));
         }
         self.timers.set_earlier(Timer::Answers, now + wait);
-        self.expect_answer(now);
+        self.expect_peer(now);
     }
 
     /// Sends, or repeats, the request of a Read.
     pub(super) fn send_read(&mut self, now: Instant, id: TransferId) {
         let wait = self.recovery.control_timeout();
-        let Some(read) = self.inbox.reads.get_mut(&id) else {
+        let Some(read) = self.inbox.reads.get_mut(id) else {
             return;
         };
-        read.tries += 1;
+        let Some(sequence) = read.sequence else {
+            return;
+        };
         read.resend_at = now + wait;
         let rtr = RequestToReceive {
             capacity: read.span.len,
             s_id: id,
-            sequence: read.sequence,
+            sequence,
         };
         self.push_control(Operation::RequestToReceive(rtr));
         self.timers.set_earlier(Timer::Answers, now + wait);
-        self.expect_answer(now);
-    }
-
-    /// Asks to disconnect, again and again until answered.
-    pub(super) fn ask_to_disconnect(&mut self, now: Instant) {
-        self.push_control(Operation::RequestDisconnect(Disconnect {
-            reason: Reason::Normal,
-        }));
-        self.handshake_tries += 1;
-        self.timers
-            .set(Timer::Handshake, now + self.recovery.control_timeout());
-    }
-
-    pub(super) fn is_extended(&self) -> bool {
-        self.profile == Profile::Extended
+        self.expect_peer(now);
     }
 }

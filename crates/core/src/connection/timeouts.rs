@@ -14,7 +14,7 @@ impl Connection {
         while let Some(timer) = self.timers.expired(now) {
             match timer {
                 Timer::Handshake => self.on_handshake_timeout(now),
-                Timer::GiveUp => self.live(now, Happening::GaveUp, CloseReason::ConnectTimeout),
+                Timer::GiveUp => self.on_give_up_timeout(now),
                 Timer::Answers => self.on_answers_timeout(now),
                 Timer::Payload => self.on_payload_timeout(now),
                 Timer::Confirmation => self.on_confirmation_timeout(now),
@@ -24,16 +24,31 @@ impl Connection {
         }
     }
 
+    fn on_give_up_timeout(&mut self, now: Instant) {
+        if self.life == Life::Established {
+            // The Responder was never heard using our key. If it lives, keep-alives will find out.
+            self.timers.stop(Timer::Handshake);
+        }
+        self.live(now, Happening::GaveUp, CloseReason::ConnectTimeout);
+    }
+
     fn on_handshake_timeout(&mut self, now: Instant) {
         if self.handshake_tries > 0 {
-            self.recovery.untime(self.entropy.sync);
             self.recovery.back_off();
         }
         match self.life {
             Life::Connecting => self.request_connection(now),
+            Life::Established => self.prove_address(now),
             Life::Disconnecting => self.ask_to_disconnect(now),
-            _ => {}
+            Life::Answered | Life::Answering | Life::Closed => {}
         }
+    }
+
+    /// Third step of the handshake: shows the Responder that we have its key.
+    fn prove_address(&mut self, now: Instant) {
+        self.ping(now);
+        self.handshake_tries += 1;
+        self.repeat_handshake(now);
     }
 
     /// Repeats what was not answered: announcements, Reads, Ends.
@@ -41,62 +56,41 @@ impl Connection {
         if self.life != Life::Established {
             return;
         }
-        let due: Vec<TransferId> = self
+        let announced: Vec<(TransferId, bool)> = self
             .outbox
             .iter()
-            .filter(|(_, it)| it.state == OutboundState::Announced && it.resend_at <= now)
-            .map(|(id, _)| id)
+            .filter(|(_, it)| is_asking(it) && it.resend_at <= now)
+            .map(|(id, it)| (id, it.state == OutboundState::Announced))
             .collect();
-        let reads: Vec<TransferId> = self
+        let reads: Vec<(TransferId, bool)> = self
             .inbox
             .reads
-            .iter()
-            .filter(|(_, read)| !read.waiting && read.resend_at <= now)
-            .map(|(&id, _)| id)
+            .asked()
+            .filter(|(_, read)| read.resend_at <= now)
+            .map(|(id, read)| (id, !read.waiting))
             .collect();
-        let repeated = !due.is_empty() || reads.iter().any(|id| self.inbox.reads[id].tries > 0);
-        if repeated {
+        let ended = self.repeat_ends(now);
+        // Who was told to wait asks again just in case: that is no sign of loss.
+        if ended || announced.iter().chain(&reads).any(|&(_, lost)| lost) {
             self.counters.timeouts += 1;
             self.recovery.back_off();
         }
-        due.into_iter()
-            .for_each(|id| self.send_announcement(now, id));
-        reads.into_iter().for_each(|id| self.send_read(now, id));
-        self.repeat_ends(now);
+        for (id, _) in announced {
+            self.send_announcement(now, id);
+        }
+        for (id, _) in reads {
+            self.send_read(now, id);
+        }
         self.rearm_answers();
     }
 
-    fn repeat_ends(&mut self, now: Instant) {
-        let wait = self.recovery.control_timeout();
-        self.endings
-            .retain(|ending| ending.tries < limits::MAX_END_TRIES);
-        let mut due = vec![];
-        for ending in self
-            .endings
-            .iter_mut()
-            .filter(|ending| ending.resend_at <= now)
-        {
-            ending.tries += 1;
-            ending.resend_at = now + wait;
-            due.push(ending.end);
-        }
-        due.into_iter()
-            .for_each(|end| self.push_control(Operation::End(end)));
-    }
-
     fn rearm_answers(&mut self) {
-        let announced = |it: &Outbound| it.state == OutboundState::Announced;
         let outbound = self
             .outbox
             .iter()
-            .filter(|(_, it)| announced(it))
+            .filter(|(_, it)| is_asking(it))
             .map(|(_, it)| it.resend_at);
-        let reads = self
-            .inbox
-            .reads
-            .values()
-            .filter(|read| !read.waiting)
-            .map(|read| read.resend_at);
+        let reads = self.inbox.reads.asked().map(|(_, read)| read.resend_at);
         let ends = self.endings.iter().map(|ending| ending.resend_at);
         if let Some(at) = outbound.chain(reads).chain(ends).min() {
             self.timers.set_earlier(Timer::Answers, at);
@@ -110,7 +104,7 @@ impl Connection {
         let mut late = vec![];
         let mut next = None;
         for (sequence, block) in self.inbox.grants.iter() {
-            let at = block.moved + wait;
+            let at = self.inbox.grants.waited_since(sequence, block) + wait;
             if at <= now {
                 late.push((sequence, block.reached == 0));
             } else {
@@ -134,7 +128,7 @@ impl Connection {
     }
 
     fn ask_again(&mut self, now: Instant, sequence: u32, untouched: bool) {
-        self.expect_answer(now);
+        self.expect_peer(now);
         if self.repairs_whole_blocks() {
             if let Some(granted) = self.inbox.regrant(now, sequence) {
                 self.send_grant(granted.sequence);
@@ -147,58 +141,71 @@ impl Connection {
         self.report_now(now, sequence);
     }
 
-    /// Everything granted was sent, and nothing is heard: asks how the oldest Transfer stands.
+    /// Everything granted was sent, and nothing is heard: asks how the Transfers stand.
     fn on_confirmation_timeout(&mut self, now: Instant) {
         if self.life != Life::Established {
             return;
         }
-        let open = self
-            .outbox
-            .iter()
-            .find(|(_, it)| it.state == OutboundState::Sending);
-        let Some((s_id, transfer)) = open else { return };
-        let (d_id, b_num, all_sent) = (transfer.peer, transfer.first_open(), transfer.all_sent());
-        let silent = all_sent || now - self.heard >= self.recovery.control_timeout();
-        if silent && !self.outbox.has_data() {
+        let silent = now - self.heard >= self.recovery.control_timeout();
+        let open = |it: &Outbound| it.state == OutboundState::Sending;
+        if !self.outbox.iter().any(|(_, it)| open(it)) {
+            return;
+        }
+        if !self.outbox.has_data() {
+            let asked: Vec<(TransferId, u32, u32)> = self
+                .outbox
+                .iter()
+                .filter(|(_, it)| it.all_sent() || open(it) && silent)
+                .map(|(id, it)| (id, it.peer, it.first_open()))
+                .take(limits::MAX_STATE_REQUESTS)
+                .collect();
+            self.ask_states(now, &asked);
+        }
+        self.timers
+            .set(Timer::Confirmation, now + self.recovery.control_timeout());
+    }
+
+    fn ask_states(&mut self, now: Instant, transfers: &[(TransferId, u32, u32)]) {
+        if transfers.is_empty() {
+            return;
+        }
+        for &(s_id, d_id, b_num) in transfers {
             let sync = self.new_sync();
-            self.counters.timeouts += 1;
             self.push_control(Operation::RequestState(RequestState {
                 b_num,
                 d_id,
                 s_id,
                 sync,
             }));
-            self.recovery.back_off();
-            self.expect_answer(now);
         }
-        self.timers
-            .set(Timer::Confirmation, now + self.recovery.control_timeout());
+        self.counters.timeouts += 1;
+        self.recovery.back_off();
+        self.expect_peer(now);
     }
 
-    /// Pings a peer that something depends on, and declares it dead when it left requests
-    /// unanswered for the idle timeout. Time in which nothing was asked does not count, so that a
-    /// suspended machine does not find its peers dead.
+    /// Pings a peer that something depends on, and declares it dead when it left every keep-alive
+    /// of an idle timeout unanswered. Silences are counted, not measured: a machine that was
+    /// suspended has missed one, however long it slept.
     fn on_peer_timeout(&mut self, now: Instant) {
         if self.life != Life::Established || !self.is_busy() {
-            self.unanswered = None;
             return;
         }
-        if self
-            .unanswered
-            .is_some_and(|since| now - since >= self.config.idle_timeout)
-        {
+        let silence = now - self.heard;
+        if silence < self.keepalive() {
+            self.timers.set(Timer::Peer, self.heard + self.keepalive());
+            return;
+        }
+        if self.unanswered_pings + 1 >= limits::KEEPALIVES_PER_IDLE_TIMEOUT {
             self.live(now, Happening::Lost, CloseReason::PeerDead);
             return;
         }
-        if now - self.heard >= self.keepalive() {
-            self.ping();
-            self.unanswered.get_or_insert(now);
-        }
+        self.unanswered_pings += 1;
+        self.ping(now);
         self.timers.set(Timer::Peer, now + self.keepalive());
     }
 
     fn on_probe_timeout(&mut self, now: Instant) {
-        if self.life != Life::Established || !self.is_extended() && self.outbox.len() > 0 {
+        if self.life != Life::Established {
             return;
         }
         if let Some(size) = self.path.next_probe() {
@@ -207,4 +214,9 @@ impl Connection {
                 .set(Timer::Probe, now + self.recovery.control_timeout());
         }
     }
+}
+
+/// Whether the Transfer asks the peer for a grant.
+fn is_asking(it: &Outbound) -> bool {
+    matches!(it.state, OutboundState::Announced | OutboundState::Waiting)
 }

@@ -8,7 +8,19 @@ use netlab::link::LinkConfig;
 use netlab::pair::Duplex;
 use std::collections::HashMap;
 use std::time::Duration;
-use zerolane_wire::{HEADER_LEN, Header, Op};
+use zerolane_wire::{Flags, HEADER_LEN, Header, Op, Reason};
+
+/// How long a host leaves datagrams in its socket before it takes them all at once.
+const NAP: Duration = Duration::from_micros(40);
+
+/// Datagrams taken at once.
+const BATCH: usize = 32;
+
+/// What memory holds that nobody wrote.
+const UNTOUCHED: u8 = 0xee;
+
+/// Bytes around every target.
+const GUARD: u64 = 40;
 
 /// The byte that content numbered `seed` has at `offset`: tells both, so that misplacement shows.
 pub(super) fn content(seed: u64, offset: u64) -> u8 {
@@ -26,8 +38,15 @@ pub(super) struct Host {
     pub(super) events: Vec<Event>,
     pub(super) placed: u64,
     pub(super) moved: u64,
-    /// Spans of posted memory that must not be written any more.
+    /// Regions that must not be written any more, with what they held.
     frozen: HashMap<u32, Vec<u8>>,
+    /// Targets: the one part of their region that may be written.
+    targets: Vec<Span>,
+    /// Datagrams in the socket.
+    arrived: Vec<Vec<u8>>,
+    wake_at: Option<Duration>,
+    /// How far this host's clock is ahead.
+    pub(super) skew: Duration,
 }
 
 impl Host {
@@ -39,6 +58,10 @@ impl Host {
             placed: 0,
             moved: 0,
             frozen: HashMap::new(),
+            targets: vec![],
+            arrived: vec![],
+            wake_at: None,
+            skew: Duration::ZERO,
         }
     }
 
@@ -47,9 +70,28 @@ impl Host {
         self.region((0..len).map(|i| content(seed, i)).collect())
     }
 
-    /// A region of bytes that no content has.
+    /// A target of `len` bytes that nobody wrote, guarded on both sides.
     pub(super) fn empty(&mut self, len: u64) -> Span {
-        self.region(vec![0xee; len as usize])
+        self.empty_at(GUARD, len)
+    }
+
+    /// The same, `offset` bytes into its region.
+    pub(super) fn empty_at(&mut self, offset: u64, len: u64) -> Span {
+        let whole = self.region(vec![UNTOUCHED; (offset + len + GUARD) as usize]);
+        let target = whole.part(offset, len);
+        self.targets.push(target);
+        target
+    }
+
+    /// Nothing outside the targets was written.
+    pub(super) fn assert_guards(&self) {
+        for target in &self.targets {
+            let region = &self.memory[target.region.index as usize];
+            let (start, end) = (target.offset as usize, target.end() as usize);
+            let untouched = |bytes: &[u8]| bytes.iter().all(|&byte| byte == UNTOUCHED);
+            assert!(untouched(&region[..start]), "written before {target:?}");
+            assert!(untouched(&region[end..]), "written behind {target:?}");
+        }
     }
 
     fn region(&mut self, bytes: Vec<u8>) -> Span {
@@ -98,31 +140,100 @@ impl Host {
         self.connection.as_mut().expect("connection")
     }
 
-    /// Receives a datagram as the UDP lane does.
-    fn receive(&mut self, now: Instant, datagram: &[u8]) {
-        let header = match Header::parse(datagram) {
-            Ok(header) if header.op == Op::Data => header,
-            _ => return self.c().on_control(now, datagram, datagram.len()),
-        };
-        let payload = &datagram[HEADER_LEN..];
-        let mut forecast = Forecast::default();
-        self.c().forecast(1, &mut forecast);
-        let guess = forecast.runs().next().map(|run| run.span);
-        let landed = guess.map(|span| span.part(0, span.len.min(payload.len() as u64)));
-        if let Some(landed) = landed {
-            let count = landed.len as usize;
-            self.bytes_mut(landed).copy_from_slice(&payload[..count]);
-        }
-        let len = payload.len() as u32;
-        match self.c().on_data(now, &header, len, len, landed) {
-            Placement::InPlace => self.placed += u64::from(len),
-            Placement::Move(span) => {
-                self.moved += u64::from(len);
-                self.bytes_mut(span).copy_from_slice(payload);
+    /// Takes what arrived as the UDP lane does: one forecast, everything lands, then headers are
+    /// checked, then payload that missed is moved.
+    fn receive(&mut self, now: Instant) {
+        let datagrams = std::mem::take(&mut self.arrived);
+        let places = self.land(&datagrams);
+        let mut moves = vec![];
+        let mut next = 0;
+        while next < datagrams.len() {
+            let datagram = &datagrams[next];
+            let Some(header) = data_header(datagram) else {
+                self.c().on_control(now, datagram, datagram.len());
+                next += 1;
+                continue;
+            };
+            let count = run_length(&datagrams[next..], &places[next..]);
+            let payload: Vec<u8> = datagrams[next..next + count]
+                .iter()
+                .flat_map(|datagram| datagram[HEADER_LEN..].iter().copied())
+                .collect();
+            let stu = (datagram.len() - HEADER_LEN) as u32;
+            let landed = places[next].map(|place| Span {
+                len: payload.len() as u64,
+                ..place
+            });
+            match self
+                .c()
+                .on_data(now, &header, payload.len() as u32, stu, landed)
+            {
+                Placement::InPlace => self.placed += payload.len() as u64,
+                Placement::Move(span) => {
+                    assert_eq!(span.len, payload.len() as u64);
+                    moves.push((span, payload));
+                }
+                Placement::Drop(_) => {}
             }
-            Placement::Drop(_) => {}
+            next += count;
+        }
+        for (span, payload) in moves {
+            self.moved += span.len;
+            self.bytes_mut(span).copy_from_slice(&payload);
         }
     }
+
+    /// Lets everything behind the first 40 bytes land where the forecast says; returns where, if
+    /// it fitted there.
+    fn land(&mut self, datagrams: &[Vec<u8>]) -> Vec<Option<Span>> {
+        let mut forecast = Forecast::default();
+        self.c().forecast(datagrams.len() as u32, &mut forecast);
+        let mut places = forecast.runs().flat_map(|run| {
+            let stu = u64::from(run.stu);
+            (0..run.span.len.div_ceil(stu))
+                .map(move |n| run.span.part(n * stu, stu.min(run.span.len - n * stu)))
+        });
+        let mut landed = vec![];
+        for datagram in datagrams {
+            let rest = datagram.get(HEADER_LEN..).unwrap_or_default();
+            let place = if rest.is_empty() { None } else { places.next() };
+            let part = place.map(|place| place.part(0, place.len.min(rest.len() as u64)));
+            if let Some(part) = part {
+                self.bytes_mut(part)
+                    .copy_from_slice(&rest[..part.len as usize]);
+            }
+            landed.push(part.filter(|part| part.len == rest.len() as u64));
+        }
+        landed
+    }
+}
+
+fn data_header(datagram: &[u8]) -> Option<Header> {
+    let header = Header::parse(datagram).ok()?;
+    (header.op == Op::Data).then_some(header)
+}
+
+/// How many of the first datagrams continue each other, in the header and in memory.
+fn run_length(datagrams: &[Vec<u8>], places: &[Option<Span>]) -> usize {
+    let stu = datagrams[0].len();
+    let mut count = 1;
+    while count < datagrams.len() {
+        let (last, next) = (&datagrams[count - 1], &datagrams[count]);
+        let (Some(a), Some(b)) = (data_header(last), data_header(next)) else {
+            break;
+        };
+        let joined = match (places[count - 1], places[count]) {
+            (Some(a), Some(b)) => a.region == b.region && a.end() == b.offset,
+            (None, None) => true,
+            _ => false,
+        };
+        let len = (last.len() - HEADER_LEN) as u32;
+        if last.len() != stu || next.len() > stu || !joined || !Connection::continues(&a, len, &b) {
+            break;
+        }
+        count += 1;
+    }
+    count
 }
 
 /// Initiator A, Responder B.
@@ -132,6 +243,8 @@ pub(super) struct Sim {
     pub(super) net: Duplex<Vec<u8>>,
     b_config: Config,
     seed: u64,
+    /// The Responder takes nobody.
+    pub(super) busy: bool,
     /// Every datagram sent, when recording.
     pub(super) trace: Option<Vec<(Side, Vec<u8>)>>,
 }
@@ -150,6 +263,7 @@ impl Sim {
             net: Duplex::symmetric(link, seed),
             b_config: b,
             seed,
+            busy: false,
             trace: None,
         }
     }
@@ -166,7 +280,7 @@ impl Sim {
     }
 
     fn transmit(&mut self, side: Side) {
-        let now = self.now();
+        let now = self.now() + self.host(side).skew;
         loop {
             let host = self.host(side);
             let Some(connection) = host.connection.as_mut() else {
@@ -218,7 +332,12 @@ impl Sim {
                 port: 22,
                 sync: 5,
             };
-            match listen(now, self.b_config.clone(), entropy, &packet) {
+            let outcome = if self.busy {
+                Err(reject(&packet, Reason::Busy))
+            } else {
+                listen(now, self.b_config.clone(), entropy, &packet)
+            };
+            match outcome {
                 Ok(connection) => self.b.connection = Some(connection),
                 Err(Some(rejection)) => {
                     let (bytes, len) = rejection.emit();
@@ -228,7 +347,36 @@ impl Sim {
             }
             return;
         }
-        self.host(to).receive(now, datagram);
+        let wake_at = self.net.now() + NAP;
+        let host = self.host(to);
+        host.wake_at.get_or_insert(wake_at);
+        host.arrived.push(datagram.to_vec());
+        if host.arrived.len() >= BATCH {
+            self.wake(to);
+        }
+    }
+
+    /// Puts `datagram` into the socket of `to`, past the link.
+    pub(super) fn inject(&mut self, to: Side, datagram: &[u8]) {
+        self.deliver(to, datagram);
+    }
+
+    fn wake(&mut self, side: Side) {
+        let now = self.now() + self.host(side).skew;
+        let host = self.host(side);
+        host.wake_at = None;
+        if !host.arrived.is_empty() {
+            host.receive(now);
+        }
+    }
+
+    fn wake_due(&mut self) {
+        let now = self.net.now();
+        for side in Side::BOTH {
+            if self.host(side).wake_at.is_some_and(|at| at <= now) {
+                self.wake(side);
+            }
+        }
     }
 
     /// One step: transmit what is due, then go to the next delivery or timer. False when nothing
@@ -236,30 +384,35 @@ impl Sim {
     pub(super) fn step(&mut self, deadline: Duration) -> bool {
         self.transmit(Side::A);
         self.transmit(Side::B);
-        let timer = [&self.a, &self.b]
-            .into_iter()
-            .filter_map(|host| host.connection.as_ref()?.next_timeout())
-            .min()
-            .map(|at| at - Instant::ZERO);
-        let until = timer.unwrap_or(Duration::MAX).min(deadline);
-        if self.net.next_delivery().is_none() && until >= deadline {
-            return false;
-        }
-        if self.net.next_delivery().is_some_and(|at| at > deadline) && until >= deadline {
+        let hosts = [&self.a, &self.b];
+        let timers = hosts.into_iter().filter_map(|host| {
+            let at = host.connection.as_ref()?.next_timeout()?;
+            Some((at - Instant::ZERO).saturating_sub(host.skew))
+        });
+        let wakes = hosts.into_iter().filter_map(|host| host.wake_at);
+        let until = timers.chain(wakes).min().unwrap_or(Duration::MAX);
+        let delivery = self.net.next_delivery().unwrap_or(Duration::MAX);
+        if until.min(delivery) > deadline {
+            self.net.advance(Some(deadline));
             return false;
         }
         match self.net.advance(Some(until)) {
             Some((side, datagram)) => self.deliver(side, &datagram),
             None => {
-                let now = self.now();
-                for side in [Side::A, Side::B] {
-                    if let Some(connection) = self.host(side).connection.as_mut() {
-                        connection.on_timeout(now);
-                    }
-                }
+                self.wake_due();
+                self.strike_timers();
             }
         }
         true
+    }
+
+    fn strike_timers(&mut self) {
+        for side in Side::BOTH {
+            let now = self.now() + self.host(side).skew;
+            if let Some(connection) = self.host(side).connection.as_mut() {
+                connection.on_timeout(now);
+            }
+        }
     }
 
     /// Runs until `done`, or panics at `limit` of virtual time.
@@ -267,7 +420,7 @@ impl Sim {
         let deadline = self.net.now() + limit;
         while !done(self) {
             assert!(
-                self.step(deadline),
+                self.step(deadline) || done(self),
                 "seed {}: not done at {:?}\n a {:?} {:?}\n b {:?} {:?}",
                 self.seed,
                 self.net.now(),
@@ -283,6 +436,32 @@ impl Sim {
     pub(super) fn run_for(&mut self, time: Duration) {
         let deadline = self.net.now() + time;
         while self.step(deadline) {}
+    }
+
+    /// The operations sent since recording began, in words. A run of Data from one side to one
+    /// Block counts as one.
+    pub(super) fn spoken(&self) -> String {
+        let mut words: Vec<String> = vec![];
+        for (side, bytes) in self.trace.iter().flatten() {
+            let header = Header::parse(bytes).expect("what we send");
+            let set = |flag, name: &str| match header.flags.contains(flag) {
+                true => format!(" {name}"),
+                false => String::new(),
+            };
+            let detail = match header.op {
+                Op::Data => format!(" {}", header.b_num),
+                Op::ClearToSend => format!(" {}", header.b_num),
+                Op::RequestAnswer => set(Flags::REJECT, "refused"),
+                Op::State => set(Flags::COMPLETE, "complete") + &set(Flags::UNKNOWN, "unknown"),
+                Op::Nop => set(Flags::REPLY, "reply"),
+                _ => String::new(),
+            };
+            let word = format!("{side:?} {:?}{detail}", header.op);
+            if header.op != Op::Data || words.last() != Some(&word) {
+                words.push(word);
+            }
+        }
+        words.join(", ")
     }
 
     pub(super) fn connect(&mut self) {
@@ -317,5 +496,24 @@ impl Host {
             Event::Failed { id: other, error } if *other == id => Some(*error),
             _ => None,
         })
+    }
+
+    /// Why the connection ended, if it did.
+    pub(super) fn closed(&self) -> Option<CloseReason> {
+        self.events.iter().find_map(|event| match event {
+            Event::Closed(reason) => Some(*reason),
+            _ => None,
+        })
+    }
+
+    /// How often Transfer `id` ended.
+    pub(super) fn outcomes(&self, id: TransferId) -> usize {
+        let ends = |event: &&Event| match **event {
+            Event::Sent { id: other }
+            | Event::Received { id: other, .. }
+            | Event::Failed { id: other, .. } => other == id,
+            _ => false,
+        };
+        self.events.iter().filter(ends).count()
     }
 }

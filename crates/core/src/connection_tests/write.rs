@@ -51,13 +51,10 @@ fn transfer(link: LinkConfig, seed: u64, config: Config, lengths: &[u64]) -> Sim
             sim.b.holds(target, n as u64, length),
             "seed {seed}: transfer {n} is corrupt"
         );
-        assert!(
-            sim.b.bytes(target)[length as usize..]
-                .iter()
-                .all(|&b| b == 0xee),
-            "wrote past the end"
-        );
+        let rest = &sim.b.bytes(target)[length as usize..];
+        assert!(rest.iter().all(|&b| b == 0xee), "wrote past the end");
     }
+    sim.b.assert_guards();
     sim
 }
 

@@ -35,10 +35,19 @@ const RESUME: CopyOptions = CopyOptions {
     ..RECURSIVE
 };
 
+/// Remembers failures, and does something once, when the first file has been opened.
 #[derive(Default)]
-struct Failures(Mutex<Vec<Failure>>);
+struct Failures(Mutex<Vec<Failure>>, Mutex<Option<Interference>>);
+
+type Interference = Box<dyn FnOnce() + Send>;
 
 impl Observer for Failures {
+    fn file_started(&self, _path: &[u8], _size: u64) {
+        if let Some(interfere) = self.1.lock().unwrap().take() {
+            interfere();
+        }
+    }
+
     fn failed(&self, failure: &Failure) {
         self.0.lock().unwrap().push(failure.clone());
     }
@@ -59,15 +68,17 @@ impl Failures {
 }
 
 fn buffers(count: usize, bytes: usize) -> Vec<Buffer> {
-    (0..count).map(|_| vec![0; bytes]).collect()
+    (0..count)
+        .map(|_| Buffer::anonymous(bytes).unwrap())
+        .collect()
 }
 
 fn sender_port() -> (Port, PumpEnd) {
-    port(buffers(3, BUFFER_BYTES), buffers(2, CONTROL_BYTES))
+    port(buffers(3, BUFFER_BYTES), buffers(2, CONTROL_BYTES), || {})
 }
 
 fn receiver_port() -> (Port, PumpEnd) {
-    port(buffers(2, CONTROL_BYTES), buffers(3, BUFFER_BYTES))
+    port(buffers(2, CONTROL_BYTES), buffers(3, BUFFER_BYTES), || {})
 }
 
 /// One direction of the wire: from, what it is told; to, where it goes.
@@ -156,10 +167,22 @@ fn copy_until(
     options: CopyOptions,
     limit: usize,
 ) -> Outcome {
+    copy_with(starts, target, top, options, limit, None)
+}
+
+fn copy_with(
+    starts: Vec<Start>,
+    target: &Path,
+    top: TopLevel,
+    options: CopyOptions,
+    limit: usize,
+    interfere: Option<Interference>,
+) -> Outcome {
     let base: OwnedFd = File::open(target).unwrap().into();
     let (send_port, send_end) = sender_port();
     let (receive_port, receive_end) = receiver_port();
-    let (at_sender, at_receiver) = (Failures::default(), Failures::default());
+    let at_sender = Failures(Mutex::default(), Mutex::new(interfere));
+    let at_receiver = Failures::default();
     let cut = AtomicBool::new(false);
     let (sent, received) = thread::scope(|scope| {
         join(scope, send_end, receive_end, limit, &cut);
@@ -242,8 +265,11 @@ fn names(path: &Path) -> Vec<String> {
     names
 }
 
+/// Path, mode, time of change, content.
+type Kept = (String, u32, (i64, i64), Vec<u8>);
+
 /// Everything that is to be kept of a tree.
-fn snapshot(path: &Path) -> Vec<(String, u32, (i64, i64), Vec<u8>)> {
+fn snapshot(path: &Path) -> Vec<Kept> {
     let mut list = Vec::new();
     let mut open = vec![path.to_path_buf()];
     while let Some(at) = open.pop() {
@@ -523,6 +549,59 @@ fn copy__resume_of_a_changed_file_sends_only_the_change() {
     let totals = copy(&source.join("big"), &target, RESUME).clean();
     assert_eq!(totals.bytes_kept, 5 * UNIT);
     assert_eq!(fs::read(target.join("big")).unwrap(), bytes);
+}
+
+/// Copies a file of `len` bytes to which `change` happens just after it was opened.
+fn copy_changing(len: usize, change: impl FnOnce(&File) + Send + 'static) {
+    let (_base, source, target) = places();
+    fs::write(source.join("a"), content(1, len)).unwrap();
+    fs::write(target.join("a"), b"old").unwrap();
+    let file = File::options().write(true).open(source.join("a")).unwrap();
+    let outcome = copy_with(
+        vec![start(&source.join("a"))],
+        &target,
+        TopLevel::Any,
+        RECURSIVE,
+        usize::MAX,
+        Some(Box::new(move || change(&file))),
+    );
+    assert_eq!(
+        outcome.at_sender,
+        [("a".into(), Cause::SourceChanged)],
+        "{len} bytes"
+    );
+    assert_eq!(outcome.at_receiver, outcome.at_sender);
+    assert_eq!(outcome.complete().failed, 1);
+    assert_eq!(fs::read(target.join("a")).unwrap(), b"old");
+    assert_eq!(names(&target), ["a"]);
+}
+
+#[test]
+fn copy__source_truncated_while_read() {
+    for len in [1000, 5 * UNIT_BYTES, 40 * UNIT_BYTES] {
+        copy_changing(len, move |file| file.set_len(len as u64 / 2).unwrap());
+    }
+    copy_changing(40 * UNIT_BYTES, |file| file.set_len(0).unwrap());
+}
+
+#[test]
+fn copy__source_growing_while_read() {
+    for len in [0, 1000, 5 * UNIT_BYTES] {
+        copy_changing(len, move |file| {
+            file.write_all_at(b"more", len as u64).unwrap()
+        });
+    }
+}
+
+#[test]
+fn copy__source_written_to_while_read() {
+    for len in [1000, 5 * UNIT_BYTES] {
+        copy_changing(len, |file| {
+            // Later than the granularity of time stamps.
+            thread::sleep(Duration::from_millis(20));
+            file.write_all_at(b"other", 3).unwrap();
+        });
+    }
 }
 
 #[test]

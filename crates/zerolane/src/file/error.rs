@@ -8,9 +8,6 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What the transport says.
-type TransportError = std::io::Error;
-
 /// Why one file was not copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
@@ -137,7 +134,7 @@ pub enum Error {
         /// Who was asked.
         host: Host,
         /// What the transport says.
-        source: TransportError,
+        source: crate::Error,
     },
     /// The peer speaks Zerolane but not its file service.
     #[error("the peer is not a Zerolane file service")]
@@ -166,10 +163,25 @@ pub enum Error {
     Protocol(&'static str),
     /// The connection failed: the peer died, or the network did.
     #[error("the connection was lost: {0}")]
-    Transport(#[from] TransportError),
+    Transport(#[from] crate::Error),
     /// The other end gave up or went away before the copy was complete.
     #[error("the peer ended the copy early")]
     PeerGone,
+    /// The peer is alive but takes nothing, or says nothing, for longer than it may.
+    #[error("the peer is alive but has stopped taking part")]
+    Stalled,
+    /// The request is longer than a message may be.
+    #[error("the request is too long: too many or too long paths")]
+    TooLong,
+    /// The system gives no memory for buffers.
+    #[error("the system gives no more memory")]
+    NoMemory,
+    /// The system gives no thread.
+    #[error("the system gives no more threads")]
+    NoThread,
+    /// A defect of this program.
+    #[error("internal error")]
+    Internal,
     /// The copy was told to stop.
     #[error("stopped")]
     Stopped,

@@ -77,5 +77,22 @@ pub const FEEDBACK_FAILURES: usize = 32;
 /// to [`TREE_DEPTH`] descriptors.
 pub const SERVER_CONNECTIONS: usize = 32;
 
+/// Milliseconds the connection's thread sleeps at most before it looks whether it is to stop.
+pub const PUMP_WAIT_MILLISECONDS: u64 = 50;
+
+/// Seconds without any Transfer completing, with some in flight, after which a living peer counts
+/// as stuck. A slow disk takes less for a buffer.
+pub const STALL_SECONDS: u64 = 120;
+
+/// Units of holes or kept data that are told at once (4 GiB, about a second's hashing of zeros): a
+/// receiver that hashes longer would look stuck.
+pub const QUIET_UNITS: u64 = 4096;
+
+/// Bytes of a listing's entry besides its name, encoded.
+pub const ENTRY_OVERHEAD_BYTES: usize = 48;
+
+/// Seconds a client waits for the reply to its request, and a server for its reply to be taken.
+pub const REPLY_SECONDS: u64 = 30;
+
 /// Seconds a connected client has to send its request.
 pub const REQUEST_SECONDS: u64 = 10;

@@ -105,8 +105,11 @@ impl fmt::Display for Location {
     }
 }
 
-/// The host and what follows its `:`; `None` if the text is a local path.
-fn split_host(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, LocationError> {
+/// A host's name and what follows its `:`.
+type HostAndRest<'t> = (&'t [u8], &'t [u8]);
+
+/// `None` if the text is a local path.
+fn split_host(bytes: &[u8]) -> Result<Option<HostAndRest<'_>>, LocationError> {
     if bytes.first() == Some(&b'[') {
         let end = bytes
             .windows(2)

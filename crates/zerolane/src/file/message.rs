@@ -20,6 +20,8 @@ pub(crate) enum Request {
     Put {
         destination: Vec<u8>,
         sources: u32,
+        /// Whether a source is the contents of a directory, without a name of its own.
+        contents: bool,
         options: CopyOptions,
     },
     /// The server sends files, the client writes them.

@@ -5,6 +5,8 @@
 //! it. Their number never changes, so the queues are bounded by it, and a slow side slows the
 //! other.
 //!
+//! The connection side sleeps in the connection; a call given to [`port`] wakes it.
+//!
 //! ```text
 //!   file side (Port)                      connection side (PumpEnd)
 //!      submit  ---- filled, to be sent ---->  outgoing
@@ -18,7 +20,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 /// Memory that is sent from and received into.
-pub(crate) type Buffer = Vec<u8>;
+pub(crate) type Buffer = crate::Region;
 
 /// A buffer and how many of its bytes count.
 #[derive(Debug)]
@@ -44,11 +46,12 @@ pub(crate) enum Event {
 }
 
 /// The file side.
-#[derive(Debug)]
 pub(crate) struct Port {
     events: Receiver<Event>,
-    submit: Sender<Filled>,
+    /// `None` only while the port is dropped.
+    submit: Option<Sender<Filled>>,
     release: Sender<Buffer>,
+    wake: Box<dyn Fn() + Send>,
     /// The last one freed is used first: it is the one still in the cache.
     free: Vec<Buffer>,
     arrived: VecDeque<Filled>,
@@ -62,8 +65,13 @@ pub(crate) struct PumpEnd {
     pub(crate) released: Receiver<Buffer>,
 }
 
-/// Both sides, with `outgoing` buffers to fill and `incoming` ones to receive into.
-pub(crate) fn port(outgoing: Vec<Buffer>, incoming: Vec<Buffer>) -> (Port, PumpEnd) {
+/// Both sides, with `outgoing` buffers to fill and `incoming` ones to receive into. `wake` is called
+/// when there is something for the connection side.
+pub(crate) fn port(
+    outgoing: Vec<Buffer>,
+    incoming: Vec<Buffer>,
+    wake: impl Fn() + Send + 'static,
+) -> (Port, PumpEnd) {
     let (event_sender, events) = channel();
     let (submit, submitted) = channel();
     let (release, released) = channel();
@@ -73,8 +81,9 @@ pub(crate) fn port(outgoing: Vec<Buffer>, incoming: Vec<Buffer>) -> (Port, PumpE
     }
     let port = Port {
         events,
-        submit,
+        submit: Some(submit),
         release,
+        wake: Box::new(wake),
         free: outgoing,
         arrived: VecDeque::new(),
     };
@@ -106,15 +115,17 @@ impl Port {
 
     /// Sends the first `len` bytes of `buffer`.
     pub(crate) fn submit(&mut self, buffer: Buffer, len: usize) -> Result<(), Error> {
-        self.submit
-            .send(Filled { buffer, len })
-            .map_err(|_| Error::PeerGone)
+        let submit = self.submit.as_ref().ok_or(Error::PeerGone)?;
+        let sent = submit.send(Filled { buffer, len });
+        (self.wake)();
+        sent.map_err(|_| Error::PeerGone)
     }
 
     /// Lets a buffer that arrived be received into again; of no use any more, and no error, if the
     /// connection side has ended with what arrived in it.
     pub(crate) fn release(&mut self, buffer: Buffer) {
         let _ = self.release.send(buffer);
+        (self.wake)();
     }
 
     /// Blocks until something was sent or has arrived.
@@ -144,5 +155,13 @@ impl Port {
             Event::Sent(buffer) => self.free.push(buffer),
             Event::Arrived(filled) => self.arrived.push_back(filled),
         }
+    }
+}
+
+impl Drop for Port {
+    /// The connection side learns that nothing more will be submitted.
+    fn drop(&mut self) {
+        self.submit = None;
+        (self.wake)();
     }
 }

@@ -19,6 +19,7 @@ use super::root::DIRECTORY;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -41,6 +42,9 @@ struct Level {
     /// Length of the path before it.
     outer: usize,
 }
+
+/// A directory, `None` if it could not be made, and a name in it.
+type Place<'n> = (Option<Arc<OwnedFd>>, Cow<'n, [u8]>);
 
 /// Receives files through a [`Port`].
 pub(crate) struct FileReceiver<'a> {
@@ -208,10 +212,7 @@ impl<'a> FileReceiver<'a> {
     // Entries.
 
     /// The directory that the next entry goes into, and the name it gets there.
-    fn place<'n>(
-        &mut self,
-        name: &'n [u8],
-    ) -> Result<(Option<Arc<OwnedFd>>, std::borrow::Cow<'n, [u8]>), Error> {
+    fn place<'n>(&mut self, name: &'n [u8]) -> Result<Place<'n>, Error> {
         let name =
             check_name(name).map_err(|_| Error::Protocol("a name that is not one component"))?;
         if let Some(level) = self.levels.last() {
@@ -283,10 +284,9 @@ impl<'a> FileReceiver<'a> {
             .levels
             .pop()
             .ok_or(Error::Protocol("left more directories than entered"))?;
-        if let Some(directory) = level.directory {
-            if let Err(cause) = set_meta(directory.as_fd(), &level.meta) {
-                self.fail(cause);
-            }
+        let settle = |directory: Arc<OwnedFd>| set_meta(directory.as_fd(), &level.meta);
+        if let Some(Err(cause)) = level.directory.map(settle) {
+            self.fail(cause);
         }
         self.path.truncate(level.outer);
         Ok(())

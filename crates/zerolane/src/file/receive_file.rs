@@ -67,11 +67,12 @@ impl OpenFile {
         let part = Part::create(directory, name, replace)?;
         let mut open = OpenFile::failed(meta, size);
         open.basis_units = usable_units(size, part.left_over());
-        if options.resume && part.left_over() == 0 {
-            if let Some(target) = open_target(directory.as_fd(), name, size) {
-                open.basis = Basis::Target(target);
-                open.basis_units = unit_count(size).min(RESUME_UNITS);
-            }
+        if options.resume
+            && part.left_over() == 0
+            && let Some(target) = open_target(directory.as_fd(), name, size)
+        {
+            open.basis = Basis::Target(target);
+            open.basis_units = unit_count(size).min(RESUME_UNITS);
         }
         open.directory = Some((directory.clone(), name.to_vec()));
         open.part = Some(part);

@@ -7,8 +7,8 @@ use super::digest::{Digest, TreeHash, unit_count, unit_digest, unit_len, zero_di
 use super::error::{Cause, Error, Failure};
 use super::extents::{Extents, UnitMap};
 use super::limits::{
-    BUFFER_BYTES, FILE_BYTES, INLINE_BYTES, PATH_BYTES, RESUME_UNITS, RUN_UNITS, TREE_DEPTH,
-    UNIT_BYTES,
+    BUFFER_BYTES, FILE_BYTES, INLINE_BYTES, PATH_BYTES, QUIET_UNITS, RESUME_UNITS, RUN_UNITS,
+    TREE_DEPTH, UNIT_BYTES,
 };
 use super::message::{CopyOptions, EntryKind, Feedback, Piece, Record, Totals, decode_feedback};
 use super::observe::Observer;
@@ -533,17 +533,25 @@ impl<'a> FileSender<'a> {
 
     // Packing.
 
-    /// Counts one more unit of a kind that needs no content.
+    /// Counts one more unit of a kind that needs no content, and tells what was counted before it
+    /// is too much to be taken at once.
     fn pend(&mut self, one: Pending) -> Result<(), Error> {
-        self.pending = Some(match (self.pending, one) {
-            (Some(Pending::Hole(units)), Pending::Hole(_)) => Pending::Hole(units + 1),
-            (Some(Pending::Keep(units)), Pending::Keep(_)) => Pending::Keep(units + 1),
+        let units = match (self.pending, one) {
+            (Some(Pending::Hole(units)), Pending::Hole(_))
+            | (Some(Pending::Keep(units)), Pending::Keep(_)) => units + 1,
             _ => {
                 self.settle_pending()?;
-                one
+                1
             }
+        };
+        self.pending = Some(match one {
+            Pending::Hole(_) => Pending::Hole(units),
+            Pending::Keep(_) => Pending::Keep(units),
         });
-        Ok(())
+        match units >= QUIET_UNITS {
+            true => self.flush(),
+            false => Ok(()),
+        }
     }
 
     fn settle_pending(&mut self) -> Result<(), Error> {

@@ -1,0 +1,102 @@
+//! `zerolane serve`.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use zerolane::file::limits::DEFAULT_PORT;
+use zerolane::file::{Error, ServeOptions, Server, ServerObserver, Totals};
+
+use super::{stop_on_signals, with_exit_code};
+use crate::console;
+
+/// Arguments of `zerolane serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The directory; nothing outside it can be reached
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Address to listen on, with or without a port (port 0: any free one)
+    #[arg(long, value_name = "ADDR", value_parser = parse_address,
+          default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)))]
+    listen: SocketAddr,
+    /// Refuse to write
+    #[arg(long)]
+    read_only: bool,
+}
+
+/// `ADDR` or `ADDR:PORT`, IPv6 with a port in brackets.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    text.parse()
+        .or_else(|_| {
+            bare.parse::<IpAddr>()
+                .map(|ip| SocketAddr::new(ip, DEFAULT_PORT))
+        })
+        .map_err(|_| "not an IP address, with or without a port".into())
+}
+
+/// Serves until Ctrl-C or SIGTERM.
+pub(crate) fn run(args: Args) -> Result<()> {
+    let stop = stop_on_signals()?;
+    let options = ServeOptions {
+        read_only: args.read_only,
+        ..ServeOptions::default()
+    };
+    let mut server = Server::bind(&args.directory, args.listen, options).map_err(with_exit_code)?;
+    let address = server.local_addr();
+    let access = if args.read_only {
+        "reading"
+    } else {
+        "reading and writing"
+    };
+    console::say(format_args!(
+        "Serving {} on {address} for {access}.",
+        args.directory.display()
+    ))?;
+    console::say(match address.ip().is_loopback() {
+        true => "Only this machine can connect; --listen ADDR opens it to others.",
+        false => "Anybody who reaches this address can connect: there is no authentication yet.",
+    })?;
+    server.run(&stop, &Log).map_err(with_exit_code)
+}
+
+/// One line for each request and each end, on standard error.
+struct Log;
+
+impl ServerObserver for Log {
+    fn asked(&self, peer: SocketAddr, what: &str) {
+        console::note(format_args!("{peer}: {what}"));
+    }
+
+    fn ended(&self, peer: SocketAddr, outcome: &Result<Option<Totals>, Error>) {
+        match outcome {
+            Ok(None) => {}
+            Ok(Some(totals)) => console::note(format_args!(
+                "{peer}: {} files, {} bytes, {} failed",
+                totals.files, totals.bytes, totals.failed
+            )),
+            Err(error) => console::note(format_args!("{peer}: {error}")),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse_address__with_and_without_port() {
+        for (text, expected) in [
+            ("10.0.0.1", "10.0.0.1:9181"),
+            ("10.0.0.1:7", "10.0.0.1:7"),
+            ("::1", "[::1]:9181"),
+            ("[::1]", "[::1]:9181"),
+            ("[::1]:7", "[::1]:7"),
+        ] {
+            assert_eq!(parse_address(text), Ok(expected.parse().unwrap()), "{text}");
+        }
+        assert!(parse_address("host").is_err());
+    }
+}

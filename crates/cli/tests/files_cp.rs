@@ -1,0 +1,537 @@
+//! `zerolane serve`, `cp` and `ls` as a user starts them: real files over loopback, and what goes
+//! wrong.
+
+#![allow(non_snake_case)]
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const MIB: usize = 1 << 20;
+
+/// Ends the process even if the test fails.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A directory with `share`, which a server serves, and `local`.
+struct Lab {
+    base: tempfile::TempDir,
+    server: Option<Running>,
+    address: String,
+}
+
+impl Lab {
+    fn new(options: &[&str]) -> Lab {
+        Lab::served_by(zerolane, options)
+    }
+
+    /// With a server that `program` starts.
+    fn served_by(program: impl Fn() -> Command, options: &[&str]) -> Lab {
+        let base = tempfile::tempdir_in("/dev/shm").unwrap();
+        for name in ["share", "local"] {
+            fs::create_dir(base.path().join(name)).unwrap();
+        }
+        let mut lab = Lab {
+            base,
+            server: None,
+            address: String::new(),
+        };
+        lab.start(program(), options, "127.0.0.1:0");
+        lab
+    }
+
+    fn start(&mut self, mut program: Command, options: &[&str], listen: &str) {
+        let mut child = program
+            .arg("serve")
+            .arg(self.base.path().join("share"))
+            .args(["--listen", listen])
+            .args(options)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        self.server = Some(Running(child));
+        let address = line
+            .split(" on ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
+        self.address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
+        line.clear();
+        out.read_line(&mut line).unwrap();
+        assert!(line.contains("Only this machine can connect"), "{line:?}");
+    }
+
+    fn share(&self, name: &str) -> PathBuf {
+        self.base.path().join("share").join(name)
+    }
+
+    fn local(&self, name: &str) -> PathBuf {
+        self.base.path().join("local").join(name)
+    }
+
+    fn there(&self, path: &str) -> String {
+        format!("{}:{path}", self.address)
+    }
+
+    fn put(&self, options: &[&str], source: &str, path: &str) -> Command {
+        let mut command = zerolane();
+        command
+            .arg("cp")
+            .args(options)
+            .arg(self.local(source))
+            .arg(self.there(path));
+        command
+    }
+
+    fn get(&self, options: &[&str], path: &str, target: &str) -> Command {
+        let mut command = zerolane();
+        command
+            .arg("cp")
+            .args(options)
+            .arg(self.there(path))
+            .arg(self.local(target));
+        command
+    }
+}
+
+fn zerolane() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zerolane"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs a command; its exit code, output and errors.
+fn run(mut command: Command) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (status.code().unwrap_or(-1), text(stdout), text(stderr))
+}
+
+fn succeed(command: Command) -> String {
+    let (code, out, err) = run(command);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    out
+}
+
+/// Runs a command that must end with `code` and say `words`.
+fn fail(command: Command, code: i32, words: &str) {
+    let (actual, out, err) = run(command);
+    assert_eq!(actual, code, "{out}{err}");
+    assert!(err.contains(words), "{err:?} does not say {words:?}");
+}
+
+/// Bytes without repetition.
+fn content(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    blake3::Hasher::new()
+        .update(&seed.to_le_bytes())
+        .finalize_xof()
+        .fill(&mut bytes);
+    bytes
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let name =
+        |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let mut names: Vec<_> = fs::read_dir(path).unwrap().map(name).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn cp__there_and_back() {
+    let lab = Lab::new(&[]);
+    fs::create_dir_all(lab.local("tree/sub/empty")).unwrap();
+    fs::write(lab.local("tree/large"), content(1, 20 * MIB + 12345)).unwrap();
+    fs::write(lab.local("tree/sub/none"), b"").unwrap();
+    fs::write(lab.local("tree/sub/new\nline"), b"n").unwrap();
+    symlink("../large", lab.local("tree/sub/link")).unwrap();
+    let sparse = File::create(lab.local("tree/sparse")).unwrap();
+    sparse.set_len(1 << 30).unwrap();
+    sparse.write_all_at(b"middle", 1 << 29).unwrap();
+    succeed(lab.put(&["-r"], "tree", ""));
+    succeed(lab.get(&["-r"], "tree", "back"));
+    let compare = Command::new("diff")
+        .arg("-r")
+        .arg("--no-dereference")
+        .arg(lab.local("tree"))
+        .arg(lab.local("back"))
+        .output()
+        .unwrap();
+    assert!(compare.status.success(), "{compare:?}");
+    for name in ["tree/sparse", "back/sparse"] {
+        assert_eq!(
+            lab.local(name).metadata().unwrap().blocks() * 512,
+            4096,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn cp__json_events() {
+    let lab = Lab::new(&[]);
+    fs::write(lab.local("a"), content(1, 3 * MIB)).unwrap();
+    let out = succeed(lab.put(&["--json"], "a", ""));
+    let last: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "summary");
+    assert_eq!(
+        (&last["files"], &last["bytes"], &last["failed"]),
+        (&1.into(), &(3 * MIB).into(), &0.into())
+    );
+}
+
+#[test]
+fn ls__text_and_json() {
+    let lab = Lab::new(&["--read-only"]);
+    fs::write(lab.share("b\x1b[2J"), b"12345").unwrap();
+    fs::create_dir(lab.share("a")).unwrap();
+    fs::set_permissions(lab.share("a"), fs::Permissions::from_mode(0o750)).unwrap();
+    let list = |options: &[&str], path: &str| {
+        let mut command = zerolane();
+        command.arg("ls").args(options).arg(lab.there(path));
+        command
+    };
+    let out = succeed(list(&[], ""));
+    let lines: Vec<_> = out.lines().collect();
+    assert!(
+        lines[0].starts_with("drwxr-x---") && lines[0].ends_with("  a"),
+        "{out}"
+    );
+    assert!(lines[1].ends_with("5  b\\x1b[2J"), "{out}");
+    let out = succeed(list(&["--json"], ""));
+    let first: serde_json::Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&first["name"], &first["kind"]),
+        (&"a".into(), &"directory".into())
+    );
+    fail(list(&[], "none"), 1, "none: no such file or directory");
+    fail(list(&[], "../"), 1, "outside the served directory");
+}
+
+#[test]
+fn cp__exit_codes_and_words() {
+    let lab = Lab::new(&[]);
+    fs::write(lab.local("a"), b"a").unwrap();
+    fs::create_dir(lab.local("d")).unwrap();
+    fs::create_dir(lab.share("taken")).unwrap();
+    fs::create_dir(lab.share("taken/a")).unwrap();
+    symlink("/tmp", lab.share("out")).unwrap();
+
+    fail(
+        lab.put(&[], "missing", ""),
+        1,
+        "missing: no such file or directory",
+    );
+    fail(lab.put(&[], "d", ""), 1, "d: is a directory");
+    fail(lab.put(&[], "a", "../a"), 1, "outside the served directory");
+    fail(
+        lab.put(&[], "a", "/etc/a"),
+        1,
+        "outside the served directory",
+    );
+    fail(
+        lab.put(&[], "a", "out/a"),
+        1,
+        "outside the served directory",
+    );
+    fail(
+        lab.put(&[], "a", "none/a"),
+        1,
+        "none/a: no such file or directory",
+    );
+    fail(lab.put(&[], "a", "taken"), 1, "a: is a directory");
+    fail(
+        lab.get(&[], "missing", "x"),
+        1,
+        "missing: no such file or directory",
+    );
+    let mut partial = lab.put(&[], "missing", "");
+    partial.args([lab.local("a").as_os_str(), lab.there("").as_ref()]);
+    // SRC, HOST:, SRC, HOST: is no copy at all.
+    fail(partial, 2, "one side must be HOST:PATH");
+    let mut partial = zerolane();
+    partial
+        .arg("cp")
+        .args([lab.local("missing"), lab.local("a")])
+        .arg(lab.there(""));
+    fail(partial, 5, "missing: no such file or directory");
+    assert_eq!(fs::read(lab.share("a")).unwrap(), b"a");
+    let mut local = zerolane();
+    local.args(["cp", "a", "b"]);
+    fail(local, 2, "one side must be HOST:PATH");
+}
+
+#[test]
+fn cp__nobody_answers() {
+    let free = std::net::UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let mut command = zerolane();
+    command.arg("ls").arg(format!("{free}:"));
+    fail(command, 3, "cannot connect to 127.0.0.1");
+    // Something answers, but it is not Zerolane.
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(8)))
+        .unwrap();
+    let other = std::thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        for _ in 0..5 {
+            let Ok((_, from)) = socket.recv_from(&mut buffer) else {
+                return;
+            };
+            let _ = socket.send_to(b"HTTP/1.1 400 Bad Request\r\n\r\n", from);
+        }
+    });
+    let mut command = zerolane();
+    command.arg("ls").arg(format!("{address}:"));
+    fail(command, 3, "cannot connect to 127.0.0.1");
+    drop(other);
+}
+
+#[test]
+fn serve__read_only() {
+    let lab = Lab::new(&["--read-only"]);
+    fs::write(lab.local("a"), b"a").unwrap();
+    fs::write(lab.share("b"), b"b").unwrap();
+    fail(lab.put(&[], "a", ""), 1, "the server is read-only");
+    succeed(lab.get(&[], "b", ""));
+    assert_eq!(names(&lab.share("")), ["b"]);
+}
+
+#[test]
+fn serve__ends_cleanly_on_signals() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut lab = Lab::new(&[]);
+        let mut server = lab.server.take().unwrap();
+        kill(Pid::from_raw(server.0.id() as i32), signal).unwrap();
+        assert_eq!(server.0.wait().unwrap().code(), Some(0), "{signal}");
+    }
+}
+
+/// Starts `command` and kills it as soon as it is `ready`; whether that was before it ended.
+fn kill_when(mut command: Command, ready: impl Fn() -> bool) -> bool {
+    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut copy = Running(quiet.spawn().unwrap());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !ready() && copy.0.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    copy.0.kill().unwrap();
+    copy.0.wait().unwrap().signal() == Some(Signal::SIGKILL as i32)
+}
+
+/// Bytes on disk of the temporary file for `name`.
+fn part_bytes(directory: &Path, name: &str) -> u64 {
+    let part = directory.join(format!(".{name}.zlpart"));
+    part.metadata().map_or(0, |meta| meta.blocks() * 512)
+}
+
+#[test]
+fn cp__client_killed_at_several_moments_then_resumed() {
+    let lab = Lab::new(&[]);
+    let bytes = content(1, 192 * MIB);
+    fs::write(lab.local("big"), &bytes).unwrap();
+    for moment in [1, 70] {
+        let enough = || part_bytes(&lab.share(""), "big") >= moment << 20;
+        let killed = || kill_when(lab.put(&["--resume"], "big", ""), enough);
+        // The server notices that its client has died, and gives the file free.
+        eventually("a copy that can be killed", || killed().then_some(()));
+        assert_eq!(names(&lab.share("")), [".big.zlpart"]);
+    }
+    let out = eventually("a copy", || {
+        when_free(lab.put(&["--resume", "--json"], "big", ""))
+    });
+    let last: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert!(
+        last["bytes_kept"].as_u64().unwrap() >= (60 * MIB) as u64,
+        "{out}"
+    );
+    assert!(fs::read(lab.share("big")).unwrap() == bytes);
+    assert_eq!(names(&lab.share("")), ["big"]);
+}
+
+/// Runs a copy; its output, or `None` while the one before it holds the target.
+fn when_free(command: Command) -> Option<String> {
+    let (code, out, err) = run(command);
+    if code == 0 {
+        return Some(out);
+    }
+    assert!(
+        (out.clone() + &err).contains("being written by another copy"),
+        "{out}{err}"
+    );
+    None
+}
+
+/// Tries until there is something, for a minute.
+fn eventually<T>(what: &str, attempt: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(result) = attempt() {
+            return result;
+        }
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn cp__server_killed_then_resumed() {
+    let mut lab = Lab::new(&[]);
+    let bytes = content(2, 192 * MIB);
+    fs::write(lab.local("big"), &bytes).unwrap();
+    let mut copy = Running(
+        lab.put(&[], "big", "")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    while part_bytes(&lab.share(""), "big") < 40 << 20 && copy.0.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let address = lab.address.clone();
+    lab.server = None;
+    let status = copy.0.wait().unwrap();
+    assert!(
+        !lab.share("big").exists(),
+        "complete before the server was killed"
+    );
+    assert_eq!(status.code(), Some(1));
+
+    lab.start(zerolane(), &[], &address);
+    succeed(lab.put(&["--resume"], "big", ""));
+    assert!(fs::read(lab.share("big")).unwrap() == bytes);
+    assert_eq!(names(&lab.share("")), ["big"]);
+}
+
+#[test]
+fn cp__interrupted_gives_the_target_free() {
+    let lab = Lab::new(&[]);
+    fs::write(lab.local("big"), content(4, 192 * MIB)).unwrap();
+    let mut copy = Running(
+        lab.put(&[], "big", "")
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    while part_bytes(&lab.share(""), "big") < 20 << 20 && copy.0.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    kill(Pid::from_raw(copy.0.id() as i32), Signal::SIGINT).unwrap();
+    assert_eq!(
+        copy.0.wait().unwrap().code(),
+        Some(130),
+        "complete before it was interrupted"
+    );
+    assert_eq!(names(&lab.share("")), [".big.zlpart"]);
+    eventually("a copy", || when_free(lab.put(&["--resume"], "big", "")));
+    assert!(fs::read(lab.share("big")).unwrap() == content(4, 192 * MIB));
+}
+
+#[test]
+fn cp__getting_killed_then_resumed() {
+    let lab = Lab::new(&["--read-only"]);
+    let bytes = content(3, 192 * MIB);
+    fs::write(lab.share("big"), &bytes).unwrap();
+    let enough = || part_bytes(&lab.local(""), "big") >= 50 << 20;
+    assert!(
+        kill_when(lab.get(&[], "big", ""), enough),
+        "complete before it was killed"
+    );
+    assert_eq!(names(&lab.local("")), [".big.zlpart"]);
+    let out = succeed(lab.get(&["--resume", "--json"], "big", ""));
+    let last: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert!(
+        last["bytes_kept"].as_u64().unwrap() >= (40 * MIB) as u64,
+        "{out}"
+    );
+    assert!(fs::read(lab.local("big")).unwrap() == bytes);
+}
+
+#[test]
+fn cp__disk_full_in_the_middle() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        eprintln!("skipped: mounting a small tmpfs needs root");
+        return;
+    }
+    // The mount lives in a namespace of the server's and ends with it.
+    let program = || {
+        let mut command = Command::new("unshare");
+        let script = "mount -t tmpfs -o size=24m zerolane-test \"$2\" && exec \"$0\" \"$@\"";
+        command.args([
+            "--mount",
+            "sh",
+            "-c",
+            script,
+            env!("CARGO_BIN_EXE_zerolane"),
+        ]);
+        command.stdin(Stdio::null());
+        command
+    };
+    let lab = Lab::served_by(program, &[]);
+    fs::create_dir(lab.local("tree")).unwrap();
+    fs::write(lab.local("tree/too-large"), content(1, 40 * MIB)).unwrap();
+    fs::write(lab.local("tree/fits"), content(2, 10 * MIB)).unwrap();
+    fs::write(lab.local("tree/small"), b"s").unwrap();
+    fail(
+        lab.put(&["-r"], "tree", ""),
+        5,
+        "tree/too-large: no space left on the target's disk",
+    );
+    succeed(lab.get(&["-r"], "tree", "back"));
+    assert_eq!(names(&lab.local("back")), ["fits", "small"]);
+    assert!(fs::read(lab.local("back/fits")).unwrap() == content(2, 10 * MIB));
+}
+
+#[test]
+fn cp__two_copies_of_one_target() {
+    let lab = Lab::new(&[]);
+    fs::write(lab.local("a"), b"mine").unwrap();
+    let part = File::create(lab.share(".a.zlpart")).unwrap();
+    part.lock().unwrap();
+    fail(
+        lab.put(&[], "a", ""),
+        1,
+        "a: is being written by another copy",
+    );
+    drop(part);
+    succeed(lab.put(&[], "a", ""));
+    assert_eq!(names(&lab.share("")), ["a"]);
+}
+
+#[test]
+fn cp__target_without_write_permission() {
+    let lab = Lab::new(&[]);
+    fs::write(lab.local("a"), b"new").unwrap();
+    fs::write(lab.share("a"), b"old").unwrap();
+    fs::set_permissions(lab.share("a"), fs::Permissions::from_mode(0o444)).unwrap();
+    fail(lab.put(&[], "a", ""), 1, "a: the target is read-only");
+    assert_eq!(fs::read(lab.share("a")).unwrap(), b"old");
+    succeed(lab.put(&["--force"], "a", ""));
+    assert_eq!(fs::read(lab.share("a")).unwrap(), b"new");
+}

@@ -1,0 +1,236 @@
+//! Transfers that end before they are complete: cancelled here or by the peer, and the End that
+//! says so until it is confirmed.
+//!
+//! An announcement or a Read that is cancelled keeps its number, and so its slot, until the peer
+//! confirmed the End: otherwise a peer that never heard of it would wait for it for ever, and match
+//! nothing that comes after.
+
+use super::Connection;
+use crate::offers::Request;
+use crate::recovery::Timed;
+use crate::timers::Timer;
+use crate::{DropReason, Event, Instant, OutboundState, TransferError, TransferId};
+use crate::{inbound, limits, outbound};
+use zerolane_wire::{End, Operation, Reason};
+
+/// An aborted Transfer whose End is not confirmed yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ending {
+    end: End,
+    pub(super) resend_at: Instant,
+    tries: u32,
+}
+
+impl Ending {
+    /// Whether a number stays unresolved until the peer confirms.
+    fn holds_slot(&self) -> bool {
+        self.end.from_source || self.end.d_id == 0
+    }
+}
+
+impl Connection {
+    /// Cancels a posted Transfer. From here on its memory is neither read nor written; its
+    /// [`Event::Failed`] follows. False if it is over already.
+    pub fn cancel(&mut self, now: Instant, id: TransferId) -> bool {
+        self.abort(now, id, Reason::Cancelled, TransferError::Cancelled)
+    }
+
+    /// Like [`Connection::cancel`], because the lane found that the Transfer's memory cannot be
+    /// accessed (a mapped file that shrank, say).
+    pub fn fault(&mut self, now: Instant, id: TransferId) -> bool {
+        let error = TransferError::Refused(Reason::MemoryFault);
+        self.abort(now, id, Reason::MemoryFault, error)
+    }
+
+    fn abort(
+        &mut self,
+        now: Instant,
+        id: TransferId,
+        reason: Reason,
+        error: TransferError,
+    ) -> bool {
+        let known = self.abort_outbound(now, id, reason)
+            || self.abort_inbound(now, id, reason)
+            || self.abort_read(now, id, reason)
+            || self.remove_unmatched(id);
+        if !known {
+            return false;
+        }
+        self.recovery.untime(Timed::Announcement(id));
+        self.recovery.untime(Timed::Grant(id));
+        self.events.push_back(Event::Failed { id, error });
+        self.announce(now);
+        self.grant(now);
+        true
+    }
+
+    fn abort_outbound(&mut self, now: Instant, id: TransferId, reason: Reason) -> bool {
+        let Some(transfer) = self.outbox.get(id) else {
+            return false;
+        };
+        let (state, end) = (transfer.state, end_of_source(id, transfer, reason));
+        self.outbox.happen(id, outbound::Happening::Cancelled);
+        if state != OutboundState::Queued {
+            self.send_end(now, end);
+        }
+        true
+    }
+
+    fn abort_inbound(&mut self, now: Instant, id: TransferId, reason: Reason) -> bool {
+        let Some(transfer) = self.inbox.end(id, inbound::Happening::Cancelled) else {
+            return false;
+        };
+        let end = End {
+            reason,
+            from_source: false,
+            sequence: transfer.sequence,
+            d_id: transfer.peer,
+            s_id: id,
+        };
+        self.send_end(now, end);
+        true
+    }
+
+    fn abort_read(&mut self, now: Instant, id: TransferId, reason: Reason) -> bool {
+        let Some(read) = self.inbox.reads.remove(id) else {
+            return false;
+        };
+        if let Some(sequence) = read.sequence {
+            let end = End {
+                reason,
+                from_source: false,
+                sequence,
+                d_id: 0,
+                s_id: id,
+            };
+            self.send_end(now, end);
+        }
+        true
+    }
+
+    pub(super) fn remove_unmatched(&mut self, id: TransferId) -> bool {
+        let before = self.inbox.posted.len() + self.offers.queue.len();
+        self.inbox.posted.retain(|posted| posted.id != id);
+        self.offers.queue.retain(|offer| offer.id != id);
+        before != self.inbox.posted.len() + self.offers.queue.len()
+    }
+
+    fn send_end(&mut self, now: Instant, end: End) {
+        if self.endings.len() >= limits::MAX_ENDINGS {
+            let expendable = self.endings.iter().position(|it| !it.holds_slot());
+            self.endings.remove(expendable.unwrap_or(0));
+        }
+        self.endings.push_back(Ending {
+            end,
+            resend_at: now,
+            tries: 0,
+        });
+        self.timers.set_earlier(Timer::Answers, now);
+        self.expect_peer(now);
+    }
+
+    /// Sends the Ends that are due. True if some of them had been sent before.
+    pub(super) fn repeat_ends(&mut self, now: Instant) -> bool {
+        let resend_at = now + self.recovery.control_timeout();
+        let mut repeated = false;
+        let mut due = vec![];
+        for ending in self.endings.iter_mut().filter(|it| it.resend_at <= now) {
+            repeated |= ending.tries > 0;
+            ending.tries = ending.tries.saturating_add(1);
+            ending.resend_at = resend_at;
+            due.push(ending.end);
+        }
+        for end in due {
+            self.push_control(Operation::End(end));
+        }
+        repeated
+    }
+
+    pub(super) fn on_end(&mut self, now: Instant, it: &End) -> Result<(), DropReason> {
+        if it.from_source {
+            self.on_end_of_source(now, it)?;
+        } else if it.d_id == 0 {
+            self.on_end_of_read(now, it)?;
+        } else if self
+            .outbox
+            .get(it.d_id)
+            .is_some_and(|t| t.peer == 0 || t.peer == it.s_id)
+        {
+            let error = TransferError::Refused(it.reason);
+            self.end_outbound(now, it.d_id, outbound::Happening::EndedByPeer, Some(error));
+        }
+        // Confirmed even if it means nothing any more: the other end repeats it until then.
+        self.push_control(Operation::EndAck(End {
+            d_id: it.s_id,
+            s_id: it.d_id,
+            ..*it
+        }));
+        Ok(())
+    }
+
+    fn on_end_of_source(&mut self, now: Instant, it: &End) -> Result<(), DropReason> {
+        let ended = self.inbox.ended_by_peer(it.sequence);
+        if let Some(id) = ended.map_err(|_| DropReason::Limit)? {
+            self.inbox.end(id, inbound::Happening::EndedByPeer);
+            self.recovery.untime(Timed::Grant(id));
+            let error = TransferError::Refused(it.reason);
+            self.events.push_back(Event::Failed { id, error });
+        }
+        self.match_announcements(now);
+        Ok(())
+    }
+
+    /// The peer takes back a Read, of which it may not have heard that it met an offer, nor we of it.
+    fn on_end_of_read(&mut self, now: Instant, it: &End) -> Result<(), DropReason> {
+        let answer = self.outbox.iter().find(|(_, t)| t.reader == Some(it.s_id));
+        if let Some((id, transfer)) = answer {
+            // The peer's slot for the announcement is to be closed, heard or not.
+            let (state, end) = (transfer.state, end_of_source(id, transfer, it.reason));
+            self.outbox.happen(id, outbound::Happening::Cancelled);
+            if state != OutboundState::Queued {
+                self.send_end(now, end);
+            }
+            let error = TransferError::Refused(it.reason);
+            self.events.push_back(Event::Failed { id, error });
+            self.announce(now);
+            return Ok(());
+        }
+        match self.offers.take_back(it.sequence, self.slots()) {
+            Request::TooMany => Err(DropReason::Limit),
+            Request::Kept | Request::Old => {
+                self.match_offers(now);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn on_end_ack(&mut self, now: Instant, it: &End) -> Result<(), DropReason> {
+        let confirmed = |ending: &Ending| {
+            ending.end.from_source == it.from_source
+                && ending.end.sequence == it.sequence
+                && ending.end.s_id == it.d_id
+        };
+        let index = self.endings.iter().position(confirmed);
+        let ending = index.and_then(|index| self.endings.remove(index));
+        let end = ending.ok_or(DropReason::Duplicate)?.end;
+        self.recovery.progress();
+        if end.from_source {
+            self.outbox.resolve(end.sequence);
+            self.announce(now);
+        } else if end.d_id == 0 {
+            self.inbox.reads.resolve(end.sequence);
+            self.ask_reads(now);
+        }
+        Ok(())
+    }
+}
+
+fn end_of_source(id: TransferId, transfer: &outbound::Outbound, reason: Reason) -> End {
+    End {
+        reason,
+        from_source: true,
+        sequence: transfer.sequence,
+        d_id: transfer.peer,
+        s_id: id,
+    }
+}

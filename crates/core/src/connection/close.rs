@@ -1,0 +1,193 @@
+//! The life of a connection: what follows from each step of its table.
+
+use super::{Connection, listen};
+use crate::life::{self, Happening, Then};
+use crate::recovery::Timed;
+use crate::timers::Timer;
+use crate::{CloseReason, Event, Instant, Life, TransferError, inbound, limits, outbound};
+use zerolane_wire::{
+    Disconnect, Operation, Profiles, Reason, RequestConnection, VERSION, VERSION_MIN,
+};
+
+impl Connection {
+    /// Begins the disconnect handshake. What is not complete fails; to flush, wait for it first.
+    pub fn close(&mut self, now: Instant) {
+        self.close_with(now, Reason::Normal);
+    }
+
+    /// Like [`Connection::close`], telling the peer why.
+    pub fn close_with(&mut self, now: Instant, reason: Reason) {
+        if matches!(
+            self.life,
+            Life::Connecting | Life::Answered | Life::Established
+        ) {
+            self.disconnect_reason = reason;
+        }
+        self.live(now, Happening::Close, CloseReason::Local);
+    }
+
+    /// Ends the connection at once: one Request_Disconnect tells the peer why, and nobody waits for
+    /// the answer. If it is lost, the peer finds out by keep-alive.
+    pub fn abandon(&mut self, now: Instant, reason: Reason) {
+        let known = matches!(
+            self.life,
+            Life::Answered | Life::Established | Life::Disconnecting
+        );
+        self.live(now, Happening::Lost, CloseReason::Local);
+        if known {
+            self.push_control(Operation::RequestDisconnect(Disconnect { reason }));
+        }
+    }
+
+    /// The network says that nobody is at the peer's address (ICMP port unreachable).
+    pub fn unreachable(&mut self, now: Instant) {
+        // Anybody can forge one such message. While the peer answers it is not believed.
+        let silent = now - self.heard > self.recovery.control_timeout();
+        if self.life == Life::Connecting || silent {
+            self.live(now, Happening::Lost, CloseReason::Unreachable);
+        }
+    }
+
+    /// Applies `happening` to the connection's life.
+    pub(super) fn live(&mut self, now: Instant, happening: Happening, why: CloseReason) {
+        let before = self.life;
+        let (life, then) = life::step(before, happening);
+        self.life = life;
+        match then {
+            Then::Nothing => {}
+            Then::Open => self.established(now),
+            Then::AnswerAgain => self.answer_connection(),
+            Then::AskToDisconnect => self.begin_to_disconnect(now, why),
+            Then::AgreeToDisconnect => self.agree_to_disconnect(now, before, why),
+            Then::Complete => {
+                self.end(before, self.close_reason);
+                self.push_control(Operation::DisconnectComplete(Disconnect {
+                    reason: Reason::Normal,
+                }));
+            }
+            Then::End => {
+                let graceful = matches!(before, Life::Disconnecting | Life::Answering);
+                self.end(before, if graceful { self.close_reason } else { why });
+            }
+        }
+    }
+
+    fn established(&mut self, now: Instant) {
+        self.timers.stop(Timer::Handshake);
+        self.recovery.progress();
+        if self.initiator {
+            // Proves our address, again and again until the Responder is heard: it is open only
+            // when it heard us, and forgets us otherwise.
+            self.handshake_tries = 0;
+            self.timers.set(Timer::Handshake, now);
+        } else {
+            self.timers.stop(Timer::GiveUp);
+        }
+        self.timers.set(Timer::Probe, now);
+        self.events.push_back(Event::Connected(self.profile));
+        self.announce(now);
+        self.ask_reads(now);
+        self.expect_peer(now);
+    }
+
+    /// The Responder uses our key: it knows that we have its own.
+    pub(super) fn responder_heard(&mut self) {
+        if self.initiator && self.life == Life::Established {
+            self.timers.stop(Timer::Handshake);
+            self.timers.stop(Timer::GiveUp);
+        }
+    }
+
+    fn begin_to_disconnect(&mut self, now: Instant, why: CloseReason) {
+        self.fail_all(why);
+        self.close_reason = why;
+        self.handshake_tries = 0;
+        self.recovery.progress();
+        self.timers.stop_all();
+        self.timers.set(Timer::Handshake, now);
+        self.timers
+            .set(Timer::GiveUp, now + self.config.connect_timeout);
+    }
+
+    fn agree_to_disconnect(&mut self, now: Instant, before: Life, why: CloseReason) {
+        if matches!(before, Life::Answered | Life::Established) {
+            self.fail_all(why);
+            self.close_reason = why;
+            self.timers.stop_all();
+            self.timers
+                .set(Timer::GiveUp, now + self.recovery.control_timeout() * 8);
+        }
+        self.push_control(Operation::DisconnectAnswer(Disconnect {
+            reason: Reason::Normal,
+        }));
+    }
+
+    fn end(&mut self, before: Life, why: CloseReason) {
+        if before == Life::Closed {
+            return;
+        }
+        self.fail_all(why);
+        self.control.clear();
+        self.probe = 0;
+        self.timers.stop_all();
+        self.events.push_back(Event::Closed(why));
+    }
+
+    /// Fails what is posted. Operations that wait to be sent still go: among them may be the
+    /// confirmation of a Transfer that is complete.
+    fn fail_all(&mut self, why: CloseReason) {
+        for id in self.transfers() {
+            self.outbox.happen(id, outbound::Happening::Cancelled);
+            self.inbox.end(id, inbound::Happening::Cancelled);
+            self.inbox.reads.remove(id);
+            self.remove_unmatched(id);
+            self.events.push_back(Event::Failed {
+                id,
+                error: TransferError::Closed(why),
+            });
+        }
+        self.endings.clear();
+    }
+
+    pub(super) fn request_connection(&mut self, now: Instant) {
+        self.push_control(Operation::RequestConnection(RequestConnection {
+            version_min: VERSION_MIN,
+            version_max: VERSION,
+            capabilities: self.config.capabilities(self.config.profiles),
+            s_key: self.entropy.key,
+            sync: self.handshake_sync,
+        }));
+        if self.handshake_tries == 0 {
+            self.recovery.time(Timed::Handshake, now);
+        } else {
+            self.recovery.untime(Timed::Handshake);
+        }
+        self.handshake_tries += 1;
+        self.repeat_handshake(now);
+    }
+
+    /// The step of the handshake just made is to be made again if nothing is heard.
+    pub(super) fn repeat_handshake(&mut self, now: Instant) {
+        let most = self.config.connect_timeout / limits::HANDSHAKE_TRIES;
+        let wait = self
+            .recovery
+            .control_timeout()
+            .min(most.max(limits::MIN_RTO));
+        self.timers.set(Timer::Handshake, now + wait);
+    }
+
+    pub(super) fn answer_connection(&mut self) {
+        let capabilities = self.config.capabilities(Profiles::only(self.profile));
+        let answer = listen::accept(capabilities, self.entropy, self.handshake_sync);
+        self.push_control(Operation::ConnectionAnswer(answer));
+    }
+
+    /// Asks to disconnect, again and again until answered.
+    pub(super) fn ask_to_disconnect(&mut self, now: Instant) {
+        self.push_control(Operation::RequestDisconnect(Disconnect {
+            reason: self.disconnect_reason,
+        }));
+        self.handshake_tries += 1;
+        self.repeat_handshake(now);
+    }
+}

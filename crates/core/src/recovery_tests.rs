@@ -1,0 +1,72 @@
+#![allow(non_snake_case)]
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn at(millis: u64) -> Instant {
+    Instant::ZERO + MS * millis as u32
+}
+
+#[test]
+fn answered__first_sample_sets_the_round_trip() {
+    let mut recovery = Recovery::adaptive();
+    assert_eq!(recovery.control_timeout(), INITIAL_RTO);
+    recovery.time(Timed::Nop(1), at(0));
+    recovery.answered(Timed::Nop(2), at(5));
+    assert_eq!(
+        recovery.rtt(),
+        None,
+        "another request's answer is no sample"
+    );
+    recovery.answered(Timed::Nop(1), at(40));
+    assert_eq!(recovery.rtt(), Some(40 * MS));
+    assert_eq!(recovery.control_timeout(), 120 * MS);
+}
+
+#[test]
+fn untime__repeated_request_gives_no_sample() {
+    let mut recovery = Recovery::adaptive();
+    recovery.time(Timed::Announcement(1), at(0));
+    recovery.untime(Timed::Announcement(1));
+    recovery.answered(Timed::Announcement(1), at(40));
+    assert_eq!(recovery.rtt(), None);
+}
+
+#[test]
+fn time__a_measurement_without_end_is_replaced() {
+    let mut recovery = Recovery::adaptive();
+    recovery.time(Timed::Grant(1), at(0));
+    recovery.time(Timed::Nop(1), at(10));
+    recovery.answered(Timed::Nop(1), at(20));
+    assert_eq!(recovery.rtt(), None, "one at a time");
+    recovery.time(Timed::Nop(2), at(10_000));
+    recovery.answered(Timed::Nop(2), at(10_020));
+    assert_eq!(recovery.rtt(), Some(20 * MS));
+}
+
+#[test]
+fn back_off__ends_at_the_longest_timeout_and_progress_resets_it() {
+    let mut recovery = Recovery::adaptive();
+    (0..50).for_each(|_| recovery.back_off());
+    assert_eq!(recovery.control_timeout(), MAX_RTO);
+    recovery.progress();
+    assert_eq!(recovery.control_timeout(), INITIAL_RTO);
+}
+
+#[test]
+fn control_timeout__is_never_below_the_round_trip() {
+    let mut recovery = Recovery::adaptive();
+    recovery.time(Timed::Handshake, at(0));
+    recovery.answered(Timed::Handshake, at(3000));
+    assert!(recovery.control_timeout() >= 3000 * MS);
+}
+
+#[test]
+fn fix_data_timeout__zero_is_not_zero() {
+    let mut recovery = Recovery::adaptive();
+    recovery.fix_data_timeout(Duration::ZERO);
+    assert!(
+        recovery.data_timeout() > Duration::ZERO,
+        "a timer that strikes at once never ends"
+    );
+}

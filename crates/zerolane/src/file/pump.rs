@@ -1,0 +1,170 @@
+//! Drives the connection: posts what the file side submits and releases, tells it what was sent and
+//! has arrived.
+
+use super::error::Error;
+use super::limits::{PUMP_WAIT_MILLISECONDS, STALL_SECONDS};
+use super::port::{Buffer, Event, Filled, Port, PumpEnd, port};
+use super::stop::Stop;
+use crate::{Completion, Connection, Region, TransferId};
+use std::collections::VecDeque;
+use std::sync::mpsc::TryRecvError;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How many buffers of how many bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ring {
+    pub(crate) count: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Ring {
+    pub(crate) fn allocate(self) -> Result<Vec<Buffer>, Error> {
+        (0..self.count)
+            .map(|_| Region::anonymous(self.bytes).map_err(|_| Error::NoMemory))
+            .collect()
+    }
+}
+
+/// Runs `work`, which reads or writes files, on a thread of its own while this one drives the
+/// connection for it.
+pub(crate) fn run<T: Send>(
+    connection: &mut Connection,
+    outgoing: Ring,
+    incoming: Ring,
+    stop: &Stop,
+    work: impl FnOnce(Port) -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    let waker = connection.waker();
+    let (port, end) = port(outgoing.allocate()?, incoming.allocate()?, move || {
+        waker.wake()
+    });
+    thread::scope(|scope| {
+        let worker = thread::Builder::new()
+            .name("files".into())
+            .spawn_scoped(scope, move || work(port))
+            .map_err(|_| Error::NoThread)?;
+        let pumped = Pump::new(connection, end, stop).run();
+        let worked = worker.join().unwrap_or(Err(Error::Internal));
+        match (pumped, worked) {
+            // The worker only sees that the connection has ended; the pump knows why.
+            (Err(error), Err(Error::PeerGone)) => Err(error),
+            // Also if the connection failed after the work was done: a peer that has all it wants
+            // may go first.
+            (_, worked) => worked,
+        }
+    })
+}
+
+struct Pump<'a> {
+    connection: &'a mut Connection,
+    end: PumpEnd,
+    stop: &'a Stop,
+    sending: VecDeque<Sending>,
+    /// When something was last sent, or there was nothing to send.
+    moved: Instant,
+}
+
+/// A send under way, and the rest of its buffer.
+struct Sending {
+    id: TransferId,
+    rest: Region,
+}
+
+impl<'a> Pump<'a> {
+    fn new(connection: &'a mut Connection, end: PumpEnd, stop: &'a Stop) -> Pump<'a> {
+        Pump {
+            connection,
+            end,
+            stop,
+            sending: VecDeque::new(),
+            moved: Instant::now(),
+        }
+    }
+
+    /// Drives the connection until the file side has gone and everything it submitted was sent.
+    fn run(mut self) -> Result<(), Error> {
+        let driven = self.drive();
+        // What failed or was stopped is not sent to its end: the connection can be closed at once,
+        // and the peer need not find out by its timeout.
+        for sending in &self.sending {
+            self.connection.cancel(sending.id);
+        }
+        driven
+    }
+
+    fn drive(&mut self) -> Result<(), Error> {
+        let longest = Duration::from_millis(PUMP_WAIT_MILLISECONDS);
+        loop {
+            self.post_released()?;
+            let working = self.post_submitted()?;
+            if !working && self.sending.is_empty() {
+                return Ok(());
+            }
+            match self.connection.wait(Some(longest))? {
+                Some(completion) => self.complete(completion)?,
+                None => self.check()?,
+            }
+        }
+    }
+
+    fn post_released(&mut self) -> Result<(), Error> {
+        while let Ok(buffer) = self.end.released.try_recv() {
+            self.connection.post_recv(buffer)?;
+        }
+        Ok(())
+    }
+
+    /// Posts what was submitted; whether there may come more.
+    fn post_submitted(&mut self) -> Result<bool, Error> {
+        loop {
+            match self.end.outgoing.try_recv() {
+                Ok(filled) => self.send(filled)?,
+                Err(TryRecvError::Empty) => return Ok(true),
+                Err(TryRecvError::Disconnected) => return Ok(false),
+            }
+        }
+    }
+
+    fn send(&mut self, filled: Filled) -> Result<(), Error> {
+        let Filled { mut buffer, len } = filled;
+        let rest = buffer.split_off(len);
+        let id = self.connection.post_send(buffer)?;
+        if self.sending.is_empty() {
+            self.moved = Instant::now();
+        }
+        self.sending.push_back(Sending { id, rest });
+        Ok(())
+    }
+
+    /// Whether to go on, with nothing completed.
+    fn check(&self) -> Result<(), Error> {
+        self.stop.check()?;
+        let stalled = self.moved.elapsed() > Duration::from_secs(STALL_SECONDS);
+        match stalled && !self.sending.is_empty() {
+            true => Err(Error::Stalled),
+            false => Ok(()),
+        }
+    }
+
+    fn complete(&mut self, completion: Completion) -> Result<(), Error> {
+        let id = completion.id;
+        let len = match &completion.result {
+            Ok(len) => *len,
+            Err(error) => return Err(crate::Error::Transfer(*error).into()),
+        };
+        let mut buffer = completion.into_region();
+        let event = if let Some(at) = self.sending.iter().position(|sending| sending.id == id) {
+            self.moved = Instant::now();
+            if let Some(sending) = self.sending.remove(at) {
+                buffer.unsplit(sending.rest).map_err(|_| Error::Internal)?;
+            }
+            Event::Sent(buffer)
+        } else {
+            Event::Arrived(Filled { buffer, len })
+        };
+        // The file side may have gone with buffers still out: nobody wants them.
+        let _ = self.end.events.send(event);
+        Ok(())
+    }
+}
