@@ -141,6 +141,9 @@ struct Posted {
 /// Shortest spin, as a part of the longest: below, it finds nothing any more.
 const MIN_SPIN_PART: u32 = 16;
 
+/// Spin hints between two looks: about a microsecond, the time a burst of 8 KiB takes at 64 Gb/s.
+const PAUSE_LOOPS: u32 = 32;
+
 /// One connection over one lane. All progress is made inside its calls.
 pub struct Driver<L> {
     lane: L,
@@ -485,7 +488,7 @@ impl<L: Lane> Driver<L> {
                 return Ok(());
             }
             if now - *idle_since.get_or_insert(now) < self.spin {
-                std::hint::spin_loop();
+                pause();
                 continue;
             }
             self.spin = (self.spin / 2).max(self.max_spin / MIN_SPIN_PART);
@@ -555,6 +558,14 @@ impl<L: Lane> Driver<L> {
             memory: posted.memory,
             delivery,
         });
+    }
+}
+
+/// A short pause between two looks at an empty socket: every look takes the socket's cache lines
+/// from the core that is about to fill it.
+fn pause() {
+    for _ in 0..PAUSE_LOOPS {
+        std::hint::spin_loop();
     }
 }
 

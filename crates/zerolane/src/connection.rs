@@ -5,8 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 use zerolane_lane::udp::{self, UdpLane};
 use zerolane_lane::{
-    Account, CloseReason, Delivery, Driver, Memory, Options, Region, TransferError, TransferId,
-    Waker,
+    Account, CloseReason, Delivery, Driver, Memory, Options, Region, TransferId, Waker,
 };
 
 /// Rounds of flushing that [`Connection::close`] waits for the peer, in idle timeouts.

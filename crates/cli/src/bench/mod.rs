@@ -29,6 +29,7 @@ mod serve;
 mod table;
 pub(crate) mod tcp;
 mod watchdog;
+mod zl;
 
 use anyhow::Result;
 use clap::Subcommand;

@@ -5,11 +5,12 @@ use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use zerolane::Region;
 
 use super::pattern::Pattern;
 use super::protocol::{Job, Measured, Mover};
-use super::tcp;
+use super::{tcp, zl};
 
 /// A run of the buffer, with all that an end knows about it.
 #[derive(Debug)]
@@ -50,13 +51,12 @@ impl Token {
 }
 
 /// The memory that both movers send from and receive into.
-pub(crate) type Buffer = Vec<u8>;
+pub(crate) type Buffer = Region;
 
-/// A buffer of `len` zero bytes, every page of it touched.
+/// A buffer of `len` zero bytes in huge pages where the system gives them, every page touched.
 pub(crate) fn buffer(len: usize) -> Result<Buffer> {
-    let mut buffer = Vec::new();
-    buffer.try_reserve_exact(len)?;
-    buffer.resize(len, 0);
+    let mut buffer = Region::anonymous(len)?;
+    buffer.fill(0);
     Ok(buffer)
 }
 
@@ -64,6 +64,7 @@ pub(crate) fn buffer(len: usize) -> Result<Buffer> {
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(tcp::Listener),
+    Zerolane(zl::Listener),
 }
 
 impl Listener {
@@ -71,7 +72,7 @@ impl Listener {
     pub(crate) fn bind(address: IpAddr, job: &Job) -> Result<Listener> {
         match job.mover {
             Mover::Tcp => tcp::Listener::bind(address, &job.tcp).map(Listener::Tcp),
-            Mover::Zerolane => bail!(NOT_YET),
+            Mover::Zerolane => zl::Listener::bind(address).map(Listener::Zerolane),
         }
     }
 
@@ -79,6 +80,7 @@ impl Listener {
     pub(crate) fn port(&self) -> Result<u16> {
         match self {
             Listener::Tcp(listener) => listener.port(),
+            Listener::Zerolane(listener) => Ok(listener.port()),
         }
     }
 
@@ -88,6 +90,7 @@ impl Listener {
     pub(crate) fn receive(self, run: &Run<'_>, buffer: &mut Buffer) -> Result<Measured> {
         match self {
             Listener::Tcp(listener) => tcp::memory::receive(listener, run, buffer),
+            Listener::Zerolane(listener) => zl::memory::receive(listener, run, buffer),
         }
     }
 
@@ -95,6 +98,7 @@ impl Listener {
     pub(crate) fn receive_file(self, run: &FileRun<'_>) -> Result<Measured> {
         match self {
             Listener::Tcp(listener) => tcp::file::receive(listener, run),
+            Listener::Zerolane(_) => anyhow::bail!(NOT_YET),
         }
     }
 }
@@ -104,7 +108,7 @@ impl Listener {
 pub(crate) fn send(to: SocketAddr, run: &Run<'_>, buffer: &mut Buffer) -> Result<Measured> {
     match run.job.mover {
         Mover::Tcp => tcp::memory::send(to, run, buffer),
-        Mover::Zerolane => bail!(NOT_YET),
+        Mover::Zerolane => zl::memory::send(to, run, buffer),
     }
 }
 
@@ -112,7 +116,7 @@ pub(crate) fn send(to: SocketAddr, run: &Run<'_>, buffer: &mut Buffer) -> Result
 pub(crate) fn send_file(to: SocketAddr, run: &FileRun<'_>) -> Result<Measured> {
     match run.job.mover {
         Mover::Tcp => tcp::file::send(to, run),
-        Mover::Zerolane => bail!(NOT_YET),
+        Mover::Zerolane => anyhow::bail!(NOT_YET),
     }
 }
 

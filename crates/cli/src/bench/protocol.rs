@@ -144,6 +144,8 @@ pub(crate) struct Measured {
     pub(crate) cpu: CpuTime,
     /// System calls that carried data.
     pub(crate) syscalls: u64,
+    /// Bytes that the kernel's own copy put into their final place.
+    pub(crate) placed_bytes: u64,
     /// Bytes copied again in user space.
     pub(crate) moved_bytes: u64,
     /// Packets that did not land in their final place at once.

@@ -191,7 +191,7 @@ impl Comparison {
             ratio_vs_tcp: pairs(gbps),
             cpu_ratio_vs_tcp: pairs(both_cpu),
             placed_fraction: of(|run| {
-                1.0 - run.rx.moved_bytes.min(run.rx.bytes) as f64 / run.rx.bytes as f64
+                run.rx.placed_bytes as f64 / run.rx.bytes as f64
             }),
             moved_bytes_per_byte: median(
                 zerolane.iter().map(|run| moved(run) / run.rx.bytes as f64),
@@ -247,6 +247,7 @@ mod tests {
             seconds,
             cpu,
             syscalls: 10_000,
+            placed_bytes: 4_000_000_000,
             moved_bytes: 0,
             misplaced: 0,
             drops: 1,
