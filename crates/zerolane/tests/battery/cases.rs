@@ -1,0 +1,347 @@
+//! What must hold on every path.
+
+use crate::content;
+use crate::drive::{both, idle, next, receive_all, send_all, transfer};
+use crate::path::{Pair, Path};
+use std::time::Duration;
+use zerolane::{Options, Profile, Profiles, Reason, Region, TransferError};
+
+macro_rules! over_every_path {
+    ($($case:ident),* $(,)?) => {
+        over_every_path!(@ [$($case),*]
+            loopback_v4 Path::LoopbackV4,
+            loopback_v6 Path::LoopbackV6,
+            veth_1500 Path::Veth(1500),
+            veth_9000 Path::Veth(9000),
+            veth_v6_1500 Path::VethV6(1500),
+            lossy_1_percent Path::Lossy(0.01),
+            lossy_5_percent Path::Lossy(0.05),
+            lossy_20_percent Path::Lossy(0.20),
+        );
+    };
+    (@ $cases:tt $($name:ident $path:expr,)*) => {
+        $(over_every_path!(@@ $cases $name $path);)*
+    };
+    (@@ [$($case:ident),*] $name:ident $path:expr) => {
+        mod $name {
+            use super::*;
+            $(#[test] fn $case() { super::$case($path); })*
+        }
+    };
+}
+
+over_every_path!(
+    transfer__every_size,
+    transfer__both_directions_at_once,
+    transfer__many_in_flight,
+    transfer__classic_profile,
+    transfer__checksums,
+    blocking__send_and_receive,
+    receive__too_small_fails_the_sender_and_loses_nothing,
+    receive__made_to_measure,
+    read__what_is_offered,
+    cancel__while_streaming_leaves_memory_alone,
+    cancel__by_the_sender,
+    close__flushes,
+);
+
+fn transfer__every_size(path: Path) {
+    let Some(mut pair) = path.connect(&Options::default()) else {
+        return;
+    };
+    // Path probes, so that the lengths around an STU are around the one in use.
+    transfer(&mut pair, 900, &[1]);
+    let stu = pair.a.account().stu as usize;
+    let edges = [
+        stu - 1,
+        stu,
+        stu + 1,
+        2 * stu,
+        64 * stu - 1,
+        64 * stu,
+        64 * stu + 1,
+    ];
+    let mut lengths = vec![0, 1, 39, 40, 41, 1 << 20, (1 << 20) + 1, 0];
+    lengths.extend(edges);
+    lengths.push(path.scale(64 << 20));
+    transfer(&mut pair, 1000, &lengths);
+}
+
+fn transfer__both_directions_at_once(path: Path) {
+    let Some(mut pair) = path.connect(&Options::default()) else {
+        return;
+    };
+    let lengths = [path.scale(8 << 20); 4];
+    both(
+        &mut pair,
+        |a| send_and_receive(a, 100, 200, &lengths),
+        |b| send_and_receive(b, 200, 100, &lengths),
+    );
+}
+
+fn send_and_receive(
+    connection: &mut zerolane::Connection,
+    sends: u64,
+    receives: u64,
+    lengths: &[usize],
+) {
+    let mut incoming = Vec::new();
+    for (index, &len) in (0..).zip(lengths) {
+        let region = Region::anonymous(len).expect("memory");
+        incoming.push((
+            connection.post_recv(region).expect("posted"),
+            receives + index,
+        ));
+        let sent = connection.post_send(content::region(sends + index, len));
+        sent.expect("posted");
+    }
+    for _ in 0..2 * lengths.len() {
+        let completion = next(connection);
+        assert_eq!(completion.result, Ok(lengths[0]));
+        let seed = incoming.iter().find(|it| it.0 == completion.id);
+        if let Some(&(_, seed)) = seed {
+            content::verify(seed, &completion.into_region());
+        }
+    }
+}
+
+fn transfer__many_in_flight(path: Path) {
+    let Some(mut pair) = path.connect(&Options::default()) else {
+        return;
+    };
+    let lengths: Vec<usize> = (0..path.scale(3000)).map(|n| n * 7919 % 20_000).collect();
+    transfer(&mut pair, 5000, &lengths);
+}
+
+fn transfer__classic_profile(path: Path) {
+    let classic = Options {
+        profiles: Profiles::only(Profile::Classic),
+        ..Options::default()
+    };
+    // Either end may be the one that speaks only that.
+    let Some(mut pair) = path.connect_with(&classic, &Options::default()) else {
+        return;
+    };
+    // A Block is 64 datagrams there, and is repeated whole until all of it comes at once.
+    let len = match path {
+        Path::Lossy(loss) => (1000.0 / loss) as usize,
+        _ => 500_000,
+    };
+    transfer(&mut pair, 10, &[len, 1, len]);
+}
+
+fn transfer__checksums(path: Path) {
+    let summed = Options {
+        checksum: true,
+        ..Options::default()
+    };
+    let Some(mut pair) = path.connect_with(&Options::default(), &summed) else {
+        return;
+    };
+    transfer(&mut pair, 20, &[path.scale(4 << 20), 1, 12_345]);
+}
+
+fn blocking__send_and_receive(path: Path) {
+    let Some(mut pair) = path.connect(&Options::default()) else {
+        return;
+    };
+    let lengths = [1, 100_000, 0, 40];
+    let sends = |a: &mut zerolane::Connection| {
+        for (seed, len) in (30..).zip(lengths) {
+            let mut data = vec![0; len];
+            content::fill(seed, &mut data);
+            a.send(&data).expect("sent");
+        }
+    };
+    let receives = |b: &mut zerolane::Connection| {
+        for (seed, len) in (30..).zip(lengths) {
+            let mut buffer = vec![0xee; len + 10];
+            assert_eq!(b.recv_into(&mut buffer).expect("received"), len);
+            content::verify(seed, &buffer[..len]);
+            assert_eq!(buffer[len..], [0xee; 10], "beyond the Transfer");
+        }
+    };
+    both(&mut pair, sends, receives);
+}
+
+fn receive__too_small_fails_the_sender_and_loses_nothing(path: Path) {
+    let Some(mut pair) = path.connect(&Options::default()) else {
+        return;
+    };
+    let too_large = TransferError::MessageTooLarge {
+        length: 5000,
+        room: 4999,
+    };
+    let sends = |a: &mut zerolane::Connection| {
+        let first = a.post_send(content::region(1, 5000)).expect("posted");
+        let second = a.post_send(content::region(2, 4999)).expect("posted");
+        for _ in 0..2 {
+            let completion = next(a);
+            match completion.id {
+                id if id == first => {
+                    assert_eq!(completion.result, Err(too_large));
+                    content::verify(1, &completion.memory);
+                }
+                id => assert_eq!((id, completion.result), (second, Ok(4999))),
+            }
+        }
+    };
+    let receives = |b: &mut zerolane::Connection| {
+        let mut small = Region::anonymous(4999).expect("memory");
+        small.fill(0x5a);
+        let id = b.post_recv(small).expect("posted");
+        let completion = next(b);
+        assert_eq!((completion.id, completion.result), (id, Err(too_large)));
+        let region = completion.into_region();
+        assert!(region.iter().all(|&byte| byte == 0x5a), "it was written");
+        // The next Transfer is there, whole.
+        b.post_recv(region).expect("posted");
+        let completion = next(b);
+        assert_eq!(completion.result, Ok(4999));
+        content::verify(2, &completion.into_region());
+    };
+    both(&mut pair, sends, receives);
+}
+
+fn receive__made_to_measure(path: Path) {
+    let Some(mut pair) = path.connect(&Options::default()) else {
+        return;
+    };
+    let lengths = [70_000, 3, 9000];
+    let receives = |b: &mut zerolane::Connection| {
+        for (seed, len) in (40..).zip(lengths) {
+            let announced = b
+                .announced(Some(crate::drive::PATIENCE))
+                .expect("connected");
+            assert_eq!(announced, Some(len as u64));
+            receive_all(b, seed, &[len]);
+        }
+    };
+    both(&mut pair, |a| send_all(a, 40, &lengths), receives);
+}
+
+fn read__what_is_offered(path: Path) {
+    let Some(mut pair) = path.connect(&Options::default()) else {
+        return;
+    };
+    let len = path.scale(2 << 20);
+    let offers = |a: &mut zerolane::Connection| {
+        a.post_offer(content::region(50, len)).expect("posted");
+        a.post_offer(content::region(51, 77)).expect("posted");
+        for _ in 0..2 {
+            next(a).result.expect("read");
+        }
+    };
+    let reads = |b: &mut zerolane::Connection| {
+        for (seed, len) in [(50, len), (51, 77)] {
+            b.post_read(Region::anonymous(len).expect("memory"))
+                .expect("posted");
+            let completion = next(b);
+            assert_eq!(completion.result, Ok(len));
+            content::verify(seed, &completion.into_region());
+        }
+    };
+    both(&mut pair, offers, reads);
+}
+
+/// Turns both ends until `done`.
+fn turn_until(pair: &mut Pair, mut done: impl FnMut(&mut Pair) -> bool) {
+    let end = std::time::Instant::now() + crate::drive::PATIENCE;
+    while !done(pair) {
+        assert!(std::time::Instant::now() < end, "{:#?}", pair.b.account());
+        for end in [&mut pair.a, &mut pair.b] {
+            let completion = end.poll().expect("connected");
+            assert!(completion.is_none(), "too early: {completion:?}");
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+fn cancel__while_streaming_leaves_memory_alone(path: Path) {
+    let Some(mut pair) = path.connect(&Options::default()) else {
+        return;
+    };
+    let len = path.scale(64 << 20);
+    pair.a.post_send(content::region(60, len)).expect("posted");
+    let id = pair.b.post_recv(Region::anonymous(len).expect("memory"));
+    let id = id.expect("posted");
+    turn_until(&mut pair, |pair| {
+        pair.b.account().protocol.bytes_received > 50_000
+    });
+    assert!(pair.b.cancel(id), "still under way");
+    let cancelled = next(&mut pair.b);
+    assert_eq!(cancelled.result, Err(TransferError::Cancelled));
+    // From here on the memory is ours, whatever is still on its way.
+    let mut memory = cancelled.into_region();
+    memory.fill(0x77);
+    let refused = next_of(&mut pair, End::A);
+    assert_eq!(
+        refused.result,
+        Err(TransferError::Refused(Reason::Cancelled))
+    );
+    transfer(&mut pair, 61, &[path.scale(1 << 20), 5]);
+    assert!(
+        memory.iter().all(|&byte| byte == 0x77),
+        "a late packet was written"
+    );
+}
+
+enum End {
+    A,
+    B,
+}
+
+/// The next completion of one end, while the other one answers.
+fn next_of(pair: &mut Pair, end: End) -> zerolane::Completion {
+    match end {
+        End::A => both(pair, next, |_| ()).0,
+        End::B => both(pair, |_| (), next).1,
+    }
+}
+
+fn cancel__by_the_sender(path: Path) {
+    let Some(mut pair) = path.connect(&Options::default()) else {
+        return;
+    };
+    let len = path.scale(64 << 20);
+    let id = pair.a.post_send(content::region(70, len)).expect("posted");
+    let memory = Region::anonymous(len).expect("memory");
+    pair.b.post_recv(memory).expect("posted");
+    turn_until(&mut pair, |pair| {
+        pair.b.account().protocol.bytes_received > 50_000
+    });
+    assert!(pair.a.cancel(id), "still under way");
+    let cancelled = next(&mut pair.a);
+    assert_eq!(cancelled.result, Err(TransferError::Cancelled));
+    let refused = next_of(&mut pair, End::B);
+    assert_eq!(
+        refused.result,
+        Err(TransferError::Refused(Reason::Cancelled))
+    );
+    transfer(&mut pair, 71, &[path.scale(1 << 20), 5]);
+    idle(&mut pair.a, Duration::from_millis(5));
+    idle(&mut pair.b, Duration::from_millis(5));
+}
+
+fn close__flushes(path: Path) {
+    let Some(pair) = path.connect(&Options::default()) else {
+        return;
+    };
+    let Pair { mut a, mut b, net } = pair;
+    let lengths = [path.scale(4 << 20), 9, 1000];
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for (seed, len) in (80..).zip(lengths) {
+                a.post_send(content::region(seed, len)).expect("posted");
+            }
+            a.close().expect("everything was delivered");
+        });
+        receive_all(&mut b, 80, &lengths);
+        let ended = b.wait(Some(crate::drive::PATIENCE));
+        assert!(
+            matches!(ended, Err(zerolane::Error::Closed(_))),
+            "{ended:?}"
+        );
+    });
+    drop(net);
+}

@@ -1,0 +1,135 @@
+//! Driving both ends of a connection.
+
+use crate::content;
+use crate::path::Pair;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use zerolane::{Completion, Connection, Region};
+
+/// Bounds how long a failure takes to show on a busy machine; never waited for otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(40);
+
+/// How long an end that has nothing to do sleeps before it looks around.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Something happened, seen by other threads.
+#[derive(Default)]
+pub struct Flag(AtomicBool);
+
+impl Flag {
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Raised when the guard goes, also by a panic.
+    pub fn raise_at_end(&self) -> impl Drop + '_ {
+        struct Raise<'a>(&'a Flag);
+        impl Drop for Raise<'_> {
+            fn drop(&mut self) {
+                self.0.0.store(true, Ordering::Release);
+            }
+        }
+        Raise(self)
+    }
+
+    /// Answers the peer until the flag is raised or the connection ends.
+    pub fn drive_until_raised(&self, connection: &mut Connection) {
+        while !self.is_raised() {
+            match connection.wait(Some(LOOK)) {
+                Ok(None) => {}
+                Ok(Some(completion)) => panic!("left over: {completion:?}"),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Runs both jobs at once, each on its own thread. The end that is done first goes on answering the
+/// other one, as a program would that has more to do.
+pub fn both<A: Send, B: Send>(
+    pair: &mut Pair,
+    job_a: impl FnOnce(&mut Connection) -> A + Send,
+    job_b: impl FnOnce(&mut Connection) -> B + Send,
+) -> (A, B) {
+    let (a_done, b_done) = (&Flag::default(), &Flag::default());
+    let (a, b) = (&mut pair.a, &mut pair.b);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(move || run(b, job_b, b_done, a_done));
+        let result = run(a, job_a, a_done, b_done);
+        match other.join() {
+            Ok(other) => (result, other),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+fn run<T>(
+    connection: &mut Connection,
+    job: impl FnOnce(&mut Connection) -> T,
+    done: &Flag,
+    other: &Flag,
+) -> T {
+    let raise = done.raise_at_end();
+    let result = job(connection);
+    drop(raise);
+    other.drive_until_raised(connection);
+    result
+}
+
+/// The next completion.
+#[track_caller]
+pub fn next(connection: &mut Connection) -> Completion {
+    match connection.wait(Some(PATIENCE)) {
+        Ok(Some(completion)) => completion,
+        other => panic!("no completion but {other:?}; {:#?}", connection.account()),
+    }
+}
+
+/// Lets time pass, answering the peer; nothing may complete.
+pub fn idle(connection: &mut Connection, time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        let completion = connection.wait(Some(LOOK)).expect("connected");
+        assert!(completion.is_none(), "{completion:?}");
+    }
+}
+
+/// Posts Transfers of these lengths and waits for all; the n-th has the content `seed + n`.
+pub fn send_all(connection: &mut Connection, seed: u64, lengths: &[usize]) {
+    for (seed, &len) in (seed..).zip(lengths) {
+        let sent = connection.post_send(content::region(seed, len));
+        sent.expect("posted");
+    }
+    let mut open = lengths.len();
+    while open > 0 {
+        let completion = next(connection);
+        completion.result.expect("sent");
+        open -= 1;
+    }
+}
+
+/// Posts receives for Transfers of these lengths, and verifies what comes.
+pub fn receive_all(connection: &mut Connection, seed: u64, lengths: &[usize]) {
+    let mut expected = Vec::new();
+    for (seed, &len) in (seed..).zip(lengths) {
+        let region = Region::anonymous(len).expect("memory");
+        let id = connection.post_recv(region).expect("posted");
+        expected.push((id, seed, len));
+    }
+    while !expected.is_empty() {
+        let completion = next(connection);
+        let index = expected.iter().position(|it| it.0 == completion.id);
+        let (_, seed, len) = expected.swap_remove(index.expect("posted, and not complete before"));
+        assert_eq!(completion.result, Ok(len));
+        content::verify(seed, &completion.into_region());
+    }
+}
+
+/// Transfers of these lengths from a to b.
+pub fn transfer(pair: &mut Pair, seed: u64, lengths: &[usize]) {
+    both(
+        pair,
+        |a| send_all(a, seed, lengths),
+        |b| receive_all(b, seed, lengths),
+    );
+}

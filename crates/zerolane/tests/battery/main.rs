@@ -1,0 +1,25 @@
+//! One battery over the lane, through real sockets.
+//!
+//! ```text
+//!  cases.rs   what every path must do        x  path.rs  how two ends reach each other
+//!  clean.rs   what holds without loss: deterministic counts, strict mode, offloads
+//!  death.rs   nobody there, peers that vanish
+//!  faults.rs  what happens to interfaces in the middle of a Transfer; strangers' datagrams
+//!  files.rs   mapped files as memory
+//! ```
+//!
+//! Every payload is verified by content: a word tells the Transfer it belongs to and its offset.
+//! Nothing is timed; timeouts only bound how long a failure takes to show.
+//!
+//! Another lane, or another way for two ends to reach each other, is one more variant of
+//! [`path::Path`] and one more line in `cases.rs`.
+#![allow(non_snake_case, missing_docs, unreachable_pub)]
+
+mod cases;
+mod clean;
+mod content;
+mod death;
+mod drive;
+mod faults;
+mod files;
+mod path;

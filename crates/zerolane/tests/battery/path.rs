@@ -1,0 +1,177 @@
+//! How two ends reach each other.
+
+use crate::drive::{Flag, PATIENCE};
+use netlab::Side;
+use netlab::link::{LinkConfig, Loss, Reorder};
+use netlab::netns::{self, Namespace, Topology};
+use netlab::udp::Relay;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+use zerolane::{Connection, Endpoint, Options};
+
+/// A way from one end to the other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Path {
+    /// 127.0.0.1, MTU 65536.
+    LoopbackV4,
+    /// ::1, MTU 65536.
+    LoopbackV6,
+    /// Two namespaces joined by veth of this MTU, IPv4.
+    Veth(u32),
+    /// The same, IPv6.
+    VethV6(u32),
+    /// Through an emulated link on loopback of MTU 1500 that loses this part of all packets, holds
+    /// some back and doubles some.
+    Lossy(f64),
+}
+
+/// Two connected ends, and what keeps them so.
+pub struct Pair {
+    /// The Initiator.
+    pub a: Connection,
+    /// The Responder.
+    pub b: Connection,
+    pub net: Net,
+}
+
+/// What lies between.
+pub enum Net {
+    Loopback,
+    Hosts(Topology),
+    Relay(#[allow(dead_code, reason = "kept alive")] Relay),
+}
+
+impl Net {
+    /// The two hosts.
+    pub fn hosts(&self) -> &Topology {
+        match self {
+            Net::Hosts(hosts) => hosts,
+            _ => panic!("a path without hosts"),
+        }
+    }
+}
+
+impl Path {
+    /// Whether nothing is ever lost on it.
+    pub fn is_clean(self) -> bool {
+        !matches!(self, Path::Lossy(_))
+    }
+
+    /// `whole` bytes or Transfers, or as many as this path carries in a short test.
+    pub fn scale(self, whole: usize) -> usize {
+        match self {
+            Path::Lossy(loss) if loss >= 0.1 => whole / 64,
+            Path::Lossy(_) => whole / 16,
+            _ => whole,
+        }
+    }
+
+    /// Two connected ends, both with `options`. `None`, said on stderr, where not permitted.
+    pub fn connect(self, options: &Options) -> Option<Pair> {
+        self.connect_with(options, options)
+    }
+
+    /// Two connected ends, each with its own options.
+    pub fn connect_with(self, a: &Options, b: &Options) -> Option<Pair> {
+        match self {
+            Path::LoopbackV4 => Some(on_loopback(Ipv4Addr::LOCALHOST.into(), a, b)),
+            Path::LoopbackV6 => Some(on_loopback(Ipv6Addr::LOCALHOST.into(), a, b)),
+            Path::Veth(mtu) => between_hosts(mtu, a, b, |host| Some(host.ipv4().into())),
+            Path::VethV6(mtu) => between_hosts(mtu, a, b, |host| host.ipv6().map(IpAddr::from)),
+            Path::Lossy(loss) => Some(through_relay(loss, a, b)),
+        }
+    }
+}
+
+fn on_loopback(ip: IpAddr, a: &Options, b: &Options) -> Pair {
+    let endpoint = Endpoint::bind((ip, 0), b.clone()).expect("bind");
+    let (a, b) = join(endpoint, None, a);
+    let net = Net::Loopback;
+    Pair { a, b, net }
+}
+
+fn through_relay(loss: f64, a: &Options, b: &Options) -> Pair {
+    let endpoint = Endpoint::bind("127.0.0.1:0", b.clone()).expect("bind");
+    let link = LinkConfig {
+        delay: Duration::from_micros(200),
+        loss: Loss::Random(loss),
+        reorder: Reorder {
+            probability: loss,
+            by: Duration::from_micros(500),
+        },
+        duplicate: loss / 4.0,
+        mtu: Some(1500),
+        ..LinkConfig::default()
+    };
+    let relay = Relay::start(endpoint.local_addr(), link, link, 7).expect("relay");
+    let (a, b) = join(endpoint, Some(relay.addr()), a);
+    let net = Net::Relay(relay);
+    Pair { a, b, net }
+}
+
+/// Two hosts, or `None` with a message where they are not allowed.
+pub fn hosts(mtu: u32) -> Option<Topology> {
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return None;
+    }
+    Some(Topology::pair("lane", mtu).expect("permitted"))
+}
+
+fn between_hosts(
+    mtu: u32,
+    a: &Options,
+    b: &Options,
+    address: impl Fn(&Namespace) -> Option<IpAddr>,
+) -> Option<Pair> {
+    let hosts = hosts(mtu)?;
+    let Some(ip) = address(hosts.b()) else {
+        eprintln!("skipped: no IPv6");
+        return None;
+    };
+    let bind = || Endpoint::bind((ip, 0), b.clone());
+    let endpoint = hosts.b().enter_thread(bind).expect("enter").expect("bind");
+    let (a, b) = join_in(endpoint, None, a, |side, work| {
+        hosts.side(side).enter_thread(work).expect("enter")
+    });
+    let net = Net::Hosts(hosts);
+    Some(Pair { a, b, net })
+}
+
+fn join(
+    endpoint: Endpoint,
+    via: Option<SocketAddr>,
+    options: &Options,
+) -> (Connection, Connection) {
+    join_in(endpoint, via, options, |_, work| work())
+}
+
+/// Work of one end, run where its sockets are to live.
+type Work<'a> = &'a mut (dyn FnMut() + Send);
+
+fn join_in(
+    mut endpoint: Endpoint,
+    via: Option<SocketAddr>,
+    options: &Options,
+    run: impl Fn(Side, Work<'_>) + Sync,
+) -> (Connection, Connection) {
+    let to = via.unwrap_or(endpoint.local_addr());
+    let connected = Flag::default();
+    let (mut a, mut b) = (None, None);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            run(Side::B, &mut || {
+                let accepted = endpoint.accept(Some(PATIENCE)).expect("accept");
+                let mut accepted = accepted.expect("somebody connects");
+                // The answer leaves with a call, and may be lost.
+                connected.drive_until_raised(&mut accepted);
+                b = Some(accepted);
+            });
+        });
+        run(Side::A, &mut || {
+            let _raised = connected.raise_at_end();
+            a = Some(Connection::connect(to, options).expect("connect"));
+        });
+    });
+    (a.expect("connected"), b.expect("accepted"))
+}
