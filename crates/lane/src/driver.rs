@@ -10,6 +10,7 @@ use zerolane_core::{
     CloseReason, Connection, Delivery, Event, Instant, Life, PostError, RegionId, Span,
     TransferError, TransferId,
 };
+use zerolane_wire::Reason;
 
 /// A datapath in three verbs. The control plane stays out of it: what to send and where payload
 /// belongs is the core's to say.
@@ -145,7 +146,7 @@ const MIN_SPIN_PART: u32 = 16;
 const PAUSE_LOOPS: u32 = 32;
 
 /// One connection over one lane. All progress is made inside its calls.
-pub struct Driver<L> {
+pub struct Driver<L: Lane> {
     lane: L,
     core: Connection,
     memory: Registry,
@@ -160,7 +161,7 @@ pub struct Driver<L> {
     closed: Option<CloseReason>,
 }
 
-impl<L: fmt::Debug> fmt::Debug for Driver<L> {
+impl<L: Lane + fmt::Debug> fmt::Debug for Driver<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver")
             .field("lane", &self.lane)
@@ -169,10 +170,19 @@ impl<L: fmt::Debug> fmt::Debug for Driver<L> {
     }
 }
 
-impl<L> Drop for Driver<L> {
+/// Tells the peer, once and as far as the network takes it, so that it need not find out by its
+/// timeout.
+impl<L: Lane> Drop for Driver<L> {
     fn drop(&mut self) {
-        // Posted memory is freed with `posted` right after; the core, which names it, goes too.
-        self.completions.clear();
+        if self.core.life() != Life::Established {
+            return;
+        }
+        let now = self.clock.now();
+        self.core.close_with(now, Reason::GoingAway);
+        self.core.on_timeout(now);
+        let account = &mut self.account;
+        // Nobody is left to be told of an error.
+        let _ = self.lane.transmit(now, &mut self.core, &self.memory, account);
     }
 }
 
