@@ -145,6 +145,11 @@ const MIN_SPIN_PART: u32 = 16;
 /// Spin hints between two looks: about a microsecond, the time a burst of 8 KiB takes at 64 Gb/s.
 const PAUSE_LOOPS: u32 = 32;
 
+/// Payload under way above which a receiver naps instead of spinning, bytes.
+const NAP_BYTES: u64 = 512 << 10;
+/// Length of a nap; the kernel's timer slack adds about 50 us.
+const NAP: Duration = Duration::from_micros(5);
+
 /// One connection over one lane. All progress is made inside its calls.
 pub struct Driver<L: Lane> {
     lane: L,
@@ -498,12 +503,26 @@ impl<L: Lane> Driver<L> {
                 return Ok(());
             }
             if now - *idle_since.get_or_insert(now) < self.spin {
-                pause();
+                self.pause();
                 continue;
             }
             self.spin = (self.spin / 2).max(self.max_spin / MIN_SPIN_PART);
             self.sleep(now, deadline)?;
             idle_since = None;
+        }
+    }
+
+    /// A pause between two looks at an empty socket: every look takes the socket's cache lines from
+    /// the core that is about to fill it. While much is under way, a nap costs no latency that
+    /// matters and leaves the core to others; the window covers it many times (P0.4).
+    fn pause(&mut self) {
+        if self.core.expected_payload() >= NAP_BYTES {
+            self.account.naps += 1;
+            std::thread::sleep(NAP);
+        } else {
+            for _ in 0..PAUSE_LOOPS {
+                std::hint::spin_loop();
+            }
         }
     }
 
@@ -568,14 +587,6 @@ impl<L: Lane> Driver<L> {
             memory: posted.memory,
             delivery,
         });
-    }
-}
-
-/// A short pause between two looks at an empty socket: every look takes the socket's cache lines
-/// from the core that is about to fill it.
-fn pause() {
-    for _ in 0..PAUSE_LOOPS {
-        std::hint::spin_loop();
     }
 }
 
