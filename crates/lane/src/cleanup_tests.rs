@@ -3,6 +3,14 @@ use super::*;
 use proptest::prelude::*;
 
 fn run(memory: &mut [u8], list: &[(usize, usize, usize)]) {
+    let before = memory.to_vec();
+    run_with(memory, list, false);
+    let mut through_kernel = before;
+    run_with(&mut through_kernel, list, true);
+    assert_eq!(memory, through_kernel);
+}
+
+fn run_with(memory: &mut [u8], list: &[(usize, usize, usize)], file: bool) {
     let base = memory.as_mut_ptr();
     let mut moves: Vec<Move> = list
         .iter()
@@ -12,11 +20,17 @@ fn run(memory: &mut [u8], list: &[(usize, usize, usize)]) {
                 from: base.add(from),
                 to: base.add(to),
                 len,
+                region: RegionId {
+                    index: 0,
+                    generation: 1,
+                },
+                // The property must hold for both ways.
+                file,
             }
         })
         .collect();
     // SAFETY: within `memory`, targets disjoint.
-    unsafe { perform(&mut moves) };
+    unsafe { perform(&mut moves) }.expect("nothing is gone");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The loop: one connection over one lane, driven by whoever calls.
 
 use crate::clock::Clock;
+use crate::registry::Access;
 use crate::{Account, Memory, Options, Registry, Waker};
 use core::fmt;
 use std::collections::{HashMap, VecDeque};
@@ -55,7 +56,7 @@ pub trait Lane {
 pub enum LaneError {
     /// The kernel refused, for a reason that is not the network's.
     Io(io::Error),
-    /// Strict mode: payload would have had to be copied in user space.
+    /// Strict mode: payload had to be copied in user space.
     Strict {
         /// Bytes to be copied.
         bytes: usize,
@@ -121,6 +122,8 @@ pub struct Completion {
     pub memory: Option<Memory>,
     /// How the sender asked for it to be delivered (receives only).
     pub delivery: Delivery,
+    /// It was a send or an offer.
+    pub is_send: bool,
 }
 
 /// What one turn of the loop did.
@@ -137,7 +140,19 @@ struct Posted {
     region: RegionId,
     len: u64,
     memory: Option<Memory>,
+    is_send: bool,
+    /// Its memory turned out to be gone after the core had taken it for complete.
+    faulted: bool,
 }
+
+const BORROWED_TO_SEND: Access = Access {
+    writable: false,
+    file: false,
+};
+const BORROWED_TO_RECEIVE: Access = Access {
+    writable: true,
+    file: false,
+};
 
 /// Shortest spin, as a part of the longest: below, it finds nothing any more.
 const MIN_SPIN_PART: u32 = 16;
@@ -187,7 +202,9 @@ impl<L: Lane> Drop for Driver<L> {
         self.core.on_timeout(now);
         let account = &mut self.account;
         // Nobody is left to be told of an error.
-        let _ = self.lane.transmit(now, &mut self.core, &self.memory, account);
+        let _ = self
+            .lane
+            .transmit(now, &mut self.core, &self.memory, account);
     }
 }
 
@@ -286,15 +303,17 @@ impl<L: Lane> Driver<L> {
         post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
     ) -> Result<TransferId, PostError> {
         let (start, len) = memory.bytes();
-        // SAFETY: `memory` is kept in `posted` until the entry is closed, so its bytes stay valid;
+        let file = memory.is_file();
+        // SAFETY: `memory` is kept in `posted` until the entry is closed, so its bytes stay mapped;
         // an exclusive region is ours alone, a shared one is only read.
-        let span = unsafe { self.memory.open(start, len, writable) };
-        self.begin(span, Some(memory), post)
+        let span = unsafe { self.memory.open(start, len, Access { writable, file }) };
+        self.begin(span, !writable, Some(memory), post)
     }
 
     fn begin(
         &mut self,
         span: Span,
+        is_send: bool,
         memory: Option<Memory>,
         post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
     ) -> Result<TransferId, PostError> {
@@ -306,6 +325,8 @@ impl<L: Lane> Driver<L> {
                         region: span.region,
                         len: span.len,
                         memory,
+                        is_send,
+                        faulted: false,
                     },
                 );
                 Ok(id)
@@ -325,10 +346,10 @@ impl<L: Lane> Driver<L> {
         // SAFETY: the borrow of `data` lasts until this function returns, and `finish` closes the
         // entry before that, whatever happens.
         let span = unsafe {
-            self.memory
-                .open(data.as_ptr().cast_mut(), data.len(), false)
+            let start = data.as_ptr().cast_mut();
+            self.memory.open(start, data.len(), BORROWED_TO_SEND)
         };
-        self.finish(span, |core, now, span| {
+        self.finish(span, true, |core, now, span| {
             core.post_send(now, span, Delivery::Interrupt)
         })
     }
@@ -342,17 +363,21 @@ impl<L: Lane> Driver<L> {
         buffer: &mut [u8],
     ) -> Result<Result<u64, TransferError>, DriverError> {
         // SAFETY: as in `send`, and `buffer` is borrowed exclusively.
-        let span = unsafe { self.memory.open(buffer.as_mut_ptr(), buffer.len(), true) };
-        self.finish(span, |core, now, span| core.post_receive(now, span))
+        let span = unsafe {
+            let start = buffer.as_mut_ptr();
+            self.memory.open(start, buffer.len(), BORROWED_TO_RECEIVE)
+        };
+        self.finish(span, false, |core, now, span| core.post_receive(now, span))
     }
 
     /// Posts borrowed memory, waits for the end, and closes the memory's entry in every case.
     fn finish(
         &mut self,
         span: Span,
+        is_send: bool,
         post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
     ) -> Result<Result<u64, TransferError>, DriverError> {
-        let id = self.begin(span, None, post)?;
+        let id = self.begin(span, is_send, None, post)?;
         let mut guard = Borrowed {
             driver: self,
             id,
@@ -463,13 +488,9 @@ impl<L: Lane> Driver<L> {
                 Err(DriverError::Strict { bytes })
             }
             Err(LaneError::Fault(region)) => {
-                let id = self
-                    .posted
-                    .iter()
-                    .find(|(_, it)| it.region == region)
-                    .map(|(&id, _)| id);
-                if let Some(id) = id {
-                    self.core.fault(self.clock.now(), id);
+                let named = self.posted.iter_mut().find(|(_, it)| it.region == region);
+                if let Some((&id, posted)) = named {
+                    posted.faulted = !self.core.fault(self.clock.now(), id);
                 }
                 Ok(true)
             }
@@ -580,12 +601,16 @@ impl<L: Lane> Driver<L> {
             return;
         };
         self.memory.close(posted.region);
-        let result = result.unwrap_or(Ok(posted.len));
+        let result = match result {
+            Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
+            result => result.unwrap_or(Ok(posted.len)),
+        };
         self.completions.push_back(Completion {
             id,
             result,
             memory: posted.memory,
             delivery,
+            is_send: posted.is_send,
         });
     }
 }

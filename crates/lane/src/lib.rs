@@ -17,6 +17,7 @@ mod account;
 mod cleanup;
 mod clock;
 mod driver;
+mod fault;
 mod memory;
 mod options;
 mod registry;

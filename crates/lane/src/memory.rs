@@ -29,6 +29,8 @@ enum Backing {
     Mapping {
         start: NonNull<u8>,
         len: usize,
+        /// Of a file, which may shrink.
+        file: bool,
     },
     Vec {
         start: NonNull<u8>,
@@ -49,12 +51,16 @@ impl Backing {
             Backing::Mapping { start, .. } | Backing::Vec { start, .. } => start,
         }
     }
+
+    fn is_file(&self) -> bool {
+        matches!(self, Backing::Mapping { file: true, .. })
+    }
 }
 
 impl Drop for Backing {
     fn drop(&mut self) {
         match *self {
-            Backing::Mapping { start, len } => {
+            Backing::Mapping { start, len, .. } => {
                 // SAFETY: start and len are what mmap returned, and the last Region is gone.
                 unsafe { libc::munmap(start.as_ptr().cast(), len) };
             }
@@ -185,7 +191,11 @@ impl Region {
         }
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Region {
-            backing: Arc::new(Backing::Mapping { start, len }),
+            backing: Arc::new(Backing::Mapping {
+                start,
+                len,
+                file: fd >= 0,
+            }),
             offset: skip,
             len: len - skip,
         })
@@ -300,6 +310,14 @@ impl Memory {
         match self {
             Memory::Exclusive(region) => (region.start(), region.len),
             Memory::Shared(region) => (region.as_ptr().cast_mut(), region.len),
+        }
+    }
+
+    /// Whether it is a mapped file, whose pages may be gone when they are touched.
+    pub(crate) fn is_file(&self) -> bool {
+        match self {
+            Memory::Exclusive(region) => region.backing.is_file(),
+            Memory::Shared(region) => region.backing.is_file(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! very life and the span lies inside it. A closed entry keeps its generation, so that a span of an
 //! earlier life finds nothing.
 
+use crate::fault;
 use zerolane_core::{RegionId, Span};
 
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +13,16 @@ struct Entry {
     len: u64,
     generation: u32,
     open: bool,
-    writable: bool,
+    access: Access,
+}
+
+/// How an entry's memory may be touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// Received into.
+    pub(crate) writable: bool,
+    /// A mapped file, whose pages may be gone.
+    pub(crate) file: bool,
 }
 
 /// The posted memory of one connection.
@@ -27,19 +37,19 @@ pub struct Registry {
 unsafe impl Send for Registry {}
 
 impl Registry {
-    /// Opens an entry for `len` bytes at `start`, to be read, and written if `writable`.
+    /// Opens an entry for `len` bytes at `start`, to be read, and written if `access` says so.
     ///
     /// # Safety
-    /// Until [`Registry::close`], the bytes stay valid, nobody writes them, and if `writable` nobody
-    /// else reads them.
-    pub(crate) unsafe fn open(&mut self, start: *mut u8, len: usize, writable: bool) -> Span {
+    /// Until [`Registry::close`], the bytes stay mapped, nobody writes them, and if they are
+    /// writable nobody else reads them.
+    pub(crate) unsafe fn open(&mut self, start: *mut u8, len: usize, access: Access) -> Span {
         let index = self.free.pop().unwrap_or_else(|| {
             let closed = Entry {
                 start: std::ptr::null_mut(),
                 len: 0,
                 generation: 0,
                 open: false,
-                writable: false,
+                access,
             };
             self.entries.push(closed);
             self.entries.len() as u32 - 1
@@ -51,7 +61,7 @@ impl Registry {
             len: len as u64,
             generation,
             open: true,
-            writable,
+            access,
         };
         Span {
             region: RegionId { index, generation },
@@ -71,17 +81,15 @@ impl Registry {
         }
     }
 
-    fn address(&self, span: Span) -> Option<(*mut u8, bool)> {
+    fn address(&self, span: Span) -> Option<(*mut u8, Access)> {
         let entry = self.entries.get(span.region.index as usize)?;
         let end = span.offset.checked_add(span.len)?;
         if !entry.open || entry.generation != span.region.generation || end > entry.len {
             return None;
         }
         // SAFETY: offset <= len of an open entry.
-        Some((
-            unsafe { entry.start.add(span.offset as usize) },
-            entry.writable,
-        ))
+        let start = unsafe { entry.start.add(span.offset as usize) };
+        Some((start, entry.access))
     }
 
     /// Where the bytes of `span` may be read.
@@ -92,7 +100,28 @@ impl Registry {
     /// Where the bytes of `span` may be written.
     pub(crate) fn target(&self, span: Span) -> Option<*mut u8> {
         self.address(span)
-            .and_then(|(start, writable)| writable.then_some(start))
+            .and_then(|(start, access)| access.writable.then_some(start))
+    }
+
+    /// Whether the region is a mapped file: only the kernel may touch it, or `fault`.
+    pub(crate) fn is_file(&self, region: RegionId) -> bool {
+        let entry = self.entries.get(region.index as usize);
+        entry.is_some_and(|entry| entry.access.file)
+    }
+
+    /// Reads the first bytes of `span`, as many as `buffer` takes. False if they are not there.
+    pub(crate) fn read(&self, span: Span, buffer: &mut [u8]) -> bool {
+        let len = buffer.len() as u64;
+        let Some(start) = self.source(span).filter(|_| len <= span.len) else {
+            return false;
+        };
+        if self.is_file(span.region) {
+            // SAFETY: an open entry's bytes are mapped, and nobody writes them now.
+            return unsafe { fault::read(start, buffer) }.is_ok();
+        }
+        // SAFETY: as above, and there.
+        buffer.copy_from_slice(unsafe { std::slice::from_raw_parts(start, buffer.len()) });
+        true
     }
 }
 
@@ -101,12 +130,17 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
+    const fn memory(writable: bool) -> Access {
+        let file = false;
+        Access { writable, file }
+    }
+
     #[test]
     fn target__only_open_in_bounds_writable_and_of_this_life() {
         let mut bytes = [0u8; 16];
         let mut registry = Registry::default();
         // SAFETY: bytes outlives the entry and is not touched otherwise.
-        let span = unsafe { registry.open(bytes.as_mut_ptr(), 16, true) };
+        let span = unsafe { registry.open(bytes.as_mut_ptr(), 16, memory(true)) };
         assert!(registry.target(span).is_some());
         assert!(
             registry.target(Span { offset: 1, ..span }).is_none(),
@@ -124,7 +158,7 @@ mod tests {
         registry.close(span.region);
         assert!(registry.target(span).is_none(), "closed");
         // SAFETY: as above.
-        let next = unsafe { registry.open(bytes.as_mut_ptr(), 16, false) };
+        let next = unsafe { registry.open(bytes.as_mut_ptr(), 16, memory(false)) };
         assert_eq!(next.region.index, span.region.index);
         assert!(registry.source(span).is_none(), "an earlier life");
         assert!(

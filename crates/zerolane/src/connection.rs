@@ -5,7 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 use zerolane_lane::udp::{self, UdpLane};
 use zerolane_lane::{
-    Account, CloseReason, Delivery, Driver, Memory, Options, Region, TransferId, Waker,
+    Account, CloseReason, Delivery, Driver, Memory, Options, Region, TransferError, TransferId,
+    Waker,
 };
 
 /// Rounds of flushing that [`Connection::close`] waits for the peer, in idle timeouts.
@@ -212,10 +213,10 @@ impl Connection {
     }
 
     /// Waits for posted sends, then disconnects. Receives that got nothing fail; their memory is
-    /// freed.
+    /// freed, and so is that of completions not taken.
     ///
     /// # Errors
-    /// The peer went away before it had everything.
+    /// The connection ended before the peer had everything.
     pub fn close(mut self) -> Result<()> {
         let deadline = Instant::now() + self.idle_timeout * LINGER_IDLE_TIMEOUTS;
         self.driver.wait(None, |driver| {
@@ -223,6 +224,13 @@ impl Connection {
         })?;
         self.driver.close();
         self.driver.wait(Some(self.idle_timeout), |_| false)?;
+        while let Some(completion) = self.driver.next_completion() {
+            if let (true, Err(TransferError::Closed(reason))) =
+                (completion.is_send, completion.result)
+            {
+                return Err(Error::Closed(reason));
+            }
+        }
         match self.driver.closed() {
             None | Some(CloseReason::Local | CloseReason::Peer(_)) => Ok(()),
             Some(reason) => Err(Error::Closed(reason)),

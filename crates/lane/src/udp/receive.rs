@@ -8,17 +8,21 @@ use super::send::{empty_message, iovec};
 use super::socket;
 use crate::cleanup::{self, Move};
 use crate::driver::LaneError;
-use crate::{Account, MoveCause, Options, Registry};
+use crate::{Account, MoveCause, Options, Registry, fault};
 use socket2::Socket;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
-use zerolane_core::{Connection, Forecast, Instant, Placement, Run, Span};
+use zerolane_core::{Connection, Forecast, Instant, Placement, RegionId, Run, Span};
 use zerolane_wire::{HEADER_LEN, Header, Op, checksum::Sum};
 
 /// Segments in one GRO super-packet: the kernel merges 64 at most.
 const MAX_SEGMENTS: usize = 64;
 /// Messages of one recvmmsg when every datagram comes on its own.
 const MAX_MESSAGES: usize = 64;
+/// Bytes of payload one recvmmsg is to bring: a datagram that was not predicted, such as a control
+/// operation, shifts all that come behind it in the same call.
+const BATCH: u32 = 96 << 10;
 /// Lone datagrams in a row after which no super-packet is expected: the interface merges nothing. A
 /// few come in any stream, at the ends of Blocks and as repairs.
 const SINGLES: u32 = 16;
@@ -64,6 +68,8 @@ pub(super) struct Receiver {
     moves: Vec<Move>,
     /// Messages that did not fit the prediction, made linear.
     linear: Vec<Box<[u8]>>,
+    /// A region whose memory was found to be gone.
+    fault: Option<RegionId>,
     overflow: u32,
 }
 
@@ -85,6 +91,7 @@ impl Receiver {
             messages: Vec::with_capacity(MAX_MESSAGES),
             moves: Vec::new(),
             linear: Vec::new(),
+            fault: None,
             overflow: 0,
         }
     }
@@ -112,11 +119,11 @@ impl Receiver {
             )
         };
         if received < 0 {
-            return self.refused(now, io::Error::last_os_error(), core, account);
+            return self.refused(now, io::Error::last_os_error(), core, memory, account);
         }
         let data_before = core.counters().stus_received;
         for index in 0..received as usize {
-            self.take(now, index, core, memory, account)?;
+            self.take(now, index, core, memory, account);
         }
         if core.counters().stus_received > data_before {
             account.rx_data_syscalls += 1;
@@ -132,6 +139,7 @@ impl Receiver {
         now: Instant,
         error: io::Error,
         core: &mut Connection,
+        memory: &Registry,
         account: &mut Account,
     ) -> Result<bool, LaneError> {
         match error.raw_os_error() {
@@ -149,25 +157,42 @@ impl Receiver {
                 Ok(true)
             }
             // A place could not be written: a mapped file that shrank.
-            Some(libc::EFAULT) => match self.forecast.runs().next() {
-                Some(run) => Err(LaneError::Fault(run.span.region)),
-                None => Err(LaneError::Io(error)),
+            Some(libc::EFAULT) => match self.find_fault(memory) {
+                Some(region) => Err(LaneError::Fault(region)),
+                None => Ok(true),
             },
             _ => Err(LaneError::Io(error)),
         }
     }
 
+    /// The region that made the kernel's copy fail. `None` if all that is forecast can be written:
+    /// the error was an earlier datagram's, and its Transfer will meet the next one.
+    fn find_fault(&self, memory: &Registry) -> Option<RegionId> {
+        self.forecast.runs().find_map(|run| {
+            let writable = memory.target(run.span).and_then(|start| {
+                // SAFETY: the registry has these bytes open, so they are mapped.
+                unsafe { fault::is_writable(start, run.span.len as usize) }
+            });
+            // Where the kernel cannot tell, the first one is suspected.
+            (writable != Some(true)).then_some(run.span.region)
+        })
+    }
+
     /// Builds iovecs by the forecast. Returns the number of messages.
     fn prepare(&mut self, core: &Connection, memory: &Registry) -> usize {
         let one_by_one = !self.gro || self.singles >= SINGLES;
-        let messages = if one_by_one { MAX_MESSAGES } else { 1 };
+        let messages = if one_by_one {
+            ((BATCH / core.expected_stu()) as usize).clamp(1, MAX_MESSAGES)
+        } else {
+            1
+        };
         core.forecast(MAX_SEGMENTS as u32, &mut self.forecast);
         self.iovs.clear();
         self.messages.clear();
         self.layouts[0].runs.clear();
         self.layouts[0].pairs = 0;
         if one_by_one {
-            self.predict_datagrams(memory);
+            self.predict_datagrams(messages, memory);
         } else {
             self.predict_super_packet(memory);
         }
@@ -175,12 +200,12 @@ impl Receiver {
         messages
     }
 
-    /// One pair a message.
-    fn predict_datagrams(&mut self, memory: &Registry) {
+    /// One pair for each of `messages`.
+    fn predict_datagrams(&mut self, messages: usize, memory: &Registry) {
         let mut message = 0;
         'runs: for run in self.forecast.runs() {
             let mut at = 0;
-            while at < run.span.len && message < MAX_MESSAGES {
+            while at < run.span.len && message < messages {
                 let len = u64::from(run.stu).min(run.span.len - at);
                 let span = run.span.part(at, len);
                 let Some(place) = memory.target(span) else {
@@ -200,12 +225,12 @@ impl Receiver {
                 message += 1;
             }
         }
-        self.leave_unpredicted(message);
+        self.leave_unpredicted(message..messages);
     }
 
-    /// Messages from `first` on have no prediction.
-    fn leave_unpredicted(&mut self, first: usize) {
-        for message in first..MAX_MESSAGES {
+    /// These messages have no prediction.
+    fn leave_unpredicted(&mut self, messages: Range<usize>) {
+        for message in messages {
             self.layouts[message].runs.clear();
             self.layouts[message].pairs = 0;
             self.iovs
@@ -268,12 +293,12 @@ impl Receiver {
         core: &mut Connection,
         memory: &Registry,
         account: &mut Account,
-    ) -> Result<(), LaneError> {
+    ) {
         let total = self.messages[index].msg_len as usize;
         let segment = self.read_control(index, account).unwrap_or(total).max(1);
         if self.messages[index].msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
             account.dropped_truncated += 1;
-            return Ok(());
+            return;
         }
         let segments = total.div_ceil(segment).max(1);
         account.datagrams_received += segments as u64;
@@ -283,12 +308,12 @@ impl Receiver {
             self.singles = self.singles.saturating_add(1);
         }
         if self.fits(index, total, segment) {
-            self.take_in_place(now, index, total, segment, core, memory, account)
+            self.take_in_place(now, index, total, segment, core, memory, account);
         } else {
             let unexpected = self.layouts[index].pairs == 0;
             self.take_linear(
                 now, index, total, segment, core, memory, account, unexpected,
-            )
+            );
         }
     }
 
@@ -362,7 +387,7 @@ impl Receiver {
         core: &mut Connection,
         memory: &Registry,
         account: &mut Account,
-    ) -> Result<(), LaneError> {
+    ) {
         let layout = std::mem::take(&mut self.layouts[index]);
         let mut group: Option<Group> = None;
         let (mut at, mut slot) = (0, layout.slot);
@@ -384,7 +409,7 @@ impl Receiver {
                     group.landed.len += u64::from(payload);
                 } else {
                     if let Some(group) = group.take() {
-                        self.judge(now, &group, core, memory, account)?;
+                        self.judge(now, &group, core, memory, account);
                     }
                     match Header::parse(&self.headers[slot][..datagram.min(HEADER_LEN)]) {
                         Ok(first) if first.op == Op::Data => {
@@ -416,10 +441,9 @@ impl Receiver {
             }
         }
         if let Some(group) = group {
-            self.judge(now, &group, core, memory, account)?;
+            self.judge(now, &group, core, memory, account);
         }
         self.layouts[index] = layout;
-        Ok(())
     }
 
     /// A control operation whose header lies in `slot`, the rest in the place and the spill.
@@ -442,13 +466,9 @@ impl Receiver {
         let head = count.min(HEADER_LEN);
         bytes[..head].copy_from_slice(&self.headers[slot][..head]);
         let placed = (count - head).min(place.len as usize);
-        if let Some(source) = memory.source(Span {
-            len: placed as u64,
-            ..*place
-        }) {
-            // SAFETY: the registry has these bytes open, and nobody writes them now.
-            let options = unsafe { std::slice::from_raw_parts(source, placed) };
-            bytes[head..head + placed].copy_from_slice(options);
+        if !memory.read(*place, &mut bytes[head..head + placed]) {
+            // Gone with its page; as if lost.
+            return;
         }
         let spilled = &self.spill[index * SPILL..][..count - head - placed];
         bytes[head + placed..count].copy_from_slice(spilled);
@@ -462,43 +482,47 @@ impl Receiver {
         core: &mut Connection,
         memory: &Registry,
         account: &mut Account,
-    ) -> Result<(), LaneError> {
+    ) {
         if core.uses_checksums() {
-            let sum = super::send::sum(memory, group.landed)?;
-            if !checksum_holds(&group.first, sum) {
-                core.on_checksum_mismatch();
-                return Ok(());
+            match super::send::sum(memory, group.landed) {
+                Ok(sum) if checksum_holds(&group.first, sum) => {}
+                Ok(_) => return core.on_checksum_mismatch(),
+                Err(_) => return self.fault = Some(group.landed.region),
             }
         }
         match core.on_data(now, &group.first, group.len, group.stu, Some(group.landed)) {
             Placement::InPlace => account.bytes_placed += u64::from(group.len),
             Placement::Move(span) => {
-                let from = memory
-                    .source(group.landed)
-                    .ok_or(LaneError::Fault(span.region))?;
-                self.push_move(from, span, MoveCause::Mispredicted, memory, account)?;
+                let from = memory.source(group.landed);
+                let file = memory.is_file(group.landed.region);
+                self.push_move(from, file, span, MoveCause::Mispredicted, memory, account);
             }
             Placement::Drop(_) => {}
         }
-        Ok(())
     }
 
+    /// `file`: the source lies in a mapped file.
     fn push_move(
         &mut self,
-        from: *const u8,
+        from: Option<*const u8>,
+        file: bool,
         span: Span,
         cause: MoveCause,
         memory: &Registry,
         account: &mut Account,
-    ) -> Result<(), LaneError> {
-        let to = memory.target(span).ok_or(LaneError::Fault(span.region))?;
+    ) {
+        let (Some(from), Some(to)) = (from, memory.target(span)) else {
+            self.fault = Some(span.region);
+            return;
+        };
         account.count_moved(cause, span.len);
         self.moves.push(Move {
             from,
             to,
             len: span.len as usize,
+            region: span.region,
+            file: file || memory.is_file(span.region),
         });
-        Ok(())
     }
 
     /// The pattern did not hold: make the message linear, then judge datagram by datagram.
@@ -516,8 +540,11 @@ impl Receiver {
         memory: &Registry,
         account: &mut Account,
         unexpected: bool,
-    ) -> Result<(), LaneError> {
-        let bytes = self.linearize(index, total);
+    ) {
+        let Some(bytes) = self.linearize(index, total, memory) else {
+            // Part of it landed in a page that is gone already: as if lost.
+            return;
+        };
         for datagram in bytes.chunks(segment) {
             let header = match Header::parse(datagram) {
                 Ok(header) if header.op == Op::Data => header,
@@ -539,39 +566,50 @@ impl Receiver {
                 MoveCause::Pattern
             };
             if let Placement::Move(span) = core.on_data(now, &header, len, len, None) {
-                self.push_move(payload.as_ptr(), span, cause, memory, account)?;
+                self.push_move(Some(payload.as_ptr()), false, span, cause, memory, account);
             }
         }
         self.linear.push(bytes);
-        Ok(())
     }
 
-    fn linearize(&self, index: usize, total: usize) -> Box<[u8]> {
-        let mut bytes = Vec::with_capacity(total);
+    /// The message's bytes in one piece. `None` if some lie in a mapped file's page that is gone.
+    fn linearize(&self, index: usize, total: usize, memory: &Registry) -> Option<Box<[u8]>> {
+        let mut bytes = vec![0; total].into_boxed_slice();
+        let mut rest = &mut bytes[..];
+        let runs = &self.layouts[index].runs;
+        let file = runs.iter().any(|run| memory.is_file(run.span.region));
         let message = &self.messages[index].msg_hdr;
         // SAFETY: msg_iov and msg_iovlen still name the iovecs made for this call, which nothing
-        // has touched since, and the first `total` bytes of them were written by the kernel.
+        // has touched since, and the kernel wrote the first `total` bytes of them.
         unsafe {
             for iov in std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) {
-                let len = iov.iov_len.min(total - bytes.len());
-                bytes.extend_from_slice(std::slice::from_raw_parts(iov.iov_base.cast::<u8>(), len));
+                let (part, others) = rest.split_at_mut(iov.iov_len.min(rest.len()));
+                let from = iov.iov_base.cast::<u8>();
+                if file {
+                    fault::read(from, part).ok()?;
+                } else {
+                    std::ptr::copy_nonoverlapping(from, part.as_mut_ptr(), part.len());
+                }
+                rest = others;
             }
         }
-        bytes.into()
+        Some(bytes)
     }
 
+    /// Moves what missed its place. In strict mode that is the last thing done: what is complete by
+    /// then is right, and the connection ends.
     fn clean_up(&mut self, strict: bool) -> Result<(), LaneError> {
         let bytes: usize = self.moves.iter().map(|it| it.len).sum();
-        if strict && bytes > 0 {
-            self.moves.clear();
-            self.linear.clear();
-            return Err(LaneError::Strict { bytes });
-        }
         // SAFETY: sources are places or linear buffers that live until the end of this function;
         // targets are spans the core accepted once each, so they are disjoint, and open for writing.
-        unsafe { cleanup::perform(&mut self.moves) };
+        let moved = unsafe { cleanup::perform(&mut self.moves) };
         self.linear.clear();
-        Ok(())
+        let fault = self.fault.take().or(moved.err());
+        match fault {
+            Some(region) => Err(LaneError::Fault(region)),
+            None if strict && bytes > 0 => Err(LaneError::Strict { bytes }),
+            None => Ok(()),
+        }
     }
 }
 

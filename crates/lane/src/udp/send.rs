@@ -153,27 +153,36 @@ impl Sender {
         account.datagrams_sent += u64::from(burst.segments);
         account.bytes_sent += burst.span.len;
         account.tx_data_syscalls += 1;
-        let outcome = if self.gso || burst.segments == 1 {
-            let segment = if burst.segments > 1 {
-                burst.stu as usize + HEADER_LEN
-            } else {
-                0
-            };
-            match self.send_gathered(socket, segment) {
-                Err(error) if segment > 0 && is_lost_offload(&error, core, burst) => {
-                    self.gso = false;
-                    account.tx_data_syscalls += 1;
-                    self.send_separately(socket)
-                }
-                other => other,
+        match self.send_burst(socket, burst, account) {
+            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
+                Err(LaneError::Fault(burst.span.region))
             }
-        } else {
-            self.send_separately(socket)
-        };
-        if matches!(&outcome, Err(error) if error.raw_os_error() == Some(libc::EFAULT)) {
-            return Err(LaneError::Fault(burst.span.region));
+            outcome => Ok(outcome),
         }
-        Ok(outcome)
+    }
+
+    /// Sends what is gathered, as one if the kernel cuts it, and one by one from when it does not.
+    fn send_burst(
+        &mut self,
+        socket: &Socket,
+        burst: &DataBurst,
+        account: &mut Account,
+    ) -> io::Result<()> {
+        if burst.segments == 1 {
+            return self.send_gathered(socket, 0);
+        }
+        if !self.gso {
+            return self.send_separately(socket);
+        }
+        let segment = burst.stu as usize + HEADER_LEN;
+        match self.send_gathered(socket, segment) {
+            Err(error) if is_lost_offload(&error, segment, socket::path_datagram_now(socket)) => {
+                self.gso = false;
+                account.tx_data_syscalls += 1;
+                self.send_separately(socket)
+            }
+            outcome => outcome,
+        }
     }
 
     /// Fills headers and iovecs: header, payload, header, payload.
@@ -223,14 +232,10 @@ impl Sender {
                     .write_unaligned(segment as u16);
             }
         }
-        // SAFETY: message points to iovecs over memory that is readable for the length of the call:
+        // SAFETY: message points to iovecs over memory that is mapped for the length of the call:
         // headers and padding are ours, payload is posted and open in the registry.
-        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) };
-        if sent < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        twice_on_fault(|| unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) })?;
+        Ok(())
     }
 
     /// One datagram for every pair of iovecs, by sendmmsg: for kernels and interfaces without GSO.
@@ -249,19 +254,16 @@ impl Sender {
         while done < self.messages.len() {
             let rest = &mut self.messages[done..];
             // SAFETY: as in send_gathered, for every message of the list.
-            let sent = unsafe {
-                libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as u32, 0)
-            };
-            if sent < 0 {
-                let error = io::Error::last_os_error();
+            let sent = twice_on_fault(|| unsafe {
+                let (start, count) = (rest.as_mut_ptr(), rest.len() as u32);
+                libc::sendmmsg(socket.as_raw_fd(), start, count, 0) as isize
+            });
+            match sent {
+                Ok(sent) => done += sent,
                 // Part of the burst is out; what is not counts as lost and is asked for again.
-                return if done > 0 && error.kind() == io::ErrorKind::WouldBlock {
-                    Ok(())
-                } else {
-                    Err(error)
-                };
+                Err(error) if done > 0 && error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
             }
-            done += sent as usize;
         }
         Ok(())
     }
@@ -303,18 +305,37 @@ impl Sender {
     }
 }
 
-/// Whether a GSO send failed because the offload is gone, not because the datagrams are too large.
-fn is_lost_offload(error: &io::Error, core: &Connection, burst: &DataBurst) -> bool {
+/// Makes a call again that failed with EFAULT: recvmmsg leaves that error of a later message in the
+/// socket, for the next call to find, whatever that is. An EFAULT of its own comes again.
+fn twice_on_fault(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+    let mut once = || usize::try_from(call()).map_err(|_| io::Error::last_os_error());
+    match once() {
+        Err(error) if error.raw_os_error() == Some(libc::EFAULT) => once(),
+        outcome => outcome,
+    }
+}
+
+/// Whether a GSO send failed because the offload is gone, not because datagrams of `segment` bytes
+/// are too large for the path: older kernels say EINVAL to either.
+fn is_lost_offload(error: &io::Error, segment: usize, path_datagram: Option<usize>) -> bool {
     match error.raw_os_error() {
         Some(libc::EIO | libc::EOPNOTSUPP) => true,
-        Some(libc::EINVAL) => burst.stu <= core.stu(),
+        Some(libc::EINVAL) => path_datagram.is_none_or(|largest| segment <= largest),
         _ => false,
     }
 }
 
 /// The one's-complement sum over the bytes of `span`.
 pub(super) fn sum(memory: &Registry, span: Span) -> Result<Sum, LaneError> {
-    let start = memory.source(span).ok_or(LaneError::Fault(span.region))?;
+    let fault = LaneError::Fault(span.region);
+    if memory.is_file(span.region) {
+        let mut copy = vec![0; span.len as usize];
+        return match memory.read(span, &mut copy) {
+            true => Ok(Sum::of(&copy)),
+            false => Err(fault),
+        };
+    }
+    let start = memory.source(span).ok_or(fault)?;
     // SAFETY: the registry has the span open for reading, and nobody writes it meanwhile.
     Ok(Sum::of(unsafe {
         std::slice::from_raw_parts(start, span.len as usize)
@@ -332,3 +353,7 @@ pub(super) fn empty_message() -> libc::msghdr {
     // SAFETY: all fields of msghdr are integers and pointers, for which zero is a value.
     unsafe { std::mem::zeroed() }
 }
+
+#[cfg(test)]
+#[path = "send_tests.rs"]
+mod tests;

@@ -98,6 +98,11 @@ pub(super) fn path_datagram(socket: &Socket, peer: SocketAddr) -> Option<usize> 
     Some(encapsulation(peer).max_stu(mtu) + zerolane_wire::HEADER_LEN)
 }
 
+/// As [`path_datagram`], of whom the socket is connected to.
+pub(super) fn path_datagram_now(socket: &Socket) -> Option<usize> {
+    path_datagram(socket, socket.peer_addr().ok()?.as_socket()?)
+}
+
 /// Whether the kernel knows UDP segmentation offload on this socket.
 pub(super) fn has_gso(socket: &Socket) -> bool {
     get(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()

@@ -1,1 +1,188 @@
-//! Placeholder
+//! What holds where nothing is lost: deterministic counts, strict mode, offloads and small buffers.
+
+use crate::content;
+use crate::drive::{PATIENCE, both, next, receive_all, send_all, transfer};
+use crate::path::{Pair, Path};
+use std::time::{Duration, Instant};
+use zerolane::{Account, Error, Options, Region, TransferError};
+
+const MIB: u64 = 1 << 20;
+
+/// What bulk costs one way, by count. The first Transfer lets path probes settle.
+fn bulk(path: Path, options: &Options) -> Option<(Account, Account)> {
+    let mut pair = path.connect(options)?;
+    transfer(&mut pair, 1, &[1000]);
+    transfer(&mut pair, 2, &[4 << 20; 16]);
+    Some((pair.a.account(), pair.b.account()))
+}
+
+fn assert_placed_and_sent_once(sender: &Account, receiver: &Account) {
+    assert_eq!(receiver.protocol.bytes_received, 64 * MIB + 1000);
+    let moved = receiver.bytes_moved();
+    assert!(
+        moved * 1000 <= 64 * MIB,
+        "{moved} bytes moved: {receiver:#?}"
+    );
+    assert!(
+        receiver.bytes_placed * 1000 >= 999 * 64 * MIB,
+        "{receiver:#?}"
+    );
+    assert_eq!(sender.protocol.bytes_resent, 0, "{sender:#?}");
+    assert_eq!(receiver.dropped_socket_buffer, 0);
+    assert_eq!(receiver.dropped_truncated, 0);
+    assert_eq!(sender.dropped_on_send, 0);
+    assert_eq!(receiver.protocol.dropped_total(), 0, "{receiver:#?}");
+}
+
+#[test]
+fn gate__loopback_places_all_and_repeats_nothing() {
+    let counts = bulk(Path::LoopbackV4, &Options::default());
+    let (sender, receiver) = counts.expect("always permitted");
+    assert_placed_and_sent_once(&sender, &receiver);
+}
+
+#[test]
+fn gate__veth_places_all_with_few_syscalls() {
+    for mtu in [1500, 9000] {
+        let Some((sender, receiver)) = bulk(Path::Veth(mtu), &Options::default()) else {
+            return;
+        };
+        assert!(sender.gso && receiver.gro, "veth has both");
+        assert_placed_and_sent_once(&sender, &receiver);
+        let (sent, received) = (sender.tx_data_syscalls, receiver.rx_data_syscalls);
+        assert!(sent <= 20 * 64, "{sent} data sends for 64 MiB");
+        assert!(received <= 20 * 64, "{received} data receives for 64 MiB");
+    }
+}
+
+#[test]
+fn strict__passes_on_a_clean_path() {
+    let strict = Options {
+        strict: true,
+        ..Options::default()
+    };
+    for path in [Path::LoopbackV4, Path::LoopbackV6, Path::Veth(1500)] {
+        if let Some((_, receiver)) = bulk(path, &strict) {
+            assert_eq!(receiver.bytes_moved(), 0);
+        }
+    }
+}
+
+#[test]
+fn strict__ends_the_connection_where_a_copy_is_needed() {
+    let strict = Options {
+        strict: true,
+        ..Options::default()
+    };
+    let pair = Path::Lossy(0.05).connect_with(&Options::default(), &strict);
+    let mut pair = pair.expect("always permitted");
+    let len = 4 << 20;
+    let receives = |b: &mut zerolane::Connection| {
+        for _ in 0..2 {
+            b.post_recv(Region::anonymous(len).expect("memory"))
+                .expect("posted");
+        }
+        let end = Instant::now() + PATIENCE;
+        let (mut strict, mut completions) = (false, 0);
+        loop {
+            assert!(Instant::now() < end);
+            match b.wait(Some(PATIENCE)) {
+                Err(Error::Strict { bytes }) => strict = bytes > 0,
+                Err(Error::Closed(_)) => break,
+                Err(other) => panic!("{other}"),
+                Ok(None) => {}
+                // Whatever is said to be complete is right.
+                Ok(Some(it)) if it.result.is_ok() => content::verify(3, &it.into_region()),
+                Ok(Some(it)) => {
+                    assert!(matches!(it.result, Err(TransferError::Closed(_))), "{it:?}");
+                    completions += 1;
+                }
+            }
+        }
+        assert!(strict && completions > 0);
+    };
+    let sends = |a: &mut zerolane::Connection| {
+        for _ in 0..2 {
+            a.post_send(content::region(3, len)).expect("posted");
+        }
+        while a.wait(Some(PATIENCE)).is_ok() {}
+    };
+    both(&mut pair, sends, receives);
+}
+
+#[test]
+fn offloads__every_combination_by_option() {
+    for path in [Path::LoopbackV4, Path::Veth(1500), Path::VethV6(9000)] {
+        for (gso, gro) in [(false, false), (false, true), (true, false), (true, true)] {
+            let options = Options {
+                gso,
+                gro,
+                ..Options::default()
+            };
+            let Some(mut pair) = path.connect(&options) else {
+                continue;
+            };
+            transfer(&mut pair, 4, &[3 << 20, 1, 100_000]);
+            assert_eq!((pair.a.account().gso, pair.b.account().gro), (gso, gro));
+            assert_eq!(pair.b.account().dropped_socket_buffer, 0);
+        }
+    }
+}
+
+#[test]
+fn receive_buffer__small_is_never_overrun() {
+    for (path, gro) in [
+        (Path::LoopbackV4, true),
+        (Path::Veth(1500), true),
+        (Path::Veth(1500), false),
+        (Path::Veth(9000), false),
+    ] {
+        let small = Options {
+            receive_buffer: 64 << 10,
+            gro,
+            ..Options::default()
+        };
+        let Some(mut pair) = path.connect(&small) else {
+            continue;
+        };
+        let lengths = [1 << 20; 4];
+        let receives = |b: &mut zerolane::Connection| {
+            // All that was granted meanwhile waits in the socket.
+            for (seed, &len) in (5..).zip(&lengths) {
+                receive_all(b, seed, &[len]);
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        both(&mut pair, |a| send_all(a, 5, &lengths), receives);
+        let account = pair.b.account();
+        assert_eq!(account.dropped_socket_buffer, 0, "{path:?}: {account:#?}");
+        assert_eq!(pair.a.account().protocol.bytes_resent, 0, "{path:?}");
+    }
+}
+
+#[test]
+fn shared__one_memory_sent_many_times() {
+    let pair = Path::LoopbackV4.connect(&Options::default());
+    let Pair { mut a, mut b, net } = pair.expect("always permitted");
+    let shared = content::region(6, 300_000).share();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..10 {
+                a.post_send(shared.clone()).expect("posted");
+            }
+            a.close().expect("delivered");
+        });
+        for _ in 0..10 {
+            b.post_recv(Region::anonymous(300_000).expect("memory"))
+                .expect("posted");
+        }
+        for _ in 0..10 {
+            let completion = next(&mut b);
+            assert_eq!(completion.result, Ok(300_000));
+            content::verify(6, &completion.into_region());
+        }
+        // Answers the disconnection.
+        let _ = b.wait(Some(PATIENCE));
+    });
+    drop(net);
+}

@@ -1,1 +1,210 @@
-//! Placeholder
+//! Mapped files as memory, and what becomes of a Transfer whose file shrinks.
+
+use crate::content;
+use crate::drive::{both, next, receive_all, send_all};
+use crate::path::{Pair, Path};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use zerolane::{Access, Options, Reason, Region, TransferError};
+
+const FAULT: TransferError = TransferError::Refused(Reason::MemoryFault);
+
+fn open(dir: &tempfile::TempDir, name: &str) -> File {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.open(dir.path().join(name)).expect("opened")
+}
+
+/// A file of `len` bytes with the content of the Transfer `seed`.
+fn file_with(dir: &tempfile::TempDir, seed: u64, len: usize) -> File {
+    let mut bytes = vec![0; len];
+    content::fill(seed, &mut bytes);
+    let mut file = open(dir, "source");
+    file.write_all(&bytes).expect("written");
+    file
+}
+
+fn empty_file(dir: &tempfile::TempDir, len: u64) -> File {
+    let file = open(dir, "target");
+    file.set_len(len).expect("sized");
+    file
+}
+
+fn paths() -> [Path; 3] {
+    [Path::LoopbackV4, Path::Veth(1500), Path::Lossy(0.05)]
+}
+
+#[test]
+fn map_file__from_disk_to_disk() {
+    for path in paths() {
+        let Some(mut pair) = path.connect(&Options::default()) else {
+            continue;
+        };
+        let dir = tempfile::tempdir().expect("made");
+        let len = path.scale(8 << 20) + 123;
+        let source = file_with(&dir, 1, len);
+        let target = empty_file(&dir, len as u64);
+        let sends = |a: &mut zerolane::Connection| {
+            let region = Region::map_file(&source, 0, len, Access::Read).expect("mapped");
+            a.post_send(region).expect("posted");
+            assert_eq!(next(a).result, Ok(len));
+        };
+        let receives = |b: &mut zerolane::Connection| {
+            // Two ranges of one file, the second one not at the start of a page.
+            let region = Region::map_file(&target, 0, len, Access::Write).expect("mapped");
+            b.post_recv(region).expect("posted");
+            assert_eq!(next(b).result, Ok(len));
+        };
+        both(&mut pair, sends, receives);
+        let on_disk = std::fs::read(dir.path().join("target")).expect("read");
+        assert_eq!(on_disk.len(), len);
+        content::verify(1, &on_disk);
+    }
+}
+
+#[test]
+fn map_file__at_any_offset() {
+    let pair = Path::LoopbackV4.connect(&Options::default());
+    let mut pair = pair.expect("always permitted");
+    let dir = tempfile::tempdir().expect("made");
+    let target = empty_file(&dir, 30_000);
+    let receives = |b: &mut zerolane::Connection| {
+        for (offset, len) in [(5001, 10_000), (0, 5001), (15_001, 14_999)] {
+            let region = Region::map_file(&target, offset, len, Access::Write).expect("mapped");
+            b.post_recv(region).expect("posted");
+        }
+        for _ in 0..3 {
+            next(b).result.expect("received");
+        }
+    };
+    both(
+        &mut pair,
+        |a| send_all(a, 7, &[10_000, 5001, 14_999]),
+        receives,
+    );
+    let on_disk = std::fs::read(dir.path().join("target")).expect("read");
+    content::verify(8, &on_disk[..5001]);
+    content::verify(7, &on_disk[5001..15_001]);
+    content::verify(9, &on_disk[15_001..]);
+}
+
+/// With and without user-space access to the payload: checksums read it, losses move it.
+fn faulty_ways() -> Vec<(Path, Options)> {
+    let summed = Options {
+        checksum: true,
+        ..Options::default()
+    };
+    paths()
+        .into_iter()
+        .flat_map(|path| [(path, Options::default()), (path, summed.clone())])
+        .collect()
+}
+
+#[test]
+fn fault__source_truncated_fails_that_transfer_alone() {
+    for (path, options) in faulty_ways() {
+        let Some(mut pair) = path.connect(&options) else {
+            continue;
+        };
+        let dir = tempfile::tempdir().expect("made");
+        let len = path.scale(64 << 20);
+        let source = file_with(&dir, 1, len);
+        let sends = |a: &mut zerolane::Connection| {
+            let region = Region::map_file(&source, 0, len, Access::Read).expect("mapped");
+            let id = a.post_send(region).expect("posted");
+            while a.account().bytes_sent == 0 {
+                assert!(a.poll().expect("connected").is_none());
+            }
+            source.set_len(1000).expect("truncated");
+            let completion = next(a);
+            assert_eq!((completion.id, completion.result), (id, Err(FAULT)));
+            send_all(a, 2, &[50_000, 1]);
+        };
+        let receives = |b: &mut zerolane::Connection| {
+            b.post_recv(Region::anonymous(len).expect("memory"))
+                .expect("posted");
+            assert_eq!(next(b).result, Err(FAULT));
+            receive_all(b, 2, &[50_000, 1]);
+        };
+        both(&mut pair, sends, receives);
+    }
+}
+
+#[test]
+fn fault__target_truncated_fails_that_transfer_alone() {
+    for (path, options) in faulty_ways() {
+        let Some(mut pair) = path.connect(&options) else {
+            continue;
+        };
+        let dir = tempfile::tempdir().expect("made");
+        let len = path.scale(64 << 20);
+        let target = empty_file(&dir, len as u64);
+        let sends = |a: &mut zerolane::Connection| {
+            a.post_send(content::region(1, len)).expect("posted");
+            assert_eq!(next(a).result, Err(FAULT));
+            send_all(a, 2, &[50_000, 1]);
+        };
+        let receives = |b: &mut zerolane::Connection| {
+            let region = Region::map_file(&target, 0, len, Access::Write).expect("mapped");
+            let id = b.post_recv(region).expect("posted");
+            while b.account().protocol.bytes_received == 0 {
+                assert!(b.poll().expect("connected").is_none());
+            }
+            target.set_len(1000).expect("truncated");
+            let completion = next(b);
+            assert_eq!((completion.id, completion.result), (id, Err(FAULT)));
+            receive_all(b, 2, &[50_000, 1]);
+        };
+        both(&mut pair, sends, receives);
+    }
+}
+
+#[test]
+fn fault__neighbours_in_flight_are_spared() {
+    for (path, gro) in [(Path::Veth(1500), true), (Path::Veth(1500), false)] {
+        let options = Options {
+            gro,
+            ..Options::default()
+        };
+        let Some(mut pair) = path.connect(&options) else {
+            return;
+        };
+        crate::drive::transfer(&mut pair, 99, &[1]);
+        let Pair { a, .. } = &pair;
+        // Whole bursts, so that forecasts reach from one Transfer into the next.
+        let len = a.account().stu as usize * 64 * 3;
+        let dir = tempfile::tempdir().expect("made");
+        let target = empty_file(&dir, len as u64);
+        let lengths = [len; 5];
+        let sends = |a: &mut zerolane::Connection| {
+            for (seed, &len) in (10..).zip(&lengths) {
+                a.post_send(content::region(seed, len)).expect("posted");
+            }
+            let failed = (0..5).filter(|_| next(a).result == Err(FAULT)).count();
+            assert_eq!(failed, 1);
+        };
+        let receives = |b: &mut zerolane::Connection| {
+            let mut posted = Vec::new();
+            for index in 0..5 {
+                let region = match index {
+                    2 => Region::map_file(&target, 0, len, Access::Write).expect("mapped"),
+                    _ => Region::anonymous(len).expect("memory"),
+                };
+                posted.push(b.post_recv(region).expect("posted"));
+            }
+            target.set_len(0).expect("truncated");
+            for _ in 0..5 {
+                let completion = next(b);
+                let index = posted.iter().position(|&id| id == completion.id);
+                match index.expect("posted") {
+                    2 => assert_eq!(completion.result, Err(FAULT)),
+                    index => {
+                        assert_eq!(completion.result, Ok(len), "neighbour {index}");
+                        content::verify(10 + index as u64, &completion.into_region());
+                    }
+                }
+            }
+        };
+        both(&mut pair, sends, receives);
+    }
+}

@@ -20,6 +20,5 @@ mod clean;
 mod content;
 mod death;
 mod drive;
-mod faults;
 mod files;
 mod path;

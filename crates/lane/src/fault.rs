@@ -1,0 +1,112 @@
+//! Touching memory of mapped files from user space.
+//!
+//! A page of a mapped file that is not there any more (the file shrank, the disk is full) raises
+//! SIGBUS in a program that touches it. The kernel's own copies fail with EFAULT instead, and a
+//! library has no business handling signals. So whatever the lane must read or write itself in such
+//! memory, it lets the kernel copy: process_vm_readv and process_vm_writev on this very process.
+
+use std::io;
+
+/// The memory is not there any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone;
+
+type Transfer = unsafe extern "C" fn(
+    libc::pid_t,
+    *const libc::iovec,
+    libc::c_ulong,
+    *const libc::iovec,
+    libc::c_ulong,
+    libc::c_ulong,
+) -> isize;
+
+/// Reads `buffer.len()` bytes at `from`.
+///
+/// # Safety
+/// They lie in a mapping, there or gone, and nobody writes them.
+pub(crate) unsafe fn read(from: *const u8, buffer: &mut [u8]) -> Result<(), Gone> {
+    let (to, len) = (buffer.as_mut_ptr(), buffer.len());
+    // SAFETY: `from` is the remote side, as promised; the local side is the buffer.
+    unsafe { through_kernel(libc::process_vm_readv, to, from.cast_mut(), len) }.unwrap_or_else(
+        // SAFETY: as promised. A sandbox that forbids the call leaves us to touch the memory.
+        || unsafe {
+            std::ptr::copy(from, to, len);
+            Ok(())
+        },
+    )
+}
+
+/// Moves `len` bytes; the two ranges may overlap.
+///
+/// # Safety
+/// Both lie in mappings, there or gone; nobody else touches `to`, or writes `from`.
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> Result<(), Gone> {
+    let mut bounce = vec![0; len];
+    // SAFETY: as promised.
+    unsafe { read(from, &mut bounce)? };
+    // SAFETY: `to` is the remote side, as promised; the local side is the bounce buffer.
+    unsafe { through_kernel(libc::process_vm_writev, bounce.as_mut_ptr(), to, len) }.unwrap_or_else(
+        // SAFETY: as in `read`.
+        || unsafe {
+            std::ptr::copy(bounce.as_ptr(), to, len);
+            Ok(())
+        },
+    )
+}
+
+/// `None` if this process may not make the call.
+///
+/// # Safety
+/// As of `call`: the side it writes is writable, or gone, and nobody else's.
+unsafe fn through_kernel(
+    call: Transfer,
+    local: *mut u8,
+    remote: *mut u8,
+    len: usize,
+) -> Option<Result<(), Gone>> {
+    let side = |start: *mut u8| libc::iovec {
+        iov_base: start.cast(),
+        iov_len: len,
+    };
+    let (local, remote) = (side(local), side(remote));
+    // SAFETY: one iovec a side, both alive across the call; getpid has no preconditions.
+    let moved = unsafe { call(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+    match usize::try_from(moved) {
+        Ok(moved) if moved == len => Some(Ok(())),
+        Ok(_) => Some(Err(Gone)),
+        Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT) => {
+            Some(Err(Gone))
+        }
+        Err(_) => None,
+    }
+}
+
+/// Whether the `len` bytes at `start` can be written. `None` if the kernel cannot tell (before
+/// 5.14).
+///
+/// # Safety
+/// They lie in a mapping, there or gone.
+pub(crate) unsafe fn is_writable(start: *mut u8, len: usize) -> Option<bool> {
+    // SAFETY: sysconf has no preconditions.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let skip = start as usize % page;
+    // SAFETY: the pages that hold the bytes belong to the mapping; no content changes.
+    let done = unsafe {
+        libc::madvise(
+            start.sub(skip).cast(),
+            len + skip,
+            libc::MADV_POPULATE_WRITE,
+        )
+    };
+    match done {
+        0 => Some(true),
+        _ => match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EFAULT) => Some(false),
+            _ => None,
+        },
+    }
+}
+
+#[cfg(test)]
+#[path = "fault_tests.rs"]
+mod tests;

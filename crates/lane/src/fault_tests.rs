@@ -1,0 +1,67 @@
+#![allow(non_snake_case)]
+use super::*;
+use crate::{Access, Memory, Region};
+use std::fs::File;
+use std::os::fd::FromRawFd;
+
+const PAGE: usize = 4096;
+
+/// A file that has no name, of `len` bytes, mapped for writing.
+fn mapped(len: usize) -> (File, Region) {
+    // SAFETY: the name is a C string; the descriptor is new and nobody else's.
+    let file = unsafe { File::from_raw_fd(libc::memfd_create(c"fault".as_ptr(), 0)) };
+    file.set_len(len as u64).expect("sized");
+    let region = Region::map_file(&file, 0, len, Access::Write).expect("mapped");
+    (file, region)
+}
+
+/// Where it lies, without a reference to what may be gone.
+fn start(region: Region) -> (*mut u8, Memory) {
+    let memory = Memory::from(region);
+    (memory.bytes().0, memory)
+}
+
+#[test]
+fn copy__moves_overlapping_bytes() {
+    let (_file, mut region) = mapped(2 * PAGE);
+    for (index, byte) in region.iter_mut().enumerate() {
+        *byte = (index % 251) as u8;
+    }
+    let expected = region[..5000].to_vec();
+    let (at, memory) = start(region);
+    // SAFETY: both ranges lie in the region.
+    unsafe { copy(at, at.add(100), 5000) }.expect("there");
+    assert_eq!(memory[100..5100], expected);
+    // SAFETY: as above.
+    unsafe { copy(at.add(100), at, 5000) }.expect("there");
+    assert_eq!(memory[..5000], expected);
+}
+
+#[test]
+fn copy__of_what_is_gone_fails_without_a_signal() {
+    let (file, region) = mapped(4 * PAGE);
+    let (at, _memory) = start(region);
+    file.set_len(PAGE as u64).expect("truncated");
+    let mut buffer = vec![0; 2 * PAGE];
+    // SAFETY: within the mapping.
+    unsafe {
+        assert_eq!(read(at.add(2 * PAGE), &mut buffer), Err(Gone), "all of it");
+        assert_eq!(read(at, &mut buffer), Err(Gone), "the second half");
+        assert_eq!(copy(at, at.add(PAGE), PAGE), Err(Gone), "the target");
+        assert_eq!(copy(at.add(PAGE), at, PAGE), Err(Gone), "the source");
+        assert_eq!(read(at, &mut buffer[..PAGE]), Ok(()), "what is left");
+    }
+}
+
+#[test]
+fn is_writable__tells_what_is_gone() {
+    let (file, region) = mapped(4 * PAGE);
+    let (at, _memory) = start(region);
+    file.set_len(PAGE as u64).expect("truncated");
+    // SAFETY: within the mapping.
+    unsafe {
+        // A kernel that cannot tell says neither.
+        assert_ne!(is_writable(at.add(10), 100), Some(false));
+        assert_ne!(is_writable(at.add(PAGE - 1), 2), Some(true));
+    }
+}
