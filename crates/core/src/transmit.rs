@@ -67,6 +67,23 @@ pub struct DataBurst {
 }
 
 impl DataBurst {
+    /// Writes the headers of all STUs, one into each of `places`.
+    ///
+    /// # Panics
+    /// There are fewer places than STUs.
+    pub fn emit_headers(&self, places: &mut [[u8; HEADER_LEN]]) {
+        let places = &mut places[..self.segments as usize];
+        let first = self.header(0).emit();
+        for (index, place) in (0..).zip(places.iter_mut()) {
+            let next = self.header(index);
+            *place = first;
+            Header::repoint(place, next.param, next.bufx, next.offset);
+        }
+        if let (Some(last), true) = (places.last_mut(), self.last_flags != self.first.flags) {
+            self.header(self.segments - 1).emit_into(last);
+        }
+    }
+
     /// The header of STU `index` of the burst.
     pub fn header(&self, index: u32) -> Header {
         let (bufx, offset) = split(

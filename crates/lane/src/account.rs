@@ -48,6 +48,8 @@ pub struct Account {
     pub rx_empty_polls: u64,
     /// Times the thread slept and was woken by a datagram.
     pub wakeups: u64,
+    /// Short naps of a receiver while much payload was under way.
+    pub naps: u64,
     /// Times the thread slept until a timer.
     pub sleeps: u64,
     /// Datagrams the kernel dropped because the receive buffer was full (SO_RXQ_OVFL).

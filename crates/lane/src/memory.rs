@@ -149,31 +149,21 @@ impl Region {
                 "the file is shorter than the range to be mapped",
             ));
         }
-        let protection = match access {
-            Access::Read => libc::PROT_READ,
-            Access::Write => libc::PROT_READ | libc::PROT_WRITE,
-        };
         // A private mapping can be handed out as exclusive bytes without a way to write the file.
-        let flags = match access {
-            Access::Read => libc::MAP_PRIVATE,
-            Access::Write => libc::MAP_SHARED,
-        };
-        let protection = if access == Access::Read {
-            protection | libc::PROT_WRITE
-        } else {
-            protection
+        let (flags, populate) = match access {
+            Access::Read => (libc::MAP_PRIVATE, libc::MADV_POPULATE_READ),
+            Access::Write => (libc::MAP_SHARED, libc::MADV_POPULATE_WRITE),
         };
         // SAFETY: sysconf has no preconditions.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
         let skip = (offset % page) as usize;
-        Region::map(
-            len + skip,
-            protection,
-            flags,
-            file.as_raw_fd(),
-            offset - skip as u64,
-            skip,
-        )
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let start = offset - skip as u64;
+        let region = Region::map(len + skip, protection, flags, file.as_raw_fd(), start, skip)?;
+        // One call instead of a fault for every page. If it cannot be done, the faults will tell.
+        // SAFETY: the range is the mapping just made; no content changes.
+        unsafe { libc::madvise(region.backing.start().as_ptr().cast(), len + skip, populate) };
+        Ok(region)
     }
 
     fn map(

@@ -280,6 +280,14 @@ impl Header {
         }
     }
 
+    /// Changes what differs between the Data headers of a burst, in bytes emitted before: the STU's
+    /// number and its place.
+    pub fn repoint(bytes: &mut [u8; HEADER_LEN], param: u16, bufx: u32, offset: u32) {
+        bytes[2..4].copy_from_slice(&param.to_be_bytes());
+        bytes[16..20].copy_from_slice(&bufx.to_be_bytes());
+        bytes[20..24].copy_from_slice(&offset.to_be_bytes());
+    }
+
     /// Whether `next` is the Data header that follows `last` and its `len` bytes of payload: same
     /// Block, same flags, no checksum, next place in the same buffer. Works on the bytes as they
     /// arrived, for lanes that look at every header of a burst.

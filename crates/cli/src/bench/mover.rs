@@ -98,7 +98,7 @@ impl Listener {
     pub(crate) fn receive_file(self, run: &FileRun<'_>) -> Result<Measured> {
         match self {
             Listener::Tcp(listener) => tcp::file::receive(listener, run),
-            Listener::Zerolane(_) => anyhow::bail!(NOT_YET),
+            Listener::Zerolane(listener) => zl::file::receive(listener, run),
         }
     }
 }
@@ -116,8 +116,6 @@ pub(crate) fn send(to: SocketAddr, run: &Run<'_>, buffer: &mut Buffer) -> Result
 pub(crate) fn send_file(to: SocketAddr, run: &FileRun<'_>) -> Result<Measured> {
     match run.job.mover {
         Mover::Tcp => tcp::file::send(to, run),
-        Mover::Zerolane => anyhow::bail!(NOT_YET),
+        Mover::Zerolane => zl::file::send(to, run),
     }
 }
-
-const NOT_YET: &str = "the Zerolane mover is not part of this build";

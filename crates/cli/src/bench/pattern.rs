@@ -56,11 +56,6 @@ impl Pattern {
         Pattern { seed, len }
     }
 
-    /// Bytes of the buffer.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
     /// Fills the whole buffer as it is before lap 0 is stamped.
     pub(crate) fn fill(&self, buffer: &mut [u8]) {
         for (index, word) in buffer.chunks_exact_mut(WORD).enumerate() {

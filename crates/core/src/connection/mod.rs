@@ -327,9 +327,9 @@ impl Connection {
         self.outbox.len() + self.inbox.len() + self.offers.queue.len() + self.endings.len() > 0
     }
 
-    /// Whether payload is expected: a Block is granted and incomplete.
-    pub fn expects_payload(&self) -> bool {
-        !self.inbox.grants.is_idle()
+    /// Payload granted and not received yet, bytes.
+    pub fn expected_payload(&self) -> u64 {
+        self.inbox.grants.outstanding()
     }
 
     /// Predicts where the next `stus` STUs belong.

@@ -235,7 +235,12 @@ fn connect__under_loss_both_ends_open_though_nobody_says_a_thing() {
             },
             ..LinkConfig::default()
         };
-        let mut sim = Sim::new(link, seed, Config::default(), Config::default());
+        // No path to probe: nothing but the third step itself tells the Responder.
+        let config = Config {
+            path_datagram: 1252,
+            ..Config::default()
+        };
+        let mut sim = Sim::new(link, seed, config.clone(), config);
         sim.run_for(Duration::from_secs(20));
         assert!(sim.a.connected() && sim.b.connected());
         assert_eq!((sim.a.closed(), sim.b.closed()), (None, None));

@@ -147,6 +147,30 @@ fn clock__jump_of_an_hour_kills_nobody() {
     }
 }
 
+#[test]
+fn link__slow_is_not_taken_for_broken() {
+    for rate in [1_000_000, 3_000_000, 10_000_000] {
+        let slow = LinkConfig {
+            rate_bits_per_s: Some(rate),
+            ..link()
+        };
+        let config = Config {
+            block: 6_000,
+            window: 60_000,
+            burst_segments: 2,
+            ..Config::default()
+        };
+        let mut sim = connected(slow, 1, &config);
+        sim.run_for(S);
+        let posted = post(&mut sim, 7, 400_000);
+        finish(&mut sim, &posted, 60 * S);
+        let (a, b) = (*sim.a.c().counters(), *sim.b.c().counters());
+        assert_eq!(a.bytes_resent, 0, "at {rate} bit/s");
+        assert_eq!(b.dropped(DropReason::Duplicate), 0);
+        assert!(b.reports_sent <= 20, "{} reports", b.reports_sent);
+    }
+}
+
 fn jumbo() -> Config {
     Config {
         path_datagram: 8972,

@@ -186,14 +186,13 @@ impl Sender {
     ) -> Result<(), LaneError> {
         self.iovs.clear();
         let mut at = 0;
-        for index in 0..burst.segments {
+        burst.emit_headers(&mut self.headers[..]);
+        for (index, place) in (0..burst.segments).zip(self.headers.iter_mut()) {
             let len = u64::from(burst.stu).min(burst.span.len - at);
-            let mut header = burst.header(index);
             if checksums {
-                header = header.sealed(sum(memory, burst.span.part(at, len))?);
+                let sum = sum(memory, burst.span.part(at, len))?;
+                burst.header(index).sealed(sum).emit_into(place);
             }
-            let place = &mut self.headers[index as usize];
-            header.emit_into(place);
             self.iovs.push(iovec(place.as_ptr(), HEADER_LEN));
             // SAFETY: at + len <= span.len, and all of span is readable at `payload`.
             self.iovs

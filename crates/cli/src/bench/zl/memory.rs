@@ -4,11 +4,11 @@
 //! piece is confirmed, checked and stamped anew the next ones are under way:
 //! what a user with one buffer does to keep the wire busy.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
-use zerolane::{Completion, Connection, Region};
+use zerolane::{Connection, Region, TransferId};
 
 use super::super::cpu::Meter;
 use super::super::mover::{Buffer, Run};
@@ -21,30 +21,33 @@ const PIECES: usize = 4;
 /// A piece's length is a multiple of this.
 const GRAIN: usize = 64 << 10;
 
-/// The buffer, cut.
+/// The buffer, cut. Both ends post the pieces in turn, lap by lap, so that the n-th receive gets
+/// the n-th send; a piece that is back before its turn waits.
 struct Pieces {
-    free: VecDeque<(usize, Region)>,
+    /// By piece; `None` while it is posted.
+    here: Vec<Option<Region>>,
+    /// Which piece each Transfer under way carries.
+    posted: HashMap<TransferId, usize>,
+    /// Posted so far, all laps.
+    turn: u64,
     len: usize,
 }
 
 impl Pieces {
     fn cut(buffer: &mut Buffer) -> Result<Pieces> {
-        let piece = buffer.len().div_ceil(PIECES).next_multiple_of(GRAIN);
+        let len = buffer.len().div_ceil(PIECES).next_multiple_of(GRAIN);
         let mut rest = std::mem::replace(buffer, Region::anonymous(0)?);
-        let (mut free, mut base) = (VecDeque::new(), 0);
-        while rest.len() > 0 {
-            let next = rest.split_off(piece.min(rest.len()));
-            free.push_back((base, rest));
-            base += free.back().map_or(0, |(_, region)| region.len());
-            rest = next;
+        let mut here = Vec::new();
+        while !rest.is_empty() {
+            let next = rest.split_off(len.min(rest.len()));
+            here.push(Some(std::mem::replace(&mut rest, next)));
         }
-        Ok(Pieces { free, len: piece })
+        Ok(Pieces { here, posted: HashMap::new(), turn: 0, len })
     }
 
     /// Puts the buffer together again.
-    fn join(mut self, buffer: &mut Buffer) -> Result<()> {
-        self.free.make_contiguous().sort_by_key(|&(base, _)| base);
-        for (_, region) in self.free {
+    fn join(self, buffer: &mut Buffer) -> Result<()> {
+        for region in self.here.into_iter().flatten() {
             if buffer.is_empty() {
                 *buffer = region;
             } else {
@@ -53,34 +56,47 @@ impl Pieces {
         }
         Ok(())
     }
+
+    /// The piece whose turn it is, if it is here and has a turn left: its number and its lap.
+    fn take_turn(&mut self, laps: u64) -> Option<(usize, u64, Region)> {
+        let count = self.here.len() as u64;
+        let (piece, lap) = ((self.turn % count) as usize, self.turn / count);
+        if lap == laps {
+            return None;
+        }
+        let region = self.here[piece].take()?;
+        self.turn += 1;
+        Some((piece, lap, region))
+    }
+
+    /// Waits for the next piece whose Transfer is over; its number.
+    fn wait(&mut self, connection: &mut Connection) -> Result<usize> {
+        let completion = connection.wait(PATIENCE)?.context("the peer stalled")?;
+        let piece = self.posted.remove(&completion.id).context("a Transfer of nobody")?;
+        completion.result?;
+        self.here[piece] = Some(completion.into_region());
+        Ok(piece)
+    }
 }
 
 /// Receives all laps into `buffer`.
 pub(crate) fn receive(listener: Listener, run: &Run<'_>, buffer: &mut Buffer) -> Result<Measured> {
     let mut connection = listener.accept(run.job)?;
     let mut pieces = Pieces::cut(buffer)?;
-    let count = pieces.free.len() as u64;
-    let mut bases = VecDeque::new();
-    while let Some((base, region)) = pieces.free.pop_front() {
-        bases.push_back(base);
-        connection.post_recv(region)?;
-    }
+    let mut laps = vec![0; pieces.here.len()];
+    post_receives(&mut connection, &mut pieces, run.laps)?;
     connection.send(&[GO])?;
     let before = connection.account();
     let meter = Meter::start(run.core);
-    for index in 0..run.laps * count {
-        let (lap, last_lap) = (index / count, run.laps - 1);
-        let base = bases.pop_front().context("no piece is posted")?;
-        let region = next(&mut connection)?;
-        run.pattern
-            .check_stamps(&region, base, lap)
-            .context(Exit::Corrupt)?;
-        if lap < last_lap {
-            bases.push_back(base);
-            connection.post_recv(region)?;
-        } else {
-            pieces.free.push_back((base, region));
+    while !pieces.posted.is_empty() {
+        let piece = pieces.wait(&mut connection)?;
+        if let Some(region) = &pieces.here[piece] {
+            run.pattern
+                .check_stamps(region, piece * pieces.len, laps[piece])
+                .context(Exit::Corrupt)?;
         }
+        laps[piece] += 1;
+        post_receives(&mut connection, &mut pieces, run.laps)?;
     }
     let (seconds, cpu) = meter.stop();
     let after = connection.account();
@@ -90,6 +106,13 @@ pub(crate) fn receive(listener: Listener, run: &Run<'_>, buffer: &mut Buffer) ->
     Ok(measured(run.bytes, seconds, cpu, &before, &after))
 }
 
+fn post_receives(connection: &mut Connection, pieces: &mut Pieces, laps: u64) -> Result<()> {
+    while let Some((piece, _, region)) = pieces.take_turn(laps) {
+        pieces.posted.insert(connection.post_recv(region)?, piece);
+    }
+    Ok(())
+}
+
 /// Sends all laps from `buffer`.
 pub(crate) fn send(to: SocketAddr, run: &Run<'_>, buffer: &mut Buffer) -> Result<Measured> {
     let mut connection = open(to, run.job)?;
@@ -97,21 +120,15 @@ pub(crate) fn send(to: SocketAddr, run: &Run<'_>, buffer: &mut Buffer) -> Result
     await_word(&mut connection, GO)?;
     let before = connection.account();
     let meter = Meter::start(run.core);
-    let mut flying = VecDeque::new();
-    for lap in 0..run.laps {
-        for piece in 0..run.pattern.len().div_ceil(pieces.len) {
-            let (base, mut region) = match pieces.free.pop_front() {
-                Some(free) => free,
-                None => (flying.pop_front().context("nothing is under way")?, next(&mut connection)?),
-            };
-            debug_assert_eq!(base, piece * pieces.len);
-            run.pattern.stamp(&mut region, base, lap);
-            connection.post_send(region)?;
-            flying.push_back(base);
+    loop {
+        while let Some((piece, lap, mut region)) = pieces.take_turn(run.laps) {
+            run.pattern.stamp(&mut region, piece * pieces.len, lap);
+            pieces.posted.insert(connection.post_send(region)?, piece);
         }
-    }
-    while let Some(base) = flying.pop_front() {
-        pieces.free.push_back((base, next(&mut connection)?));
+        if pieces.posted.is_empty() {
+            break;
+        }
+        pieces.wait(&mut connection)?;
     }
     // What is still under way costs this core too: wait until it is there.
     await_word(&mut connection, DONE)?;
@@ -120,12 +137,4 @@ pub(crate) fn send(to: SocketAddr, run: &Run<'_>, buffer: &mut Buffer) -> Result
     connection.close()?;
     pieces.join(buffer)?;
     Ok(measured(run.bytes, seconds, cpu, &before, &after))
-}
-
-/// The region of the next completion, in the order of posting: Transfers are granted, and so
-/// complete, one after the other.
-fn next(connection: &mut Connection) -> Result<Region> {
-    let completion: Completion = connection.wait(PATIENCE)?.context("the peer stalled")?;
-    completion.result?;
-    Ok(completion.into_region())
 }
