@@ -17,8 +17,9 @@ use zerolane_wire::{HEADER_LEN, Header, Op, checksum::Sum};
 
 /// Segments in one GRO super-packet: the kernel merges 64 at most.
 const MAX_SEGMENTS: usize = 64;
-/// Messages of one recvmmsg when every datagram comes on its own.
-const MAX_MESSAGES: usize = 64;
+/// Messages of one recvmmsg when every datagram comes on its own. A control operation among them
+/// shifts all that follow by one place, so more would cost copies; fewer would cost system calls.
+const MAX_MESSAGES: usize = 40;
 /// Lone datagrams in a row after which no super-packet is expected: the interface merges nothing. A
 /// few come in any stream, at the ends of Blocks and as repairs.
 const SINGLES: u32 = 16;
