@@ -161,7 +161,7 @@ const MIN_SPIN_PART: u32 = 16;
 const PAUSE_LOOPS: u32 = 32;
 
 /// Payload under way above which a receiver naps instead of spinning, bytes.
-const NAP_BYTES: u64 = 512 << 10;
+const NAP_BYTES: u64 = 1 << 20;
 /// Length of a nap; the kernel's timer slack adds about 50 us.
 const NAP: Duration = Duration::from_micros(5);
 

@@ -18,10 +18,10 @@ use zerolane_wire::{HEADER_LEN, Header, Op, checksum::Sum};
 
 /// Segments in one GRO super-packet: the kernel merges 64 at most.
 const MAX_SEGMENTS: usize = 64;
-/// Messages of one recvmmsg when every datagram comes on its own.
-const MAX_MESSAGES: usize = 64;
-/// Bytes of payload one recvmmsg is to bring: a datagram that was not predicted, such as a control
-/// operation, shifts all that come behind it in the same call.
+/// Messages of one recvmmsg when every datagram comes on its own. A control operation among them
+/// shifts all that follow by one place, so more would cost copies; fewer would cost system calls.
+const MAX_MESSAGES: usize = 40;
+/// Bytes of payload one recvmmsg is to bring, for the same reason: large datagrams come one a call.
 const BATCH: u32 = 96 << 10;
 /// Lone datagrams in a row after which no super-packet is expected: the interface merges nothing. A
 /// few come in any stream, at the ends of Blocks and as repairs.
