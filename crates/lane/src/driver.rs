@@ -187,7 +187,9 @@ impl<L: Lane> Drop for Driver<L> {
         self.core.on_timeout(now);
         let account = &mut self.account;
         // Nobody is left to be told of an error.
-        let _ = self.lane.transmit(now, &mut self.core, &self.memory, account);
+        let _ = self
+            .lane
+            .transmit(now, &mut self.core, &self.memory, account);
     }
 }
 
