@@ -190,9 +190,7 @@ impl Comparison {
             zerolane: Figures::of(&zerolane),
             ratio_vs_tcp: pairs(gbps),
             cpu_ratio_vs_tcp: pairs(both_cpu),
-            placed_fraction: of(|run| {
-                run.rx.placed_bytes as f64 / run.rx.bytes as f64
-            }),
+            placed_fraction: of(|run| run.rx.placed_bytes as f64 / run.rx.bytes as f64),
             moved_bytes_per_byte: median(
                 zerolane.iter().map(|run| moved(run) / run.rx.bytes as f64),
             ),
@@ -247,7 +245,7 @@ mod tests {
             seconds,
             cpu,
             syscalls: 10_000,
-            placed_bytes: 4_000_000_000,
+            placed_bytes: 0,
             moved_bytes: 0,
             misplaced: 0,
             drops: 1,
@@ -255,7 +253,11 @@ mod tests {
         RunResult {
             mover,
             tx: end,
-            rx: Measured { moved_bytes, ..end },
+            rx: Measured {
+                placed_bytes: end.bytes - moved_bytes,
+                moved_bytes,
+                ..end
+            },
         }
     }
 

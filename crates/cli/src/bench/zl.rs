@@ -49,7 +49,10 @@ impl Listener {
         let mut connection = accepted.context("no sender connected")?;
         let mut told = [0; 8];
         connection.recv_into(&mut told)?;
-        ensure!(told == job.token.to_le_bytes(), "the sender does not know the token");
+        ensure!(
+            told == job.token.to_le_bytes(),
+            "the sender does not know the token"
+        );
         Ok(connection)
     }
 }
@@ -66,7 +69,11 @@ fn await_word(connection: &mut Connection, word: u8) -> Result<()> {
     let mut heard = [0];
     connection.recv_into(&mut heard)?;
     if heard != [word] {
-        bail!("the receiver said {:?} instead of {:?}", heard[0] as char, word as char);
+        bail!(
+            "the receiver said {:?} instead of {:?}",
+            heard[0] as char,
+            word as char
+        );
     }
     Ok(())
 }

@@ -42,7 +42,8 @@ pub(crate) fn receive(listener: Listener, run: &FileRun<'_>) -> Result<Measured>
         let completion = connection.wait(PATIENCE)?.context("the sender stalled")?;
         let got = completion.result.clone()?;
         let piece = completion.into_region();
-        file.write_all_at(&piece[..got], written).context("writing the copy")?;
+        file.write_all_at(&piece[..got], written)
+            .context("writing the copy")?;
         written += got as u64;
         writes += 1;
         asked += post(&mut connection, piece, asked, run.bytes)?;
@@ -52,7 +53,10 @@ pub(crate) fn receive(listener: Listener, run: &FileRun<'_>) -> Result<Measured>
     connection.send(&[DONE])?;
     connection.close()?;
     let measured = measured(run.bytes, seconds, cpu, &before, &after);
-    Ok(Measured { syscalls: measured.syscalls + writes, ..measured })
+    Ok(Measured {
+        syscalls: measured.syscalls + writes,
+        ..measured
+    })
 }
 
 /// Posts `piece` for the bytes from `at`, if there are any; how many they are.
@@ -68,7 +72,9 @@ fn post(connection: &mut Connection, piece: Region, at: u64, bytes: u64) -> Resu
 pub(crate) fn send(to: SocketAddr, run: &FileRun<'_>) -> Result<Measured> {
     let mut connection = open(to, run.job)?;
     let file = File::open(&run.path)?;
-    let mut free = (0..AHEAD).map(|_| Region::anonymous(PIECE)).collect::<Result<Vec<_>, _>>()?;
+    let mut free = (0..AHEAD)
+        .map(|_| Region::anonymous(PIECE))
+        .collect::<Result<Vec<_>, _>>()?;
     await_word(&mut connection, GO)?;
     let before = connection.account();
     let meter = Meter::start(run.core);
@@ -80,7 +86,8 @@ pub(crate) fn send(to: SocketAddr, run: &FileRun<'_>) -> Result<Measured> {
         };
         let len = piece_len(at, run.bytes);
         let rest = piece.split_off(len);
-        file.read_exact_at(&mut piece, at).context("the file is shorter than it was")?;
+        file.read_exact_at(&mut piece, at)
+            .context("the file is shorter than it was")?;
         connection.post_send(piece)?;
         drop(rest);
         at += len as u64;
@@ -99,7 +106,10 @@ pub(crate) fn send(to: SocketAddr, run: &FileRun<'_>) -> Result<Measured> {
     let after = connection.account();
     connection.close()?;
     let measured = measured(run.bytes, seconds, cpu, &before, &after);
-    Ok(Measured { syscalls: measured.syscalls + reads, ..measured })
+    Ok(Measured {
+        syscalls: measured.syscalls + reads,
+        ..measured
+    })
 }
 
 /// The memory of the next piece that was sent.

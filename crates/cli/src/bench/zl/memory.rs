@@ -42,7 +42,12 @@ impl Pieces {
             let next = rest.split_off(len.min(rest.len()));
             here.push(Some(std::mem::replace(&mut rest, next)));
         }
-        Ok(Pieces { here, posted: HashMap::new(), turn: 0, len })
+        Ok(Pieces {
+            here,
+            posted: HashMap::new(),
+            turn: 0,
+            len,
+        })
     }
 
     /// Puts the buffer together again.
@@ -51,7 +56,10 @@ impl Pieces {
             if buffer.is_empty() {
                 *buffer = region;
             } else {
-                ensure!(buffer.unsplit(region).is_ok(), "the pieces do not fit together");
+                ensure!(
+                    buffer.unsplit(region).is_ok(),
+                    "the pieces do not fit together"
+                );
             }
         }
         Ok(())
@@ -72,7 +80,10 @@ impl Pieces {
     /// Waits for the next piece whose Transfer is over; its number.
     fn wait(&mut self, connection: &mut Connection) -> Result<usize> {
         let completion = connection.wait(PATIENCE)?.context("the peer stalled")?;
-        let piece = self.posted.remove(&completion.id).context("a Transfer of nobody")?;
+        let piece = self
+            .posted
+            .remove(&completion.id)
+            .context("a Transfer of nobody")?;
         completion.result?;
         self.here[piece] = Some(completion.into_region());
         Ok(piece)
