@@ -4,7 +4,6 @@
 //!  cases.rs   what every path must do        x  path.rs  how two ends reach each other
 //!  clean.rs   what holds without loss: deterministic counts, strict mode, offloads
 //!  death.rs   nobody there, peers that vanish
-//!  faults.rs  what happens to interfaces in the middle of a Transfer; strangers' datagrams
 //!  files.rs   mapped files as memory
 //! ```
 //!

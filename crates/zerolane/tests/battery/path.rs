@@ -52,11 +52,6 @@ impl Net {
 }
 
 impl Path {
-    /// Whether nothing is ever lost on it.
-    pub fn is_clean(self) -> bool {
-        !matches!(self, Path::Lossy(_))
-    }
-
     /// `whole` bytes or Transfers, or as many as this path carries in a short test.
     pub fn scale(self, whole: usize) -> usize {
         match self {
