@@ -64,8 +64,6 @@ pub struct Account {
     pub gso: bool,
     /// Receive offload in use at present.
     pub gro: bool,
-    /// MSG_ZEROCOPY in use at present.
-    pub zerocopy: bool,
     /// Payload bytes of an STU at present.
     pub stu: u32,
     /// What the protocol engine counted.

@@ -17,8 +17,6 @@ pub struct Options {
     pub gro: bool,
     /// Checksum payload on top of what UDP does.
     pub checksum: bool,
-    /// Try MSG_ZEROCOPY, and drop it when the kernel reports that it copied.
-    pub zerocopy: bool,
     /// Receive socket buffer to ask for, bytes. What is granted decides how much is in flight.
     pub receive_buffer: usize,
     /// Most bytes granted ahead, whatever the socket buffer holds.
@@ -44,7 +42,6 @@ impl Default for Options {
             gso: true,
             gro: true,
             checksum: false,
-            zerocopy: false,
             receive_buffer: 8 << 20,
             max_in_flight: config.window,
             block: config.block,

@@ -113,11 +113,6 @@ pub(super) fn enable_gro(socket: &Socket) -> bool {
     set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
 }
 
-/// Allows MSG_ZEROCOPY, if the kernel has it.
-pub(super) fn enable_zerocopy(socket: &Socket) -> bool {
-    set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1).is_ok()
-}
-
 fn set(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     // SAFETY: the option value is an int that lives across the call; fd is an open socket.
     let done = unsafe {

@@ -4,6 +4,7 @@
 //!  cases.rs   what every path must do        x  path.rs  how two ends reach each other
 //!  clean.rs   what holds without loss: deterministic counts, strict mode, offloads
 //!  death.rs   nobody there, peers that vanish
+//!  faults.rs  what happens to interfaces in the middle of a Transfer; strangers' datagrams
 //!  files.rs   mapped files as memory
 //! ```
 //!
@@ -19,5 +20,6 @@ mod clean;
 mod content;
 mod death;
 mod drive;
+mod faults;
 mod files;
 mod path;

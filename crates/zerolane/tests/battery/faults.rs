@@ -1,0 +1,209 @@
+//! What happens to interfaces in the middle of a Transfer, and strangers' datagrams.
+
+use crate::content;
+use crate::drive::{Flag, both, next, send_all, transfer};
+use crate::path::{Pair, Path};
+use netlab::Side;
+use netlab::netns::{Offloads, Topology};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::time::Duration;
+use zerolane::{Connection, Options, Region};
+
+const PIECES: u64 = 12;
+const PIECE: usize = 4 << 20;
+
+/// Streams from a to b; when the first piece is complete, `happen` runs beside the rest of it.
+fn stream_while(pair: &mut Pair, happen: impl Fn(&Topology) + Sync) {
+    let Pair { a, b, net } = pair;
+    let hosts = net.hosts();
+    let (sent, received) = (&Flag::default(), &Flag::default());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let raise = sent.raise_at_end();
+            send_all(a, 1, &[PIECE; PIECES as usize]);
+            drop(raise);
+            received.drive_until_raised(a);
+        });
+        let raise = received.raise_at_end();
+        let mut posted = Vec::new();
+        for seed in 1..=PIECES {
+            let region = Region::anonymous(PIECE).expect("memory");
+            posted.push((b.post_recv(region).expect("posted"), seed));
+        }
+        let mut happening = None;
+        while !posted.is_empty() {
+            let completion = next(b);
+            happening.get_or_insert_with(|| scope.spawn(|| happen(hosts)));
+            let index = posted.iter().position(|it| it.0 == completion.id);
+            let (_, seed) = posted.swap_remove(index.expect("posted"));
+            assert_eq!(completion.result, Ok(PIECE));
+            content::verify(seed, &completion.into_region());
+        }
+        happening.expect("began").join().expect("happened");
+        drop(raise);
+        sent.drive_until_raised(b);
+    });
+}
+
+/// The same with the network changed between two pieces, for sure under way: the sender goes on.
+fn change_amid(path: Path, options: &Options, change: impl Fn(&Topology) + Sync) -> Option<Pair> {
+    let mut pair = path.connect(options)?;
+    transfer(&mut pair, 90, &[1000]);
+    stream_while(&mut pair, &change);
+    transfer(&mut pair, 91, &[1 << 20, 1]);
+    Some(pair)
+}
+
+#[test]
+fn interface__down_for_5_s_and_up_again() {
+    change_amid(Path::Veth(1500), &Options::default(), |hosts| {
+        hosts.set_link_up(Side::A, false).expect("set");
+        std::thread::sleep(Duration::from_secs(5));
+        hosts.set_link_up(Side::A, true).expect("set");
+    });
+}
+
+#[test]
+fn interface__of_the_receiver_down_and_up_again() {
+    change_amid(Path::VethV6(1500), &Options::default(), |hosts| {
+        hosts.set_link_up(Side::B, false).expect("set");
+        std::thread::sleep(Duration::from_secs(1));
+        hosts.set_link_up(Side::B, true).expect("set");
+    });
+}
+
+#[test]
+fn offloads__switched_off_and_on_amid() {
+    let pair = change_amid(Path::Veth(1500), &Options::default(), |hosts| {
+        for (tx, gro) in [(true, false), (false, true), (false, false), (true, true)] {
+            for side in Side::BOTH {
+                hosts.set_offloads(side, Offloads { tx, gro }).expect("set");
+            }
+        }
+    });
+    if let Some(pair) = pair {
+        assert_eq!(pair.b.account().dropped_socket_buffer, 0);
+    }
+}
+
+#[test]
+fn mtu__shrunk_at_both_sides_amid() {
+    let pair = change_amid(Path::Veth(1500), &Options::default(), |hosts| {
+        hosts.set_mtu(1300).expect("set");
+    });
+    if let Some(pair) = pair {
+        let account = pair.a.account();
+        assert!(account.stu as usize + 40 + 28 <= 1300, "{}", account.stu);
+        assert!(account.gso, "the offload is still there");
+    }
+}
+
+#[test]
+fn mtu__shrunk_behind_the_senders_back() {
+    // Without GSO at the device, every packet is a real one, and what is too large vanishes.
+    let Some(mut pair) = Path::Veth(1500).connect(&Options::default()) else {
+        return;
+    };
+    let real = Offloads {
+        tx: false,
+        gro: true,
+    };
+    pair.net.hosts().set_offloads(Side::A, real).expect("set");
+    transfer(&mut pair, 90, &[1000]);
+    stream_while(&mut pair, |hosts| {
+        hosts.set_mtu_at(Side::B, 1300).expect("set");
+    });
+    transfer(&mut pair, 91, &[1 << 20, 1]);
+}
+
+/// Bytes that differ from each other in length, content and how much of them looks right.
+fn noise(round: u64) -> Vec<u8> {
+    let len = (round * 7919 % 1400) as usize;
+    let mut bytes = vec![0; len];
+    content::fill(round, &mut bytes);
+    // Every operation code in turn, and keys that are zero.
+    if let (Some(first), 0) = (bytes.first_mut(), round % 3) {
+        *first = (round % 256) as u8;
+    }
+    if round.is_multiple_of(5) {
+        let end = len.min(24);
+        bytes[end.min(8)..end].fill(0);
+    }
+    bytes
+}
+
+const ROUNDS: u64 = 2000;
+
+#[test]
+fn strangers__at_the_listening_port_change_nothing() {
+    let pair = Path::LoopbackV4.connect(&Options::default());
+    let mut pair = pair.expect("always permitted");
+    let (to_a, to_b) = (pair.b.peer_addr(), pair.a.peer_addr());
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("bind");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                for to in [to_a, to_b] {
+                    // Refused now and then: nobody listens there any more for strangers.
+                    let _ = stranger.send_to(&noise(round), to);
+                }
+            }
+        });
+        transfer(&mut pair, 1, &[PIECE; 8]);
+    });
+    assert_eq!(
+        pair.b.account().bytes_moved(),
+        0,
+        "the kernel kept them out"
+    );
+}
+
+/// An IPv4 packet around a UDP datagram that claims to come from `from`.
+fn forged(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
+    let udp_len = (8 + payload.len()) as u16;
+    // The kernel fills in length, identification and checksum of the IP header.
+    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
+    packet.extend(from.ip().octets());
+    packet.extend(to.ip().octets());
+    packet.extend(from.port().to_be_bytes());
+    packet.extend(to.port().to_be_bytes());
+    packet.extend(udp_len.to_be_bytes());
+    // No UDP checksum.
+    packet.extend([0, 0]);
+    packet.extend(payload);
+    packet
+}
+
+fn forge_all(from: SocketAddr, to: SocketAddr) {
+    let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, to) else {
+        panic!("IPv4 hosts");
+    };
+    let udp = Protocol::UDP;
+    let socket = Socket::new(Domain::IPV4, Type::RAW, Some(udp)).expect("root");
+    socket.set_header_included_v4(true).expect("set");
+    let target = SockAddr::from(SocketAddrV4::new(*to.ip(), 0));
+    for round in 0..ROUNDS {
+        let packet = forged(from, to, &noise(round));
+        // A full queue drops it: as good as sent.
+        let _ = socket.send_to(&packet, &target);
+    }
+}
+
+#[test]
+fn strangers__with_the_peers_address_change_nothing() {
+    let Some(mut pair) = Path::Veth(1500).connect(&Options::default()) else {
+        return;
+    };
+    let (a, b) = (pair.b.peer_addr(), pair.a.peer_addr());
+    assert_ne!(a.ip(), Ipv4Addr::UNSPECIFIED);
+    stream_while(&mut pair, |hosts| {
+        let from_a = || forge_all(a, b);
+        let from_b = || forge_all(b, a);
+        hosts.a().enter_thread(from_a).expect("enter");
+        hosts.b().enter_thread(from_b).expect("enter");
+    });
+    let check = |end: &Connection| assert!(end.account().protocol.dropped_total() > 0);
+    both(&mut pair, |a| check(a), |b| check(b));
+    transfer(&mut pair, 91, &[1 << 20, 1]);
+}
