@@ -343,3 +343,7 @@ impl Deref for Memory {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "memory_tests.rs"]
+mod tests;

@@ -62,7 +62,9 @@ impl Waker {
         let slept = (!self.shared.asked.load(Ordering::SeqCst))
             .then(|| sleep(self.shared.event.as_ref().map(AsFd::as_fd)));
         self.shared.sleeping.store(false, Ordering::SeqCst);
-        if self.shared.asked.load(Ordering::SeqCst)
+        // Always: a wake may write after all else of it was seen, and what is left in the descriptor
+        // would end every sleep from then on.
+        if slept.is_some()
             && let Some(mut event) = self.shared.event.as_ref()
         {
             let _ = event.read(&mut [0; 8]);
@@ -70,3 +72,7 @@ impl Waker {
         slept
     }
 }
+
+#[cfg(test)]
+#[path = "waker_tests.rs"]
+mod tests;

@@ -1,0 +1,68 @@
+#![allow(non_snake_case)]
+use super::*;
+
+fn counting(len: usize) -> Region {
+    Region::from_vec((0..len).map(|index| index as u8).collect())
+}
+
+#[test]
+fn unsplit__joins_only_what_was_cut_there() {
+    let mut head = counting(30);
+    let mut middle = head.split_off(10);
+    let tail = middle.split_off(10);
+    let tail = head.unsplit(tail).expect_err("the middle is missing");
+    let stranger = middle.unsplit(counting(10)).expect_err("other memory");
+    assert_eq!(stranger[..], (0..10).collect::<Vec<u8>>());
+    let head = tail_first(head, middle, tail);
+    assert_eq!(head[..], (0..30).collect::<Vec<u8>>());
+}
+
+/// Joins from the back, each part written through meanwhile.
+fn tail_first(mut head: Region, mut middle: Region, tail: Region) -> Region {
+    middle.unsplit(tail).expect("it follows");
+    assert_eq!(middle.len(), 20);
+    head.unsplit(middle).expect("it follows");
+    head
+}
+
+#[test]
+fn split_off__parts_are_written_independently_and_outlive_each_other() {
+    let mut head = Region::anonymous(8192).expect("memory");
+    let mut tail = head.split_off(5000);
+    head.fill(1);
+    tail.fill(2);
+    assert!(head.iter().all(|&byte| byte == 1));
+    drop(head);
+    assert!(tail.iter().all(|&byte| byte == 2));
+    assert!(tail.split_off(tail.len()).is_empty());
+}
+
+#[test]
+fn anonymous__is_zero_and_huge_regions_start_on_a_huge_page() {
+    assert!(Region::anonymous(0).expect("nothing").is_empty());
+    assert!(
+        Region::anonymous(5)
+            .expect("memory")
+            .iter()
+            .all(|&byte| byte == 0)
+    );
+    let region = Region::anonymous(HUGE_PAGE + 1).expect("memory");
+    assert_eq!(region.len(), HUGE_PAGE + 1);
+    assert_eq!(region.as_ptr() as usize % HUGE_PAGE, 0);
+    assert_eq!(region[HUGE_PAGE], 0, "the last byte is ours");
+}
+
+#[test]
+fn slice__names_its_bytes_and_keeps_them() {
+    let shared = counting(100).share();
+    let part = shared.slice(40, 20).slice(5, 3);
+    drop(shared);
+    assert_eq!(part[..], [45, 46, 47]);
+}
+
+#[test]
+#[should_panic(expected = "slice within the region")]
+fn slice__beyond_the_end_panics() {
+    let part = counting(100).share().slice(50, 10);
+    let _ = part.slice(5, 6);
+}

@@ -1,0 +1,71 @@
+#![allow(non_snake_case)]
+use super::*;
+use std::sync::mpsc;
+
+/// Whether the descriptor would end a sleep, after waiting so long for it.
+fn is_ready(event: BorrowedFd<'_>, milliseconds: i32) -> bool {
+    let mut poll = libc::pollfd {
+        fd: std::os::fd::AsRawFd::as_raw_fd(&event),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one pollfd that lives across the call.
+    unsafe { libc::poll(&raw mut poll, 1, milliseconds) == 1 }
+}
+
+/// Sleeps until woken, for as long as it takes: a lost wake-up would hang here.
+fn sleep_until_woken(waker: &Waker) {
+    while !waker.take() {
+        waker.sleep(|event| {
+            let event = event.expect("a descriptor");
+            assert!(is_ready(event, 20_000), "asleep, and not woken");
+        });
+    }
+}
+
+#[test]
+fn wake__is_never_lost_between_two_threads() {
+    let waker = Waker::new();
+    let theirs = waker.clone();
+    let (woken, next) = mpsc::channel();
+    let waking = std::thread::spawn(move || {
+        for round in 0..20_000 {
+            // At another moment of the sleeper's way to sleep every time.
+            for _ in 0..round % 64 {
+                std::hint::spin_loop();
+            }
+            theirs.wake();
+            next.recv().expect("the sleeper goes on");
+        }
+    });
+    for _ in 0..20_000 {
+        sleep_until_woken(&waker);
+        woken.send(()).expect("the other end lives");
+    }
+    waking.join().expect("no panic");
+    assert!(!waker.take(), "each was taken once");
+}
+
+#[test]
+fn sleep__is_left_out_when_already_asked() {
+    let waker = Waker::new();
+    waker.wake();
+    assert_eq!(waker.sleep(|_| ()), None);
+    assert!(waker.take());
+    assert_eq!(
+        waker.sleep(|_| ()),
+        Some(()),
+        "the descriptor is clear again"
+    );
+}
+
+#[test]
+fn sleep__is_ended_once_by_a_wake_that_writes_late() {
+    let waker = Waker::new();
+    // The other thread is held up between asking and writing, and the asking was seen meanwhile.
+    let mut event = waker.shared.event.as_ref().expect("a descriptor");
+    event.write_all(&1u64.to_ne_bytes()).expect("written");
+    let ends = || waker.sleep(|event| is_ready(event.expect("a descriptor"), 0));
+    assert_eq!(ends(), Some(true));
+    assert_eq!(ends(), Some(false), "for ever after");
+}
