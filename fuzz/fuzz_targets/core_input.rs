@@ -235,7 +235,10 @@ fn step(pair: &mut Pair, input: &mut Input<'_>) {
             let header = input.datagram(side, HEADER_LEN, choice & 0x80 != 0);
             let (len, stu) = (input.number() as u32, input.number() as u32);
             if let Ok(header) = Header::parse(&header) {
-                let header = Header { op: Op::Data, ..header };
+                let header = Header {
+                    op: Op::Data,
+                    ..header
+                };
                 pair.data(side, &header, len, stu);
             }
         }

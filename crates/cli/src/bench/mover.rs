@@ -64,7 +64,7 @@ pub(crate) fn buffer(len: usize) -> Result<Buffer> {
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(tcp::Listener),
-    Zerolane(zl::Listener),
+    Zerolane(Box<zl::Listener>),
 }
 
 impl Listener {
@@ -72,7 +72,7 @@ impl Listener {
     pub(crate) fn bind(address: IpAddr, job: &Job) -> Result<Listener> {
         match job.mover {
             Mover::Tcp => tcp::Listener::bind(address, &job.tcp).map(Listener::Tcp),
-            Mover::Zerolane => zl::Listener::bind(address).map(Listener::Zerolane),
+            Mover::Zerolane => Ok(Listener::Zerolane(Box::new(zl::Listener::bind(address)?))),
         }
     }
 
@@ -90,7 +90,7 @@ impl Listener {
     pub(crate) fn receive(self, run: &Run<'_>, buffer: &mut Buffer) -> Result<Measured> {
         match self {
             Listener::Tcp(listener) => tcp::memory::receive(listener, run, buffer),
-            Listener::Zerolane(listener) => zl::memory::receive(listener, run, buffer),
+            Listener::Zerolane(listener) => zl::memory::receive(*listener, run, buffer),
         }
     }
 
@@ -98,7 +98,7 @@ impl Listener {
     pub(crate) fn receive_file(self, run: &FileRun<'_>) -> Result<Measured> {
         match self {
             Listener::Tcp(listener) => tcp::file::receive(listener, run),
-            Listener::Zerolane(listener) => zl::file::receive(listener, run),
+            Listener::Zerolane(listener) => zl::file::receive(*listener, run),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The TCP mover: blocking send and recv in a loop, tuned as a good user would.
 //!
-//! This file has the connection, [`memory`] and [`file`] what goes over it.
+//! This file has the connection, [`mod@memory`] and [`mod@file`] what goes over it.
 //!
 //! # What was tried
 //!

@@ -1,6 +1,6 @@
 //! The Zerolane mover: one connection, the buffer posted in pieces.
 //!
-//! This file has the connection and its account, [`memory`] and [`file`] what goes over it.
+//! This file has the connection and its account, [`mod@memory`] and [`mod@file`] what goes over it.
 
 pub(crate) mod file;
 pub(crate) mod memory;

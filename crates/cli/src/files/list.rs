@@ -9,7 +9,7 @@ use crate::console;
 /// Arguments of `zerolane ls`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to list: HOST[:PORT]:PATH; an empty PATH is the served directory
+    /// What to list, `HOST[:PORT]:PATH`; an empty PATH is the served directory
     #[arg(value_name = "HOST:PATH", value_parser = parse_remote)]
     location: (Host, Vec<u8>),
     /// One JSON object a line instead of text

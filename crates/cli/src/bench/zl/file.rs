@@ -40,7 +40,7 @@ pub(crate) fn receive(listener: Listener, run: &FileRun<'_>) -> Result<Measured>
     let (mut written, mut writes) = (0, 0);
     while written < run.bytes {
         let completion = connection.wait(PATIENCE)?.context("the sender stalled")?;
-        let got = completion.result.clone()?;
+        let got = completion.result?;
         let piece = completion.into_region();
         file.write_all_at(&piece[..got], written)
             .context("writing the copy")?;
@@ -94,7 +94,7 @@ pub(crate) fn send(to: SocketAddr, run: &FileRun<'_>) -> Result<Measured> {
         reads += 1;
         // What was granted meanwhile leaves while the next piece is read.
         if let Some(completion) = connection.poll()? {
-            completion.result.clone()?;
+            completion.result?;
             free.push(completion.into_region());
         }
     }
@@ -115,6 +115,6 @@ pub(crate) fn send(to: SocketAddr, run: &FileRun<'_>) -> Result<Measured> {
 /// The memory of the next piece that was sent.
 fn sent(connection: &mut Connection) -> Result<Region> {
     let completion = connection.wait(PATIENCE)?.context("the receiver stalled")?;
-    completion.result.clone()?;
+    completion.result?;
     Ok(completion.into_region())
 }
