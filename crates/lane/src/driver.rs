@@ -200,11 +200,8 @@ impl<L: Lane> Drop for Driver<L> {
         let now = self.clock.now();
         self.core.close_with(now, Reason::GoingAway);
         self.core.on_timeout(now);
-        let account = &mut self.account;
         // Nobody is left to be told of an error.
-        let _ = self
-            .lane
-            .transmit(now, &mut self.core, &self.memory, account);
+        let _ = self.transmit(now);
     }
 }
 
@@ -466,10 +463,7 @@ impl<L: Lane> Driver<L> {
         if self.core.next_timeout().is_some_and(|at| at <= now) {
             self.core.on_timeout(now);
         }
-        let sent = self
-            .lane
-            .transmit(now, &mut self.core, &self.memory, &mut self.account);
-        let sent = self.survive(sent)?;
+        let sent = self.transmit(now)?;
         self.collect();
         Ok(if received || sent {
             Progress::Moved
@@ -549,13 +543,16 @@ impl<L: Lane> Driver<L> {
 
     /// Sends what the last turn left owed, so that nothing waits for the next call.
     fn flush(&mut self) -> Result<(), DriverError> {
-        let now = self.clock.now();
+        self.transmit(self.clock.now())?;
+        self.collect();
+        Ok(())
+    }
+
+    fn transmit(&mut self, now: Instant) -> Result<bool, DriverError> {
         let sent = self
             .lane
             .transmit(now, &mut self.core, &self.memory, &mut self.account);
-        self.survive(sent)?;
-        self.collect();
-        Ok(())
+        self.survive(sent)
     }
 
     fn sleep(&mut self, now: Instant, deadline: Option<Instant>) -> Result<(), DriverError> {

@@ -8,13 +8,14 @@ use zerolane_wire::{Flags, Header, Op, Operation, Profile, Range, Ranges, State}
 
 impl Connection {
     /// Takes the header of a Data operation whose payload has `len` bytes, and says where the
-    /// payload belongs. Consecutive STUs that continue each other ([`continues`]) may be shown as
-    /// one run: `header` and `stu` (payload bytes) are the first one's, `len` is the sum.
+    /// payload belongs. Consecutive STUs that continue each other ([`continues`]), of which only the
+    /// last may be shorter, may be shown as one run: `header` and `stu` (payload bytes) are the
+    /// first one's, `len` is the sum.
     ///
     /// `landed` is where the payload lies already, if it was placed by forecast. The lane moves
     /// payload as told before it polls events or transmits.
     ///
-    /// [`continues`]: Connection::continues
+    /// [`continues`]: Header::continues
     pub fn on_data(
         &mut self,
         now: Instant,
@@ -33,23 +34,6 @@ impl Connection {
                 Placement::Drop(reason)
             }
         }
-    }
-
-    /// Whether the STU with header `next` goes on where the one with header `last` and `len` bytes
-    /// of payload ended: same Block, same flags, next place. Only the last STU of a run may be
-    /// shorter than the first.
-    pub fn continues(last: &Header, len: u32, next: &Header) -> bool {
-        last.offset.checked_add(len) == Some(next.offset)
-            && last.op == next.op
-            && last.flags == next.flags
-            && last.d_key == next.d_key
-            && last.d_port == next.d_port
-            && last.b_id == next.b_id
-            && last.bufx == next.bufx
-            && last.b_num == next.b_num
-            && last.d_id == next.d_id
-            && last.checksum == 0
-            && next.checksum == 0
     }
 
     /// Counts a Data operation the lane dropped itself: its checksum was wrong.

@@ -254,11 +254,6 @@ impl Connection {
         }
     }
 
-    /// Changes the bytes granted ahead, as when the socket buffer turned out different.
-    pub fn set_window(&mut self, window: u32) {
-        self.config.window = window;
-    }
-
     /// When [`Connection::on_timeout`] is to be called next.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.timers.next()

@@ -219,7 +219,7 @@ fn run_length(datagrams: &[Vec<u8>], places: &[Option<Span>]) -> usize {
     let mut count = 1;
     while count < datagrams.len() {
         let (last, next) = (&datagrams[count - 1], &datagrams[count]);
-        let (Some(a), Some(b)) = (data_header(last), data_header(next)) else {
+        let (Some(a), Some(b)) = (last.first_chunk(), next.first_chunk()) else {
             break;
         };
         let joined = match (places[count - 1], places[count]) {
@@ -228,7 +228,7 @@ fn run_length(datagrams: &[Vec<u8>], places: &[Option<Span>]) -> usize {
             _ => false,
         };
         let len = (last.len() - HEADER_LEN) as u32;
-        if last.len() != stu || next.len() > stu || !joined || !Connection::continues(&a, len, &b) {
+        if last.len() != stu || next.len() > stu || !joined || !Header::continues(a, len, b) {
             break;
         }
         count += 1;
