@@ -26,7 +26,7 @@ pub(crate) mod peer;
 pub(crate) mod protocol;
 pub(crate) mod report;
 mod serve;
-mod table;
+pub(crate) mod table;
 pub(crate) mod tcp;
 mod watchdog;
 mod zl;

@@ -2,40 +2,64 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::report::{Figures, Report, Spread};
+use super::report::{Comparison, Figures, Report, Spread};
+
+/// A table with a column for each mover.
+pub(crate) struct SideBySide<'a> {
+    compared: &'a Comparison,
+    table: Table,
+}
+
+impl SideBySide<'_> {
+    /// A table without rows yet.
+    pub(crate) fn new(compared: &Comparison) -> SideBySide<'_> {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+        table.set_header(["", "TCP", "Zerolane"]);
+        SideBySide { compared, table }
+    }
+
+    /// A row of a figure that every mover has.
+    pub(crate) fn row(&mut self, name: &str, figure: &dyn Fn(&Figures) -> String) {
+        let cell = |figures: &Option<Figures>| figures.as_ref().map_or("-".into(), figure);
+        let (tcp, zerolane) = (cell(&self.compared.tcp), cell(&self.compared.zerolane));
+        self.cells(name, &tcp, &zerolane);
+    }
+
+    /// A row of cells as they are.
+    pub(crate) fn cells(&mut self, name: &str, tcp: &str, zerolane: &str) {
+        self.table.add_row([name, tcp, zerolane]);
+    }
+
+    /// The table, its figures to the right.
+    pub(crate) fn finish(mut self) -> Table {
+        for column in self.table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        self.table
+    }
+}
 
 /// The report of `bench bulk`: one table, and the facts around it.
 pub(crate) fn bulk(report: &Report) -> String {
     let (setup, compared) = (&report.setup, &report.comparison);
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["", "TCP", "Zerolane"]);
-    let mut row = |name: &str, figure: &dyn Fn(&Figures) -> String| {
-        let cell = |figures: &Option<Figures>| figures.as_ref().map_or("-".into(), figure);
-        table.add_row([
-            name.to_owned(),
-            cell(&compared.tcp),
-            cell(&compared.zerolane),
-        ]);
-    };
-    row("goodput, Gb/s: median (min to max)", &|figures| {
+    let mut table = SideBySide::new(compared);
+    table.row("goodput, Gb/s: median (min to max)", &|figures| {
         spread(figures.gbps)
     });
-    row("CPU s/GB, sender", &|figures| {
+    table.row("CPU s/GB, sender", &|figures| {
         format!("{:.3}", figures.tx_cpu_s_per_gb)
     });
-    row("CPU s/GB, receiver", &|figures| {
+    table.row("CPU s/GB, receiver", &|figures| {
         format!("{:.3}", figures.rx_cpu_s_per_gb)
     });
-    row("system calls per MiB, sender", &|figures| {
+    table.row("system calls per MiB, sender", &|figures| {
         format!("{:.1}", figures.tx_syscalls_per_mib)
     });
-    row("system calls per MiB, receiver", &|figures| {
+    table.row("system calls per MiB, receiver", &|figures| {
         format!("{:.1}", figures.rx_syscalls_per_mib)
     });
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    let table = table.finish();
     let facts = [
         compared
             .ratio_vs_tcp

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 
 use crate::bench::orchestrate::RunResult;
 use crate::bench::protocol::Mover;
-use crate::bench::report::{Comparison, Figures, gbps};
+use crate::bench::report::{Comparison, gbps};
+use crate::bench::table::SideBySide;
 
 /// A difference below this share is no difference on a machine that others use.
 const SAME: f64 = 0.05;
@@ -36,30 +37,20 @@ pub(crate) fn of(runs: &[RunResult], took: Duration) -> String {
 }
 
 fn table(compared: &Comparison) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["", "TCP", "Zerolane"]);
-    let mut row = |name: &str, figure: &dyn Fn(&Figures) -> String| {
-        let cell = |figures: &Option<Figures>| figures.as_ref().map_or("-".into(), figure);
-        table.add_row([
-            name.to_owned(),
-            cell(&compared.tcp),
-            cell(&compared.zerolane),
-        ]);
-    };
-    row("goodput, Gb/s", &|figures| {
+    let mut table = SideBySide::new(compared);
+    table.row("goodput, Gb/s", &|figures| {
         format!("{:.1}", figures.gbps.median)
     });
-    row("CPU seconds a GB, sender", &|figures| {
+    table.row("CPU seconds a GB, sender", &|figures| {
         format!("{:.3}", figures.tx_cpu_s_per_gb)
     });
-    row("CPU seconds a GB, receiver", &|figures| {
+    table.row("CPU seconds a GB, receiver", &|figures| {
         format!("{:.3}", figures.rx_cpu_s_per_gb)
     });
-    row("system calls a MiB, sender", &|figures| {
+    table.row("system calls a MiB, sender", &|figures| {
         format!("{:.1}", figures.tx_syscalls_per_mib)
     });
-    row("system calls a MiB, receiver", &|figures| {
+    table.row("system calls a MiB, receiver", &|figures| {
         format!("{:.1}", figures.rx_syscalls_per_mib)
     });
     let copied = compared
@@ -67,19 +58,16 @@ fn table(compared: &Comparison) -> Table {
         .map_or("-".into(), |bytes| format!("{bytes:.4}"));
     // The loop hands its buffer from one system call to the next.
     let tcp_copied = compared.tcp.as_ref().map_or("-", |_| "0.0000");
-    table.add_row(["bytes copied in user space, a byte", tcp_copied, &copied]);
+    table.cells("bytes copied in user space, a byte", tcp_copied, &copied);
     let misplaced = compared
         .misplaced
         .map_or("-".into(), |packets| packets.to_string());
-    table.add_row(["packets misplaced", "-", &misplaced]);
+    table.cells("packets misplaced", "-", &misplaced);
     let ratio = compared
         .ratio_vs_tcp
         .map_or("-".into(), |ratio| format!("{ratio:.2}"));
-    table.add_row(["goodput against TCP", "1", &ratio]);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+    table.cells("goodput against TCP", "1", &ratio);
+    table.finish()
 }
 
 /// What the figures mean, whoever won.
