@@ -26,7 +26,7 @@ mod waker;
 
 pub use account::{Account, MoveCause};
 pub use driver::{Completion, Driver, DriverError, Lane, LaneError, Progress};
-pub use memory::{Access, Memory, Region, SharedRegion};
+pub use memory::{Access, Memory, Owner, Region, SharedRegion};
 pub use options::Options;
 pub use registry::Registry;
 pub use waker::Waker;
