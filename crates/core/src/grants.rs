@@ -8,7 +8,7 @@
 
 use crate::forecast::{Forecast, Run};
 use crate::gaps::{Filled, Gaps};
-use crate::limits::{MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS};
+use crate::limits::{MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS, MAX_RTO};
 use crate::transmit::join;
 use crate::{DropReason, Instant, Span, TransferId};
 use core::cmp::Ordering;
@@ -100,7 +100,8 @@ impl Quiet {
         if !pause.is_zero() {
             self.usual -= self.usual / 8;
             if !self.asked {
-                self.usual = self.usual.max(pause);
+                // A longer one is an end that was suspended, or a clock that jumped.
+                self.usual = self.usual.max(pause.min(MAX_RTO));
             }
             (self.since, self.asked) = (now, false);
         }

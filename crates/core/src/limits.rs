@@ -87,6 +87,9 @@ pub const KNOWN_AFTER_SAMPLES: u32 = 5;
 /// Longest retransmission timeout, after back-off.
 pub const MAX_RTO: Duration = Duration::from_millis(1000);
 
+/// Longest round trip that is believed: a longer one is a clock that jumped, or a machine that slept.
+pub const MAX_RTT: Duration = Duration::from_secs(8);
+
 /// Tries of each step of a handshake within the connect timeout, at least: at 20 % loss each way,
 /// five in a million fail with 12, one in four thousand with 8.
 pub const HANDSHAKE_TRIES: u32 = 12;

@@ -3,7 +3,7 @@
 //! Everything else asks [`Recovery`] how long to wait; nothing else knows why.
 
 use crate::limits::{
-    INITIAL_RTO, KNOWN_AFTER_SAMPLES, MAX_RTO, MIN_DATA_RTO, MIN_DATA_TIMEOUT, MIN_RTO,
+    INITIAL_RTO, KNOWN_AFTER_SAMPLES, MAX_RTO, MAX_RTT, MIN_DATA_RTO, MIN_DATA_TIMEOUT, MIN_RTO,
 };
 use crate::{Instant, TransferId};
 use std::time::Duration;
@@ -85,6 +85,9 @@ impl Recovery {
 
     /// A round trip took `rtt`.
     pub(crate) fn sample(&mut self, now: Instant, rtt: Duration) {
+        if rtt > MAX_RTT {
+            return;
+        }
         self.samples = self.samples.saturating_add(1);
         self.note_shortest(now, rtt);
         self.smoothed = Some(match self.smoothed {

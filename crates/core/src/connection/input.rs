@@ -478,6 +478,9 @@ impl Connection {
     fn note_progress(&mut self, now: Instant, sent: &Sent, progress: &Progress) {
         let delay = Duration::from_micros(progress.delay_us.into());
         let rtt = (now - sent.at).saturating_sub(delay);
+        if rtt > limits::MAX_RTT {
+            return;
+        }
         self.recovery.sample(now, rtt);
         let min_rtt = self.recovery.min_rtt().unwrap_or(rtt);
         let flight = &mut self.outbox.flight;
