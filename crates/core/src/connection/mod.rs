@@ -116,6 +116,7 @@ impl fmt::Debug for Connection {
             .field("timers", &self.timers)
             .field("outbox", &self.outbox)
             .field("counters", &self.counters)
+            .field("congestion", &self.congestion)
             .finish_non_exhaustive()
     }
 }

@@ -214,6 +214,7 @@ impl<L: Lane> Driver<L> {
         let (lane, mut turn) = self.lend(now);
         let received = lane.receive(&mut turn);
         let received = self.survive(received)?;
+        let now = if received { self.clock.now() } else { now };
         if self.core.next_timeout().is_some_and(|at| at <= now) {
             self.core.on_timeout(now);
         }
@@ -233,6 +234,7 @@ impl<L: Lane> Driver<L> {
             core: &mut self.core,
             memory: &self.memory,
             account: &mut self.account,
+            clock: self.clock,
         };
         (&mut self.lane, turn)
     }
