@@ -20,10 +20,14 @@ pub(crate) enum Timer {
     Peer,
     /// A path probe to be answered.
     Probe,
+    /// Operations on the peer's memory to be confirmed or answered: repeat them.
+    Memory,
+    /// The peer's operations to be confirmed by something else that leaves.
+    Confirm,
 }
 
 impl Timer {
-    pub(crate) const ALL: [Timer; 7] = [
+    pub(crate) const ALL: [Timer; 9] = [
         Timer::Handshake,
         Timer::GiveUp,
         Timer::Answers,
@@ -31,6 +35,8 @@ impl Timer {
         Timer::Confirmation,
         Timer::Peer,
         Timer::Probe,
+        Timer::Memory,
+        Timer::Confirm,
     ];
 }
 

@@ -167,11 +167,15 @@ pub enum Reason {
     GoingAway = 12,
     /// The memory named could not be read or written.
     MemoryFault = 13,
+    /// Part of the place named lies outside the region.
+    OutOfBounds = 14,
+    /// The region was exported, and is not any more.
+    Revoked = 15,
 }
 
 impl Reason {
     /// All reasons, in order of their code points.
-    pub const ALL: [Reason; 14] = [
+    pub const ALL: [Reason; 16] = [
         Reason::Normal,
         Reason::VersionMismatch,
         Reason::NoCommonProfile,
@@ -186,6 +190,8 @@ impl Reason {
         Reason::TimedOut,
         Reason::GoingAway,
         Reason::MemoryFault,
+        Reason::OutOfBounds,
+        Reason::Revoked,
     ];
 
     fn parse(param: u16) -> Result<Reason, ParseError> {
@@ -215,6 +221,8 @@ impl Reason {
             Reason::TimedOut => "timed out",
             Reason::GoingAway => "the peer is going away",
             Reason::MemoryFault => "the memory could not be accessed",
+            Reason::OutOfBounds => "outside the region",
+            Reason::Revoked => "the region was revoked",
         }
     }
 }
@@ -273,6 +281,32 @@ pub struct Disconnect {
     pub reason: Reason,
 }
 
+/// Where an announced Transfer is to land.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// The next receive posted.
+    Receive,
+    /// The Read with this Transfer identifier of the reader, not 0.
+    Read(u32),
+    /// A persistent memory region (a Put too long for one operation).
+    Region(Place),
+    /// The payload of the message that is operation number so of the connection.
+    Message(u32),
+}
+
+/// A place in a persistent memory region of the peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Handle of the region.
+    pub handle: u32,
+    /// Its memory index.
+    pub mx: u16,
+    /// Buffer.
+    pub bufx: u32,
+    /// Offset within that buffer.
+    pub offset: u32,
+}
+
 /// Announces a Transfer. Answered by [`ClearToSend`] or [`RequestAnswer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestToSend {
@@ -280,8 +314,8 @@ pub struct RequestToSend {
     pub length: u64,
     /// The sender's Transfer identifier, not 0.
     pub s_id: u32,
-    /// The reader's Transfer identifier, not 0, when this answers a Request_To_Receive.
-    pub reader: Option<u32>,
+    /// What it is to meet.
+    pub target: Target,
     /// Number of this announcement on the connection, from 0: receives match in this order.
     pub sequence: u32,
     /// Asks for a State when the Transfer is complete.
@@ -317,6 +351,8 @@ pub struct RequestAnswer {
     pub d_id: u32,
     /// With [`Reason::MessageTooLarge`]: the room there was, bytes.
     pub room: u64,
+    /// Answers a numbered operation on persistent memory; all before it were executed.
+    pub numbered: bool,
 }
 
 /// What the extended profile adds to a Clear_To_Send, in its options.
@@ -455,6 +491,15 @@ pub struct State {
     pub missing: Ranges,
 }
 
+/// Confirms operations on persistent memory, by number: a State of its own kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MemoryState {
+    /// All operations numbered below this were executed.
+    pub expected: u32,
+    /// Asks for all operations from `expected` on again.
+    pub resend: bool,
+}
+
 /// Aborts a Transfer (End) or confirms that (End_Ack).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct End {
@@ -482,19 +527,55 @@ pub struct Rights {
 }
 
 impl Rights {
-    const fn bits(self) -> u16 {
+    /// Nothing.
+    pub const NONE: Rights = Rights::new(false, false, false);
+    /// Get.
+    pub const READ: Rights = Rights::new(true, false, false);
+    /// Put.
+    pub const WRITE: Rights = Rights::new(false, true, false);
+    /// FetchOp.
+    pub const ATOMIC: Rights = Rights::new(false, false, true);
+    /// All of them.
+    pub const ALL: Rights = Rights::new(true, true, true);
+
+    const fn new(read: bool, write: bool, atomic: bool) -> Rights {
+        Rights {
+            read,
+            write,
+            atomic,
+        }
+    }
+
+    /// These and `other`'s.
+    #[must_use]
+    pub const fn with(self, other: Rights) -> Rights {
+        Rights::new(
+            self.read || other.read,
+            self.write || other.write,
+            self.atomic || other.atomic,
+        )
+    }
+
+    /// Whether all of `other` are among these.
+    pub const fn contains(self, other: Rights) -> bool {
+        (self.read || !other.read) && (self.write || !other.write) && (self.atomic || !other.atomic)
+    }
+
+    /// As bits: 1 read, 2 write, 4 atomic.
+    pub const fn bits(self) -> u16 {
         self.read as u16 | (self.write as u16) << 1 | (self.atomic as u16) << 2
     }
 
-    const fn parse(param: u16) -> Result<Rights, ParseError> {
-        if param > 7 {
-            return Err(out_of_range(Field::Param, param as u64));
+    /// Rights of the bits; `None` if others than these three are set.
+    pub const fn from_bits(bits: u16) -> Option<Rights> {
+        if bits > 7 {
+            return None;
         }
-        Ok(Rights {
-            read: param & 1 != 0,
-            write: param & 2 != 0,
-            atomic: param & 4 != 0,
-        })
+        Some(Rights::new(bits & 1 != 0, bits & 2 != 0, bits & 4 != 0))
+    }
+
+    fn parse(param: u16) -> Result<Rights, ParseError> {
+        Rights::from_bits(param).ok_or(out_of_range(Field::Param, u64::from(param)))
     }
 }
 
@@ -551,6 +632,10 @@ pub struct Get {
     pub return_offset: u32,
     /// Bytes wanted, not 0.
     pub length: u32,
+    /// To be answered when all operations numbered below this were executed.
+    pub after: u32,
+    /// Echoed in B_num of the Data.
+    pub b_num: u32,
 }
 
 /// An atomic operation on a 64-bit word.
@@ -597,8 +682,10 @@ pub struct FetchOp {
     pub handle: u32,
     /// The Initiator's identifier, not 0, echoed in D_id of the Data.
     pub s_id: u32,
-    /// Number of this FetchOp on the connection: a repeat is answered with the same value, once executed.
+    /// Number of this operation on the connection: a repeat is answered with the same value, once executed.
     pub sync: u32,
+    /// The Initiator has the values of all FetchOps numbered below this.
+    pub confirmed: u32,
     /// Operand.
     pub operand: u64,
     /// Comparand of [`FetchOpKind::CompareAndSwap`].
@@ -643,11 +730,11 @@ pub enum Operation {
     Get(Get),
     /// See [`FetchOp`].
     FetchOp(FetchOp),
-    /// The Initiator has the value of the FetchOp numbered so.
+    /// The Initiator has the value of the FetchOp, or the refusal of the operation, numbered so.
     FetchOpComplete {
-        /// Sync of the FetchOp.
+        /// Number of the operation.
         sync: u32,
-        /// The Initiator's identifier of the FetchOp.
+        /// The Initiator's identifier of it.
         s_id: u32,
     },
     /// See [`RequestToSend`].
@@ -662,6 +749,8 @@ pub enum Operation {
     RequestState(RequestState),
     /// See [`State`].
     State(State),
+    /// See [`MemoryState`].
+    MemoryState(MemoryState),
     /// Aborts a Transfer.
     End(End),
     /// Confirms that.
@@ -783,7 +872,7 @@ impl Operation {
             Operation::ClearToSend(_) => Op::ClearToSend,
             Operation::RequestToReceive(_) => Op::RequestToReceive,
             Operation::RequestState(_) => Op::RequestState,
-            Operation::State(_) => Op::State,
+            Operation::State(_) | Operation::MemoryState(_) => Op::State,
             Operation::End(_) => Op::End,
             Operation::EndAck(_) => Op::EndAck,
             Operation::Nop(_) => Op::Nop,
@@ -816,7 +905,7 @@ impl Operation {
                 },
                 None,
             ),
-            Operation::RequestToSend(it) => (it.emit(header), None),
+            Operation::RequestToSend(it) => it.emit(header),
             Operation::RequestAnswer(it) => (it.emit(header), None),
             Operation::ClearToSend(it) => it.emit(header),
             Operation::RequestToReceive(it) => {
@@ -846,6 +935,7 @@ impl Operation {
                 )
             }
             Operation::State(it) => it.emit(header),
+            Operation::MemoryState(it) => (it.emit(header), None),
             Operation::End(it) | Operation::EndAck(it) => (it.emit(header), None),
             Operation::Nop(it) => it.emit(header),
         }
@@ -875,7 +965,7 @@ impl Operation {
                 sync: header.sync,
                 s_id: header.s_id,
             },
-            Op::RequestToSend => Operation::RequestToSend(RequestToSend::parse(header)?),
+            Op::RequestToSend => Operation::RequestToSend(RequestToSend::parse(header, options)?),
             Op::RequestAnswer => Operation::RequestAnswer(RequestAnswer::parse(header)?),
             Op::ClearToSend => Operation::ClearToSend(ClearToSend::parse(header, options)?),
             Op::RequestToReceive => Operation::RequestToReceive(RequestToReceive {
@@ -895,6 +985,9 @@ impl Operation {
                 s_id: header.s_id,
                 sync: header.sync,
             }),
+            Op::State if header.flags.contains(Flags::MEMORY) => {
+                Operation::MemoryState(MemoryState::parse(header))
+            }
             Op::State => Operation::State(State::parse(header, need(options)?)?),
             Op::End => Operation::End(End::parse(header)?),
             Op::EndAck => Operation::EndAck(End::parse(header)?),
@@ -988,32 +1081,79 @@ impl ConnectionAnswer {
 }
 
 impl RequestToSend {
-    fn emit(&self, header: Header) -> Header {
-        Header {
-            flags: Flags::NONE
-                .with_if(Flags::READ, self.reader.is_some())
-                .with_if(Flags::SEND_STATE, self.send_state),
-            d_id: self.reader.unwrap_or(0),
+    fn emit(&self, header: Header) -> (Header, Option<Options>) {
+        let (flag, d_id, mx) = match self.target {
+            Target::Receive => (Flags::NONE, 0, 0),
+            Target::Read(reader) => (Flags::READ, reader, 0),
+            Target::Region(place) => (Flags::MEMORY, place.handle, place.mx),
+            Target::Message(number) => (Flags::MESSAGE, number, 0),
+        };
+        let header = Header {
+            flags: flag.with_if(Flags::SEND_STATE, self.send_state),
+            b_id: mx,
+            d_id,
             s_id: self.s_id,
             sync: self.sequence,
             ..header
-        }
-        .with_wide(self.length)
+        };
+        let options = match self.target {
+            Target::Region(place) => Some(place.emit()),
+            _ => None,
+        };
+        (header.with_wide(self.length), options)
     }
 
-    fn parse(header: &Header) -> Result<RequestToSend, ParseError> {
-        let read = header.flags.contains(Flags::READ);
+    fn parse(header: &Header, options: Option<&Options>) -> Result<RequestToSend, ParseError> {
+        let kinds = [Flags::READ, Flags::MEMORY, Flags::MESSAGE];
+        let target = match kinds.map(|flag| header.flags.contains(flag)) {
+            [false, false, false] => Target::Receive,
+            [true, false, false] => Target::Read(not_zero(Field::DId, header.d_id)?),
+            [false, true, false] => Target::Region(Place::parse(header, need(options)?)),
+            [false, false, true] => Target::Message(header.d_id),
+            _ => return Err(out_of_range(Field::Flags, u64::from(header.flags.bits()))),
+        };
         Ok(RequestToSend {
             length: header.wide(),
             s_id: not_zero(Field::SId, header.s_id)?,
-            reader: if read {
-                Some(not_zero(Field::DId, header.d_id)?)
-            } else {
-                None
-            },
+            target,
             sequence: header.sync,
             send_state: header.flags.contains(Flags::SEND_STATE),
         })
+    }
+}
+
+impl Place {
+    fn emit(&self) -> Options {
+        let mut options = [0; OPTIONS_LEN];
+        options[..4].copy_from_slice(&self.bufx.to_be_bytes());
+        options[4..8].copy_from_slice(&self.offset.to_be_bytes());
+        options
+    }
+
+    fn parse(header: &Header, options: &Options) -> Place {
+        Place {
+            handle: header.d_id,
+            mx: header.b_id,
+            bufx: be32(options, 0),
+            offset: be32(options, 4),
+        }
+    }
+}
+
+impl MemoryState {
+    fn emit(&self, header: Header) -> Header {
+        Header {
+            flags: Flags::MEMORY.with_if(Flags::COMPLETE, !self.resend),
+            sync: self.expected,
+            ..header
+        }
+    }
+
+    fn parse(header: &Header) -> MemoryState {
+        MemoryState {
+            expected: header.sync,
+            resend: !header.flags.contains(Flags::COMPLETE),
+        }
     }
 }
 
@@ -1024,7 +1164,7 @@ impl RequestAnswer {
             Answer::Refused(reason) => (Flags::REJECT, reason),
         };
         Header {
-            flags,
+            flags: flags.with_if(Flags::MEMORY, self.numbered),
             param: reason as u16,
             d_id: self.d_id,
             ..header
@@ -1043,6 +1183,7 @@ impl RequestAnswer {
             },
             d_id: not_zero(Field::DId, header.d_id)?,
             room: header.wide(),
+            numbered: header.flags.contains(Flags::MEMORY),
         })
     }
 }
@@ -1225,6 +1366,8 @@ impl Get {
             offset: self.offset,
             d_id: self.handle,
             s_id: self.s_id,
+            sync: self.after,
+            b_num: self.b_num,
             ..header
         };
         (header, Some(options))
@@ -1241,6 +1384,8 @@ impl Get {
             return_bufx: be32(options, 0),
             return_offset: be32(options, 4),
             length: not_zero(Field::Options, be32(options, 8))?,
+            after: header.sync,
+            b_num: header.b_num,
         })
     }
 }
@@ -1250,6 +1395,7 @@ impl FetchOp {
         let mut options = [0; OPTIONS_LEN];
         options[..8].copy_from_slice(&self.operand.to_be_bytes());
         options[8..16].copy_from_slice(&self.comparand.to_be_bytes());
+        options[16..20].copy_from_slice(&self.confirmed.to_be_bytes());
         let header = Header {
             param: self.kind as u16,
             b_id: self.mx,
@@ -1283,6 +1429,7 @@ impl FetchOp {
             sync: header.sync,
             operand: be64(options, 0),
             comparand: be64(options, 8),
+            confirmed: be32(options, 16),
         })
     }
 }
