@@ -29,6 +29,10 @@ impl Connection {
         self.counters.stus_received += u64::from(stus);
         match self.judge(now, header, len, stu) {
             Ok(Placement::Move(span)) if landed == Some(span) => Placement::InPlace,
+            Ok(Placement::Move(span)) => {
+                self.moved += span.len;
+                Placement::Move(span)
+            }
             Ok(placement) => placement,
             Err(reason) => {
                 self.counters.count_drop(reason, u64::from(stus));
@@ -187,6 +191,7 @@ impl Connection {
             return;
         };
         if block.reports == 0 || now - block.moved >= self.recovery.data_timeout() {
+            self.overtaken += u64::from(block.gaps.missing());
             self.report_now(now, sequence);
         }
     }
