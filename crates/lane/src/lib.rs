@@ -36,6 +36,7 @@ pub use options::Options;
 pub use registry::Registry;
 pub use waker::Waker;
 pub use zerolane_core::{
-    Atomic, CloseReason, Config, Counters, Delivery, DropReason, Life, PostError, RegionName,
-    RemotePlace, RemoteRegion, TransferError, TransferId, WorkFlags, limits,
+    Atomic, CloseReason, Config, Counters, Delivery, DropReason, FastAnswer, Life, PostError,
+    RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler, TransferError, TransferId,
+    WorkFlags, limits,
 };

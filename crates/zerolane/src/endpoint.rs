@@ -9,6 +9,22 @@ use zerolane_lane::udp::Listener;
 /// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
 /// another thread.
 ///
+/// Connections that receive at the same time share a [`Scheduler`](crate::Scheduler): together they
+/// grant what the link carries and a shallow switch queue holds, so that many senders to one receiver
+/// lose nothing (incast). By default each gets a fair part; another [`Schedule`](crate::Schedule) is
+/// chosen by the options, and several endpoints, or connections opened from here, can share one.
+///
+/// ```
+/// use zerolane::{Connection, Endpoint, Options, Schedule, Scheduler};
+/// // Whoever needs fewest bytes is served first.
+/// let options = Options {
+///     scheduler: Some(Scheduler::new(Schedule::Shortest)),
+///     ..Options::default()
+/// };
+/// let endpoint = Endpoint::bind("127.0.0.1:0", options)?;
+/// # Ok::<(), zerolane::Error>(())
+/// ```
+///
 /// ```
 /// use zerolane::{Endpoint, Options};
 /// use std::time::Duration;
@@ -50,6 +66,31 @@ impl Endpoint {
     /// The socket failed.
     pub fn accept(&mut self, timeout: Option<Duration>) -> Result<Option<Connection>> {
         let driver = self.listener.accept(timeout)?;
-        Ok(driver.map(|driver| Connection::accepted(driver, &self.options)))
+        Ok(driver.map(|driver| {
+            let mut connection = Connection::accepted(driver, &self.options);
+            // The answer leaves now, and the peer need not wait for what the caller does next. If it
+            // cannot, the connection's next call says why.
+            let _ = connection.poll();
+            connection
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn accept__the_peer_is_connected_without_another_call_here() {
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("a port");
+        let address = endpoint.local_addr();
+        let connecting =
+            std::thread::spawn(move || Connection::connect(address, &Options::default()));
+        let accepted = endpoint.accept(Some(Duration::from_secs(10)));
+        let accepted = accepted.expect("no error").expect("in time");
+        let connected = connecting.join().expect("no panic").expect("connected");
+        assert_eq!(connected.peer_addr(), address);
+        drop(accepted);
     }
 }

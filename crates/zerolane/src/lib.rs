@@ -43,6 +43,7 @@ pub mod file;
 mod key;
 mod queue;
 mod remote;
+pub mod st;
 mod vectored;
 
 pub use completion::Completion;
@@ -54,8 +55,8 @@ pub use queue::CompletionQueue;
 pub use remote::{FetchOp, Message, Work};
 pub use zerolane_lane::{
     Access, Account, CloseReason, Control, Counters, Delivery, DropReason, ExportedRegion,
-    MAX_INLINE, Memory, MoveCause, Options, Owner, PostError, Region, SharedRegion, TransferError,
-    TransferId, Waker, WorkKind,
+    FastAnswer, MAX_INLINE, Memory, MoveCause, Options, Owner, PostError, Region, Schedule,
+    Scheduler, SharedRegion, TransferError, TransferId, Waker, WorkKind,
 };
 pub use zerolane_wire::{Profile, Profiles, Reason, Rights};
 

@@ -23,7 +23,7 @@ use post::Posted;
 use remote::Controls;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
-use zerolane_core::{CloseReason, Connection, Instant, Life, RemoteRegion, TransferId};
+use zerolane_core::{CloseReason, Connection, FastAnswer, Instant, Life, RemoteRegion, TransferId};
 use zerolane_wire::Reason;
 
 /// What one turn of the loop did.
@@ -99,9 +99,13 @@ impl<L: Lane> Driver<L> {
         core: impl FnOnce(Instant) -> Result<Connection, E>,
     ) -> Result<Driver<L>, E> {
         let clock = Clock::start();
+        let mut core = core(clock.now())?;
+        if let Some(scheduler) = &options.scheduler {
+            core.set_admission(scheduler.join());
+        }
         Ok(Driver {
             lane,
-            core: core(clock.now())?,
+            core,
             memory: Registry::default(),
             posted: HashMap::new(),
             exports: Vec::new(),
@@ -140,6 +144,17 @@ impl<L: Lane> Driver<L> {
         let cancelled = self.core.cancel(self.clock.now(), id);
         self.collect();
         cancelled
+    }
+
+    /// Asks that what this connection receives be fast, others to this end at a trickle.
+    pub fn request_fast(&mut self) -> FastAnswer {
+        self.core.request_fast(self.clock.now())
+    }
+
+    /// Sets the part of this end's link that the connection gets when others of its scheduler
+    /// receive too, relative to theirs: 1 unless set, 0 counts as 1.
+    pub fn set_weight(&mut self, weight: u32) {
+        self.core.set_weight(weight);
     }
 
     /// Begins to disconnect.
