@@ -130,20 +130,22 @@ fn fast__turns_go_round_and_nobody_starves() {
         star.start();
         star.run_for(Duration::from_millis(100));
         let mut fastest = vec![];
-        let mut total = 0.0;
-        const SLICES: usize = 24;
-        for _ in 0..SLICES {
-            let (all, received) = run(&mut star, limits::ADMISSION_SLICE);
-            total += all / SLICES as f64;
+        let (mut total, mut most) = (0.0, 0);
+        const LOOKS: u32 = 120;
+        for _ in 0..LOOKS {
+            let (all, received) = run(&mut star, limits::ADMISSION_SLICE / 5);
+            total += all / f64::from(LOOKS);
             assert!(
                 received.iter().all(|&bytes| bytes > 0),
                 "a trickle each: {received:?}"
             );
             let best = (0..4).max_by_key(|&index| received[index]).unwrap();
             fastest.push(best);
+            most += u32::from(received[best] * 10 > received.iter().sum::<u64>() * 7);
         }
         let (least, mean) = least_and_mean(&star.received());
         assert!(total >= 0.93, "{total}");
+        assert!(most >= LOOKS / 2, "one at a time: {most}");
         assert!((0..4).all(|index| fastest.contains(&index)), "{fastest:?}");
         assert!(least >= mean / 2, "{:?}", star.received());
         assert_few_losses(&star);
@@ -270,4 +272,16 @@ fn death__frees_the_share() {
         let ratio = received[0] as f64 / received[3] as f64;
         assert!((0.8..1.25).contains(&ratio), "{received:?}");
     });
+}
+
+#[test]
+fn close__frees_the_share() {
+    let scheduler = Scheduler::new(Schedule::Fair);
+    let mut star = Star::new(shallow(), 1, &scheduler, &[Load::ENDLESS; 2]);
+    star.start();
+    star.run_for(Duration::from_millis(20));
+    assert!(format!("{scheduler:?}").contains("streams: 2"));
+    let now = star.now();
+    star.receiver(0).close(now);
+    assert!(format!("{scheduler:?}").contains("streams: 1"));
 }
