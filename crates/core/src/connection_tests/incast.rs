@@ -54,12 +54,30 @@ fn fair__eight_senders_fill_the_link_without_loss() {
         let scheduler = Scheduler::new(Schedule::Automatic);
         let mut star = Star::new(link, seed, &scheduler, &[Load::ENDLESS; SENDERS]);
         star.start();
+        star.run_for(Duration::from_millis(100));
         let (all, received) = run(&mut star, Duration::from_millis(300));
         let (least, mean) = least_and_mean(&received);
         assert!(all >= 0.93, "{all}");
         assert!(least >= mean / 2, "{received:?}");
         assert_few_losses(&star);
     });
+}
+
+#[test]
+fn fair__hosts_that_are_late_get_more_grants() {
+    // A round trip of one and a half milliseconds, of which the wire is a tenth.
+    let scheduler = Scheduler::new(Schedule::Fair);
+    let mut star = Star::new(shallow(), 2, &scheduler, &[Load::ENDLESS; SENDERS]);
+    star.set_late(Duration::from_millis(1));
+    star.start();
+    star.run_for(Duration::from_millis(300));
+    let (all, received) = run(&mut star, Duration::from_millis(500));
+    let (least, mean) = least_and_mean(&received);
+    println!("LATE {all}");
+    assert!(all >= 0.78, "{all}");
+    assert!(least >= mean / 2, "{received:?}");
+    let (sent, lost) = star.data();
+    assert!(lost * 200 <= sent, "{lost} of {sent} lost");
 }
 
 #[test]
