@@ -25,9 +25,11 @@ const MEMORY: Duration = Duration::from_secs(5);
 /// Without loss for this long, the margin grows.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Losses count from this part of what arrived, and if this part of the streams has any.
+/// Losses count from this part of what arrived, and if this part of the streams, or so many of them,
+/// have any.
 const LOSS_PART: u64 = 1024;
 const LOSERS_PART: u64 = 4;
+const MANY_LOSERS: u64 = 3;
 
 /// After a loss the stretch stays as it is for this long. An overflow costs some ten packets: once
 /// in this time is a hundredth of a percent at 1 Gb/s.
@@ -99,7 +101,7 @@ impl Interval {
     fn is_lossy(&self) -> bool {
         self.is_contended()
             && self.missing * LOSS_PART > self.arrived
-            && self.losers * LOSERS_PART >= self.streams
+            && (self.losers * LOSERS_PART >= self.streams || self.losers >= MANY_LOSERS)
     }
 }
 

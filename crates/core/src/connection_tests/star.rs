@@ -156,6 +156,11 @@ impl Star {
         (self.data_sent, self.data_dropped)
     }
 
+    /// What happened so far does not count in [`Star::data`].
+    pub(super) fn count_data_from_here(&mut self) {
+        (self.data_sent, self.data_dropped) = (0, 0);
+    }
+
     /// Starts all loads.
     pub(super) fn start(&mut self) {
         (0..self.streams.len()).for_each(|index| self.start_one(index));
