@@ -24,14 +24,31 @@ pub const MAX_GAPS_PER_BLOCK: usize = 1024;
 /// finds the rest dropped.
 pub const MAX_HELD_GRANTS: usize = 1024;
 
+/// Overtaken ranges watched at a time. At 10 Gb/s, 50 ms and 5 % loss there are about 2500 of them;
+/// what is beyond waits for the connection to fall silent.
+pub const MAX_WATCHED: usize = 16_384;
+
+/// Doublings of the wait for a repair that was asked for and did not come.
+pub const MAX_ASK_BACKOFF: u32 = 6;
+
+/// How long a path that reordered is expected to do it again.
+pub const REORDERING_MEMORY: Duration = Duration::from_secs(30);
+
+/// States sent in one go to ask for what was lost: the next ones follow a moment later.
+pub const MAX_ASKS: usize = 64;
+
+/// Bursts remembered that the receiver has not seen: 10 Gb/s over 50 ms in bursts of 11 STUs. One
+/// that is forgotten counts as long arrived or lost.
+pub const MAX_FLIGHT: usize = 8192;
+
 /// Ranges queued to be sent again. More are asked for again later anyway.
 pub const MAX_REPAIRS: usize = 4096;
 
 /// Control operations queued to be sent. All of them are repeated by timers, so a drop only delays.
 pub const MAX_CONTROL_QUEUE: usize = 512;
 
-/// States sent for one Block in one report: 64 ranges; the rest follow with the next report.
-pub const MAX_STATES_PER_REPORT: usize = 16;
+/// Blocks asked about at a time when nothing comes.
+pub const MAX_BLOCKS_ASKED: usize = 8;
 
 /// Aborted Transfers whose End may be unconfirmed at a time. Ends that free a slot are at most one
 /// for each slot, in each direction; of the others, which only save the peer a question, the oldest
@@ -58,8 +75,20 @@ pub const INITIAL_RTO: Duration = Duration::from_millis(100);
 /// without anything being lost.
 pub const MIN_RTO: Duration = Duration::from_millis(20);
 
+/// Timeouts without news of anything sent after which all of it counts as lost (RFC 9002, 7.6.1).
+pub const PERSISTENT_TIMEOUTS: u32 = 3;
+
+/// Shortest wait for payload once the round trip is known: shorter silences are the scheduler's.
+pub const MIN_DATA_RTO: Duration = Duration::from_millis(2);
+
+/// Measured round trips from which on the round trip counts as known.
+pub const KNOWN_AFTER_SAMPLES: u32 = 5;
+
 /// Longest retransmission timeout, after back-off.
 pub const MAX_RTO: Duration = Duration::from_millis(1000);
+
+/// Longest round trip that is believed: a longer one is a clock that jumped, or a machine that slept.
+pub const MAX_RTT: Duration = Duration::from_secs(8);
 
 /// Tries of each step of a handshake within the connect timeout, at least: at 20 % loss each way,
 /// five in a million fail with 12, one in four thousand with 8.
@@ -81,9 +110,9 @@ pub const MAX_STATE_REQUESTS: usize = 64;
 /// Tries of one path probe size before the next smaller one.
 pub const PROBE_TRIES: u32 = 3;
 
-/// Reports in a row of the same gap of a Block after which the path is taken to swallow large
-/// datagrams, and STUs shrink to the smallest.
-pub const BLACK_HOLE_REPORTS: u32 = 4;
+/// Repairs in a row, a round trip apart, after none of which the receiver has seen anything new:
+/// the path is taken to swallow large datagrams, and STUs shrink to the smallest.
+pub const BLACK_HOLE_REPAIRS: u32 = 4;
 
 /// Smallest MTU every path must carry (IPv6's minimum).
 pub const MIN_MTU: usize = 1280;
@@ -91,6 +120,49 @@ pub const MIN_MTU: usize = 1280;
 /// Keep-alive intervals in one idle timeout. All of them in a row must pass in silence before the
 /// peer counts as dead: a few losses must not kill a connection, nor a jump of the clock.
 pub const KEEPALIVES_PER_IDLE_TIMEOUT: u32 = 10;
+
+/// Regions exported on one connection: the handle has 8 bits for which.
+pub const MAX_EXPORTS: usize = 256;
+
+/// Longest put, get or message that travels as one unannounced datagram, bytes: what every path
+/// must carry ([`MIN_MTU`] less IPv6, UDP and our header), so that no path probe is needed first.
+pub const MAX_SMALL: u32 = (MIN_MTU - 48 - zerolane_wire::HEADER_LEN) as u32;
+
+/// Bytes of control in a message (P0.1: Trapeze's control messages have 128).
+pub const MAX_CONTROL: u32 = 128;
+
+/// Numbered operations in flight at most: their buffers at the Responder are its socket's, which
+/// holds as many of any size it grants.
+pub const MAX_UNCONFIRMED: usize = 256;
+
+/// Numbered operations in flight at least, however many were lost.
+pub const MIN_UNCONFIRMED: usize = 4;
+
+/// Values of FetchOps a Responder keeps until they are confirmed. Its Initiator sends no more.
+pub const MAX_FETCHES: usize = 64;
+
+/// Values queued to be sent, repeats included.
+pub const MAX_VALUES: usize = 2 * MAX_FETCHES;
+
+/// Gets of one datagram an Initiator has under way.
+pub const MAX_GETS: usize = 64;
+
+/// Gets a Responder has yet to answer. More are dropped, and asked again.
+pub const MAX_REPLIES: usize = 256;
+
+/// Operations executed before they are confirmed without waiting for something to carry that.
+pub const CONFIRM_EVERY: u32 = 32;
+
+/// How long a confirmation waits for something that carries it: longer than a peer that polls takes
+/// to answer, shorter than a user notices.
+pub const CONFIRM_DELAY: Duration = Duration::from_micros(20);
+
+/// Messages, immediates and the like that the user has not looked at. A peer that sends more is told
+/// to wait.
+pub const MAX_UNREAD: usize = 1024;
+
+/// How long an Initiator waits before it asks again whether the Responder is ready, unless told.
+pub const NOT_READY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Bytes that all connections of a receiver may have granted and not arrived before its link was
 /// measured, and at least unless payload is lost: 45 packets of 1500 bytes, of the 64 that a shallow

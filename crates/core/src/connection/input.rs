@@ -2,6 +2,7 @@
 
 use super::Connection;
 use super::data::complete;
+use crate::flight::Sent;
 use crate::inbound::{Announcement, Matched, Refusal, Slot};
 use crate::life::Happening;
 use crate::limits;
@@ -10,10 +11,11 @@ use crate::outbound::{self, Missing};
 use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::{CloseReason, DropReason, Event, InboundState, Instant, Life, TransferError};
+use std::time::Duration;
 use zerolane_wire::{
-    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Nop, Operation, Packet,
-    Profile, Ranges, Reason, RequestAnswer, RequestConnection, RequestState, RequestToReceive,
-    RequestToSend, State, VERSION, VERSION_MIN,
+    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Nop, Occasion,
+    Operation, Packet, Progress, Reason, Report, RequestAnswer, RequestConnection, RequestState,
+    RequestToReceive, RequestToSend, State, Target, VERSION, VERSION_MIN,
 };
 
 impl Connection {
@@ -77,6 +79,12 @@ impl Connection {
             Operation::End(it) => self.on_end(now, &it),
             Operation::EndAck(it) => self.on_end_ack(now, &it),
             Operation::Nop(it) => self.on_nop(now, &it),
+            Operation::RequestMemoryRegion(it) => self.on_request_region(&it),
+            Operation::MemoryRegionAvailable(it) => self.on_region_available(now, &it),
+            Operation::Get(it) => self.on_get(now, &it),
+            Operation::FetchOp(it) => self.on_fetch_op(now, &it),
+            Operation::FetchOpComplete { sync, .. } => self.on_outcome_known(now, sync),
+            Operation::MemoryState(it) => self.on_memory_state(now, &it),
             _ => Err(DropReason::Unexpected),
         }
     }
@@ -202,17 +210,11 @@ impl Connection {
     }
 
     fn on_announced(&mut self, now: Instant, rts: &RequestToSend) {
-        if let Some(reader) = rts.reader {
-            match self.inbox.match_read(reader, rts) {
-                Some(matched) => self.matched(now, matched),
-                None => {
-                    self.inbox.refuse(rts.sequence);
-                    self.refuse(rts.s_id, Refusal::CANCELLED);
-                }
-            }
-            self.ask_reads(now);
-            self.match_announcements(now);
-            return;
+        match rts.target {
+            Target::Receive => {}
+            Target::Read(reader) => return self.on_read_announced(now, reader, rts),
+            Target::Region(place) => return self.on_put_announced(now, place, rts),
+            Target::Message(number) => return self.on_payload_announced(now, number, rts),
         }
         let had_posted = !self.inbox.posted.is_empty();
         self.match_announcements(now);
@@ -231,21 +233,38 @@ impl Connection {
         }
     }
 
-    fn answer_later(&mut self, d_id: u32) {
+    fn on_read_announced(&mut self, now: Instant, reader: u32, rts: &RequestToSend) {
+        match self.inbox.match_read(reader, rts) {
+            Some(matched) => self.matched(now, matched),
+            None => self.refuse_announcement(rts, Refusal::CANCELLED),
+        }
+        self.ask_reads(now);
+        self.match_announcements(now);
+    }
+
+    /// Refuses an announcement for good.
+    pub(super) fn refuse_announcement(&mut self, rts: &RequestToSend, why: Refusal) {
+        self.inbox.refuse(rts.sequence, why);
+        self.refuse(rts.s_id, why);
+    }
+
+    pub(super) fn answer_later(&mut self, d_id: u32) {
         let answer = Answer::Later(Reason::NotReady);
         self.push_control(Operation::RequestAnswer(RequestAnswer {
             answer,
             d_id,
             room: 0,
+            numbered: false,
         }));
     }
 
-    fn refuse(&mut self, d_id: u32, why: Refusal) {
+    pub(super) fn refuse(&mut self, d_id: u32, why: Refusal) {
         let answer = Answer::Refused(why.reason);
         self.push_control(Operation::RequestAnswer(RequestAnswer {
             answer,
             d_id,
             room: why.room,
+            numbered: false,
         }));
     }
 
@@ -292,6 +311,9 @@ impl Connection {
     fn on_request_answer(&mut self, now: Instant, it: &RequestAnswer) -> Result<(), DropReason> {
         if self.inbox.reads.get_mut(it.d_id).is_some() {
             self.on_read_answered(now, it);
+            return Ok(());
+        }
+        if self.on_work_answered(now, it) {
             return Ok(());
         }
         self.recovery.answered(Timed::Announcement(it.d_id), now);
@@ -352,11 +374,15 @@ impl Connection {
             self.outbox.resolve(transfer.sequence);
             self.recovery.untime(Timed::Announcement(id));
             self.recovery.progress();
-            self.events.push_back(match error {
-                None => Event::Sent { id },
-                Some(error) => Event::Failed { id, error },
-            });
+            match error {
+                None => self.sent(now, id),
+                Some(error) => {
+                    self.unsent(id);
+                    self.events.push_back(Event::Failed { id, error });
+                }
+            }
             self.announce(now);
+            self.start_works(now);
         }
     }
 
@@ -380,7 +406,11 @@ impl Connection {
             Request::Old => {
                 // Its Request_To_Send has a timer of its own. If there is none any more, the offer
                 // that the Read met was cancelled before the peer heard of it.
-                if self.outbox.iter().all(|(_, t)| t.reader != Some(it.s_id)) {
+                if self
+                    .outbox
+                    .iter()
+                    .all(|(_, t)| t.target != Target::Read(it.s_id))
+                {
                     self.refuse(it.s_id, Refusal::CANCELLED);
                 }
             }
@@ -392,21 +422,26 @@ impl Connection {
     }
 
     fn on_request_state(&mut self, it: &RequestState) -> Result<(), DropReason> {
-        let reply_to = Some(it.sync);
+        let occasion = Occasion::Reply(it.sync);
         let state = match self.inbox.find(it.s_id) {
             Some(slot) if slot.state == InboundState::Complete => State {
-                reply_to,
+                occasion,
                 ..complete(it.s_id, slot.id, u32::MAX)
             },
             Some(slot) if slot.state == InboundState::Receiving => {
-                return self.answer_state(slot.id, it.sync);
+                self.answer_state(slot.id, it.sync);
+                return Ok(());
             }
             Some(slot) if slot.state == InboundState::Announced => {
                 self.answer_later(it.s_id);
                 return Ok(());
             }
+            Some(slot) if slot.state == InboundState::Ended => {
+                self.refuse(it.s_id, slot.refusal);
+                return Ok(());
+            }
             _ => State {
-                reply_to,
+                occasion,
                 complete: false,
                 unknown: true,
                 ..complete(it.s_id, 0, 0)
@@ -417,28 +452,22 @@ impl Connection {
     }
 
     /// Tells how a Transfer that is being received stands, and asks for what is missing.
-    fn answer_state(&mut self, id: u32, sync: u32) -> Result<(), DropReason> {
-        let transfer = self.inbox.get(id).ok_or(DropReason::Unexpected)?;
-        let blocks_complete = self.inbox.blocks_complete(id, transfer);
-        let d_id = transfer.peer;
-        self.push_control(Operation::State(State {
-            reply_to: Some(sync),
-            complete: false,
-            unknown: false,
-            blocks_complete,
-            b_num: blocks_complete,
-            reached: 0,
-            d_id,
-            s_id: id,
-            missing: Ranges::EMPTY,
-        }));
+    fn answer_state(&mut self, id: u32, sync: u32) {
+        let state = State {
+            occasion: Occasion::Reply(sync),
+            ..self.state_of(id)
+        };
+        self.push_control(Operation::State(state));
         // What the sender does not know of was granted in vain; what it does know of is reported by
         // the payload timer, whose patience is the recovery's business.
         self.repeat_grants(id);
-        Ok(())
     }
 
     fn on_state(&mut self, now: Instant, it: &State) -> Result<(), DropReason> {
+        self.note_seen(now, it)?;
+        if matches!(it.report, Report::Progress(_)) && !it.complete {
+            return Ok(());
+        }
         let known = self.outbox.get(it.d_id).ok_or(DropReason::Unexpected)?;
         if known.peer != 0 && it.s_id != 0 && known.peer != it.s_id {
             return Err(DropReason::Unexpected);
@@ -455,14 +484,46 @@ impl Connection {
             }
             return Ok(());
         }
-        let missing = self.outbox.report(it).ok_or(DropReason::Unexpected)?;
-        self.note_missing(now, missing);
+        let ranges = match &it.report {
+            Report::Missing(ranges) => ranges.as_slice(),
+            Report::Progress(_) => &[],
+        };
+        let flight_time = self.recovery.flight_time();
+        let missing = self.outbox.report(now, it, ranges, flight_time);
+        self.note_missing(now, missing.ok_or(DropReason::Unexpected)?);
         Ok(())
+    }
+
+    /// What the receiver has seen of our bursts.
+    fn note_seen(&mut self, now: Instant, it: &State) -> Result<(), DropReason> {
+        let number = match (it.occasion, &it.report) {
+            (Occasion::Seen(number), _) | (Occasion::Reply(number), Report::Progress(_)) => number,
+            (Occasion::Reply(_), Report::Missing(_)) => return Ok(()),
+        };
+        let sent = self.outbox.flight.saw(now, number)?;
+        if let (Some(sent), Report::Progress(progress)) = (sent, &it.report) {
+            self.note_progress(now, &sent, progress);
+        }
+        Ok(())
+    }
+
+    fn note_progress(&mut self, now: Instant, sent: &Sent, progress: &Progress) {
+        let delay = Duration::from_micros(progress.delay_us.into());
+        let rtt = (now - sent.at).saturating_sub(delay);
+        if rtt > limits::MAX_RTT {
+            return;
+        }
+        self.recovery.sample(now, rtt);
+        let min_rtt = self.recovery.min_rtt().unwrap_or(rtt);
+        let flight = &mut self.outbox.flight;
+        if let Some(sample) = flight.sample(now, sent, progress, rtt, min_rtt) {
+            self.congestion.on_progress(now, &sample);
+        }
     }
 
     fn note_missing(&mut self, now: Instant, missing: Missing) {
         if missing.bytes > 0 {
-            self.congestion.on_missing(now, missing.bytes);
+            self.congestion.on_lost(now, missing.bytes);
         }
         if missing.black_hole && self.path.black_hole() {
             self.timers.set(Timer::Probe, now);
@@ -486,10 +547,5 @@ impl Connection {
             self.push_control(Operation::Nop(answer));
         }
         Ok(())
-    }
-
-    /// Whole-Block repair belongs to the classic profile alone.
-    pub(super) fn repairs_whole_blocks(&self) -> bool {
-        self.profile == Profile::Classic
     }
 }

@@ -1,8 +1,8 @@
 //! One virtual connection: what the user asks of it, and the state all parts share.
 //!
-//! `input.rs` takes control operations, `data.rs` takes payload headers, `output.rs` drains what is
-//! owed to the peer in priority order, `timeouts.rs` owns what follows from silence, `admit.rs` asks
-//! what may be granted while others receive too, `abort.rs` what
+//! `input.rs` takes control operations, `data.rs` takes payload headers, `repair.rs` asks for what is
+//! missing, `output.rs` drains what is owed to the peer in priority order, `timeouts.rs` owns what
+//! follows from silence, `admit.rs` asks what may be granted while others receive too, `abort.rs` what
 //! follows when a Transfer is given up, `close.rs` what follows from the table of a connection's life.
 
 mod abort;
@@ -11,40 +11,68 @@ mod close;
 mod data;
 mod input;
 mod listen;
+mod memory;
 mod output;
+mod remote;
+mod repair;
+mod serve;
 mod timeouts;
 
 pub use listen::{listen, reject};
 
+use crate::congestion::Pacer;
+use crate::credit::Credit;
 use crate::inbound::{self, Geometry, Inbox};
 use crate::offers::{Offer, Offers};
 use crate::outbound::Outbox;
 use crate::path::Path;
 use crate::recovery::{Recovery, Timed};
 use crate::timers::{Timer, Timers};
+use crate::watch::Watch;
 use crate::{
     CloseReason, Config, Congestion, Counters, Delivery, DropReason, Entropy, Event, Forecast,
-    GrantsOnly, Instant, Life, Member, Span, TransferId, limits,
+    GrantsOnly, Instant, Life, Member, PathState, Span, TransferId, limits,
 };
 use abort::Ending;
 use core::fmt;
 use std::collections::VecDeque;
-use zerolane_wire::{Capabilities, Operation, Profile, Reason, Route};
+use zerolane_wire::{Capabilities, Operation, Profile, Reason, Route, Target};
 
 /// Why a Transfer could not be posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostError {
     /// The connection is over or ending.
     Closed,
-    /// [`limits::MAX_POSTED`] Transfers are under way in that direction.
+    /// [`limits::MAX_POSTED`] Transfers are under way in that direction, or all regions exported
+    /// that can be.
     Full,
+    /// A region of that name is exported already.
+    NameTaken,
+    /// The peer has no persistent memory.
+    Unsupported,
+    /// The word's offset is no multiple of 8.
+    Misaligned,
+    /// The place named lies outside the region.
+    OutOfBounds,
+    /// The region is not exported with that right.
+    Denied,
+    /// A message has more than [`limits::MAX_CONTROL`] bytes of control.
+    ControlTooLong,
 }
 
 impl fmt::Display for PostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PostError::Closed => f.write_str("the connection is closed"),
-            PostError::Full => write!(f, "{} transfers are posted already", limits::MAX_POSTED),
+            PostError::Full => f.write_str("too many are posted already"),
+            PostError::NameTaken => f.write_str("a region of that name is exported already"),
+            PostError::Unsupported => f.write_str("the peer has no persistent memory"),
+            PostError::Misaligned => f.write_str("the word's offset is no multiple of 8"),
+            PostError::OutOfBounds => f.write_str("outside the region"),
+            PostError::Denied => f.write_str("the region is not exported with that right"),
+            PostError::ControlTooLong => {
+                write!(f, "more than {} bytes of control", limits::MAX_CONTROL)
+            }
         }
     }
 }
@@ -85,6 +113,7 @@ pub struct Connection {
     timers: Timers,
     recovery: Recovery,
     congestion: Box<dyn Congestion>,
+    pacer: Pacer,
     /// Our place among the connections that receive here; none: we are the only one.
     admission: Option<Member>,
     /// Payload bytes that had to be moved.
@@ -92,6 +121,13 @@ pub struct Connection {
     /// Payload bytes found missing when later ones were there.
     overtaken: u64,
     path: Path,
+    memory: memory::Memory,
+    /// What was overtaken.
+    watch: Watch,
+    seen: repair::Seen,
+    credit: Credit,
+    /// The window of the last grants.
+    granted_window: u32,
     events: VecDeque<Event>,
     counters: Counters,
 }
@@ -104,6 +140,7 @@ impl fmt::Debug for Connection {
             .field("profile", &self.profile)
             .field("timers", &self.timers)
             .field("outbox", &self.outbox)
+            .field("memory", &self.memory)
             .field("counters", &self.counters)
             .finish_non_exhaustive()
     }
@@ -152,19 +189,26 @@ impl Connection {
             timers: Timers::default(),
             recovery: Recovery::adaptive(),
             congestion: Box::new(GrantsOnly),
+            pacer: Pacer::default(),
             admission: None,
             moved: 0,
             overtaken: 0,
             path: Path::new(config.encapsulation, config.path_datagram),
+            memory: memory::Memory::new(entropy.key ^ entropy.sync),
+            watch: Watch::default(),
+            seen: repair::Seen::default(),
+            credit: Credit::new(config.window, config.max_window),
+            granted_window: 0,
             events: VecDeque::new(),
             counters: Counters::default(),
             config,
         }
     }
 
-    /// Replaces the congestion controller ([`GrantsOnly`] unless set).
+    /// Replaces the congestion controller that [`Config::control`] chose, once connected.
     pub fn set_congestion(&mut self, congestion: Box<dyn Congestion>) {
         self.congestion = congestion;
+        self.congestion.on_new_path(self.recovery.min_rtt());
     }
 
     /// Sends `span` as one Transfer. Its bytes must stay as they are until the Transfer is over.
@@ -179,7 +223,7 @@ impl Connection {
     ) -> Result<TransferId, PostError> {
         self.can_post(self.outbox.len())?;
         let id = self.new_id();
-        self.outbox.post(id, span, delivery, None);
+        self.outbox.post(id, span, delivery, Target::Receive);
         self.announce(now);
         Ok(id)
     }
@@ -243,7 +287,7 @@ impl Connection {
 
     fn new_id(&mut self) -> TransferId {
         let id = self.next_id;
-        self.next_id = self.next_id.checked_add(1).unwrap_or(1);
+        self.next_id = self.next_id % (crate::exports::HANDLE - 1) + 1;
         id
     }
 
@@ -253,6 +297,11 @@ impl Connection {
         offers
             .chain(self.outbox.ids())
             .chain(self.inbox.ids())
+            .chain(
+                self.memory
+                    .ids()
+                    .filter(|&id| self.outbox.get(id).is_none()),
+            )
             .collect()
     }
 
@@ -272,7 +321,11 @@ impl Connection {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_some() {
+            self.ready_again();
+        }
+        event
     }
 
     /// Where it stands.
@@ -290,9 +343,29 @@ impl Connection {
         &self.counters
     }
 
-    /// Smoothed round-trip time, if one was measured.
-    pub fn rtt(&self) -> Option<std::time::Duration> {
-        self.recovery.rtt()
+    /// What is known of the path, and what follows from it at `now`.
+    pub fn path_state(&self, now: Instant) -> PathState {
+        PathState {
+            rtt: self.recovery.rtt(),
+            rtt_deviation: self.recovery.deviation(),
+            min_rtt: self.recovery.min_rtt(),
+            reordering: self.watch.reordering(now),
+            granted_ahead: self.credit.window(),
+            controller: self.congestion.name(),
+            congestion_window: self.congestion.window(),
+            pace: self.congestion.pace(),
+            under_way: self.outbox.flight.bytes_under_way(),
+        }
+    }
+
+    /// The lane's socket buffer overflowed: more was granted than could be taken in time.
+    pub fn on_overrun(&mut self, now: Instant) {
+        self.credit.overrun(now);
+    }
+
+    /// Whether the lane is to mark its datagrams as ECN-capable: the controller reads the marks.
+    pub fn wants_marks(&self) -> bool {
+        self.congestion.wants_marks()
     }
 
     /// Payload bytes an STU sent at present.
@@ -320,7 +393,7 @@ impl Connection {
 
     /// Whether a posted send is not over.
     pub fn is_sending(&self) -> bool {
-        self.outbox.len() > 0
+        self.outbox.len() > 0 || self.memory.is_working()
     }
 
     /// Whether Data carries checksums: either end asked for them.
@@ -328,9 +401,22 @@ impl Connection {
         self.config.checksum || self.peer.is_some_and(|peer| peer.checksum)
     }
 
+    /// Whether a small operation waits to be sent.
+    pub fn is_eager(&self) -> bool {
+        self.memory.stream.has_unsent()
+    }
+
+    /// Tells how many events the user has not looked at, beyond those not polled: while they are too
+    /// many, the peer is told to wait with its messages and immediates.
+    pub fn set_unread(&mut self, unread: usize) {
+        self.memory.unread = unread;
+        self.ready_again();
+    }
+
     /// Whether anything is under way: posted Transfers, or Ends to be confirmed.
     pub fn is_busy(&self) -> bool {
         self.outbox.len() + self.inbox.len() + self.offers.queue.len() + self.endings.len() > 0
+            || self.memory.is_working()
     }
 
     /// Payload granted and not received yet, bytes.
@@ -355,7 +441,7 @@ impl Connection {
     fn geometry(&self) -> Geometry {
         Geometry {
             profile: self.profile,
-            window: self.config.window,
+            window: self.credit.window(),
             block: self.config.block,
             block_log2: self.config.classic_block_log2,
             buffer_log2: self.buffer_log2(),
@@ -375,11 +461,14 @@ impl Connection {
         self.peer = Some(peer);
         self.profile = profile;
         self.inbox.grants = crate::grants::Grants::new(self.buffer_log2());
-        if profile == Profile::Classic {
-            // One grant at a time is all the schedule it has.
-            self.admission = None;
-            self.recovery
-                .fix_data_timeout(self.config.classic_data_timeout);
+        match profile {
+            Profile::Classic => {
+                // One grant at a time is all the schedule it has.
+                self.admission = None;
+                self.recovery
+                    .fix_data_timeout(self.config.classic_data_timeout);
+            }
+            Profile::Extended => self.set_congestion(self.config.control.controller()),
         }
         self.heard = now;
     }
@@ -450,8 +539,9 @@ impl Connection {
     /// Matches the peer's Reads with offers.
     fn match_offers(&mut self, now: Instant) {
         while let Some((wanted, offer)) = self.offers.match_next() {
+            let target = Target::Read(wanted.s_id);
             self.outbox
-                .post(offer.id, offer.span, offer.delivery, Some(wanted.s_id));
+                .post(offer.id, offer.span, offer.delivery, target);
         }
         self.announce(now);
     }
@@ -461,13 +551,26 @@ impl Connection {
         let Some(geometry) = self.admitted(now) else {
             return;
         };
+        self.granted_window = geometry.window;
         while let Some(granted) = self.inbox.grant_next(now, &geometry) {
             self.send_grant(granted.sequence);
-            self.recovery.time(Timed::Grant(granted.transfer), now);
+            if self.inbox.grants.is_only(granted.sequence) {
+                self.recovery.time(Timed::Grant(granted.transfer), now);
+            }
             self.timers
                 .set_earlier(Timer::Payload, now + self.recovery.data_timeout());
             self.expect_peer(now);
+            self.repeat_overdue_grants(now);
         }
+    }
+
+    /// Whether another Block fits in the window, at a glance.
+    fn has_room_to_grant(&self) -> bool {
+        let outstanding = self.inbox.grants.outstanding();
+        let block = self.config.block.min(self.granted_window / 2);
+        self.profile == Profile::Extended
+            && self.inbox.ungranted() > 0
+            && outstanding + u64::from(block) <= u64::from(self.granted_window)
     }
 
     /// Stops the program if anything grew beyond its limit. For tests and fuzzing.
@@ -477,13 +580,18 @@ impl Connection {
         assert!(self.control.len() <= limits::MAX_CONTROL_QUEUE);
         assert!(self.endings.len() <= limits::MAX_ENDINGS);
         assert!(self.outbox.len() <= posted && self.inbox.len() <= posted);
+        assert!(self.watch.len() <= limits::MAX_WATCHED);
         self.outbox.assert_bounded();
         self.inbox.assert_bounded();
         self.offers.assert_bounded(self.slots());
+        self.memory.assert_bounded();
     }
 
     fn send_grant(&mut self, sequence: u32) {
-        if let Some(cts) = self.inbox.clear_to_send(sequence, &self.geometry()) {
+        if let Some(get) = self.get_block(sequence) {
+            self.counters.grants_sent += 1;
+            self.push_control(Operation::Get(get));
+        } else if let Some(cts) = self.inbox.clear_to_send(sequence, &self.geometry()) {
             self.counters.grants_sent += 1;
             self.push_control(Operation::ClearToSend(cts));
         }

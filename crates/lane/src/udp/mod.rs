@@ -3,6 +3,7 @@
 mod listener;
 mod receive;
 mod send;
+mod small;
 mod socket;
 
 pub use listener::Listener;
@@ -39,6 +40,11 @@ impl UdpLane {
             receiver,
             strict: options.strict,
         })
+    }
+
+    /// The socket, to be waited on together with others.
+    pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.socket)
     }
 
     /// The peer's address.
@@ -96,6 +102,8 @@ fn config(socket: &Socket, peer: SocketAddr, options: &Options) -> Config {
         profiles: options.profiles,
         slots: options.slots,
         window: socket::window(socket, options),
+        max_window: options.max_in_flight,
+        control: options.control,
         block: options.block,
         checksum: options.checksum,
         burst_segments: send::MAX_SEGMENTS as u32,
