@@ -9,20 +9,23 @@
 //! | `mover`, `tcp` | what carries the bytes |
 //! | `pattern` | what the bytes are |
 //! | `cpu` | pinning, CPU time, memcpy |
-//! | `link` | the two hosts |
+//! | `link`, `hosts` | the two hosts, and an end on each |
 //! | `report`, `table` | figures from measurements; for people |
+//! | `perftest` | latencies, rates and bandwidths, in perftest's words |
 //! | `serve` | an end for other machines |
 
 mod bulk;
 pub(crate) mod channel;
 pub(crate) mod cpu;
 mod end;
+mod hosts;
 mod limits;
 pub(crate) mod link;
 mod mover;
 pub(crate) mod orchestrate;
 pub(crate) mod pattern;
 pub(crate) mod peer;
+mod perftest;
 pub(crate) mod protocol;
 pub(crate) mod report;
 mod serve;
@@ -47,6 +50,8 @@ enum Command {
     Bulk(bulk::Args),
     /// Be the receiving machine of `bench bulk --to`
     Serve(serve::Args),
+    #[command(flatten)]
+    Perftest(perftest::Command),
     /// One end of a run; started by the others
     #[command(hide = true)]
     End(end::Args),
@@ -57,6 +62,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Bulk(args) => bulk::run(args),
         Command::Serve(args) => serve::run(&args),
+        Command::Perftest(command) => perftest::run(command),
         Command::End(args) => end::run(args),
     }
 }

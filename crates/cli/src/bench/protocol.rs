@@ -22,9 +22,10 @@ use serde::{Deserialize, Serialize};
 use super::cpu::CpuTime;
 use super::limits::{BUFFER_MAX_BYTES, BUFFER_MIN_BYTES, RUN_MAX_BYTES};
 use super::pattern::WORD;
+use super::perftest;
 
 /// Changes with every incompatible change of these types.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// What moves the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -100,6 +101,10 @@ pub(crate) enum Request {
     Receive(Job),
     /// Connect to the receiver of this job, then send.
     Send { to: SocketAddr, job: Job },
+    /// Wait for the initiator of this job, then respond.
+    Respond(perftest::Job),
+    /// Connect to the responder of this job, then do what it says.
+    Initiate { to: SocketAddr, job: perftest::Job },
 }
 
 /// From an end.
@@ -119,6 +124,7 @@ pub(crate) enum Reply {
         port: u16,
     },
     Done(Measured),
+    Saw(perftest::Seen),
     /// The request failed; the end takes no further ones.
     Failed {
         message: String,
