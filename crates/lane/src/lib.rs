@@ -16,6 +16,7 @@
 mod account;
 mod cleanup;
 mod clock;
+mod datapath;
 mod driver;
 mod fault;
 mod memory;
@@ -25,8 +26,9 @@ pub mod udp;
 mod waker;
 
 pub use account::{Account, MoveCause};
-pub use driver::{Completion, Driver, DriverError, Lane, LaneError, Progress};
-pub use memory::{Access, Memory, Region, SharedRegion};
+pub use datapath::{Lane, LaneError, Turn};
+pub use driver::{Completion, Driver, DriverError, Progress};
+pub use memory::{Access, Memory, Owner, Region, SharedRegion};
 pub use options::Options;
 pub use registry::Registry;
 pub use waker::Waker;

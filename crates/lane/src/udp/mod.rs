@@ -7,15 +7,14 @@ mod socket;
 
 pub use listener::Listener;
 
-use crate::driver::{Lane, LaneError};
-use crate::{Account, Driver, Options, Registry, Waker};
+use crate::{Account, Driver, Lane, LaneError, Options, Turn, Waker};
 use receive::Receiver;
 use send::Sender;
 use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use zerolane_core::{Config, Connection, Entropy, Instant};
+use zerolane_core::{Config, Connection, Entropy};
 
 /// One connected UDP socket: the kernel finds the connection by the peer's address, so that all
 /// that arrives is the connection's and the forecast holds.
@@ -49,26 +48,12 @@ impl UdpLane {
 }
 
 impl Lane for UdpLane {
-    fn receive(
-        &mut self,
-        now: Instant,
-        core: &mut Connection,
-        memory: &Registry,
-        account: &mut Account,
-    ) -> Result<bool, LaneError> {
-        self.receiver
-            .receive(now, &self.socket, core, memory, account, self.strict)
+    fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+        self.receiver.receive(&self.socket, turn, self.strict)
     }
 
-    fn transmit(
-        &mut self,
-        now: Instant,
-        core: &mut Connection,
-        memory: &Registry,
-        account: &mut Account,
-    ) -> Result<bool, LaneError> {
-        self.sender
-            .transmit(now, &self.socket, self.peer, core, memory, account)
+    fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+        self.sender.transmit(&self.socket, self.peer, turn)
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {

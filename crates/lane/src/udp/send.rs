@@ -1,13 +1,12 @@
 //! Sending: one sendmsg for up to 64 KiB of STUs, headers and payload gathered where they lie.
 
 use super::socket;
-use crate::driver::LaneError;
-use crate::{Account, Options, Registry};
+use crate::{Account, LaneError, Options, Registry, Turn};
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use zerolane_core::{BurstLimit, Connection, ControlDatagram, DataBurst, Instant, Span, Transmit};
+use zerolane_core::{BurstLimit, ControlDatagram, DataBurst, Instant, Span, Transmit};
 use zerolane_wire::HEADER_LEN;
 use zerolane_wire::checksum::Sum;
 
@@ -72,27 +71,24 @@ impl Sender {
     /// Sends what the core owes, for one turn. True if anything was sent.
     pub(super) fn transmit(
         &mut self,
-        now: Instant,
         socket: &Socket,
         peer: SocketAddr,
-        core: &mut Connection,
-        memory: &Registry,
-        account: &mut Account,
+        turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
         let mut sent = false;
         for _ in 0..BURSTS_PER_TURN {
             let Some(transmit) = self
                 .held
                 .take()
-                .or_else(|| core.poll_transmit(now, self.limit(now)))
+                .or_else(|| turn.core.poll_transmit(turn.now, self.limit(turn.now)))
             else {
                 break;
             };
             let outcome = match &transmit {
-                Transmit::Control(it) => self.control(socket, it, account),
-                Transmit::Data(it) => self.data(now, socket, it, core, memory, account)?,
+                Transmit::Control(it) => self.control(socket, it, turn.account),
+                Transmit::Data(it) => self.data(socket, it, turn)?,
             };
-            match self.judge(now, outcome, socket, peer, core, account)? {
+            match self.judge(outcome, socket, peer, turn)? {
                 Sent::Full => {
                     self.held = Some(transmit);
                     break;
@@ -137,23 +133,20 @@ impl Sender {
 
     fn data(
         &mut self,
-        now: Instant,
         socket: &Socket,
         burst: &DataBurst,
-        core: &Connection,
-        memory: &Registry,
-        account: &mut Account,
+        turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
-        let Some(payload) = memory.source(burst.span) else {
+        let Some(payload) = turn.memory.source(burst.span) else {
             return Err(LaneError::Fault(burst.span.region));
         };
-        self.gather(burst, payload, core.uses_checksums(), memory)?;
+        self.gather(burst, payload, turn.core.uses_checksums(), turn.memory)?;
         self.burst = (self.burst * 2).min(MAX_SEGMENTS as u32);
-        self.last = now;
-        account.datagrams_sent += u64::from(burst.segments);
-        account.bytes_sent += burst.span.len;
-        account.tx_data_syscalls += 1;
-        match self.send_burst(socket, burst, account) {
+        self.last = turn.now;
+        turn.account.datagrams_sent += u64::from(burst.segments);
+        turn.account.bytes_sent += burst.span.len;
+        turn.account.tx_data_syscalls += 1;
+        match self.send_burst(socket, burst, turn.account) {
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
                 Err(LaneError::Fault(burst.span.region))
             }
@@ -271,22 +264,20 @@ impl Sender {
     /// What a refused send means.
     fn judge(
         &mut self,
-        now: Instant,
         outcome: io::Result<()>,
         socket: &Socket,
         peer: SocketAddr,
-        core: &mut Connection,
-        account: &mut Account,
+        turn: &mut Turn<'_>,
     ) -> Result<Sent, LaneError> {
         let Err(error) = outcome else {
             return Ok(Sent::Done);
         };
         match error.raw_os_error() {
             Some(libc::EAGAIN | libc::ENOBUFS) => return Ok(Sent::Full),
-            Some(libc::ECONNREFUSED) => core.unreachable(now),
+            Some(libc::ECONNREFUSED) => turn.core.unreachable(turn.now),
             Some(libc::EMSGSIZE | libc::EINVAL) => {
                 if let Some(datagram) = socket::path_datagram(socket, peer) {
-                    core.set_path_datagram(now, datagram);
+                    turn.core.set_path_datagram(turn.now, datagram);
                 }
             }
             Some(
@@ -300,7 +291,7 @@ impl Sender {
             ) => {}
             _ => return Err(LaneError::Io(error)),
         }
-        account.dropped_on_send += 1;
+        turn.account.dropped_on_send += 1;
         Ok(Sent::Lost)
     }
 }

@@ -1,0 +1,59 @@
+//! What a datapath is to the loop that drives it.
+
+use crate::{Account, Registry, Waker};
+use std::io;
+use std::time::Duration;
+use zerolane_core::{Connection, Instant, RegionId};
+
+/// What a lane is lent for one turn of the loop.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    /// The time, the same for all of the turn.
+    pub now: Instant,
+    /// Says what to send, and where payload belongs.
+    pub core: &'a mut Connection,
+    /// The memory that is posted.
+    pub memory: &'a Registry,
+    /// What is counted.
+    pub account: &'a mut Account,
+}
+
+/// A datapath in three verbs. The control plane stays out of it: what to send and where payload
+/// belongs is the core's to say.
+pub trait Lane {
+    /// Takes what has arrived, one batch. True if there was anything.
+    ///
+    /// # Errors
+    /// See [`LaneError`].
+    fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError>;
+
+    /// Sends what the core owes, for one turn. True if anything was sent.
+    ///
+    /// # Errors
+    /// See [`LaneError`].
+    fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError>;
+
+    /// Sleeps until something arrives, or room to send if it waits for that, or `waker` is used, or
+    /// `timeout`. True if woken by the network.
+    ///
+    /// # Errors
+    /// The datapath is broken.
+    fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool>;
+
+    /// Writes down what it is using at present.
+    fn describe(&self, account: &mut Account);
+}
+
+/// Why a lane gave up.
+#[derive(Debug)]
+pub enum LaneError {
+    /// The kernel refused, for a reason that is not the network's.
+    Io(io::Error),
+    /// Strict mode: payload had to be copied in user space.
+    Strict {
+        /// Bytes to be copied.
+        bytes: usize,
+    },
+    /// Memory of this region could not be accessed: a mapped file shrank.
+    Fault(RegionId),
+}

@@ -1,0 +1,51 @@
+//! Why a driver cannot go on.
+
+use core::fmt;
+use std::io;
+use zerolane_core::{CloseReason, PostError};
+
+/// Why a driver cannot go on.
+#[derive(Debug)]
+pub enum DriverError {
+    /// The kernel refused.
+    Io(io::Error),
+    /// Strict mode: this many bytes would have had to be copied in user space.
+    Strict {
+        /// Bytes to be copied.
+        bytes: usize,
+    },
+    /// The connection ended.
+    Closed(CloseReason),
+    /// A Transfer could not be posted.
+    Post(PostError),
+}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DriverError::Io(error) => write!(f, "network: {error}"),
+            DriverError::Strict { bytes } => {
+                write!(
+                    f,
+                    "strict mode: {bytes} bytes would have been copied in user space"
+                )
+            }
+            DriverError::Closed(reason) => write!(f, "connection: {reason}"),
+            DriverError::Post(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+impl From<io::Error> for DriverError {
+    fn from(error: io::Error) -> DriverError {
+        DriverError::Io(error)
+    }
+}
+
+impl From<PostError> for DriverError {
+    fn from(error: PostError) -> DriverError {
+        DriverError::Post(error)
+    }
+}

@@ -1,0 +1,297 @@
+//! The loop: one connection over one lane, driven by whoever calls.
+
+mod borrowed;
+mod error;
+mod post;
+mod wait;
+
+pub use error::DriverError;
+
+use crate::clock::Clock;
+use crate::{Account, Lane, LaneError, Memory, Options, Registry, Turn, Waker};
+use core::fmt;
+use post::Posted;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+use zerolane_core::{
+    CloseReason, Connection, Delivery, Event, Instant, Life, TransferError, TransferId,
+};
+use zerolane_wire::Reason;
+
+/// A Transfer that is over, and the memory that was posted.
+#[derive(Debug)]
+pub struct Completion {
+    /// Which.
+    pub id: TransferId,
+    /// Bytes moved, or why not.
+    pub result: Result<u64, TransferError>,
+    /// What was posted; `None` if it was borrowed.
+    pub memory: Option<Memory>,
+    /// How the sender asked for it to be delivered (receives only).
+    pub delivery: Delivery,
+    /// It was a send or an offer.
+    pub is_send: bool,
+}
+
+/// What one turn of the loop did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Something moved.
+    Moved,
+    /// Nothing to do until something arrives or a timer strikes.
+    Idle,
+}
+
+/// One connection over one lane. All progress is made inside its calls.
+pub struct Driver<L: Lane> {
+    lane: L,
+    core: Connection,
+    memory: Registry,
+    posted: HashMap<TransferId, Posted>,
+    completions: VecDeque<Completion>,
+    account: Account,
+    clock: Clock,
+    waker: Waker,
+    max_spin: Duration,
+    spin: Duration,
+    connected: bool,
+    closed: Option<CloseReason>,
+}
+
+impl<L: Lane + fmt::Debug> fmt::Debug for Driver<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver")
+            .field("lane", &self.lane)
+            .field("core", &self.core)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Tells the peer, once and as far as the network takes it, so that it need not find out by its
+/// timeout.
+impl<L: Lane> Drop for Driver<L> {
+    fn drop(&mut self) {
+        if self.core.life() != Life::Established {
+            return;
+        }
+        let now = self.clock.now();
+        self.core.close_with(now, Reason::GoingAway);
+        self.core.on_timeout(now);
+        // Nobody is left to be told of an error.
+        let _ = self.transmit(now);
+    }
+}
+
+impl<L: Lane> Driver<L> {
+    pub(crate) fn new(
+        lane: L,
+        options: &Options,
+        core: impl FnOnce(Instant) -> Connection,
+    ) -> Driver<L> {
+        let made: Result<_, std::convert::Infallible> =
+            Driver::try_new(lane, options, |now| Ok(core(now)));
+        match made {
+            Ok(driver) => driver,
+        }
+    }
+
+    pub(crate) fn try_new<E>(
+        lane: L,
+        options: &Options,
+        core: impl FnOnce(Instant) -> Result<Connection, E>,
+    ) -> Result<Driver<L>, E> {
+        let clock = Clock::start();
+        Ok(Driver {
+            lane,
+            core: core(clock.now())?,
+            memory: Registry::default(),
+            posted: HashMap::new(),
+            completions: VecDeque::new(),
+            account: Account::default(),
+            clock,
+            waker: Waker::new(),
+            max_spin: options.spin,
+            spin: options.spin,
+            connected: false,
+            closed: None,
+        })
+    }
+
+    /// The lane.
+    pub fn lane(&self) -> &L {
+        &self.lane
+    }
+
+    /// A handle with which another thread ends a [`Driver::wait`] early.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Cancels a Transfer: its completion follows at once. False if it is over already.
+    pub fn cancel(&mut self, id: TransferId) -> bool {
+        let cancelled = self.core.cancel(self.clock.now(), id);
+        self.collect();
+        cancelled
+    }
+
+    /// Begins to disconnect.
+    pub fn close(&mut self) {
+        self.core.close(self.clock.now());
+        self.collect();
+    }
+
+    /// Whether the handshake is done.
+    pub fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    /// Why the connection ended, if it did.
+    pub fn closed(&self) -> Option<CloseReason> {
+        self.closed
+    }
+
+    /// Where the connection stands.
+    pub fn life(&self) -> Life {
+        self.core.life()
+    }
+
+    /// Length of the announced Transfer that waits for a receive, if one does.
+    pub fn announced(&self) -> Option<u64> {
+        self.core.announced()
+    }
+
+    /// Transfers posted and not over.
+    pub fn in_flight(&self) -> usize {
+        self.posted.len()
+    }
+
+    /// Whether a completion is there.
+    pub fn has_completion(&self) -> bool {
+        !self.completions.is_empty()
+    }
+
+    /// Whether a send is under way.
+    pub fn is_sending(&self) -> bool {
+        self.core.is_sending()
+    }
+
+    /// The next completion that is there already.
+    pub fn next_completion(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    /// What was counted so far.
+    pub fn account(&self) -> Account {
+        let mut account = self.account;
+        account.protocol = *self.core.counters();
+        account.stu = self.core.stu();
+        self.lane.describe(&mut account);
+        account
+    }
+
+    /// One turn: what has arrived, what is due, what is owed. Never sleeps.
+    ///
+    /// # Errors
+    /// The kernel refused, or strict mode would have had to copy.
+    pub fn turn(&mut self) -> Result<Progress, DriverError> {
+        let now = self.clock.now();
+        let (lane, mut turn) = self.lend(now);
+        let received = lane.receive(&mut turn);
+        let received = self.survive(received)?;
+        if self.core.next_timeout().is_some_and(|at| at <= now) {
+            self.core.on_timeout(now);
+        }
+        let sent = self.transmit(now)?;
+        self.collect();
+        Ok(if received || sent {
+            Progress::Moved
+        } else {
+            Progress::Idle
+        })
+    }
+
+    /// The lane, and the parts it works with.
+    fn lend(&mut self, now: Instant) -> (&mut L, Turn<'_>) {
+        let turn = Turn {
+            now,
+            core: &mut self.core,
+            memory: &self.memory,
+            account: &mut self.account,
+        };
+        (&mut self.lane, turn)
+    }
+
+    /// A fault of one Transfer's memory ends that Transfer, not the connection.
+    fn survive(&mut self, outcome: Result<bool, LaneError>) -> Result<bool, DriverError> {
+        match outcome {
+            Ok(moved) => Ok(moved),
+            Err(LaneError::Io(error)) => Err(DriverError::Io(error)),
+            Err(LaneError::Strict { bytes }) => {
+                self.core.close(self.clock.now());
+                Err(DriverError::Strict { bytes })
+            }
+            Err(LaneError::Fault(region)) => {
+                let named = self.posted.iter_mut().find(|(_, it)| it.region == region);
+                if let Some((&id, posted)) = named {
+                    posted.faulted = !self.core.fault(self.clock.now(), id);
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Sends what the last turn left owed, so that nothing waits for the next call.
+    fn flush(&mut self) -> Result<(), DriverError> {
+        self.transmit(self.clock.now())?;
+        self.collect();
+        Ok(())
+    }
+
+    fn transmit(&mut self, now: Instant) -> Result<bool, DriverError> {
+        let (lane, mut turn) = self.lend(now);
+        let sent = lane.transmit(&mut turn);
+        self.survive(sent)
+    }
+
+    fn collect(&mut self) {
+        while let Some(event) = self.core.poll_event() {
+            match event {
+                Event::Connected(_) => self.connected = true,
+                Event::Closed(reason) => self.closed = Some(reason),
+                Event::Announced { .. } => {}
+                Event::Sent { id } => self.complete(id, None, Delivery::Interrupt),
+                Event::Received {
+                    id,
+                    length,
+                    delivery,
+                } => self.complete(id, Some(Ok(length)), delivery),
+                Event::Failed { id, error } => {
+                    self.complete(id, Some(Err(error)), Delivery::Interrupt)
+                }
+            }
+        }
+    }
+
+    fn complete(
+        &mut self,
+        id: TransferId,
+        result: Option<Result<u64, TransferError>>,
+        delivery: Delivery,
+    ) {
+        let Some(posted) = self.posted.remove(&id) else {
+            return;
+        };
+        self.memory.close(posted.region);
+        let result = match result {
+            Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
+            result => result.unwrap_or(Ok(posted.len)),
+        };
+        self.completions.push_back(Completion {
+            id,
+            result,
+            memory: posted.memory,
+            delivery,
+            is_send: posted.is_send,
+        });
+    }
+}

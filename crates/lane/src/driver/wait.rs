@@ -1,0 +1,83 @@
+//! What a driver does while nothing moves: spin, nap or sleep.
+
+use super::{Driver, DriverError, Progress};
+use crate::Lane;
+use std::time::Duration;
+use zerolane_core::{Instant, Life};
+
+/// Shortest spin, as a part of the longest: below, it finds nothing any more.
+const MIN_SPIN_PART: u32 = 16;
+
+/// Spin hints between two looks: about a microsecond, the time a burst of 8 KiB takes at 64 Gb/s.
+const PAUSE_LOOPS: u32 = 32;
+
+/// Payload under way above which a receiver naps instead of spinning, bytes.
+const NAP_BYTES: u64 = 1 << 20;
+/// Length of a nap; the kernel's timer slack adds about 50 us.
+const NAP: Duration = Duration::from_micros(5);
+
+impl<L: Lane> Driver<L> {
+    /// Turns until `done`, the connection's end, a [`Waker`](crate::Waker), or `timeout`; sleeps when there is
+    /// nothing to do, after spinning for a while that adapts to what spinning brings.
+    ///
+    /// # Errors
+    /// As [`Driver::turn`].
+    pub fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        mut done: impl FnMut(&Driver<L>) -> bool,
+    ) -> Result<(), DriverError> {
+        let deadline = timeout.map(|timeout| self.clock.now() + timeout);
+        let mut idle_since = None;
+        loop {
+            if done(self) || self.closed.is_some() && self.core.life() == Life::Closed {
+                return self.flush();
+            }
+            if self.turn()? == Progress::Moved {
+                if idle_since.take().is_some() {
+                    self.spin = (self.spin * 2).min(self.max_spin);
+                }
+                continue;
+            }
+            let now = self.clock.now();
+            if deadline.is_some_and(|at| at <= now) || self.waker.take() {
+                return Ok(());
+            }
+            if now - *idle_since.get_or_insert(now) < self.spin {
+                self.pause();
+                continue;
+            }
+            self.spin = (self.spin / 2).max(self.max_spin / MIN_SPIN_PART);
+            self.sleep(now, deadline)?;
+            idle_since = None;
+        }
+    }
+
+    /// A pause between two looks at an empty socket: every look takes the socket's cache lines from
+    /// the core that is about to fill it. While much is under way, a nap costs no latency that
+    /// matters and leaves the core to others; the window covers it many times (P0.4).
+    fn pause(&mut self) {
+        if self.core.expected_payload() >= NAP_BYTES {
+            self.account.naps += 1;
+            std::thread::sleep(NAP);
+        } else {
+            for _ in 0..PAUSE_LOOPS {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    fn sleep(&mut self, now: Instant, deadline: Option<Instant>) -> Result<(), DriverError> {
+        let until = [self.core.next_timeout(), deadline]
+            .into_iter()
+            .flatten()
+            .min();
+        let woken = self.lane.wait(&self.waker, until.map(|at| at - now))?;
+        if woken {
+            self.account.wakeups += 1;
+        } else {
+            self.account.sleeps += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! What one message was predicted to be, and whether it was.
+
+use zerolane_core::Run;
+use zerolane_wire::HEADER_LEN;
+
+/// The prediction for one message: pairs of header slot and place, by runs.
+#[derive(Debug, Default)]
+pub(super) struct Layout {
+    pub(super) runs: Vec<Run>,
+    pub(super) pairs: usize,
+    /// First of its header slots.
+    pub(super) slot: usize,
+}
+
+impl Layout {
+    /// Predicts nothing.
+    pub(super) fn clear(&mut self) {
+        self.runs.clear();
+        self.pairs = 0;
+    }
+
+    /// Whether segment n lies in pair n, for all of them: header in its slot, payload in its place.
+    pub(super) fn fits(&self, total: usize, segment: usize) -> bool {
+        let segments = total.div_ceil(segment);
+        if segments == 0 || segments > self.pairs || segment < HEADER_LEN {
+            return false;
+        }
+        let last = (total - (segments - 1) * segment).saturating_sub(HEADER_LEN) as u64;
+        let (payload, mut rest) = ((segment - HEADER_LEN) as u64, segments as u64);
+        for run in &self.runs {
+            let stus = u64::from(run.stus());
+            let short = run.span.len - (stus - 1) * u64::from(run.stu);
+            let place_of_last = if rest == stus {
+                short
+            } else {
+                u64::from(run.stu)
+            };
+            if rest <= stus {
+                return (rest == 1 || payload == u64::from(run.stu)) && last <= place_of_last;
+            }
+            if payload != u64::from(run.stu) || payload != short {
+                return false;
+            }
+            rest -= stus;
+        }
+        false
+    }
+}

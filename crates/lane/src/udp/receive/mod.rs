@@ -1,0 +1,168 @@
+//! Receiving by forecast: recvmmsg scatters [header][final place] pairs, the checks come after, and
+//! what missed is moved (row P2.1).
+//!
+//! Every message's iovec ends with a spill: whatever is longer than predicted goes there, so that
+//! nothing is truncated and a wrong guess costs a copy, never data.
+
+mod judge;
+mod layout;
+mod predict;
+
+use super::socket;
+use crate::cleanup::{self, Move};
+use crate::{LaneError, Options, Registry, Turn, fault};
+use layout::Layout;
+use socket2::Socket;
+use std::io;
+use std::os::fd::AsRawFd;
+use zerolane_core::{Forecast, RegionId};
+use zerolane_wire::HEADER_LEN;
+
+/// Segments in one GRO super-packet: the kernel merges 64 at most.
+const MAX_SEGMENTS: usize = 64;
+/// Messages of one recvmmsg when every datagram comes on its own. A control operation among them
+/// shifts all that follow by one place, so more would cost copies; fewer would cost system calls.
+const MAX_MESSAGES: usize = 40;
+/// Bytes of payload one recvmmsg is to bring, for the same reason: large datagrams come one a call.
+const BATCH: u32 = 96 << 10;
+/// Lone datagrams in a row after which no super-packet is expected: the interface merges nothing. A
+/// few come in any stream, at the ends of Blocks and as repairs.
+const SINGLES: u32 = 16;
+/// Bytes of spill a message: the largest datagram or super-packet there is.
+const SPILL: usize = 65_536;
+/// Bytes of control messages a message: UDP_GRO and SO_RXQ_OVFL.
+const CONTROL: usize = 64;
+/// Of a control operation, no more is ever looked at.
+const CONTROL_DATAGRAM: usize = 128;
+
+#[derive(Debug)]
+pub(super) struct Receiver {
+    pub(super) gro: bool,
+    /// Lone datagrams since the last super-packet.
+    singles: u32,
+    forecast: Forecast,
+    layouts: Vec<Layout>,
+    headers: Box<[[u8; HEADER_LEN]]>,
+    spill: Box<[u8]>,
+    controls: Box<[[u64; CONTROL / 8]]>,
+    iovs: Vec<libc::iovec>,
+    messages: Vec<libc::mmsghdr>,
+    moves: Vec<Move>,
+    /// Messages that did not fit the prediction, made linear.
+    linear: Vec<Box<[u8]>>,
+    /// A region whose memory was found to be gone.
+    fault: Option<RegionId>,
+    overflow: u32,
+}
+
+// SAFETY: the raw pointers in iovs, messages and moves are made anew for every syscall and mean
+// nothing between two.
+unsafe impl Send for Receiver {}
+
+impl Receiver {
+    pub(super) fn new(socket: &Socket, options: &Options) -> Receiver {
+        Receiver {
+            gro: options.gro && socket::enable_gro(socket),
+            singles: 0,
+            forecast: Forecast::default(),
+            layouts: (0..MAX_MESSAGES).map(|_| Layout::default()).collect(),
+            headers: vec![[0; HEADER_LEN]; MAX_MESSAGES.max(MAX_SEGMENTS)].into(),
+            spill: vec![0; MAX_MESSAGES * SPILL].into(),
+            controls: vec![[0; CONTROL / 8]; MAX_MESSAGES].into(),
+            iovs: Vec::with_capacity(3 * MAX_MESSAGES),
+            messages: Vec::with_capacity(MAX_MESSAGES),
+            moves: Vec::new(),
+            linear: Vec::new(),
+            fault: None,
+            overflow: 0,
+        }
+    }
+
+    /// Takes what the socket has, at most one recvmmsg. True if there was anything.
+    pub(super) fn receive(
+        &mut self,
+        socket: &Socket,
+        turn: &mut Turn<'_>,
+        strict: bool,
+    ) -> Result<bool, LaneError> {
+        let count = self.prepare(turn.core, turn.memory);
+        // SAFETY: every message's iovecs name header slots, spill and control space of ours, and
+        // places that the registry has open for writing and the core granted: theirs for the call.
+        let received = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.messages.as_mut_ptr(),
+                count as u32,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
+        };
+        if received < 0 {
+            return self.refused(io::Error::last_os_error(), turn);
+        }
+        let data_before = turn.core.counters().stus_received;
+        for index in 0..received as usize {
+            self.take(index, turn);
+        }
+        if turn.core.counters().stus_received > data_before {
+            turn.account.rx_data_syscalls += 1;
+        } else {
+            turn.account.rx_control_syscalls += 1;
+        }
+        self.clean_up(strict)?;
+        Ok(true)
+    }
+
+    fn refused(&mut self, error: io::Error, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN) => {
+                turn.account.rx_empty_polls += 1;
+                Ok(false)
+            }
+            Some(libc::EINTR) => Ok(true),
+            Some(libc::ECONNREFUSED) => {
+                turn.core.unreachable(turn.now);
+                Ok(true)
+            }
+            // Errors of datagrams sent earlier, reported here: as if they had been lost.
+            Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN | libc::EMSGSIZE) => {
+                Ok(true)
+            }
+            // A place could not be written: a mapped file that shrank.
+            Some(libc::EFAULT) => match self.find_fault(turn.memory) {
+                Some(region) => Err(LaneError::Fault(region)),
+                None => Ok(true),
+            },
+            _ => Err(LaneError::Io(error)),
+        }
+    }
+
+    /// The region that made the kernel's copy fail. `None` if all that is forecast can be written:
+    /// the error was an earlier datagram's, and its Transfer will meet the next one.
+    fn find_fault(&self, memory: &Registry) -> Option<RegionId> {
+        self.forecast.runs().find_map(|run| {
+            let writable = memory.target(run.span).and_then(|start| {
+                // SAFETY: the registry has these bytes open, so they are mapped.
+                unsafe { fault::is_writable(start, run.span.len as usize) }
+            });
+            // Where the kernel cannot tell, the first one is suspected.
+            (writable != Some(true)).then_some(run.span.region)
+        })
+    }
+
+    /// Moves what missed its place. In strict mode that is the last thing done: what is complete by
+    /// then is right, and the connection ends.
+    fn clean_up(&mut self, strict: bool) -> Result<(), LaneError> {
+        let bytes: usize = self.moves.iter().map(|it| it.len).sum();
+        // SAFETY: sources are places or linear buffers that live until the end of this function;
+        // targets are spans the core accepted once each, so they are disjoint, and open for writing.
+        let moved = unsafe { cleanup::perform(&mut self.moves) };
+        self.linear.clear();
+        let fault = self.fault.take().or(moved.err());
+        match fault {
+            Some(region) => Err(LaneError::Fault(region)),
+            None if strict && bytes > 0 => Err(LaneError::Strict { bytes }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! From the core's forecast to iovecs.
+
+use super::{BATCH, CONTROL, MAX_MESSAGES, MAX_SEGMENTS, Receiver, SINGLES, SPILL};
+use crate::Registry;
+use crate::udp::send::{empty_message, iovec};
+use std::ops::Range;
+use zerolane_core::{Connection, Run};
+use zerolane_wire::HEADER_LEN;
+
+impl Receiver {
+    /// Builds iovecs by the forecast. Returns the number of messages.
+    pub(super) fn prepare(&mut self, core: &Connection, memory: &Registry) -> usize {
+        let one_by_one = !self.gro || self.singles >= SINGLES;
+        let messages = if one_by_one {
+            ((BATCH / core.expected_stu()) as usize).clamp(1, MAX_MESSAGES)
+        } else {
+            1
+        };
+        core.forecast(MAX_SEGMENTS as u32, &mut self.forecast);
+        self.iovs.clear();
+        self.messages.clear();
+        self.layouts[0].clear();
+        if one_by_one {
+            self.predict_datagrams(messages, memory);
+        } else {
+            self.predict_super_packet(memory);
+        }
+        self.point_messages(messages);
+        messages
+    }
+
+    /// One pair for each of `messages`.
+    fn predict_datagrams(&mut self, messages: usize, memory: &Registry) {
+        let mut message = 0;
+        'runs: for run in self.forecast.runs() {
+            let mut at = 0;
+            while at < run.span.len && message < messages {
+                let len = u64::from(run.stu).min(run.span.len - at);
+                let span = run.span.part(at, len);
+                let Some(place) = memory.target(span) else {
+                    break 'runs;
+                };
+                let slot = self.headers[message].as_mut_ptr();
+                let layout = &mut self.layouts[message];
+                layout.runs.clear();
+                layout.runs.push(Run { span, stu: run.stu });
+                layout.pairs = 1;
+                layout.slot = message;
+                self.iovs.push(iovec(slot, HEADER_LEN));
+                self.iovs.push(iovec(place, len as usize));
+                self.iovs
+                    .push(iovec(spill(&mut self.spill, message), SPILL));
+                at += len;
+                message += 1;
+            }
+        }
+        self.leave_unpredicted(message..messages);
+    }
+
+    /// These messages have no prediction.
+    fn leave_unpredicted(&mut self, messages: Range<usize>) {
+        for message in messages {
+            self.layouts[message].clear();
+            self.iovs
+                .push(iovec(spill(&mut self.spill, message), SPILL));
+        }
+    }
+
+    /// All pairs in one message, up to the first short STU: nothing is merged behind that.
+    fn predict_super_packet(&mut self, memory: &Registry) {
+        let layout = &mut self.layouts[0];
+        layout.slot = 0;
+        'runs: for run in self.forecast.runs() {
+            let Some(start) = memory.target(run.span) else {
+                break;
+            };
+            let mut at = 0;
+            while at < run.span.len {
+                if layout.pairs == MAX_SEGMENTS {
+                    break 'runs;
+                }
+                let len = u64::from(run.stu).min(run.span.len - at);
+                self.iovs
+                    .push(iovec(self.headers[layout.pairs].as_mut_ptr(), HEADER_LEN));
+                // SAFETY: at + len <= span.len, and all of span is writable at `start`.
+                self.iovs
+                    .push(iovec(unsafe { start.add(at as usize) }, len as usize));
+                layout.pairs += 1;
+                at += len;
+            }
+            layout.runs.push(run);
+            if !run.span.len.is_multiple_of(u64::from(run.stu)) {
+                break;
+            }
+        }
+        self.iovs.push(iovec(spill(&mut self.spill, 0), SPILL));
+    }
+
+    fn point_messages(&mut self, count: usize) {
+        let mut next = 0;
+        for index in 0..count {
+            let iovs = 2 * self.layouts[index].pairs + 1;
+            let mut message = empty_message();
+            message.msg_iov = &raw mut self.iovs[next];
+            message.msg_iovlen = iovs;
+            message.msg_control = self.controls[index].as_mut_ptr().cast();
+            message.msg_controllen = CONTROL;
+            self.messages.push(libc::mmsghdr {
+                msg_hdr: message,
+                msg_len: 0,
+            });
+            next += iovs;
+        }
+    }
+}
+
+fn spill(spill: &mut [u8], message: usize) -> *mut u8 {
+    spill[message * SPILL..][..SPILL].as_mut_ptr()
+}
