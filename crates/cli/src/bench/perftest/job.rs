@@ -5,7 +5,7 @@
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::test::{FETCH_BYTES, SIZE_MAX, Test};
+use super::test::{FETCH_BYTES, Metric, SIZE_MAX, Test};
 use super::times::Quantiles;
 
 /// Most bytes that the messages of one run take at an end.
@@ -116,6 +116,14 @@ impl Job {
     /// Operations, warming up included.
     pub(crate) fn rounds(&self) -> u64 {
         self.warm_up + self.iters
+    }
+
+    /// How a kernel socket waits in this job: a stream blocks, which is faster.
+    pub(crate) fn socket_wait(&self) -> Wait {
+        match self.test.metric() {
+            Metric::Latency => self.wait,
+            Metric::Stream => Wait::Event,
+        }
     }
 
     /// Payload of all operations, bytes.

@@ -1,5 +1,8 @@
 //! TCP as a good user would have it: no Nagle, cubic, and in a stream the small messages that are
 //! ready together are handed over together.
+//!
+//! A stream's socket blocks, however the job waits: with 4 MiB messages that was measured at 1.3 times
+//! the bandwidth of reading and writing without blocking, which cuts the stream into smaller pieces.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -40,11 +43,9 @@ impl Tcp {
     fn new(connection: Connection, job: &Job) -> Result<Tcp> {
         let stream = connection.into_stream();
         SockRef::from(&stream).set_tcp_nodelay(true)?;
-        stream.set_nonblocking(job.wait == Wait::Poll)?;
-        Ok(Tcp {
-            stream,
-            wait: job.wait,
-        })
+        let wait = job.socket_wait();
+        stream.set_nonblocking(wait == Wait::Poll)?;
+        Ok(Tcp { stream, wait })
     }
 
     /// One read; how many bytes it brought, at least one.

@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(20);
 /// Time that a server gets to start listening.
 const START: Duration = Duration::from_millis(300);
+/// Most operations of one run: some of UCX's take a millisecond over TCP.
+const LATENCY_ITERS_MAX: u64 = 2_000;
+const STREAM_ITERS_MAX: u64 = 50_000;
 /// Tries to reach it.
 const TRIES: usize = 5;
 
@@ -79,6 +82,11 @@ impl Tool {
 
     /// What both ends are told.
     fn arguments(self, job: &Job) -> Vec<String> {
+        let iters = job.iters.min(match job.test.metric() {
+            Metric::Latency => LATENCY_ITERS_MAX,
+            Metric::Stream => STREAM_ITERS_MAX,
+        });
+        let warm_up = job.warm_up.clamp(1, iters);
         let words = match self {
             Tool::Ucx => {
                 let (test, outstanding) = ucx_test(job.test);
@@ -88,13 +96,11 @@ impl Tool {
                     Wait::Event => "sleep",
                 };
                 format!(
-                    "-f -v -t {test} -s {} -n {} -w {} -O {outstanding} -E {wait}",
+                    "-f -v -t {test} -s {} -n {iters} -w {warm_up} -O {outstanding} -E {wait}",
                     job.size,
-                    job.iters,
-                    job.warm_up.max(1),
                 )
             }
-            Tool::Libfabric => format!("-p tcp -e msg -S {} -I {}", job.size, job.rounds()),
+            Tool::Libfabric => format!("-p tcp -e msg -S {} -I {iters}", job.size),
         };
         words.split(' ').map(str::to_owned).collect()
     }

@@ -116,7 +116,8 @@ impl Udp {
     fn new(socket: UdpSocket, job: &Job) -> Result<Udp> {
         socket.set_read_timeout(Some(STALL))?;
         socket.set_write_timeout(Some(STALL))?;
-        socket.set_nonblocking(job.wait == Wait::Poll)?;
+        let wait = job.socket_wait();
+        socket.set_nonblocking(wait == Wait::Poll)?;
         let streams = job.test.metric() == Metric::Stream;
         let segment = match streams {
             true => job.size.min(job.datagram),
@@ -131,7 +132,7 @@ impl Udp {
         }
         Ok(Udp {
             socket,
-            wait: job.wait,
+            wait,
             segment,
             gso,
         })
