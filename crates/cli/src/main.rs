@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod args;
 mod bench;
 mod console;
@@ -10,6 +11,7 @@ mod demo;
 mod exit;
 mod files;
 mod interrupt;
+mod mem;
 
 use clap::Parser;
 
@@ -22,6 +24,7 @@ fn main() -> Exit {
         Command::Serve(args) => files::serve::run(args),
         Command::Cp(args) => files::copy::run(args),
         Command::Ls(args) => files::list::run(args),
+        Command::Mem(args) => mem::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
     };

@@ -104,6 +104,8 @@ pub(crate) enum Side {
     Udp,
     /// Raw TCP
     Tcp,
+    /// Zerolane
+    Zerolane,
     /// ucx_perftest over TCP
     Ucx,
     /// fi_pingpong over libfabric's tcp
@@ -112,13 +114,20 @@ pub(crate) enum Side {
 
 impl Side {
     /// All, in the order of the first round.
-    pub(crate) const ALL: [Side; 4] = [Side::Udp, Side::Tcp, Side::Ucx, Side::Libfabric];
+    pub(crate) const ALL: [Side; 5] = [
+        Side::Udp,
+        Side::Tcp,
+        Side::Zerolane,
+        Side::Ucx,
+        Side::Libfabric,
+    ];
 
     /// As the command line and the reports spell it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Side::Udp => "udp",
             Side::Tcp => "tcp",
+            Side::Zerolane => "zerolane",
             Side::Ucx => "ucx",
             Side::Libfabric => "libfabric",
         }

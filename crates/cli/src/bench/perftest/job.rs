@@ -25,6 +25,8 @@ pub(crate) enum Carrier {
     Udp,
     /// The kernel's TCP.
     Tcp,
+    /// Zerolane.
+    Zerolane,
 }
 
 /// How an end waits.

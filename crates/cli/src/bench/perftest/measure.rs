@@ -9,7 +9,7 @@ use super::job::{Carrier, Job, Seen};
 use super::report::Outcome;
 use super::test::Metric;
 use super::tool::{Stage, Tool};
-use super::{job, udp};
+use super::udp;
 use crate::bench::hosts;
 use crate::bench::link::Link;
 use crate::bench::mover::Token;
@@ -198,14 +198,15 @@ fn tool(side: Side) -> Option<Tool> {
     match side {
         Side::Ucx => Some(Tool::Ucx),
         Side::Libfabric => Some(Tool::Libfabric),
-        Side::Udp | Side::Tcp => None,
+        Side::Udp | Side::Tcp | Side::Zerolane => None,
     }
 }
 
 fn once(hosts: &mut Hosts<'_>, job: &Job, side: Side) -> Result<Outcome> {
     let carrier = match side {
-        Side::Udp => job::Carrier::Udp,
-        Side::Tcp => job::Carrier::Tcp,
+        Side::Udp => Carrier::Udp,
+        Side::Tcp => Carrier::Tcp,
+        Side::Zerolane => Carrier::Zerolane,
         Side::Ucx | Side::Libfabric => {
             let tool = tool(side).context("no such tool")?;
             let stage = hosts.stage.as_ref().context("no stage for tools")?;

@@ -9,6 +9,7 @@
 //! | `job`, `run` | what an end is asked; one run at one end |
 //! | `rounds` | one operation at a time, over a socket |
 //! | `pipe`, `udp`, `tcp` | the sockets |
+//! | `zl` | Zerolane's side |
 //! | `content`, `times` | what is sent; how long it took |
 //! | `tool` | other people's programs |
 //! | `report`, `table` | figures; for people |
@@ -27,6 +28,7 @@ mod test;
 mod times;
 mod tool;
 mod udp;
+mod zl;
 
 pub(crate) use command::{Command, run};
 pub(crate) use job::{Job, Seen};

@@ -90,6 +90,9 @@ pub(crate) struct SizeReport {
     /// Operations under way at once.
     pub(crate) depth: usize,
     pub(crate) sides: BTreeMap<Side, Figures>,
+    /// Zerolane's figure over each other side's, run by run: the median over the runs. The figure
+    /// is the median time (the mean where a program tells no median) or the bandwidth.
+    pub(crate) ratio_vs: BTreeMap<Side, f64>,
 }
 
 /// The figures of one side, over its runs.
@@ -119,6 +122,14 @@ impl Outcome {
             size: job.size,
             lost: stream.lost as f64 / (stream.bytes + stream.lost) as f64,
         }))
+    }
+
+    /// The one figure that stands for the run.
+    fn headline(&self) -> Option<f64> {
+        match self {
+            Outcome::Latency(latency) => latency.median.or(latency.mean),
+            Outcome::Stream(stream) => Some(stream.bytes_per_s),
+        }
     }
 
     /// Of a program that tells a median and a mean, microseconds.
@@ -188,6 +199,7 @@ impl SizeReport {
             iters: outcomes.iters,
             depth: outcomes.depth,
             sides: sides.collect(),
+            ratio_vs: outcomes.ratios(),
         }
     }
 }
@@ -199,6 +211,17 @@ impl Outcomes {
             .iter()
             .filter(move |(of, _)| *of == side)
             .map(|&(_, outcome)| outcome)
+    }
+
+    fn ratios(&self) -> BTreeMap<Side, f64> {
+        let others = Side::ALL.into_iter().filter(|&side| side != Side::Zerolane);
+        let ratio = |side| {
+            let pairs = self.of(Side::Zerolane).zip(self.of(side));
+            let ratios =
+                pairs.filter_map(|(ours, other)| Some(ours.headline()? / other.headline()?));
+            Spread::of(ratios).map(|spread| (side, spread.median))
+        };
+        others.filter_map(ratio).collect()
     }
 }
 
@@ -246,4 +269,54 @@ fn stream(runs: &[Stream]) -> Option<Figures> {
         mops: spread(|it| it.bytes_per_s / it.size as f64 / 1e6)?,
         lost_fraction: spread(|it| it.lost)?.median,
     })
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn outcomes(runs: &[(Side, f64)]) -> Outcomes {
+        let runs = runs.iter();
+        Outcomes {
+            runs: runs
+                .map(|&(side, us)| (side, Outcome::medians(us, 2.0 * us)))
+                .collect(),
+            ..Outcomes::default()
+        }
+    }
+
+    #[test]
+    fn SizeReport__ratios_are_run_by_run() {
+        let (udp, ours) = (Side::Udp, Side::Zerolane);
+        // The machine was four times slower in the second round.
+        let runs = outcomes(&[(udp, 2.0), (ours, 3.0), (ours, 12.0), (udp, 8.0)]);
+        let report = SizeReport::of(&runs);
+        assert_eq!(report.ratio_vs, BTreeMap::from([(udp, 1.5)]));
+        let Figures::Latency { us } = &report.sides[&udp] else {
+            panic!("a latency");
+        };
+        assert_eq!((us.median, us.mean, us.p99), (Some(5.0), Some(10.0), None));
+    }
+
+    #[test]
+    fn Outcome__stream_counts_what_arrived_and_what_did_not() {
+        let job = super::super::job::tests::job();
+        let stream = super::super::job::Streamed {
+            seconds: 2.0,
+            bytes: 300,
+            lost: 100,
+        };
+        let seen = Seen {
+            latency: None,
+            stream: Some(stream),
+        };
+        let lost = Stream {
+            bytes_per_s: 150.0,
+            size: 8,
+            lost: 0.25,
+        };
+        assert_eq!(Outcome::of(&job, &seen).unwrap(), Outcome::Stream(lost));
+        assert!(Outcome::of(&job, &Seen::default()).is_err());
+    }
 }

@@ -8,7 +8,7 @@ use super::content::Content;
 use super::job::{Carrier, Job, Seen};
 use super::pipe::Pipe;
 use super::test::Metric;
-use super::{rounds, tcp, udp};
+use super::{rounds, tcp, udp, zl};
 use crate::bench::protocol::TcpTuning;
 
 /// Listens, tells the port, and answers what comes.
@@ -28,6 +28,11 @@ pub(crate) fn respond(
             tell(listener.port()?)?;
             over_pipe(&mut tcp::accept(listener, job)?, job, Part::Responder)
         }
+        Carrier::Zerolane => {
+            let listener = zl::listen(bind, job)?;
+            tell(listener.port())?;
+            zl::respond(listener, job)
+        }
     }
 }
 
@@ -36,6 +41,7 @@ pub(crate) fn initiate(to: SocketAddr, job: &Job) -> Result<Seen> {
     match job.carrier {
         Carrier::Udp => over_pipe(&mut udp::connect(to, job)?, job, Part::Initiator),
         Carrier::Tcp => over_pipe(&mut tcp::connect(to, job)?, job, Part::Initiator),
+        Carrier::Zerolane => zl::initiate(to, job),
     }
 }
 
@@ -97,7 +103,7 @@ mod tests {
 
     fn jobs(test: Test, sizes: &[usize]) -> Vec<Job> {
         let mut jobs = Vec::new();
-        for carrier in [Carrier::Udp, Carrier::Tcp] {
+        for carrier in [Carrier::Udp, Carrier::Tcp, Carrier::Zerolane] {
             for wait in [Wait::Poll, Wait::Event] {
                 jobs.extend(sizes.iter().map(|&size| Job {
                     test,

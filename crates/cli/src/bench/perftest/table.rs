@@ -4,6 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::command::Side;
 use super::job::Wait;
+use super::measure::Skipped;
 use super::report::{Figures, Report, SizeReport};
 use super::test::Metric;
 use crate::bench::report::Spread;
@@ -21,24 +22,49 @@ pub(crate) fn of(report: &Report) -> String {
     for column in table.column_iter_mut() {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let skipped = report.skipped.iter().map(|it| {
-        let size = it
-            .size
-            .map_or(String::new(), |size| format!(" at {size} bytes"));
-        format!("\n{}{size} left out: {}.", it.side.name(), it.why)
+    format!("{table}\n{}{}", facts(report), left_out(&report.skipped))
+}
+
+/// A line for each side and reason.
+fn left_out(skipped: &[Skipped]) -> String {
+    let alike = |one: &Skipped, other: &Skipped| (one.side, &one.why) == (other.side, &other.why);
+    let lines = skipped.chunk_by(alike).map(|group| {
+        let sizes: Vec<String> = group
+            .iter()
+            .filter_map(|it| Some(it.size?.to_string()))
+            .collect();
+        let sizes = match sizes.is_empty() {
+            true => String::new(),
+            false => format!(" at {} bytes", sizes.join(", ")),
+        };
+        format!(
+            "\n{}{sizes} left out: {}.",
+            group[0].side.name(),
+            group[0].why
+        )
     });
-    format!("{table}\n{}{}", facts(report), skipped.collect::<String>())
+    lines.collect()
 }
 
 fn header(report: &Report) -> Vec<&'static str> {
     match report.test.metric() {
-        Metric::Latency => vec!["bytes", "side", "min us", "median", "p99", "max", "mean"],
+        Metric::Latency => vec![
+            "bytes",
+            "side",
+            "min us",
+            "median",
+            "p99",
+            "max",
+            "mean",
+            "Zerolane /",
+        ],
         Metric::Stream => vec![
             "bytes",
             "side",
             "Gb/s: median (min to max)",
             "million/s",
             "lost",
+            "Zerolane /",
         ],
     }
 }
@@ -60,6 +86,11 @@ fn row(size: &SizeReport, side: Side, figures: &Figures) -> Vec<String> {
             format!("{:.1} %", lost_fraction * 1e2),
         ]),
     }
+    row.push(
+        size.ratio_vs
+            .get(&side)
+            .map_or("-".into(), |ratio| format!("{ratio:.2}")),
+    );
     row
 }
 

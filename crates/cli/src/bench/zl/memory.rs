@@ -13,7 +13,7 @@ use zerolane::{Connection, Region, TransferId};
 use super::super::cpu::Meter;
 use super::super::mover::{Buffer, Run};
 use super::super::protocol::Measured;
-use super::{DONE, GO, Listener, PATIENCE, await_word, measured, open};
+use super::{DONE, GO, Listener, PATIENCE, await_word, measured, open, options};
 use crate::exit::Exit;
 
 /// Pieces of a buffer.
@@ -92,7 +92,7 @@ impl Pieces {
 
 /// Receives all laps into `buffer`.
 pub(crate) fn receive(listener: Listener, run: &Run<'_>, buffer: &mut Buffer) -> Result<Measured> {
-    let mut connection = listener.accept(run.job)?;
+    let mut connection = listener.accept(run.job.token)?;
     let mut pieces = Pieces::cut(buffer)?;
     let mut laps = vec![0; pieces.here.len()];
     post_receives(&mut connection, &mut pieces, run.laps)?;
@@ -126,7 +126,7 @@ fn post_receives(connection: &mut Connection, pieces: &mut Pieces, laps: u64) ->
 
 /// Sends all laps from `buffer`.
 pub(crate) fn send(to: SocketAddr, run: &Run<'_>, buffer: &mut Buffer) -> Result<Measured> {
-    let mut connection = open(to, run.job)?;
+    let mut connection = open(to, run.job.token, &options())?;
     let mut pieces = Pieces::cut(buffer)?;
     await_word(&mut connection, GO)?;
     let before = connection.account();
