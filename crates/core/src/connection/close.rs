@@ -87,6 +87,7 @@ impl Connection {
         self.events.push_back(Event::Connected(self.profile));
         self.announce(now);
         self.ask_reads(now);
+        self.start_works(now);
         self.expect_peer(now);
     }
 
@@ -142,12 +143,14 @@ impl Connection {
             self.inbox.end(id, inbound::Happening::Cancelled);
             self.inbox.reads.remove(id);
             self.remove_unmatched(id);
+            self.abort_work(id);
             self.events.push_back(Event::Failed {
                 id,
                 error: TransferError::Closed(why),
             });
         }
         self.endings.clear();
+        self.memory.clear();
     }
 
     pub(super) fn request_connection(&mut self, now: Instant) {

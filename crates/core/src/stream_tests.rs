@@ -1,0 +1,1 @@
+#![allow(non_snake_case)]
