@@ -11,6 +11,7 @@ use zerolane::{MAX_CONTROL, MAX_INLINE, Work, WorkKind};
 use super::super::content::Content;
 use super::super::job::{Job, Seen, Wait};
 use super::super::rounds::timed;
+use super::super::test::Test;
 use super::{End, look, seen};
 
 /// A fetch-op's word.
@@ -72,10 +73,11 @@ pub(super) fn puts(end: &mut End<'_>) -> Result<Seen> {
     let job = end.job;
     let (mut out, mut back) = both_ways(job, true);
     let times = timed(job, |index| {
-        end.put(out.numbered(index))?;
+        end.put(out.numbered(index), unsignalled())?;
         end.be_put(&mut back, index)
     })?;
     back.content.check_all(&back.bytes, job.rounds() - 1)?;
+    end.say_done()?;
     Ok(seen(times))
 }
 
@@ -85,10 +87,10 @@ pub(super) fn answer_puts(end: &mut End<'_>) -> Result<Seen> {
     let (mut out, mut back) = both_ways(job, false);
     for index in 0..job.rounds() {
         end.be_put(&mut back, index)?;
-        end.put(out.numbered(index))?;
+        end.put(out.numbered(index), last(job, index))?;
     }
     back.content.check_all(&back.bytes, job.rounds() - 1)?;
-    Ok(Seen::default())
+    end.finish()
 }
 
 /// Gets the same message again and again, each time into memory that has lost it.
@@ -121,11 +123,12 @@ pub(super) fn fetches(end: &mut End<'_>) -> Result<Seen> {
 pub(super) fn messages(end: &mut End<'_>) -> Result<Seen> {
     let job = end.job;
     let (mut out, mut back) = both_ways(job, true);
-    end.expect_message()?;
+    end.expect_message(0)?;
     let times = timed(job, |index| {
-        end.send(out.numbered(index))?;
+        end.send(out.numbered(index), unsignalled())?;
         end.receive(&mut back, index)
     })?;
+    end.say_done()?;
     Ok(seen(times))
 }
 
@@ -133,12 +136,25 @@ pub(super) fn messages(end: &mut End<'_>) -> Result<Seen> {
 pub(super) fn answer_messages(end: &mut End<'_>) -> Result<Seen> {
     let job = end.job;
     let (mut out, mut back) = both_ways(job, false);
-    end.expect_message()?;
+    end.expect_message(0)?;
     for index in 0..job.rounds() {
         end.receive(&mut back, index)?;
-        end.send(out.numbered(index))?;
+        end.send(out.numbered(index), last(job, index))?;
     }
-    Ok(Seen::default())
+    end.finish()
+}
+
+/// A reply tells of its completion by what it brings about.
+fn unsignalled() -> Work {
+    Work::default().unsignalled()
+}
+
+/// The last reply brings about nothing, so it tells.
+fn last(job: &Job, index: u64) -> Work {
+    match index + 1 == job.rounds() {
+        true => Work::default(),
+        false => unsignalled(),
+    }
 }
 
 impl End<'_> {
@@ -147,9 +163,21 @@ impl End<'_> {
         self.job.wait == Wait::Poll && self.job.size <= MAX_INLINE
     }
 
-    fn put(&mut self, message: &[u8]) -> Result<()> {
+    /// Waits until the last reply is known to have arrived, and serves what is left to do.
+    fn finish(&mut self) -> Result<Seen> {
+        let replied_small = match self.job.test {
+            Test::SendLat => self.is_control(),
+            _ => self.job.size <= MAX_INLINE,
+        };
+        // A large one is complete when it returns.
+        if replied_small {
+            self.next()?.result?;
+        }
+        self.serve()
+    }
+
+    fn put(&mut self, message: &[u8], work: Work) -> Result<()> {
         let (connection, to) = (&mut self.connection, &self.peer);
-        let work = Work::default().unsignalled();
         if self.job.wait == Wait::Poll && message.len() <= MAX_INLINE {
             connection.post_put_inline(to, 0, message, work)?;
         } else if message.len() <= MAX_INLINE {
@@ -192,17 +220,16 @@ impl End<'_> {
         self.job.size <= MAX_CONTROL
     }
 
-    /// Posts the receive of the next message, where messages are small.
-    fn expect_message(&mut self) -> Result<()> {
-        if self.is_control() {
+    /// Posts the receive of the message of this number, where messages are small and there is one.
+    fn expect_message(&mut self, index: u64) -> Result<()> {
+        if self.is_control() && index < self.job.rounds() {
             self.connection.post_message_recv(None)?;
         }
         Ok(())
     }
 
-    fn send(&mut self, message: &[u8]) -> Result<()> {
+    fn send(&mut self, message: &[u8], work: Work) -> Result<()> {
         if self.is_control() {
-            let work = Work::default().unsignalled();
             self.connection.post_message(message, None, work)?;
         } else {
             self.connection.send_message(&[], Some(message))?;
@@ -217,7 +244,7 @@ impl End<'_> {
             let message = self.next()?;
             message.result?;
             content.check_all(&message.control, index)?;
-            return self.expect_message();
+            return self.expect_message(index + 1);
         }
         let message = self.connection.recv_message(Some(bytes))?;
         ensure!(
