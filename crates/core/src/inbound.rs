@@ -391,6 +391,12 @@ impl Inbox {
         Some(*found.0)
     }
 
+    /// Whether the Transfer is a put of the peer, of which nobody here is told.
+    pub(crate) fn is_theirs(&self, id: TransferId) -> bool {
+        let region = |it: &Inbound| matches!(it.origin, Origin::Region(_));
+        self.transfers.get(&id).is_some_and(region)
+    }
+
     /// Whether any Get is under way.
     pub(crate) fn is_getting(&self) -> bool {
         let got = |it: &Inbound| matches!(it.origin, Origin::Got { .. });

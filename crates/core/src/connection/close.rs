@@ -139,15 +139,16 @@ impl Connection {
     fn fail_all(&mut self, why: CloseReason) {
         self.admission = None;
         for id in self.transfers() {
+            let theirs = self.inbox.is_theirs(id);
             self.outbox.happen(id, outbound::Happening::Cancelled);
             self.inbox.end(id, inbound::Happening::Cancelled);
             self.inbox.reads.remove(id);
             self.remove_unmatched(id);
             self.abort_work(id);
-            self.events.push_back(Event::Failed {
-                id,
-                error: TransferError::Closed(why),
-            });
+            if !theirs {
+                let error = TransferError::Closed(why);
+                self.events.push_back(Event::Failed { id, error });
+            }
         }
         self.endings.clear();
         self.memory.clear();

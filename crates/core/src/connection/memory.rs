@@ -71,6 +71,8 @@ pub(super) struct Memory {
     pub(super) receives: VecDeque<MessageReceive>,
     pub(super) payloads: Vec<AwaitedPayload>,
     pub(super) order: Option<Ordered>,
+    /// Events polled that the user has not looked at.
+    pub(super) unread: usize,
     /// Values to be sent: number, the Initiator's identifier, value.
     pub(super) values: VecDeque<(u32, TransferId, u64)>,
 }
@@ -90,6 +92,7 @@ impl Memory {
             payloads: vec![],
             order: None,
             values: VecDeque::new(),
+            unread: 0,
         }
     }
 

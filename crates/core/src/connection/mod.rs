@@ -305,7 +305,9 @@ impl Connection {
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
-        self.ready_again();
+        if event.is_some() {
+            self.ready_again();
+        }
         event
     }
 
@@ -360,6 +362,18 @@ impl Connection {
     /// Whether Data carries checksums: either end asked for them.
     pub fn uses_checksums(&self) -> bool {
         self.config.checksum || self.peer.is_some_and(|peer| peer.checksum)
+    }
+
+    /// Whether a small operation waits to be sent.
+    pub fn is_eager(&self) -> bool {
+        self.memory.stream.has_unsent()
+    }
+
+    /// Tells how many events the user has not looked at, beyond those not polled: while they are too
+    /// many, the peer is told to wait with its messages and immediates.
+    pub fn set_unread(&mut self, unread: usize) {
+        self.memory.unread = unread;
+        self.ready_again();
     }
 
     /// Whether anything is under way: posted Transfers, or Ends to be confirmed.

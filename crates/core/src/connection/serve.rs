@@ -154,7 +154,7 @@ impl Connection {
         let checked = self.check(named(header), u64::from(len), Rights::WRITE);
         let span = checked.map_err(|reason| Hindrance::Refused(refusal(reason)))?;
         if header.flags.contains(Flags::INTERRUPT) {
-            if self.events.len() >= MAX_UNREAD {
+            if self.is_unread() {
                 return Err(Hindrance::Lack(Lack::Room));
             }
             let value = header.b_num;
@@ -174,7 +174,7 @@ impl Connection {
         header: &Header,
         len: u32,
     ) -> Result<Placement, Hindrance> {
-        if self.events.len() >= MAX_UNREAD {
+        if self.is_unread() {
             return Err(Hindrance::Lack(Lack::Room));
         }
         let next = self.memory.receives.front();
@@ -476,12 +476,17 @@ impl Connection {
         self.next_control()
     }
 
+    /// Whether the user has enough to look at.
+    fn is_unread(&self) -> bool {
+        self.events.len() + self.memory.unread >= MAX_UNREAD
+    }
+
     /// There is room again for the operation that met none.
     pub(super) fn ready_again(&mut self) {
         let ready = match self.memory.executor.lack {
             None => false,
             Some(Lack::Receive) => !self.memory.receives.is_empty(),
-            Some(Lack::Room) => self.events.len() < MAX_UNREAD / 2,
+            Some(Lack::Room) => self.events.len() + self.memory.unread < MAX_UNREAD / 2,
         };
         if ready && self.life == Life::Established {
             self.memory.executor.lack = None;
