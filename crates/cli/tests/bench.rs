@@ -301,7 +301,7 @@ fn demo__small_copy_is_verified_and_leaves_nothing() {
 }
 
 #[test]
-fn perftest__baselines_of_every_test_give_the_promised_json() {
+fn perftest__every_test_gives_the_promised_json() {
     for (test, figure) in [
         ("put_lat", "us"),
         ("get_lat", "us"),
@@ -312,16 +312,18 @@ fn perftest__baselines_of_every_test_give_the_promised_json() {
         ("put_rate", "mops"),
         ("send_bw", "gbps"),
     ] {
-        let words = format!("bench {test} --only udp,tcp --iters 50 --reps 2 --json");
+        let words = format!("bench {test} --only udp,tcp,zerolane --iters 50 --reps 2 --json");
         let output = output(&words);
         assert!(output.status.success(), "{words}: {}", text(&output.stderr));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(report["verified"], json!(true));
         assert_eq!(report["test"], json!(test));
-        for side in ["udp", "tcp"] {
+        for side in ["udp", "tcp", "zerolane"] {
             let median = &report["sizes"][0]["sides"][side][figure]["median"];
             assert!(median.as_f64().unwrap() > 0.0, "{words} {side}: {report}");
         }
+        let ratio = &report["sizes"][0]["ratio_vs"]["tcp"];
+        assert!(ratio.as_f64().unwrap() > 0.0, "{words}: {report}");
     }
 }
 

@@ -143,10 +143,7 @@ mod tests {
         for test in [Test::PutBw, Test::GetBw, Test::PutRate, Test::SendBw] {
             for job in jobs(test, &[1, 64, 1500, 70_000]) {
                 let [initiator, responder] = both(&job, &job).map(Result::unwrap);
-                let streamed = match test.is_inward() {
-                    true => initiator.stream.unwrap(),
-                    false => responder.stream.unwrap(),
-                };
+                let streamed = initiator.stream.or(responder.stream).unwrap();
                 assert_eq!(streamed.bytes + streamed.lost, job.bytes(), "{job:?}");
                 assert!(streamed.seconds > 0.0 && streamed.bytes > 0, "{job:?}");
                 assert!(job.carrier == Carrier::Udp || streamed.lost == 0);
