@@ -94,7 +94,7 @@ pub unsafe extern "C" fn zl_queue_free(queue: *mut zl_queue) {
 }
 
 /// Lets the completions of a connection go to `queue` from now on, with `tag`. The connection still
-/// makes progress only inside its functions: zl_poll it, or have a thread in zl_wait.
+/// makes progress only inside its functions: call zl_wait, here or in a thread for it.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -112,9 +112,9 @@ pub unsafe extern "C" fn zl_set_queue(
     }
 }
 
-/// What an event loop needs: the connection's socket, and the time in milliseconds after which, at the
-/// latest, zl_poll must be called (-1: none). When the socket is readable, it must be called too. Do not
-/// read the socket.
+/// What an event loop needs: the connection's socket, and the time in milliseconds (-1: none). When the
+/// socket is readable, or the time is over, call zl_wait with a timeout of 0, which makes what progress
+/// there is. Do not read the socket.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]

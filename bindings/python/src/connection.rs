@@ -300,8 +300,8 @@ impl Connection {
     }
 
     /// Lets the ends of requests go to `queue` from now on, as those of `tag`. Somebody still has to make
-    /// the connection progress: `poll` it when `fileno` is readable or `next_timeout` over, or sit in
-    /// `wait`. Calls that wait for their own end are refused from then on.
+    /// the connection progress, with `wait`: for no time when `fileno` is readable or `next_timeout`
+    /// over, or for ever in a thread. Calls that wait for their own end are refused from then on.
     #[pyo3(signature = (queue, tag=0))]
     fn set_completion_queue(
         &self,
@@ -318,14 +318,14 @@ impl Connection {
         Ok(())
     }
 
-    /// The socket's descriptor, for event loops: when it is readable, `poll`, or `wait` for no time.
-    /// Do not read it.
+    /// The socket's descriptor, for event loops: when it is readable, `wait` for no time. Do not read
+    /// it.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.with(py, |state| Ok(state.connection()?.as_fd().as_raw_fd()))
     }
 
-    /// Seconds until which the connection must be polled at the latest, for what it has to do in time;
-    /// None if for nothing.
+    /// Seconds until the connection has something to do although nothing came: `wait` for no time then.
+    /// None if there is nothing.
     #[getter]
     fn next_timeout(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         self.with(py, |state| {

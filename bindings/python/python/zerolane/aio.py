@@ -22,7 +22,7 @@ _ACCEPT_SLICE = 0.5
 """Seconds after which a thread that accepts looks whether it still should."""
 
 _FULL_INTERVAL = 0.005
-"""Seconds between looks while requests are under way: a full send buffer has no event."""
+"""Seconds between looks while something is being sent: a full send buffer has no event."""
 
 
 class Connection:
@@ -33,6 +33,7 @@ class Connection:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[zerolane.Completion]] = {}
+        self._sending: set[int] = set()
         self._immediates: asyncio.Queue[zerolane.Completion] = asyncio.Queue()
         self._timer: asyncio.TimerHandle | None = None
         self._fd = connection.fileno()
@@ -46,7 +47,7 @@ class Connection:
 
     async def send(self, buffer: _Memory) -> None:
         """Sends the bytes of ``buffer`` as one message; returns when the peer has all of them."""
-        await self._finish(lambda: self._connection.post_send(buffer))
+        await self._finish(lambda: self._connection.post_send(buffer), sends=True)
 
     async def receive_into(self, buffer: _Memory) -> int:
         """Receives the next message into ``buffer``; returns its length in bytes."""
@@ -62,7 +63,7 @@ class Connection:
     ) -> None:
         """Writes ``buffer`` to the peer's memory; returns when it is placed and visible there."""
         await self._finish(
-            lambda: self._connection.post_put(key, offset, buffer, immediate=immediate)
+            lambda: self._connection.post_put(key, offset, buffer, immediate=immediate), sends=True
         )
 
     async def get(self, key: zerolane.Key, offset: int, buffer: _Memory) -> None:
@@ -87,7 +88,7 @@ class Connection:
 
     async def send_message(self, control: bytes, payload: _Memory | None = None) -> None:
         """Sends a message of at most 128 bytes, and a payload."""
-        await self._finish(lambda: self._connection.post_message(control, payload))
+        await self._finish(lambda: self._connection.post_message(control, payload), sends=True)
 
     async def receive_message(self, payload: _Memory | None = None) -> tuple[bytes, int]:
         """Receives the next message; returns it and the length of its payload."""
@@ -128,9 +129,11 @@ class Connection:
         else:
             self.abort()
 
-    async def _finish(self, post: Callable[[], int]) -> zerolane.Completion:
+    async def _finish(self, post: Callable[[], int], *, sends: bool = False) -> zerolane.Completion:
         """Posts a request and awaits its end."""
         id = post()
+        if sends:
+            self._sending.add(id)
         waiting: asyncio.Future[zerolane.Completion] = self._loop.create_future()
         self._waiting[id] = waiting
         self._advance()
@@ -141,6 +144,8 @@ class Connection:
                 self._connection.cancel(id)
                 self._advance()
             raise
+        finally:
+            self._sending.discard(id)
         completion.result()
         return completion
 
@@ -156,7 +161,7 @@ class Connection:
             self._timer.cancel()
             self._timer = None
         delay = self._connection.next_timeout
-        if self._waiting:
+        if self._sending:
             delay = _FULL_INTERVAL if delay is None else min(delay, _FULL_INTERVAL)
         if delay is not None:
             self._timer = self._loop.call_later(delay, self._advance)
