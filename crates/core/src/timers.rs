@@ -22,10 +22,14 @@ pub(crate) enum Timer {
     Peer,
     /// A path probe to be answered.
     Probe,
+    /// Operations on the peer's memory to be confirmed or answered: repeat them.
+    Memory,
+    /// The peer's operations to be confirmed by something else that leaves.
+    Confirm,
 }
 
 impl Timer {
-    pub(crate) const ALL: [Timer; 8] = [
+    pub(crate) const ALL: [Timer; 10] = [
         Timer::Handshake,
         Timer::GiveUp,
         Timer::Answers,
@@ -34,6 +38,8 @@ impl Timer {
         Timer::Confirmation,
         Timer::Peer,
         Timer::Probe,
+        Timer::Memory,
+        Timer::Confirm,
     ];
 }
 

@@ -1,7 +1,8 @@
 //! Payload headers in, placements out. The hot path.
 
 use super::Connection;
-use crate::inbound::Happening;
+use crate::exports::HANDLE;
+use crate::inbound::{Happening, Origin};
 use crate::recovery::Timed;
 use crate::{Delivery, DropReason, Event, Instant, Life, Placement, Span, TransferId};
 use zerolane_wire::{Flags, Header, Op, Operation, Profile, Range, Ranges, State};
@@ -26,12 +27,13 @@ impl Connection {
     ) -> Placement {
         let stus = len.div_ceil(stu.max(1)).max(1);
         self.counters.stus_received += u64::from(stus);
-        match self.accept(now, header, len, stu) {
-            Ok(span) if landed == Some(span) => Placement::InPlace,
-            Ok(span) => {
+        match self.judge(now, header, len, stu) {
+            Ok(Placement::Move(span)) if landed == Some(span) => Placement::InPlace,
+            Ok(Placement::Move(span)) => {
                 self.moved += span.len;
                 Placement::Move(span)
             }
+            Ok(placement) => placement,
             Err(reason) => {
                 self.counters.count_drop(reason, u64::from(stus));
                 Placement::Drop(reason)
@@ -44,13 +46,13 @@ impl Connection {
         self.counters.count_drop(DropReason::Checksum, 1);
     }
 
-    fn accept(
+    fn judge(
         &mut self,
         now: Instant,
         header: &Header,
         len: u32,
         stu: u32,
-    ) -> Result<Span, DropReason> {
+    ) -> Result<Placement, DropReason> {
         if header.op != Op::Data {
             return Err(DropReason::Unexpected);
         }
@@ -60,6 +62,24 @@ impl Connection {
         if self.life != Life::Established {
             return Err(DropReason::Unexpected);
         }
+        if header.d_id & HANDLE != 0 {
+            self.heard(now);
+            return self.on_put(now, header, len);
+        }
+        if let Some(placement) = self.on_reply(now, header, len) {
+            self.heard(now);
+            return Ok(placement);
+        }
+        self.accept(now, header, len, stu).map(Placement::Move)
+    }
+
+    fn accept(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        len: u32,
+        stu: u32,
+    ) -> Result<Span, DropReason> {
         let accepted = self.inbox.grants.accept(now, header, len)?;
         self.heard(now);
         self.recovery.progress();
@@ -129,17 +149,26 @@ impl Connection {
         let Some(transfer) = self.inbox.end(id, Happening::AllArrived) else {
             return;
         };
-        self.push_control(Operation::State(complete(
-            transfer.peer,
-            id,
-            transfer.next_b_num,
-        )));
-        self.events.push_back(Event::Received {
-            id,
-            length: transfer.span.len,
-            delivery: transfer.delivery,
-        });
+        let length = transfer.span.len;
+        if !matches!(transfer.origin, Origin::Got { .. }) {
+            let state = complete(transfer.peer, id, transfer.next_b_num);
+            self.push_control(Operation::State(state));
+        }
+        match transfer.origin {
+            Origin::Region(_) => {}
+            Origin::Message(control) => self.events.push_back(Event::Message {
+                id,
+                control,
+                payload: length,
+            }),
+            Origin::Posted | Origin::Got { .. } => self.events.push_back(Event::Received {
+                id,
+                length,
+                delivery: transfer.delivery,
+            }),
+        }
         self.grant(now);
+        self.start_works(now);
     }
 
     /// Reports Blocks that later ones have overtaken and that lack something.
@@ -196,6 +225,9 @@ impl Connection {
             s_id: id,
             missing: Ranges::EMPTY,
         };
+        if let Origin::Got { .. } = transfer.origin {
+            return self.get_ranges(sequence, &missing);
+        }
         for ranges in missing.chunks(zerolane_wire::MAX_RANGES) {
             let mut missing = Ranges::EMPTY;
             for &range in ranges {

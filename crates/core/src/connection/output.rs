@@ -14,6 +14,10 @@ impl Connection {
     pub fn poll_transmit(&mut self, now: Instant, limit: BurstLimit) -> Option<Transmit> {
         self.next_control()
             .or_else(|| self.next_probe(now))
+            .or_else(|| self.next_operations(now, limit))
+            .or_else(|| self.next_value())
+            .or_else(|| self.next_confirmation(now))
+            .or_else(|| self.next_reply(now, limit))
             .or_else(|| self.next_data(now, limit))
     }
 
@@ -22,7 +26,7 @@ impl Connection {
         self.life == Life::Established && self.outbox.has_data()
     }
 
-    fn next_control(&mut self) -> Option<Transmit> {
+    pub(super) fn next_control(&mut self) -> Option<Transmit> {
         let operation = self.control.pop_front()?;
         self.counters.control_sent += 1;
         let d_key = match operation {
@@ -37,6 +41,25 @@ impl Connection {
             operation,
         };
         Some(Transmit::Control(ControlDatagram::new(&packet, 0)))
+    }
+
+    /// How Data looks at present, in bursts of at most `limit`; `None` while none may leave.
+    pub(super) fn shape(&self, now: Instant, limit: BurstLimit) -> Option<Shape> {
+        let stu = self.stu();
+        let allowance = self.congestion.allowance(now);
+        if allowance < u64::from(stu) {
+            return None;
+        }
+        let bytes = limit
+            .bytes
+            .min(u32::try_from(allowance).unwrap_or(u32::MAX));
+        Some(Shape {
+            route: self.route,
+            stu,
+            profile: self.profile,
+            buffer_log2: self.peer.map_or(0, |peer| peer.buffer_log2),
+            limit: BurstLimit { bytes, ..limit },
+        })
     }
 
     fn next_probe(&mut self, now: Instant) -> Option<Transmit> {
@@ -64,21 +87,7 @@ impl Connection {
         if !self.has_data() {
             return None;
         }
-        let stu = self.stu();
-        let allowance = self.congestion.allowance(now);
-        if allowance < u64::from(stu) {
-            return None;
-        }
-        let bytes = limit
-            .bytes
-            .min(u32::try_from(allowance).unwrap_or(u32::MAX));
-        let shape = Shape {
-            route: self.route,
-            stu,
-            profile: self.profile,
-            buffer_log2: self.peer.map_or(0, |peer| peer.buffer_log2),
-            limit: BurstLimit { bytes, ..limit },
-        };
+        let shape = self.shape(now, limit)?;
         let next = self.outbox.next_burst(&shape);
         if !self.outbox.has_data() {
             self.timers
@@ -104,7 +113,7 @@ impl Connection {
         let rts = RequestToSend {
             length: transfer.span.len,
             s_id: id,
-            reader: transfer.reader,
+            target: transfer.target,
             sequence: transfer.sequence,
             send_state: true,
         };

@@ -21,6 +21,8 @@ impl Connection {
                 Timer::Confirmation => self.on_confirmation_timeout(now),
                 Timer::Peer => self.on_peer_timeout(now),
                 Timer::Probe => self.on_probe_timeout(now),
+                Timer::Memory => self.on_memory_timeout(now),
+                Timer::Confirm => self.confirm_now(),
             }
         }
     }
@@ -136,7 +138,8 @@ impl Connection {
             }
             return;
         }
-        if untouched {
+        // A Get asks for all of it below.
+        if untouched && self.get_block(sequence).is_none() {
             self.send_grant(sequence);
         }
         self.report_now(now, sequence);

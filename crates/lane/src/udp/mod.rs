@@ -3,6 +3,7 @@
 mod listener;
 mod receive;
 mod send;
+mod small;
 mod socket;
 
 pub use listener::Listener;
@@ -39,6 +40,11 @@ impl UdpLane {
             receiver,
             strict: options.strict,
         })
+    }
+
+    /// The socket, to be waited on together with others.
+    pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.socket)
     }
 
     /// The peer's address.
