@@ -79,6 +79,15 @@ pub(crate) struct Reply {
     pub(crate) address: u64,
 }
 
+impl Reply {
+    /// Whether all of `other` is on its way with this.
+    fn covers(&self, other: &Reply) -> bool {
+        (self.d_id, self.mx) == (other.d_id, other.mx)
+            && self.address <= other.address
+            && other.address + other.span.len <= self.address + self.span.len
+    }
+}
+
 /// All answers under way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replies {
@@ -92,6 +101,10 @@ impl Replies {
 
     /// Queues an answer. False if there are too many.
     pub(crate) fn push(&mut self, reply: Reply) -> bool {
+        // Asked again while it waits to be sent: it is sent once.
+        if self.queue.iter().any(|it| it.covers(&reply)) {
+            return true;
+        }
         let room = self.queue.len() < MAX_REPLIES;
         if room {
             self.queue.push_back(reply);

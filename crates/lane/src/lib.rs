@@ -29,14 +29,14 @@ mod waker;
 
 pub use account::{Account, MoveCause};
 pub use datapath::{Lane, LaneError, Turn};
-pub use driver::{Completion, Control, Driver, DriverError, MAX_INLINE, Progress, WorkKind};
+pub use driver::{Completion, Driver, DriverError, MAX_INLINE, MessageControl, Progress, WorkKind};
 pub use exported::ExportedRegion;
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};
 pub use options::Options;
 pub use registry::Registry;
 pub use waker::Waker;
 pub use zerolane_core::{
-    Atomic, CloseReason, Config, Counters, Delivery, DropReason, FastAnswer, Life, PostError,
-    RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler, TransferError, TransferId,
-    WorkFlags, limits,
+    Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life,
+    PathState, PostError, RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler,
+    TransferError, TransferId, WorkFlags, limits,
 };

@@ -1,6 +1,8 @@
 //! The end of a Transfer.
 
-use zerolane_lane::{Control, Delivery, Memory, Region, TransferError, TransferId, WorkKind};
+use zerolane_lane::{
+    Delivery, Memory, MessageControl, Region, TransferError, TransferId, WorkKind,
+};
 
 /// A request that is over, and the memory that was posted.
 #[derive(Debug)]
@@ -20,7 +22,7 @@ pub struct Completion {
     /// The word before an atomic operation; the number of an immediate.
     pub value: u64,
     /// The control of a message received.
-    pub control: Control,
+    pub control: MessageControl,
 }
 
 /// No memory.

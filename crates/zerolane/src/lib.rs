@@ -55,8 +55,9 @@ pub use queue::CompletionQueue;
 pub use remote::{FetchOp, Message, Work};
 pub use zerolane_lane::{
     Access, Account, CloseReason, Control, Counters, Delivery, DropReason, ExportedRegion,
-    FastAnswer, MAX_INLINE, Memory, MoveCause, Options, Owner, PostError, Region, Schedule,
-    Scheduler, SharedRegion, TransferError, TransferId, Waker, WorkKind,
+    FastAnswer, MAX_INLINE, Memory, MessageControl, MoveCause, Options, Owner, PathState,
+    PostError, Region, Schedule, Scheduler, SharedRegion, TransferError, TransferId, Waker,
+    WorkKind,
 };
 pub use zerolane_wire::{Profile, Profiles, Reason, Rights};
 

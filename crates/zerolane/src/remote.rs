@@ -2,7 +2,7 @@
 
 use crate::{Connection, Error, RegionKey, Result};
 use zerolane_lane::{
-    Atomic, Control, ExportedRegion, Memory, PostError, Region, RegionName, RemotePlace,
+    Atomic, ExportedRegion, Memory, MessageControl, PostError, Region, RegionName, RemotePlace,
     TransferId, WorkFlags,
 };
 use zerolane_wire::{FetchOpKind, Rights};
@@ -117,7 +117,7 @@ impl From<FetchOp> for Atomic {
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
     /// Its control.
-    pub control: Control,
+    pub control: MessageControl,
     /// Bytes of its payload.
     pub payload: usize,
 }

@@ -359,8 +359,8 @@ fn message__control_and_payload() {
                 .send_message(&content(n as u8, n * 32), Some(&payload))
                 .unwrap();
         }
-        for n in 0..lengths.len() {
-            let memory = (lengths[n] > 0).then(|| region(&content(n as u8, lengths[n])).into());
+        for (n, len) in lengths.into_iter().enumerate() {
+            let memory = (len > 0).then(|| region(&content(n as u8, len)).into());
             connection
                 .post_message(&content(n as u8, 5), memory, Work::default())
                 .unwrap();

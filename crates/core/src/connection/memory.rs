@@ -71,6 +71,8 @@ pub(super) struct Memory {
     pub(super) receives: VecDeque<MessageReceive>,
     pub(super) payloads: Vec<AwaitedPayload>,
     pub(super) order: Option<Ordered>,
+    /// Bytes received that belong to no Transfer of the peer: it does not count them either.
+    pub(super) apart: u64,
     /// Events polled that the user has not looked at.
     pub(super) unread: usize,
     /// Values to be sent: number, the Initiator's identifier, value.
@@ -93,6 +95,7 @@ impl Memory {
             order: None,
             values: VecDeque::new(),
             unread: 0,
+            apart: 0,
         }
     }
 

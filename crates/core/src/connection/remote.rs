@@ -288,12 +288,12 @@ impl Connection {
             ask_at,
             tries: 0,
         });
-        self.ask(id);
+        self.ask_question(id);
         self.timers.set_earlier(Timer::Memory, ask_at);
     }
 
     /// Sends the Get of question `id`.
-    fn ask(&mut self, id: TransferId) {
+    fn ask_question(&mut self, id: TransferId) {
         let Some(&it) = self.memory.questions.find(id) else {
             return;
         };
@@ -378,6 +378,7 @@ impl Connection {
         let span = question.span;
         self.memory.questions.remove(id);
         self.counters.bytes_received += span.len;
+        self.memory.apart += span.len;
         self.got(id, span.len);
         self.start_works(now);
         Some(Placement::Move(span))
@@ -623,7 +624,7 @@ impl Connection {
             }
         }
         self.counters.timeouts += again.len() as u64;
-        again.into_iter().for_each(|id| self.ask(id));
+        again.into_iter().for_each(|id| self.ask_question(id));
     }
 
     fn repeat_requests(&mut self, now: Instant, wait: std::time::Duration) {

@@ -9,6 +9,7 @@ use crate::exports::{MESSAGES, Named};
 use crate::gets::Reply;
 use crate::inbound::{Matched, Origin, Refusal};
 use crate::limits::{MAX_CONTROL, MAX_UNREAD, MAX_VALUES};
+use crate::outbound::Shape;
 use crate::timers::Timer;
 use crate::transmit::{ControlDatagram, join};
 use crate::work::Order;
@@ -93,6 +94,7 @@ impl Connection {
         match outcome {
             Ok(placement) => {
                 self.counters.bytes_received += u64::from(len);
+                self.memory.apart += u64::from(len);
                 self.memory.executor.executed(now);
                 self.owe_confirmation();
                 Ok(placement)
@@ -473,7 +475,7 @@ impl Connection {
         let expected = self.memory.executor.expected();
         let resend = false;
         self.push_control(Operation::MemoryState(MemoryState { expected, resend }));
-        self.next_control()
+        self.next_control(now)
     }
 
     /// Whether the user has enough to look at.
@@ -494,14 +496,21 @@ impl Connection {
         }
     }
 
-    pub(super) fn next_reply(&mut self, now: Instant, limit: BurstLimit) -> Option<Transmit> {
+    /// Answers to Gets: what the peer granted by asking, and no more at a time.
+    pub(super) fn next_reply(&mut self, limit: BurstLimit) -> Option<Transmit> {
         if self.memory.replies.is_empty() || self.life != Life::Established {
             return None;
         }
-        let shape = self.shape(now, limit)?;
+        let shape = Shape {
+            route: self.route,
+            stu: self.stu(),
+            profile: self.profile,
+            buffer_log2: self.peer.map_or(0, |peer| peer.buffer_log2),
+            limit,
+            ask: false,
+        };
         let burst = self.memory.replies.next_burst(&shape)?;
         self.counters.bytes_sent += burst.span.len;
-        self.congestion.on_sent(now, burst.span.len);
         Some(Transmit::Data(burst))
     }
 }

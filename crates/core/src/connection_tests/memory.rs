@@ -600,13 +600,14 @@ fn close__fails_everything_once() {
     let mut sim = quiet(Config::default());
     let target = sim.b.empty(500_000);
     let place = export(&mut sim, target, Rights::ALL);
-    let mut ids = vec![];
-    ids.push(put(&mut sim, place, 1, 400_000, Some(4)));
-    ids.push(put(&mut sim, place, 1, 40, None));
-    ids.push(get(&mut sim, place, 40).0);
-    ids.push(get(&mut sim, place, 400_000).0);
-    ids.push(fetch(&mut sim, place, atomic(FetchOpKind::Clear, 0, 0)));
-    ids.push(message(&mut sim, 1, 10, Some(10_000)));
+    let ids = [
+        put(&mut sim, place, 1, 400_000, Some(4)),
+        put(&mut sim, place, 1, 40, None),
+        get(&mut sim, place, 40).0,
+        get(&mut sim, place, 400_000).0,
+        fetch(&mut sim, place, atomic(FetchOpKind::Clear, 0, 0)),
+        message(&mut sim, 1, 10, Some(10_000)),
+    ];
     let receive = receive(&mut sim, None).0;
     sim.run_for(Duration::from_micros(250));
     let now = sim.now();

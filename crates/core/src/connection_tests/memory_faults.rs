@@ -36,7 +36,7 @@ fn connected(link: LinkConfig, seed: u64) -> Sim {
     let mut sim = Sim::new(link, seed, config.clone(), config);
     sim.connect();
     // Numbers wrap in the middle.
-    if seed % 3 == 0 {
+    if seed.is_multiple_of(3) {
         for host in [&mut sim.a, &mut sim.b] {
             host.c().memory.stream.age(u32::MAX - 20);
             host.c().memory.executor.age(u32::MAX - 20);
@@ -221,7 +221,7 @@ fn message__none_lost_none_twice_in_order() {
         let mut sim = connected(bad(), seed);
         let mut dice = Dice::new(seed);
         // The thesis's repair is slow: a lost STU costs its Block and a fixed wait.
-        let most = if seed % 4 == 0 { 1_500 } else { 9_000 };
+        let most = if seed.is_multiple_of(4) { 1_500 } else { 9_000 };
         let mut receives = vec![];
         let mut ids = vec![];
         for n in 0..60 {

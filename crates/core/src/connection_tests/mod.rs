@@ -9,6 +9,7 @@ mod memory;
 mod memory_faults;
 mod memory_hostile;
 mod model;
+mod reports;
 mod seeds;
 mod sequences;
 mod sim;

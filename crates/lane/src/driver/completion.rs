@@ -24,35 +24,35 @@ pub struct Completion {
     /// The word before an atomic operation; the number of an immediate.
     pub value: u64,
     /// The control of a message received.
-    pub control: Control,
+    pub control: MessageControl,
 }
 
 /// The control of a message: up to 128 bytes.
 #[derive(Clone, Copy)]
-pub struct Control {
+pub struct MessageControl {
     bytes: [u8; limits::MAX_CONTROL as usize],
     len: u8,
 }
 
-impl Default for Control {
-    fn default() -> Control {
-        Control {
+impl Default for MessageControl {
+    fn default() -> MessageControl {
+        MessageControl {
             bytes: [0; limits::MAX_CONTROL as usize],
             len: 0,
         }
     }
 }
 
-impl Deref for Control {
+impl Deref for MessageControl {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
-impl fmt::Debug for Control {
+impl fmt::Debug for MessageControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Control").field(&&**self).finish()
+        f.debug_tuple("MessageControl").field(&&**self).finish()
     }
 }
 
@@ -118,7 +118,7 @@ impl<L: Lane> Driver<L> {
                     memory: None,
                     delivery: Delivery::Interrupt,
                     value: u64::from(value),
-                    control: Control::default(),
+                    control: MessageControl::default(),
                 }),
                 Event::Failed { id, error } => self.end(&Ending::of(id, Some(Err(error)))),
             }
@@ -161,8 +161,8 @@ impl<L: Lane> Driver<L> {
     }
 
     /// The control that came, out of its slot, which is free then.
-    fn take_control(&mut self, posted: &Posted, len: u32) -> Control {
-        let mut control = Control::default();
+    fn take_control(&mut self, posted: &Posted, len: u32) -> MessageControl {
+        let mut control = MessageControl::default();
         let Some(slot) = posted.sort.control else {
             return control;
         };

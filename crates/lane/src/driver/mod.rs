@@ -9,7 +9,7 @@ mod post;
 mod remote;
 mod wait;
 
-pub use completion::{Completion, Control};
+pub use completion::{Completion, MessageControl};
 pub use error::DriverError;
 pub use inline::MAX_INLINE;
 pub use remote::WorkKind;
@@ -203,6 +203,7 @@ impl<L: Lane> Driver<L> {
         let mut account = self.account;
         account.protocol = *self.core.counters();
         account.stu = self.core.stu();
+        account.path = self.core.path_state(self.clock.now());
         self.lane.describe(&mut account);
         account
     }

@@ -18,7 +18,7 @@ pub use memory::{
     Rights,
 };
 pub use reason::Reason;
-pub use state::{MAX_RANGES, Range, Ranges, RequestState, State};
+pub use state::{MAX_RANGES, Occasion, Progress, Range, Ranges, Report, RequestState, State};
 pub use transfer::{
     Answer, ClearToSend, End, Grant, RequestAnswer, RequestToReceive, RequestToSend, Target,
 };
