@@ -21,7 +21,7 @@ pub(crate) struct Completion {
     /// "fetch_op": what the word was before. "immediate": the peer's number. Else 0.
     #[pyo3(get)]
     value: u64,
-    control: zerolane::Control,
+    control: zerolane::MessageControl,
     result: Result<usize, TransferError>,
 }
 
