@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use netlab::netns::{self, Topology};
 use nix::sys::signal::{Signal, kill};
@@ -28,6 +28,8 @@ struct Exporter {
     child: Child,
     /// HOST:PORT where it can be reached.
     host: String,
+    /// Kept open: a program whose words nobody reads ends.
+    _said: BufReader<ChildStdout>,
 }
 
 impl Drop for Exporter {
@@ -59,15 +61,18 @@ impl Exporter {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
         let host = line
             .split(" on ")
             .nth(1)
             .and_then(|it| it.split(' ').next());
         let host = host.unwrap_or_else(|| panic!("{line:?}")).to_owned();
-        Exporter { child, host }
+        Exporter {
+            child,
+            host,
+            _said: said,
+        }
     }
 
     /// Runs `mem VERB HOST WORDS..` with this standard input.
