@@ -25,7 +25,7 @@ mod registry;
 pub mod udp;
 mod waker;
 
-pub use account::{Account, MoveCause};
+pub use account::{Account, MoveCause, Zerocopy};
 pub use datapath::{Lane, LaneError, Turn};
 pub use driver::{Completion, Driver, DriverError, Progress};
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};

@@ -23,6 +23,8 @@ pub(crate) struct Access {
     pub(crate) writable: bool,
     /// A mapped file, whose pages may be gone.
     pub(crate) file: bool,
+    /// Kept by the driver for as long as the lane holds it, so that it may be lent to the kernel.
+    pub(crate) kept: bool,
 }
 
 /// The posted memory of one connection.
@@ -109,6 +111,13 @@ impl Registry {
         entry.is_some_and(|entry| entry.access.file)
     }
 
+    /// Whether the kernel may go on reading the region after its Transfer is over. Not a mapped file:
+    /// others may change that behind the lane's back.
+    pub(crate) fn is_lendable(&self, region: RegionId) -> bool {
+        let entry = self.entries.get(region.index as usize);
+        entry.is_some_and(|entry| entry.access.kept && !entry.access.file)
+    }
+
     /// Reads the first bytes of `span`, as many as `buffer` takes. False if they are not there.
     pub(crate) fn read(&self, span: Span, buffer: &mut [u8]) -> bool {
         let len = buffer.len() as u64;
@@ -131,8 +140,11 @@ mod tests {
     use super::*;
 
     const fn memory(writable: bool) -> Access {
-        let file = false;
-        Access { writable, file }
+        Access {
+            writable,
+            file: false,
+            kept: false,
+        }
     }
 
     #[test]

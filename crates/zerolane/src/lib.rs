@@ -47,6 +47,6 @@ pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use zerolane_lane::{
     Access, Account, CloseReason, Counters, Delivery, DropReason, Memory, MoveCause, Options,
-    Owner, PostError, Region, SharedRegion, TransferError, TransferId, Waker,
+    Owner, PostError, Region, SharedRegion, TransferError, TransferId, Waker, Zerocopy,
 };
 pub use zerolane_wire::{Profile, Profiles, Reason};

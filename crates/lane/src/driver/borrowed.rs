@@ -11,10 +11,12 @@ use zerolane_core::{
 const BORROWED_TO_SEND: Access = Access {
     writable: false,
     file: false,
+    kept: false,
 };
 const BORROWED_TO_RECEIVE: Access = Access {
     writable: true,
     file: false,
+    kept: false,
 };
 
 impl<L: Lane> Driver<L> {

@@ -14,7 +14,7 @@ use post::Posted;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use zerolane_core::{
-    CloseReason, Connection, Delivery, Event, Instant, Life, TransferError, TransferId,
+    CloseReason, Connection, Delivery, Event, Instant, Life, RegionId, TransferError, TransferId,
 };
 use zerolane_wire::Reason;
 
@@ -49,6 +49,8 @@ pub struct Driver<L: Lane> {
     memory: Registry,
     posted: HashMap<TransferId, Posted>,
     completions: VecDeque<Completion>,
+    /// Completions whose memory the lane still holds.
+    held: Vec<(RegionId, Completion)>,
     account: Account,
     clock: Clock,
     waker: Waker,
@@ -71,6 +73,13 @@ impl<L: Lane + fmt::Debug> fmt::Debug for Driver<L> {
 /// timeout.
 impl<L: Lane> Drop for Driver<L> {
     fn drop(&mut self) {
+        self.say_goodbye();
+        self.leave_what_is_held();
+    }
+}
+
+impl<L: Lane> Driver<L> {
+    fn say_goodbye(&mut self) {
         if self.core.life() != Life::Established {
             return;
         }
@@ -79,6 +88,18 @@ impl<L: Lane> Drop for Driver<L> {
         self.core.on_timeout(now);
         // Nobody is left to be told of an error.
         let _ = self.transmit(now);
+    }
+
+    /// Gives memory that the kernel still reads to nobody: what would be written there next would be
+    /// sent.
+    fn leave_what_is_held(&mut self) {
+        let posted = self.posted.drain().map(|(_, it)| (it.region, it.memory));
+        let done = self.held.drain(..).map(|(region, it)| (region, it.memory));
+        for (region, memory) in posted.chain(done) {
+            if self.lane.holds(region) {
+                std::mem::forget(memory);
+            }
+        }
     }
 }
 
@@ -107,6 +128,7 @@ impl<L: Lane> Driver<L> {
             memory: Registry::default(),
             posted: HashMap::new(),
             completions: VecDeque::new(),
+            held: Vec::new(),
             account: Account::default(),
             clock,
             waker: Waker::new(),
@@ -127,7 +149,8 @@ impl<L: Lane> Driver<L> {
         self.waker.clone()
     }
 
-    /// Cancels a Transfer: its completion follows at once. False if it is over already.
+    /// Cancels a Transfer: its completion follows at once, or when the kernel lets go of memory that
+    /// it was lent. False if it is over already.
     pub fn cancel(&mut self, id: TransferId) -> bool {
         let cancelled = self.core.cancel(self.clock.now(), id);
         self.collect();
@@ -162,7 +185,7 @@ impl<L: Lane> Driver<L> {
 
     /// Transfers posted and not over.
     pub fn in_flight(&self) -> usize {
-        self.posted.len()
+        self.posted.len() + self.held.len()
     }
 
     /// Whether a completion is there.
@@ -254,6 +277,10 @@ impl<L: Lane> Driver<L> {
     }
 
     fn collect(&mut self) {
+        let lane = &self.lane;
+        let released = self.held.extract_if(.., |(region, _)| !lane.holds(*region));
+        self.completions
+            .extend(released.map(|(_, completion)| completion));
         while let Some(event) = self.core.poll_event() {
             match event {
                 Event::Connected(_) => self.connected = true,
@@ -286,12 +313,17 @@ impl<L: Lane> Driver<L> {
             Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
             result => result.unwrap_or(Ok(posted.len)),
         };
-        self.completions.push_back(Completion {
+        let completion = Completion {
             id,
             result,
             memory: posted.memory,
             delivery,
             is_send: posted.is_send,
-        });
+        };
+        if self.lane.holds(posted.region) {
+            self.held.push((posted.region, completion));
+        } else {
+            self.completions.push_back(completion);
+        }
     }
 }

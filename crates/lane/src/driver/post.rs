@@ -75,7 +75,17 @@ impl<L: Lane> Driver<L> {
         let file = memory.is_file();
         // SAFETY: `memory` is kept in `posted` until the entry is closed, so its bytes stay mapped;
         // an exclusive region is ours alone, a shared one is only read.
-        let span = unsafe { self.memory.open(start, len, Access { writable, file }) };
+        let span = unsafe {
+            self.memory.open(
+                start,
+                len,
+                Access {
+                    writable,
+                    file,
+                    kept: true,
+                },
+            )
+        };
         self.begin(span, !writable, Some(memory), post)
     }
 
