@@ -28,7 +28,7 @@ fn main() -> Exit {
     match done {
         Ok(()) => Exit::Success,
         Err(error) => {
-            console::note(format_args!("zerolane: {error:#}"));
+            console::note(format_args!("zerolane: {}", exit::words(&error)));
             Exit::of(&error)
         }
     }
