@@ -33,5 +33,6 @@ pub use options::Options;
 pub use registry::Registry;
 pub use waker::Waker;
 pub use zerolane_core::{
-    CloseReason, Config, Counters, Delivery, DropReason, Life, PostError, TransferError, TransferId,
+    CloseReason, Config, Counters, Delivery, DropReason, FastAnswer, Life, PostError, Schedule,
+    Scheduler, TransferError, TransferId,
 };

@@ -1,7 +1,7 @@
 //! What a user may choose about a connection.
 
 use std::time::Duration;
-use zerolane_core::Config;
+use zerolane_core::{Config, Scheduler};
 use zerolane_wire::Profiles;
 
 /// Settings of a connection. The defaults suit a LAN.
@@ -35,6 +35,10 @@ pub struct Options {
     pub idle_timeout: Duration,
     /// Transfers the peer may announce before the first is answered.
     pub slots: u16,
+    /// Divides the link that this connection receives on among all connections with the same
+    /// scheduler (incast). `None`: a listener makes one for the connections it accepts, and a
+    /// connection opened from here is bound by nothing but its own window.
+    pub scheduler: Option<Scheduler>,
 }
 
 impl Default for Options {
@@ -54,6 +58,7 @@ impl Default for Options {
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
             slots: config.slots,
+            scheduler: None,
         }
     }
 }
