@@ -6,7 +6,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use netlab::Side;
@@ -41,14 +41,17 @@ fn zerolane(host: &Namespace) -> Command {
     command
 }
 
+/// A server, and its output, open for as long as it is to run.
+type Server = (Running, BufReader<ChildStdout>);
+
 /// Starts a server; it and its first line.
-fn start(mut command: Command) -> (Running, String) {
+fn start(mut command: Command) -> (Server, String) {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = child.spawn().unwrap();
     let mut line = String::new();
-    let out = child.stdout.take().unwrap();
-    BufReader::new(out).read_line(&mut line).unwrap();
-    (Running(child), line)
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    ((Running(child), out), line)
 }
 
 /// The word behind `before`, up to `end`.

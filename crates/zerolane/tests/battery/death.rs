@@ -364,6 +364,9 @@ fn close__without_a_peer_ends_with_an_error() {
     drop(net);
 }
 
+/// The port that endpoints listen on, within the protocol.
+const SERVICE_PORT: u16 = 1;
+
 /// A version that nobody speaks yet.
 const LATER: u8 = 200;
 
@@ -422,6 +425,7 @@ fn accept__refuses_another_version_with_words_and_goes_on() {
     };
     let request = Packet {
         route: Route {
+            d_port: SERVICE_PORT,
             s_port: 7,
             ..Route::default()
         },
