@@ -1,7 +1,7 @@
 //! Honest counting: every byte placed or moved and why, every datagram dropped and where, every
 //! syscall and wake-up.
 
-use zerolane_core::Counters;
+use zerolane_core::{Counters, PathState};
 
 /// Why payload was copied again in user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,6 +88,8 @@ pub struct Account {
     pub zerocopy: Zerocopy,
     /// Payload bytes of an STU at present.
     pub stu: u32,
+    /// What is known of the path at present, and what follows from it.
+    pub path: PathState,
     /// What the protocol engine counted.
     pub protocol: Counters,
 }

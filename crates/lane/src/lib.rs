@@ -33,6 +33,6 @@ pub use options::Options;
 pub use registry::Registry;
 pub use waker::Waker;
 pub use zerolane_core::{
-    CloseReason, Config, Counters, Delivery, DropReason, FastAnswer, Life, PostError, Schedule,
-    Scheduler, TransferError, TransferId,
+    CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life, PathState,
+    PostError, Schedule, Scheduler, TransferError, TransferId,
 };

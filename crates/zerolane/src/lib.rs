@@ -46,8 +46,8 @@ pub use connection::Connection;
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use zerolane_lane::{
-    Access, Account, CloseReason, Counters, Delivery, DropReason, FastAnswer, Memory, MoveCause,
-    Options, Owner, PostError, Region, Schedule, Scheduler, SharedRegion, TransferError,
-    TransferId, Waker, Zerocopy,
+    Access, Account, CloseReason, Control, Counters, Delivery, DropReason, FastAnswer, Memory,
+    MoveCause, Options, Owner, PathState, PostError, Region, Schedule, Scheduler, SharedRegion,
+    TransferError, TransferId, Waker, Zerocopy,
 };
 pub use zerolane_wire::{Profile, Profiles, Reason};
