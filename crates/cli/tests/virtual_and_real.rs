@@ -89,6 +89,7 @@ impl Virtual {
                             out.push((size, Datagram::Data(header, len as u32)));
                         }
                     }
+                    Transmit::Operations(_) => unreachable!("no memory is used"),
                 }
             }
         }

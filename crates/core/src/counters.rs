@@ -22,11 +22,13 @@ pub enum DropReason {
     Limit,
     /// The operation makes no sense in the present state.
     Unexpected,
+    /// One with a lower number has to be executed first, and is missing.
+    Early,
 }
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [DropReason; 8] = [
+    pub const ALL: [DropReason; 9] = [
         DropReason::Malformed,
         DropReason::WrongKey,
         DropReason::NoGrant,
@@ -35,6 +37,7 @@ impl DropReason {
         DropReason::Checksum,
         DropReason::Limit,
         DropReason::Unexpected,
+        DropReason::Early,
     ];
 }
 

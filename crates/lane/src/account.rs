@@ -13,14 +13,17 @@ pub enum MoveCause {
     Pattern,
     /// Nothing was forecast: it came before the lane could know its place.
     Unexpected,
+    /// A small put, which comes without announcement (one copy, by design).
+    Unannounced,
 }
 
 impl MoveCause {
     /// All causes.
-    pub const ALL: [MoveCause; 3] = [
+    pub const ALL: [MoveCause; 4] = [
         MoveCause::Mispredicted,
         MoveCause::Pattern,
         MoveCause::Unexpected,
+        MoveCause::Unannounced,
     ];
 }
 

@@ -18,21 +18,25 @@ mod cleanup;
 mod clock;
 mod datapath;
 mod driver;
+mod exported;
 mod fault;
 mod memory;
 mod options;
 mod registry;
+mod shared;
 pub mod udp;
 mod waker;
 
 pub use account::{Account, MoveCause, Zerocopy};
 pub use datapath::{Lane, LaneError, Turn};
-pub use driver::{Completion, Driver, DriverError, Progress};
+pub use driver::{Completion, Driver, DriverError, MAX_INLINE, MessageControl, Progress, WorkKind};
+pub use exported::ExportedRegion;
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};
 pub use options::Options;
 pub use registry::Registry;
 pub use waker::Waker;
 pub use zerolane_core::{
-    CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life, PathState,
-    PostError, Schedule, Scheduler, TransferError, TransferId,
+    Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life,
+    PathState, PostError, RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler,
+    TransferError, TransferId, WorkFlags, limits,
 };

@@ -40,14 +40,26 @@ mod connection;
 mod endpoint;
 mod error;
 pub mod file;
+mod key;
+mod queue;
+mod remote;
+pub mod st;
+mod vectored;
 
 pub use completion::Completion;
 pub use connection::Connection;
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};
+pub use key::RegionKey;
+pub use queue::CompletionQueue;
+pub use remote::{FetchOp, Message, Work};
 pub use zerolane_lane::{
-    Access, Account, CloseReason, Control, Counters, Delivery, DropReason, FastAnswer, Memory,
-    MoveCause, Options, Owner, PathState, PostError, Region, Schedule, Scheduler, SharedRegion,
-    TransferError, TransferId, Waker, Zerocopy,
+    Access, Account, CloseReason, Control, Counters, Delivery, DropReason, ExportedRegion,
+    FastAnswer, MAX_INLINE, Memory, MessageControl, MoveCause, Options, Owner, PathState,
+    PostError, Region, Schedule, Scheduler, SharedRegion, TransferError, TransferId, Waker,
+    WorkKind, Zerocopy,
 };
-pub use zerolane_wire::{Profile, Profiles, Reason};
+pub use zerolane_wire::{Profile, Profiles, Reason, Rights};
+
+/// Most bytes of control in a message.
+pub const MAX_CONTROL: usize = zerolane_lane::limits::MAX_CONTROL as usize;

@@ -17,6 +17,10 @@ impl Connection {
     pub fn poll_transmit(&mut self, now: Instant, limit: BurstLimit) -> Option<Transmit> {
         self.next_control(now)
             .or_else(|| self.next_probe(now))
+            .or_else(|| self.next_operations(now, limit))
+            .or_else(|| self.next_value())
+            .or_else(|| self.next_confirmation(now))
+            .or_else(|| self.next_reply(limit))
             .or_else(|| self.next_data(now, limit))
     }
 
@@ -25,7 +29,7 @@ impl Connection {
         self.life == Life::Established && self.outbox.has_data()
     }
 
-    fn next_control(&mut self, now: Instant) -> Option<Transmit> {
+    pub(super) fn next_control(&mut self, now: Instant) -> Option<Transmit> {
         let operation = self.control.pop_front()?;
         self.counters.control_sent += 1;
         if matches!(operation, Operation::ConnectionAnswer(_)) {
@@ -167,7 +171,7 @@ impl Connection {
         let rts = RequestToSend {
             length: transfer.span.len,
             s_id: id,
-            reader: transfer.reader,
+            target: transfer.target,
             sequence: transfer.sequence,
             send_state: true,
         };

@@ -1,38 +1,31 @@
 //! The loop: one connection over one lane, driven by whoever calls.
 
 mod borrowed;
+mod completion;
 mod error;
+mod exports;
+mod inline;
 mod post;
+mod remote;
 mod wait;
 
+pub use completion::{Completion, MessageControl};
 pub use error::DriverError;
+pub use inline::MAX_INLINE;
+pub use remote::WorkKind;
 
 use crate::clock::Clock;
-use crate::{Account, Lane, LaneError, Memory, Options, Registry, Turn, Waker};
+use crate::{Account, Lane, LaneError, Options, Registry, Turn, Waker};
+use completion::Held;
 use core::fmt;
+use exports::Export;
+use inline::Inline;
 use post::Posted;
+use remote::Controls;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
-use zerolane_core::{
-    CloseReason, Connection, Delivery, Event, FastAnswer, Instant, Life, RegionId, TransferError,
-    TransferId,
-};
+use zerolane_core::{CloseReason, Connection, FastAnswer, Instant, Life, RemoteRegion, TransferId};
 use zerolane_wire::Reason;
-
-/// A Transfer that is over, and the memory that was posted.
-#[derive(Debug)]
-pub struct Completion {
-    /// Which.
-    pub id: TransferId,
-    /// Bytes moved, or why not.
-    pub result: Result<u64, TransferError>,
-    /// What was posted; `None` if it was borrowed.
-    pub memory: Option<Memory>,
-    /// How the sender asked for it to be delivered (receives only).
-    pub delivery: Delivery,
-    /// It was a send or an offer.
-    pub is_send: bool,
-}
 
 /// What one turn of the loop did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +42,14 @@ pub struct Driver<L: Lane> {
     core: Connection,
     memory: Registry,
     posted: HashMap<TransferId, Posted>,
+    exports: Vec<Export>,
+    inline: Inline,
+    controls: Controls,
+    /// The region that a request by name brought.
+    opened: Option<RemoteRegion>,
     completions: VecDeque<Completion>,
     /// Completions whose memory the lane still holds.
-    held: Vec<(RegionId, Completion)>,
+    held: Vec<Held>,
     account: Account,
     clock: Clock,
     waker: Waker,
@@ -88,16 +86,17 @@ impl<L: Lane> Driver<L> {
         self.core.close_with(now, Reason::GoingAway);
         self.core.on_timeout(now);
         // Nobody is left to be told of an error.
-        let _ = self.transmit(now);
+        let _ = self.transmit_entered(now);
     }
 
     /// Gives memory that the kernel still reads to nobody: what would be written there next would be
     /// sent.
     fn leave_what_is_held(&mut self) {
         let posted = self.posted.drain().map(|(_, it)| (it.region, it.memory));
-        let done = self.held.drain(..).map(|(region, it)| (region, it.memory));
+        let held = self.held.drain(..);
+        let done = held.map(|it| (Some(it.region), it.completion.memory));
         for (region, memory) in posted.chain(done) {
-            if self.lane.holds(region) {
+            if region.is_some_and(|region| self.lane.holds(region)) {
                 std::mem::forget(memory);
             }
         }
@@ -132,6 +131,10 @@ impl<L: Lane> Driver<L> {
             core,
             memory: Registry::default(),
             posted: HashMap::new(),
+            exports: Vec::new(),
+            inline: Inline::default(),
+            controls: Controls::default(),
+            opened: None,
             completions: VecDeque::new(),
             held: Vec::new(),
             account: Account::default(),
@@ -142,6 +145,12 @@ impl<L: Lane> Driver<L> {
             connected: false,
             closed: None,
         })
+    }
+
+    /// How long nothing is due, if nothing arrives: then a turn is to be made.
+    pub fn next_timeout(&self) -> Option<Duration> {
+        let at = self.core.next_timeout()?;
+        Some(at - self.clock.now())
     }
 
     /// The lane.
@@ -214,11 +223,6 @@ impl<L: Lane> Driver<L> {
         self.core.is_sending()
     }
 
-    /// The next completion that is there already.
-    pub fn next_completion(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
-    }
-
     /// What was counted so far.
     pub fn account(&self) -> Account {
         let mut account = self.account;
@@ -235,6 +239,16 @@ impl<L: Lane> Driver<L> {
     /// The kernel refused, or strict mode would have had to copy.
     pub fn turn(&mut self) -> Result<Progress, DriverError> {
         let now = self.clock.now();
+        self.enter_exports(now);
+        let progress = self.turn_entered(now);
+        self.leave_exports();
+        self.collect();
+        progress
+    }
+
+    fn turn_entered(&mut self, now: Instant) -> Result<Progress, DriverError> {
+        // What was posted just now does not wait for a look at the socket.
+        let eager = self.core.is_eager() && self.transmit(now)?;
         let (lane, mut turn) = self.lend(now);
         let received = lane.receive(&mut turn);
         let received = self.survive(received)?;
@@ -242,8 +256,7 @@ impl<L: Lane> Driver<L> {
             self.core.on_timeout(now);
         }
         let sent = self.transmit(now)?;
-        self.collect();
-        Ok(if received || sent {
+        Ok(if received || sent || eager {
             Progress::Moved
         } else {
             Progress::Idle
@@ -271,9 +284,13 @@ impl<L: Lane> Driver<L> {
                 Err(DriverError::Strict { bytes })
             }
             Err(LaneError::Fault(region)) => {
-                let named = self.posted.iter_mut().find(|(_, it)| it.region == region);
-                if let Some((&id, posted)) = named {
-                    posted.faulted = !self.core.fault(self.clock.now(), id);
+                let ours = |it: &Posted| it.region == Some(region);
+                let named = self.posted.iter_mut().find(|(_, it)| ours(it));
+                match named {
+                    Some((&id, posted)) => {
+                        posted.faulted = !self.core.fault(self.clock.now(), id);
+                    }
+                    None => self.revoke_faulted(region),
                 }
                 Ok(true)
             }
@@ -282,65 +299,21 @@ impl<L: Lane> Driver<L> {
 
     /// Sends what the last turn left owed, so that nothing waits for the next call.
     fn flush(&mut self) -> Result<(), DriverError> {
-        self.transmit(self.clock.now())?;
+        let sent = self.transmit_entered(self.clock.now());
         self.collect();
-        Ok(())
+        sent.map(drop)
+    }
+
+    fn transmit_entered(&mut self, now: Instant) -> Result<bool, DriverError> {
+        self.enter_exports(now);
+        let sent = self.transmit(now);
+        self.leave_exports();
+        sent
     }
 
     fn transmit(&mut self, now: Instant) -> Result<bool, DriverError> {
         let (lane, mut turn) = self.lend(now);
         let sent = lane.transmit(&mut turn);
         self.survive(sent)
-    }
-
-    fn collect(&mut self) {
-        let lane = &self.lane;
-        let released = self.held.extract_if(.., |(region, _)| !lane.holds(*region));
-        self.completions
-            .extend(released.map(|(_, completion)| completion));
-        while let Some(event) = self.core.poll_event() {
-            match event {
-                Event::Connected(_) => self.connected = true,
-                Event::Closed(reason) => self.closed = Some(reason),
-                Event::Announced { .. } => {}
-                Event::Sent { id } => self.complete(id, None, Delivery::Interrupt),
-                Event::Received {
-                    id,
-                    length,
-                    delivery,
-                } => self.complete(id, Some(Ok(length)), delivery),
-                Event::Failed { id, error } => {
-                    self.complete(id, Some(Err(error)), Delivery::Interrupt)
-                }
-            }
-        }
-    }
-
-    fn complete(
-        &mut self,
-        id: TransferId,
-        result: Option<Result<u64, TransferError>>,
-        delivery: Delivery,
-    ) {
-        let Some(posted) = self.posted.remove(&id) else {
-            return;
-        };
-        self.memory.close(posted.region);
-        let result = match result {
-            Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
-            result => result.unwrap_or(Ok(posted.len)),
-        };
-        let completion = Completion {
-            id,
-            result,
-            memory: posted.memory,
-            delivery,
-            is_send: posted.is_send,
-        };
-        if self.lane.holds(posted.region) {
-            self.held.push((posted.region, completion));
-        } else {
-            self.completions.push_back(completion);
-        }
     }
 }

@@ -3,6 +3,7 @@
 mod listener;
 mod receive;
 mod send;
+mod small;
 mod socket;
 mod system;
 mod zerocopy;
@@ -41,6 +42,11 @@ impl UdpLane {
             receiver,
             strict: options.strict,
         })
+    }
+
+    /// The socket, to be waited on together with others.
+    pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.socket)
     }
 
     /// The peer's address.

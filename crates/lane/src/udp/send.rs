@@ -46,12 +46,14 @@ pub(super) struct Sender {
     /// The last burst was of memory that may be lent.
     lendable: bool,
     headers: Box<[[u8; HEADER_LEN]; MAX_SEGMENTS]>,
-    iovs: Vec<libc::iovec>,
+    pub(super) iovs: Vec<libc::iovec>,
+    /// Headers and short payloads of small operations.
+    pub(super) small: Vec<u8>,
     messages: Vec<libc::mmsghdr>,
     /// A transmission that met a full socket buffer.
     held: Option<Transmit>,
-    burst: u32,
-    last: Instant,
+    pub(super) burst: u32,
+    pub(super) last: Instant,
 }
 
 // SAFETY: the raw pointers in iovs and messages are made anew before every syscall and mean nothing
@@ -65,6 +67,7 @@ impl Sender {
             lender: Lender::new(socket, options.zerocopy),
             lendable: false,
             headers: Box::new([[0; HEADER_LEN]; MAX_SEGMENTS]),
+            small: Vec::new(),
             iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
             messages: Vec::with_capacity(MAX_SEGMENTS),
             held: None,
@@ -105,6 +108,7 @@ impl Sender {
             let outcome = match &transmit {
                 Transmit::Control(it) => self.control(socket, it, turn.account),
                 Transmit::Data(it) => self.data(socket, it, turn)?,
+                Transmit::Operations(it) => self.operations(socket, it, turn)?,
             };
             match self.judge(outcome, socket, peer, turn)? {
                 Sent::Full => {
@@ -291,7 +295,12 @@ impl Sender {
     }
 
     /// One sendmsg of all iovecs, in segments of `segment` bytes (0: one datagram).
-    fn send_gathered(&mut self, socket: &Socket, segment: usize, flags: i32) -> io::Result<()> {
+    pub(super) fn send_gathered(
+        &mut self,
+        socket: &Socket,
+        segment: usize,
+        flags: i32,
+    ) -> io::Result<()> {
         let mut control = [0u64; CONTROL_LEN / 8];
         let mut message = empty_message();
         message.msg_iov = self.iovs.as_mut_ptr();
@@ -391,7 +400,11 @@ fn twice_on_fault(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usi
 
 /// Whether a GSO send failed because the offload is gone, not because datagrams of `segment` bytes
 /// are too large for the path: older kernels say EINVAL to either.
-fn is_lost_offload(error: &io::Error, segment: usize, path_datagram: Option<usize>) -> bool {
+pub(super) fn is_lost_offload(
+    error: &io::Error,
+    segment: usize,
+    path_datagram: Option<usize>,
+) -> bool {
     match error.raw_os_error() {
         Some(libc::EIO | libc::EOPNOTSUPP) => true,
         Some(libc::EINVAL) => path_datagram.is_none_or(|largest| segment <= largest),
@@ -402,7 +415,9 @@ fn is_lost_offload(error: &io::Error, segment: usize, path_datagram: Option<usiz
 /// The one's-complement sum over the bytes of `span`.
 pub(super) fn sum(memory: &Registry, span: Span) -> Result<Sum, LaneError> {
     let fault = LaneError::Fault(span.region);
-    if memory.is_file(span.region) {
+    // Shared memory may change meanwhile: then the sum is wrong, the bytes are dropped and asked for
+    // again.
+    if memory.is_file(span.region) || memory.bounds(span.region).is_some() {
         let mut copy = vec![0; span.len as usize];
         return match memory.read(span, &mut copy) {
             true => Ok(Sum::of(&copy)),

@@ -34,11 +34,15 @@ pub enum Reason {
     GoingAway = 12,
     /// The memory named could not be read or written.
     MemoryFault = 13,
+    /// Part of the place named lies outside the region.
+    OutOfBounds = 14,
+    /// The region was exported, and is not any more.
+    Revoked = 15,
 }
 
 impl Reason {
     /// All reasons, in order of their code points.
-    pub const ALL: [Reason; 14] = [
+    pub const ALL: [Reason; 16] = [
         Reason::Normal,
         Reason::VersionMismatch,
         Reason::NoCommonProfile,
@@ -53,6 +57,8 @@ impl Reason {
         Reason::TimedOut,
         Reason::GoingAway,
         Reason::MemoryFault,
+        Reason::OutOfBounds,
+        Reason::Revoked,
     ];
 
     pub(super) fn parse(param: u16) -> Result<Reason, ParseError> {
@@ -82,6 +88,8 @@ impl Reason {
             Reason::TimedOut => "timed out",
             Reason::GoingAway => "the peer is going away",
             Reason::MemoryFault => "the memory could not be accessed",
+            Reason::OutOfBounds => "outside the region",
+            Reason::Revoked => "the region was revoked",
         }
     }
 }

@@ -168,7 +168,7 @@ impl Receiver {
         }
         let spilled = &self.spill[index * SPILL..][..count - head - placed];
         bytes[head + placed..count].copy_from_slice(spilled);
-        turn.core.on_control(turn.now, &bytes[..count], len);
+        show_control(turn, &bytes[..count], len);
     }
 
     fn judge(&mut self, group: &Group, turn: &mut Turn<'_>) {
@@ -190,7 +190,35 @@ impl Receiver {
                 let file = turn.memory.is_file(landed.region);
                 self.push_move(from, file, span, MoveCause::Mispredicted, turn);
             }
+            Placement::Store(_) | Placement::Value { .. } => {
+                let mut copy = std::mem::take(&mut self.copy);
+                copy.resize(len as usize, 0);
+                if turn.memory.read(landed, &mut copy) {
+                    self.take_small(placement, &copy, turn);
+                }
+                self.copy = copy;
+            }
             Placement::Drop(_) => {}
+        }
+    }
+
+    /// A put or a value that came without announcement: done now, in order.
+    fn take_small(&mut self, placement: Placement, payload: &[u8], turn: &mut Turn<'_>) {
+        match placement {
+            Placement::Store(_) if payload.is_empty() => {}
+            Placement::Store(span) => {
+                turn.account.count_moved(MoveCause::Unannounced, span.len);
+                if !turn.memory.store(span, payload) {
+                    self.fault = Some(span.region);
+                }
+            }
+            Placement::Value { number, id } => {
+                if let Ok(bytes) = payload.try_into() {
+                    let value = u64::from_be_bytes(bytes);
+                    turn.core.on_value(turn.now, number, id, value);
+                }
+            }
+            Placement::InPlace | Placement::Move(_) | Placement::Drop(_) => {}
         }
     }
 
@@ -214,31 +242,42 @@ impl Receiver {
             len: span.len as usize,
             region: span.region,
             file: file || turn.memory.is_file(span.region),
+            shared: turn.memory.bounds(span.region),
         });
     }
 
     /// The pattern did not hold: make the message linear, then judge datagram by datagram.
     fn take_linear(&mut self, message: Message, turn: &mut Turn<'_>) {
+        if self.layouts[message.index].pairs == 0 {
+            // Nothing was predicted: all of it lies in the spill, in one piece.
+            let spill = std::mem::take(&mut self.spill);
+            let bytes = &spill[message.index * SPILL..][..message.total];
+            self.take_datagrams(message, bytes, MoveCause::Unexpected, turn);
+            self.spill = spill;
+            return;
+        }
         let mut bytes = std::mem::take(&mut self.linear[message.index]);
         // Else part of it landed in a page that is gone already: as if lost.
         if self.linearize(message, turn.memory, &mut bytes) {
-            self.take_datagrams(message, &bytes, turn);
+            self.take_datagrams(message, &bytes, MoveCause::Pattern, turn);
         }
         self.linear[message.index] = bytes;
     }
 
-    fn take_datagrams(&mut self, message: Message, bytes: &[u8], turn: &mut Turn<'_>) {
-        let cause = if self.layouts[message.index].pairs == 0 {
-            MoveCause::Unexpected
-        } else {
-            MoveCause::Pattern
-        };
+    /// Judges datagram by datagram. `bytes` live until the moves are done.
+    fn take_datagrams(
+        &mut self,
+        message: Message,
+        bytes: &[u8],
+        cause: MoveCause,
+        turn: &mut Turn<'_>,
+    ) {
         for datagram in bytes.chunks(message.segment) {
             let header = match Header::parse(datagram) {
                 Ok(header) if header.op == Op::Data => header,
                 _ => {
                     let shown = &datagram[..datagram.len().min(CONTROL_DATAGRAM)];
-                    turn.core.on_control(turn.now, shown, datagram.len());
+                    show_control(turn, shown, datagram.len());
                     continue;
                 }
             };
@@ -249,8 +288,11 @@ impl Receiver {
             }
             let len = payload.len() as u32;
             let placement = turn.core.on_data(turn.now, &header, len, len, None);
-            if let Placement::Move(span) = placement {
-                self.push_move(Some(payload.as_ptr()), false, span, cause, turn);
+            match placement {
+                Placement::Move(span) => {
+                    self.push_move(Some(payload.as_ptr()), false, span, cause, turn);
+                }
+                other => self.take_small(other, payload, turn),
             }
         }
     }
@@ -280,6 +322,15 @@ impl Receiver {
             }
         }
         true
+    }
+}
+
+/// Shows the core a control operation, and does the atomic operation that it may order.
+fn show_control(turn: &mut Turn<'_>, bytes: &[u8], len: usize) {
+    turn.core.on_control(turn.now, bytes, len);
+    if let Some(order) = turn.core.order() {
+        let before = turn.memory.atomic(order.word, order.atomic);
+        turn.core.ordered(turn.now, before);
     }
 }
 

@@ -32,6 +32,8 @@ const SINGLES: u32 = 16;
 const SPILL: usize = 65_536;
 /// Bytes of control messages a message: UDP_GRO and SO_RXQ_OVFL.
 const CONTROL: usize = 64;
+/// Longest payload that comes without announcement: strict mode does not mind its copy.
+const SMALL: usize = zerolane_core::limits::MAX_SMALL as usize;
 /// Of a control operation, no more is ever looked at.
 const CONTROL_DATAGRAM: usize = 128;
 
@@ -51,6 +53,8 @@ pub(super) struct Receiver {
     /// Messages that did not fit the prediction, made linear. What is moved from them stays until the
     /// end of the batch.
     linear: Vec<Vec<u8>>,
+    /// A put that landed where something else was predicted.
+    copy: Vec<u8>,
     /// A region whose memory was found to be gone.
     fault: Option<RegionId>,
     overflow: u32,
@@ -74,6 +78,7 @@ impl Receiver {
             messages: Vec::with_capacity(MAX_MESSAGES),
             moves: Vec::new(),
             linear: vec![Vec::new(); MAX_MESSAGES],
+            copy: Vec::new(),
             fault: None,
             overflow: 0,
         }
@@ -154,7 +159,9 @@ impl Receiver {
     /// Moves what missed its place. In strict mode that is the last thing done: what is complete by
     /// then is right, and the connection ends.
     fn clean_up(&mut self, strict: bool) -> Result<(), LaneError> {
-        let bytes: usize = self.moves.iter().map(|it| it.len).sum();
+        // Control of messages is small and never predicted; strict mode is about payload.
+        let payload = self.moves.iter().map(|it| it.len);
+        let bytes: usize = payload.filter(|&len| len > SMALL).sum();
         // SAFETY: sources are places or linear buffers that live until the next batch;
         // targets are spans the core accepted once each, so they are disjoint, and open for writing.
         let moved = unsafe { cleanup::perform(&mut self.moves) };
