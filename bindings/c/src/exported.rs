@@ -76,8 +76,12 @@ pub unsafe extern "C" fn zl_exported_new(
 ) -> zl_status {
     guard(|| {
         // SAFETY: C's promises about handles and outputs.
-        let (region, output) =
-            unsafe { (handle(region, "region")?, Output::new(exported, "exported")?) };
+        let (region, output) = unsafe {
+            (
+                handle(region, "region")?,
+                Output::new(exported, "exported")?,
+            )
+        };
         let exported = ExportedRegion::new(region.part(offset, len)?)
             .map_err(|_| Failure::argument("exported memory must begin at a multiple of 8"))?;
         output.set(give(zl_exported(Mutex::new(Some(exported)))));

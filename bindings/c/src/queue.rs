@@ -126,10 +126,15 @@ pub unsafe extern "C" fn zl_watch(
     // SAFETY: C's promises about handles and outputs.
     unsafe {
         with(connection, |connection| {
-            let (fd, time) = (Output::new(fd, "fd")?, Output::new(timeout_ms, "timeout_ms")?);
+            let (fd, time) = (
+                Output::new(fd, "fd")?,
+                Output::new(timeout_ms, "timeout_ms")?,
+            );
             fd.set(connection.as_fd().as_raw_fd());
             // Rounded up: earlier would be too early.
-            let milliseconds = connection.next_timeout().map(|it| it.as_micros().div_ceil(1000));
+            let milliseconds = connection
+                .next_timeout()
+                .map(|it| it.as_micros().div_ceil(1000));
             time.set(milliseconds.map_or(-1, |it| i64::try_from(it).unwrap_or(i64::MAX)));
             Ok(zl_status::ZL_OK)
         })

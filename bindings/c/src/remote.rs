@@ -34,7 +34,10 @@ pub(crate) unsafe fn work(work: *const zl_work) -> Result<Work, Failure> {
         return Ok(Work::default());
     };
     if work.flags & !(ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE | ZL_WORK_IMMEDIATE) != 0 {
-        return Err(Failure::argument(format!("there are no flags {:#x}", work.flags)));
+        return Err(Failure::argument(format!(
+            "there are no flags {:#x}",
+            work.flags
+        )));
     }
     Ok(Work {
         signalled: work.flags & ZL_WORK_UNSIGNALLED == 0,
@@ -280,7 +283,11 @@ pub unsafe extern "C" fn zl_post_put_pieces(
         post(connection, to, how, id, |connection, to, work| {
             let pieces: Result<Vec<_>, Failure> = slice(pieces, count, "pieces")?
                 .iter()
-                .map(|piece| piece.part().map(|(at, part)| (at, Memory::from(part.share()))))
+                .map(|piece| {
+                    piece
+                        .part()
+                        .map(|(at, part)| (at, Memory::from(part.share())))
+                })
                 .collect();
             Ok(connection.post_put_vectored(&to, pieces?, work)?)
         })

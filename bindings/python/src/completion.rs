@@ -11,7 +11,7 @@ pub(crate) struct Completion {
     /// Which: what the call that posted it returned.
     #[pyo3(get)]
     id: u32,
-    /// Of which kind: "send", "receive", "put", "get", "fetch_op", "message", "message_received", 
+    /// Of which kind: "send", "receive", "put", "get", "fetch_op", "message", "message_received",
     /// "immediate" (which nobody here posted: it tells of a put of the peer's), or "other".
     #[pyo3(get)]
     kind: &'static str,
@@ -86,8 +86,14 @@ impl Completion {
 
     fn __repr__(&self) -> String {
         match self.result {
-            Ok(length) => format!("Completion('{}', id={}, length={length})", self.kind, self.id),
-            Err(error) => format!("Completion('{}', id={}, error='{error}')", self.kind, self.id),
+            Ok(length) => format!(
+                "Completion('{}', id={}, length={length})",
+                self.kind, self.id
+            ),
+            Err(error) => format!(
+                "Completion('{}', id={}, error='{error}')",
+                self.kind, self.id
+            ),
         }
     }
 }

@@ -30,9 +30,7 @@ pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
         Error::Post(PostError::OutOfBounds) => "OutOfBounds",
         Error::Post(PostError::Denied) => "Denied",
         Error::Post(PostError::Unsupported) => "Refused",
-        Error::Post(
-            PostError::NameTaken | PostError::Misaligned | PostError::ControlTooLong,
-        )
+        Error::Post(PostError::NameTaken | PostError::Misaligned | PostError::ControlTooLong)
         | Error::NotInline { .. }
         | Error::NoPieces
         | Error::NameTooLong { .. } => return PyValueError::new_err(text),

@@ -12,7 +12,9 @@ use zerolane::{RegionKey, Rights};
 /// Rights as the bits of `zerolane.Rights`.
 pub(crate) fn rights(bits: u8) -> PyResult<Rights> {
     if bits > 7 {
-        return Err(PyValueError::new_err(format!("there are no rights {bits:#x}")));
+        return Err(PyValueError::new_err(format!(
+            "there are no rights {bits:#x}"
+        )));
     }
     Ok(Rights {
         read: bits & 1 != 0,
@@ -30,7 +32,9 @@ impl<'py> FromPyObject<'_, 'py> for Word {
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Word> {
         let number: i128 = object.extract()?;
         if number < i128::from(i64::MIN) || number > i128::from(u64::MAX) {
-            return Err(PyOverflowError::new_err("the number does not fit in 64 bits"));
+            return Err(PyOverflowError::new_err(
+                "the number does not fit in 64 bits",
+            ));
         }
         // Two's complement, as fetch_add of a negative number needs it.
         Ok(Word(number as u64))

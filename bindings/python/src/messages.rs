@@ -56,7 +56,9 @@ impl Connection {
             fence,
             ..Work::default()
         };
-        self.post(py, |connection| connection.post_message(control, payload, work))
+        self.post(py, |connection| {
+            connection.post_message(control, payload, work)
+        })
     }
 
     /// Posts a `receive_message`: its completion has the message as `control`, and the payload's length.

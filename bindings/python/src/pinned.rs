@@ -23,7 +23,11 @@ impl Pinned {
     /// # Safety
     /// Nobody touches the bytes of those regions any more.
     pub(crate) unsafe fn release(&self) {
-        let buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let buffer = self
+            .buffer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         drop(buffer);
     }
 }

@@ -33,7 +33,9 @@ impl Connection {
         work: Work,
     ) -> PyResult<u32> {
         let key = key.region();
-        self.post(py, |connection| connection.post_fetch_op(&key, offset, op, work))
+        self.post(py, |connection| {
+            connection.post_fetch_op(&key, offset, op, work)
+        })
     }
 }
 
@@ -151,7 +153,12 @@ impl Connection {
         value: Word,
     ) -> PyResult<u64> {
         let (expected, new) = (expected.0, value.0);
-        self.fetch(py, key.get(), offset, FetchOp::CompareAndSwap { expected, new })
+        self.fetch(
+            py,
+            key.get(),
+            offset,
+            FetchOp::CompareAndSwap { expected, new },
+        )
     }
 
     /// Posts a `put`; returns the request's number. With `fence` it begins when all earlier requests of
@@ -170,7 +177,9 @@ impl Connection {
     ) -> PyResult<u32> {
         let (key, region) = (key.get().region(), pin(buffer, Use::Read)?.share());
         let work = work(signalled, fence, immediate);
-        self.post(py, |connection| connection.post_put(&key, offset, region, work))
+        self.post(py, |connection| {
+            connection.post_put(&key, offset, region, work)
+        })
     }
 
     /// Posts one put of several pieces, of an offset and a buffer each, gathered here and scattered
@@ -191,7 +200,9 @@ impl Connection {
             .map(|(offset, buffer)| Ok((*offset, pin(buffer, Use::Read)?.share().into())))
             .collect::<PyResult<_>>()?;
         let work = work(signalled, fence, immediate);
-        self.post(py, |connection| connection.post_put_vectored(&key, pieces, work))
+        self.post(py, |connection| {
+            connection.post_put_vectored(&key, pieces, work)
+        })
     }
 
     /// Posts a `get`; returns the request's number. The buffer's content is undefined until it is done.
@@ -206,7 +217,9 @@ impl Connection {
     ) -> PyResult<u32> {
         let (key, region) = (key.get().region(), pin(buffer, Use::Write)?);
         let work = work(true, fence, None);
-        self.post(py, |connection| connection.post_get(&key, offset, region, work))
+        self.post(py, |connection| {
+            connection.post_get(&key, offset, region, work)
+        })
     }
 
     /// Posts one get of several pieces, of an offset and a buffer each, gathered there and scattered
@@ -225,7 +238,9 @@ impl Connection {
             .map(|(offset, buffer)| Ok((*offset, pin(buffer, Use::Write)?)))
             .collect::<PyResult<_>>()?;
         let work = work(true, fence, None);
-        self.post(py, |connection| connection.post_get_vectored(&key, pieces, work))
+        self.post(py, |connection| {
+            connection.post_get_vectored(&key, pieces, work)
+        })
     }
 
     /// Posts a `fetch_add`; its completion has what the word was before as `value`.
