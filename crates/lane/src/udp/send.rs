@@ -99,6 +99,7 @@ impl Sender {
     ) -> Result<bool, LaneError> {
         let mut sent = self.lender.is_lending() && self.lender.settle(socket);
         for _ in 0..BURSTS_PER_TURN {
+            turn.refresh();
             let Some(transmit) = self.held.take().or_else(|| {
                 turn.core
                     .poll_transmit(turn.now, self.limit(turn.now, turn.core.stu()))
