@@ -508,20 +508,20 @@ fn revoke__by_another_thread_gives_the_region_back_at_once() {
                 let len = if puts % 2 == 0 { 1 << 20 } else { 512 };
                 match connection.put(&key, 0, &ones[..len]) {
                     Ok(()) => puts += 1,
-                    Err(error) => break (connection, error, puts),
+                    Err(error) => break (connection, error),
                 }
             }
         });
         std::thread::sleep(Duration::from_millis(3 + round));
         let Owner { memory, thread } = owner;
+        // Something has landed, perhaps the middle of the first put.
         while memory.word(0).load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
         }
         // The serving thread's handle went when it exported.
         let mut mine = memory.revoke().expect("the last handle");
         mine.fill(2);
-        let (mut connection, error, puts) = writer.join().unwrap();
-        assert!(puts > 0);
+        let (mut connection, error) = writer.join().unwrap();
         assert!(
             matches!(
                 error,

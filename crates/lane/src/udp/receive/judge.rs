@@ -55,7 +55,8 @@ impl Receiver {
         turn.account.datagrams_received += message.segments() as u64;
         if message.segments() > 1 {
             self.singles = 0;
-        } else if total > HEADER_LEN + OPTIONS_LEN {
+        } else if self.layouts[index].pairs > 0 && total > HEADER_LEN + OPTIONS_LEN {
+            // What nobody predicted says nothing about those that are: small puts come on their own.
             self.singles = self.singles.saturating_add(1);
         }
         if self.layouts[index].fits(total, message.segment) {

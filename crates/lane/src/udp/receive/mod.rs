@@ -13,6 +13,7 @@ use crate::cleanup::{self, Move};
 use crate::{LaneError, Options, Registry, Turn, fault};
 use layout::Layout;
 use socket2::Socket;
+use std::cell::Cell;
 use std::io;
 use std::os::fd::AsRawFd;
 use zerolane_core::{Forecast, RegionId};
@@ -37,6 +38,11 @@ const SMALL: usize = zerolane_core::limits::MAX_SMALL as usize;
 /// Of a control operation, no more is ever looked at.
 const CONTROL_DATAGRAM: usize = 128;
 
+thread_local! {
+    /// The spill of all connections that this thread drives: a thousand of them need one.
+    static SPARE: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
+}
+
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) gro: bool,
@@ -45,6 +51,7 @@ pub(super) struct Receiver {
     forecast: Forecast,
     layouts: Vec<Layout>,
     headers: Box<[[u8; HEADER_LEN]]>,
+    /// Lent by the thread for the length of a call: what it holds is judged before that ends.
     spill: Box<[u8]>,
     controls: Box<[[u64; CONTROL / 8]]>,
     iovs: Vec<libc::iovec>,
@@ -71,7 +78,7 @@ impl Receiver {
             forecast: Forecast::default(),
             layouts: (0..MAX_MESSAGES).map(|_| Layout::default()).collect(),
             headers: vec![[0; HEADER_LEN]; MAX_MESSAGES.max(MAX_SEGMENTS)].into(),
-            spill: vec![0; MAX_MESSAGES * SPILL].into(),
+            spill: Box::default(),
             controls: vec![[0; CONTROL / 8]; MAX_MESSAGES].into(),
             iovs: Vec::with_capacity(3 * MAX_MESSAGES),
             messages: Vec::with_capacity(MAX_MESSAGES),
@@ -85,6 +92,19 @@ impl Receiver {
 
     /// Takes what the socket has, at most one recvmmsg. True if there was anything.
     pub(super) fn receive(
+        &mut self,
+        socket: &Socket,
+        turn: &mut Turn<'_>,
+        strict: bool,
+    ) -> Result<bool, LaneError> {
+        let room = || vec![0; MAX_MESSAGES * SPILL].into();
+        self.spill = SPARE.take().unwrap_or_else(room);
+        let received = self.receive_batch(socket, turn, strict);
+        SPARE.set(Some(std::mem::take(&mut self.spill)));
+        received
+    }
+
+    fn receive_batch(
         &mut self,
         socket: &Socket,
         turn: &mut Turn<'_>,
