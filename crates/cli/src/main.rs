@@ -33,7 +33,7 @@ fn main() -> Exit {
     match done {
         Ok(exit) => exit,
         Err(error) => {
-            console::note(format_args!("zerolane: {error:#}"));
+            console::note(format_args!("zerolane: {}", exit::words(&error)));
             Exit::of(&error)
         }
     }

@@ -57,8 +57,9 @@ pub(super) struct Receiver {
     iovs: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
     moves: Vec<Move>,
-    /// Messages that did not fit the prediction, made linear.
-    linear: Vec<Box<[u8]>>,
+    /// Messages that did not fit the prediction, made linear. What is moved from them stays until the
+    /// end of the batch.
+    linear: Vec<Vec<u8>>,
     /// A put that landed where something else was predicted.
     copy: Vec<u8>,
     /// A region whose memory was found to be gone.
@@ -83,7 +84,7 @@ impl Receiver {
             iovs: Vec::with_capacity(3 * MAX_MESSAGES),
             messages: Vec::with_capacity(MAX_MESSAGES),
             moves: Vec::new(),
-            linear: Vec::new(),
+            linear: vec![Vec::new(); MAX_MESSAGES],
             copy: Vec::new(),
             fault: None,
             overflow: 0,
@@ -125,6 +126,7 @@ impl Receiver {
         if received < 0 {
             return self.refused(io::Error::last_os_error(), turn);
         }
+        turn.received();
         let data_before = turn.core.counters().stus_received;
         for index in 0..received as usize {
             self.take(index, turn);
@@ -181,10 +183,9 @@ impl Receiver {
         // Control of messages is small and never predicted; strict mode is about payload.
         let payload = self.moves.iter().map(|it| it.len);
         let bytes: usize = payload.filter(|&len| len > SMALL).sum();
-        // SAFETY: sources are places or linear buffers that live until the end of this function;
+        // SAFETY: sources are places or linear buffers that live until the next batch;
         // targets are spans the core accepted once each, so they are disjoint, and open for writing.
         let moved = unsafe { cleanup::perform(&mut self.moves) };
-        self.linear.clear();
         let fault = self.fault.take().or(moved.err());
         match fault {
             Some(region) => Err(LaneError::Fault(region)),
