@@ -9,7 +9,7 @@ use zerolane_core::{Connection, Instant, RegionId};
 /// What a lane is lent for one turn of the loop.
 #[derive(Debug)]
 pub struct Turn<'a> {
-    /// The time when the turn began, or when something was received.
+    /// The time, see [`Turn::refresh`].
     pub now: Instant,
     /// Says what to send, and where payload belongs.
     pub core: &'a mut Connection,
@@ -21,10 +21,11 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Reads the clock again: what was just taken from the network arrived by then, but perhaps after
-    /// the turn began. A round trip measured with the earlier time may be shorter than any is, and
-    /// the shortest one is what the pace rests on.
-    pub fn received(&mut self) {
+    /// Reads the clock again: after something was received, and before something is sent. A thread may
+    /// be off its core in the middle of a turn. With the turn's first time, a round trip could seem
+    /// shorter than any is, and the shortest one is what the pace rests on; or a burst older than it
+    /// is, and lost.
+    pub fn refresh(&mut self) {
         self.now = self.clock.now();
     }
 }

@@ -20,7 +20,8 @@ pub struct Options {
     /// Receive socket buffer to ask for, bytes. What is granted decides how much is in flight.
     pub receive_buffer: usize,
     /// Most bytes granted ahead. A short path gets what the socket buffer holds; a long one gets what
-    /// fills it, up to this.
+    /// fills it, up to this, and may lose some when this end is slow for a moment. A third of the
+    /// socket buffer rules that out.
     pub max_in_flight: u32,
     /// What keeps the sender from overloading the path.
     pub control: Control,

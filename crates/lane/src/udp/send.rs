@@ -80,6 +80,7 @@ impl Sender {
     ) -> Result<bool, LaneError> {
         let mut sent = false;
         for _ in 0..BURSTS_PER_TURN {
+            turn.refresh();
             let Some(transmit) = self
                 .held
                 .take()

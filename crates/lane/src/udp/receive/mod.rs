@@ -105,7 +105,7 @@ impl Receiver {
         if received < 0 {
             return self.refused(io::Error::last_os_error(), turn);
         }
-        turn.received();
+        turn.refresh();
         let data_before = turn.core.counters().stus_received;
         for index in 0..received as usize {
             self.take(index, turn);
