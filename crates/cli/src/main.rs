@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod args;
 mod bench;
 mod console;
@@ -11,6 +12,7 @@ mod exit;
 mod files;
 mod interrupt;
 mod lab;
+mod mem;
 
 use clap::Parser;
 
@@ -23,6 +25,7 @@ fn main() -> Exit {
         Command::Serve(args) => files::serve::run(args).map(succeed),
         Command::Cp(args) => files::copy::run(args).map(succeed),
         Command::Ls(args) => files::list::run(args).map(succeed),
+        Command::Mem(args) => mem::run(args).map(succeed),
         Command::Demo(args) => demo::run(args).map(succeed),
         Command::Bench(args) => bench::run(args).map(succeed),
         Command::Lab(args) => lab::run(args),
@@ -30,7 +33,7 @@ fn main() -> Exit {
     match done {
         Ok(exit) => exit,
         Err(error) => {
-            console::note(format_args!("zerolane: {error:#}"));
+            console::note(format_args!("zerolane: {}", exit::words(&error)));
             Exit::of(&error)
         }
     }

@@ -165,7 +165,11 @@ impl Outbound {
     fn forget_below(&mut self, b_num: u32) -> usize {
         let before = self.held.len();
         if let Some((&last, _)) = self.held.last_key_value() {
-            self.held = self.held.split_off(&b_num);
+            while let Some(block) = self.held.first_entry()
+                && *block.key() < b_num
+            {
+                block.remove();
+            }
             self.first_open = self.first_open.max(b_num.min(last.saturating_add(1)));
         }
         before - self.held.len()

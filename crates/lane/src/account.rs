@@ -27,6 +27,24 @@ impl MoveCause {
     ];
 }
 
+/// Whether sends do without the kernel's copy (MSG_ZEROCOPY), and if not, why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Zerocopy {
+    /// Not wanted.
+    #[default]
+    Off,
+    /// Nothing was sent yet that could show it.
+    Untried,
+    /// A probe is out whose memory the kernel still has.
+    Probing,
+    /// The kernel copies all the same, as it always does on loopback and veth.
+    Copied,
+    /// The kernel, or what it runs in, does not permit it.
+    Refused,
+    /// Done where datagrams are large enough for it to pay.
+    Used,
+}
+
 /// Totals of one connection since it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
@@ -41,6 +59,8 @@ pub struct Account {
     pub datagrams_received: u64,
     /// sendmsg and sendmmsg calls that carried Data.
     pub tx_data_syscalls: u64,
+    /// Of these, sendmsg calls whose payload the kernel was lent instead of copying it.
+    pub tx_zerocopy_syscalls: u64,
     /// sendmsg calls that carried control operations.
     pub tx_control_syscalls: u64,
     /// recvmmsg calls that brought Data.
@@ -67,6 +87,8 @@ pub struct Account {
     pub gso: bool,
     /// Receive offload in use at present.
     pub gro: bool,
+    /// Sends without the kernel's copy.
+    pub zerocopy: Zerocopy,
     /// Payload bytes of an STU at present.
     pub stu: u32,
     /// What is known of the path at present, and what follows from it.

@@ -52,6 +52,9 @@ pub trait Lane {
     /// The datapath is broken.
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool>;
 
+    /// Whether memory of `region` is in use below, although its Transfer may be over.
+    fn holds(&self, region: RegionId) -> bool;
+
     /// Writes down what it is using at present.
     fn describe(&self, account: &mut Account);
 }

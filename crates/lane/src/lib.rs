@@ -27,7 +27,7 @@ mod shared;
 pub mod udp;
 mod waker;
 
-pub use account::{Account, MoveCause};
+pub use account::{Account, MoveCause, Zerocopy};
 pub use datapath::{Lane, LaneError, Turn};
 pub use driver::{Completion, Driver, DriverError, MAX_INLINE, MessageControl, Progress, WorkKind};
 pub use exported::ExportedRegion;

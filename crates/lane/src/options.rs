@@ -15,6 +15,10 @@ pub struct Options {
     pub gso: bool,
     /// Use UDP receive offload, where the kernel has it.
     pub gro: bool,
+    /// Send without the kernel's copy (MSG_ZEROCOPY) where a probe shows that the kernel does
+    /// without, and datagrams are large enough for it to pay. Memory sent so is handed back when
+    /// the kernel has let go of it, which may be after the peer has it all.
+    pub zerocopy: bool,
     /// Checksum payload on top of what UDP does.
     pub checksum: bool,
     /// Receive socket buffer to ask for, bytes. What is granted decides how much is in flight.
@@ -49,6 +53,7 @@ impl Default for Options {
             strict: false,
             gso: true,
             gro: true,
+            zerocopy: true,
             checksum: false,
             receive_buffer: 8 << 20,
             max_in_flight: config.max_window,

@@ -30,6 +30,8 @@ pub(crate) struct Access {
     pub(crate) writable: bool,
     /// A mapped file, whose pages may be gone.
     pub(crate) file: bool,
+    /// Kept by the driver for as long as the lane holds it, so that it may be lent to the kernel.
+    pub(crate) kept: bool,
     /// Exported: others read and write it too.
     pub(crate) shared: bool,
 }
@@ -119,6 +121,13 @@ impl Registry {
         entry.is_some_and(|entry| entry.access.file)
     }
 
+    /// Whether the kernel may go on reading the region after its Transfer is over. Not a mapped file:
+    /// others may change that behind the lane's back.
+    pub(crate) fn is_lendable(&self, region: RegionId) -> bool {
+        let entry = self.entries.get(region.index as usize);
+        entry.is_some_and(|entry| entry.access.kept && !entry.access.file)
+    }
+
     /// Where shared memory starts and ends, if the region is exported.
     pub(crate) fn bounds(&self, region: RegionId) -> Option<Bounds> {
         let entry = self.entries.get(region.index as usize)?;
@@ -201,6 +210,7 @@ mod tests {
         Access {
             writable,
             file: false,
+            kept: false,
             shared: false,
         }
     }

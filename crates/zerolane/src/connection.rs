@@ -103,6 +103,10 @@ impl Connection {
 
     /// Sends `data` as one Transfer; returns when the peer has all of it.
     ///
+    /// `data` must stay readable, as any slice: if it is a mapping of a file that somebody truncates
+    /// meanwhile, the process may get SIGBUS where payload is touched in user space (checksums).
+    /// [`Region::map_file`] has no such hole.
+    ///
     /// # Errors
     /// [`TransferError::MessageTooLarge`] if the receive it met was smaller; or the connection's.
     pub fn send(&mut self, data: &[u8]) -> Result<()> {
@@ -111,6 +115,9 @@ impl Connection {
     }
 
     /// Receives the next Transfer into `buffer`; returns its length in bytes.
+    ///
+    /// As with [`Connection::send`], a mapping whose file is truncated meanwhile may end in SIGBUS
+    /// (where a misplaced datagram is moved); [`Region::map_file`] does not.
     ///
     /// # Errors
     /// [`TransferError::MessageTooLarge`] if the Transfer is larger than `buffer`: the sender fails

@@ -57,7 +57,7 @@ pub use zerolane_lane::{
     Access, Account, CloseReason, Control, Counters, Delivery, DropReason, ExportedRegion,
     FastAnswer, MAX_INLINE, Memory, MessageControl, MoveCause, Options, Owner, PathState,
     PostError, Region, Schedule, Scheduler, SharedRegion, TransferError, TransferId, Waker,
-    WorkKind,
+    WorkKind, Zerocopy,
 };
 pub use zerolane_wire::{Profile, Profiles, Reason, Rights};
 

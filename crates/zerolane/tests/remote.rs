@@ -2,8 +2,7 @@
 #![allow(non_snake_case)]
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zerolane::{
@@ -502,22 +501,21 @@ fn refused__with_a_reason_and_the_connection_goes_on() {
 fn revoke__by_another_thread_gives_the_region_back_at_once() {
     for round in 0..20 {
         let (mut connection, owner, key) = pair(1 << 20, Rights::ALL, &Options::default());
-        let done = Arc::new(AtomicU64::new(0));
-        let puts = done.clone();
         let writer = std::thread::spawn(move || {
             let ones = vec![1; 1 << 20];
+            let mut puts = 0;
             loop {
-                let even = puts.load(Ordering::Acquire).is_multiple_of(2);
-                let len = if even { 1 << 20 } else { 512 };
+                let len = if puts % 2 == 0 { 1 << 20 } else { 512 };
                 match connection.put(&key, 0, &ones[..len]) {
-                    Ok(()) => puts.fetch_add(1, Ordering::Release),
+                    Ok(()) => puts += 1,
                     Err(error) => break (connection, error),
-                };
+                }
             }
         });
         std::thread::sleep(Duration::from_millis(3 + round));
         let Owner { memory, thread } = owner;
-        while done.load(Ordering::Acquire) == 0 {
+        // Something has landed, perhaps the middle of the first put.
+        while memory.word(0).load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
         }
         // The serving thread's handle went when it exported.

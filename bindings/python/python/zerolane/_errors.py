@@ -16,6 +16,10 @@ all else is below ``Error``::
     |   +-- MessageTooLarge
     |   +-- Refused
     |   +-- MemoryFault
+    |   +-- OutOfBounds
+    |   +-- Denied
+    |   +-- Revoked
+    |   +-- UnknownRegion
     +-- QueueFull: nothing was posted
 """
 
@@ -70,6 +74,22 @@ class Refused(RequestFailed):
 
 class MemoryFault(RequestFailed):
     """Memory could not be accessed: a mapped file shrank."""
+
+
+class OutOfBounds(RequestFailed):
+    """The request names bytes outside the peer's memory."""
+
+
+class Denied(RequestFailed):
+    """The peer's memory was exported without the right for that."""
+
+
+class Revoked(RequestFailed):
+    """The memory was revoked by its owner."""
+
+
+class UnknownRegion(RequestFailed):
+    """The peer exports nothing of that name or key, on this connection."""
 
 
 class QueueFull(Error):

@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use netlab::link::LinkConfig;
 use serde::Serialize;
 
 use super::figures::{NetworkFigures, mbps};
 use super::flow::contender::Contender;
 use super::flow::stage::{Group, Outcome, Stage};
 use super::sweep::LinkBenchArgs;
-use super::sweep_table::{jitter, percent, table};
+use super::sweep_table::{jitter, percent, print, table};
 use crate::console;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::lab::link::with_queue;
+use crate::lab::link::bottleneck;
 use crate::lab::units::{self, Queue};
 
 /// Arguments of `zerolane bench incast`.
@@ -72,11 +71,7 @@ struct Figures {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let interrupt = Interrupt::install()?;
     let report = interrupt.explain(measure(args, &interrupt))?;
-    if args.common.json {
-        console::say(serde_json::to_string_pretty(&report)?)
-    } else {
-        console::say(text(&report))
-    }
+    print(&report, args.common.json, text)
 }
 
 fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
@@ -87,12 +82,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
     // brings them, and the queue is for those of several.
     let interface = common.interface_rate.unwrap_or(common.rate);
     let stage = Stage::set_up(senders, common.mtu, Some(interface), common.seed, interrupt)?;
-    let link = LinkConfig {
-        delay: args.rtt / 2,
-        rate_bits_per_s: Some(common.rate),
-        ..LinkConfig::default()
-    };
-    let link = with_queue(link, args.queue, common.rate, args.rtt);
+    let link = bottleneck(common.rate, args.rtt, args.queue);
     stage.set_links(link, link);
     let mut results = Vec::new();
     for contender in common.contenders() {

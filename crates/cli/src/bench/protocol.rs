@@ -23,6 +23,7 @@ use super::cpu::CpuTime;
 use super::flow::job::{Arrived, FlowJob, Sent};
 use super::limits::{BUFFER_MAX_BYTES, BUFFER_MIN_BYTES, RUN_MAX_BYTES};
 use super::pattern::WORD;
+use super::perftest;
 
 /// Changes with every incompatible change of these types.
 pub(crate) const VERSION: u32 = 2;
@@ -101,6 +102,10 @@ pub(crate) enum Request {
     Receive(Job),
     /// Connect to the receiver of this job, then send.
     Send { to: SocketAddr, job: Job },
+    /// Wait for the initiator of this job, then respond.
+    Respond(perftest::Job),
+    /// Connect to the responder of this job, then do what it says.
+    Initiate { to: SocketAddr, job: perftest::Job },
     /// Wait for the senders of these flows, then receive for their time.
     ReceiveFlows(FlowJob),
     /// Connect to the receiver of this flow, then send until it ends it.
@@ -124,6 +129,7 @@ pub(crate) enum Reply {
         port: u16,
     },
     Done(Measured),
+    Saw(perftest::Seen),
     /// What arrived, flow by flow.
     Arrived {
         flows: Vec<Arrived>,

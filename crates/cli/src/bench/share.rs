@@ -3,17 +3,15 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use netlab::link::LinkConfig;
 use serde::Serialize;
 
 use super::figures::{NetworkFigures, mbps};
 use super::flow::contender::Contender;
 use super::flow::stage::{Flow, Group, Stage};
 use super::sweep::LinkBenchArgs;
-use super::sweep_table::{jitter, percent, table};
-use crate::console;
+use super::sweep_table::{jitter, percent, print, table};
 use crate::interrupt::Interrupt;
-use crate::lab::link::with_queue;
+use crate::lab::link::bottleneck;
 use crate::lab::units::{self, Queue};
 
 /// Arguments of `zerolane bench share`.
@@ -62,11 +60,7 @@ struct Figures {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let interrupt = Interrupt::install()?;
     let report = interrupt.explain(measure(args, &interrupt))?;
-    if args.common.json {
-        console::say(serde_json::to_string_pretty(&report)?)
-    } else {
-        console::say(text(&report))
-    }
+    print(&report, args.common.json, text)
 }
 
 fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
@@ -83,12 +77,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
         common.seed,
         interrupt,
     )?;
-    let link = LinkConfig {
-        delay: args.rtt / 2,
-        rate_bits_per_s: Some(common.rate),
-        ..LinkConfig::default()
-    };
-    let link = with_queue(link, args.queue, common.rate, args.rtt);
+    let link = bottleneck(common.rate, args.rtt, args.queue);
     stage.set_links(link, link);
     let groups: Vec<Group> = contenders
         .into_iter()

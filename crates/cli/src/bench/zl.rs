@@ -14,7 +14,7 @@ use zerolane::{Account, Connection, Endpoint, Options};
 
 use super::cpu::CpuTime;
 use super::limits::{CONNECT, STALL};
-use super::protocol::{Job, Measured};
+use super::protocol::Measured;
 
 /// What the receiver says when its clock starts, and when the last byte is in
 /// place.
@@ -25,7 +25,8 @@ const DONE: u8 = b'd';
 #[derive(Debug)]
 pub(crate) struct Listener(Endpoint);
 
-fn options() -> Options {
+/// A connection that gives up on a peer as soon as the rest of the benchmark does.
+pub(crate) fn options() -> Options {
     Options {
         idle_timeout: STALL,
         connect_timeout: CONNECT,
@@ -35,8 +36,8 @@ fn options() -> Options {
 
 impl Listener {
     /// Listens on any free port of `address`.
-    pub(crate) fn bind(address: IpAddr) -> Result<Listener> {
-        Ok(Listener(Endpoint::bind((address, 0), options())?))
+    pub(crate) fn bind(address: IpAddr, options: Options) -> Result<Listener> {
+        Ok(Listener(Endpoint::bind((address, 0), options)?))
     }
 
     /// The port the sender is to connect to.
@@ -45,13 +46,13 @@ impl Listener {
     }
 
     /// The first connection, which must know the token.
-    fn accept(mut self, job: &Job) -> Result<Connection> {
+    pub(crate) fn accept(mut self, token: u64) -> Result<Connection> {
         let accepted = self.0.accept(Some(CONNECT))?;
         let mut connection = accepted.context("no sender connected")?;
         let mut told = [0; 8];
         connection.recv_into(&mut told)?;
         ensure!(
-            told == job.token.to_le_bytes(),
+            told == token.to_le_bytes(),
             "the sender does not know the token"
         );
         Ok(connection)
@@ -59,14 +60,15 @@ impl Listener {
 }
 
 /// Connects to the receiver and shows it the token.
-fn open(to: SocketAddr, job: &Job) -> Result<Connection> {
-    let mut connection = Connection::connect(to, &options())
+pub(crate) fn open(to: SocketAddr, token: u64, options: &Options) -> Result<Connection> {
+    let mut connection = Connection::connect(to, options)
         .with_context(|| format!("cannot connect to the receiver at {to}"))?;
-    connection.send(&job.token.to_le_bytes())?;
+    connection.send(&token.to_le_bytes())?;
     Ok(connection)
 }
 
-fn await_word(connection: &mut Connection, word: u8) -> Result<()> {
+/// Receives the one-byte message `word`.
+pub(crate) fn await_word(connection: &mut Connection, word: u8) -> Result<()> {
     let mut heard = [0];
     connection.recv_into(&mut heard)?;
     if heard != [word] {

@@ -90,6 +90,8 @@ impl Connection {
         self.announce(now);
         self.ask_reads(now);
         self.start_works(now);
+        // For regions asked for before.
+        self.timers.set_earlier(Timer::Memory, now);
         self.expect_peer(now);
     }
 

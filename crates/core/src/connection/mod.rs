@@ -550,6 +550,7 @@ impl Connection {
     /// Grants Blocks as far as the window allows.
     fn grant(&mut self, now: Instant) {
         let Some(geometry) = self.admitted(now) else {
+            self.granted_window = 0;
             return;
         };
         self.granted_window = geometry.window;

@@ -125,6 +125,35 @@ fn region__figure_12_requested_and_available() {
 }
 
 #[test]
+fn posted__before_the_connection_stands() {
+    let mut sim = Sim::new(clean(), 1, Config::default(), Config::default());
+    let now = sim.now();
+    let early = sim
+        .a
+        .c()
+        .request_region(now, [1; 32], Rights::READ)
+        .unwrap();
+    sim.run_until(S, |sim| sim.b.connection.is_some());
+    let now = sim.now();
+    let span = sim.a.filled(1, 100);
+    sim.a.c().export(span, Rights::READ, Some([2; 32])).unwrap();
+    let asked = sim
+        .b
+        .c()
+        .request_region(now, [2; 32], Rights::READ)
+        .unwrap();
+    sim.b.c().on_timeout(now);
+    sim.run_until(S, |sim| {
+        sim.a.outcomes(early) == 1 && sim.b.outcomes(asked) == 1
+    });
+    let unknown = TransferError::Refused(Reason::Unknown);
+    assert_eq!(
+        (sim.a.failed(early), sim.b.failed(asked)),
+        (Some(unknown), None)
+    );
+}
+
+#[test]
 fn region__refused_in_words() {
     let mut sim = quiet(Config::default());
     let span = sim.b.filled(1, 100);

@@ -12,11 +12,13 @@ use zerolane_core::{
 const BORROWED_TO_SEND: Access = Access {
     writable: false,
     file: false,
+    kept: false,
     shared: false,
 };
 const BORROWED_TO_RECEIVE: Access = Access {
     writable: true,
     file: false,
+    kept: false,
     shared: false,
 };
 

@@ -5,7 +5,7 @@ use super::{Driver, WorkKind};
 use crate::{Lane, Memory};
 use core::fmt;
 use std::ops::Deref;
-use zerolane_core::{Delivery, Event, TransferError, TransferId, limits};
+use zerolane_core::{Delivery, Event, RegionId, TransferError, TransferId, limits};
 use zerolane_wire::Reason;
 
 /// A request that is over, and the memory that was posted.
@@ -56,6 +56,14 @@ impl fmt::Debug for MessageControl {
     }
 }
 
+/// A completion whose memory the lane still holds.
+pub(super) struct Held {
+    pub(super) region: RegionId,
+    pub(super) completion: Completion,
+    /// Somebody wants to know.
+    told: bool,
+}
+
 /// How a request ended.
 struct Ending {
     id: TransferId,
@@ -81,6 +89,7 @@ impl Ending {
 
 impl<L: Lane> Driver<L> {
     pub(super) fn collect(&mut self) {
+        self.release_held();
         while let Some(event) = self.core.poll_event() {
             match event {
                 Event::Connected(_) => self.connected = true,
@@ -146,10 +155,8 @@ impl<L: Lane> Driver<L> {
             Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
             result => result.unwrap_or(Ok(posted.len)),
         };
-        if posted.abandoned || !posted.sort.signalled && result.is_ok() {
-            return;
-        }
-        self.completions.push_back(Completion {
+        let told = !posted.abandoned && (posted.sort.signalled || result.is_err());
+        let completion = Completion {
             id: it.id,
             kind: posted.sort.kind,
             result,
@@ -157,7 +164,25 @@ impl<L: Lane> Driver<L> {
             delivery: it.delivery,
             value: it.value,
             control,
-        });
+        };
+        match posted.region {
+            Some(region) if self.lane.holds(region) => self.held.push(Held {
+                region,
+                completion,
+                told,
+            }),
+            _ if told => self.completions.push_back(completion),
+            _ => {}
+        }
+    }
+
+    fn release_held(&mut self) {
+        let lane = &self.lane;
+        let released = self.held.extract_if(.., |held| !lane.holds(held.region));
+        let told = released
+            .filter(|held| held.told)
+            .map(|held| held.completion);
+        self.completions.extend(told);
     }
 
     /// The control that came, out of its slot, which is free then.

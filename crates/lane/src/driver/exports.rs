@@ -48,6 +48,7 @@ impl<L: Lane> Driver<L> {
         let access = Access {
             writable: true,
             file: window.is_file(),
+            kept: false,
             shared: true,
         };
         // SAFETY: the window, kept until the entry is closed, keeps the bytes mapped; it is entered

@@ -72,6 +72,7 @@ impl Inline {
         let access = Access {
             writable: true,
             file: false,
+            kept: false,
             shared: false,
         };
         // SAFETY: the region is kept beside its span, never dereferenced, and lives as long as the

@@ -16,6 +16,7 @@ pub use remote::WorkKind;
 
 use crate::clock::Clock;
 use crate::{Account, Lane, LaneError, Options, Registry, Turn, Waker};
+use completion::Held;
 use core::fmt;
 use exports::Export;
 use inline::Inline;
@@ -47,6 +48,8 @@ pub struct Driver<L: Lane> {
     /// The region that a request by name brought.
     opened: Option<RemoteRegion>,
     completions: VecDeque<Completion>,
+    /// Completions whose memory the lane still holds.
+    held: Vec<Held>,
     account: Account,
     clock: Clock,
     waker: Waker,
@@ -69,6 +72,13 @@ impl<L: Lane + fmt::Debug> fmt::Debug for Driver<L> {
 /// timeout.
 impl<L: Lane> Drop for Driver<L> {
     fn drop(&mut self) {
+        self.say_goodbye();
+        self.leave_what_is_held();
+    }
+}
+
+impl<L: Lane> Driver<L> {
+    fn say_goodbye(&mut self) {
         if self.core.life() != Life::Established {
             return;
         }
@@ -77,6 +87,19 @@ impl<L: Lane> Drop for Driver<L> {
         self.core.on_timeout(now);
         // Nobody is left to be told of an error.
         let _ = self.transmit_entered(now);
+    }
+
+    /// Gives memory that the kernel still reads to nobody: what would be written there next would be
+    /// sent.
+    fn leave_what_is_held(&mut self) {
+        let posted = self.posted.drain().map(|(_, it)| (it.region, it.memory));
+        let held = self.held.drain(..);
+        let done = held.map(|it| (Some(it.region), it.completion.memory));
+        for (region, memory) in posted.chain(done) {
+            if region.is_some_and(|region| self.lane.holds(region)) {
+                std::mem::forget(memory);
+            }
+        }
     }
 }
 
@@ -113,6 +136,7 @@ impl<L: Lane> Driver<L> {
             controls: Controls::default(),
             opened: None,
             completions: VecDeque::new(),
+            held: Vec::new(),
             account: Account::default(),
             clock,
             waker: Waker::new(),
@@ -139,7 +163,8 @@ impl<L: Lane> Driver<L> {
         self.waker.clone()
     }
 
-    /// Cancels a Transfer: its completion follows at once. False if it is over already.
+    /// Cancels a Transfer: its completion follows at once, or when the kernel lets go of memory that
+    /// it was lent. False if it is over already.
     pub fn cancel(&mut self, id: TransferId) -> bool {
         let cancelled = self.core.cancel(self.clock.now(), id);
         self.collect();
@@ -185,7 +210,7 @@ impl<L: Lane> Driver<L> {
 
     /// Transfers posted and not over.
     pub fn in_flight(&self) -> usize {
-        self.posted.len()
+        self.posted.len() + self.held.len()
     }
 
     /// Whether a completion is there.

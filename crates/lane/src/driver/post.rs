@@ -120,6 +120,7 @@ impl<L: Lane> Driver<L> {
         let access = Access {
             writable,
             file,
+            kept: true,
             shared: false,
         };
         // SAFETY: `memory` is kept in `posted` until the entry is closed, so its bytes stay mapped;

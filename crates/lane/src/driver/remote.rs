@@ -349,6 +349,7 @@ impl Controls {
             let access = Access {
                 writable: true,
                 file: false,
+                kept: false,
                 shared: false,
             };
             // SAFETY: the region is kept beside its span, never dereferenced, and lives as long as

@@ -5,6 +5,8 @@ mod receive;
 mod send;
 mod small;
 mod socket;
+mod system;
+mod zerocopy;
 
 pub use listener::Listener;
 
@@ -15,7 +17,7 @@ use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use zerolane_core::{Config, Connection, Entropy};
+use zerolane_core::{Config, Connection, Entropy, RegionId};
 
 /// One connected UDP socket: the kernel finds the connection by the peer's address, so that all
 /// that arrives is the connection's and the forecast holds.
@@ -69,10 +71,15 @@ impl Lane for UdpLane {
             .unwrap_or(Ok(false))
     }
 
+    fn holds(&self, region: RegionId) -> bool {
+        self.sender.holds(region)
+    }
+
     fn describe(&self, account: &mut Account) {
         account.receive_buffer = socket::receive_buffer(&self.socket);
         account.gso = self.sender.gso;
         account.gro = self.receiver.gro;
+        account.zerocopy = self.sender.zerocopy();
     }
 }
 
@@ -125,3 +132,6 @@ fn entropy() -> io::Result<Entropy> {
         port: u16::from_le_bytes([i, j]).max(1),
     })
 }
+
+#[cfg(test)]
+mod tests;

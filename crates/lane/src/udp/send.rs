@@ -1,12 +1,13 @@
 //! Sending: one sendmsg for up to 64 KiB of STUs, headers and payload gathered where they lie.
 
-use super::socket;
-use crate::{Account, LaneError, Options, Registry, Turn};
+use super::zerocopy::{Headers, Lender};
+use super::{socket, system};
+use crate::{Account, LaneError, Options, Registry, Turn, Zerocopy};
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use zerolane_core::{BurstLimit, ControlDatagram, DataBurst, Instant, Span, Transmit};
+use zerolane_core::{BurstLimit, ControlDatagram, DataBurst, Instant, RegionId, Span, Transmit};
 use zerolane_wire::HEADER_LEN;
 use zerolane_wire::checksum::Sum;
 
@@ -22,7 +23,11 @@ const IDLE: std::time::Duration = std::time::Duration::from_millis(1);
 const CONTROL_LEN: usize = 32;
 
 /// Zeros behind a path probe.
-static PADDING: [u8; 65_536] = [0; 65_536];
+static PADDING: Padding = Padding([0; 65_536]);
+
+/// On pages of its own, so that a probe of any size has few enough fragments.
+#[repr(C, align(4096))]
+struct Padding([u8; 65_536]);
 
 /// What became of a send.
 enum Sent {
@@ -37,6 +42,9 @@ enum Sent {
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) gso: bool,
+    lender: Lender,
+    /// The last burst was of memory that may be lent.
+    lendable: bool,
     headers: Box<[[u8; HEADER_LEN]; MAX_SEGMENTS]>,
     pub(super) iovs: Vec<libc::iovec>,
     /// Headers and short payloads of small operations.
@@ -56,6 +64,8 @@ impl Sender {
     pub(super) fn new(socket: &Socket, options: &Options) -> Sender {
         Sender {
             gso: options.gso && socket::has_gso(socket),
+            lender: Lender::new(socket, options.zerocopy),
+            lendable: false,
             headers: Box::new([[0; HEADER_LEN]; MAX_SEGMENTS]),
             small: Vec::new(),
             iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
@@ -71,6 +81,15 @@ impl Sender {
         self.held.is_some()
     }
 
+    /// Whether the kernel still has memory of `region`.
+    pub(super) fn holds(&self, region: RegionId) -> bool {
+        self.lender.holds(region)
+    }
+
+    pub(super) fn zerocopy(&self) -> Zerocopy {
+        self.lender.state()
+    }
+
     /// Sends what the core owes, for one turn. True if anything was sent.
     pub(super) fn transmit(
         &mut self,
@@ -78,14 +97,13 @@ impl Sender {
         peer: SocketAddr,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
-        let mut sent = false;
+        let mut sent = self.lender.is_lending() && self.lender.settle(socket);
         for _ in 0..BURSTS_PER_TURN {
             turn.refresh();
-            let Some(transmit) = self
-                .held
-                .take()
-                .or_else(|| turn.core.poll_transmit(turn.now, self.limit(turn.now)))
-            else {
+            let Some(transmit) = self.held.take().or_else(|| {
+                turn.core
+                    .poll_transmit(turn.now, self.limit(turn.now, turn.core.stu()))
+            }) else {
                 break;
             };
             let outcome = match &transmit {
@@ -105,12 +123,16 @@ impl Sender {
     }
 
     /// Small bursts while idle, for latency; full ones under load, for bandwidth.
-    fn limit(&mut self, now: Instant) -> BurstLimit {
+    fn limit(&mut self, now: Instant, stu: u32) -> BurstLimit {
         if now - self.last > IDLE {
             self.burst = FIRST_BURST;
         }
+        let lent = match self.lendable && self.gso {
+            true => self.lender.datagrams(stu as usize),
+            false => 0,
+        };
         BurstLimit {
-            segments: self.burst,
+            segments: if lent > 0 { lent as u32 } else { self.burst },
             ..BurstLimit::default()
         }
     }
@@ -125,15 +147,25 @@ impl Sender {
         let padding = datagram
             .pad_to
             .saturating_sub(bytes.len())
-            .min(PADDING.len());
+            .min(PADDING.0.len());
         self.iovs.clear();
         self.iovs.push(iovec(bytes.as_ptr(), bytes.len()));
         if padding > 0 {
-            self.iovs.push(iovec(PADDING.as_ptr(), padding));
+            self.iovs.push(iovec(PADDING.0.as_ptr(), padding));
         }
         account.tx_control_syscalls += 1;
         account.datagrams_sent += 1;
-        self.send_gathered(socket, 0)
+        if padding > 0
+            && let Some(own) = self.lender.probe(bytes)
+        {
+            self.iovs[0] = iovec(own.0.as_ptr().cast(), bytes.len());
+            if let Some(outcome) = self.lend(socket, 0, own, None) {
+                return outcome;
+            }
+            account.tx_control_syscalls += 1;
+            self.iovs[0] = iovec(bytes.as_ptr(), bytes.len());
+        }
+        self.send_gathered(socket, 0, 0)
     }
 
     fn data(
@@ -151,11 +183,65 @@ impl Sender {
         turn.account.datagrams_sent += u64::from(burst.segments);
         turn.account.bytes_sent += burst.span.len;
         turn.account.tx_data_syscalls += 1;
+        self.lendable = turn.memory.is_lendable(burst.span.region);
+        if let Some(outcome) = self.lend_burst(socket, burst, turn.account) {
+            return Ok(outcome);
+        }
         match self.send_burst(socket, burst, turn.account) {
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
                 Err(LaneError::Fault(burst.span.region))
             }
             outcome => Ok(outcome),
+        }
+    }
+
+    /// Sends what is gathered without the kernel's copy. `None` if it is to be sent with it.
+    fn lend_burst(
+        &mut self,
+        socket: &Socket,
+        burst: &DataBurst,
+        account: &mut Account,
+    ) -> Option<io::Result<()>> {
+        let count = burst.segments as usize;
+        if !self.lendable || !self.gso || !self.lender.pays(burst) {
+            return None;
+        }
+        // The kernel will still read the headers when the next burst overwrites ours.
+        let mut own = self.lender.headers();
+        for (index, slot) in own.0.iter_mut().enumerate().take(count) {
+            slot[..HEADER_LEN].copy_from_slice(&self.headers[index]);
+            self.iovs[2 * index] = iovec(slot.as_ptr(), HEADER_LEN);
+        }
+        let segment = burst.stu as usize + HEADER_LEN;
+        let outcome = self.lend(socket, segment, own, Some(burst.span.region));
+        match outcome {
+            Some(Ok(())) => account.tx_zerocopy_syscalls += 1,
+            _ => {
+                account.tx_data_syscalls += 1;
+                for (index, header) in self.headers.iter().enumerate().take(count) {
+                    self.iovs[2 * index] = iovec(header.as_ptr(), HEADER_LEN);
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Lends what is gathered, with headers in `own`, to the kernel. `None` if that was refused for a
+    /// reason of its own.
+    fn lend(
+        &mut self,
+        socket: &Socket,
+        segment: usize,
+        own: Box<Headers>,
+        region: Option<RegionId>,
+    ) -> Option<io::Result<()>> {
+        match self.send_gathered(socket, segment, libc::MSG_ZEROCOPY) {
+            Ok(()) => {
+                self.lender.lent(own, region);
+                Some(Ok(()))
+            }
+            Err(error) if self.lender.refused(own, &error) => None,
+            Err(error) => Some(Err(error)),
         }
     }
 
@@ -167,13 +253,13 @@ impl Sender {
         account: &mut Account,
     ) -> io::Result<()> {
         if burst.segments == 1 {
-            return self.send_gathered(socket, 0);
+            return self.send_gathered(socket, 0, 0);
         }
         if !self.gso {
             return self.send_separately(socket);
         }
         let segment = burst.stu as usize + HEADER_LEN;
-        match self.send_gathered(socket, segment) {
+        match self.send_gathered(socket, segment, 0) {
             Err(error) if is_lost_offload(&error, segment, socket::path_datagram_now(socket)) => {
                 self.gso = false;
                 account.tx_data_syscalls += 1;
@@ -210,7 +296,12 @@ impl Sender {
     }
 
     /// One sendmsg of all iovecs, in segments of `segment` bytes (0: one datagram).
-    pub(super) fn send_gathered(&mut self, socket: &Socket, segment: usize) -> io::Result<()> {
+    pub(super) fn send_gathered(
+        &mut self,
+        socket: &Socket,
+        segment: usize,
+        flags: i32,
+    ) -> io::Result<()> {
         let mut control = [0u64; CONTROL_LEN / 8];
         let mut message = empty_message();
         message.msg_iov = self.iovs.as_mut_ptr();
@@ -231,8 +322,9 @@ impl Sender {
             }
         }
         // SAFETY: message points to iovecs over memory that is mapped for the length of the call:
-        // headers and padding are ours, payload is posted and open in the registry.
-        twice_on_fault(|| unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) })?;
+        // headers and padding are ours, payload is posted and open in the registry. What is lent is
+        // kept until the kernel lets go: `Lender` keeps the headers, `Driver` the payload.
+        twice_on_fault(|| unsafe { system::sendmsg(socket.as_raw_fd(), &message, flags) })?;
         Ok(())
     }
 
@@ -252,10 +344,7 @@ impl Sender {
         while done < self.messages.len() {
             let rest = &mut self.messages[done..];
             // SAFETY: as in send_gathered, for every message of the list.
-            let sent = twice_on_fault(|| unsafe {
-                let (start, count) = (rest.as_mut_ptr(), rest.len() as u32);
-                libc::sendmmsg(socket.as_raw_fd(), start, count, 0) as isize
-            });
+            let sent = twice_on_fault(|| unsafe { system::sendmmsg(socket.as_raw_fd(), rest) });
             match sent {
                 Ok(sent) => done += sent,
                 // Part of the burst is out; what is not counts as lost and is asked for again.
@@ -303,10 +392,9 @@ impl Sender {
 
 /// Makes a call again that failed with EFAULT: recvmmsg leaves that error of a later message in the
 /// socket, for the next call to find, whatever that is. An EFAULT of its own comes again.
-fn twice_on_fault(mut call: impl FnMut() -> isize) -> io::Result<usize> {
-    let mut once = || usize::try_from(call()).map_err(|_| io::Error::last_os_error());
-    match once() {
-        Err(error) if error.raw_os_error() == Some(libc::EFAULT) => once(),
+fn twice_on_fault(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    match call() {
+        Err(error) if error.raw_os_error() == Some(libc::EFAULT) => call(),
         outcome => outcome,
     }
 }

@@ -31,7 +31,7 @@ impl Sender {
             // What is over by now would leave a gap where the kernel cuts.
             let segment = burst.segment as usize;
             let sent = match whole {
-                true => self.send_gathered(socket, segment),
+                true => self.send_gathered(socket, segment, 0),
                 false => Err(io::ErrorKind::Interrupted.into()),
             };
             match sent {
@@ -58,7 +58,7 @@ impl Sender {
                 continue;
             }
             turn.account.tx_data_syscalls += 1;
-            if let Err(error) = self.send_gathered(socket, 0) {
+            if let Err(error) = self.send_gathered(socket, 0, 0) {
                 // Those that left will be repeated with it: they are counted once.
                 return Ok(Err(error));
             }

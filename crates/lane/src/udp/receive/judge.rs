@@ -55,7 +55,8 @@ impl Receiver {
         turn.account.datagrams_received += message.segments() as u64;
         if message.segments() > 1 {
             self.singles = 0;
-        } else if total > HEADER_LEN + OPTIONS_LEN {
+        } else if self.layouts[index].pairs > 0 && total > HEADER_LEN + OPTIONS_LEN {
+            // What nobody predicted says nothing about those that are: small puts come on their own.
             self.singles = self.singles.saturating_add(1);
         }
         if self.layouts[index].fits(total, message.segment) {
@@ -256,12 +257,12 @@ impl Receiver {
             self.spill = spill;
             return;
         }
-        let Some(bytes) = self.linearize(message, turn.memory) else {
-            // Part of it landed in a page that is gone already: as if lost.
-            return;
-        };
-        self.take_datagrams(message, &bytes, MoveCause::Pattern, turn);
-        self.linear.push(bytes);
+        let mut bytes = std::mem::take(&mut self.linear[message.index]);
+        // Else part of it landed in a page that is gone already: as if lost.
+        if self.linearize(message, turn.memory, &mut bytes) {
+            self.take_datagrams(message, &bytes, MoveCause::Pattern, turn);
+        }
+        self.linear[message.index] = bytes;
     }
 
     /// Judges datagram by datagram. `bytes` live until the moves are done.
@@ -297,10 +298,10 @@ impl Receiver {
         }
     }
 
-    /// The message's bytes in one piece. `None` if some lie in a mapped file's page that is gone.
-    fn linearize(&self, message: Message, memory: &Registry) -> Option<Box<[u8]>> {
+    /// Puts the message's bytes into one piece. False if some lie in a mapped file's page that is gone.
+    fn linearize(&self, message: Message, memory: &Registry, bytes: &mut Vec<u8>) -> bool {
         let Message { index, total, .. } = message;
-        let mut bytes = vec![0; total].into_boxed_slice();
+        bytes.resize(total, 0);
         let mut rest = &mut bytes[..];
         let runs = &self.layouts[index].runs;
         let file = runs.iter().any(|run| memory.is_file(run.span.region));
@@ -312,14 +313,16 @@ impl Receiver {
                 let (part, others) = rest.split_at_mut(iov.iov_len.min(rest.len()));
                 let from = iov.iov_base.cast::<u8>();
                 if file {
-                    fault::read(from, part).ok()?;
+                    if fault::read(from, part).is_err() {
+                        return false;
+                    }
                 } else {
                     std::ptr::copy_nonoverlapping(from, part.as_mut_ptr(), part.len());
                 }
                 rest = others;
             }
         }
-        Some(bytes)
+        true
     }
 }
 
