@@ -132,7 +132,8 @@ impl Connection {
             return None;
         }
         let bytes = room.min(self.congestion.quantum()).max(pair);
-        let headers = bytes / u64::from(stu) * HEADER_LEN as u64;
+        // Without a controller both may be as large as a number can be.
+        let headers = (bytes / u64::from(stu)).saturating_mul(HEADER_LEN as u64);
         Some(bytes.saturating_add(headers))
     }
 
