@@ -8,13 +8,17 @@ A connection belongs to the event loop it was made in. Cancelling a call cancels
 buffer of a request is in use, and cannot be resized, until the call returns.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import zerolane
-from zerolane._zerolane import _Address, _Memory
+
+if TYPE_CHECKING:
+    from zerolane._zerolane import _Address, _Memory
 
 __all__ = ["Connection", "Endpoint", "connect"]
 
