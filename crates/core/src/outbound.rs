@@ -256,6 +256,13 @@ impl Outbox {
         self.transfers.iter().map(|(&id, it)| (id, it))
     }
 
+    /// The Transfers announced under a number that `is_named`.
+    pub(crate) fn announced(&self, is_named: impl Fn(u32) -> bool) -> Vec<TransferId> {
+        let named = |it: &Outbound| it.state != OutboundState::Queued && is_named(it.sequence);
+        let all = self.iter().filter(|(_, it)| named(it));
+        all.map(|(id, _)| id).collect()
+    }
+
     pub(crate) fn post(&mut self, id: TransferId, span: Span, delivery: Delivery, target: Target) {
         let transfer = Outbound {
             span,

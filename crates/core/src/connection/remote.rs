@@ -404,7 +404,11 @@ impl Connection {
         if self.memory.stream.is_empty() {
             return;
         }
-        let expected = self.memory.stream.widen(low);
+        self.on_executed(now, self.memory.stream.widen(low));
+    }
+
+    /// The peer executed all numbered operations below `expected`.
+    pub(super) fn on_executed(&mut self, now: Instant, expected: u32) {
         if self.memory.stream.confirm(now, expected) {
             self.collect_over(now);
         }
