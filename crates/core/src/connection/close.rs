@@ -183,6 +183,7 @@ impl Connection {
             }
         }
         self.endings.clear();
+        self.outbox.forget_withdrawn();
         self.memory.clear();
     }
 

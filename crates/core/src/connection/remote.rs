@@ -431,6 +431,10 @@ impl Connection {
 
     /// Tells of what is over, and begins what waited for it.
     fn collect_over(&mut self, now: Instant) {
+        if !self.endings.is_empty() {
+            // Perhaps one may leave now.
+            self.timers.set_earlier(Timer::Answers, now);
+        }
         while let Some(over) = self.memory.stream.pop() {
             if !over.cancelled {
                 self.tell(now, &over);

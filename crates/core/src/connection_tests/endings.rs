@@ -168,3 +168,78 @@ fn close__of_who_has_seen_the_last_put_fails_no_put() {
         }
     });
 }
+
+/// Posts a receive of a message with a payload of up to `room` bytes at B.
+fn receive_message(sim: &mut Sim, room: u64) -> (TransferId, Span) {
+    let control = sim.b.empty(u64::from(limits::MAX_CONTROL));
+    let payload = sim.b.empty(room);
+    let posted = sim.b.c().post_message_receive(control, Some(payload));
+    (posted.expect("posted"), payload)
+}
+
+fn send_message(sim: &mut Sim, content: u64, length: u64) -> TransferId {
+    let now = sim.now();
+    let control = sim.a.filled(content, 8);
+    let payload = sim.a.filled(content, length);
+    let posted = sim
+        .a
+        .c()
+        .post_message(now, control, Some(payload), WorkFlags::default());
+    posted.expect("posted")
+}
+
+/// A peer that has a message waits for its payload, and has to be told that it will not come, at
+/// whatever moment it is cancelled.
+#[test]
+fn cancel__of_a_payload_is_told_before_it_was_announced() {
+    each(300, |seed| {
+        let mut dice = Dice::new(seed);
+        let config = Config {
+            slots: 1,
+            ..Config::default()
+        };
+        let mut sim = connected(if dice.chance(30) { 0.0 } else { 0.1 }, seed, &config);
+        // Takes the only slot.
+        let now = sim.now();
+        let source = sim.a.filled(1, 5_000);
+        let first = sim
+            .a
+            .c()
+            .post_send(now, source, Delivery::Polled)
+            .expect("posted");
+        sim.run_for(Duration::from_micros(dice.below(2_000)));
+        let (one, two) = (
+            receive_message(&mut sim, 3_000),
+            receive_message(&mut sim, 3_000),
+        );
+        let cancelled = send_message(&mut sim, 2, 3_000);
+        sim.run_for(Duration::from_micros(dice.below(20_000)));
+        let now = sim.now();
+        assert!(sim.a.c().cancel(now, cancelled), "no slot for it yet");
+        sim.run_for(Duration::from_micros(dice.below(2_000)));
+        let sent = send_message(&mut sim, 3, 2_000);
+        let now = sim.now();
+        let target = sim.b.empty(5_000);
+        let to = sim.b.c().post_receive(now, target).expect("posted");
+        sim.run_until(60 * S, |sim| sim.a.sent(first) && sim.a.sent(sent));
+        assert!(sim.b.received(to).is_some() && sim.b.holds(target, 1, 5_000));
+        // If the message never left, its receive takes the next one.
+        let payload = match sim.b.failed(one.0) {
+            Some(error) => {
+                assert_eq!(error, TransferError::Refused(Reason::Cancelled));
+                assert_eq!(sim.b.outcomes(two.0), 1);
+                two.1
+            }
+            None => {
+                assert_eq!((sim.b.outcomes(one.0), sim.b.outcomes(two.0)), (1, 0));
+                one.1
+            }
+        };
+        assert!(sim.b.holds(payload, 3, 2_000));
+        assert_eq!(sim.a.outcomes(cancelled), 1);
+        sim.run_until(20 * S, |sim| {
+            let all_over = |it: &Connection| !it.is_sending() && it.endings.is_empty();
+            sim.a.connection.as_ref().is_some_and(all_over)
+        });
+    });
+}
