@@ -20,6 +20,15 @@ struct Shared {
     event: Option<std::fs::File>,
 }
 
+/// Wakers of one driver are equal.
+impl PartialEq for Waker {
+    fn eq(&self, other: &Waker) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for Waker {}
+
 impl Waker {
     pub(crate) fn new() -> Waker {
         // SAFETY: eventfd has no preconditions.
