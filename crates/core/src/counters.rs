@@ -66,6 +66,8 @@ pub struct Counters {
     pub asked_in_vain: u64,
     /// STUs received that the path had marked "congestion experienced".
     pub marked: u64,
+    /// Times that an address changed, the peer's or ours.
+    pub moves: u64,
     /// Times a wait for payload or for an answer ran out.
     pub timeouts: u64,
     drops: [u64; DropReason::ALL.len()],

@@ -49,7 +49,7 @@ mod work;
 pub use admission::{FastAnswer, Member, Schedule, Scheduler};
 pub use config::{Config, Entropy};
 pub use congestion::{Auto, Congestion, Control, GrantsOnly, Model, Sample};
-pub use connection::{Connection, PostError, listen, reject};
+pub use connection::{Connection, PostError, Stray, listen, reject};
 pub use counters::{Counters, DropReason, PathState};
 pub use event::{CloseReason, Delivery, Event, TransferError, TransferId};
 pub use exports::RegionName;

@@ -3,7 +3,8 @@
 //! `input.rs` takes control operations, `data.rs` takes payload headers, `repair.rs` asks for what is
 //! missing, `output.rs` drains what is owed to the peer in priority order, `timeouts.rs` owns what
 //! follows from silence, `admit.rs` asks what may be granted while others receive too, `abort.rs` what
-//! follows when a Transfer is given up, `close.rs` what follows from the table of a connection's life.
+//! follows when a Transfer is given up, `roam.rs` when an address changes, `close.rs` what follows from
+//! the table of a connection's life.
 
 mod abort;
 mod admit;
@@ -15,10 +16,12 @@ mod memory;
 mod output;
 mod remote;
 mod repair;
+mod roam;
 mod serve;
 mod timeouts;
 
 pub use listen::{listen, reject};
+pub use roam::Stray;
 
 use crate::congestion::Pacer;
 use crate::credit::Credit;
@@ -105,6 +108,8 @@ pub struct Connection {
     unanswered_pings: u32,
     /// When the peer was last heard.
     heard: Instant,
+    /// Where else it may be.
+    candidate: Option<roam::Candidate>,
     close_reason: CloseReason,
     /// What Request_Disconnect says.
     disconnect_reason: Reason,
@@ -184,6 +189,7 @@ impl Connection {
             handshake_sync: entropy.sync,
             unanswered_pings: 0,
             heard: now,
+            candidate: None,
             close_reason: CloseReason::Local,
             disconnect_reason: Reason::Normal,
             peer_stu: 0,

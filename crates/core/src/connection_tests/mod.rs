@@ -11,6 +11,7 @@ mod memory_faults;
 mod memory_hostile;
 mod model;
 mod reports;
+mod roam;
 mod seeds;
 mod sequences;
 mod sim;

@@ -1,13 +1,14 @@
 //! The listening socket: takes Request_Connections of strangers and makes a connected socket of
 //! each that it accepts.
 
+use super::roam::{Roam, Strays};
 use super::{UdpLane, config, entropy, socket};
 use crate::{Driver, Options};
 use socket2::{SockAddr, Socket};
 use std::collections::VecDeque;
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zerolane_wire::{Operation, Packet};
 
@@ -15,8 +16,6 @@ use zerolane_wire::{Operation, Packet};
 const MAX_REMEMBERED: usize = 1024;
 /// How long: longer than an Initiator tries.
 const REMEMBER: Duration = Duration::from_secs(30);
-/// A Request_Connection is shorter.
-const MAX_DATAGRAM: usize = 256;
 
 /// A listening UDP port.
 #[derive(Debug)]
@@ -24,6 +23,8 @@ pub struct Listener {
     socket: Socket,
     local: SocketAddr,
     options: Options,
+    /// What comes for connections that exist.
+    strays: Arc<Strays>,
     remembered: VecDeque<(Instant, SocketAddr, u32)>,
     /// Datagrams that were no Request_Connection, or one that was refused.
     refused: u64,
@@ -39,8 +40,10 @@ impl Listener {
         options.scheduler.get_or_insert_default();
         let socket = socket::bind(local, true, &options)?;
         let local = socket.local_addr()?.as_socket().unwrap_or(local);
+        let strays = Arc::new(Strays::new(&socket)?);
         Ok(Listener {
             socket,
+            strays,
             local,
             options,
             remembered: VecDeque::new(),
@@ -82,22 +85,16 @@ impl Listener {
     /// The next datagram that is an operation. `None` when the socket is empty.
     fn next_packet(&mut self) -> io::Result<Option<(Packet, SocketAddr)>> {
         loop {
-            let mut buffer = [MaybeUninit::uninit(); MAX_DATAGRAM];
-            let (len, from) = match self.socket.recv_from(&mut buffer) {
-                Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            let (bytes, peer) = match self.strays.next_other() {
+                Ok(Some(received)) => received,
+                Ok(None) => return Ok(None),
                 // Errors of answers sent earlier are not the listener's.
                 Err(error) if is_peers(&error) => continue,
                 Err(error) => return Err(error),
             };
-            let mut bytes = [0; MAX_DATAGRAM];
-            for (byte, received) in bytes.iter_mut().zip(&buffer[..len]) {
-                // SAFETY: recv_from initialised the first `len` bytes.
-                *byte = unsafe { received.assume_init() };
-            }
-            match (Packet::parse(&bytes[..len]), from.as_socket()) {
-                (Ok(packet), Some(peer)) => return Ok(Some((packet, peer))),
-                _ => self.refused += 1,
+            match Packet::parse(&bytes) {
+                Ok(packet) => return Ok(Some((packet, peer))),
+                Err(_) => self.refused += 1,
             }
         }
     }
@@ -115,13 +112,14 @@ impl Listener {
             return Ok(None);
         }
         let socket = socket::bind(self.local, true, &self.options)?;
-        let lane = match UdpLane::new(socket, peer, &self.options) {
+        let mut lane = match UdpLane::new(socket, peer, &self.options) {
             Ok(lane) => lane,
             Err(error) if is_peers(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
         let config = config(&lane.socket, peer, &self.options);
         let entropy = entropy()?;
+        lane.roam = Roam::responder(&self.strays, entropy.key);
         let made = Driver::try_new(lane, &self.options, |now| {
             zerolane_core::listen(now, config, entropy, packet)
         });

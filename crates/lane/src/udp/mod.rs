@@ -2,6 +2,7 @@
 
 mod listener;
 mod receive;
+mod roam;
 mod send;
 mod small;
 mod socket;
@@ -12,10 +13,11 @@ pub use listener::Listener;
 
 use crate::{Account, Driver, Lane, LaneError, Options, Turn, Waker};
 use receive::Receiver;
+use roam::Roam;
 use send::Sender;
 use socket2::{SockAddr, Socket};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 use zerolane_core::{Config, Connection, Entropy, RegionId};
 
@@ -27,6 +29,7 @@ pub struct UdpLane {
     peer: SocketAddr,
     sender: Sender,
     receiver: Receiver,
+    roam: Roam,
     strict: bool,
 }
 
@@ -40,6 +43,7 @@ impl UdpLane {
             peer,
             sender,
             receiver,
+            roam: Roam::initiator(),
             strict: options.strict,
         })
     }
@@ -49,7 +53,7 @@ impl UdpLane {
         std::os::fd::AsFd::as_fd(&self.socket)
     }
 
-    /// The peer's address.
+    /// The peer's address at present.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer
     }
@@ -57,7 +61,14 @@ impl UdpLane {
 
 impl Lane for UdpLane {
     fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
-        self.receiver.receive(&self.socket, turn, self.strict)
+        let received = self.receiver.receive(&self.socket, turn, self.strict)?;
+        if !received && let Some(peer) = self.roam.look(&self.socket, self.peer, turn) {
+            self.peer = peer;
+            if let Some(datagram) = socket::path_datagram(&self.socket, peer) {
+                turn.core.set_path_datagram(turn.now, datagram);
+            }
+        }
+        Ok(received)
     }
 
     fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
@@ -66,6 +77,7 @@ impl Lane for UdpLane {
 
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {
         let full = self.sender.is_full();
+        let timeout = timeout.into_iter().chain(self.roam.longest_sleep()).min();
         waker
             .sleep(|wake| socket::wait(&self.socket, full, wake, timeout))
             .unwrap_or(Ok(false))
@@ -88,11 +100,7 @@ impl Lane for UdpLane {
 /// # Errors
 /// No socket, or no route to `peer`.
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane>> {
-    let any: IpAddr = match peer {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = socket::bind(SocketAddr::new(any, 0), false, options)?;
+    let socket = socket::bind(socket::any_address(peer, 0), false, options)?;
     let lane = UdpLane::new(socket, peer, options)?;
     let config = config(&lane.socket, peer, options);
     let entropy = entropy()?;

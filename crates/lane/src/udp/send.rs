@@ -380,6 +380,7 @@ impl Sender {
                 | libc::ENETDOWN
                 | libc::EPERM
                 | libc::EADDRNOTAVAIL
+                | libc::EDESTADDRREQ
                 | libc::ENODEV
                 | libc::EIO,
             ) => {}
@@ -408,7 +409,8 @@ pub(super) fn is_lost_offload(
 ) -> bool {
     match error.raw_os_error() {
         Some(libc::EIO | libc::EOPNOTSUPP) => true,
-        Some(libc::EINVAL) => path_datagram.is_none_or(|largest| segment <= largest),
+        // Without a path there is no source address, or no route: no fault of the offload either.
+        Some(libc::EINVAL) => path_datagram.is_some_and(|largest| segment <= largest),
         _ => false,
     }
 }

@@ -4,7 +4,7 @@
 use crate::Options;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 use zerolane_wire::encapsulation::Encapsulation;
@@ -100,6 +100,41 @@ pub(super) fn path_datagram(socket: &Socket, peer: SocketAddr) -> Option<usize> 
     };
     let mtu = usize::try_from(mtu.ok()?).ok()?;
     Some(encapsulation(peer).max_stu(mtu) + zerolane_wire::HEADER_LEN)
+}
+
+/// Connects an Initiator's socket anew, so that the system chooses the source address that is right
+/// at present; the port stays if it can. True if our address is another now.
+pub(super) fn renew_source(socket: &Socket, peer: SocketAddr) -> io::Result<bool> {
+    let before = socket.local_addr()?.as_socket();
+    let port = before.map_or(0, |address| address.port());
+    disconnect(socket)?;
+    // Refused where it is still bound, or was taken: then there is another.
+    let _ = socket.bind(&SockAddr::from(any_address(peer, port)));
+    // Without a way to the peer it stays unconnected until the next try.
+    socket.connect(&SockAddr::from(peer))?;
+    Ok(socket.local_addr()?.as_socket() != before)
+}
+
+/// No address in particular, of the family of `like`.
+pub(super) fn any_address(like: SocketAddr, port: u16) -> SocketAddr {
+    let any: IpAddr = match like {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(any, port)
+}
+
+/// Lets go of the peer's address, and so of our own.
+fn disconnect(socket: &Socket) -> io::Result<()> {
+    // SAFETY: all fields of sockaddr are integers, for which zero is a value.
+    let mut nobody: libc::sockaddr = unsafe { std::mem::zeroed() };
+    nobody.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
+    let len = size_of::<libc::sockaddr>() as libc::socklen_t;
+    // SAFETY: an address of that length that lives across the call; fd is an open socket.
+    match unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// As [`path_datagram`], of whom the socket is connected to.

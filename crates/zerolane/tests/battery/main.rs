@@ -7,6 +7,7 @@
 //!  faults.rs  what happens to interfaces in the middle of a Transfer; strangers' datagrams
 //!  files.rs   mapped files as memory
 //!  incast.rs  several senders, one receiver
+//!  roam.rs    addresses that change in the middle of a Transfer
 //! ```
 //!
 //! Every payload is verified by content: a word tells the Transfer it belongs to and its offset.
@@ -25,3 +26,4 @@ mod faults;
 mod files;
 mod incast;
 mod path;
+mod roam;
