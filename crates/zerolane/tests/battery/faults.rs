@@ -39,7 +39,12 @@ fn interface__down_for_5_s_and_up_again() {
 
 #[test]
 fn interface__flaps_several_times() {
-    change_amid(Path::Veth(1500), &Options::default(), |hosts| {
+    // On a busy machine the commands take their time, with the link down.
+    let options = Options {
+        idle_timeout: Duration::from_secs(60),
+        ..Options::default()
+    };
+    change_amid(Path::Veth(1500), &options, |hosts| {
         for (side, down) in [
             (Side::A, 1),
             (Side::A, 30),
