@@ -20,6 +20,7 @@ mod congestion;
 mod connection;
 mod counters;
 mod credit;
+mod ecn;
 mod event;
 mod executor;
 mod exports;

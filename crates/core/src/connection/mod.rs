@@ -25,6 +25,7 @@ pub use roam::Stray;
 
 use crate::congestion::Pacer;
 use crate::credit::Credit;
+use crate::ecn::Marks;
 use crate::inbound::{self, Geometry, Inbox};
 use crate::offers::{Offer, Offers};
 use crate::outbound::Outbox;
@@ -119,6 +120,7 @@ pub struct Connection {
     recovery: Recovery,
     congestion: Box<dyn Congestion>,
     pacer: Pacer,
+    marks: Marks,
     /// Our place among the connections that receive here; none: we are the only one.
     admission: Option<Member>,
     /// Payload bytes that had to be moved.
@@ -197,6 +199,7 @@ impl Connection {
             recovery: Recovery::adaptive(),
             congestion: Box::new(GrantsOnly),
             pacer: Pacer::default(),
+            marks: Marks::default(),
             admission: None,
             moved: 0,
             overtaken: 0,
@@ -372,7 +375,14 @@ impl Connection {
 
     /// Whether the lane is to mark its datagrams as ECN-capable: the controller reads the marks.
     pub fn wants_marks(&self) -> bool {
-        self.congestion.wants_marks()
+        self.congestion.wants_marks() && self.marks.may_work()
+    }
+
+    /// Datagrams came that the path could have marked ("congestion experienced", ECN), and `marked` of
+    /// them are. To be told before they are shown.
+    pub fn on_marks(&mut self, capable: u32, marked: u32) {
+        self.counters.capable += u64::from(capable);
+        self.counters.marked += u64::from(marked);
     }
 
     /// Payload bytes an STU sent at present.

@@ -99,6 +99,7 @@ impl Connection {
         self.counters.moves += 1;
         self.recovery.forget();
         self.congestion.on_new_path(None);
+        self.marks.forget();
         self.outbox.flight.give_up();
         // What waited long for answers need not wait for the end of that.
         for timer in [Timer::Payload, Timer::Confirmation, Timer::Probe] {

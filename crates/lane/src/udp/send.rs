@@ -50,6 +50,8 @@ pub(super) struct Sender {
     /// Headers and short payloads of small operations.
     pub(super) small: Vec<u8>,
     messages: Vec<libc::mmsghdr>,
+    /// Datagrams leave ECN-capable.
+    capable: bool,
     /// A transmission that met a full socket buffer.
     held: Option<Transmit>,
     pub(super) burst: u32,
@@ -70,6 +72,7 @@ impl Sender {
             small: Vec::new(),
             iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
             messages: Vec::with_capacity(MAX_SEGMENTS),
+            capable: false,
             held: None,
             burst: FIRST_BURST,
             last: Instant::ZERO,
@@ -98,6 +101,10 @@ impl Sender {
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
         let mut sent = self.lender.is_lending() && self.lender.settle(socket);
+        if turn.core.wants_marks() != self.capable {
+            self.capable = !self.capable;
+            socket::send_capable(socket, peer, self.capable);
+        }
         for _ in 0..BURSTS_PER_TURN {
             turn.refresh();
             let Some(transmit) = self.held.take().or_else(|| {

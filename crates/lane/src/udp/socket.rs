@@ -152,6 +152,28 @@ pub(super) fn enable_zerocopy(socket: &Socket) -> bool {
     set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1).is_ok()
 }
 
+/// ECN-capable: the path may mark it instead of dropping it (ECT(0), RFC 3168).
+const ECT_0: i32 = 0b10;
+
+/// Has the socket say of each datagram what its ECN field was. GRO merges none that differ in it.
+pub(super) fn show_marks(socket: &Socket) {
+    let fd = socket.as_raw_fd();
+    // Where the kernel has one of them only, the other address family is not in use.
+    let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
+    let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
+}
+
+/// Sends ECN-capable datagrams to `peer`, or such as cannot be marked. Where the kernel refuses, no marks
+/// come back, and the core finds out.
+pub(super) fn send_capable(socket: &Socket, peer: SocketAddr, capable: bool) {
+    let fd = socket.as_raw_fd();
+    let field = if capable { ECT_0 } else { 0 };
+    let _ = match peer {
+        SocketAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_TOS, field),
+        SocketAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, field),
+    };
+}
+
 /// Turns receive offload on, if the kernel has it.
 pub(super) fn enable_gro(socket: &Socket) -> bool {
     set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
