@@ -7,6 +7,7 @@ mod faults;
 mod goodput;
 mod hostile;
 mod incast;
+mod lan;
 mod memory;
 mod memory_faults;
 mod memory_hostile;
