@@ -8,6 +8,7 @@ mod goodput;
 mod hostile;
 mod incast;
 mod lan;
+mod liars;
 mod memory;
 mod memory_faults;
 mod memory_hostile;
