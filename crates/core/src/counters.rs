@@ -20,11 +20,17 @@ pub enum DropReason {
     Limit,
     /// The operation makes no sense in the present state.
     Unexpected,
+    /// Not sealed, where everything is.
+    Unprotected,
+    /// The seal does not hold: forged, or damaged on the way.
+    Forged,
+    /// Sealed by the peer, and here already: a copy made on the way, or by an attacker.
+    Replayed,
 }
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [DropReason; 8] = [
+    pub const ALL: [DropReason; 11] = [
         DropReason::Malformed,
         DropReason::WrongKey,
         DropReason::NoGrant,
@@ -33,6 +39,9 @@ impl DropReason {
         DropReason::Checksum,
         DropReason::Limit,
         DropReason::Unexpected,
+        DropReason::Unprotected,
+        DropReason::Forged,
+        DropReason::Replayed,
     ];
 }
 

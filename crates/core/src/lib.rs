@@ -22,6 +22,7 @@ mod event;
 mod forecast;
 mod gaps;
 mod grants;
+mod handshake;
 mod inbound;
 mod life;
 pub mod limits;
@@ -44,6 +45,10 @@ pub use counters::{Counters, DropReason};
 pub use event::{CloseReason, Delivery, Event, TransferError, TransferId};
 pub use forecast::{Forecast, Run};
 pub use grants::Placement;
+pub use handshake::{
+    Admitted, Anyone, Cipher, Ciphers, Credentials, Gate, GateCounters, HandshakeDatagram,
+    Identity, KeyError, PublicKey, Reply, Session, Trust, refuse_hello,
+};
 pub use inbound::InboundState;
 pub use life::Life;
 pub use outbound::OutboundState;

@@ -6,7 +6,7 @@ use crate::transmit::{BurstLimit, DataBurst, join, split};
 use crate::window::Window;
 use crate::{Delivery, DropReason, Instant, Span, TransferId, tiling};
 use std::collections::{BTreeMap, VecDeque};
-use zerolane_wire::{ClearToSend, Flags, HEADER_LEN, Header, Op, Profile, Route, State};
+use zerolane_wire::{ClearToSend, Flags, Header, Op, Profile, Route, State};
 
 /// Where an outgoing Transfer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -526,13 +526,15 @@ pub(crate) struct Shape {
     /// The receiver's buffer size.
     pub(crate) buffer_log2: u8,
     pub(crate) limit: BurstLimit,
+    /// Bytes around the payload of a datagram.
+    pub(crate) around: u32,
 }
 
 impl Shape {
     fn segments(&self) -> u32 {
         self.limit
             .segments
-            .min(self.limit.bytes / (self.stu + HEADER_LEN as u32))
+            .min(self.limit.bytes / (self.stu + self.around))
             .max(1)
     }
 }

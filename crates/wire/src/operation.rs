@@ -167,11 +167,15 @@ pub enum Reason {
     GoingAway = 12,
     /// The memory named could not be read or written.
     MemoryFault = 13,
+    /// The other end asked for a connection without protection, and this one gives none.
+    ProtectionRequired = 14,
+    /// The other end asked for a protected connection, and this one gives none.
+    PlainOnly = 15,
 }
 
 impl Reason {
     /// All reasons, in order of their code points.
-    pub const ALL: [Reason; 14] = [
+    pub const ALL: [Reason; 16] = [
         Reason::Normal,
         Reason::VersionMismatch,
         Reason::NoCommonProfile,
@@ -186,9 +190,11 @@ impl Reason {
         Reason::TimedOut,
         Reason::GoingAway,
         Reason::MemoryFault,
+        Reason::ProtectionRequired,
+        Reason::PlainOnly,
     ];
 
-    fn parse(param: u16) -> Result<Reason, ParseError> {
+    pub(crate) fn parse(param: u16) -> Result<Reason, ParseError> {
         Self::ALL
             .get(usize::from(param))
             .copied()
@@ -215,6 +221,8 @@ impl Reason {
             Reason::TimedOut => "timed out",
             Reason::GoingAway => "the peer is going away",
             Reason::MemoryFault => "the memory could not be accessed",
+            Reason::ProtectionRequired => "the peer refuses connections without protection",
+            Reason::PlainOnly => "the peer gives no protection: both ends must ask for plain",
         }
     }
 }

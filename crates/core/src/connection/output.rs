@@ -12,7 +12,8 @@ use zerolane_wire::{Nop, Operation, Packet, RequestToReceive, RequestToSend, Rou
 impl Connection {
     /// The next thing to send, if any. A burst is at most as large as `limit`.
     pub fn poll_transmit(&mut self, now: Instant, limit: BurstLimit) -> Option<Transmit> {
-        self.next_control()
+        self.next_handshake()
+            .or_else(|| self.next_control())
             .or_else(|| self.next_probe(now))
             .or_else(|| self.next_data(now, limit))
     }
@@ -20,6 +21,12 @@ impl Connection {
     /// Whether granted payload waits to be sent.
     pub fn has_data(&self) -> bool {
         self.life == Life::Established && self.outbox.has_data()
+    }
+
+    fn next_handshake(&mut self) -> Option<Transmit> {
+        let message = self.handshake.take()?;
+        self.counters.control_sent += 1;
+        Some(Transmit::Handshake(message))
     }
 
     fn next_control(&mut self) -> Option<Transmit> {
@@ -78,6 +85,7 @@ impl Connection {
             profile: self.profile,
             buffer_log2: self.peer.map_or(0, |peer| peer.buffer_log2),
             limit: BurstLimit { bytes, ..limit },
+            around: self.around(),
         };
         let next = self.outbox.next_burst(&shape);
         if !self.outbox.has_data() {

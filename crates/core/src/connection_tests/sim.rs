@@ -290,6 +290,7 @@ impl Sim {
                 break;
             };
             match transmit {
+                Transmit::Handshake(it) => self.send(side, it.bytes().to_vec()),
                 Transmit::Control(it) => {
                     let mut bytes = it.bytes().to_vec();
                     bytes.resize(bytes.len().max(it.pad_to), 0);
