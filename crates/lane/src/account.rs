@@ -1,7 +1,7 @@
 //! Honest counting: every byte placed or moved and why, every datagram dropped and where, every
 //! syscall and wake-up.
 
-use zerolane_core::Counters;
+use zerolane_core::{Cipher, Counters};
 
 /// Why payload was copied again in user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,14 +13,17 @@ pub enum MoveCause {
     Pattern,
     /// Nothing was forecast: it came before the lane could know its place.
     Unexpected,
+    /// Sealed, and placed in a mapped file: only the kernel may touch that, so it was opened elsewhere.
+    MappedFile,
 }
 
 impl MoveCause {
     /// All causes.
-    pub const ALL: [MoveCause; 3] = [
+    pub const ALL: [MoveCause; 4] = [
         MoveCause::Mispredicted,
         MoveCause::Pattern,
         MoveCause::Unexpected,
+        MoveCause::MappedFile,
     ];
 }
 
@@ -64,6 +67,8 @@ pub struct Account {
     pub gso: bool,
     /// Receive offload in use at present.
     pub gro: bool,
+    /// What seals the datagrams; `None` in plain mode, and before the key exchange is done.
+    pub cipher: Option<Cipher>,
     /// Payload bytes of an STU at present.
     pub stu: u32,
     /// What the protocol engine counted.

@@ -22,6 +22,8 @@ mod fault;
 mod memory;
 mod options;
 mod registry;
+mod seal;
+mod security;
 pub mod udp;
 mod waker;
 
@@ -31,7 +33,9 @@ pub use driver::{Completion, Driver, DriverError, Progress};
 pub use memory::{Access, Memory, Region, SharedRegion};
 pub use options::Options;
 pub use registry::Registry;
+pub use security::{Mode, Security};
 pub use waker::Waker;
 pub use zerolane_core::{
-    CloseReason, Config, Counters, Delivery, DropReason, Life, PostError, TransferError, TransferId,
+    Anyone, Cipher, CloseReason, Config, Counters, Delivery, DropReason, GateCounters, Identity,
+    KeyError, Life, PostError, PublicKey, TransferError, TransferId, Trust,
 };

@@ -1,5 +1,6 @@
 //! What a user may choose about a connection.
 
+use crate::Security;
 use std::time::Duration;
 use zerolane_core::Config;
 use zerolane_wire::Profiles;
@@ -29,6 +30,8 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// Declare the peer dead after it left requests unanswered for this long.
     pub idle_timeout: Duration,
+    /// How connections are protected, and who the ends are.
+    pub security: Security,
     /// Transfers the peer may announce before the first is answered.
     pub slots: u16,
 }
@@ -48,6 +51,7 @@ impl Default for Options {
             spin: Duration::from_micros(50),
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
+            security: Security::default(),
             slots: config.slots,
         }
     }

@@ -117,6 +117,10 @@ impl<L: Lane> Driver<L> {
         })
     }
 
+    pub(crate) fn lane_mut(&mut self) -> &mut L {
+        &mut self.lane
+    }
+
     /// The lane.
     pub fn lane(&self) -> &L {
         &self.lane

@@ -4,9 +4,12 @@ mod listener;
 mod receive;
 mod send;
 mod socket;
+mod stage;
 
 pub use listener::Listener;
 
+use crate::seal::{Opener, Sealer};
+use crate::security;
 use crate::{Account, Driver, Lane, LaneError, Options, Turn, Waker};
 use receive::Receiver;
 use send::Sender;
@@ -14,7 +17,7 @@ use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use zerolane_core::{Config, Connection, Entropy};
+use zerolane_core::{Config, Connection, Entropy, PublicKey, Session};
 
 /// One connected UDP socket: the kernel finds the connection by the peer's address, so that all
 /// that arrives is the connection's and the forecast holds.
@@ -25,6 +28,8 @@ pub struct UdpLane {
     sender: Sender,
     receiver: Receiver,
     strict: bool,
+    /// Who the peer proved to be.
+    peer_key: Option<PublicKey>,
 }
 
 impl UdpLane {
@@ -38,7 +43,29 @@ impl UdpLane {
             sender,
             receiver,
             strict: options.strict,
+            peer_key: None,
         })
+    }
+
+    /// Seals and opens with the keys of `session` from here on. False if the cryptography refuses
+    /// them: nothing is sent or received then.
+    fn protect(&mut self, session: Session) -> bool {
+        self.peer_key = Some(session.peer);
+        let sealer = Sealer::new(session.cipher, session.send);
+        let opener = Opener::new(session.cipher, session.receive);
+        match (sealer, opener) {
+            (Some(sealer), Some(opener)) => {
+                self.sender.protect(sealer);
+                self.receiver.protect(opener);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Who the peer proved to be: `None` in plain mode, and before it did.
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        self.peer_key
     }
 
     /// The peer's address.
@@ -49,7 +76,11 @@ impl UdpLane {
 
 impl Lane for UdpLane {
     fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
-        self.receiver.receive(&self.socket, turn, self.strict)
+        let received = self.receiver.receive(&self.socket, turn, self.strict);
+        if let Some(session) = turn.core.take_session() {
+            self.protect(session);
+        }
+        received
     }
 
     fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
@@ -67,6 +98,7 @@ impl Lane for UdpLane {
         account.receive_buffer = socket::receive_buffer(&self.socket);
         account.gso = self.sender.gso;
         account.gro = self.receiver.gro;
+        account.cipher = self.sender.cipher();
     }
 }
 
@@ -83,9 +115,16 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane
     let lane = UdpLane::new(socket, peer, options)?;
     let config = config(&lane.socket, peer, options);
     let entropy = entropy()?;
-    Ok(Driver::new(lane, options, |now| {
-        Connection::connect(now, config, entropy)
-    }))
+    let Some(credentials) = options.security.credentials()? else {
+        return Ok(Driver::new(lane, options, |now| {
+            Connection::connect(now, config, entropy)
+        }));
+    };
+    let ephemeral = security::random()?;
+    Driver::try_new(lane, options, |now| {
+        Connection::connect_protected(now, config, entropy, credentials, ephemeral)
+            .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))
+    })
 }
 
 /// What the core is to know of this socket.
@@ -99,6 +138,7 @@ fn config(socket: &Socket, peer: SocketAddr, options: &Options) -> Config {
         block: options.block,
         checksum: options.checksum,
         burst_segments: send::MAX_SEGMENTS as u32,
+        seal: options.security.seal_len(),
         encapsulation,
         path_datagram: path_datagram.unwrap_or(Config::default().path_datagram),
         connect_timeout: options.connect_timeout,

@@ -1,12 +1,14 @@
 //! Sending: one sendmsg for up to 64 KiB of STUs, headers and payload gathered where they lie.
 
 use super::socket;
-use crate::{Account, LaneError, Options, Registry, Turn};
+use super::stage::{AROUND, Stage, Unstaged};
+use crate::seal::Sealer;
+use crate::{Account, LaneError, Mode, Options, Registry, Turn};
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use zerolane_core::{BurstLimit, ControlDatagram, DataBurst, Instant, Span, Transmit};
+use zerolane_core::{BurstLimit, Cipher, ControlDatagram, DataBurst, Instant, Span, Transmit};
 use zerolane_wire::HEADER_LEN;
 use zerolane_wire::checksum::Sum;
 
@@ -44,6 +46,18 @@ pub(super) struct Sender {
     held: Option<Transmit>,
     burst: u32,
     last: Instant,
+    outgoing: Outgoing,
+}
+
+/// What is done to datagrams before they leave.
+#[derive(Debug)]
+enum Outgoing {
+    /// Nothing.
+    Plain,
+    /// They are to be sealed, and the keys are not there yet: none may leave.
+    Waiting,
+    /// They are sealed.
+    Sealed(Stage),
 }
 
 // SAFETY: the raw pointers in iovs and messages are made anew before every syscall and mean nothing
@@ -60,6 +74,23 @@ impl Sender {
             held: None,
             burst: FIRST_BURST,
             last: Instant::ZERO,
+            outgoing: match options.security.mode {
+                Mode::Plain => Outgoing::Plain,
+                Mode::Encrypted => Outgoing::Waiting,
+            },
+        }
+    }
+
+    /// Seals everything from here on.
+    pub(super) fn protect(&mut self, sealer: Sealer) {
+        self.outgoing = Outgoing::Sealed(Stage::new(sealer));
+    }
+
+    /// What seals, if anything does by now.
+    pub(super) fn cipher(&self) -> Option<Cipher> {
+        match &self.outgoing {
+            Outgoing::Sealed(stage) => Some(stage.sealer().cipher()),
+            Outgoing::Plain | Outgoing::Waiting => None,
         }
     }
 
@@ -85,6 +116,7 @@ impl Sender {
                 break;
             };
             let outcome = match &transmit {
+                Transmit::Handshake(it) => self.handshake(socket, it.bytes(), turn.account),
                 Transmit::Control(it) => self.control(socket, it, turn.account),
                 Transmit::Data(it) => self.data(socket, it, turn)?,
             };
@@ -110,22 +142,45 @@ impl Sender {
         }
     }
 
+    fn handshake(
+        &mut self,
+        socket: &Socket,
+        message: &[u8],
+        account: &mut Account,
+    ) -> io::Result<()> {
+        self.iovs.clear();
+        self.iovs.push(iovec(message.as_ptr(), message.len()));
+        self.send_alone(socket, account)
+    }
+
     fn control(
         &mut self,
         socket: &Socket,
         datagram: &ControlDatagram,
         account: &mut Account,
     ) -> io::Result<()> {
-        let bytes = datagram.bytes();
-        let padding = datagram
-            .pad_to
-            .saturating_sub(bytes.len())
-            .min(PADDING.len());
         self.iovs.clear();
-        self.iovs.push(iovec(bytes.as_ptr(), bytes.len()));
-        if padding > 0 {
-            self.iovs.push(iovec(PADDING.as_ptr(), padding));
+        match &mut self.outgoing {
+            Outgoing::Plain => {
+                let bytes = datagram.bytes();
+                self.iovs.push(iovec(bytes.as_ptr(), bytes.len()));
+                let padding = datagram.pad_to.saturating_sub(bytes.len());
+                if padding > 0 {
+                    let padding = padding.min(PADDING.len());
+                    self.iovs.push(iovec(PADDING.as_ptr(), padding));
+                }
+            }
+            Outgoing::Waiting => return Ok(()),
+            Outgoing::Sealed(stage) => match stage.control(datagram) {
+                Ok(bytes) => self.iovs.push(iovec(bytes.as_ptr(), bytes.len())),
+                Err(_) => return Ok(()),
+            },
         }
+        self.send_alone(socket, account)
+    }
+
+    /// Sends what is gathered as one datagram that carries no Data.
+    fn send_alone(&mut self, socket: &Socket, account: &mut Account) -> io::Result<()> {
         account.tx_control_syscalls += 1;
         account.datagrams_sent += 1;
         self.send_gathered(socket, 0)
@@ -137,19 +192,31 @@ impl Sender {
         burst: &DataBurst,
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
+        let gone = LaneError::Fault(burst.span.region);
         let Some(payload) = turn.memory.source(burst.span) else {
-            return Err(LaneError::Fault(burst.span.region));
+            return Err(gone);
         };
-        self.gather(burst, payload, turn.core.uses_checksums(), turn.memory)?;
+        self.headers(burst, turn.core.uses_checksums(), turn.memory)?;
+        match &mut self.outgoing {
+            Outgoing::Plain => self.gather(burst, payload),
+            Outgoing::Waiting => return Ok(Ok(())),
+            Outgoing::Sealed(stage) => match stage.data(burst, &self.headers[..], turn.memory) {
+                Ok(bytes) => {
+                    let (start, len) = (bytes.as_ptr(), bytes.len());
+                    self.iovs.clear();
+                    self.iovs.push(iovec(start, len));
+                }
+                Err(Unstaged::Gone) => return Err(gone),
+                Err(Unstaged::Refused) => return Ok(Ok(())),
+            },
+        }
         self.burst = (self.burst * 2).min(MAX_SEGMENTS as u32);
         self.last = turn.now;
         turn.account.datagrams_sent += u64::from(burst.segments);
         turn.account.bytes_sent += burst.span.len;
         turn.account.tx_data_syscalls += 1;
         match self.send_burst(socket, burst, turn.account) {
-            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
-                Err(LaneError::Fault(burst.span.region))
-            }
+            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Err(gone),
             outcome => Ok(outcome),
         }
     }
@@ -164,44 +231,57 @@ impl Sender {
         if burst.segments == 1 {
             return self.send_gathered(socket, 0);
         }
+        let around = match self.outgoing {
+            Outgoing::Sealed(_) => AROUND,
+            Outgoing::Plain | Outgoing::Waiting => HEADER_LEN,
+        };
+        let segment = burst.stu as usize + around;
         if !self.gso {
-            return self.send_separately(socket);
+            return self.send_separately(socket, segment);
         }
-        let segment = burst.stu as usize + HEADER_LEN;
         match self.send_gathered(socket, segment) {
             Err(error) if is_lost_offload(&error, segment, socket::path_datagram_now(socket)) => {
                 self.gso = false;
                 account.tx_data_syscalls += 1;
-                self.send_separately(socket)
+                self.send_separately(socket, segment)
             }
             outcome => outcome,
         }
     }
 
-    /// Fills headers and iovecs: header, payload, header, payload.
-    fn gather(
+    /// Fills the headers.
+    fn headers(
         &mut self,
         burst: &DataBurst,
-        payload: *const u8,
         checksums: bool,
         memory: &Registry,
     ) -> Result<(), LaneError> {
-        self.iovs.clear();
-        let mut at = 0;
         burst.emit_headers(&mut self.headers[..]);
+        if !checksums {
+            return Ok(());
+        }
+        let mut at = 0;
         for (index, place) in (0..burst.segments).zip(self.headers.iter_mut()) {
             let len = u64::from(burst.stu).min(burst.span.len - at);
-            if checksums {
-                let sum = sum(memory, burst.span.part(at, len))?;
-                burst.header(index).sealed(sum).emit_into(place);
-            }
+            let sum = sum(memory, burst.span.part(at, len))?;
+            burst.header(index).sealed(sum).emit_into(place);
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// Fills the iovecs: header, payload, header, payload.
+    fn gather(&mut self, burst: &DataBurst, payload: *const u8) {
+        self.iovs.clear();
+        let mut at = 0;
+        for place in self.headers.iter().take(burst.segments as usize) {
+            let len = u64::from(burst.stu).min(burst.span.len - at);
             self.iovs.push(iovec(place.as_ptr(), HEADER_LEN));
             // SAFETY: at + len <= span.len, and all of span is readable at `payload`.
             self.iovs
                 .push(iovec(unsafe { payload.add(at as usize) }, len as usize));
             at += len;
         }
-        Ok(())
     }
 
     /// One sendmsg of all iovecs, in segments of `segment` bytes (0: one datagram).
@@ -231,13 +311,20 @@ impl Sender {
         Ok(())
     }
 
-    /// One datagram for every pair of iovecs, by sendmmsg: for kernels and interfaces without GSO.
-    fn send_separately(&mut self, socket: &Socket) -> io::Result<()> {
+    /// One datagram for every `segment` bytes, by sendmmsg: for kernels and interfaces without GSO.
+    fn send_separately(&mut self, socket: &Socket, segment: usize) -> io::Result<()> {
         self.messages.clear();
-        for pair in self.iovs.chunks_mut(2) {
+        let datagram = match self.outgoing {
+            Outgoing::Sealed(_) => {
+                cut(&mut self.iovs, segment);
+                1
+            }
+            Outgoing::Plain | Outgoing::Waiting => 2,
+        };
+        for pieces in self.iovs.chunks_mut(datagram) {
             let mut message = empty_message();
-            message.msg_iov = pair.as_mut_ptr();
-            message.msg_iovlen = pair.len();
+            message.msg_iov = pieces.as_mut_ptr();
+            message.msg_iovlen = pieces.len();
             self.messages.push(libc::mmsghdr {
                 msg_hdr: message,
                 msg_len: 0,
@@ -313,6 +400,17 @@ fn is_lost_offload(error: &io::Error, segment: usize, path_datagram: Option<usiz
         Some(libc::EIO | libc::EOPNOTSUPP) => true,
         Some(libc::EINVAL) => path_datagram.is_none_or(|largest| segment <= largest),
         _ => false,
+    }
+}
+
+/// Cuts the one piece into pieces of `segment` bytes.
+fn cut(iovs: &mut Vec<libc::iovec>, segment: usize) {
+    let Some(whole) = iovs.pop() else {
+        return;
+    };
+    for at in (0..whole.iov_len).step_by(segment) {
+        let start = whole.iov_base.cast::<u8>().wrapping_add(at);
+        iovs.push(iovec(start, segment.min(whole.iov_len - at)));
     }
 }
 

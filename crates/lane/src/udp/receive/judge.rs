@@ -1,10 +1,10 @@
 //! What has arrived, shown to the core: where it lies if the prediction held, else made linear.
 
-use super::{CONTROL_DATAGRAM, Receiver, SPILL};
+use super::{CONTROL_DATAGRAM, Receiver};
 use crate::cleanup::Move;
 use crate::udp::send;
 use crate::{Account, MoveCause, Registry, Turn, fault};
-use zerolane_core::{Placement, Span};
+use zerolane_core::{DropReason, Placement, Span};
 use zerolane_wire::{HEADER_LEN, Header, OPTIONS_LEN, Op, checksum::Sum};
 
 /// A message that the kernel filled.
@@ -34,6 +34,20 @@ struct Group {
     landed: Span,
 }
 
+impl Group {
+    fn of(header: &[u8; HEADER_LEN], slot: usize, landed: Span) -> Option<Group> {
+        let len = landed.len as u32;
+        Some(Group {
+            first: Header::parse(header).ok()?,
+            last_slot: slot,
+            len,
+            stu: len,
+            last_len: len,
+            landed,
+        })
+    }
+}
+
 impl Receiver {
     /// Judges one message.
     pub(super) fn take(&mut self, index: usize, turn: &mut Turn<'_>) {
@@ -54,11 +68,19 @@ impl Receiver {
         } else if total > HEADER_LEN + OPTIONS_LEN {
             self.singles = self.singles.saturating_add(1);
         }
-        if self.layouts[index].fits(total, message.segment) {
+        if self.layouts[index].fits(total, message.segment, self.incoming.around())
+            && !self.must_open_elsewhere(index, turn.memory)
+        {
             self.take_in_place(message, turn);
         } else {
             self.take_linear(message, turn);
         }
+    }
+
+    /// Whether a place is a mapped file, which this process must not touch to open what lies there.
+    fn must_open_elsewhere(&self, index: usize, memory: &Registry) -> bool {
+        let runs = &self.layouts[index].runs;
+        self.incoming.is_protected() && runs.iter().any(|run| memory.is_file(run.span.region))
     }
 
     /// The segment size, if the kernel merged; counts what it dropped.
@@ -93,78 +115,68 @@ impl Receiver {
     fn take_in_place(&mut self, message: Message, turn: &mut Turn<'_>) {
         let layout = std::mem::take(&mut self.layouts[message.index]);
         let mut group: Option<Group> = None;
+        let around = self.incoming.around();
         let (mut at, mut slot) = (0, layout.slot);
         for run in &layout.runs {
             let mut start = 0;
             while start < run.span.len && at < message.total {
                 let datagram = message.segment.min(message.total - at);
-                let payload = datagram.saturating_sub(HEADER_LEN) as u32;
-                let place = u64::from(run.stu).min(run.span.len - start);
-                let continues = start > 0
-                    && group.as_ref().is_some_and(|group| {
-                        let last = &self.headers[group.last_slot];
-                        Header::continues(last, group.last_len, &self.headers[slot])
-                    });
-                if let (true, Some(group)) = (continues, &mut group) {
-                    group.len += payload;
-                    group.last_len = payload;
-                    group.last_slot = slot;
-                    group.landed.len += u64::from(payload);
-                } else {
-                    if let Some(group) = group.take() {
-                        self.judge(&group, turn);
-                    }
-                    match Header::parse(&self.headers[slot][..datagram.min(HEADER_LEN)]) {
-                        Ok(first) if first.op == Op::Data => {
-                            let landed = run.span.part(start, u64::from(payload));
-                            let (len, stu, last_len) = (payload, payload, payload);
-                            group = Some(Group {
-                                first,
-                                last_slot: slot,
-                                len,
-                                stu,
-                                last_len,
-                                landed,
-                            });
-                        }
-                        _ => {
-                            let place = run.span.part(start, place);
-                            self.take_control(message.index, slot, &place, datagram, turn);
-                        }
-                    }
+                let place = run
+                    .span
+                    .part(start, u64::from(run.stu).min(run.span.len - start));
+                let payload = datagram.saturating_sub(around) as u32;
+                let landed = run.span.part(start, u64::from(payload));
+                let is_data = datagram > around && Header::is_data(&self.slots[slot].header);
+                if !is_data {
+                    self.judge_all(group.take(), turn);
+                    self.take_control((message.index, slot), place, datagram, turn);
+                } else if !self.unseal_in_place(slot, landed, place.len, turn) {
+                    self.judge_all(group.take(), turn);
+                } else if !self.extend(&mut group, slot, payload, start > 0) {
+                    self.judge_all(group.take(), turn);
+                    group = Group::of(&self.slots[slot].header, slot, landed);
                 }
                 at += datagram;
-                start += place;
+                start += place.len;
                 slot += 1;
             }
         }
-        if let Some(group) = group {
-            self.judge(&group, turn);
-        }
+        self.judge_all(group, turn);
         self.layouts[message.index] = layout;
     }
 
-    /// A control operation whose header lies in `slot`, the rest in the place and the spill.
-    fn take_control(
-        &self,
-        index: usize,
-        slot: usize,
-        place: &Span,
-        len: usize,
-        turn: &mut Turn<'_>,
-    ) {
-        let mut bytes = [0; CONTROL_DATAGRAM];
-        let count = len.min(CONTROL_DATAGRAM);
-        let head = count.min(HEADER_LEN);
-        bytes[..head].copy_from_slice(&self.headers[slot][..head]);
-        let placed = (count - head).min(place.len as usize);
-        if !turn.memory.read(*place, &mut bytes[head..head + placed]) {
-            // Gone with its page; as if lost.
-            return;
+    /// Adds the STU in `slot` to `group`, if it continues that in header and place.
+    fn extend(&self, group: &mut Option<Group>, slot: usize, payload: u32, adjoins: bool) -> bool {
+        let Some(group) = group.as_mut().filter(|_| adjoins) else {
+            return false;
+        };
+        let (last, next) = (&self.slots[group.last_slot], &self.slots[slot]);
+        if !Header::continues(&last.header, group.last_len, &next.header) {
+            return false;
         }
-        let spilled = &self.spill[index * SPILL..][..count - head - placed];
-        bytes[head + placed..count].copy_from_slice(spilled);
-        turn.core.on_control(turn.now, &bytes[..count], len);
+        group.len += payload;
+        group.last_len = payload;
+        group.last_slot = slot;
+        group.landed.len += u64::from(payload);
+        true
+    }
+
+    /// A control operation whose header lies in a slot, the rest in the place and behind it.
+    fn take_control(&mut self, at: (usize, usize), place: Span, len: usize, turn: &mut Turn<'_>) {
+        // Gone with its page: as if lost.
+        let Some(mut bytes) = self.gather(at, place, len, turn) else {
+            return;
+        };
+        if let Some(opened) = self.unseal(&mut bytes, turn) {
+            let shown = &opened[..opened.len().min(CONTROL_DATAGRAM)];
+            turn.core.on_control(turn.now, shown, len);
+        }
+    }
+
+    fn judge_all(&mut self, group: Option<Group>, turn: &mut Turn<'_>) {
+        if let Some(group) = group {
+            self.judge(&group, turn);
+        }
     }
 
     fn judge(&mut self, group: &Group, turn: &mut Turn<'_>) {
@@ -172,7 +184,7 @@ impl Receiver {
         if turn.core.uses_checksums() {
             match send::sum(turn.memory, landed) {
                 Ok(sum) if checksum_holds(&group.first, sum) => {}
-                Ok(_) => return turn.core.on_checksum_mismatch(),
+                Ok(_) => return turn.core.on_dropped(DropReason::Checksum),
                 Err(_) => return self.fault = Some(landed.region),
             }
         }
@@ -215,36 +227,46 @@ impl Receiver {
 
     /// The pattern did not hold: make the message linear, then judge datagram by datagram.
     fn take_linear(&mut self, message: Message, turn: &mut Turn<'_>) {
-        let Some(bytes) = self.linearize(message, turn.memory) else {
+        let Some(mut bytes) = self.linearize(message, turn.memory) else {
             // Part of it landed in a page that is gone already: as if lost.
             return;
         };
         let cause = if self.layouts[message.index].pairs == 0 {
             MoveCause::Unexpected
+        } else if self.must_open_elsewhere(message.index, turn.memory) {
+            MoveCause::MappedFile
         } else {
             MoveCause::Pattern
         };
-        for datagram in bytes.chunks(message.segment) {
-            let header = match Header::parse(datagram) {
-                Ok(header) if header.op == Op::Data => header,
-                _ => {
-                    let shown = &datagram[..datagram.len().min(CONTROL_DATAGRAM)];
-                    turn.core.on_control(turn.now, shown, datagram.len());
-                    continue;
-                }
-            };
-            let payload = &datagram[HEADER_LEN..];
-            if turn.core.uses_checksums() && !checksum_holds(&header, Sum::of(payload)) {
-                turn.core.on_checksum_mismatch();
-                continue;
-            }
-            let len = payload.len() as u32;
-            let placement = turn.core.on_data(turn.now, &header, len, len, None);
-            if let Placement::Move(span) = placement {
-                self.push_move(Some(payload.as_ptr()), false, span, cause, turn);
+        for datagram in bytes.chunks_mut(message.segment) {
+            let len = datagram.len();
+            if let Some(opened) = self.unseal(datagram, turn) {
+                self.take_opened(opened, len, cause, turn);
             }
         }
         self.linear.push(bytes);
+    }
+
+    /// A datagram of `len` bytes, of which `opened` are header and payload, outside any place.
+    fn take_opened(&mut self, opened: &[u8], len: usize, cause: MoveCause, turn: &mut Turn<'_>) {
+        let header = match Header::parse(opened) {
+            Ok(header) if header.op == Op::Data => header,
+            _ => {
+                let shown = &opened[..opened.len().min(CONTROL_DATAGRAM)];
+                turn.core.on_control(turn.now, shown, len);
+                return;
+            }
+        };
+        let payload = &opened[HEADER_LEN..];
+        if turn.core.uses_checksums() && !checksum_holds(&header, Sum::of(payload)) {
+            turn.core.on_dropped(DropReason::Checksum);
+            return;
+        }
+        let len = payload.len() as u32;
+        let placement = turn.core.on_data(turn.now, &header, len, len, None);
+        if let Placement::Move(span) = placement {
+            self.push_move(Some(payload.as_ptr()), false, span, cause, turn);
+        }
     }
 
     /// The message's bytes in one piece. `None` if some lie in a mapped file's page that is gone.

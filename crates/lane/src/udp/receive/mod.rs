@@ -6,12 +6,16 @@
 
 mod judge;
 mod layout;
+mod open;
 mod predict;
 
 use super::socket;
 use crate::cleanup::{self, Move};
-use crate::{LaneError, Options, Registry, Turn, fault};
+use crate::seal::{Opener, TRAILER_LEN};
+use crate::udp::send::iovec;
+use crate::{LaneError, Mode, Options, Registry, Turn, fault};
 use layout::Layout;
+use open::Incoming;
 use socket2::Socket;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -35,6 +39,37 @@ const CONTROL: usize = 64;
 /// Of a control operation, no more is ever looked at.
 const CONTROL_DATAGRAM: usize = 128;
 
+/// What lies between two payloads: the trailer of the datagram before, if datagrams have one, and
+/// the header of the next. In one piece, so that one iovec takes both.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Slot {
+    trailer: [u8; TRAILER_LEN],
+    header: [u8; HEADER_LEN],
+}
+
+const _: () = assert!(size_of::<Slot>() == TRAILER_LEN + HEADER_LEN);
+
+impl Slot {
+    const EMPTY: Slot = Slot {
+        trailer: [0; TRAILER_LEN],
+        header: [0; HEADER_LEN],
+    };
+
+    /// The place for a trailer alone, behind the last payload.
+    fn iovec_of_trailer(&mut self) -> libc::iovec {
+        iovec(self.trailer.as_mut_ptr(), TRAILER_LEN)
+    }
+
+    /// The place for a header, and for the trailer in front of it if there is one.
+    fn iovec(&mut self, trailer: bool) -> libc::iovec {
+        match trailer {
+            true => iovec(std::ptr::from_mut(self).cast(), size_of::<Slot>()),
+            false => iovec(self.header.as_mut_ptr(), HEADER_LEN),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) gro: bool,
@@ -42,7 +77,8 @@ pub(super) struct Receiver {
     singles: u32,
     forecast: Forecast,
     layouts: Vec<Layout>,
-    headers: Box<[[u8; HEADER_LEN]]>,
+    slots: Box<[Slot]>,
+    incoming: Incoming,
     spill: Box<[u8]>,
     controls: Box<[[u64; CONTROL / 8]]>,
     iovs: Vec<libc::iovec>,
@@ -66,7 +102,11 @@ impl Receiver {
             singles: 0,
             forecast: Forecast::default(),
             layouts: (0..MAX_MESSAGES).map(|_| Layout::default()).collect(),
-            headers: vec![[0; HEADER_LEN]; MAX_MESSAGES.max(MAX_SEGMENTS)].into(),
+            slots: vec![Slot::EMPTY; MAX_MESSAGES.max(MAX_SEGMENTS) + 1].into(),
+            incoming: match options.security.mode {
+                Mode::Plain => Incoming::Plain,
+                Mode::Encrypted => Incoming::Waiting,
+            },
             spill: vec![0; MAX_MESSAGES * SPILL].into(),
             controls: vec![[0; CONTROL / 8]; MAX_MESSAGES].into(),
             iovs: Vec::with_capacity(3 * MAX_MESSAGES),
@@ -76,6 +116,11 @@ impl Receiver {
             fault: None,
             overflow: 0,
         }
+    }
+
+    /// Opens everything from here on.
+    pub(super) fn protect(&mut self, opener: Opener) {
+        self.incoming = Incoming::Sealed(Box::new(opener));
     }
 
     /// Takes what the socket has, at most one recvmmsg. True if there was anything.

@@ -1,0 +1,173 @@
+//! Opening what has arrived: sealed payload is decrypted where it landed, before anything is shown
+//! to the core.
+
+use super::{Receiver, SPILL};
+use crate::Turn;
+use crate::seal::{Opener, TRAILER_LEN, Trailer};
+use zerolane_core::{DropReason, Span};
+use zerolane_wire::HEADER_LEN;
+use zerolane_wire::handshake::HandshakeMessage;
+
+/// What has to be done to datagrams before they are looked at.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    /// Nothing.
+    Plain,
+    /// They are to be opened, and the keys are not there yet.
+    Waiting,
+    /// They are opened.
+    Sealed(Box<Opener>),
+}
+
+impl Incoming {
+    /// Whether datagrams have a trailer.
+    pub(super) fn is_protected(&self) -> bool {
+        !matches!(self, Incoming::Plain)
+    }
+
+    /// Bytes around the payload of a datagram.
+    pub(super) fn around(&self) -> usize {
+        match self {
+            Incoming::Plain => HEADER_LEN,
+            Incoming::Waiting | Incoming::Sealed(_) => HEADER_LEN + TRAILER_LEN,
+        }
+    }
+
+    fn open(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        payload: &mut [u8],
+        trailer: &Trailer,
+    ) -> Result<(), DropReason> {
+        match self {
+            Incoming::Plain => Ok(()),
+            Incoming::Waiting => Err(DropReason::Unprotected),
+            Incoming::Sealed(opener) => opener.open(header, payload, trailer),
+        }
+    }
+
+    /// Opens a datagram that lies in one piece. Returns its header and payload.
+    fn open_whole<'d>(&mut self, datagram: &'d mut [u8]) -> Result<&'d mut [u8], DropReason> {
+        if !self.is_protected() {
+            return Ok(datagram);
+        }
+        let len = datagram.len();
+        let (header, rest) = datagram
+            .split_first_chunk_mut()
+            .ok_or(DropReason::Malformed)?;
+        let (payload, trailer) = rest.split_last_chunk_mut().ok_or(DropReason::Unprotected)?;
+        self.open(header, payload, trailer)?;
+        Ok(&mut datagram[..len - TRAILER_LEN])
+    }
+}
+
+impl Receiver {
+    /// Opens a datagram in one piece and returns its header and payload: `None` if there is nothing
+    /// left to do with it.
+    pub(super) fn unseal<'d>(
+        &mut self,
+        datagram: &'d mut [u8],
+        turn: &mut Turn<'_>,
+    ) -> Option<&'d mut [u8]> {
+        if HandshakeMessage::is(datagram) {
+            turn.core.on_handshake(turn.now, datagram);
+            return None;
+        }
+        match self.incoming.open_whole(datagram) {
+            Ok(opened) => Some(opened),
+            Err(reason) => {
+                turn.core.on_dropped(reason);
+                None
+            }
+        }
+    }
+
+    /// Opens the Data whose header lies in `slot` and whose payload is `landed`, at the start of a
+    /// place of `place` bytes. False if it was dropped.
+    pub(super) fn unseal_in_place(
+        &mut self,
+        slot: usize,
+        landed: Span,
+        place: u64,
+        turn: &mut Turn<'_>,
+    ) -> bool {
+        if !self.incoming.is_protected() {
+            return true;
+        }
+        let opened = match self.trailer(slot, landed, place, turn) {
+            None => Err(DropReason::Forged),
+            Some((start, trailer)) => {
+                // SAFETY: the registry has these bytes open for writing, the kernel has filled them,
+                // and nobody else touches them: they are granted and not reported yet.
+                let payload = unsafe { std::slice::from_raw_parts_mut(start, landed.len as usize) };
+                let header = &self.slots[slot].header;
+                self.incoming.open(header, payload, &trailer)
+            }
+        };
+        match opened {
+            Ok(()) => true,
+            Err(reason) => {
+                turn.core.on_dropped(reason);
+                false
+            }
+        }
+    }
+
+    /// Where the payload starts, and the trailer behind it: in its slot, or, behind a payload that is
+    /// shorter than its place, the first of it still in the place.
+    fn trailer(
+        &self,
+        slot: usize,
+        landed: Span,
+        place: u64,
+        turn: &Turn<'_>,
+    ) -> Option<(*mut u8, Trailer)> {
+        let start = turn.memory.target(landed)?;
+        let mut trailer = self.slots[slot + 1].trailer;
+        let before = (place - landed.len).min(TRAILER_LEN as u64) as usize;
+        if before > 0 {
+            let end = Span {
+                offset: landed.offset + landed.len,
+                len: before as u64,
+                ..landed
+            };
+            let behind = self.slots[slot + 1].trailer;
+            if !turn.memory.read(end, &mut trailer[..before]) {
+                return None;
+            }
+            trailer[before..].copy_from_slice(&behind[..TRAILER_LEN - before]);
+        }
+        Some((start, trailer))
+    }
+
+    /// The bytes of a datagram that was scattered: its header in `slot`, the rest in its place, in
+    /// the next slot's trailer, and in the spill. `None` if the place is gone with its page.
+    pub(super) fn gather(
+        &self,
+        (index, slot): (usize, usize),
+        place: Span,
+        len: usize,
+        turn: &Turn<'_>,
+    ) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let mut rest = &mut bytes[..];
+        let header = &self.slots[slot].header;
+        let count = rest.len().min(HEADER_LEN);
+        rest[..count].copy_from_slice(&header[..count]);
+        rest = &mut rest[count..];
+        let count = rest.len().min(place.len as usize);
+        if !turn.memory.read(place, &mut rest[..count]) {
+            return None;
+        }
+        rest = &mut rest[count..];
+        if self.incoming.is_protected() {
+            let trailer = &self.slots[slot + 1].trailer;
+            let count = rest.len().min(TRAILER_LEN);
+            rest[..count].copy_from_slice(&trailer[..count]);
+            rest = &mut rest[count..];
+        }
+        let spilled = self.spill[index * SPILL..][..SPILL].get(..rest.len())?;
+        rest.copy_from_slice(spilled);
+        Some(bytes)
+    }
+}

@@ -1,0 +1,94 @@
+//! Where sealed datagrams are put together: one contiguous piece for each burst, written in one pass
+//! over the payload, and cheaper for the kernel to take than header and payload by turns.
+
+use crate::Registry;
+use crate::seal::{Sealer, TRAILER_LEN};
+use zerolane_core::{ControlDatagram, DataBurst};
+use zerolane_wire::{HEADER_LEN, Packet};
+
+/// The largest burst there is, headers and seals included, bytes.
+const STAGE: usize = 65_536;
+
+/// Bytes around the payload of a sealed datagram.
+pub(super) const AROUND: usize = HEADER_LEN + TRAILER_LEN;
+
+/// Why there is nothing to send.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unstaged {
+    /// The payload is not there any more: a mapped file that shrank.
+    Gone,
+    /// The cryptography refuses, or the core wants more than any datagram holds. Never seen; as if
+    /// lost.
+    Refused,
+}
+
+#[derive(Debug)]
+pub(super) struct Stage {
+    sealer: Sealer,
+    bytes: Box<[u8]>,
+}
+
+impl Stage {
+    pub(super) fn new(sealer: Sealer) -> Stage {
+        Stage {
+            sealer,
+            bytes: vec![0; STAGE].into(),
+        }
+    }
+
+    pub(super) fn sealer(&self) -> &Sealer {
+        &self.sealer
+    }
+
+    /// A control datagram, sealed: its header, and its options or padding.
+    pub(super) fn control(&mut self, datagram: &ControlDatagram) -> Result<&[u8], Unstaged> {
+        self.operation(datagram.bytes(), datagram.pad_to)
+    }
+
+    /// A control operation of no connection, sealed.
+    pub(super) fn packet(&mut self, packet: &Packet) -> Result<&[u8], Unstaged> {
+        let (bytes, len) = packet.emit();
+        self.operation(&bytes[..len], 0)
+    }
+
+    fn operation(&mut self, content: &[u8], pad_to: usize) -> Result<&[u8], Unstaged> {
+        let len = pad_to.max(content.len() + TRAILER_LEN);
+        let place = self.bytes.get_mut(..len).ok_or(Unstaged::Refused)?;
+        place[..content.len()].copy_from_slice(content);
+        place[content.len()..].fill(0);
+        seal(&mut self.sealer, place)?;
+        Ok(&self.bytes[..len])
+    }
+
+    /// A burst, sealed: `headers` and the payload that `burst` names, one datagram behind another.
+    pub(super) fn data(
+        &mut self,
+        burst: &DataBurst,
+        headers: &[[u8; HEADER_LEN]],
+        memory: &Registry,
+    ) -> Result<&[u8], Unstaged> {
+        let (mut at, mut filled) = (0, 0);
+        for header in headers.iter().take(burst.segments as usize) {
+            let len = u64::from(burst.stu).min(burst.span.len - at);
+            let whole = filled..filled + len as usize + AROUND;
+            let place = self.bytes.get_mut(whole).ok_or(Unstaged::Refused)?;
+            place[..HEADER_LEN].copy_from_slice(header);
+            let payload = HEADER_LEN..HEADER_LEN + len as usize;
+            if !memory.read(burst.span.part(at, len), &mut place[payload]) {
+                return Err(Unstaged::Gone);
+            }
+            seal(&mut self.sealer, place)?;
+            at += len;
+            filled += len as usize + AROUND;
+        }
+        Ok(&self.bytes[..filled])
+    }
+}
+
+/// Seals a datagram that has room for the trailer at its end.
+fn seal(sealer: &mut Sealer, datagram: &mut [u8]) -> Result<(), Unstaged> {
+    let (header, rest) = datagram.split_first_chunk_mut().ok_or(Unstaged::Refused)?;
+    let (payload, trailer) = rest.split_last_chunk_mut().ok_or(Unstaged::Refused)?;
+    *trailer = sealer.seal(header, payload).ok_or(Unstaged::Refused)?;
+    Ok(())
+}
