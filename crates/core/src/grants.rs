@@ -12,6 +12,7 @@ use crate::limits::MAX_LIVE_BLOCKS;
 use crate::transmit::join;
 use crate::{DropReason, Instant, Span, TransferId};
 use std::collections::VecDeque;
+use std::time::Duration;
 use zerolane_wire::{Header, Range};
 
 /// What to do with the payload of a Data operation.
@@ -83,6 +84,8 @@ pub(crate) struct Grants {
     cursor: (u32, u32),
     /// When payload last came.
     arrived: Instant,
+    /// Shortest time from a grant to its first byte since it was taken.
+    delay: Option<Duration>,
     buffer_log2: u8,
 }
 
@@ -97,12 +100,18 @@ impl Grants {
             outstanding: 0,
             cursor: (0, 0),
             arrived: Instant::ZERO,
+            delay: None,
             buffer_log2,
         }
     }
 
     pub(crate) fn outstanding(&self) -> u64 {
         self.outstanding
+    }
+
+    /// Shortest time from a grant to its first byte since this was called last.
+    pub(crate) fn take_delay(&mut self) -> Option<Duration> {
+        self.delay.take()
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -222,6 +231,13 @@ impl Grants {
             Filled::Duplicate => return Err(DropReason::Duplicate),
             Filled::TooFragmented => return Err(DropReason::Limit),
         };
+        // Once it was asked for again, its first byte may answer either grant (Karn).
+        if block.reached == 0 && block.reports == 0 {
+            self.delay = [self.delay, Some(now - block.moved)]
+                .into_iter()
+                .flatten()
+                .min();
+        }
         block.reached = block.reached.max(start + len);
         block.moved = now;
         block.reports = 0;

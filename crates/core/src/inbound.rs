@@ -170,6 +170,8 @@ pub(crate) struct Inbox {
     pub(crate) reads: Reads,
     transfers: BTreeMap<TransferId, Inbound>,
     granting: VecDeque<TransferId>,
+    /// Bytes of `granting` that are not granted.
+    ungranted: u64,
     pub(crate) grants: Grants,
 }
 
@@ -192,6 +194,7 @@ impl Inbox {
             reads: Reads::default(),
             transfers: BTreeMap::new(),
             granting: VecDeque::new(),
+            ungranted: 0,
             grants: Grants::new(buffer_log2),
         }
     }
@@ -329,6 +332,7 @@ impl Inbox {
         self.transfers.insert(id, transfer);
         if rts.length > 0 {
             self.granting.push_back(id);
+            self.ungranted += rts.length;
         }
     }
 
@@ -361,6 +365,11 @@ impl Inbox {
 
     /// Stops the program if what the peer makes us hold grew beyond its limits.
     pub(crate) fn assert_bounded(&self) {
+        let left = |id: &TransferId| {
+            let transfer = &self.transfers[id];
+            transfer.span.len - transfer.granted
+        };
+        assert_eq!(self.granting.iter().map(left).sum::<u64>(), self.ungranted);
         assert!(self.slots.len() <= usize::from(self.limit));
         self.grants.assert_bounded();
     }
@@ -375,6 +384,7 @@ impl Inbox {
         let transfer = self.transfers.remove(&id)?;
         self.set_state(transfer.sequence, happening);
         self.granting.retain(|&other| other != id);
+        self.ungranted -= transfer.span.len - transfer.granted;
         self.grants.revoke_transfer(id);
         Some(transfer)
     }
@@ -417,6 +427,11 @@ impl Inbox {
         slot.rts.map(|rts| rts.length)
     }
 
+    /// Bytes announced and matched, but not granted yet.
+    pub(crate) fn ungranted(&self) -> u64 {
+        self.ungranted
+    }
+
     /// Grants the next Block, if the window has room.
     pub(crate) fn grant_next(&mut self, now: Instant, geometry: &Geometry) -> Option<Granted> {
         let &id = self.granting.front()?;
@@ -451,6 +466,7 @@ impl Inbox {
             .grants
             .grant(now, id, transfer.next_b_num, span, transfer.granted);
         transfer.granted += u64::from(len);
+        self.ungranted -= u64::from(len);
         transfer.next_b_num += 1;
         if transfer.granted == transfer.span.len {
             self.granting.pop_front();

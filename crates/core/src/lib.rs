@@ -14,6 +14,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod admission;
 mod config;
 mod congestion;
 mod connection;
@@ -38,6 +39,7 @@ mod timers;
 mod transmit;
 mod window;
 
+pub use admission::{FastAnswer, Member, Schedule, Scheduler};
 pub use config::{Config, Entropy};
 pub use congestion::{Congestion, GrantsOnly};
 pub use connection::{Connection, PostError, listen, reject};

@@ -115,3 +115,21 @@ pub const HANDSHAKE_LIFETIME: Duration = Duration::from_secs(5);
 
 /// How long a secret makes cookies; each is good for once or twice that.
 pub const COOKIE_LIFETIME: Duration = Duration::from_secs(60);
+
+/// Bytes that all connections of a receiver may have granted and not arrived before its link was
+/// measured, and at least unless payload is lost: 45 packets of 1500 bytes, of the 64 that a shallow
+/// switch queue holds.
+pub const INITIAL_BUDGET: u64 = 64 << 10;
+
+/// Longest time that granted payload is meant to wait in the switch in front of the receiver: 43
+/// packets at 1 Gb/s.
+pub const MAX_QUEUE_MARGIN: Duration = Duration::from_micros(500);
+
+/// The same after losses, at least: hosts do not answer at once, and the link must not run dry.
+pub const MIN_QUEUE_MARGIN: Duration = Duration::from_micros(125);
+
+/// Shortest time over which the rate of arrivals is measured: many times what a receiver naps.
+pub const MIN_BUDGET_INTERVAL: Duration = Duration::from_millis(8);
+
+/// Shortest turn where connections are fast, or admitted at all, in turns.
+pub const ADMISSION_SLICE: Duration = Duration::from_millis(10);

@@ -14,6 +14,8 @@ pub(crate) enum Timer {
     Answers,
     /// Granted payload to arrive: report what is missing.
     Payload,
+    /// Our turn to grant, among the connections of this receiver: grant.
+    Admission,
     /// The end of sent Transfers to be confirmed: ask.
     Confirmation,
     /// The peer to be heard at all: ping, then give up.
@@ -23,11 +25,12 @@ pub(crate) enum Timer {
 }
 
 impl Timer {
-    pub(crate) const ALL: [Timer; 7] = [
+    pub(crate) const ALL: [Timer; 8] = [
         Timer::Handshake,
         Timer::GiveUp,
         Timer::Answers,
         Timer::Payload,
+        Timer::Admission,
         Timer::Confirmation,
         Timer::Peer,
         Timer::Probe,

@@ -30,7 +30,7 @@ mod waker;
 pub use account::{Account, MoveCause};
 pub use datapath::{Lane, LaneError, Turn};
 pub use driver::{Completion, Driver, DriverError, Progress};
-pub use memory::{Access, Memory, Region, SharedRegion};
+pub use memory::{Access, Memory, Owner, Region, SharedRegion};
 pub use options::Options;
 pub use registry::Registry;
 pub use security::{Mode, Security};

@@ -4,6 +4,8 @@
 //! belongs to the lane, and comes back with the completion. A [`SharedRegion`] can be sent several
 //! times at once and only read.
 
+use std::any::Any;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -23,8 +25,10 @@ pub enum Access {
     Write,
 }
 
+/// What keeps the bytes of a [`Region::foreign`] where they are, until it is dropped.
+pub type Owner = Box<dyn Any + Send + Sync>;
+
 /// Where the bytes come from, and how they go.
-#[derive(Debug)]
 enum Backing {
     Mapping {
         start: NonNull<u8>,
@@ -37,6 +41,12 @@ enum Backing {
         len: usize,
         capacity: usize,
     },
+    Foreign {
+        start: NonNull<u8>,
+        /// Of a file, which may shrink.
+        file: bool,
+        owner: Owner,
+    },
 }
 
 // SAFETY: a Backing is memory without thread affinity. Who may touch which bytes is decided by the
@@ -48,12 +58,38 @@ unsafe impl Sync for Backing {}
 impl Backing {
     fn start(&self) -> NonNull<u8> {
         match *self {
-            Backing::Mapping { start, .. } | Backing::Vec { start, .. } => start,
+            Backing::Mapping { start, .. }
+            | Backing::Vec { start, .. }
+            | Backing::Foreign { start, .. } => start,
         }
     }
 
     fn is_file(&self) -> bool {
-        matches!(self, Backing::Mapping { file: true, .. })
+        matches!(
+            self,
+            Backing::Mapping { file: true, .. } | Backing::Foreign { file: true, .. }
+        )
+    }
+
+    fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
+        match self {
+            Backing::Foreign { owner, .. } => Some(&**owner),
+            Backing::Mapping { .. } | Backing::Vec { .. } => None,
+        }
+    }
+}
+
+impl fmt::Debug for Backing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Backing::Mapping { .. } => "Mapping",
+            Backing::Vec { .. } => "Vec",
+            Backing::Foreign { .. } => "Foreign",
+        };
+        f.debug_struct(kind)
+            .field("start", &self.start())
+            .field("file", &self.is_file())
+            .finish_non_exhaustive()
     }
 }
 
@@ -72,6 +108,8 @@ impl Drop for Backing {
                 // SAFETY: taken apart by Region::from_vec, put together once.
                 drop(unsafe { Vec::from_raw_parts(start.as_ptr(), len, capacity) });
             }
+            // Its owner goes with it.
+            Backing::Foreign { .. } => {}
         }
     }
 }
@@ -137,6 +175,31 @@ impl Region {
             offset: 0,
             len,
         }
+    }
+
+    /// The `len` bytes at `start`, which `owner` keeps: memory of another language, or of another
+    /// allocator. `owner` is dropped with the last region made of it, whichever thread that is in.
+    ///
+    /// `file` says that the bytes may be a mapped file that can shrink: user space then leaves all
+    /// copies to the kernel, as for [`Region::map_file`].
+    ///
+    /// # Safety
+    /// While `owner` lives, the bytes are mapped, initialised and, unless the region is only ever
+    /// sent, writable; and nobody else writes them (or reads them, while a receive is posted), or the
+    /// region is never dereferenced, only posted: then whoever writes them meanwhile spoils the
+    /// content of a Transfer and nothing else.
+    pub unsafe fn foreign(start: NonNull<u8>, len: usize, file: bool, owner: Owner) -> Region {
+        let backing = Backing::Foreign { start, file, owner };
+        Region {
+            backing: Arc::new(backing),
+            offset: 0,
+            len,
+        }
+    }
+
+    /// What keeps a [`Region::foreign`]; `None` for other regions.
+    pub fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.backing.owner()
     }
 
     /// Bytes `[offset, offset + len)` of `file`, mapped.
@@ -268,6 +331,11 @@ pub struct SharedRegion {
 }
 
 impl SharedRegion {
+    /// What keeps a [`Region::foreign`]; `None` for other regions.
+    pub fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.backing.owner()
+    }
+
     /// The bytes `[start, start + len)` of it.
     ///
     /// # Panics
@@ -310,6 +378,14 @@ impl Memory {
         match self {
             Memory::Exclusive(region) => (region.start(), region.len),
             Memory::Shared(region) => (region.as_ptr().cast_mut(), region.len),
+        }
+    }
+
+    /// What keeps a [`Region::foreign`]; `None` for other memory.
+    pub fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
+        match self {
+            Memory::Exclusive(region) => region.owner(),
+            Memory::Shared(region) => region.owner(),
         }
     }
 

@@ -1,5 +1,6 @@
 #![allow(non_snake_case)]
 use super::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn counting(len: usize) -> Region {
     Region::from_vec((0..len).map(|index| index as u8).collect())
@@ -65,4 +66,38 @@ fn slice__names_its_bytes_and_keeps_them() {
 fn slice__beyond_the_end_panics() {
     let part = counting(100).share().slice(50, 10);
     let _ = part.slice(5, 6);
+}
+
+/// Says when it is dropped.
+struct Kept(
+    #[allow(dead_code, reason = "held, not read")] Box<[u8]>,
+    Arc<AtomicBool>,
+);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.1.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn foreign__keeps_its_owner_until_the_last_part_goes() {
+    let gone = Arc::new(AtomicBool::new(false));
+    let mut bytes: Box<[u8]> = (0..30).collect();
+    let start = NonNull::from(&mut bytes[..]).cast();
+    let owner = Box::new(Kept(bytes, Arc::clone(&gone)));
+    // SAFETY: the box's bytes stay where they are while it lives, and only the region names them.
+    let mut head = unsafe { Region::foreign(start, 30, false, owner) };
+    let mut tail = head.split_off(10);
+    tail[0] = 77;
+    drop(head);
+    assert!(!gone.load(Ordering::SeqCst), "a part is left");
+    assert!(tail.owner().is_some_and(|it| it.is::<Kept>()));
+    let memory = Memory::from(tail.share());
+    assert!(memory.owner().is_some_and(|it| it.is::<Kept>()));
+    assert_eq!(memory[..2], [77, 11]);
+    assert!(!memory.is_file());
+    drop(memory);
+    assert!(gone.load(Ordering::SeqCst), "nothing is left");
+    assert!(counting(1).owner().is_none());
 }

@@ -46,7 +46,8 @@ pub use connection::Connection;
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use zerolane_lane::{
-    Access, Account, CloseReason, Counters, Delivery, DropReason, Memory, MoveCause, Options,
-    PostError, Region, SharedRegion, TransferError, TransferId, Waker,
+    Access, Account, Anyone, Cipher, CloseReason, Counters, Delivery, DropReason, GateCounters,
+    Identity, KeyError, Memory, Mode, MoveCause, Options, Owner, PostError, PublicKey, Region,
+    Security, SharedRegion, TransferError, TransferId, Trust, Waker,
 };
 pub use zerolane_wire::{Profile, Profiles, Reason};

@@ -72,7 +72,9 @@ impl Listener {
     pub(crate) fn bind(address: IpAddr, job: &Job) -> Result<Listener> {
         match job.mover {
             Mover::Tcp => tcp::Listener::bind(address, &job.tcp).map(Listener::Tcp),
-            Mover::Zerolane => Ok(Listener::Zerolane(Box::new(zl::Listener::bind(address)?))),
+            Mover::Zerolane => Ok(Listener::Zerolane(Box::new(zl::Listener::bind(
+                address, job,
+            )?))),
         }
     }
 

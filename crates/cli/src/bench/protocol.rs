@@ -24,7 +24,7 @@ use super::limits::{BUFFER_MAX_BYTES, BUFFER_MIN_BYTES, RUN_MAX_BYTES};
 use super::pattern::WORD;
 
 /// Changes with every incompatible change of these types.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// What moves the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -75,6 +75,18 @@ pub(crate) struct Job {
     /// First bytes on the data connection: the receiver takes no other sender.
     pub(crate) token: u64,
     pub(crate) tcp: TcpTuning,
+    pub(crate) security: Protection,
+}
+
+/// How Zerolane's connection is protected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Protection {
+    /// Encrypted and authenticated, with keys made for the run.
+    Encrypted,
+    /// Not at all, as kernel TCP is not.
+    #[default]
+    Plain,
 }
 
 /// The memory both movers use.
@@ -246,6 +258,7 @@ mod tests {
             payload,
             token: u64::MAX,
             tcp,
+            security: Protection::Encrypted,
         }
     }
 

@@ -9,11 +9,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use zerolane::{Account, Connection, Endpoint, Options};
+use zerolane::{Account, Connection, Endpoint, Options, Security};
 
 use super::cpu::CpuTime;
 use super::limits::{CONNECT, STALL};
-use super::protocol::{Job, Measured};
+use super::protocol::{Job, Measured, Protection};
 
 /// What the receiver says when its clock starts, and when the last byte is in
 /// place.
@@ -24,8 +24,12 @@ const DONE: u8 = b'd';
 #[derive(Debug)]
 pub(crate) struct Listener(Endpoint);
 
-fn options() -> Options {
+fn options(job: &Job) -> Options {
     Options {
+        security: match job.security {
+            Protection::Encrypted => Security::default(),
+            Protection::Plain => Security::plain(),
+        },
         idle_timeout: STALL,
         connect_timeout: CONNECT,
         ..Options::default()
@@ -34,8 +38,8 @@ fn options() -> Options {
 
 impl Listener {
     /// Listens on any free port of `address`.
-    pub(crate) fn bind(address: IpAddr) -> Result<Listener> {
-        Ok(Listener(Endpoint::bind((address, 0), options())?))
+    pub(crate) fn bind(address: IpAddr, job: &Job) -> Result<Listener> {
+        Ok(Listener(Endpoint::bind((address, 0), options(job))?))
     }
 
     /// The port the sender is to connect to.
@@ -59,7 +63,7 @@ impl Listener {
 
 /// Connects to the receiver and shows it the token.
 fn open(to: SocketAddr, job: &Job) -> Result<Connection> {
-    let mut connection = Connection::connect(to, &options())
+    let mut connection = Connection::connect(to, &options(job))
         .with_context(|| format!("cannot connect to the receiver at {to}"))?;
     connection.send(&job.token.to_le_bytes())?;
     Ok(connection)

@@ -136,6 +136,7 @@ impl Connection {
     /// Fails what is posted. Operations that wait to be sent still go: among them may be the
     /// confirmation of a Transfer that is complete.
     fn fail_all(&mut self, why: CloseReason) {
+        self.admission = None;
         for id in self.transfers() {
             self.outbox.happen(id, outbound::Happening::Cancelled);
             self.inbox.end(id, inbound::Happening::Cancelled);

@@ -28,7 +28,10 @@ impl Connection {
         self.counters.stus_received += u64::from(stus);
         match self.accept(now, header, len, stu) {
             Ok(span) if landed == Some(span) => Placement::InPlace,
-            Ok(span) => Placement::Move(span),
+            Ok(span) => {
+                self.moved += span.len;
+                Placement::Move(span)
+            }
             Err(reason) => {
                 self.counters.count_drop(reason, u64::from(stus));
                 Placement::Drop(reason)
@@ -159,6 +162,7 @@ impl Connection {
             return;
         };
         if block.reports == 0 || now - block.moved >= self.recovery.data_timeout() {
+            self.overtaken += u64::from(block.gaps.missing());
             self.report_now(now, sequence);
         }
     }

@@ -1,10 +1,12 @@
 //! One virtual connection: what the user asks of it, and the state all parts share.
 //!
 //! `input.rs` takes control operations, `data.rs` takes payload headers, `output.rs` drains what is
-//! owed to the peer in priority order, `timeouts.rs` owns what follows from silence, `abort.rs` what
+//! owed to the peer in priority order, `timeouts.rs` owns what follows from silence, `admit.rs` asks
+//! what may be granted while others receive too, `abort.rs` what
 //! follows when a Transfer is given up, `close.rs` what follows from the table of a connection's life.
 
 mod abort;
+mod admit;
 mod close;
 mod data;
 mod input;
@@ -24,7 +26,7 @@ use crate::recovery::{Recovery, Timed};
 use crate::timers::{Timer, Timers};
 use crate::{
     CloseReason, Config, Congestion, Counters, Delivery, DropReason, Entropy, Event, Forecast,
-    GrantsOnly, Instant, Life, Span, TransferId, limits,
+    GrantsOnly, Instant, Life, Member, Span, TransferId, limits,
 };
 use abort::Ending;
 use core::fmt;
@@ -91,6 +93,12 @@ pub struct Connection {
     timers: Timers,
     recovery: Recovery,
     congestion: Box<dyn Congestion>,
+    /// Our place among the connections that receive here; none: we are the only one.
+    admission: Option<Member>,
+    /// Payload bytes that had to be moved.
+    moved: u64,
+    /// Payload bytes found missing when later ones were there.
+    overtaken: u64,
     path: Path,
     events: VecDeque<Event>,
     counters: Counters,
@@ -166,6 +174,9 @@ impl Connection {
             timers: Timers::default(),
             recovery: Recovery::adaptive(),
             congestion: Box::new(GrantsOnly),
+            admission: None,
+            moved: 0,
+            overtaken: 0,
             path: Path::new(config.encapsulation, config.path_datagram),
             events: VecDeque::new(),
             counters: Counters::default(),
@@ -394,6 +405,8 @@ impl Connection {
         self.profile = profile;
         self.inbox.grants = crate::grants::Grants::new(self.buffer_log2());
         if profile == Profile::Classic {
+            // One grant at a time is all the schedule it has.
+            self.admission = None;
             self.recovery
                 .fix_data_timeout(self.config.classic_data_timeout);
         }
@@ -474,7 +487,9 @@ impl Connection {
 
     /// Grants Blocks as far as the window allows.
     fn grant(&mut self, now: Instant) {
-        let geometry = self.geometry();
+        let Some(geometry) = self.admitted(now) else {
+            return;
+        };
         while let Some(granted) = self.inbox.grant_next(now, &geometry) {
             self.send_grant(granted.sequence);
             self.recovery.time(Timed::Grant(granted.transfer), now);

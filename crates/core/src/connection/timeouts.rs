@@ -17,6 +17,7 @@ impl Connection {
                 Timer::GiveUp => self.on_give_up_timeout(now),
                 Timer::Answers => self.on_answers_timeout(now),
                 Timer::Payload => self.on_payload_timeout(now),
+                Timer::Admission => self.grant(now),
                 Timer::Confirmation => self.on_confirmation_timeout(now),
                 Timer::Peer => self.on_peer_timeout(now),
                 Timer::Probe => self.on_probe_timeout(now),

@@ -13,6 +13,11 @@ use zerolane_wire::{Flags, HEADER_LEN, Header, Op, Reason};
 /// How long a host leaves datagrams in its socket before it takes them all at once.
 const NAP: Duration = Duration::from_micros(40);
 
+/// When a host takes what arrives at `now`.
+pub(super) fn wake_time(now: Duration) -> Duration {
+    now + NAP
+}
+
 /// Datagrams taken at once.
 const BATCH: usize = 32;
 
@@ -43,14 +48,15 @@ pub(super) struct Host {
     /// Targets: the one part of their region that may be written.
     targets: Vec<Span>,
     /// Datagrams in the socket.
-    arrived: Vec<Vec<u8>>,
-    wake_at: Option<Duration>,
+    pub(super) arrived: Vec<Vec<u8>>,
+    /// When it takes them.
+    pub(super) wake_at: Option<Duration>,
     /// How far this host's clock is ahead.
     pub(super) skew: Duration,
 }
 
 impl Host {
-    fn new(connection: Option<Connection>) -> Host {
+    pub(super) fn new(connection: Option<Connection>) -> Host {
         Host {
             connection,
             memory: vec![],
@@ -142,7 +148,7 @@ impl Host {
 
     /// Takes what arrived as the UDP lane does: one forecast, everything lands, then headers are
     /// checked, then payload that missed is moved.
-    fn receive(&mut self, now: Instant) {
+    pub(super) fn receive(&mut self, now: Instant) {
         let datagrams = std::mem::take(&mut self.arrived);
         let places = self.land(&datagrams);
         let mut moves = vec![];
@@ -181,6 +187,33 @@ impl Host {
             self.moved += span.len;
             self.bytes_mut(span).copy_from_slice(&payload);
         }
+    }
+
+    /// All it has to send now, and whether it is Data.
+    pub(super) fn outgoing(&mut self, now: Instant) -> Vec<(Vec<u8>, bool)> {
+        let mut datagrams = vec![];
+        while let Some(connection) = self.connection.as_mut() {
+            match connection.poll_transmit(now, BurstLimit::default()) {
+                None => break,
+                Some(Transmit::Handshake(it)) => datagrams.push((it.bytes().to_vec(), false)),
+                Some(Transmit::Control(it)) => {
+                    let mut bytes = it.bytes().to_vec();
+                    bytes.resize(bytes.len().max(it.pad_to), 0);
+                    datagrams.push((bytes, false));
+                }
+                Some(Transmit::Data(burst)) => {
+                    let mut at = 0;
+                    for index in 0..burst.segments {
+                        let len = u64::from(burst.stu).min(burst.span.len - at);
+                        let mut bytes = burst.header(index).emit().to_vec();
+                        bytes.extend_from_slice(self.bytes(burst.span.part(at, len)));
+                        at += len;
+                        datagrams.push((bytes, true));
+                    }
+                }
+            }
+        }
+        datagrams
     }
 
     /// Lets everything behind the first 40 bytes land where the forecast says; returns where, if
@@ -281,32 +314,8 @@ impl Sim {
 
     fn transmit(&mut self, side: Side) {
         let now = self.now() + self.host(side).skew;
-        loop {
-            let host = self.host(side);
-            let Some(connection) = host.connection.as_mut() else {
-                return;
-            };
-            let Some(transmit) = connection.poll_transmit(now, BurstLimit::default()) else {
-                break;
-            };
-            match transmit {
-                Transmit::Handshake(it) => self.send(side, it.bytes().to_vec()),
-                Transmit::Control(it) => {
-                    let mut bytes = it.bytes().to_vec();
-                    bytes.resize(bytes.len().max(it.pad_to), 0);
-                    self.send(side, bytes);
-                }
-                Transmit::Data(burst) => {
-                    let mut at = 0;
-                    for index in 0..burst.segments {
-                        let len = u64::from(burst.stu).min(burst.span.len - at);
-                        let mut bytes = burst.header(index).emit().to_vec();
-                        bytes.extend_from_slice(self.host(side).bytes(burst.span.part(at, len)));
-                        at += len;
-                        self.send(side, bytes);
-                    }
-                }
-            }
+        for (bytes, _) in self.host(side).outgoing(now) {
+            self.send(side, bytes);
         }
     }
 
@@ -356,7 +365,7 @@ impl Sim {
             }
             return;
         }
-        let wake_at = self.net.now() + NAP;
+        let wake_at = wake_time(self.net.now());
         let host = self.host(to);
         host.wake_at.get_or_insert(wake_at);
         host.arrived.push(datagram.to_vec());

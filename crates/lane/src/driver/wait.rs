@@ -17,7 +17,7 @@ const NAP_BYTES: u64 = 1 << 20;
 const NAP: Duration = Duration::from_micros(5);
 
 impl<L: Lane> Driver<L> {
-    /// Turns until `done`, the connection's end, a [`Waker`], or `timeout`; sleeps when there is
+    /// Turns until `done`, the connection's end, a [`Waker`](crate::Waker), or `timeout`; sleeps when there is
     /// nothing to do, after spinning for a while that adapts to what spinning brings.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
 #![allow(non_snake_case)]
+use super::connection::MAGIC;
 use super::*;
 
 fn control(header: Header, options: Option<Options>) -> Result<Operation, ParseError> {

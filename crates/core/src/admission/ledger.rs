@@ -1,0 +1,420 @@
+//! What a scheduler knows of its connections, and how it makes allowances of that.
+
+use super::budget::{Budget, News};
+use super::fast::{FastAnswer, HOLD, Judge};
+use super::share::{self, Claim, Order};
+use super::{Allowance, Demand, Schedule};
+use crate::Instant;
+use crate::limits::ADMISSION_SLICE;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Intervals without any payload after which what a stream has outstanding is written off.
+const STALLED_AFTER: u32 = 2;
+
+/// A stream that brings less than this part of what its allowance was good for is held back.
+const UNUSED_PART: u64 = 4;
+
+/// Rounds in a slice, at least: a change of turns costs about one.
+const ROUNDS_PER_SLICE: u32 = 16;
+
+/// A stream alone for this long is no longer bound by what others had outstanding.
+const ALONE_AFTER: Duration = Duration::from_millis(10);
+
+/// What is known of one connection.
+#[derive(Clone, Debug)]
+struct Stream {
+    weight: u32,
+    demand: Demand,
+    /// Bytes it may have granted, as last dealt.
+    share: u64,
+    /// What it is likely to use, bytes: bounded for who used little of its share.
+    likely: u64,
+    /// `demand.arrived` when it was last judged.
+    arrived_before: u64,
+    /// What its allowances since then were good for, bytes.
+    good_for: u64,
+    /// It lost something in this interval.
+    lost: bool,
+    /// Intervals in a row in which nothing arrived although something was outstanding.
+    silent: u32,
+    /// Bytes counted as outstanding, its latest allowance included.
+    reserved: u64,
+}
+
+impl Stream {
+    fn is_active(&self) -> bool {
+        self.demand.remaining() > 0
+    }
+
+    fn claim(&self) -> Claim {
+        Claim {
+            weight: self.weight,
+            useful: self.demand.remaining(),
+            likely: self.likely,
+            stu: u64::from(self.demand.stu.max(1)),
+        }
+    }
+
+    /// Bytes under way that the budget has to allow for.
+    fn counted(&self) -> u64 {
+        match self.silent {
+            0..STALLED_AFTER => self.reserved.min(self.likely),
+            _ => 0,
+        }
+    }
+}
+
+/// By which rule shares are dealt at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// Everybody has a part.
+    Weighted,
+    /// One stream is fast, in turns.
+    Turns,
+    /// This stream asked to be fast.
+    Asked(u64),
+    /// Who needs least comes first.
+    Shortest,
+}
+
+/// The books of a scheduler: who is there, who has what, and whose turn it is.
+pub(super) struct Ledger {
+    schedule: Schedule,
+    streams: BTreeMap<u64, Stream>,
+    next_id: u64,
+    budget: Budget,
+    judge: Judge,
+    /// Streams that have or want something.
+    active: usize,
+    /// Sum of what the streams are counted for.
+    counted: u64,
+    dealt_at: Instant,
+    /// The streams that want something changed since.
+    stale: bool,
+    slice_ends: Instant,
+    /// Shares change when the slice ends, though nothing else does.
+    rotating: bool,
+    /// First stream of the present turn.
+    turn: u64,
+    /// Who asked to be fast and is, and since when.
+    fast: Option<(u64, Instant)>,
+    alone_since: Option<Instant>,
+}
+
+impl Ledger {
+    pub(super) fn new(schedule: Schedule) -> Ledger {
+        Ledger {
+            schedule,
+            streams: BTreeMap::new(),
+            next_id: 0,
+            budget: Budget::new(),
+            judge: Judge::new(),
+            active: 0,
+            counted: 0,
+            dealt_at: Instant::ZERO,
+            rotating: false,
+            stale: true,
+            slice_ends: Instant::ZERO,
+            turn: 0,
+            fast: None,
+            alone_since: None,
+        }
+    }
+
+    pub(super) fn schedule(&self) -> Schedule {
+        self.schedule
+    }
+
+    /// Connections that joined.
+    pub(super) fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    pub(super) fn join(&mut self) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.streams.insert(
+            id,
+            Stream {
+                weight: 1,
+                demand: Demand::default(),
+                share: 0,
+                likely: u64::MAX,
+                arrived_before: 0,
+                good_for: 0,
+                lost: false,
+                silent: 0,
+                reserved: 0,
+            },
+        );
+        id
+    }
+
+    pub(super) fn leave(&mut self, id: u64) {
+        if let Some(stream) = self.streams.remove(&id) {
+            self.active -= usize::from(stream.is_active());
+            self.counted = self.counted.saturating_sub(stream.counted());
+            self.stale = true;
+        }
+        self.fast.take_if(|fast| fast.0 == id);
+    }
+
+    pub(super) fn set_weight(&mut self, id: u64, weight: u32) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.weight = weight;
+            self.stale = true;
+        }
+    }
+
+    pub(super) fn request_fast(&mut self, id: u64, now: Instant) -> FastAnswer {
+        let refused = self.fast.is_some_and(|(holder, since)| {
+            let busy = self.streams.get(&holder).is_some_and(Stream::is_active);
+            let held = now - since;
+            match holder == id {
+                // After its turn, as long again is the others'.
+                true => held >= HOLD && held < HOLD * 2,
+                false => held < HOLD && busy,
+            }
+        });
+        if refused {
+            return FastAnswer::Refused;
+        }
+        if self
+            .fast
+            .is_none_or(|(holder, since)| holder != id || now - since >= HOLD)
+        {
+            self.fast = Some((id, now));
+        }
+        self.stale = true;
+        FastAnswer::Granted
+    }
+
+    pub(super) fn review(&mut self, id: u64, now: Instant, demand: &Demand) -> Allowance {
+        let Some(interval_over) = self.hear(id, now, demand) else {
+            return Allowance::UNLIMITED;
+        };
+        if demand.remaining() == 0 {
+            self.reserve(id, 0);
+            return Allowance {
+                bytes: 0,
+                review_at: None,
+            };
+        }
+        if self.is_alone(now) {
+            // Whatever it grants until it asks again: who joins meanwhile begins with a trickle.
+            self.reserve(id, demand.remaining().min(u64::from(u32::MAX)));
+            return Allowance::UNLIMITED;
+        }
+        // Streams come and go with every small Transfer: shares need not follow each of them.
+        let soon = now - self.dealt_at >= self.budget.round() / 4;
+        if interval_over || now >= self.slice_ends || self.stale && soon {
+            self.accrue(now);
+            if interval_over {
+                self.judge_use();
+            }
+            self.deal(now);
+        }
+        self.allow(id, now, demand)
+    }
+
+    /// Takes the stream's news. `None` if it is no member, else whether an interval ended.
+    fn hear(&mut self, id: u64, now: Instant, demand: &Demand) -> Option<bool> {
+        let contended = self.active > 1;
+        let stream = self.streams.get_mut(&id)?;
+        let was_active = stream.is_active();
+        let arrived = demand.arrived - stream.demand.arrived;
+        let missing = demand.missing - stream.demand.missing;
+        let news = News {
+            arrived,
+            missing,
+            delay: demand.delay,
+            first_loss: missing > 0 && !stream.lost,
+            streams: self.active as u64,
+        };
+        stream.lost |= missing > 0;
+        let moved = demand.moved - stream.demand.moved;
+        let counted = stream.counted();
+        stream.demand = *demand;
+        if arrived > 0 {
+            stream.silent = 0;
+        }
+        self.counted = (self.counted + stream.counted()).saturating_sub(counted);
+        if stream.is_active() != was_active {
+            stream.arrived_before = demand.arrived;
+            stream.good_for = 0;
+            self.stale = true;
+            match was_active {
+                true => self.active -= 1,
+                false => self.active += 1,
+            }
+            // Until shares are dealt anew.
+            stream.share = self.budget.bytes(now) / self.active.max(1) as u64;
+        }
+        if contended {
+            self.judge.hear(now, arrived, moved);
+        }
+        let over = self.budget.hear(now, news);
+        if over {
+            self.streams.values_mut().for_each(|it| it.lost = false);
+        }
+        if self.active == 0 {
+            self.budget.rest();
+        }
+        Some(over)
+    }
+
+    /// Whether the one active stream need not think of others: there are none, or they have been
+    /// quiet long enough for their payload to have arrived.
+    fn is_alone(&mut self, now: Instant) -> bool {
+        if self.active != 1 {
+            self.alone_since = None;
+            return false;
+        }
+        let since = *self.alone_since.get_or_insert(now);
+        self.streams.len() == 1 || self.budget.is_measured() && now - since >= ALONE_AFTER
+    }
+
+    /// Sets what a stream is counted for.
+    fn reserve(&mut self, id: u64, bytes: u64) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            let before = stream.counted();
+            stream.reserved = bytes;
+            self.counted = (self.counted + stream.counted()).saturating_sub(before);
+        }
+    }
+
+    /// Adds up what the shares are good for, before they change.
+    fn accrue(&mut self, now: Instant) {
+        let round = self.budget.round().as_nanos().max(1);
+        let elapsed = (now - self.dealt_at).as_nanos();
+        for stream in self.streams.values_mut().filter(|it| it.is_active()) {
+            let used = u128::from(stream.share.min(stream.reserved));
+            let bytes = u64::try_from(used * elapsed / round).unwrap_or(u64::MAX);
+            stream.good_for = stream.good_for.saturating_add(bytes);
+        }
+    }
+
+    /// Bounds the streams that used little of what they were allowed in the interval that is over.
+    fn judge_use(&mut self) {
+        for stream in self.streams.values_mut().filter(|it| it.is_active()) {
+            let brought = stream.demand.arrived - stream.arrived_before;
+            let floor = 2 * u64::from(stream.demand.stu);
+            stream.likely = if brought >= stream.good_for / UNUSED_PART {
+                u64::MAX
+            } else {
+                let part = u128::from(stream.share) * u128::from(2 * brought);
+                ((part / u128::from(stream.good_for)) as u64).max(floor)
+            };
+            stream.silent = match brought == 0 && stream.demand.outstanding > 0 {
+                true => stream.silent.saturating_add(1),
+                false => 0,
+            };
+            stream.arrived_before = stream.demand.arrived;
+            stream.good_for = 0;
+        }
+    }
+
+    /// Divides the budget anew.
+    fn deal(&mut self, now: Instant) {
+        let plan = self.plan(now);
+        if now >= self.slice_ends {
+            self.next_turn(now, plan);
+        }
+        let (order, ids, admitted) = self.line_up(now, plan);
+        let claims: Vec<Claim> = ids.iter().map(|id| self.streams[id].claim()).collect();
+        let shares = share::divide(order, self.budget.bytes(now), &claims[..admitted]);
+        let shares = shares.into_iter().chain(std::iter::repeat(0));
+        for (id, share) in ids.iter().zip(shares) {
+            if let Some(stream) = self.streams.get_mut(id) {
+                stream.share = share;
+            }
+        }
+        self.rotating = plan != Plan::Weighted || admitted < ids.len();
+        self.counted = self.streams.values().map(Stream::counted).sum();
+        self.dealt_at = now;
+        self.stale = false;
+    }
+
+    fn plan(&self, now: Instant) -> Plan {
+        let asked = self.fast.filter(|&(id, since)| {
+            let stream = self.streams.get(&id);
+            stream.is_some_and(Stream::is_active) && now - since < HOLD
+        });
+        match (asked, self.schedule) {
+            (Some((id, _)), _) => Plan::Asked(id),
+            (None, Schedule::Fast) => Plan::Turns,
+            (None, Schedule::Shortest) => Plan::Shortest,
+            (None, Schedule::Automatic) if self.judge.is_fast() => Plan::Turns,
+            (None, Schedule::Automatic | Schedule::Fair) => Plan::Weighted,
+        }
+    }
+
+    /// The active streams in the order in which they are served, and how many of them at all.
+    fn line_up(&self, now: Instant, plan: Plan) -> (Order, Vec<u64>, usize) {
+        let order = match plan {
+            Plan::Weighted => Order::ByWeight,
+            Plan::Turns | Plan::Asked(_) | Plan::Shortest => Order::InTurn,
+        };
+        let mut ids: Vec<u64> = self.active_from(self.turn).collect();
+        let remaining = |id: &u64| self.streams[id].demand.remaining();
+        let first = match plan {
+            Plan::Weighted | Plan::Turns => None,
+            Plan::Asked(id) => ids.iter().position(|&it| it == id),
+            Plan::Shortest => (0..ids.len()).min_by_key(|&index| remaining(&ids[index])),
+        };
+        if let Some(first) = first {
+            ids[..=first].rotate_right(1);
+        }
+        let claims: Vec<Claim> = ids.iter().map(|id| self.streams[id].claim()).collect();
+        let admitted = share::admitted(order, self.budget.bytes(now), &claims);
+        if plan == Plan::Shortest {
+            ids[..admitted].sort_by_key(remaining);
+        }
+        (order, ids, admitted)
+    }
+
+    /// The active streams, from `first` on and round.
+    fn active_from(&self, first: u64) -> impl Iterator<Item = u64> + '_ {
+        let round = self
+            .streams
+            .range(first..)
+            .chain(self.streams.range(..first));
+        round.filter(|(_, it)| it.is_active()).map(|(&id, _)| id)
+    }
+
+    /// The next stream is first: with [`Plan::Turns`] the next one that is active, else the next one
+    /// that got nothing.
+    fn next_turn(&mut self, now: Instant, plan: Plan) {
+        let slice = ADMISSION_SLICE.max(self.budget.round() * ROUNDS_PER_SLICE);
+        self.slice_ends = now + slice;
+        let due = |id: &u64| plan == Plan::Turns || self.streams[id].share == 0;
+        let next = self.active_from(self.turn + 1).find(due);
+        self.turn = next.unwrap_or(self.turn);
+    }
+
+    /// What the stream may have granted now: its share, as far as others left room for it.
+    fn allow(&mut self, id: u64, now: Instant, demand: &Demand) -> Allowance {
+        let budget = self.budget.bytes(now);
+        let round = self.budget.round();
+        let Some(stream) = self.streams.get(&id) else {
+            return Allowance::UNLIMITED;
+        };
+        let others = self.counted.saturating_sub(stream.counted());
+        let room = budget.saturating_sub(others).min(stream.share);
+        // Less than an STU is no grant at all.
+        let least = u64::from(demand.stu).min(stream.share);
+        let bytes = if room < least { 0 } else { room };
+        let review_at = if demand.wanted == 0 {
+            None
+        } else if self.stale || bytes < stream.share {
+            Some(now + round / 4)
+        } else if self.rotating {
+            Some(self.slice_ends)
+        } else {
+            None
+        };
+        self.reserve(id, bytes.min(demand.remaining()).max(demand.outstanding));
+        Allowance { bytes, review_at }
+    }
+}

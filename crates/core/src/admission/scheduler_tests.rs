@@ -1,0 +1,109 @@
+#![allow(non_snake_case)]
+use super::*;
+use crate::admission::fast::HOLD;
+
+const STU: u32 = 1432;
+
+fn at(micros: u64) -> Instant {
+    Instant::from_nanos(micros * 1000)
+}
+
+fn wants(bytes: u64) -> Demand {
+    Demand {
+        wanted: bytes,
+        stu: STU,
+        ..Demand::default()
+    }
+}
+
+#[test]
+fn review__alone_is_unlimited() {
+    let scheduler = Scheduler::new(Schedule::Automatic);
+    let member = scheduler.join();
+    assert_eq!(member.review(at(1), &wants(1 << 30)), Allowance::UNLIMITED);
+}
+
+#[test]
+fn review__nothing_wanted_is_nothing_held() {
+    let scheduler = Scheduler::new(Schedule::Automatic);
+    let (first, second) = (scheduler.join(), scheduler.join());
+    first.review(at(1), &wants(1 << 30));
+    first.review(at(2), &wants(0));
+    let allowed = second.review(at(3), &wants(1 << 30)).bytes;
+    assert!(allowed >= crate::limits::INITIAL_BUDGET / 2, "{allowed}");
+}
+
+#[test]
+fn review__allowances_never_add_up_to_more_than_the_budget() {
+    for members in 2..40 {
+        let scheduler = Scheduler::new(Schedule::Fair);
+        let members: Vec<Member> = (0..members).map(|_| scheduler.join()).collect();
+        let mut demands = vec![wants(1 << 20); members.len()];
+        for round in 0..20 {
+            for (index, member) in members.iter().enumerate() {
+                let now = at(1000 + round * 400 + index as u64);
+                let allowed = member.review(now, &demands[index]).bytes;
+                let more = allowed.saturating_sub(demands[index].outstanding);
+                demands[index].outstanding += more;
+                demands[index].wanted -= more;
+            }
+            let sum: u64 = demands.iter().map(|it| it.outstanding).sum();
+            assert!(
+                sum <= crate::limits::INITIAL_BUDGET,
+                "{} {sum}",
+                members.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn review__who_gets_nothing_is_told_when_to_ask() {
+    let scheduler = Scheduler::new(Schedule::Fair);
+    let members: Vec<Member> = (0..100).map(|_| scheduler.join()).collect();
+    for member in &members {
+        let allowance = member.review(at(5000), &wants(1 << 20));
+        assert!(allowance.bytes > 0 || allowance.review_at.is_some_and(|it| it > at(5000)));
+    }
+}
+
+#[test]
+fn leave__frees_the_share() {
+    let scheduler = Scheduler::new(Schedule::Fair);
+    let (first, second) = (scheduler.join(), scheduler.join());
+    first.review(at(1000), &wants(1 << 20));
+    let before = second.review(at(2000), &wants(1 << 20)).bytes;
+    drop(first);
+    let after = second.review(at(3000), &wants(1 << 20)).bytes;
+    assert!(
+        before < crate::limits::INITIAL_BUDGET && after == u64::MAX,
+        "{before} {after}"
+    );
+    assert_eq!(scheduler.lock().streams(), 1);
+}
+
+#[test]
+fn request_fast__one_at_a_time_and_not_for_ever() {
+    let scheduler = Scheduler::new(Schedule::Fair);
+    let (first, second) = (scheduler.join(), scheduler.join());
+    first.review(at(1), &wants(1 << 20));
+    second.review(at(1), &wants(1 << 20));
+    let hold = HOLD.as_micros() as u64;
+    assert_eq!(first.request_fast(at(10)), FastAnswer::Granted);
+    assert_eq!(first.request_fast(at(20)), FastAnswer::Granted);
+    assert_eq!(second.request_fast(at(20)), FastAnswer::Refused);
+    // Its turn began with the first request, and then it is the others'.
+    assert_eq!(first.request_fast(at(10 + hold)), FastAnswer::Refused);
+    assert_eq!(second.request_fast(at(10 + hold)), FastAnswer::Granted);
+    assert_eq!(first.request_fast(at(20 + hold)), FastAnswer::Refused);
+}
+
+#[test]
+fn request_fast__a_holder_that_wants_nothing_holds_nothing() {
+    let scheduler = Scheduler::new(Schedule::Fair);
+    let (first, second) = (scheduler.join(), scheduler.join());
+    first.review(at(1), &wants(1 << 20));
+    assert_eq!(first.request_fast(at(10)), FastAnswer::Granted);
+    first.review(at(20), &wants(0));
+    assert_eq!(second.request_fast(at(30)), FastAnswer::Granted);
+}

@@ -1,0 +1,139 @@
+//! Dividing a budget among streams: pure arithmetic.
+
+/// What one stream may get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    /// Its part relative to others', at least 1.
+    pub(super) weight: u32,
+    /// Bytes it can use at all.
+    pub(super) useful: u64,
+    /// Bytes it is likely to use; more only if nobody else wants them.
+    pub(super) likely: u64,
+    /// Bytes below which it makes no progress: one STU.
+    pub(super) stu: u64,
+}
+
+/// How a budget is divided once everybody has a trickle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// By weight.
+    ByWeight,
+    /// The first takes what it can use, then the second, and so on.
+    InTurn,
+}
+
+/// STUs of the trickle with [`Order::ByWeight`]: one under way, one granted.
+const WEIGHTED_TRICKLE: u64 = 2;
+
+/// With [`Order::InTurn`], the part of the budget that trickles may take.
+const TRICKLE_PART: u64 = 4;
+
+/// How many of `claims` get anything, so that a trickle for each fits the budget. At least one.
+pub(super) fn admitted(order: Order, budget: u64, claims: &[Claim]) -> usize {
+    let (limit, stus) = match order {
+        Order::ByWeight => (budget, WEIGHTED_TRICKLE),
+        Order::InTurn => (budget / TRICKLE_PART, 1),
+    };
+    let mut sum = 0;
+    let fits = |claim: &&Claim| {
+        sum += trickle(claim, stus);
+        sum <= limit
+    };
+    claims.iter().take_while(fits).count().max(1)
+}
+
+fn trickle(claim: &Claim, stus: u64) -> u64 {
+    claim.useful.min(stus * claim.stu)
+}
+
+/// Divides `budget` among `claims`, of which [`admitted`] says how many there may be. The sum of the
+/// shares is at most the budget, unless even the trickles are more.
+pub(super) fn divide(order: Order, budget: u64, claims: &[Claim]) -> Vec<u64> {
+    let mut shares = match order {
+        Order::ByWeight => {
+            let floor = |it: &Claim| trickle(it, WEIGHTED_TRICKLE);
+            let want = |it: &Claim| it.likely.min(it.useful).max(floor(it));
+            by_weight(budget, claims, floor, want)
+        }
+        Order::InTurn => in_turn(budget, claims),
+    };
+    // What nobody is likely to use goes to whoever might.
+    let left = budget.saturating_sub(shares.iter().sum());
+    let rest: Vec<Claim> = claims
+        .iter()
+        .zip(&shares)
+        .map(|(claim, share)| Claim {
+            useful: claim.useful - share,
+            ..*claim
+        })
+        .collect();
+    let more = by_weight(left, &rest, |_| 0, |it| it.useful);
+    shares
+        .iter_mut()
+        .zip(more)
+        .for_each(|(share, more)| *share += more);
+    shares
+}
+
+fn in_turn(budget: u64, claims: &[Claim]) -> Vec<u64> {
+    let mut shares: Vec<u64> = claims.iter().map(|it| trickle(it, 1)).collect();
+    let mut left = budget.saturating_sub(shares.iter().sum());
+    for (claim, share) in claims.iter().zip(&mut shares) {
+        let want = claim.likely.min(claim.useful);
+        let more = want.saturating_sub(*share).min(left);
+        *share += more;
+        left -= more;
+    }
+    shares
+}
+
+/// Max-min fairness by weight: who has its floor above its part gets the floor, who wants less than
+/// its part gets what it wants, and the rest is divided by weight.
+fn by_weight(
+    budget: u64,
+    claims: &[Claim],
+    floor: impl Fn(&Claim) -> u64,
+    want: impl Fn(&Claim) -> u64,
+) -> Vec<u64> {
+    let mut shares = vec![0; claims.len()];
+    let mut left = budget;
+    let mut weights: u64 = claims.iter().map(|it| u64::from(it.weight)).sum();
+    let mut open: Vec<usize> = (0..claims.len()).collect();
+    for wants_first in [false, true] {
+        let bound = |index: usize| match wants_first {
+            false => floor(&claims[index]),
+            true => want(&claims[index]),
+        };
+        // By what would satisfy one unit of weight: floors from the highest, wants from the lowest.
+        open.sort_by_key(|&index| bound(index) / u64::from(claims[index].weight));
+        if !wants_first {
+            open.reverse();
+        }
+        open.retain(|&index| {
+            let weight = u64::from(claims[index].weight);
+            let part = part_of(left, weight, weights);
+            let settled = match wants_first {
+                false => bound(index) > part,
+                true => bound(index) <= part,
+            };
+            if settled {
+                shares[index] = bound(index);
+                left = left.saturating_sub(bound(index));
+                weights -= weight;
+            }
+            !settled
+        });
+    }
+    for index in open {
+        shares[index] = part_of(left, u64::from(claims[index].weight), weights);
+    }
+    shares
+}
+
+fn part_of(left: u64, weight: u64, weights: u64) -> u64 {
+    (u128::from(left) * u128::from(weight) / u128::from(weights.max(1))) as u64
+}
+
+#[cfg(test)]
+#[path = "share_tests.rs"]
+mod tests;

@@ -1,0 +1,105 @@
+#![allow(non_snake_case)]
+use super::*;
+use proptest::prelude::*;
+
+const STU: u64 = 1000;
+
+fn claim(weight: u32, useful: u64) -> Claim {
+    Claim {
+        weight,
+        useful,
+        likely: u64::MAX,
+        stu: STU,
+    }
+}
+
+#[test]
+fn divide__equal_weights_get_equal_parts() {
+    let shares = divide(Order::ByWeight, 60_000, &[claim(1, u64::MAX); 4]);
+    assert_eq!(shares, [15_000; 4]);
+}
+
+#[test]
+fn divide__parts_follow_weights() {
+    let claims = [claim(1, u64::MAX), claim(2, u64::MAX), claim(3, u64::MAX)];
+    assert_eq!(
+        divide(Order::ByWeight, 60_000, &claims),
+        [10_000, 20_000, 30_000]
+    );
+}
+
+#[test]
+fn divide__what_one_cannot_use_is_the_others() {
+    let claims = [claim(1, 5_000), claim(1, u64::MAX), claim(1, u64::MAX)];
+    assert_eq!(
+        divide(Order::ByWeight, 60_000, &claims),
+        [5_000, 27_500, 27_500]
+    );
+}
+
+#[test]
+fn divide__a_light_one_gets_the_trickle() {
+    let claims = [claim(1, u64::MAX), claim(98, u64::MAX)];
+    assert_eq!(divide(Order::ByWeight, 60_000, &claims), [2_000, 58_000]);
+}
+
+#[test]
+fn divide__what_is_unlikely_to_be_used_goes_to_who_uses_it() {
+    let slow = Claim {
+        likely: 2_000,
+        ..claim(1, u64::MAX)
+    };
+    let claims = [slow, claim(1, u64::MAX)];
+    assert_eq!(divide(Order::ByWeight, 60_000, &claims), [2_000, 58_000]);
+    // Unless nobody does.
+    assert_eq!(divide(Order::ByWeight, 60_000, &[slow; 2]), [30_000; 2]);
+}
+
+#[test]
+fn divide__in_turn_the_first_takes_all_but_trickles() {
+    let claims = [claim(1, u64::MAX), claim(1, u64::MAX), claim(1, 400)];
+    assert_eq!(divide(Order::InTurn, 60_000, &claims), [58_600, 1_000, 400]);
+    let claims = [claim(1, 5_000), claim(1, u64::MAX), claim(1, u64::MAX)];
+    assert_eq!(
+        divide(Order::InTurn, 60_000, &claims),
+        [5_000, 54_000, 1_000]
+    );
+}
+
+#[test]
+fn admitted__as_many_as_a_trickle_fits() {
+    assert_eq!(
+        admitted(Order::ByWeight, 60_000, &[claim(1, u64::MAX); 99]),
+        30
+    );
+    assert_eq!(
+        admitted(Order::InTurn, 60_000, &[claim(1, u64::MAX); 99]),
+        15
+    );
+    assert_eq!(admitted(Order::ByWeight, 500, &[claim(1, u64::MAX); 9]), 1);
+    assert_eq!(admitted(Order::ByWeight, 60_000, &[claim(1, 10); 99]), 99);
+}
+
+proptest! {
+    #[test]
+    fn divide__never_more_than_the_budget_nor_than_is_wanted(
+        raw in prop::collection::vec((1u32..100, 1u64..200_000, 1u64..200_000), 1..40),
+        budget in 3_000u64..300_000,
+        in_turn: bool,
+    ) {
+        let claims: Vec<Claim> = raw
+            .iter()
+            .map(|&(weight, useful, likely)| Claim { weight, useful, likely, stu: STU })
+            .collect();
+        let order = if in_turn { Order::InTurn } else { Order::ByWeight };
+        let admitted = admitted(order, budget, &claims);
+        let shares = divide(order, budget, &claims[..admitted]);
+        prop_assert!(shares.iter().sum::<u64>() <= budget);
+        let wanted: u64 = claims[..admitted].iter().map(|it| it.useful).sum();
+        // Nothing is left over but what rounding takes.
+        prop_assert!(shares.iter().sum::<u64>() + 2 * 40 >= budget.min(wanted));
+        for (claim, share) in claims.iter().zip(&shares) {
+            prop_assert!(*share <= claim.useful && *share >= claim.useful.min(STU));
+        }
+    }
+}

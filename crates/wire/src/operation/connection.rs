@@ -1,0 +1,260 @@
+//! Operations that begin and end a virtual connection, and what the ends tell each other.
+
+use super::{OPTIONS_LEN, Options, Reason, out_of_range};
+use crate::header::{Field, Flags, Header, ParseError, Problem};
+
+/// Newest protocol version this library speaks.
+pub const VERSION: u8 = 1;
+/// Oldest protocol version this library speaks.
+pub const VERSION_MIN: u8 = 1;
+/// Opens the options of every Request_Connection, so that a stranger is told from a peer.
+pub(super) const MAGIC: [u8; 8] = *b"Zerolane";
+
+/// How the two ends behave: see `DESIGN.md`, "Two profiles".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Profile {
+    /// As the thesis describes: power-of-two STUs, one grant at a time, whole-Block repair.
+    Classic,
+    /// Any STU size, several Blocks granted ahead, selective repair.
+    Extended,
+}
+
+/// A set of profiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Profiles {
+    /// Speaks the classic profile.
+    pub classic: bool,
+    /// Speaks the extended profile.
+    pub extended: bool,
+}
+
+impl Profiles {
+    /// Both profiles.
+    pub const BOTH: Profiles = Profiles {
+        classic: true,
+        extended: true,
+    };
+    /// Only `profile`.
+    pub const fn only(profile: Profile) -> Profiles {
+        Profiles {
+            classic: matches!(profile, Profile::Classic),
+            extended: matches!(profile, Profile::Extended),
+        }
+    }
+    /// The better profile both sets hold, if any: extended before classic.
+    pub const fn common(self, other: Profiles) -> Option<Profile> {
+        if self.extended && other.extended {
+            Some(Profile::Extended)
+        } else if self.classic && other.classic {
+            Some(Profile::Classic)
+        } else {
+            None
+        }
+    }
+}
+
+/// What an end can do, told at connection set-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Capabilities {
+    /// Profiles spoken (exactly one in an accepting Connection_Answer).
+    pub profiles: Profiles,
+    /// Asks for payload checksums on Data.
+    pub checksum: bool,
+    /// Takes Blocks in any order.
+    pub out_of_order: bool,
+    /// Offers persistent memory regions.
+    pub persistent: bool,
+    /// Unanswered requests this end can hold, 1 to 65535.
+    pub slots: u16,
+    /// Largest STU payload this end takes, bytes, at least 1.
+    pub max_stu: u32,
+    /// log2 of this end's buffer size in bytes, at most 32. STUs never cross a buffer boundary.
+    pub buffer_log2: u8,
+}
+
+impl Capabilities {
+    pub(super) fn emit(&self, header: &mut Header) {
+        header.flags = header
+            .flags
+            .with_if(Flags::CAP_CLASSIC, self.profiles.classic)
+            .with_if(Flags::CAP_EXTENDED, self.profiles.extended)
+            .with_if(Flags::CAP_CHECKSUM, self.checksum)
+            .with_if(Flags::CAP_OUT_OF_ORDER, self.out_of_order)
+            .with_if(Flags::CAP_PERSISTENT, self.persistent);
+        header.b_id = self.slots;
+        header.bufx = self.max_stu;
+        header.offset = u32::from(self.buffer_log2);
+    }
+
+    pub(super) fn parse(header: &Header) -> Result<Capabilities, ParseError> {
+        if header.b_id == 0 {
+            return Err(out_of_range(Field::BId, 0));
+        }
+        if header.bufx == 0 {
+            return Err(out_of_range(Field::Bufx, 0));
+        }
+        if header.offset > u32::from(MAX_BUFFER_LOG2) {
+            return Err(out_of_range(Field::Offset, u64::from(header.offset)));
+        }
+        let flags = header.flags;
+        Ok(Capabilities {
+            profiles: Profiles {
+                classic: flags.contains(Flags::CAP_CLASSIC),
+                extended: flags.contains(Flags::CAP_EXTENDED),
+            },
+            checksum: flags.contains(Flags::CAP_CHECKSUM),
+            out_of_order: flags.contains(Flags::CAP_OUT_OF_ORDER),
+            persistent: flags.contains(Flags::CAP_PERSISTENT),
+            slots: header.b_id,
+            max_stu: header.bufx,
+            buffer_log2: header.offset as u8,
+        })
+    }
+}
+
+/// Largest `buffer_log2`: Offset has 32 bits.
+pub(super) const MAX_BUFFER_LOG2: u8 = 32;
+
+/// Opens a virtual connection. Answered by [`ConnectionAnswer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestConnection {
+    /// Oldest version the Initiator speaks.
+    pub version_min: u8,
+    /// Newest version the Initiator speaks, at least `version_min`.
+    pub version_max: u8,
+    /// What the Initiator can do.
+    pub capabilities: Capabilities,
+    /// The Initiator's key: goes into D_Key of everything sent to it.
+    pub s_key: u32,
+    /// Echoed in the answer.
+    pub sync: u32,
+}
+
+impl RequestConnection {
+    pub(super) fn emit(&self, mut header: Header) -> (Header, Option<Options>) {
+        self.capabilities.emit(&mut header);
+        header.param = u16::from(self.version_min) << 8 | u16::from(self.version_max);
+        header.s_id = self.s_key;
+        header.sync = self.sync;
+        let mut options = [0; OPTIONS_LEN];
+        options[..MAGIC.len()].copy_from_slice(&MAGIC);
+        (header, Some(options))
+    }
+
+    pub(super) fn parse(
+        header: &Header,
+        options: &Options,
+    ) -> Result<RequestConnection, ParseError> {
+        if options[..MAGIC.len()] != MAGIC {
+            return Err(ParseError::new(Field::Options, Problem::Mismatch));
+        }
+        let [version_min, version_max] = header.param.to_be_bytes();
+        if version_min > version_max {
+            return Err(out_of_range(Field::Param, u64::from(header.param)));
+        }
+        Ok(RequestConnection {
+            version_min,
+            version_max,
+            capabilities: Capabilities::parse(header)?,
+            s_key: header.s_id,
+            sync: header.sync,
+        })
+    }
+}
+
+/// Whether a connection was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConnectionVerdict {
+    /// Accepted, in this version, with the Responder's capabilities and key.
+    Accept {
+        /// The version both ends use.
+        version: u8,
+        /// What the Responder can do; exactly one profile: the chosen one.
+        capabilities: Capabilities,
+        /// The Responder's key.
+        s_key: u32,
+    },
+    /// Rejected. The options say the Responder's versions.
+    Reject {
+        /// Why.
+        reason: Reason,
+        /// Oldest version the Responder speaks.
+        version_min: u8,
+        /// Newest version the Responder speaks.
+        version_max: u8,
+    },
+}
+
+/// Answers [`RequestConnection`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionAnswer {
+    /// Accepted or not.
+    pub verdict: ConnectionVerdict,
+    /// Sync of the request.
+    pub sync: u32,
+}
+
+impl ConnectionAnswer {
+    pub(super) fn emit(&self, mut header: Header) -> (Header, Option<Options>) {
+        header.sync = self.sync;
+        let mut options = [0; OPTIONS_LEN];
+        match &self.verdict {
+            ConnectionVerdict::Accept {
+                version,
+                capabilities,
+                s_key,
+            } => {
+                capabilities.emit(&mut header);
+                header.param = u16::from(*version);
+                header.s_id = *s_key;
+            }
+            ConnectionVerdict::Reject {
+                reason,
+                version_min,
+                version_max,
+            } => {
+                header.flags = Flags::REJECT;
+                header.param = *reason as u16;
+                options[..2].copy_from_slice(&[*version_min, *version_max]);
+            }
+        }
+        (header, Some(options))
+    }
+
+    pub(super) fn parse(
+        header: &Header,
+        options: &Options,
+    ) -> Result<ConnectionAnswer, ParseError> {
+        let verdict = if header.flags.contains(Flags::REJECT) {
+            ConnectionVerdict::Reject {
+                reason: Reason::parse(header.param)?,
+                version_min: options[0],
+                version_max: options[1],
+            }
+        } else {
+            let [0, version] = header.param.to_be_bytes() else {
+                return Err(out_of_range(Field::Param, u64::from(header.param)));
+            };
+            let capabilities = Capabilities::parse(header)?;
+            if capabilities.profiles.classic == capabilities.profiles.extended {
+                return Err(out_of_range(Field::Flags, u64::from(header.flags.bits())));
+            }
+            ConnectionVerdict::Accept {
+                version,
+                capabilities,
+                s_key: header.s_id,
+            }
+        };
+        Ok(ConnectionAnswer {
+            verdict,
+            sync: header.sync,
+        })
+    }
+}
+
+/// Any of the three steps of the disconnect handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Disconnect {
+    /// Why.
+    pub reason: Reason,
+}

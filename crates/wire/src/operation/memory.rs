@@ -1,0 +1,269 @@
+//! Operations on persistent memory.
+
+use super::{OPTIONS_LEN, Options, be32, be64, not_zero, out_of_range};
+use crate::header::{Field, Header, ParseError, Problem};
+
+/// What the holder of a region handle may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rights {
+    /// Get.
+    pub read: bool,
+    /// Put.
+    pub write: bool,
+    /// FetchOp.
+    pub atomic: bool,
+}
+
+impl Rights {
+    const fn bits(self) -> u16 {
+        self.read as u16 | (self.write as u16) << 1 | (self.atomic as u16) << 2
+    }
+
+    pub(super) const fn parse(param: u16) -> Result<Rights, ParseError> {
+        if param > 7 {
+            return Err(out_of_range(Field::Param, param as u64));
+        }
+        Ok(Rights {
+            read: param & 1 != 0,
+            write: param & 2 != 0,
+            atomic: param & 4 != 0,
+        })
+    }
+}
+
+/// Asks for a persistent memory region. Answered by [`MemoryRegionAvailable`] or [`RequestAnswer`](super::RequestAnswer).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestMemoryRegion {
+    /// Rights wanted.
+    pub rights: Rights,
+    /// Bytes wanted, 0 for the whole region.
+    pub length: u64,
+    /// The requester's identifier of this request, not 0.
+    pub s_id: u32,
+    /// Name of the region, padded with zeros.
+    pub name: [u8; OPTIONS_LEN],
+}
+
+impl RequestMemoryRegion {
+    pub(super) fn emit(&self, header: Header) -> (Header, Option<Options>) {
+        let header = Header {
+            param: self.rights.bits(),
+            s_id: self.s_id,
+            ..header
+        };
+        (header.with_wide(self.length), Some(self.name))
+    }
+
+    pub(super) fn parse(
+        header: &Header,
+        options: &Options,
+    ) -> Result<RequestMemoryRegion, ParseError> {
+        Ok(RequestMemoryRegion {
+            rights: Rights::parse(header.param)?,
+            length: header.wide(),
+            s_id: not_zero(Field::SId, header.s_id)?,
+            name: *options,
+        })
+    }
+}
+
+/// Grants a persistent memory region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MemoryRegionAvailable {
+    /// Rights granted.
+    pub rights: Rights,
+    /// Memory index to put into B_id of Data, Get and FetchOp.
+    pub mx: u16,
+    /// Buffer the region starts in.
+    pub bufx: u32,
+    /// Offset within that buffer.
+    pub offset: u32,
+    /// The requester's identifier of the request this answers, not 0.
+    pub d_id: u32,
+    /// Handle: identifies region and generation, goes into D_id of Data, Get and FetchOp.
+    pub handle: u32,
+    /// Length of the region, bytes.
+    pub length: u64,
+}
+
+impl MemoryRegionAvailable {
+    pub(super) fn emit(&self, header: Header) -> (Header, Option<Options>) {
+        let mut options = [0; OPTIONS_LEN];
+        options[..8].copy_from_slice(&self.length.to_be_bytes());
+        let header = Header {
+            param: self.rights.bits(),
+            b_id: self.mx,
+            bufx: self.bufx,
+            offset: self.offset,
+            d_id: self.d_id,
+            s_id: self.handle,
+            ..header
+        };
+        (header, Some(options))
+    }
+
+    pub(super) fn parse(
+        header: &Header,
+        options: &Options,
+    ) -> Result<MemoryRegionAvailable, ParseError> {
+        Ok(MemoryRegionAvailable {
+            rights: Rights::parse(header.param)?,
+            mx: header.b_id,
+            bufx: header.bufx,
+            offset: header.offset,
+            d_id: not_zero(Field::DId, header.d_id)?,
+            handle: header.s_id,
+            length: be64(options, 0),
+        })
+    }
+}
+
+/// Asks for bytes of a persistent memory region. Answered by Data to the place named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Get {
+    /// Memory index of the region read.
+    pub mx: u16,
+    /// Buffer read from.
+    pub bufx: u32,
+    /// Offset within that buffer.
+    pub offset: u32,
+    /// Handle of the region read.
+    pub handle: u32,
+    /// The Initiator's identifier, not 0, echoed in D_id of the Data.
+    pub s_id: u32,
+    /// Memory index of the Initiator's landing place.
+    pub return_mx: u16,
+    /// Buffer of the landing place.
+    pub return_bufx: u32,
+    /// Offset within that buffer.
+    pub return_offset: u32,
+    /// Bytes wanted, not 0.
+    pub length: u32,
+}
+
+impl Get {
+    pub(super) fn emit(&self, header: Header) -> (Header, Option<Options>) {
+        let mut options = [0; OPTIONS_LEN];
+        options[..4].copy_from_slice(&self.return_bufx.to_be_bytes());
+        options[4..8].copy_from_slice(&self.return_offset.to_be_bytes());
+        options[8..12].copy_from_slice(&self.length.to_be_bytes());
+        options[12..14].copy_from_slice(&self.return_mx.to_be_bytes());
+        let header = Header {
+            b_id: self.mx,
+            bufx: self.bufx,
+            offset: self.offset,
+            d_id: self.handle,
+            s_id: self.s_id,
+            ..header
+        };
+        (header, Some(options))
+    }
+
+    pub(super) fn parse(header: &Header, options: &Options) -> Result<Get, ParseError> {
+        Ok(Get {
+            mx: header.b_id,
+            bufx: header.bufx,
+            offset: header.offset,
+            handle: header.d_id,
+            s_id: not_zero(Field::SId, header.s_id)?,
+            return_mx: u16::from_be_bytes([options[12], options[13]]),
+            return_bufx: be32(options, 0),
+            return_offset: be32(options, 4),
+            length: not_zero(Field::Options, be32(options, 8))?,
+        })
+    }
+}
+
+/// An atomic operation on a 64-bit word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FetchOpKind {
+    /// Adds the operand, wrapping.
+    Add,
+    /// Adds one, wrapping.
+    Increment,
+    /// Subtracts one, wrapping.
+    Decrement,
+    /// Stores zero.
+    Clear,
+    /// Stores the operand.
+    Swap,
+    /// Stores the operand if the word equals the comparand.
+    CompareAndSwap,
+}
+
+impl FetchOpKind {
+    /// All kinds, in order of their code points (from 0).
+    pub const ALL: [FetchOpKind; 6] = [
+        FetchOpKind::Add,
+        FetchOpKind::Increment,
+        FetchOpKind::Decrement,
+        FetchOpKind::Clear,
+        FetchOpKind::Swap,
+        FetchOpKind::CompareAndSwap,
+    ];
+}
+
+/// Asks for an atomic operation on a 64-bit word. Answered by Data of 8 bytes (big-endian), then [`FetchOpComplete`](super::Operation::FetchOpComplete).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FetchOp {
+    /// Which operation.
+    pub kind: FetchOpKind,
+    /// Memory index of the region.
+    pub mx: u16,
+    /// Buffer of the word.
+    pub bufx: u32,
+    /// Offset of the word, a multiple of 8.
+    pub offset: u32,
+    /// Handle of the region.
+    pub handle: u32,
+    /// The Initiator's identifier, not 0, echoed in D_id of the Data.
+    pub s_id: u32,
+    /// Number of this FetchOp on the connection: a repeat is answered with the same value, once executed.
+    pub sync: u32,
+    /// Operand.
+    pub operand: u64,
+    /// Comparand of [`FetchOpKind::CompareAndSwap`].
+    pub comparand: u64,
+}
+
+impl FetchOp {
+    pub(super) fn emit(&self, header: Header) -> (Header, Option<Options>) {
+        let mut options = [0; OPTIONS_LEN];
+        options[..8].copy_from_slice(&self.operand.to_be_bytes());
+        options[8..16].copy_from_slice(&self.comparand.to_be_bytes());
+        let header = Header {
+            param: self.kind as u16,
+            b_id: self.mx,
+            bufx: self.bufx,
+            offset: self.offset,
+            d_id: self.handle,
+            s_id: self.s_id,
+            sync: self.sync,
+            ..header
+        };
+        (header, Some(options))
+    }
+
+    pub(super) fn parse(header: &Header, options: &Options) -> Result<FetchOp, ParseError> {
+        let kind = *FetchOpKind::ALL
+            .get(usize::from(header.param))
+            .ok_or(ParseError::new(
+                Field::Param,
+                Problem::Unassigned(u32::from(header.param)),
+            ))?;
+        if !header.offset.is_multiple_of(8) {
+            return Err(out_of_range(Field::Offset, u64::from(header.offset)));
+        }
+        Ok(FetchOp {
+            kind,
+            mx: header.b_id,
+            bufx: header.bufx,
+            offset: header.offset,
+            handle: header.d_id,
+            s_id: not_zero(Field::SId, header.s_id)?,
+            sync: header.sync,
+            operand: be64(options, 0),
+            comparand: be64(options, 8),
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! Why something was refused or ended.
+
+use crate::header::{Field, ParseError, Problem};
+
+/// Why something was refused or ended. Code points in `docs/protocol.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u16)]
+pub enum Reason {
+    /// The user asked for it; nothing went wrong.
+    Normal = 0,
+    /// No protocol version in common.
+    VersionMismatch = 1,
+    /// No profile in common.
+    NoCommonProfile = 2,
+    /// Nobody listens on that port.
+    NoListener = 3,
+    /// A limit of the refusing end is reached.
+    Busy = 4,
+    /// No receive posted yet: the requester is woken when there is.
+    NotReady = 5,
+    /// The Transfer is larger than the receive it met ("message too large").
+    MessageTooLarge = 6,
+    /// Cancelled by the user of the end that says so.
+    Cancelled = 7,
+    /// The Transfer, region or connection named does not exist.
+    Unknown = 8,
+    /// Not allowed.
+    Denied = 9,
+    /// The other end broke the protocol.
+    ProtocolViolation = 10,
+    /// The sender of this gave up waiting.
+    TimedOut = 11,
+    /// The process that held this end is going away.
+    GoingAway = 12,
+    /// The memory named could not be read or written.
+    MemoryFault = 13,
+    /// The other end asked for a connection without protection, and this one gives none.
+    ProtectionRequired = 14,
+    /// The other end asked for a protected connection, and this one gives none.
+    PlainOnly = 15,
+}
+
+impl Reason {
+    /// All reasons, in order of their code points.
+    pub const ALL: [Reason; 16] = [
+        Reason::Normal,
+        Reason::VersionMismatch,
+        Reason::NoCommonProfile,
+        Reason::NoListener,
+        Reason::Busy,
+        Reason::NotReady,
+        Reason::MessageTooLarge,
+        Reason::Cancelled,
+        Reason::Unknown,
+        Reason::Denied,
+        Reason::ProtocolViolation,
+        Reason::TimedOut,
+        Reason::GoingAway,
+        Reason::MemoryFault,
+        Reason::ProtectionRequired,
+        Reason::PlainOnly,
+    ];
+
+    pub(crate) fn parse(param: u16) -> Result<Reason, ParseError> {
+        Self::ALL
+            .get(usize::from(param))
+            .copied()
+            .ok_or(ParseError::new(
+                Field::Param,
+                Problem::Unassigned(u32::from(param)),
+            ))
+    }
+
+    /// The reason in words.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Reason::Normal => "closed normally",
+            Reason::VersionMismatch => "no protocol version in common",
+            Reason::NoCommonProfile => "no profile in common",
+            Reason::NoListener => "nobody listens on that port",
+            Reason::Busy => "the peer is at its limit",
+            Reason::NotReady => "the receiver is not ready",
+            Reason::MessageTooLarge => "message too large",
+            Reason::Cancelled => "cancelled",
+            Reason::Unknown => "no such transfer, region or connection",
+            Reason::Denied => "not allowed",
+            Reason::ProtocolViolation => "the protocol was violated",
+            Reason::TimedOut => "timed out",
+            Reason::GoingAway => "the peer is going away",
+            Reason::MemoryFault => "the memory could not be accessed",
+            Reason::ProtectionRequired => "the peer refuses connections without protection",
+            Reason::PlainOnly => "the peer gives no protection: both ends must ask for plain",
+        }
+    }
+}

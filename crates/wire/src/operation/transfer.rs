@@ -1,0 +1,246 @@
+//! Operations that announce, grant and abort Transfers.
+
+use super::connection::MAX_BUFFER_LOG2;
+use super::{OPTIONS_LEN, Options, Reason, be32, be64, not_zero, out_of_range};
+use crate::header::{Field, Flags, Header, ParseError};
+
+/// Announces a Transfer. Answered by [`ClearToSend`] or [`RequestAnswer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestToSend {
+    /// Length of the Transfer, bytes.
+    pub length: u64,
+    /// The sender's Transfer identifier, not 0.
+    pub s_id: u32,
+    /// The reader's Transfer identifier, not 0, when this answers a Request_To_Receive.
+    pub reader: Option<u32>,
+    /// Number of this announcement on the connection, from 0: receives match in this order.
+    pub sequence: u32,
+    /// Asks for a State when the Transfer is complete.
+    pub send_state: bool,
+}
+
+impl RequestToSend {
+    pub(super) fn emit(&self, header: Header) -> Header {
+        Header {
+            flags: Flags::NONE
+                .with_if(Flags::READ, self.reader.is_some())
+                .with_if(Flags::SEND_STATE, self.send_state),
+            d_id: self.reader.unwrap_or(0),
+            s_id: self.s_id,
+            sync: self.sequence,
+            ..header
+        }
+        .with_wide(self.length)
+    }
+
+    pub(super) fn parse(header: &Header) -> Result<RequestToSend, ParseError> {
+        let read = header.flags.contains(Flags::READ);
+        Ok(RequestToSend {
+            length: header.wide(),
+            s_id: not_zero(Field::SId, header.s_id)?,
+            reader: if read {
+                Some(not_zero(Field::DId, header.d_id)?)
+            } else {
+                None
+            },
+            sequence: header.sync,
+            send_state: header.flags.contains(Flags::SEND_STATE),
+        })
+    }
+}
+
+/// Asks the peer to announce a Transfer (Read sequence). Answered by [`RequestToSend`] or [`RequestAnswer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestToReceive {
+    /// Bytes the reader has room for.
+    pub capacity: u64,
+    /// The reader's Transfer identifier, not 0.
+    pub s_id: u32,
+    /// Number of this request on the connection, from 0: offers match in this order.
+    pub sequence: u32,
+}
+
+/// What a [`RequestAnswer`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// Not now: the request is kept in its slot and granted later.
+    Later(Reason),
+    /// Never.
+    Refused(Reason),
+}
+
+/// Answers a request that cannot be granted now, or ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestAnswer {
+    /// Not now, or never.
+    pub answer: Answer,
+    /// The requester's Transfer identifier, not 0.
+    pub d_id: u32,
+    /// With [`Reason::MessageTooLarge`]: the room there was, bytes.
+    pub room: u64,
+}
+
+impl RequestAnswer {
+    pub(super) fn emit(&self, header: Header) -> Header {
+        let (flags, reason) = match self.answer {
+            Answer::Later(reason) => (Flags::NONE, reason),
+            Answer::Refused(reason) => (Flags::REJECT, reason),
+        };
+        Header {
+            flags,
+            param: reason as u16,
+            d_id: self.d_id,
+            ..header
+        }
+        .with_wide(self.room)
+    }
+
+    pub(super) fn parse(header: &Header) -> Result<RequestAnswer, ParseError> {
+        let reason = Reason::parse(header.param)?;
+        let refused = header.flags.contains(Flags::REJECT);
+        Ok(RequestAnswer {
+            answer: if refused {
+                Answer::Refused(reason)
+            } else {
+                Answer::Later(reason)
+            },
+            d_id: not_zero(Field::DId, header.d_id)?,
+            room: header.wide(),
+        })
+    }
+}
+
+/// What the extended profile adds to a Clear_To_Send, in its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// Where the Block starts within the Transfer, bytes.
+    pub transfer_offset: u64,
+    /// Length of the Block, bytes, not 0; the Block ends below 2^64.
+    pub length: u32,
+    /// Blocks of the Transfer below this number are complete.
+    pub blocks_complete: u32,
+}
+
+impl Grant {
+    pub(super) fn emit(&self) -> Options {
+        let mut options = [0; OPTIONS_LEN];
+        options[..8].copy_from_slice(&self.transfer_offset.to_be_bytes());
+        options[8..12].copy_from_slice(&self.length.to_be_bytes());
+        options[12..16].copy_from_slice(&self.blocks_complete.to_be_bytes());
+        options
+    }
+
+    pub(super) fn parse(options: &Options) -> Result<Grant, ParseError> {
+        let grant = Grant {
+            transfer_offset: be64(options, 0),
+            length: not_zero(Field::Options, be32(options, 8))?,
+            blocks_complete: be32(options, 12),
+        };
+        match grant.transfer_offset.checked_add(u64::from(grant.length)) {
+            Some(_) => Ok(grant),
+            None => Err(out_of_range(Field::Options, grant.transfer_offset)),
+        }
+    }
+}
+
+/// Grants one Block. Answered by Data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClearToSend {
+    /// log2 of the Block size (classic; the first and last Block may be short), at most 32.
+    pub block_log2: u8,
+    /// Memory index to put into B_id of the Data.
+    pub mx: u16,
+    /// Buffer the Block starts in.
+    pub bufx: u32,
+    /// Offset within that buffer.
+    pub offset: u32,
+    /// Number of this grant on the connection: Blocks are sent in this order.
+    pub sequence: u32,
+    /// Number of the Block within the Transfer.
+    pub b_num: u32,
+    /// The sender's Transfer identifier, not 0.
+    pub d_id: u32,
+    /// The receiver's Transfer identifier, not 0.
+    pub s_id: u32,
+    /// Extended profile only.
+    pub grant: Option<Grant>,
+}
+
+impl ClearToSend {
+    pub(super) fn emit(&self, header: Header) -> (Header, Option<Options>) {
+        let header = Header {
+            param: u16::from(self.block_log2),
+            b_id: self.mx,
+            bufx: self.bufx,
+            offset: self.offset,
+            sync: self.sequence,
+            b_num: self.b_num,
+            d_id: self.d_id,
+            s_id: self.s_id,
+            ..header
+        };
+        (header, self.grant.map(|grant| grant.emit()))
+    }
+
+    pub(super) fn parse(
+        header: &Header,
+        options: Option<&Options>,
+    ) -> Result<ClearToSend, ParseError> {
+        if header.param > u16::from(MAX_BUFFER_LOG2) {
+            return Err(out_of_range(Field::Param, u64::from(header.param)));
+        }
+        let grant = match options {
+            None => None,
+            Some(options) => Some(Grant::parse(options)?),
+        };
+        Ok(ClearToSend {
+            block_log2: header.param as u8,
+            mx: header.b_id,
+            bufx: header.bufx,
+            offset: header.offset,
+            sequence: header.sync,
+            b_num: header.b_num,
+            d_id: not_zero(Field::DId, header.d_id)?,
+            s_id: not_zero(Field::SId, header.s_id)?,
+            grant,
+        })
+    }
+}
+
+/// Aborts a Transfer (End) or confirms that (End_Ack).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct End {
+    /// Why.
+    pub reason: Reason,
+    /// Sent by the source of the Transfer's data (End_Ack: copied from the End).
+    pub from_source: bool,
+    /// Number of the Transfer's announcement or request, for an end that never saw it.
+    pub sequence: u32,
+    /// The receiver's Transfer identifier, 0 if not known.
+    pub d_id: u32,
+    /// The sender's Transfer identifier.
+    pub s_id: u32,
+}
+
+impl End {
+    pub(super) fn emit(&self, header: Header) -> Header {
+        Header {
+            flags: Flags::NONE.with_if(Flags::FROM_SOURCE, self.from_source),
+            param: self.reason as u16,
+            sync: self.sequence,
+            d_id: self.d_id,
+            s_id: self.s_id,
+            ..header
+        }
+    }
+
+    pub(super) fn parse(header: &Header) -> Result<End, ParseError> {
+        Ok(End {
+            reason: Reason::parse(header.param)?,
+            sequence: header.sync,
+            from_source: header.flags.contains(Flags::FROM_SOURCE),
+            d_id: header.d_id,
+            s_id: header.s_id,
+        })
+    }
+}
