@@ -56,7 +56,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     ))?;
     console::say(match address.ip().is_loopback() {
         true => "Only this machine can connect; --listen ADDR opens it to others.",
-        false => "Anybody who reaches this address can connect: there is no authentication yet.",
+        false => "Anybody who reaches this address can connect: who they are is not asked yet.",
     })?;
     server.run(&stop, &Log).map_err(with_exit_code)
 }
