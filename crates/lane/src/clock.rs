@@ -1,8 +1,13 @@
 //! The clock that the core is not allowed to have.
 
+use std::sync::OnceLock;
 use zerolane_core::Instant;
 
-/// A monotonic clock whose epoch is its making.
+/// When the first clock of the process was made. All share it, for connections that share a
+/// scheduler compare their times.
+static EPOCH: OnceLock<std::time::Instant> = OnceLock::new();
+
+/// A monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     epoch: std::time::Instant,
@@ -11,7 +16,7 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn start() -> Clock {
         Clock {
-            epoch: std::time::Instant::now(),
+            epoch: *EPOCH.get_or_init(std::time::Instant::now),
         }
     }
 

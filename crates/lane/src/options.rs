@@ -2,7 +2,7 @@
 
 use crate::Security;
 use std::time::Duration;
-use zerolane_core::Config;
+use zerolane_core::{Config, Scheduler};
 use zerolane_wire::Profiles;
 
 /// Settings of a connection. The defaults suit a LAN.
@@ -34,6 +34,10 @@ pub struct Options {
     pub security: Security,
     /// Transfers the peer may announce before the first is answered.
     pub slots: u16,
+    /// Divides the link that this connection receives on among all connections with the same
+    /// scheduler (incast). `None`: a listener makes one for the connections it accepts, and a
+    /// connection opened from here is bound by nothing but its own window.
+    pub scheduler: Option<Scheduler>,
 }
 
 impl Default for Options {
@@ -53,6 +57,7 @@ impl Default for Options {
             idle_timeout: config.idle_timeout,
             security: Security::default(),
             slots: config.slots,
+            scheduler: None,
         }
     }
 }

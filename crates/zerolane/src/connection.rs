@@ -5,8 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 use zerolane_lane::udp::{self, UdpLane};
 use zerolane_lane::{
-    Account, CloseReason, Delivery, Driver, Memory, Options, PublicKey, Region, TransferError,
-    TransferId, Waker,
+    Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, PublicKey, Region,
+    TransferError, TransferId, Waker,
 };
 
 /// Rounds of flushing that [`Connection::close`] waits for the peer, in idle timeouts.
@@ -200,6 +200,44 @@ impl Connection {
     /// not touched any more. False if it is over already.
     pub fn cancel(&mut self, id: TransferId) -> bool {
         self.driver.cancel(id)
+    }
+
+    /// Asks that what this connection receives come at full speed, while the others of its
+    /// [`Scheduler`] are held at a trickle (fast mode). Granted for what is announced at present, a
+    /// tenth of a second at most, if no other connection has it; ask again for more. A connection
+    /// without a scheduler has nobody to hold back: always granted.
+    ///
+    /// ```
+    /// use zerolane::{Connection, Endpoint, FastAnswer, Options};
+    /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+    /// let address = endpoint.local_addr();
+    /// let sender = std::thread::spawn(move || -> zerolane::Result<()> {
+    ///     let mut connection = Connection::connect(address, &Options::default())?;
+    ///     connection.send(&[7; 1 << 20])?;
+    ///     connection.close()
+    /// });
+    /// let mut connection = endpoint.accept(None)?.expect("no timeout");
+    /// let length = connection.announced(None)?.expect("no timeout");
+    /// if length > 64 << 10 {
+    ///     assert_eq!(connection.request_fast(), FastAnswer::Granted);
+    /// }
+    /// let mut buffer = vec![0; length as usize];
+    /// assert_eq!(connection.recv_into(&mut buffer)?, 1 << 20);
+    /// connection.close()?;
+    /// sender.join().unwrap()?;
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    ///
+    /// [`Scheduler`]: crate::Scheduler
+    pub fn request_fast(&mut self) -> FastAnswer {
+        self.driver.request_fast()
+    }
+
+    /// Sets how much of the link this connection's receives get while others of its scheduler
+    /// receive too, relative to theirs: 1 unless set, and 0 counts as 1. Without effect on a
+    /// connection without a scheduler.
+    pub fn set_weight(&mut self, weight: u32) {
+        self.driver.set_weight(weight);
     }
 
     /// A handle with which another thread ends a [`Connection::wait`].

@@ -9,6 +9,22 @@ use zerolane_lane::{GateCounters, Options, PublicKey};
 /// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
 /// another thread.
 ///
+/// Connections that receive at the same time share a [`Scheduler`](crate::Scheduler): together they
+/// grant what the link carries and a shallow switch queue holds, so that many senders to one receiver
+/// lose nothing (incast). By default each gets a fair part; another [`Schedule`](crate::Schedule) is
+/// chosen by the options, and several endpoints, or connections opened from here, can share one.
+///
+/// ```
+/// use zerolane::{Connection, Endpoint, Options, Schedule, Scheduler};
+/// // Whoever needs fewest bytes is served first.
+/// let options = Options {
+///     scheduler: Some(Scheduler::new(Schedule::Shortest)),
+///     ..Options::default()
+/// };
+/// let endpoint = Endpoint::bind("127.0.0.1:0", options)?;
+/// # Ok::<(), zerolane::Error>(())
+/// ```
+///
 /// ```
 /// use zerolane::{Endpoint, Options};
 /// use std::time::Duration;

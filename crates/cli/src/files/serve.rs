@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use zerolane::file::limits::DEFAULT_PORT;
 use zerolane::file::{Error, ServeOptions, Server, ServerObserver, Totals};
+use zerolane::{Options, Schedule, Scheduler};
 
 use super::{stop_on_signals, with_exit_code};
 use crate::console;
@@ -23,6 +24,33 @@ pub(crate) struct Args {
     /// Refuse to write
     #[arg(long)]
     read_only: bool,
+    /// How senders share the link when several write at once
+    #[arg(long, value_enum, default_value_t = ScheduleName::Auto)]
+    schedule: ScheduleName,
+}
+
+/// Names of [`Schedule`]s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ScheduleName {
+    /// Fair, and fast where it is found to pay
+    Auto,
+    /// An equal part for each
+    Fair,
+    /// One at full speed, the others at a trickle, in turns
+    Fast,
+    /// Who needs fewest bytes first
+    Shortest,
+}
+
+impl From<ScheduleName> for Schedule {
+    fn from(name: ScheduleName) -> Schedule {
+        match name {
+            ScheduleName::Auto => Schedule::Automatic,
+            ScheduleName::Fair => Schedule::Fair,
+            ScheduleName::Fast => Schedule::Fast,
+            ScheduleName::Shortest => Schedule::Shortest,
+        }
+    }
 }
 
 /// `ADDR` or `ADDR:PORT`, IPv6 with a port in brackets.
@@ -41,7 +69,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let stop = stop_on_signals()?;
     let options = ServeOptions {
         read_only: args.read_only,
-        ..ServeOptions::default()
+        transport: Options {
+            scheduler: Some(Scheduler::new(args.schedule.into())),
+            ..Options::default()
+        },
     };
     let mut server = Server::bind(&args.directory, args.listen, options).map_err(with_exit_code)?;
     let address = server.local_addr();

@@ -25,6 +25,13 @@ impl fmt::Debug for Scheduler {
     }
 }
 
+/// [`Schedule::Automatic`].
+impl Default for Scheduler {
+    fn default() -> Scheduler {
+        Scheduler::new(Schedule::default())
+    }
+}
+
 impl Scheduler {
     /// A scheduler without connections.
     pub fn new(schedule: Schedule) -> Scheduler {

@@ -14,7 +14,7 @@ use post::Posted;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use zerolane_core::{
-    CloseReason, Connection, Delivery, Event, Instant, Life, TransferError, TransferId,
+    CloseReason, Connection, Delivery, Event, FastAnswer, Instant, Life, TransferError, TransferId,
 };
 use zerolane_wire::Reason;
 
@@ -101,9 +101,13 @@ impl<L: Lane> Driver<L> {
         core: impl FnOnce(Instant) -> Result<Connection, E>,
     ) -> Result<Driver<L>, E> {
         let clock = Clock::start();
+        let mut core = core(clock.now())?;
+        if let Some(scheduler) = &options.scheduler {
+            core.set_admission(scheduler.join());
+        }
         Ok(Driver {
             lane,
-            core: core(clock.now())?,
+            core,
             memory: Registry::default(),
             posted: HashMap::new(),
             completions: VecDeque::new(),
@@ -136,6 +140,17 @@ impl<L: Lane> Driver<L> {
         let cancelled = self.core.cancel(self.clock.now(), id);
         self.collect();
         cancelled
+    }
+
+    /// Asks that what this connection receives be fast, others to this end at a trickle.
+    pub fn request_fast(&mut self) -> FastAnswer {
+        self.core.request_fast(self.clock.now())
+    }
+
+    /// Sets the part of this end's link that the connection gets when others of its scheduler
+    /// receive too, relative to theirs: 1 unless set, 0 counts as 1.
+    pub fn set_weight(&mut self, weight: u32) {
+        self.core.set_weight(weight);
     }
 
     /// Begins to disconnect.

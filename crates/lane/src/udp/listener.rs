@@ -40,11 +40,13 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on `local` (port 0: any).
+    /// Listens on `local` (port 0: any). The connections accepted share a scheduler, that of
+    /// `options` or one of their own.
     ///
     /// # Errors
     /// The address is in use or not ours, or the system gives no random numbers.
-    pub fn bind(local: SocketAddr, options: Options) -> io::Result<Listener> {
+    pub fn bind(local: SocketAddr, mut options: Options) -> io::Result<Listener> {
+        options.scheduler.get_or_insert_default();
         let socket = socket::bind(local, true, &options)?;
         let local = socket.local_addr()?.as_socket().unwrap_or(local);
         let clock = Clock::start();

@@ -6,6 +6,7 @@
 //!  death.rs   nobody there, peers that vanish
 //!  faults.rs  what happens to interfaces in the middle of a Transfer; strangers' datagrams
 //!  files.rs   mapped files as memory
+//!  incast.rs  several senders, one receiver
 //! ```
 //!
 //! Every payload is verified by content: a word tells the Transfer it belongs to and its offset.
@@ -22,4 +23,5 @@ mod death;
 mod drive;
 mod faults;
 mod files;
+mod incast;
 mod path;
