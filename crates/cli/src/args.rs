@@ -22,6 +22,10 @@ pub(crate) enum Command {
     Cp(crate::files::copy::Args),
     /// List a directory of a host that serves it
     Ls(crate::files::list::Args),
+    /// Make a key to be known by
+    Keygen(crate::keys::Args),
+    /// Say which key you are known by
+    Id(crate::keys::Args),
     /// Copy a real file over TCP and over Zerolane, and compare
     Demo(crate::demo::Args),
     /// Measure Zerolane against the kernel's TCP

@@ -10,6 +10,7 @@ mod demo;
 mod exit;
 mod files;
 mod interrupt;
+mod keys;
 
 use clap::Parser;
 
@@ -22,6 +23,8 @@ fn main() -> Exit {
         Command::Serve(args) => files::serve::run(args),
         Command::Cp(args) => files::copy::run(args),
         Command::Ls(args) => files::list::run(args),
+        Command::Keygen(args) => keys::generate(args),
+        Command::Id(args) => keys::show(args),
         Command::Demo(args) => demo::run(args),
         Command::Bench(args) => bench::run(args),
     };

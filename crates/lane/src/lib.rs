@@ -33,7 +33,7 @@ pub use driver::{Completion, Driver, DriverError, Progress};
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};
 pub use options::Options;
 pub use registry::Registry;
-pub use security::{Mode, Security};
+pub use security::{Mode, Security, random};
 pub use waker::Waker;
 pub use zerolane_core::{
     Anyone, Cipher, CloseReason, Config, Counters, Delivery, DropReason, FastAnswer, GateCounters,

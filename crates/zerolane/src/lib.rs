@@ -40,6 +40,7 @@ mod connection;
 mod endpoint;
 mod error;
 pub mod file;
+pub mod keys;
 
 pub use completion::Completion;
 pub use connection::Connection;

@@ -4,6 +4,7 @@
 pub(crate) mod copy;
 pub(crate) mod list;
 mod progress;
+pub(crate) mod security;
 pub(crate) mod serve;
 
 use anyhow::{Context, Result};

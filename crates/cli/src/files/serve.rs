@@ -8,6 +8,7 @@ use zerolane::file::limits::DEFAULT_PORT;
 use zerolane::file::{Error, ServeOptions, Server, ServerObserver, Totals};
 use zerolane::{Options, Schedule, Scheduler};
 
+use super::security::{Doors, ServerArgs};
 use super::{stop_on_signals, with_exit_code};
 use crate::console;
 
@@ -27,6 +28,8 @@ pub(crate) struct Args {
     /// How senders share the link when several write at once
     #[arg(long, value_enum, default_value_t = ScheduleName::Auto)]
     schedule: ScheduleName,
+    #[command(flatten)]
+    security: ServerArgs,
 }
 
 /// Names of [`Schedule`]s.
@@ -67,10 +70,17 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 /// Serves until Ctrl-C or SIGTERM.
 pub(crate) fn run(args: Args) -> Result<()> {
     let stop = stop_on_signals()?;
+    let Doors {
+        security,
+        access: allowed,
+        words,
+    } = args.security.doors()?;
     let options = ServeOptions {
         read_only: args.read_only,
+        access: allowed,
         transport: Options {
             scheduler: Some(Scheduler::new(args.schedule.into())),
+            security,
             ..Options::default()
         },
     };
@@ -85,10 +95,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
         "Serving {} on {address} for {access}.",
         args.directory.display()
     ))?;
-    console::say(match address.ip().is_loopback() {
-        true => "Only this machine can connect; --listen ADDR opens it to others.",
-        false => "Anybody who reaches this address can connect: who they are is not asked yet.",
-    })?;
+    if let Some(key) = server.public_key() {
+        console::say(format_args!("Its key: {key}"))?;
+    }
+    console::say(words)?;
+    if address.ip().is_loopback() {
+        console::say("Only this machine can reach it; --listen ADDR opens it to others.")?;
+    }
     server.run(&stop, &Log).map_err(with_exit_code)
 }
 
