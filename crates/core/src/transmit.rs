@@ -22,7 +22,7 @@ impl Default for BurstLimit {
 }
 
 /// Something to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transmit {
     /// One message of the key exchange, on its own and never sealed.
     Handshake(HandshakeDatagram),

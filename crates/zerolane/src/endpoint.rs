@@ -76,6 +76,31 @@ impl Endpoint {
     /// The socket failed.
     pub fn accept(&mut self, timeout: Option<Duration>) -> Result<Option<Connection>> {
         let driver = self.listener.accept(timeout)?;
-        Ok(driver.map(|driver| Connection::accepted(driver, &self.options)))
+        Ok(driver.map(|driver| {
+            let mut connection = Connection::accepted(driver, &self.options);
+            // The answer leaves now, and the peer need not wait for what the caller does next. If it
+            // cannot, the connection's next call says why.
+            let _ = connection.poll();
+            connection
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn accept__the_peer_is_connected_without_another_call_here() {
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("a port");
+        let address = endpoint.local_addr();
+        let connecting =
+            std::thread::spawn(move || Connection::connect(address, &Options::default()));
+        let accepted = endpoint.accept(Some(Duration::from_secs(10)));
+        let accepted = accepted.expect("no error").expect("in time");
+        let connected = connecting.join().expect("no panic").expect("connected");
+        assert_eq!(connected.peer_addr(), address);
+        drop(accepted);
     }
 }

@@ -189,7 +189,7 @@ impl Gate {
                 && it.frame.sync == message.sync
                 && *it.hello == *hello
         }) {
-            return Reply::Send(known.answered.datagram);
+            return Reply::Send(known.answered.datagram.clone());
         }
         self.cookies.age(now, draw);
         let loaded = self.pending.len() >= COOKIE_FROM_PENDING || self.hellos > COOKIE_FROM_RATE;
@@ -250,7 +250,7 @@ impl Gate {
             Err(None) => return self.malformed(),
         };
         self.counters.answered += 1;
-        let answer = answered.datagram;
+        let answer = answered.datagram.clone();
         self.pending.push_back(Pending {
             since: now,
             from,

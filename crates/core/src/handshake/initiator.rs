@@ -76,7 +76,7 @@ impl Initiator {
 
     /// What to send now, and again until something is heard.
     pub(crate) fn message(&self) -> HandshakeDatagram {
-        self.current
+        self.current.clone()
     }
 
     /// Takes a datagram. `request` is the Request_Connection that goes with the last message.

@@ -21,7 +21,7 @@ pub(crate) use initiator::{Initiator, Taken};
 use core::fmt;
 use std::sync::Arc;
 use zeroize::Zeroizing;
-use zerolane_wire::handshake::{HandshakeMessage, MAX_HANDSHAKE};
+use zerolane_wire::handshake::HandshakeMessage;
 
 /// Oldest and newest version of the key exchange spoken.
 const VERSION: u8 = 1;
@@ -121,21 +121,18 @@ impl fmt::Debug for Session {
 }
 
 /// A handshake message on the wire.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct HandshakeDatagram {
-    bytes: [u8; MAX_HANDSHAKE],
-    len: usize,
-}
+#[derive(Clone, PartialEq, Eq)]
+pub struct HandshakeDatagram(Arc<[u8]>);
 
 impl HandshakeDatagram {
     fn new(message: &HandshakeMessage<'_>) -> HandshakeDatagram {
         let (bytes, len) = message.emit();
-        HandshakeDatagram { bytes, len }
+        HandshakeDatagram(bytes[..len].into())
     }
 
     /// All of it.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.0
     }
 }
 

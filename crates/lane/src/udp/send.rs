@@ -57,7 +57,7 @@ enum Outgoing {
     /// They are to be sealed, and the keys are not there yet: none may leave.
     Waiting,
     /// They are sealed.
-    Sealed(Stage),
+    Sealed(Box<Stage>),
 }
 
 // SAFETY: the raw pointers in iovs and messages are made anew before every syscall and mean nothing
@@ -83,7 +83,7 @@ impl Sender {
 
     /// Seals everything from here on.
     pub(super) fn protect(&mut self, sealer: Sealer) {
-        self.outgoing = Outgoing::Sealed(Stage::new(sealer));
+        self.outgoing = Outgoing::Sealed(Box::new(Stage::new(sealer)));
     }
 
     /// What seals, if anything does by now.

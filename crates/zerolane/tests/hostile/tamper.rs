@@ -59,7 +59,7 @@ fn encrypted__completes_under_changed_cut_repeated_and_made_up_packets() {
     let attack = move |datagram: &[u8]| {
         turn += 1;
         let mut sent = vec![];
-        if turn % 4 == 0 {
+        if turn.is_multiple_of(4) {
             // In front of the right one, so that it is the forgery that lands by forecast.
             let mut changed = datagram.to_vec();
             let bit = turn * 7919 % (changed.len() * 8);

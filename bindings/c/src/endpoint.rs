@@ -1,0 +1,109 @@
+//! Listening.
+
+use crate::address;
+use crate::connection::zl_connection;
+use crate::options::{self, zl_options};
+use crate::pointer::{Output, free, give, handle, text, timeout};
+use crate::status::{Failure, guard, zl_status};
+use std::ffi::c_char;
+use std::sync::{Mutex, TryLockError};
+use zerolane::Endpoint;
+
+/// A listening UDP port.
+pub struct zl_endpoint(Mutex<Endpoint>);
+
+/// What a lock that cannot be had at once means for the caller.
+pub(crate) fn refused<T>(error: TryLockError<T>) -> Failure {
+    match error {
+        TryLockError::WouldBlock => {
+            Failure::new(zl_status::ZL_ERROR_BUSY, "another thread is using it")
+        }
+        TryLockError::Poisoned(_) => {
+            Failure::new(zl_status::ZL_ERROR_INTERNAL, "an earlier call panicked")
+        }
+    }
+}
+
+/// Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if
+/// null. Free the endpoint with zl_endpoint_free.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_endpoint_bind(
+    address: *const c_char,
+    options: *const zl_options,
+    endpoint: *mut *mut zl_endpoint,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about texts, handles and outputs.
+        let (address, options, output) = unsafe {
+            (
+                text(address, "address")?,
+                options::read(options)?,
+                Output::new(endpoint, "endpoint")?,
+            )
+        };
+        let endpoint = Endpoint::bind(address, options)?;
+        output.set(give(zl_endpoint(Mutex::new(endpoint))));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Writes the address listened on to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH bytes are
+/// enough.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_endpoint_address(
+    endpoint: *const zl_endpoint,
+    buffer: *mut c_char,
+    capacity: usize,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let endpoint = unsafe { handle(endpoint, "endpoint") }?;
+        let local = endpoint.0.try_lock().map_err(refused)?.local_addr();
+        // SAFETY: C's promise about memory.
+        unsafe { address::write(local, buffer, capacity) }?;
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Waits `timeout_ms` milliseconds (negative: for ever) for the next connection. It may be given to
+/// another thread. Free it with zl_close or zl_connection_free.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_endpoint_accept(
+    endpoint: *mut zl_endpoint,
+    timeout_ms: i64,
+    connection: *mut *mut zl_connection,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (endpoint, output) = unsafe {
+            (
+                handle(endpoint, "endpoint")?,
+                Output::new(connection, "connection")?,
+            )
+        };
+        let mut endpoint = endpoint.0.try_lock().map_err(refused)?;
+        let Some(connection) = endpoint.accept(timeout(timeout_ms))? else {
+            return Ok(zl_status::ZL_TIMEOUT);
+        };
+        output.set(give(zl_connection::new(connection)));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Stops listening; null is nothing. Connections it accepted go on.
+///
+/// Threads: the last that uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_endpoint_free(endpoint: *mut zl_endpoint) {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        unsafe { free(endpoint) };
+        Ok(zl_status::ZL_OK)
+    });
+}

@@ -1,0 +1,29 @@
+//! Zerolane's C interface: what `include/zerolane.h` declares.
+//!
+//! Functions return a [`status::zl_status`]; the text of the last failure is the thread's
+//! ([`status::zl_last_error`]). Handles are boxes given out as pointers. What a handle holds is behind
+//! a lock that is only ever tried: a second thread gets an error code, never undefined behaviour. No
+//! panic leaves: [`status::guard`] catches it.
+//!
+//! Contracts that only C can keep, and on which every `unsafe` here rests ([`pointer`]):
+//! a handle was returned by this library and is not freed yet; a pointer with a length names that many
+//! bytes; an output is writable and aligned; a text ends with a zero.
+#![allow(
+    non_camel_case_types,
+    reason = "the names are those of the C interface"
+)]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the header's readers are told once, at its top and in docs/c.md"
+)]
+
+pub mod address;
+pub mod completion;
+pub mod connection;
+pub mod endpoint;
+pub mod options;
+mod pointer;
+pub mod region;
+pub mod status;
+pub mod transfer;
+pub mod version;

@@ -1,0 +1,147 @@
+//! Settings of endpoints and connections.
+
+use crate::pointer::{Output, free, give, handle};
+use crate::status::{Failure, guard, zl_status};
+use std::sync::Mutex;
+use std::time::Duration;
+use zerolane::Options;
+
+/// Settings of connections. The defaults suit a local network.
+pub struct zl_options(Mutex<Options>);
+
+/// What can be set with zl_options_set.
+#[repr(u32)]
+#[derive(Clone, Copy)]
+pub enum zl_option {
+    /// 1: fail instead of copying payload in user space. Default 0.
+    ZL_OPTION_STRICT = 1,
+    /// 0: do without UDP segmentation offload. Default 1.
+    ZL_OPTION_GSO = 2,
+    /// 0: do without UDP receive offload. Default 1.
+    ZL_OPTION_GRO = 3,
+    /// 1: checksum payload on top of what UDP does. Default 0.
+    ZL_OPTION_CHECKSUM = 4,
+    /// Receive socket buffer to ask for, bytes.
+    ZL_OPTION_RECEIVE_BUFFER = 5,
+    /// Most bytes granted to the peer ahead.
+    ZL_OPTION_MAX_IN_FLIGHT = 6,
+    /// Microseconds to look for the next datagram before sleeping.
+    ZL_OPTION_SPIN_US = 7,
+    /// Milliseconds after which connecting is given up.
+    ZL_OPTION_CONNECT_TIMEOUT_MS = 8,
+    /// Milliseconds without any answer after which the peer counts as dead.
+    ZL_OPTION_IDLE_TIMEOUT_MS = 9,
+    /// Transfers the peer may announce before the first is answered.
+    ZL_OPTION_SLOTS = 10,
+}
+
+use zl_option::*;
+
+/// A copy of what `options` says; the defaults if it is null.
+///
+/// # Safety
+/// As [`handle`].
+pub(crate) unsafe fn read(options: *const zl_options) -> Result<Options, Failure> {
+    if options.is_null() {
+        return Ok(Options::default());
+    }
+    // SAFETY: the caller's promise.
+    let options = unsafe { handle(options, "options") }?;
+    Ok(options.0.lock().map_err(|_| poisoned())?.clone())
+}
+
+fn poisoned() -> Failure {
+    Failure::new(zl_status::ZL_ERROR_INTERNAL, "an earlier call panicked")
+}
+
+/// New settings, all at their defaults. Free them with zl_options_free.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_options_new(options: *mut *mut zl_options) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about outputs.
+        let output = unsafe { Output::new(options, "options") }?;
+        output.set(give(zl_options(Mutex::new(Options::default()))));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Sets one option, a value of enum zl_option, to `value`.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_options_set(
+    options: *mut zl_options,
+    option: u32,
+    value: u64,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let options = unsafe { handle(options, "options") }?;
+        set(
+            &mut *options.0.lock().map_err(|_| poisoned())?,
+            option,
+            value,
+        )?;
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
+    const STRICT: u32 = ZL_OPTION_STRICT as u32;
+    const GSO: u32 = ZL_OPTION_GSO as u32;
+    const GRO: u32 = ZL_OPTION_GRO as u32;
+    const CHECKSUM: u32 = ZL_OPTION_CHECKSUM as u32;
+    const RECEIVE_BUFFER: u32 = ZL_OPTION_RECEIVE_BUFFER as u32;
+    const MAX_IN_FLIGHT: u32 = ZL_OPTION_MAX_IN_FLIGHT as u32;
+    const SPIN_US: u32 = ZL_OPTION_SPIN_US as u32;
+    const CONNECT_TIMEOUT_MS: u32 = ZL_OPTION_CONNECT_TIMEOUT_MS as u32;
+    const IDLE_TIMEOUT_MS: u32 = ZL_OPTION_IDLE_TIMEOUT_MS as u32;
+    const SLOTS: u32 = ZL_OPTION_SLOTS as u32;
+    match option {
+        STRICT => options.strict = switch(value)?,
+        GSO => options.gso = switch(value)?,
+        GRO => options.gro = switch(value)?,
+        CHECKSUM => options.checksum = switch(value)?,
+        RECEIVE_BUFFER => options.receive_buffer = fit(value)?,
+        MAX_IN_FLIGHT => options.max_in_flight = fit(value)?,
+        SPIN_US => options.spin = Duration::from_micros(u64::from(fit::<u32>(value)?)),
+        CONNECT_TIMEOUT_MS => options.connect_timeout = milliseconds(value)?,
+        IDLE_TIMEOUT_MS => options.idle_timeout = milliseconds(value)?,
+        SLOTS => options.slots = fit(value)?,
+        _ => return Err(Failure::argument(format!("there is no option {option}"))),
+    }
+    Ok(())
+}
+
+fn switch(value: u64) -> Result<bool, Failure> {
+    match value {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Failure::argument(format!("{value} is neither 0 nor 1"))),
+    }
+}
+
+fn fit<T: TryFrom<u64>>(value: u64) -> Result<T, Failure> {
+    T::try_from(value).map_err(|_| Failure::argument(format!("{value} is out of range")))
+}
+
+fn milliseconds(value: u64) -> Result<Duration, Failure> {
+    match fit::<u32>(value)? {
+        0 => Err(Failure::argument("a timeout of 0 ms")),
+        value => Ok(Duration::from_millis(u64::from(value))),
+    }
+}
+
+/// Frees settings; null is nothing.
+///
+/// Threads: the last that uses them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_options_free(options: *mut zl_options) {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        unsafe { free(options) };
+        Ok(zl_status::ZL_OK)
+    });
+}

@@ -1,0 +1,114 @@
+//! The one place where what C hands over becomes references: null is refused here, the rest is C's
+//! promise.
+
+use crate::status::Failure;
+use std::ffi::{CStr, c_char};
+use std::slice;
+use std::time::Duration;
+
+/// Gives a value to C.
+pub(crate) fn give<T>(value: T) -> *mut T {
+    Box::into_raw(Box::new(value))
+}
+
+/// Frees what [`give`] gave; null is nothing.
+///
+/// # Safety
+/// `handle` is null, or from [`give`] and not taken yet, and no other thread uses it.
+pub(crate) unsafe fn free<T>(handle: *mut T) {
+    if !handle.is_null() {
+        // SAFETY: from give, and taken once, as the caller promises.
+        drop(unsafe { Box::from_raw(handle) });
+    }
+}
+
+/// A handle, for the duration of a call.
+///
+/// # Safety
+/// `handle` is null, or from [`give`] and not freed during `'a`.
+pub(crate) unsafe fn handle<'a, T>(handle: *const T, name: &str) -> Result<&'a T, Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { handle.as_ref() }.ok_or_else(|| Failure::null(name))
+}
+
+/// A place for a result: checked first, so that nothing is done whose result would be lost.
+pub(crate) struct Output<T>(*mut T);
+
+impl<T> Output<T> {
+    /// # Safety
+    /// `place` is null, or aligned and writable until the call returns.
+    pub(crate) unsafe fn new(place: *mut T, name: &str) -> Result<Output<T>, Failure> {
+        if place.is_null() {
+            return Err(Failure::null(name));
+        }
+        Ok(Output(place))
+    }
+
+    pub(crate) fn set(self, value: T) {
+        // SAFETY: promised to new. What is there is C's, and not dropped.
+        unsafe { self.0.write(value) }
+    }
+}
+
+/// A text.
+///
+/// # Safety
+/// `text` is null, or ends with a zero byte and does not change during `'a`.
+pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str, Failure> {
+    if text.is_null() {
+        return Err(Failure::null(name));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(text) }
+        .to_str()
+        .map_err(|_| Failure::argument(format!("{name} is not UTF-8")))
+}
+
+fn check_extent<T>(start: *const T, len: usize, name: &str) -> Result<(), Failure> {
+    if start.is_null() && len > 0 {
+        return Err(Failure::null(name));
+    }
+    if isize::try_from(len).is_err() {
+        return Err(Failure::argument(format!("{name} is longer than memory")));
+    }
+    Ok(())
+}
+
+/// Bytes to be read; null is good for none.
+///
+/// # Safety
+/// `len` bytes at `start` are readable, and nobody writes them during `'a`.
+pub(crate) unsafe fn bytes<'a>(
+    start: *const u8,
+    len: usize,
+    name: &str,
+) -> Result<&'a [u8], Failure> {
+    check_extent(start, len, name)?;
+    if len == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: not null, of a possible length, and the caller's promise. u8 needs no alignment.
+    Ok(unsafe { slice::from_raw_parts(start, len) })
+}
+
+/// Bytes to be written; null is good for none.
+///
+/// # Safety
+/// `len` bytes at `start` are initialised and writable, and nobody else touches them during `'a`.
+pub(crate) unsafe fn bytes_mut<'a>(
+    start: *mut u8,
+    len: usize,
+    name: &str,
+) -> Result<&'a mut [u8], Failure> {
+    check_extent(start, len, name)?;
+    if len == 0 {
+        return Ok(&mut []);
+    }
+    // SAFETY: as in bytes.
+    Ok(unsafe { slice::from_raw_parts_mut(start, len) })
+}
+
+/// Milliseconds as C counts them: negative means for ever.
+pub(crate) fn timeout(milliseconds: i64) -> Option<Duration> {
+    u64::try_from(milliseconds).ok().map(Duration::from_millis)
+}

@@ -1,0 +1,174 @@
+//! Memory that requests read and write.
+
+use crate::pointer::{Output, free, give, handle};
+use crate::status::{Failure, guard, zl_status};
+use std::any::Any;
+use std::ffi::{c_int, c_void};
+use std::fs::File;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use zerolane::{Access, Region};
+
+/// Memory, for requests to name parts of. Freeing the region while a request uses it is safe: memory
+/// of zl_region_new and zl_region_map_file stays until that request is done.
+pub struct zl_region {
+    start: NonNull<u8>,
+    len: usize,
+    /// A mapped file, which may shrink.
+    file: bool,
+    /// Keeps the memory, for each request too.
+    keep: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: a name for memory, not followed by itself. What happens to the memory is C's to order, as
+// with every memory of C's.
+unsafe impl Send for zl_region {}
+// SAFETY: as above; nothing here changes after it was made.
+unsafe impl Sync for zl_region {}
+
+impl zl_region {
+    fn of(mut region: Region, file: bool) -> zl_region {
+        zl_region {
+            start: NonNull::from(&mut region[..]).cast(),
+            len: region.len(),
+            file,
+            keep: Arc::new(region),
+        }
+    }
+
+    /// The bytes `[offset, offset + len)`, to be posted and not dereferenced.
+    pub(crate) fn part(&self, offset: usize, len: usize) -> Result<Region, Failure> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Failure::argument(format!(
+                "{len} bytes at {offset} of a region of {}",
+                self.len
+            )));
+        }
+        // SAFETY: offset <= len of the memory.
+        let start = unsafe { self.start.add(offset) };
+        // SAFETY: `keep` holds the memory, or C promised to zl_region_wrap that it stays. The part is
+        // posted and never dereferenced, so whoever writes it meanwhile spoils only its content.
+        Ok(unsafe { Region::foreign(start, len, self.file, Box::new(Arc::clone(&self.keep))) })
+    }
+}
+
+/// Allocates a region of `len` zero bytes: page-aligned, in huge pages where the system has them.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_region_new(len: usize, region: *mut *mut zl_region) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about outputs.
+        let output = unsafe { Output::new(region, "region") }?;
+        if isize::try_from(len).is_err() {
+            return Err(Failure::argument("len is larger than memory"));
+        }
+        output.set(give(zl_region::of(Region::anonymous(len)?, false)));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Names `len` bytes at `memory`, which must stay where they are until the region is freed and every
+/// request that uses it is done (or its connection freed).
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_region_wrap(
+    memory: *mut c_void,
+    len: usize,
+    region: *mut *mut zl_region,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about outputs.
+        let output = unsafe { Output::new(region, "region") }?;
+        if isize::try_from(len).is_err() {
+            return Err(Failure::argument("len is larger than memory"));
+        }
+        let start = match NonNull::new(memory.cast()) {
+            Some(start) => start,
+            None if len == 0 => NonNull::dangling(),
+            None => return Err(Failure::null("memory")),
+        };
+        output.set(give(zl_region {
+            start,
+            len,
+            file: false,
+            keep: Arc::new(()),
+        }));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// What a mapped file is for.
+#[repr(u32)]
+pub enum zl_access {
+    /// To be sent: writing the region does not change the file.
+    ZL_ACCESS_READ = 1,
+    /// To be received into: what is written reaches the file.
+    ZL_ACCESS_WRITE = 2,
+}
+
+/// Maps `len` bytes of the file open as `fd`, from `offset` on. `access` is a value of enum zl_access.
+/// The descriptor may be closed afterwards. Requests survive the file being cut; other access to what
+/// is gone raises SIGBUS, as with every mapping.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_region_map_file(
+    fd: c_int,
+    offset: u64,
+    len: usize,
+    access: u32,
+    region: *mut *mut zl_region,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about outputs.
+        let output = unsafe { Output::new(region, "region") }?;
+        let access = match access {
+            it if it == zl_access::ZL_ACCESS_READ as u32 => Access::Read,
+            it if it == zl_access::ZL_ACCESS_WRITE as u32 => Access::Write,
+            _ => return Err(Failure::argument(format!("there is no access {access}"))),
+        };
+        if fd < 0 {
+            return Err(Failure::argument("fd is negative"));
+        }
+        // SAFETY: not -1; a descriptor that is not open is refused by dup.
+        let file = File::from(unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?);
+        let mapped = Region::map_file(&file, offset, len, access)?;
+        output.set(give(zl_region::of(mapped, true)));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Where the region's bytes are; null if `region` is null. While a request receives into them, or a
+/// peer may write them, their content is undefined or changes under the reader's eyes.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_region_data(region: *const zl_region) -> *mut c_void {
+    // SAFETY: C's promise about handles.
+    let region = unsafe { handle(region, "region") };
+    region.map_or(std::ptr::null_mut(), |region| region.start.as_ptr().cast())
+}
+
+/// Length of the region in bytes; 0 if `region` is null.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_region_length(region: *const zl_region) -> usize {
+    // SAFETY: C's promise about handles.
+    unsafe { handle(region, "region") }.map_or(0, |region| region.len)
+}
+
+/// Frees the region; null is nothing. Memory that a request still uses goes with that request.
+///
+/// Threads: the last that uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_region_free(region: *mut zl_region) {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        unsafe { free(region) };
+        Ok(zl_status::ZL_OK)
+    });
+}

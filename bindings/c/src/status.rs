@@ -1,0 +1,213 @@
+//! Errors as codes, with text.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use zerolane::{CloseReason, Error, PostError, Reason, TransferError};
+
+/// What a function returns, and how a request ended. Negative: it failed, and zl_last_error has the
+/// text. After ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the failures of a single
+/// request (ZL_ERROR_CANCELLED to ZL_ERROR_MEMORY) the connection goes on. More codes may be added.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum zl_status {
+    /// Done.
+    ZL_OK = 0,
+    /// Nothing happened in the time given, or zl_wake was called. Not a failure.
+    ZL_TIMEOUT = 1,
+    /// A null pointer, a value out of range, a text that is not UTF-8.
+    ZL_ERROR_ARGUMENT = -1,
+    /// Another thread is using the handle.
+    ZL_ERROR_BUSY = -2,
+    /// The operating system refused.
+    ZL_ERROR_SYSTEM = -3,
+    /// The name has no address.
+    ZL_ERROR_NO_ADDRESS = -4,
+    /// Nobody answered within the connect timeout.
+    ZL_ERROR_CONNECT_TIMEOUT = -5,
+    /// The connection was rejected.
+    ZL_ERROR_REJECTED = -6,
+    /// The connection was closed, by this end or the peer.
+    ZL_ERROR_CLOSED = -7,
+    /// The peer does not answer any more, or nobody is there.
+    ZL_ERROR_PEER_DEAD = -8,
+    /// The peer broke the protocol.
+    ZL_ERROR_PROTOCOL = -9,
+    /// Strict mode: payload would have had to be copied in user space.
+    ZL_ERROR_STRICT = -10,
+    /// As many requests as a connection takes are under way.
+    ZL_ERROR_TOO_MANY = -11,
+    /// The request was cancelled at this end.
+    ZL_ERROR_CANCELLED = -12,
+    /// The message is larger than the receive it met.
+    ZL_ERROR_TOO_LARGE = -13,
+    /// The peer cancelled or refused the request.
+    ZL_ERROR_REFUSED = -14,
+    /// Memory could not be accessed: a mapped file shrank.
+    ZL_ERROR_MEMORY = -15,
+    /// A fault of this library. The handle cannot be used any more, only freed.
+    ZL_ERROR_INTERNAL = -99,
+}
+
+use zl_status::*;
+
+impl zl_status {
+    const fn text(self) -> &'static CStr {
+        match self {
+            ZL_OK => c"done",
+            ZL_TIMEOUT => c"nothing happened in time",
+            ZL_ERROR_ARGUMENT => c"bad argument",
+            ZL_ERROR_BUSY => c"another thread is using the handle",
+            ZL_ERROR_SYSTEM => c"the operating system refused",
+            ZL_ERROR_NO_ADDRESS => c"no such address",
+            ZL_ERROR_CONNECT_TIMEOUT => c"no answer while connecting",
+            ZL_ERROR_REJECTED => c"connection rejected",
+            ZL_ERROR_CLOSED => c"connection closed",
+            ZL_ERROR_PEER_DEAD => c"the peer does not answer any more",
+            ZL_ERROR_PROTOCOL => c"the peer broke the protocol",
+            ZL_ERROR_STRICT => c"strict mode: a copy in user space would have been needed",
+            ZL_ERROR_TOO_MANY => c"too many requests are under way",
+            ZL_ERROR_CANCELLED => c"cancelled",
+            ZL_ERROR_TOO_LARGE => c"message too large for the receive",
+            ZL_ERROR_REFUSED => c"refused by the peer",
+            ZL_ERROR_MEMORY => c"memory could not be accessed",
+            ZL_ERROR_INTERNAL => c"internal error",
+        }
+    }
+
+    const ALL: [zl_status; 18] = [
+        ZL_OK,
+        ZL_TIMEOUT,
+        ZL_ERROR_ARGUMENT,
+        ZL_ERROR_BUSY,
+        ZL_ERROR_SYSTEM,
+        ZL_ERROR_NO_ADDRESS,
+        ZL_ERROR_CONNECT_TIMEOUT,
+        ZL_ERROR_REJECTED,
+        ZL_ERROR_CLOSED,
+        ZL_ERROR_PEER_DEAD,
+        ZL_ERROR_PROTOCOL,
+        ZL_ERROR_STRICT,
+        ZL_ERROR_TOO_MANY,
+        ZL_ERROR_CANCELLED,
+        ZL_ERROR_TOO_LARGE,
+        ZL_ERROR_REFUSED,
+        ZL_ERROR_MEMORY,
+        ZL_ERROR_INTERNAL,
+    ];
+}
+
+/// Why a call failed, on its way to C.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: zl_status,
+    text: String,
+}
+
+impl Failure {
+    pub(crate) fn new(status: zl_status, text: impl Into<String>) -> Failure {
+        let text = text.into();
+        Failure { status, text }
+    }
+
+    pub(crate) fn argument(text: impl Into<String>) -> Failure {
+        Failure::new(ZL_ERROR_ARGUMENT, text)
+    }
+
+    pub(crate) fn null(name: &str) -> Failure {
+        Failure::argument(format!("{name} is null"))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let status = match &error {
+            Error::Io(_) => ZL_ERROR_SYSTEM,
+            Error::NoAddress => ZL_ERROR_NO_ADDRESS,
+            Error::ConnectTimeout(_) => ZL_ERROR_CONNECT_TIMEOUT,
+            Error::Closed(reason) => of_close(*reason),
+            Error::Transfer(error) => of_transfer(*error),
+            Error::Post(PostError::Closed) => ZL_ERROR_CLOSED,
+            Error::Post(PostError::Full) => ZL_ERROR_TOO_MANY,
+            Error::Strict { .. } => ZL_ERROR_STRICT,
+            _ => ZL_ERROR_INTERNAL,
+        };
+        Failure::new(status, error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::new(ZL_ERROR_SYSTEM, error.to_string())
+    }
+}
+
+pub(crate) fn of_transfer(error: TransferError) -> zl_status {
+    match error {
+        TransferError::Cancelled => ZL_ERROR_CANCELLED,
+        TransferError::MessageTooLarge { .. } => ZL_ERROR_TOO_LARGE,
+        TransferError::Refused(Reason::MemoryFault) => ZL_ERROR_MEMORY,
+        TransferError::Refused(_) => ZL_ERROR_REFUSED,
+        TransferError::Closed(reason) => of_close(reason),
+    }
+}
+
+fn of_close(reason: CloseReason) -> zl_status {
+    match reason {
+        CloseReason::Local | CloseReason::Peer(_) => ZL_ERROR_CLOSED,
+        CloseReason::Rejected { .. }
+        | CloseReason::ExchangeRefused(_)
+        | CloseReason::Untrusted(_) => ZL_ERROR_REJECTED,
+        CloseReason::ConnectTimeout => ZL_ERROR_CONNECT_TIMEOUT,
+        CloseReason::PeerDead | CloseReason::Unreachable => ZL_ERROR_PEER_DEAD,
+        CloseReason::Violation => ZL_ERROR_PROTOCOL,
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+fn remember(text: String) {
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    // A thread that is ending remembers nothing.
+    let _ = LAST.try_with(|last| last.replace(text));
+}
+
+/// Runs the body of a function: a failure becomes a code and the thread's text, and a panic stays on
+/// this side.
+pub(crate) fn guard(body: impl FnOnce() -> Result<zl_status, Failure>) -> zl_status {
+    // What a panic left half done is behind a lock that it poisoned, and not looked at any more.
+    let failure = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(status)) => return status,
+        Ok(Err(failure)) => failure,
+        Err(_) => Failure::new(ZL_ERROR_INTERNAL, "a panic was caught; please report it"),
+    };
+    remember(failure.text);
+    failure.status
+}
+
+/// Why the last call of this thread that failed did so, as a sentence with its particulars; empty if
+/// none did. Valid until the next call of this thread fails.
+///
+/// Threads: any; each has its own.
+#[unsafe(no_mangle)]
+pub extern "C" fn zl_last_error() -> *const c_char {
+    LAST.try_with(|last| last.borrow().as_ptr())
+        .unwrap_or(c"".as_ptr())
+}
+
+/// What `status` means, in a few words; never null. The text is static.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn zl_status_text(status: i32) -> *const c_char {
+    let known = zl_status::ALL.iter().find(|it| **it as i32 == status);
+    known
+        .map_or(c"unknown status", |status| status.text())
+        .as_ptr()
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

@@ -1,0 +1,191 @@
+//! Transfers: one send is one receive.
+
+use crate::completion::zl_completion;
+use crate::connection::{with, zl_connection};
+use crate::pointer::{Output, bytes, bytes_mut, handle, timeout};
+use crate::region::zl_region;
+use crate::status::{Failure, zl_status};
+use std::ffi::c_void;
+use zerolane::{Completion, Connection, Region, TransferId};
+
+/// Sends `len` bytes at `data` as one Transfer; returns when the peer has all of it.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_send(
+    connection: *mut zl_connection,
+    data: *const c_void,
+    len: usize,
+) -> zl_status {
+    // SAFETY: C's promises about handles and memory.
+    unsafe {
+        with(connection, |connection| {
+            connection.send(bytes(data.cast(), len, "data")?)?;
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Receives the next Transfer into `buffer`, and its length into `len`. If it is larger than
+/// `capacity`, both ends get ZL_ERROR_TOO_LARGE, nothing is written, and the next one can be
+/// received.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_receive(
+    connection: *mut zl_connection,
+    buffer: *mut c_void,
+    capacity: usize,
+    len: *mut usize,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(len, "len")?;
+            output.set(connection.recv_into(bytes_mut(buffer.cast(), capacity, "buffer")?)?);
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Waits `timeout_ms` milliseconds (negative: for ever) until the peer announces a Transfer that no
+/// posted receive takes, and tells its length, so that memory can be made to measure.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_announced(
+    connection: *mut zl_connection,
+    timeout_ms: i64,
+    len: *mut u64,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(len, "len")?;
+            match connection.announced(timeout(timeout_ms))? {
+                Some(length) => output.set(length),
+                None => return Ok(zl_status::ZL_TIMEOUT),
+            }
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Posts the send of `len` bytes of `region` from `offset` on; many may be under way. `id` names it.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_send(
+    connection: *mut zl_connection,
+    region: *const zl_region,
+    offset: usize,
+    len: usize,
+    id: *mut u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        post(connection, region, offset, len, id, |connection, region| {
+            connection.post_send(region.share())
+        })
+    }
+}
+
+/// Posts a receive into `len` bytes of `region` from `offset` on: the n-th posted gets the n-th
+/// Transfer the peer sends, if it fits. `id` names it.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_receive(
+    connection: *mut zl_connection,
+    region: *const zl_region,
+    offset: usize,
+    len: usize,
+    id: *mut u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe { post(connection, region, offset, len, id, Connection::post_recv) }
+}
+
+unsafe fn post(
+    connection: *mut zl_connection,
+    region: *const zl_region,
+    offset: usize,
+    len: usize,
+    id: *mut u32,
+    post: impl FnOnce(&mut Connection, Region) -> zerolane::Result<TransferId>,
+) -> zl_status {
+    // SAFETY: the caller's promises.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(id, "id")?;
+            let part = handle(region, "region")?.part(offset, len)?;
+            output.set(post(connection, part)?);
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Makes what progress there is without sleeping, and takes a completion if there is one, else
+/// returns ZL_TIMEOUT.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_poll(
+    connection: *mut zl_connection,
+    completion: *mut zl_completion,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe { take(connection, completion, Connection::poll) }
+}
+
+/// Waits `timeout_ms` milliseconds (negative: for ever) for a completion, and takes it.
+///
+/// Threads: one at a time; zl_wake of another ends it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_wait(
+    connection: *mut zl_connection,
+    timeout_ms: i64,
+    completion: *mut zl_completion,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        take(connection, completion, |connection| {
+            connection.wait(timeout(timeout_ms))
+        })
+    }
+}
+
+unsafe fn take(
+    connection: *mut zl_connection,
+    completion: *mut zl_completion,
+    take: impl FnOnce(&mut Connection) -> zerolane::Result<Option<Completion>>,
+) -> zl_status {
+    // SAFETY: the caller's promises.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(completion, "completion")?;
+            match take(connection)? {
+                Some(completion) => output.set(completion.into()),
+                None => return Ok(zl_status::ZL_TIMEOUT),
+            }
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Cancels a request, which then ends with ZL_ERROR_CANCELLED and whose memory is not touched any
+/// more. ZL_ERROR_ARGUMENT if it is over already.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_cancel(connection: *mut zl_connection, id: u32) -> zl_status {
+    // SAFETY: C's promise about handles.
+    unsafe {
+        with(connection, |connection| {
+            if !connection.cancel(id) {
+                return Err(Failure::argument(format!("no request {id} is under way")));
+            }
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}

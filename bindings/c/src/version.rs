@@ -1,0 +1,26 @@
+//! What is linked with.
+
+use std::ffi::c_char;
+
+/// Version of the binary interface. It grows when something that was compiled against an older
+/// header would not work any more; while it is 0, with any release.
+pub const ZL_ABI_VERSION: u32 = 0;
+
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+
+/// Version of the binary interface of the library in use; compare with ZL_ABI_VERSION, that of the
+/// header.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn zl_abi_version() -> u32 {
+    ZL_ABI_VERSION
+}
+
+/// Release of the library in use, as "1.2.3".
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn zl_version() -> *const c_char {
+    VERSION.as_ptr().cast()
+}

@@ -1,0 +1,170 @@
+//! What a C programmer does: install with the documented command, find the library with pkg-config,
+//! compile with all warnings as errors, run.
+#![allow(non_snake_case)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+const CRATE: &str = env!("CARGO_MANIFEST_DIR");
+const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
+
+/// Runs to success, or fails with all that was said.
+fn run(command: &mut Command) -> Output {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// An installation in a directory of its own.
+struct Installed {
+    root: TempDir,
+}
+
+impl Installed {
+    fn new() -> Installed {
+        let root = TempDir::new().expect("a directory");
+        let prefix = format!("PREFIX={}", root.path().join("usr").display());
+        let cargo = format!("CARGO={}", env!("CARGO"));
+        // The profile of the tests, whose libraries are compiled already.
+        run(Command::new("make")
+            .args(["-C", CRATE, "install", "PROFILE=dev"])
+            .args([prefix, cargo]));
+        Installed { root }
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.root.path().join("usr").join(below)
+    }
+
+    fn pkg_config(&self, arguments: &[&str]) -> Vec<String> {
+        let output = run(Command::new("pkg-config")
+            .args(arguments)
+            .arg("zerolane")
+            .env("PKG_CONFIG_PATH", self.path("lib/pkgconfig")));
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Compiles a C program against the shared library.
+    fn compile(&self, source: &Path) -> PathBuf {
+        let program = self.root.path().join(source.file_stem().expect("a name"));
+        run(Command::new("cc")
+            .args(["-std=c11", "-pthread"])
+            .args(STRICT)
+            .arg(source)
+            .args(self.pkg_config(&["--cflags", "--libs"]))
+            .arg("-o")
+            .arg(&program));
+        program
+    }
+
+    /// Compiles a C program with the library in it.
+    fn compile_static(&self, source: &Path) -> PathBuf {
+        let program = self.root.path().join("static");
+        let libraries = self.pkg_config(&["--libs", "--static"]);
+        run(Command::new("cc")
+            .args(["-std=c11", "-pthread"])
+            .args(STRICT)
+            .arg(source)
+            .args(self.pkg_config(&["--cflags"]))
+            .arg(self.path("lib/libzerolane.a"))
+            .args(libraries.iter().filter(|it| *it != "-lzerolane"))
+            .arg("-o")
+            .arg(&program));
+        program
+    }
+
+    fn run(&self, program: &Path) -> String {
+        let output = run(Command::new(program).env("LD_LIBRARY_PATH", self.path("lib")));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+}
+
+fn source(below: &str) -> PathBuf {
+    Path::new(CRATE).join(below)
+}
+
+/// One test, for the installation takes a while: each step needs those before it.
+#[test]
+fn install__programs_compile_without_a_warning_and_run() {
+    let installed = Installed::new();
+
+    let transfer = installed.compile(&source("examples/transfer.c"));
+    assert!(
+        installed
+            .run(&transfer)
+            .starts_with("16 MiB received, all right")
+    );
+    let transfer = installed.compile_static(&source("examples/transfer.c"));
+    assert!(
+        run(&mut Command::new(transfer))
+            .stdout
+            .starts_with(b"16 MiB received")
+    );
+
+    installed.run(&installed.compile(&source("tests/c/arguments.c")));
+    for document in documented_programs(&installed) {
+        assert!(!installed.run(&installed.compile(&document)).is_empty());
+    }
+
+    header_is_cplusplus_too(&installed);
+    soname_is_the_headers(&installed);
+}
+
+/// The programs of docs/c.md, each in a file.
+fn documented_programs(installed: &Installed) -> Vec<PathBuf> {
+    let document = std::fs::read_to_string(source("../../docs/c.md")).expect("docs/c.md");
+    let blocks = document.split("\n```c\n").skip(1);
+    let programs: Vec<PathBuf> = blocks
+        .enumerate()
+        .map(|(number, block)| {
+            let text = block.split("\n```").next().expect("a first part");
+            let path = installed.root.path().join(format!("document{number}.c"));
+            std::fs::write(&path, format!("{text}\n")).expect("written");
+            path
+        })
+        .collect();
+    assert!(!programs.is_empty(), "docs/c.md has programs");
+    programs
+}
+
+fn header_is_cplusplus_too(installed: &Installed) {
+    let program = installed.root.path().join("version.cpp");
+    let text = "#include <zerolane.h>\nint main() { return zl_abi_version() == ZL_ABI_VERSION ? 0 : 1; }\n";
+    std::fs::write(&program, text).expect("written");
+    let built = installed.root.path().join("version");
+    run(Command::new("c++")
+        .arg("-std=c++17")
+        .args(STRICT)
+        .arg(&program)
+        .args(installed.pkg_config(&["--cflags", "--libs"]))
+        .arg("-o")
+        .arg(&built));
+    installed.run(&built);
+}
+
+/// The program was linked with the name that says which header it was compiled with.
+fn soname_is_the_headers(installed: &Installed) {
+    let header = std::fs::read_to_string(installed.path("include/zerolane.h")).expect("the header");
+    let version = header
+        .lines()
+        .find_map(|line| line.strip_prefix("#define ZL_ABI_VERSION "))
+        .expect("a version");
+    let name = format!("libzerolane.so.{version}");
+    assert!(installed.path("lib").join(&name).exists(), "{name}");
+    let library = std::fs::read(installed.path("lib/libzerolane.so")).expect("the library");
+    let wanted = [name.as_bytes(), &[0]].concat();
+    assert!(
+        library.windows(wanted.len()).any(|it| it == wanted),
+        "soname {name}"
+    );
+}

@@ -1,0 +1,76 @@
+"""The exceptions of this package.
+
+Errors of the operating system are ``OSError``, and what did not happen in time is ``TimeoutError``;
+all else is below ``Error``::
+
+    Error
+    +-- ConnectionEnded (also ConnectionError): the connection is over
+    |   +-- ConnectTimeout (also TimeoutError)
+    |   +-- Rejected (also ConnectionRefusedError)
+    |   +-- Closed
+    |   +-- PeerDead
+    |   +-- ProtocolError
+    |   +-- CopyRefused
+    +-- RequestFailed: this request failed, and the connection goes on
+    |   +-- Cancelled
+    |   +-- MessageTooLarge
+    |   +-- Refused
+    |   +-- MemoryFault
+    +-- QueueFull: nothing was posted
+"""
+
+
+class Error(Exception):
+    """What can go wrong in Zerolane."""
+
+
+class ConnectionEnded(Error, ConnectionError):
+    """The connection is over, and all its requests with it."""
+
+
+class ConnectTimeout(ConnectionEnded, TimeoutError):
+    """Nobody answered within the connect timeout."""
+
+
+class Rejected(ConnectionEnded, ConnectionRefusedError):
+    """The peer rejected the connection; the text says why."""
+
+
+class Closed(ConnectionEnded):
+    """The connection was closed, by this end or the peer."""
+
+
+class PeerDead(ConnectionEnded):
+    """The peer does not answer any more, or nobody is there."""
+
+
+class ProtocolError(ConnectionEnded):
+    """The peer broke the protocol."""
+
+
+class CopyRefused(ConnectionEnded):
+    """Strict mode: payload would have had to be copied in user space."""
+
+
+class RequestFailed(Error):
+    """One request failed; the connection goes on."""
+
+
+class Cancelled(RequestFailed):
+    """The request was cancelled at this end."""
+
+
+class MessageTooLarge(RequestFailed):
+    """The message is larger than the receive it met; both ends get this."""
+
+
+class Refused(RequestFailed):
+    """The peer cancelled or refused the request; the text says why."""
+
+
+class MemoryFault(RequestFailed):
+    """Memory could not be accessed: a mapped file shrank."""
+
+
+class QueueFull(Error):
+    """As many requests as a connection takes are under way: complete some first."""

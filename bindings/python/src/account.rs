@@ -1,0 +1,46 @@
+//! What was counted.
+
+use pyo3::prelude::*;
+
+/// What a connection did since it began: every byte placed or copied again, and what it took.
+#[pyclass(frozen, get_all, module = "zerolane")]
+pub(crate) struct Account {
+    /// Payload bytes the kernel placed where they belong, without a copy in user space.
+    bytes_placed: u64,
+    /// Payload bytes copied again in user space.
+    bytes_moved: u64,
+    /// Payload bytes handed to the kernel.
+    bytes_sent: u64,
+    /// Datagrams handed to the kernel.
+    datagrams_sent: u64,
+    /// Datagrams taken from the kernel.
+    datagrams_received: u64,
+    /// Datagrams the kernel dropped because the receive buffer was full.
+    dropped_socket_buffer: u64,
+    /// Receive buffer the kernel granted, bytes.
+    receive_buffer: usize,
+}
+
+impl From<zerolane::Account> for Account {
+    fn from(account: zerolane::Account) -> Account {
+        Account {
+            bytes_placed: account.bytes_placed,
+            bytes_moved: account.bytes_moved(),
+            bytes_sent: account.bytes_sent,
+            datagrams_sent: account.datagrams_sent,
+            datagrams_received: account.datagrams_received,
+            dropped_socket_buffer: account.dropped_socket_buffer,
+            receive_buffer: account.receive_buffer,
+        }
+    }
+}
+
+#[pymethods]
+impl Account {
+    fn __repr__(&self) -> String {
+        format!(
+            "Account(bytes_placed={}, bytes_moved={}, bytes_sent={})",
+            self.bytes_placed, self.bytes_moved, self.bytes_sent
+        )
+    }
+}

@@ -1,0 +1,100 @@
+//! Listening.
+
+use crate::address::{Address, pair};
+use crate::connection::Connection;
+use crate::errors;
+use crate::options::{self, Options};
+use crate::patience::Patience;
+use pyo3::exceptions::{PyTimeoutError, PyValueError};
+use pyo3::prelude::*;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A listening UDP port. A context manager: leaving it stops listening.
+///
+/// `address` is "host:port", or a tuple of both; port 0 is any that is free.
+#[pyclass(frozen, module = "zerolane")]
+pub(crate) struct Endpoint {
+    local: SocketAddr,
+    /// None when closed.
+    listener: Mutex<Option<zerolane::Endpoint>>,
+}
+
+impl Endpoint {
+    /// Only without the interpreter: another thread may hold it while accepting.
+    fn enter(&self) -> MutexGuard<'_, Option<zerolane::Endpoint>> {
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `Some(None)`: it is closed.
+    #[expect(clippy::option_option, reason = "nothing yet, and nothing ever")]
+    fn accept_within(
+        &self,
+        time: Duration,
+    ) -> zerolane::Result<Option<Option<zerolane::Connection>>> {
+        match &mut *self.enter() {
+            None => Ok(Some(None)),
+            Some(listener) => Ok(listener.accept(Some(time))?.map(Some)),
+        }
+    }
+}
+
+#[pymethods]
+impl Endpoint {
+    #[new]
+    #[pyo3(signature = (address, options=None))]
+    fn new(
+        py: Python<'_>,
+        address: Address,
+        options: Option<&Bound<'_, Options>>,
+    ) -> PyResult<Endpoint> {
+        let options = options::read(options);
+        let endpoint = py.detach(|| zerolane::Endpoint::bind(&address.resolve()?[..], options));
+        let endpoint = endpoint.map_err(|error| errors::of(py, error))?;
+        Ok(Endpoint {
+            local: endpoint.local_addr(),
+            listener: Mutex::new(Some(endpoint)),
+        })
+    }
+
+    /// The address listened on: host and port.
+    #[getter]
+    fn address(&self) -> (String, u16) {
+        pair(self.local)
+    }
+
+    /// The next connection. Raises TimeoutError if none comes within `timeout` seconds.
+    #[pyo3(signature = (timeout=None))]
+    fn accept(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Connection> {
+        let accepted = Patience::new(timeout)?.wait(py, |time| self.accept_within(time))?;
+        match accepted {
+            Some(Some(connection)) => Ok(Connection::new(connection)),
+            Some(None) => Err(PyValueError::new_err("the endpoint is closed")),
+            None => Err(PyTimeoutError::new_err("no connection came in time")),
+        }
+    }
+
+    /// Stops listening. Connections it accepted go on.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| drop(self.enter().take()));
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _class: &Bound<'_, PyAny>,
+        _exception: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Endpoint('{}')", self.local)
+    }
+}

@@ -1,0 +1,61 @@
+//! Errors become the exceptions of `zerolane._errors`.
+
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use zerolane::{CloseReason, Error, PostError, Reason, TransferError};
+
+/// An exception of the package, by name.
+pub(crate) fn exception(py: Python<'_>, name: &str, text: String) -> PyErr {
+    let made = py
+        .import("zerolane._errors")
+        .and_then(|module| module.getattr(name))
+        .and_then(|class| class.call1((text,)));
+    match made {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}
+
+/// Why a call failed.
+pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
+    let text = error.to_string();
+    let name = match error {
+        Error::Io(error) => return error.into(),
+        Error::NoAddress => return PyOSError::new_err(text),
+        Error::ConnectTimeout(_) => "ConnectTimeout",
+        Error::Closed(reason) => of_close(reason),
+        Error::Transfer(error) => of_transfer(error),
+        Error::Post(PostError::Closed) => "Closed",
+        Error::Post(PostError::Full) => "QueueFull",
+        Error::Strict { .. } => "CopyRefused",
+        _ => "Error",
+    };
+    exception(py, name, text)
+}
+
+/// Why a request failed.
+pub(crate) fn of_request(py: Python<'_>, error: TransferError) -> PyErr {
+    exception(py, of_transfer(error), error.to_string())
+}
+
+fn of_transfer(error: TransferError) -> &'static str {
+    match error {
+        TransferError::Cancelled => "Cancelled",
+        TransferError::MessageTooLarge { .. } => "MessageTooLarge",
+        TransferError::Refused(Reason::MemoryFault) => "MemoryFault",
+        TransferError::Refused(_) => "Refused",
+        TransferError::Closed(reason) => of_close(reason),
+    }
+}
+
+fn of_close(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Local | CloseReason::Peer(_) => "Closed",
+        CloseReason::Rejected { .. }
+        | CloseReason::ExchangeRefused(_)
+        | CloseReason::Untrusted(_) => "Rejected",
+        CloseReason::ConnectTimeout => "ConnectTimeout",
+        CloseReason::PeerDead | CloseReason::Unreachable => "PeerDead",
+        CloseReason::Violation => "ProtocolError",
+    }
+}

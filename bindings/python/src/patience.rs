@@ -1,0 +1,60 @@
+//! Waiting as Python waits: without the interpreter, and not deaf to Ctrl-C.
+
+use crate::options::seconds;
+use pyo3::prelude::*;
+use std::time::{Duration, Instant};
+
+/// How long Ctrl-C may go unheard.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// A timeout as Python gives it: seconds, or none.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience(Option<Instant>);
+
+impl Patience {
+    pub(crate) const FOR_EVER: Patience = Patience(None);
+
+    pub(crate) fn new(timeout: Option<f64>) -> PyResult<Patience> {
+        let timeout = timeout
+            .map(|timeout| seconds(timeout, "timeout"))
+            .transpose()?;
+        // What the clock cannot count to is for ever.
+        Ok(Patience(
+            timeout.and_then(|it| Instant::now().checked_add(it)),
+        ))
+    }
+
+    /// What is left of it, in a slice after which signals are looked at.
+    fn slice(self) -> Duration {
+        self.0.map_or(SLICE, |deadline| {
+            SLICE.min(deadline.saturating_duration_since(Instant::now()))
+        })
+    }
+
+    fn is_over(self) -> bool {
+        self.0.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// Runs `step` without the interpreter, for at most the time it is given, until it brings
+    /// something or patience is over.
+    ///
+    /// # Errors
+    /// Those of `step`, and what a signal handler raised: KeyboardInterrupt, as a rule.
+    pub(crate) fn wait<T: Send>(
+        self,
+        py: Python<'_>,
+        mut step: impl FnMut(Duration) -> zerolane::Result<Option<T>> + Send,
+    ) -> PyResult<Option<T>> {
+        loop {
+            let slice = self.slice();
+            let brought = py.detach(|| step(slice));
+            if let Some(brought) = brought.map_err(|error| crate::errors::of(py, error))? {
+                return Ok(Some(brought));
+            }
+            py.check_signals()?;
+            if self.is_over() {
+                return Ok(None);
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Memory of Python, pinned while it is in use.
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyByteArray, PyBytes, PyType};
+use std::ptr::NonNull;
+use zerolane::{Memory, Region};
+
+/// What keeps a posted buffer where it is: the exporter must not move or free it (a bytearray that is
+/// to be resized raises BufferError), until this is dropped with the last region made of it.
+struct Pinned {
+    /// Released when dropped, for which the interpreter is entered.
+    _buffer: PyUntypedBuffer,
+    object: Py<PyAny>,
+}
+
+/// What the buffer is used for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Only read: any buffer will do.
+    Read,
+    /// Written: a read-only buffer is refused.
+    Write,
+}
+
+/// How far to follow views of views. Deeper ones are taken for what may be a mapped file.
+const MAX_VIEWS: usize = 8;
+
+/// Pins the bytes of `object`.
+///
+/// # Errors
+/// TypeError if it has no buffer; BufferError if that is not contiguous, or is read-only and to be
+/// written.
+pub(crate) fn pin(object: &Bound<'_, PyAny>, purpose: Use) -> PyResult<Region> {
+    let buffer = PyUntypedBuffer::get(object)?;
+    if !buffer.is_c_contiguous() && !buffer.is_fortran_contiguous() {
+        return Err(PyBufferError::new_err("the buffer is not contiguous"));
+    }
+    if purpose == Use::Write && buffer.readonly() {
+        return Err(PyBufferError::new_err("the buffer is read-only"));
+    }
+    let len = buffer.len_bytes();
+    let start = NonNull::new(buffer.buf_ptr().cast()).unwrap_or(NonNull::dangling());
+    let file = may_be_file(object)?;
+    let owner = Pinned {
+        _buffer: buffer,
+        object: object.clone().unbind(),
+    };
+    // SAFETY: the exporter keeps the len contiguous bytes mapped until the buffer is released, which
+    // the owner does. Read-only ones are only sent: the callers of pin see to it. The region is posted
+    // and never dereferenced, so whoever writes it meanwhile spoils only content.
+    Ok(unsafe { Region::foreign(start, len, file, Box::new(owner)) })
+}
+
+/// The object whose bytes were pinned, if they were.
+pub(crate) fn object<'py>(py: Python<'py>, memory: &Memory) -> Option<Bound<'py, PyAny>> {
+    let pinned = memory.owner()?.downcast_ref::<Pinned>()?;
+    Some(pinned.object.bind(py).clone())
+}
+
+/// Whether the bytes may be a mapped file, whose pages are gone when it shrinks: a mmap, or a view of
+/// one.
+fn may_be_file(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static MMAP: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    if object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<PyByteArray>() {
+        return Ok(false);
+    }
+    let mmap = MMAP.import(object.py(), "mmap", "mmap")?;
+    let mut object = object.clone();
+    for _ in 0..MAX_VIEWS {
+        if object.is_instance(mmap)? {
+            return Ok(true);
+        }
+        // numpy's arrays say what they are a view of as `base`, memoryviews as `obj`.
+        let viewed = object.getattr_opt("base")?;
+        let viewed = match viewed {
+            None => object.getattr_opt("obj")?,
+            found => found,
+        };
+        match viewed {
+            Some(viewed) if !viewed.is_none() => object = viewed,
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,37 @@
+"""Pairs of connections over loopback."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
+
+import pytest
+import zerolane
+
+Pair: TypeAlias = tuple[zerolane.Connection, zerolane.Connection]
+
+
+def make_pair(options: zerolane.Options | None = None) -> Pair:
+    """A connected pair: connecting needs an accepting end at the same time."""
+    with (
+        ThreadPoolExecutor(1) as executor,
+        zerolane.Endpoint("127.0.0.1:0", options) as endpoint,
+    ):
+        connecting = executor.submit(zerolane.connect, endpoint.address, options)
+        accepted = endpoint.accept(timeout=10)
+        return connecting.result(), accepted
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """Two ends of one connection; whatever a test leaves of them is gone after it."""
+    ours, peers = make_pair()
+    yield ours, peers
+    ours.abort()
+    peers.abort()
+
+
+@pytest.fixture
+def executor() -> Iterator[ThreadPoolExecutor]:
+    """A thread for the peer's side."""
+    with ThreadPoolExecutor(2) as executor:
+        yield executor

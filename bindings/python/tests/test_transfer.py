@@ -1,0 +1,298 @@
+"""Messages: content, buffers of every kind, errors, threads, signals."""
+
+import _thread
+import mmap
+import os
+import tempfile
+import threading
+import time
+from array import array
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import zerolane
+from conftest import Pair, make_pair
+
+
+def pattern(length: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    return np.random.default_rng(length).integers(0, 256, length, dtype=np.uint8)
+
+
+@pytest.mark.parametrize("length", [0, 1, 1473, 100_000, 5_000_000])
+def test_send__arrives_as_it_was(pair: Pair, executor: ThreadPoolExecutor, length: int) -> None:
+    ours, peers = pair
+    data = pattern(length).tobytes()
+    place = bytearray(length)
+    receiving = executor.submit(peers.receive_into, place)
+    ours.send(data)
+    assert receiving.result() == length
+    assert place == data
+
+
+def test_buffers__of_every_kind(pair: Pair, executor: ThreadPoolExecutor) -> None:
+    ours, peers = pair
+    numbers = np.arange(3000, dtype=np.float64).reshape(50, 60)
+    with tempfile.TemporaryFile() as file:
+        file.truncate(24000)
+        mapped = mmap.mmap(file.fileno(), 24000)
+        anonymous = mmap.mmap(-1, 24000)
+        places: list[Any] = [
+            np.zeros((50, 60)),
+            np.zeros((60, 50), order="F"),
+            memoryview(bytearray(24000)),
+            array("d", bytes(24000)),
+            mapped,
+            np.frombuffer(anonymous, dtype=np.uint8),
+        ]
+        for place in places:
+            receiving = executor.submit(peers.receive_into, place)
+            ours.send(numbers)
+            assert receiving.result() == 24000
+            del receiving
+            # In the order of memory, which tobytes() would rearrange.
+            memory = place.ravel(order="K").data if isinstance(place, np.ndarray) else place
+            assert memoryview(memory).tobytes() == numbers.tobytes()
+        del places, place, memory
+        assert os.pread(file.fileno(), 24000, 0) == numbers.tobytes()
+
+
+def test_buffers__that_will_not_do(pair: Pair) -> None:
+    ours, _ = pair
+    with pytest.raises(BufferError, match="contiguous"):
+        ours.send(np.zeros((10, 10))[:, ::2])
+    with pytest.raises(BufferError, match="read-only"):
+        ours.post_receive(b"immutable")
+    frozen = np.zeros(4)
+    frozen.flags.writeable = False
+    with pytest.raises(BufferError, match="read-only"):
+        ours.receive_into(frozen)
+    with pytest.raises(TypeError):
+        ours.send("a text")  # type: ignore[arg-type]
+    assert ours.in_flight == 0
+
+
+def test_posted__many_in_flight_complete_in_order(pair: Pair, executor: ThreadPoolExecutor) -> None:
+    ours, peers = pair
+    sent = pattern(8 << 20).reshape(8, 1 << 20)
+    places = [bytearray(1 << 20) for _ in sent]
+    receives = [peers.post_receive(place) for place in places]
+
+    def receive() -> list[zerolane.Completion]:
+        completions = [peers.wait(timeout=30) for _ in receives]
+        return [completion for completion in completions if completion is not None]
+
+    receiving = executor.submit(receive)
+    sends = [ours.post_send(row) for row in sent]
+    done = [ours.wait(timeout=30) for _ in sends]
+    assert [it.id for it in done if it is not None] == sends
+    completions = receiving.result()
+    assert [it.id for it in completions] == receives
+    for row, place, completion in zip(sent, places, completions, strict=True):
+        assert completion.result() == completion.length == 1 << 20
+        assert completion.error is None
+        assert completion.buffer is place
+        assert place == row.tobytes()
+    account = peers.account()
+    assert account.bytes_placed + account.bytes_moved == 8 << 20
+
+
+def test_exported__bytearray_cannot_be_resized_while_posted(pair: Pair) -> None:
+    ours, _ = pair
+    place = bytearray(1000)
+    id = ours.post_receive(place)
+    with pytest.raises(BufferError):
+        place.append(1)
+    with pytest.raises(BufferError):
+        place.clear()
+    assert ours.cancel(id)
+    completion = ours.wait(timeout=10)
+    assert completion is not None and completion.id == id
+    assert isinstance(completion.error, zerolane.Cancelled)
+    with pytest.raises(zerolane.Cancelled, match="cancelled"):
+        completion.result()
+    place.append(1)
+    assert not ours.cancel(id)
+
+
+@pytest.mark.parametrize("how", ["close", "abort", "drop"])
+def test_exported__until_the_connection_ends(how: str) -> None:
+    ours, peers = make_pair()
+    place = bytearray(1000)
+    ours.post_receive(place)
+    with pytest.raises(BufferError):
+        place.clear()
+    if how == "drop":
+        del ours
+    elif how == "abort":
+        ours.abort()
+    else:
+        with ThreadPoolExecutor(1) as executor:
+            closing = executor.submit(ours.close)
+            with pytest.raises(zerolane.Closed):
+                peers.wait(timeout=10)
+            closing.result()
+    place.clear()
+    peers.abort()
+
+
+def test_memory__lives_although_the_last_name_is_gone(
+    pair: Pair, executor: ThreadPoolExecutor
+) -> None:
+    ours, peers = pair
+    data = pattern(1 << 20)
+    ours.post_send(data.copy())
+    place = np.zeros_like(data)
+    receiving = executor.submit(peers.receive_into, place)
+    completion = ours.wait(timeout=10)
+    assert completion is not None
+    receiving.result()
+    assert (place == data).all()
+    assert isinstance(completion.buffer, np.ndarray)
+
+
+def test_too_large__fails_both_and_nothing_else(pair: Pair, executor: ThreadPoolExecutor) -> None:
+    ours, peers = pair
+    small = bytearray(10)
+    receiving = executor.submit(peers.receive_into, small)
+    with pytest.raises(zerolane.MessageTooLarge, match="100"):
+        ours.send(bytes(100))
+    with pytest.raises(zerolane.RequestFailed):
+        receiving.result()
+    receiving = executor.submit(peers.receive_into, small)
+    ours.send(b"fits")
+    assert receiving.result() == 4
+    assert small[:4] == b"fits"
+
+
+def test_announced__tells_the_length(pair: Pair, executor: ThreadPoolExecutor) -> None:
+    ours, peers = pair
+    assert peers.announced(timeout=0.01) is None
+    sending = executor.submit(ours.send, b"x" * 12345)
+    length = peers.announced(timeout=10)
+    assert length == 12345
+    assert peers.receive_into(bytearray(length)) == 12345
+    sending.result()
+
+
+def test_close__ends_both_with_exceptions() -> None:
+    ours, peers = make_pair()
+    with ThreadPoolExecutor(1) as executor:
+        closing = executor.submit(ours.close)
+        with pytest.raises(zerolane.Closed) as caught:
+            peers.receive_into(bytearray(1))
+        closing.result()
+    assert isinstance(caught.value, ConnectionError)
+    ours.close()
+    with pytest.raises(zerolane.ConnectionEnded):
+        ours.send(b"too late")
+    assert ours.in_flight == 0
+    peers.abort()
+
+
+def test_with__closes_and_aborts() -> None:
+    ours, peers = make_pair()
+    with ThreadPoolExecutor(1) as executor, peers:
+        receiving = executor.submit(peers.receive_into, bytearray(5))
+        with ours:
+            ours.send(b"hello")
+        assert receiving.result() == 5
+    with pytest.raises(zerolane.Closed):
+        ours.poll()
+    ours, peers = make_pair()
+    with pytest.raises(KeyError), ours:
+        raise KeyError
+    with pytest.raises(zerolane.Closed):
+        peers.wait(timeout=10)
+
+
+def test_threads__others_get_in_while_one_waits(pair: Pair, executor: ThreadPoolExecutor) -> None:
+    ours, peers = pair
+    waiting = executor.submit(ours.wait)
+    for number in range(50):
+        place = bytearray(4)
+        receiving = executor.submit(peers.receive_into, place)
+        ours.send(number.to_bytes(4))
+        assert receiving.result() == 4
+        assert int.from_bytes(place) == number
+    assert not waiting.done(), "the ends of blocking sends are their own"
+    posted = ours.post_send(b"posted")
+    assert peers.receive_into(bytearray(6)) == 6
+    completion = waiting.result()
+    assert completion is not None and completion.id == posted
+    waiting = executor.submit(ours.wait)
+    ours.wake()
+    assert waiting.result() is None
+
+
+def test_wait__other_threads_run_meanwhile(pair: Pair) -> None:
+    ours, _ = pair
+    counted = 0
+    stop = threading.Event()
+
+    def count() -> None:
+        nonlocal counted
+        while not stop.is_set():
+            counted += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    assert ours.wait(timeout=0.3) is None
+    stop.set()
+    thread.join()
+    # With the interpreter held, it would have counted to a handful before and after.
+    assert counted > 1000
+
+
+def test_interrupt__frees_the_buffer_and_the_connection_goes_on(
+    pair: Pair, executor: ThreadPoolExecutor
+) -> None:
+    ours, peers = pair
+    place = bytearray(100)
+
+    def interrupt() -> None:
+        time.sleep(0.2)
+        _thread.interrupt_main()
+
+    interrupting = executor.submit(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        ours.receive_into(place)
+    interrupting.result()
+    place.clear()
+    place = bytearray(4)
+    sending = executor.submit(peers.send, b"next")
+    assert ours.receive_into(place) == 4
+    sending.result()
+    assert place == b"next"
+
+
+def test_endpoint__bad_addresses_and_timeouts() -> None:
+    with zerolane.Endpoint(("127.0.0.1", 0)) as endpoint:
+        host, port = endpoint.address
+        assert host == "127.0.0.1" and port > 0
+        with pytest.raises(TimeoutError):
+            endpoint.accept(timeout=0.01)
+        with pytest.raises(ValueError, match="not a time"):
+            endpoint.accept(timeout=-1)
+    with pytest.raises(ValueError, match="closed"):
+        endpoint.accept(timeout=1)
+    options = zerolane.Options(connect_timeout=0.2)
+    with pytest.raises(zerolane.ConnectionEnded) as caught:
+        zerolane.connect((host, port), options)
+    assert isinstance(caught.value, ConnectionError)
+    with pytest.raises(OSError):
+        zerolane.Endpoint("no port here")
+    with pytest.raises(TypeError):
+        zerolane.Endpoint(7)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="idle_timeout"):
+        zerolane.Options(idle_timeout=float("nan"))
+
+
+def test_documented__every_public_thing() -> None:
+    for name in zerolane.__all__:
+        thing = getattr(zerolane, name)
+        assert thing.__doc__, name
+        for member, value in vars(thing).items() if isinstance(thing, type) else []:
+            if not member.startswith("_") and callable(value):
+                assert value.__doc__, f"{name}.{member}"
