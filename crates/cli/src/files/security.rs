@@ -92,15 +92,17 @@ impl Guarded {
             });
         }
         let identity = own(args.identity)?;
-        let trust = match args.server_key {
-            Some(key) => HostTrust::only(key),
-            None => match keys::home() {
-                Some(home) => KnownHosts::load(&home.join(KNOWN_HOSTS))?.trust(&name),
-                None => HostTrust::anyone(),
-            },
+        let own = identity.as_ref().map(|identity| identity.public());
+        let trust = match (args.server_key, keys::home()) {
+            (Some(key), _) => HostTrust::only(key),
+            (None, Some(home)) => {
+                let path = home.join(KNOWN_HOSTS);
+                let known = KnownHosts::load(&path).with_context(|| path.display().to_string())?;
+                known.trust(&name, own)
+            }
+            (None, None) => HostTrust::anyone(),
         };
         let trust = Arc::new(trust);
-        let own = identity.as_ref().map(|identity| identity.public());
         let security = Security {
             identity,
             trust: Arc::clone(&trust) as Arc<dyn zerolane::Trust>,
@@ -235,11 +237,12 @@ fn listed(given: Option<PathBuf>, own: Option<PublicKey>) -> Result<(Access, Str
     let path = given.or_else(|| keys::home().map(|home| home.join(ALLOWED_KEYS)));
     let path = path.context("no list of keys: name one with --allowed, or say --anyone")?;
     let list = AllowFile::load(&path, own).with_context(|| path.display().to_string())?;
-    let words = words(&path, list.list().len());
+    let others = list.list().len() - usize::from(own.is_some());
+    let words = words(&path, others);
     Ok((Access::Listed(Arc::new(list)), words))
 }
 
-fn words(path: &Path, keys: usize) -> String {
+fn words(path: &Path, others: usize) -> String {
     let path = path.display();
-    format!("Who may connect: {keys} keys, its own and those in {path}.")
+    format!("Who may connect: its own key and {others} others, from {path}.")
 }

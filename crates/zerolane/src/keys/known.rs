@@ -33,10 +33,12 @@ impl KnownHosts {
     }
 
     /// Whom to trust when connecting to `host`: whoever shows the key it showed before, or, if it was
-    /// never met, anybody, whose key is then remembered at once.
-    pub fn trust(&self, host: &str) -> HostTrust {
+    /// never met, anybody, whose key is then remembered at once. Who shows `own`, the key of this
+    /// end, is this end's user and needs no remembering.
+    pub fn trust(&self, host: &str, own: Option<PublicKey>) -> HostTrust {
         HostTrust {
             known: self.key_of(host),
+            own,
             remember: Some((self.clone(), host.to_owned())),
             meeting: Mutex::new(None),
         }
@@ -86,6 +88,8 @@ pub enum Meeting {
         /// Whether that is remembered. If not, the next time will be the first again.
         kept: bool,
     },
+    /// It was never met before, and showed this end's own key.
+    Own,
     /// It showed the key it showed before.
     Again(PublicKey),
     /// It showed another key. Somebody may be in its place.
@@ -101,6 +105,7 @@ pub enum Meeting {
 #[derive(Debug)]
 pub struct HostTrust {
     known: Option<PublicKey>,
+    own: Option<PublicKey>,
     remember: Option<(KnownHosts, String)>,
     meeting: Mutex<Option<Meeting>>,
 }
@@ -110,6 +115,7 @@ impl HostTrust {
     pub fn only(key: PublicKey) -> HostTrust {
         HostTrust {
             known: Some(key),
+            own: None,
             remember: None,
             meeting: Mutex::new(None),
         }
@@ -119,6 +125,7 @@ impl HostTrust {
     pub fn anyone() -> HostTrust {
         HostTrust {
             known: None,
+            own: None,
             remember: None,
             meeting: Mutex::new(None),
         }
@@ -144,6 +151,7 @@ impl Trust for HostTrust {
     fn trusts(&self, peer: &PublicKey) -> bool {
         let shown = *peer;
         let meeting = match self.known {
+            None if self.own == Some(shown) => Meeting::Own,
             None => Meeting::First {
                 key: shown,
                 kept: self.keep(shown),

@@ -63,7 +63,7 @@ fn known_hosts__first_again_and_changed() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("known_hosts");
     let known = KnownHosts::load(&path).unwrap();
-    let trust = known.trust("a:1");
+    let trust = known.trust("a:1", None);
     assert_eq!(trust.meeting(), None);
     assert!(trust.trusts(&key(1)));
     let first = Meeting::First {
@@ -77,8 +77,9 @@ fn known_hosts__first_again_and_changed() {
     assert_eq!(known.key_of("a:1"), Some(key(1)));
     assert_eq!(known.key_of("[::1]:2"), Some(key(2)));
     assert_eq!(known.key_of("b:1"), None);
-    assert!(known.trust("a:1").trusts(&key(1)));
-    let trust = known.trust("a:1");
+    assert_eq!(known.key_of("c:1"), None, "our own is not remembered");
+    assert!(known.trust("a:1", None).trusts(&key(1)));
+    let trust = known.trust("a:1", None);
     assert!(!trust.trusts(&key(2)), "another key");
     let changed = Meeting::Changed {
         known: key(1),
