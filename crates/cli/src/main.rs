@@ -10,6 +10,7 @@ mod demo;
 mod exit;
 mod files;
 mod interrupt;
+mod lab;
 
 use clap::Parser;
 
@@ -19,17 +20,23 @@ use crate::exit::Exit;
 fn main() -> Exit {
     let args = Args::parse();
     let done = match args.command {
-        Command::Serve(args) => files::serve::run(args),
-        Command::Cp(args) => files::copy::run(args),
-        Command::Ls(args) => files::list::run(args),
-        Command::Demo(args) => demo::run(args),
-        Command::Bench(args) => bench::run(args),
+        Command::Serve(args) => files::serve::run(args).map(succeed),
+        Command::Cp(args) => files::copy::run(args).map(succeed),
+        Command::Ls(args) => files::list::run(args).map(succeed),
+        Command::Demo(args) => demo::run(args).map(succeed),
+        Command::Bench(args) => bench::run(args).map(succeed),
+        Command::Lab(args) => lab::run(args),
     };
     match done {
-        Ok(()) => Exit::Success,
+        Ok(exit) => exit,
         Err(error) => {
             console::note(format_args!("zerolane: {error:#}"));
             Exit::of(&error)
         }
     }
+}
+
+/// The exit of a command that did what it was asked.
+fn succeed((): ()) -> Exit {
+    Exit::Success
 }
