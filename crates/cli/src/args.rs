@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Demo(crate::demo::Args),
     /// Measure Zerolane against the kernel's TCP
     Bench(crate::bench::Args),
+    /// Run any program over an emulated network: delay, loss, rate and more
+    Lab(crate::lab::Args),
 }
 
 #[cfg(test)]

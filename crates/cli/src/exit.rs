@@ -8,22 +8,26 @@ use std::process::{ExitCode, Termination};
 /// Attach one to an error with `.context(Exit::Corrupt)`; an error without one
 /// ends the process with [`Exit::Failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Exit {
     /// Everything asked for was done.
-    Success = 0,
+    Success,
     /// Something failed; the message says what.
-    Failure = 1,
+    Failure,
     /// The command line was wrong. clap itself exits with this number too.
-    Usage = 2,
+    Usage,
     /// The other host does not answer, or is not Zerolane.
-    Unreachable = 3,
+    Unreachable,
     /// Data arrived, and it was not the data that was sent.
-    Corrupt = 4,
+    Corrupt,
     /// Some of the files were copied, others were not; the messages say which.
-    Partial = 5,
+    Partial,
+    /// The command that `lab` was to run does not exist. Shells exit with this
+    /// number too.
+    CommandNotFound,
     /// Ended by Ctrl-C or SIGTERM, after cleaning up.
-    Interrupted = 130,
+    Interrupted,
+    /// The command that `lab` ran ended with this code.
+    Command(u8),
 }
 
 impl Exit {
@@ -36,7 +40,23 @@ Exit codes:
   3    the other host does not answer, or is not Zerolane
   4    data arrived wrong
   5    some files were copied, others not; the messages say which
+  127  lab: no such command; otherwise lab exits as its command does
   130  ended by Ctrl-C or SIGTERM, after cleaning up";
+
+    /// The number that the parent sees.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Exit::Success => 0,
+            Exit::Failure => 1,
+            Exit::Usage => 2,
+            Exit::Unreachable => 3,
+            Exit::Corrupt => 4,
+            Exit::Partial => 5,
+            Exit::CommandNotFound => 127,
+            Exit::Interrupted => 130,
+            Exit::Command(code) => code,
+        }
+    }
 
     /// The code an error carries, [`Exit::Failure`] if none was attached.
     pub(crate) fn of(error: &anyhow::Error) -> Exit {
@@ -53,7 +73,9 @@ impl fmt::Display for Exit {
             Exit::Unreachable => "no answer",
             Exit::Corrupt => "data arrived wrong",
             Exit::Partial => "some files were not copied",
+            Exit::CommandNotFound => "nothing was run",
             Exit::Interrupted => "interrupted",
+            Exit::Command(code) => return write!(f, "the command ended with {code}"),
         })
     }
 }
@@ -62,7 +84,7 @@ impl std::error::Error for Exit {}
 
 impl Termination for Exit {
     fn report(self) -> ExitCode {
-        ExitCode::from(self as u8)
+        ExitCode::from(self.code())
     }
 }
 
@@ -91,9 +113,10 @@ mod tests {
             Exit::Unreachable,
             Exit::Corrupt,
             Exit::Partial,
+            Exit::CommandNotFound,
             Exit::Interrupted,
         ] {
-            let number = format!("\n  {} ", exit as u8);
+            let number = format!("\n  {} ", exit.code());
             assert!(Exit::HELP.contains(&number), "{exit:?}");
         }
     }

@@ -11,6 +11,7 @@ mod exit;
 mod files;
 mod interrupt;
 mod keys;
+mod lab;
 
 use clap::Parser;
 
@@ -20,19 +21,25 @@ use crate::exit::Exit;
 fn main() -> Exit {
     let args = Args::parse();
     let done = match args.command {
-        Command::Serve(args) => files::serve::run(args),
-        Command::Cp(args) => files::copy::run(args),
-        Command::Ls(args) => files::list::run(args),
-        Command::Keygen(args) => keys::generate(args),
-        Command::Id(args) => keys::show(args),
-        Command::Demo(args) => demo::run(args),
-        Command::Bench(args) => bench::run(args),
+        Command::Serve(args) => files::serve::run(args).map(succeed),
+        Command::Cp(args) => files::copy::run(args).map(succeed),
+        Command::Ls(args) => files::list::run(args).map(succeed),
+        Command::Keygen(args) => keys::generate(args).map(succeed),
+        Command::Id(args) => keys::show(args).map(succeed),
+        Command::Demo(args) => demo::run(args).map(succeed),
+        Command::Bench(args) => bench::run(args).map(succeed),
+        Command::Lab(args) => lab::run(args),
     };
     match done {
-        Ok(()) => Exit::Success,
+        Ok(exit) => exit,
         Err(error) => {
             console::note(format_args!("zerolane: {error:#}"));
             Exit::of(&error)
         }
     }
+}
+
+/// The exit of a command that did what it was asked.
+fn succeed((): ()) -> Exit {
+    Exit::Success
 }

@@ -156,6 +156,90 @@ fn bulk__ended_by_a_signal_leaves_nothing() {
     assert_eq!(namespaces_of(pid), Vec::<String>::new());
 }
 
+/// Runs a benchmark over an emulated link; `None`, with a message, where
+/// namespaces are not allowed.
+fn over_a_link(words: &str) -> Option<Value> {
+    if !netlab::netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return None;
+    }
+    let output = output(words);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["verified"], json!(true));
+    Some(report)
+}
+
+#[test]
+fn loss__compares_on_one_link_and_counts_what_it_did() {
+    let Some(report) =
+        over_a_link("bench loss --at 0%,2% --rate 50mbit --time 500ms --reps 1 --json")
+    else {
+        return;
+    };
+    let cells = report["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2);
+    for (cell, lossy) in cells.iter().zip([false, true]) {
+        let names: Vec<_> = cell["results"].as_array().unwrap().iter().collect();
+        assert_eq!(names.len(), 4, "{cell}");
+        for result in names {
+            assert_eq!(result["failures"], json!([]), "{result}");
+            assert!(result["mbps"]["median"].as_f64().unwrap() > 0.0, "{result}");
+            assert_eq!(result["network"]["not_emulated"], json!(0), "{result}");
+            assert!(
+                result["network"]["frames"].as_u64().unwrap() > 10,
+                "{result}"
+            );
+            if !lossy {
+                assert_eq!(result["network"]["lost"], json!(0), "{result}");
+            }
+        }
+    }
+    let lost = |cell: &Value| -> u64 {
+        let results = cell["results"].as_array().unwrap().iter();
+        results
+            .map(|it| it["network"]["lost"].as_u64().unwrap())
+            .sum()
+    };
+    assert!(lost(&cells[1]) > 0);
+    assert_eq!(report["thesis"]["rows"][0]["stp"], json!(41.7));
+}
+
+#[test]
+fn incast__every_sender_has_a_row_of_its_own() {
+    let Some(report) = over_a_link(
+        "bench incast --senders 3 --rate 50mbit --time 500ms --only extended,cubic --json",
+    ) else {
+        return;
+    };
+    for result in report["results"].as_array().unwrap() {
+        assert_eq!(result["failure"], Value::Null);
+        assert_eq!(
+            result["sender_mbps"].as_array().unwrap().len(),
+            3,
+            "{result}"
+        );
+        assert!(result["aggregate_mbps"].as_f64().unwrap() > 0.0, "{result}");
+    }
+}
+
+#[test]
+fn share__both_flows_are_there_over_time() {
+    let Some(report) = over_a_link("bench share --rate 50mbit --time 1s --json") else {
+        return;
+    };
+    let flows = report["flows"].as_array().unwrap();
+    assert_eq!(flows[0]["contender"], json!("extended"));
+    assert_eq!(flows[1]["contender"], json!("cubic"));
+    for flow in flows {
+        assert!(flow["mbps"].as_f64().unwrap() > 0.0, "{flow}");
+        assert!(
+            flow["mbps_over_time"].as_array().unwrap().len() >= 9,
+            "{flow}"
+        );
+    }
+}
+
 #[test]
 fn serve__measures_for_one_client_after_the_other() {
     let (_server, address) = server();
@@ -193,7 +277,7 @@ fn serve__refuses_hostile_requests_and_goes_on() {
         let reply = answer(address, garbage);
         assert!(reply.is_empty() || reply.contains("failed"), "{reply}");
     }
-    assert!(answer(address, b"{\"do\":\"hello\",\"version\":1}\n").contains("kernel"));
+    assert!(answer(address, b"{\"do\":\"hello\",\"version\":2}\n").contains("kernel"));
 }
 
 #[test]

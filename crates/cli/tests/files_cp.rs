@@ -617,7 +617,10 @@ fn plain__only_if_both_say_so_and_loudly() {
     fs::write(lab.local("a"), b"x").unwrap();
     let (code, _, err) = run(lab.put(&["--plain"], "a", ""));
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("refuses connections without protection"), "{err}");
+    assert!(
+        err.contains("refuses connections without protection"),
+        "{err}"
+    );
     lab.server = None;
     let mut plain = zerolane()
         .args(["serve", "--plain", "--listen", "127.0.0.1:0"])

@@ -5,15 +5,18 @@
 //! | [`link`] | one direction of a link: delay, jitter, loss, reordering, duplication, rate, queue, MTU | virtual |
 //! | [`pair`] | two such links and a clock, to drive two sans-IO protocol ends | virtual |
 //! | [`udp`] | a relay on loopback that sends real datagrams through two links | real |
-//! | [`netns`] | two network namespaces joined by veth | real |
+//! | [`lab`] | namespaces around a hub that carries any traffic through such links | real |
+//! | [`netns`] | network namespaces joined by veth | real |
 //!
 //! What it is not: a queueing simulator. A link has one FIFO queue with tail
-//! drop; there is no routing, no cross traffic and no queue management.
+//! drop and marks at a threshold; there is no routing, no cross traffic and no
+//! other queue management.
 //!
 //! Everything random comes from a seed, so a failing run can be run again.
 
 #![forbid(unsafe_code)]
 
+pub mod lab;
 pub mod link;
 pub mod netns;
 pub mod pair;

@@ -1,10 +1,12 @@
-//! A model of one direction of a link, in virtual time.
+//! A model of one direction of a link.
 //!
 //! Pure: no clock, no IO. The caller says what time it is, as a [`Duration`]
-//! since a start of its choice. Packets pass these stages in this order:
+//! since a start of its choice: virtual time in [`pair`](crate::pair), the real
+//! one in [`udp`](crate::udp) and [`lab`](crate::lab). Packets pass these
+//! stages in this order:
 //!
 //! ```text
-//! send -> up? -> MTU -> duplicate -> queue (tail drop) -> rate -> loss
+//! send -> up? -> MTU -> duplicate -> queue (tail drop, marks) -> rate -> loss
 //!      -> delay + jitter, kept in order -> held back? -> pop_due
 //! ```
 //!
@@ -56,8 +58,10 @@ pub struct Link<P> {
     dice: Dice,
     /// Latest time seen; time handed in never runs backwards.
     now: Duration,
-    /// When each packet in the queue ends its serialisation, in order.
-    departures: VecDeque<Duration>,
+    /// The packets in the queue, in order.
+    queue: VecDeque<Queued>,
+    /// Bytes of all of them.
+    queued_bytes: usize,
     /// Delivery time of the latest packet that was not held back: nothing that
     /// keeps its place may arrive before it.
     in_order_until: Duration,
@@ -77,7 +81,8 @@ impl<P> Link<P> {
             up: true,
             dice: Dice::new(seed),
             now: Duration::ZERO,
-            departures: VecDeque::new(),
+            queue: VecDeque::new(),
+            queued_bytes: 0,
             in_order_until: Duration::ZERO,
             under_way: BinaryHeap::new(),
             next_sequence: 0,
@@ -112,24 +117,29 @@ impl<P> Link<P> {
     /// When the next packet is due, or `None` with nothing under way.
     #[must_use]
     pub fn next_delivery(&self) -> Option<Duration> {
-        self.under_way.peek().map(|packet| packet.due)
+        self.under_way.peek().map(|packet| packet.arrival.due)
     }
 
     /// Takes out the next packet if it is due at `now`. Call until it returns
     /// `None`: several may be due.
     pub fn pop_due(&mut self, now: Duration) -> Option<P> {
+        self.pop_arrival(now).map(|arrival| arrival.packet)
+    }
+
+    /// As [`pop_due`](Self::pop_due), with what the link knows of the packet.
+    pub fn pop_arrival(&mut self, now: Duration) -> Option<Arrival<P>> {
         self.catch_up(now);
         if self.next_delivery()? > self.now {
             return None;
         }
-        let arrived = self.under_way.pop()?;
+        let UnderWay { sequence, arrival } = self.under_way.pop()?;
         self.stats.delivered += 1;
-        if arrived.sequence < self.expected_sequence {
+        if sequence < self.expected_sequence {
             self.stats.reordered += 1;
         } else {
-            self.expected_sequence = arrived.sequence + 1;
+            self.expected_sequence = sequence + 1;
         }
-        Some(arrived.packet)
+        Some(arrival)
     }
 
     /// Changes the behaviour for packets sent from now on. Packets under way
@@ -152,7 +162,8 @@ impl<P> Link<P> {
         if !up {
             self.stats.down += self.under_way.len() as u64;
             self.under_way.clear();
-            self.departures.clear();
+            self.queue.clear();
+            self.queued_bytes = 0;
             self.in_order_until = Duration::ZERO;
         }
     }
@@ -178,42 +189,66 @@ impl<P> Link<P> {
     /// Moves time on and forgets the packets that have left the bottleneck.
     fn catch_up(&mut self, now: Duration) {
         self.now = self.now.max(now);
-        while self.departures.front().is_some_and(|&at| at <= self.now) {
-            self.departures.pop_front();
+        while let Some(first) = self.queue.front().filter(|first| first.leaves <= self.now) {
+            self.queued_bytes -= first.bytes;
+            self.queue.pop_front();
         }
     }
 
     fn enqueue(&mut self, size_bytes: usize, packet: P) {
         let luck = self.dice.luck();
-        // The first in line is being serialised and does not count as waiting.
-        if self.departures.len() > self.config.queue_packets {
+        if !self.has_room_for(size_bytes) {
             self.stats.queue_dropped += 1;
             return;
         }
+        let marked = self.marks();
+        self.stats.marked += u64::from(marked);
         let departure = self.serialise(size_bytes);
         if self.dice.loses(self.config.loss, luck) {
             self.stats.lost += 1;
             return;
         }
-        let due = self.delivery_time(departure, luck);
+        let arrival = Arrival {
+            due: self.delivery_time(departure, luck),
+            marked,
+            packet,
+        };
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        self.under_way.push(UnderWay {
-            due,
-            sequence,
-            packet,
-        });
+        self.under_way.push(UnderWay { sequence, arrival });
+    }
+
+    /// Whether the queue takes one more. The first in line is being serialised
+    /// and does not count as waiting; an idle bottleneck takes any packet.
+    fn has_room_for(&self, size_bytes: usize) -> bool {
+        let Some(first) = self.queue.front() else {
+            return true;
+        };
+        let waiting_bytes = self.queued_bytes - first.bytes;
+        let fits = |limit: usize| waiting_bytes.saturating_add(size_bytes) <= limit;
+        self.queue.len() <= self.config.queue_packets && self.config.queue_bytes.is_none_or(fits)
+    }
+
+    /// Whether a packet that comes now finds the queue at the marking threshold.
+    fn marks(&self) -> bool {
+        let waiting = self.queue.len().saturating_sub(1);
+        let threshold = self.config.mark_packets;
+        !self.queue.is_empty() && threshold.is_some_and(|threshold| waiting >= threshold)
     }
 
     /// Takes the packet through the bottleneck; returns when its last bit left.
     fn serialise(&mut self, size_bytes: usize) -> Duration {
-        let idle_from = self.departures.back().copied().unwrap_or(self.now);
+        let idle_from = self.queue.back().map_or(self.now, |last| last.leaves);
         let Some(rate) = self.config.rate_bits_per_s else {
             return idle_from;
         };
-        let departure = idle_from.saturating_add(serialisation_time(size_bytes, rate));
-        self.departures.push_back(departure);
-        departure
+        let leaves = idle_from.saturating_add(serialisation_time(size_bytes, rate));
+        self.queued_bytes += size_bytes;
+        self.queue.push_back(Queued {
+            leaves,
+            bytes: size_bytes,
+        });
+        leaves
     }
 
     fn delivery_time(&mut self, departure: Duration, luck: Luck) -> Duration {
@@ -239,18 +274,36 @@ fn serialisation_time(size_bytes: usize, rate: u64) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
+/// A packet before the bottleneck or in it.
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    /// When its serialisation ends.
+    leaves: Duration,
+    bytes: usize,
+}
+
+/// A packet that came out of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival<P> {
+    /// When it was due; not after the time at which it was taken out.
+    pub due: Duration,
+    /// Whether it found the queue at [`LinkConfig::mark_packets`].
+    pub marked: bool,
+    /// The packet.
+    pub packet: P,
+}
+
 /// A packet that will be delivered. Ordered for a max-heap: the greatest is the
 /// one due first, and of those the one sent first.
 #[derive(Clone, Debug)]
 struct UnderWay<P> {
-    due: Duration,
     sequence: u64,
-    packet: P,
+    arrival: Arrival<P>,
 }
 
 impl<P> Ord for UnderWay<P> {
     fn cmp(&self, other: &Self) -> Ordering {
-        (other.due, other.sequence).cmp(&(self.due, self.sequence))
+        (other.arrival.due, other.sequence).cmp(&(self.arrival.due, self.sequence))
     }
 }
 

@@ -1,4 +1,7 @@
-//! Two network namespaces joined by veth: two hosts on one machine.
+//! Network namespaces joined by veth: several hosts on one machine.
+//!
+//! Two of them directly ([`Topology`]), or any number around a hub that passes
+//! their frames on ([`Star`]):
 //!
 //! ```text
 //!  namespace a                      namespace b
@@ -18,21 +21,25 @@
 mod error;
 mod name;
 mod offload;
+mod star;
 mod tool;
 
 pub use error::{Error, Result};
 pub use name::sweep_stale;
 pub use offload::{OffloadChange, Offloads};
+pub use star::{MAX_HOSTS, Star};
 
 use crate::Side;
-use name::{NETNS_DIR, PairName};
+use name::{NETNS_DIR, Names};
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::unistd::{AccessFlags, access};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{AccessFlags, Pid, access};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 use std::{io, panic, thread};
 use tool::IP;
 
@@ -82,7 +89,7 @@ pub fn is_permitted() -> bool {
 #[derive(Debug)]
 pub struct Topology {
     /// Indexed by side.
-    ends: [NamedNamespace; 2],
+    ends: [Host; 2],
 }
 
 impl Topology {
@@ -96,12 +103,9 @@ impl Topology {
     /// without iproute2, [`Error::BadPrefix`], or [`Error::CommandFailed`]
     /// with what `ip` said. Nothing is left behind.
     pub fn pair(prefix: &str, mtu: u32) -> Result<Self> {
-        let name = PairName::unique(prefix)?;
+        let name = Names::unique(prefix)?;
         let topology = Self {
-            ends: [
-                NamedNamespace::create(&name, Side::A)?,
-                NamedNamespace::create(&name, Side::B)?,
-            ],
+            ends: [Host::create(&name, "a", 1)?, Host::create(&name, "b", 2)?],
         };
         topology.join(mtu)?;
         for side in Side::BOTH {
@@ -126,7 +130,7 @@ impl Topology {
     /// The host at this side.
     #[must_use]
     pub fn side(&self, side: Side) -> &Namespace {
-        &self.ends[side.index()].0
+        &self.ends[side.index()].namespace
     }
 
     /// Name of the device at this side, at most 15 bytes.
@@ -225,29 +229,48 @@ impl Drop for Topology {
     }
 }
 
-/// A namespace that is removed when dropped.
+/// A namespace with the addresses of a host, removed when dropped.
 #[derive(Debug)]
-struct NamedNamespace(Namespace);
+struct Host {
+    namespace: Namespace,
+    _guard: Guard,
+}
 
-impl NamedNamespace {
-    fn create(name: &PairName, side: Side) -> Result<Self> {
-        let host = side.index() as u8 + 1;
+impl Host {
+    /// The host of this label, number `number` of the network.
+    fn create(names: &Names, label: &str, number: u8) -> Result<Self> {
         let namespace = Namespace {
-            name: name.namespace(side),
-            device: name.device(side),
-            ipv4: Ipv4Addr::new(10, 77, 0, host),
-            ipv6: kernel_has_ipv6().then(|| Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, host.into())),
+            name: names.namespace(label),
+            device: names.device(label),
+            ipv4: Ipv4Addr::new(10, 77, 0, number),
+            ipv6: kernel_has_ipv6().then(|| Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, number.into())),
         };
-        IP.run(&["netns", "add", &namespace.name])?;
-        Ok(Self(namespace))
+        let guard = Guard::create(namespace.name.clone())?;
+        Ok(Self {
+            namespace,
+            _guard: guard,
+        })
     }
 }
 
-impl Drop for NamedNamespace {
+/// A named namespace that is removed when dropped.
+#[derive(Debug)]
+struct Guard {
+    name: String,
+}
+
+impl Guard {
+    fn create(name: String) -> Result<Self> {
+        IP.run(&["netns", "add", &name])?;
+        Ok(Self { name })
+    }
+}
+
+impl Drop for Guard {
     fn drop(&mut self) {
-        if let Err(error) = IP.run(&["netns", "del", &self.0.name]) {
+        if let Err(error) = IP.run(&["netns", "del", &self.name]) {
             // Nobody else can tell that something was left behind.
-            eprintln!("netlab: namespace {} stays: {error}", self.0.name);
+            eprintln!("netlab: namespace {} stays: {error}", self.name);
         }
     }
 }
@@ -256,7 +279,7 @@ fn kernel_has_ipv6() -> bool {
     Path::new("/proc/net/if_inet6").exists()
 }
 
-/// One host of a [`Topology`]. A clone can go to another thread; it does not
+/// One host of a [`Topology`] or a [`Star`]. A clone can go to another thread; it does not
 /// keep the namespace alive.
 #[derive(Clone, Debug)]
 pub struct Namespace {
@@ -337,6 +360,46 @@ impl Namespace {
         File::open(path)
             .and_then(|file| Ok(setns(file, CloneFlags::CLONE_NEWNET)?))
             .map_err(|error: io::Error| Error::io(format!("enter namespace {}", self.name), error))
+    }
+
+    /// Kills every process in the namespace, children that a command left
+    /// behind included. Threads of this process that entered it stay.
+    ///
+    /// # Errors
+    /// [`Error::CommandFailed`] with what `ip` said, for example because the
+    /// namespace is gone; [`Error::Io`] if a process does not end.
+    pub fn kill_all(&self) -> Result<()> {
+        /// A killed process ends within moments, except in the kernel's depths.
+        const ATTEMPTS: u32 = 200;
+        const PAUSE: Duration = Duration::from_millis(10);
+        for _ in 0..ATTEMPTS {
+            let pids = self.processes()?;
+            if pids.is_empty() {
+                return Ok(());
+            }
+            for pid in pids {
+                // Already gone is as good.
+                let _ = kill(pid, Signal::SIGKILL);
+            }
+            thread::sleep(PAUSE);
+        }
+        let busy = io::Error::from(io::ErrorKind::ResourceBusy);
+        Err(Error::io(
+            format!("end all processes in {}", self.name),
+            busy,
+        ))
+    }
+
+    /// The processes in the namespace, not this one.
+    fn processes(&self) -> Result<Vec<Pid>> {
+        let listing = IP.run(&["netns", "pids", &self.name])?;
+        let pids = listing
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok());
+        Ok(pids
+            .map(Pid::from_raw)
+            .filter(|&pid| pid != Pid::this())
+            .collect())
     }
 
     /// MTU of the device as it is now, in bytes.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use super::channel::Channel;
+use super::flow::job::FlowJob;
 use super::limits;
 use super::mover::{self, Buffer, FileRun, Listener, Run};
 use super::pattern::Pattern;
@@ -19,7 +20,7 @@ use super::protocol::{
     Job, Machine, Measured, Memory, Payload, Reply, Request, VERSION, run_bytes,
 };
 use super::watchdog::Watchdog;
-use super::{cpu, watchdog};
+use super::{cpu, flow, watchdog};
 use crate::exit::Exit;
 
 /// Arguments of the hidden `zerolane bench end`.
@@ -102,7 +103,29 @@ impl End {
                 let measured = self.send(to, &job)?;
                 self.channel.send(&Reply::Done(measured))
             }
+            Request::ReceiveFlows(job) => self.receive_flows(&job),
+            Request::SendFlow { to, job } => {
+                self.expect_flow(&job)?;
+                let sent = flow::send(to, &job)?;
+                self.channel.send(&Reply::Sent(sent))
+            }
         }
+    }
+
+    fn receive_flows(&mut self, job: &FlowJob) -> Result<()> {
+        self.expect_flow(job)?;
+        let listener = flow::Listener::bind(self.bind, job)?;
+        self.channel.send(&Reply::Listening {
+            port: listener.port()?,
+        })?;
+        let flows = listener.receive(job)?;
+        self.channel.send(&Reply::Arrived { flows })
+    }
+
+    fn expect_flow(&self, job: &FlowJob) -> Result<()> {
+        job.check()?;
+        self.watchdog.allow(limits::IDLE + job.time());
+        Ok(())
     }
 
     fn receive(&mut self, job: &Job) -> Result<()> {

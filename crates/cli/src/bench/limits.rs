@@ -16,8 +16,22 @@ pub(crate) const RUN_MAX_BYTES: u64 = 1 << 40;
 pub(crate) const REPS_MAX: u32 = 1000;
 
 /// Largest line of the control protocol, bytes. The longest real one is a
-/// measurement of about 600 bytes.
-pub(crate) const LINE_MAX_BYTES: usize = 8 << 10;
+/// measurement of [`FLOWS_MAX`] flows with a thousand samples each.
+pub(crate) const LINE_MAX_BYTES: usize = 1 << 20;
+
+/// Most flows of one receiver: each has a thread.
+pub(crate) const FLOWS_MAX: usize = 64;
+
+/// Longest time of a flow.
+pub(crate) const FLOW_MAX: Duration = Duration::from_secs(600);
+
+/// How long a sender goes on after its flow's time, in case the receiver's end
+/// of the connection is lost.
+pub(crate) const FLOW_GRACE: Duration = Duration::from_secs(5);
+
+/// How long an end of a flow hears nothing before its peer counts as gone. A
+/// flow may be nearly stopped by losses.
+pub(crate) const FLOW_IDLE: Duration = Duration::from_secs(30);
 
 /// How long one system call on a data connection may wait for the peer before
 /// the peer counts as gone.

@@ -12,22 +12,35 @@
 //! | `link` | the two hosts |
 //! | `report`, `table` | figures from measurements; for people |
 //! | `serve` | an end for other machines |
+//! | `flow` | flows for a given time over an emulated link |
+//! | `sweep`, `figures`, `sweep_table`, `thesis` | such flows over one link after the other, and what came of them |
+//! | `loss`, `rtt` | which links |
+//! | `incast`, `share` | several flows at the same time |
 
 mod bulk;
 pub(crate) mod channel;
 pub(crate) mod cpu;
 mod end;
+mod figures;
+mod flow;
+mod incast;
 mod limits;
 pub(crate) mod link;
+mod loss;
 mod mover;
 pub(crate) mod orchestrate;
 pub(crate) mod pattern;
 pub(crate) mod peer;
 pub(crate) mod protocol;
 pub(crate) mod report;
+mod rtt;
 mod serve;
+mod share;
+mod sweep;
+mod sweep_table;
 pub(crate) mod table;
 pub(crate) mod tcp;
+mod thesis;
 mod watchdog;
 mod zl;
 
@@ -45,6 +58,14 @@ pub(crate) struct Args {
 enum Command {
     /// Memory to memory: the same buffers over Zerolane and over TCP
     Bulk(bulk::Args),
+    /// Lossy links: every protocol over the same emulated link
+    Loss(loss::Args),
+    /// Long links: every protocol over the same emulated link
+    Rtt(rtt::Args),
+    /// Several senders to one receiver behind a shallow queue
+    Incast(incast::Args),
+    /// One Zerolane and one TCP flow on one bottleneck
+    Share(share::Args),
     /// Be the receiving machine of `bench bulk --to`
     Serve(serve::Args),
     /// One end of a run; started by the others
@@ -56,6 +77,10 @@ enum Command {
 pub(crate) fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Bulk(args) => bulk::run(args),
+        Command::Loss(args) => loss::run(&args),
+        Command::Rtt(args) => rtt::run(&args),
+        Command::Incast(args) => incast::run(&args),
+        Command::Share(args) => share::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::End(args) => end::run(args),
     }

@@ -37,7 +37,7 @@ pub(crate) struct RunResult {
 
 /// The movers of pair `index`: forwards and backwards by turns (A B B A ..),
 /// so that a machine that slows down or speeds up favours neither.
-pub(crate) fn order(movers: &[Mover], index: u32) -> Vec<Mover> {
+pub(crate) fn order<M: Clone>(movers: &[M], index: u32) -> Vec<M> {
     let mut order = movers.to_vec();
     if index % 2 == 1 {
         order.reverse();

@@ -85,13 +85,20 @@ impl Pattern {
 
     /// Checks every word of the whole buffer, as it is after `lap`.
     pub(crate) fn check_all(&self, buffer: &[u8], lap: u64) -> Result<(), Wrong> {
-        let mut stamps = self.stamps(lap, 0..buffer.len()).peekable();
-        for offset in (0..buffer.len()).step_by(WORD) {
+        self.check(buffer, 0, lap)
+    }
+
+    /// Checks every word of `piece`, which starts at byte `base`, as it is
+    /// after `lap`.
+    pub(crate) fn check(&self, piece: &[u8], base: usize, lap: u64) -> Result<(), Wrong> {
+        let range = base..base + piece.len();
+        let mut stamps = self.stamps(lap, range.clone()).peekable();
+        for offset in range.step_by(WORD) {
             let value = match stamps.next_if(|&(at, _)| at == offset) {
                 Some((_, value)) => value,
                 None => self.word(offset),
             };
-            same(buffer, 0, offset, value, lap)?;
+            same(piece, base, offset, value, lap)?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::channel::Channel;
+use super::flow::job::{Arrived, Sent};
 use super::limits;
 use super::protocol::{Machine, Measured, Reply, Request, VERSION};
 use crate::exit::Exit;
@@ -167,6 +168,22 @@ impl Peer {
     pub(crate) fn done(&mut self) -> Result<Measured> {
         match self.reply()? {
             Reply::Done(measured) => Ok(measured),
+            other => self.unexpected(&other),
+        }
+    }
+
+    /// Waits for what arrived of the flows that were asked for.
+    pub(crate) fn arrived(&mut self) -> Result<Vec<Arrived>> {
+        match self.reply()? {
+            Reply::Arrived { flows } => Ok(flows),
+            other => self.unexpected(&other),
+        }
+    }
+
+    /// Waits for what the sender of a flow counted.
+    pub(crate) fn sent(&mut self) -> Result<Sent> {
+        match self.reply()? {
+            Reply::Sent(sent) => Ok(sent),
             other => self.unexpected(&other),
         }
     }

@@ -20,6 +20,7 @@ use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::cpu::CpuTime;
+use super::flow::job::{Arrived, FlowJob, Sent};
 use super::limits::{BUFFER_MAX_BYTES, BUFFER_MIN_BYTES, RUN_MAX_BYTES};
 use super::pattern::WORD;
 
@@ -112,6 +113,10 @@ pub(crate) enum Request {
     Receive(Job),
     /// Connect to the receiver of this job, then send.
     Send { to: SocketAddr, job: Job },
+    /// Wait for the senders of these flows, then receive for their time.
+    ReceiveFlows(FlowJob),
+    /// Connect to the receiver of this flow, then send until it ends it.
+    SendFlow { to: SocketAddr, job: FlowJob },
 }
 
 /// From an end.
@@ -131,6 +136,12 @@ pub(crate) enum Reply {
         port: u16,
     },
     Done(Measured),
+    /// What arrived, flow by flow.
+    Arrived {
+        flows: Vec<Arrived>,
+    },
+    /// What a flow's sender counted.
+    Sent(Sent),
     /// The request failed; the end takes no further ones.
     Failed {
         message: String,
@@ -250,6 +261,7 @@ impl Machine {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::bench::flow::contender::Contender;
 
     fn job(laps: u64) -> Job {
         let (payload, tcp) = (Payload::Laps(laps), TcpTuning::default());
@@ -259,6 +271,18 @@ mod tests {
             token: u64::MAX,
             tcp,
             security: Protection::Encrypted,
+        }
+    }
+
+    fn flow() -> FlowJob {
+        FlowJob {
+            contender: Contender::Bbr,
+            flows: 1,
+            millis: 2,
+            sample_millis: 3,
+            buffer: 4,
+            seed: 5,
+            token: u64::MAX,
         }
     }
 
@@ -281,6 +305,8 @@ mod tests {
                 ..job(2)
             }),
             Request::Send { to, job: job(2) },
+            Request::SendFlow { to, job: flow() },
+            Request::ReceiveFlows(flow()),
         ] {
             let json = serde_json::to_string(&request).unwrap();
             assert_eq!(

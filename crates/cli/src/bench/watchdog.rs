@@ -48,7 +48,7 @@ fn guard((deadline, changed): &(Mutex<Instant>, Condvar)) {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             console::note("zerolane: gave up: no progress before the deadline");
-            std::process::exit(i32::from(Exit::Failure as u8));
+            std::process::exit(i32::from(Exit::Failure.code()));
         }
         until = changed
             .wait_timeout(until, left)

@@ -4,6 +4,7 @@
 
 pub(crate) mod file;
 pub(crate) mod memory;
+pub(crate) mod pieces;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -24,7 +24,7 @@ fn stop_on_signals() -> Result<Stop> {
         .spawn(move || {
             for _ in signals.forever() {
                 if requested.requested() {
-                    std::process::exit(Exit::Interrupted as i32);
+                    std::process::exit(Exit::Interrupted.code().into());
                 }
                 requested.request();
             }

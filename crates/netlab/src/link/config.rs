@@ -42,6 +42,14 @@ pub struct LinkConfig {
     /// not counted. One more is dropped (tail drop). Without a rate nothing
     /// ever waits.
     pub queue_packets: usize,
+    /// How many bytes may wait for the bottleneck, counted likewise; a packet
+    /// that would make more is dropped. `None` leaves the limit to
+    /// [`queue_packets`](Self::queue_packets); otherwise both hold.
+    pub queue_bytes: Option<usize>,
+    /// A packet that finds this many waiting is marked *congestion
+    /// experienced* if it goes on ([`Arrival::marked`](super::Arrival::marked));
+    /// what a mark does to it is its owner's business. `None` marks nothing.
+    pub mark_packets: Option<usize>,
     /// Biggest packet in bytes that passes. Bigger ones vanish without a word,
     /// as behind a router whose ICMP messages are filtered.
     pub mtu: Option<usize>,
@@ -57,6 +65,8 @@ impl Default for LinkConfig {
             duplicate: 0.0,
             rate_bits_per_s: None,
             queue_packets: DEFAULT_QUEUE_PACKETS,
+            queue_bytes: None,
+            mark_packets: None,
             mtu: None,
         }
     }
@@ -86,6 +96,22 @@ pub enum Loss {
         /// Probability that a packet is lost in the bad state.
         loss_bad: f64,
     },
+}
+
+impl Loss {
+    /// Losses that come in bursts of `mean_length` packets on average, all of
+    /// a burst lost and nothing between bursts, so that `mean_loss` of all
+    /// packets are lost (0 to below 1). A length below 1 counts as 1.
+    #[must_use]
+    pub fn bursts(mean_loss: f64, mean_length: f64) -> Self {
+        let p_bad_to_good = 1.0 / mean_length.max(1.0);
+        Self::GilbertElliott {
+            p_good_to_bad: p_bad_to_good * mean_loss / (1.0 - mean_loss),
+            p_bad_to_good,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+        }
+    }
 }
 
 /// Which packets are held back, and for how long.

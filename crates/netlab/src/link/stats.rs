@@ -1,6 +1,6 @@
 //! What became of the packets of a link.
 
-use std::ops::Add;
+use std::ops::{Add, Sub};
 
 /// Packets of a link by what became of them.
 ///
@@ -27,6 +27,9 @@ pub struct LinkStats {
     pub too_big: u64,
     /// Packets sent while the link was down, or under way when it went down.
     pub down: u64,
+    /// Packets that found the queue at the marking threshold and went on. A
+    /// marked packet may still be lost behind the queue.
+    pub marked: u64,
 }
 
 impl LinkStats {
@@ -41,15 +44,31 @@ impl Add for LinkStats {
     type Output = LinkStats;
 
     fn add(self, other: LinkStats) -> LinkStats {
+        self.combine(other, |a, b| a + b)
+    }
+}
+
+/// What happened since `earlier`, counters of the same link.
+impl Sub for LinkStats {
+    type Output = LinkStats;
+
+    fn sub(self, earlier: LinkStats) -> LinkStats {
+        self.combine(earlier, u64::saturating_sub)
+    }
+}
+
+impl LinkStats {
+    fn combine(self, other: LinkStats, with: impl Fn(u64, u64) -> u64) -> LinkStats {
         LinkStats {
-            sent: self.sent + other.sent,
-            delivered: self.delivered + other.delivered,
-            lost: self.lost + other.lost,
-            queue_dropped: self.queue_dropped + other.queue_dropped,
-            duplicated: self.duplicated + other.duplicated,
-            reordered: self.reordered + other.reordered,
-            too_big: self.too_big + other.too_big,
-            down: self.down + other.down,
+            sent: with(self.sent, other.sent),
+            delivered: with(self.delivered, other.delivered),
+            lost: with(self.lost, other.lost),
+            queue_dropped: with(self.queue_dropped, other.queue_dropped),
+            duplicated: with(self.duplicated, other.duplicated),
+            reordered: with(self.reordered, other.reordered),
+            too_big: with(self.too_big, other.too_big),
+            down: with(self.down, other.down),
+            marked: with(self.marked, other.marked),
         }
     }
 }

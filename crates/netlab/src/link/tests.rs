@@ -109,6 +109,68 @@ fn send__full_queue_drops_the_tail() {
 }
 
 #[test]
+fn send__queue_of_bytes_drops_what_does_not_fit() {
+    let config = LinkConfig {
+        rate_bits_per_s: Some(8_000_000),
+        queue_bytes: Some(1500),
+        ..LinkConfig::default()
+    };
+    let mut link = Link::new(config, SEED);
+    // The first is being serialised; 1000 + 500 wait; a byte more does not fit.
+    for (size, name) in [(1000, 'a'), (1000, 'b'), (501, 'x'), (500, 'c'), (1, 'y')] {
+        link.send(ms(0), size, name);
+    }
+    // The second is in the bottleneck now, and its bytes are free.
+    link.send(ms(1), 1000, 'd');
+    assert_eq!(link.stats().queue_dropped, 2);
+    assert_eq!(packets_of(drain(&mut link)), ['a', 'b', 'c', 'd']);
+}
+
+#[test]
+fn send__idle_bottleneck_takes_a_packet_bigger_than_its_queue() {
+    let config = LinkConfig {
+        rate_bits_per_s: Some(8_000_000),
+        queue_bytes: Some(10),
+        ..LinkConfig::default()
+    };
+    let mut link = Link::new(config, SEED);
+    link.send(ms(0), 1000, ());
+    link.send(ms(1), 1000, ());
+    assert_eq!(link.stats().queue_dropped, 0);
+}
+
+#[test]
+fn send__marks_what_finds_the_queue_at_the_threshold() {
+    let config = LinkConfig {
+        rate_bits_per_s: Some(8_000_000),
+        mark_packets: Some(2),
+        ..LinkConfig::default()
+    };
+    let mut link = Link::new(config, SEED);
+    for _ in 0..5 {
+        link.send(ms(0), 1000, ());
+    }
+    let mut marks = Vec::new();
+    while let Some(due) = link.next_delivery() {
+        marks.push(link.pop_arrival(due).expect("due now").marked);
+    }
+    // One is served and two wait when the fourth comes.
+    assert_eq!(marks, [false, false, false, true, true]);
+    assert_eq!(link.stats().marked, 2);
+}
+
+#[test]
+fn bursts__lose_the_mean_in_bursts_of_the_length() {
+    for (mean, length) in [(0.01, 10.0), (0.2, 3.0), (0.05, 0.0)] {
+        let share = loss_share(Loss::bursts(mean, length), 1_000_000);
+        assert!(
+            (share - mean).abs() < mean / 10.0,
+            "{mean} {length}: {share}"
+        );
+    }
+}
+
+#[test]
 fn send__lost_packets_use_up_the_rate() {
     let config = LinkConfig {
         rate_bits_per_s: Some(8_000_000),
@@ -317,6 +379,8 @@ fn rough_link() -> LinkConfig {
         duplicate: 0.2,
         rate_bits_per_s: Some(100_000_000),
         queue_packets: 4,
+        queue_bytes: None,
+        mark_packets: None,
         mtu: Some(1500),
     }
 }
@@ -355,11 +419,17 @@ fn any_config() -> impl Strategy<Value = LinkConfig> {
         (
             proptest::option::of(100_000..1_000_000_000u64),
             0..20usize,
+            proptest::option::of(0..20_000usize),
+            proptest::option::of(0..20usize),
             proptest::option::of(100..2000usize),
         ),
     )
         .prop_map(
-            |((delay, jitter, loss), (probability, by, duplicate), (rate, queue, mtu))| {
+            |(
+                (delay, jitter, loss),
+                (probability, by, duplicate),
+                (rate, queue, queue_bytes, mark_packets, mtu),
+            )| {
                 LinkConfig {
                     delay,
                     jitter,
@@ -368,6 +438,8 @@ fn any_config() -> impl Strategy<Value = LinkConfig> {
                     duplicate,
                     rate_bits_per_s: rate,
                     queue_packets: queue,
+                    queue_bytes,
+                    mark_packets,
                     mtu,
                 }
             },

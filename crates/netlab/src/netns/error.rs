@@ -32,6 +32,9 @@ pub enum Error {
     /// The prefix is not 1 to 8 characters from a-z and 0-9.
     #[error("bad prefix {0:?}: it must be 1 to 8 characters from a-z and 0-9")]
     BadPrefix(String),
+    /// A star of too few or too many hosts.
+    #[error("{0} hosts: a star has 2 to {max}", max = super::MAX_HOSTS)]
+    BadHostCount(usize),
     /// The system refused something else.
     #[error("cannot {action}: {source}")]
     Io {
@@ -45,7 +48,7 @@ pub enum Error {
 impl Error {
     /// Wraps the system's error, naming what was tried. A lack of rights
     /// becomes [`Error::NotPermitted`].
-    pub(super) fn io(action: impl Into<String>, source: io::Error) -> Self {
+    pub(crate) fn io(action: impl Into<String>, source: io::Error) -> Self {
         let action = action.into();
         if source.kind() == io::ErrorKind::PermissionDenied {
             Self::NotPermitted(format!("cannot {action}"))

@@ -1,11 +1,11 @@
 //! How our namespaces are called, and removing those whose maker is dead.
 //!
-//! `zl-PREFIX-PID-SERIAL-SIDE`, for example `zl-demo-4711-0-a`: who made it, and
-//! unique within the maker.
+//! `zl-PREFIX-PID-SERIAL-LABEL`, for example `zl-demo-4711-0-a`: who made it, and
+//! unique within the maker. The label is `a` or `b` in a pair; `hub`, `h1`, `h2`
+//! and so on in a star.
 
 use super::error::{Error, Result};
 use super::tool::IP;
-use crate::Side;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{fs, io, process};
@@ -15,18 +15,18 @@ pub(super) const NETNS_DIR: &str = "/run/netns";
 
 const SCHEME: &str = "zl";
 
-/// Longest prefix: with a side it makes a device name, of at most 15 bytes.
+/// Longest prefix: with a label it makes a device name, of at most 15 bytes.
 const MAX_PREFIX_BYTES: usize = 8;
 
-/// What the two namespaces of one topology have in common.
+/// What the namespaces of one topology have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PairName {
+pub(super) struct Names {
     prefix: String,
     pid: u32,
     serial: u32,
 }
 
-impl PairName {
+impl Names {
     /// A name that this process has not used yet.
     pub(super) fn unique(prefix: &str) -> Result<Self> {
         static NEXT_SERIAL: AtomicU32 = AtomicU32::new(0);
@@ -40,17 +40,17 @@ impl PairName {
         })
     }
 
-    pub(super) fn namespace(&self, side: Side) -> String {
+    pub(super) fn namespace(&self, label: &str) -> String {
         let Self {
             prefix,
             pid,
             serial,
         } = self;
-        format!("{SCHEME}-{prefix}-{pid}-{serial}-{}", letter(side))
+        format!("{SCHEME}-{prefix}-{pid}-{serial}-{label}")
     }
 
-    pub(super) fn device(&self, side: Side) -> String {
-        format!("{}-{}", self.prefix, letter(side))
+    pub(super) fn device(&self, label: &str) -> String {
+        format!("{}-{label}", self.prefix)
     }
 }
 
@@ -95,11 +95,19 @@ fn names_in_use() -> Result<Vec<String>> {
 /// The pid in a name of our scheme; `None` for all other names.
 fn maker_of(name: &str) -> Option<u32> {
     let parts: Vec<&str> = name.split('-').collect();
-    let &[SCHEME, prefix, pid, serial, "a" | "b"] = parts.as_slice() else {
+    let &[SCHEME, prefix, pid, serial, label] = parts.as_slice() else {
         return None;
     };
     let _: u32 = serial.parse().ok()?;
-    is_prefix(prefix).then(|| pid.parse().ok())?
+    (is_prefix(prefix) && is_label(label)).then(|| pid.parse().ok())?
+}
+
+fn is_label(label: &str) -> bool {
+    let is_host = |label: &str| {
+        let number = label.strip_prefix('h');
+        number.is_some_and(|number| number.parse::<u8>().is_ok())
+    };
+    matches!(label, "a" | "b" | "hub") || is_host(label)
 }
 
 fn is_running(pid: u32) -> bool {
@@ -113,13 +121,6 @@ fn is_prefix(prefix: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-fn letter(side: Side) -> char {
-    match side {
-        Side::A => 'a',
-        Side::B => 'b',
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(non_snake_case)]
@@ -128,9 +129,9 @@ mod tests {
 
     #[test]
     fn maker_of__own_name_gives_own_pid() {
-        let name = PairName::unique("x1").expect("good prefix");
-        for side in Side::BOTH {
-            assert_eq!(maker_of(&name.namespace(side)), Some(process::id()));
+        let name = Names::unique("x1").expect("good prefix");
+        for label in ["a", "b", "hub", "h1", "h64"] {
+            assert_eq!(maker_of(&name.namespace(label)), Some(process::id()));
         }
     }
 
@@ -142,6 +143,8 @@ mod tests {
             "blue",
             "zl-demo-12-0",
             "zl-demo-12-0-c",
+            "zl-demo-12-0-h",
+            "zl-demo-12-0-hx",
             "zl-demo-12-0-a-b",
             "zl-demo-x-0-a",
             "zl-demo-12-x-a",
@@ -155,17 +158,17 @@ mod tests {
 
     #[test]
     fn unique__names_differ_within_a_process() {
-        let one = PairName::unique("x").expect("good prefix");
-        let two = PairName::unique("x").expect("good prefix");
-        assert_ne!(one.namespace(Side::A), two.namespace(Side::A));
-        assert_ne!(one.namespace(Side::A), one.namespace(Side::B));
+        let one = Names::unique("x").expect("good prefix");
+        let two = Names::unique("x").expect("good prefix");
+        assert_ne!(one.namespace("a"), two.namespace("a"));
+        assert_ne!(one.namespace("a"), one.namespace("b"));
     }
 
     #[test]
     fn unique__bad_prefixes_are_refused() {
         for prefix in ["", "ninechars", "a-b", "A", "a b", "../x", "é"] {
             assert!(
-                matches!(PairName::unique(prefix), Err(Error::BadPrefix(_))),
+                matches!(Names::unique(prefix), Err(Error::BadPrefix(_))),
                 "{prefix}"
             );
         }
@@ -173,8 +176,8 @@ mod tests {
 
     #[test]
     fn device__fits_the_kernels_limit() {
-        let name = PairName::unique("abcdefgh").expect("good prefix");
-        assert!(name.device(Side::A).len() <= 15);
-        assert_ne!(name.device(Side::A), name.device(Side::B));
+        let name = Names::unique("abcdefgh").expect("good prefix");
+        assert!(name.device("h255").len() <= 15);
+        assert_ne!(name.device("a"), name.device("b"));
     }
 }

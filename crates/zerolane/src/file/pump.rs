@@ -61,6 +61,8 @@ struct Pump<'a> {
     end: PumpEnd,
     stop: &'a Stop,
     sending: VecDeque<Sending>,
+    /// Receives posted, in the order in which the peer sends.
+    receiving: VecDeque<Receiving>,
     /// When something was last sent, or there was nothing to send.
     moved: Instant,
 }
@@ -71,6 +73,14 @@ struct Sending {
     rest: Region,
 }
 
+/// A receive posted.
+struct Receiving {
+    id: TransferId,
+    /// What arrived while an earlier one is still incomplete: after a loss the next Transfer may be
+    /// complete before it, and the file side takes them in the order in which they were sent.
+    early: Option<Filled>,
+}
+
 impl<'a> Pump<'a> {
     fn new(connection: &'a mut Connection, end: PumpEnd, stop: &'a Stop) -> Pump<'a> {
         Pump {
@@ -78,6 +88,7 @@ impl<'a> Pump<'a> {
             end,
             stop,
             sending: VecDeque::new(),
+            receiving: VecDeque::new(),
             moved: Instant::now(),
         }
     }
@@ -110,7 +121,8 @@ impl<'a> Pump<'a> {
 
     fn post_released(&mut self) -> Result<(), Error> {
         while let Ok(buffer) = self.end.released.try_recv() {
-            self.connection.post_recv(buffer)?;
+            let id = self.connection.post_recv(buffer)?;
+            self.receiving.push_back(Receiving { id, early: None });
         }
         Ok(())
     }
@@ -154,17 +166,31 @@ impl<'a> Pump<'a> {
             Err(error) => return Err(crate::Error::Transfer(*error).into()),
         };
         let mut buffer = completion.into_region();
-        let event = if let Some(at) = self.sending.iter().position(|sending| sending.id == id) {
+        if let Some(at) = self.sending.iter().position(|sending| sending.id == id) {
             self.moved = Instant::now();
             if let Some(sending) = self.sending.remove(at) {
                 buffer.unsplit(sending.rest).map_err(|_| Error::Internal)?;
             }
-            Event::Sent(buffer)
+            self.tell(Event::Sent(buffer));
         } else {
-            Event::Arrived(Filled { buffer, len })
-        };
+            self.arrived(id, Filled { buffer, len });
+        }
+        Ok(())
+    }
+
+    /// Hands on what arrived, in the order in which it was sent.
+    fn arrived(&mut self, id: TransferId, filled: Filled) {
+        if let Some(receiving) = self.receiving.iter_mut().find(|it| it.id == id) {
+            receiving.early = Some(filled);
+        }
+        while let Some(filled) = self.receiving.front_mut().and_then(|it| it.early.take()) {
+            self.receiving.pop_front();
+            self.tell(Event::Arrived(filled));
+        }
+    }
+
+    fn tell(&self, event: Event) {
         // The file side may have gone with buffers still out: nobody wants them.
         let _ = self.end.events.send(event);
-        Ok(())
     }
 }

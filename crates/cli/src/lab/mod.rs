@@ -1,0 +1,139 @@
+//! `zerolane lab`: run any program over an emulated network.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `units`, `link` | from the command line to the link's configuration |
+//! | `program` | what runs in the hosts |
+//! | `report` | what became of the frames |
+
+pub(crate) mod link;
+mod program;
+pub(crate) mod report;
+pub(crate) mod units;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use netlab::lab::{Lab, LabConfig};
+use netlab::netns::{self, MAX_HOSTS};
+
+use crate::console;
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use link::LinkArgs;
+use program::Programs;
+
+/// Arguments of `zerolane lab`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+The hosts are network namespaces, removed at the end with all that runs in them. Programs find them \
+in their environment; N is 1 to ZEROLANE_LAB_HOSTS, and ZEROLANE_LAB_HOST is the program's own:
+  ZEROLANE_LAB_ADDRN    IPv4 address
+  ZEROLANE_LAB_ADDR6_N  IPv6 address, where the kernel has IPv6
+  ZEROLANE_LAB_NETNSN   namespace: ip netns exec $ZEROLANE_LAB_NETNS2 COMMAND
+  ZEROLANE_LAB_DEVICEN  interface
+
+Example:
+  zerolane lab --rtt 20ms --loss 0.1% --rate 1gbit -- sh -c 'ping -c 3 $ZEROLANE_LAB_ADDR2'
+
+The exit code is the command's, 128 and the signal if one killed it, 127 if there is no such \
+command; before the command runs, the codes below.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    link: LinkArgs,
+    /// Rate of each host's own interface; what it sends faster waits there
+    #[arg(long, value_name = "RATE", value_parser = units::rate)]
+    interface_rate: Option<u64>,
+    /// MTU of the hosts' interfaces
+    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(68..=65521))]
+    mtu: u32,
+    /// How many hosts [default: 2, or as many as the script has lines]
+    #[arg(long)]
+    hosts: Option<usize>,
+    /// Decides which packets are lost, doubled and held back
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// A line for each host, run by sh; ends when host 1's line ends
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    script: Option<PathBuf>,
+    /// No report at the end
+    #[arg(short, long)]
+    quiet: bool,
+    /// What to run in host 1
+    #[arg(
+        last = true,
+        value_name = "COMMAND",
+        required_unless_present = "script"
+    )]
+    command: Vec<OsString>,
+}
+
+/// Runs the command or the script; its exit code.
+pub(crate) fn run(args: Args) -> Result<Exit> {
+    let programs = match &args.script {
+        Some(path) => Programs::script(path)?,
+        None => Programs::one(args.command.clone())?,
+    };
+    let config = config(&args, &programs)?;
+    check_rights()?;
+    let interrupt = Interrupt::install()?;
+    let code = interrupt.explain(run_in_lab(config, &programs, args.quiet, &interrupt))?;
+    // A command that was killed because of our signal has no code of its own.
+    interrupt.check()?;
+    Ok(Exit::Command(code))
+}
+
+fn config(args: &Args, programs: &Programs) -> Result<LabConfig> {
+    let hosts = args.hosts.unwrap_or_else(|| programs.hosts().max(2));
+    let usage = |wrong: String| anyhow::anyhow!(wrong).context(Exit::Usage);
+    if !(2..=MAX_HOSTS).contains(&hosts) {
+        return Err(usage(format!("{hosts} hosts: a lab has 2 to {MAX_HOSTS}")));
+    }
+    if programs.hosts() > hosts {
+        let lines = programs.hosts();
+        return Err(usage(format!(
+            "the script has {lines} lines for {hosts} hosts"
+        )));
+    }
+    Ok(LabConfig {
+        prefix: "lab".into(),
+        hosts,
+        mtu: args.mtu,
+        link: args.link.config()?,
+        interface_bits_per_s: args.interface_rate,
+        seed: args.seed,
+    })
+}
+
+fn check_rights() -> Result<()> {
+    ensure!(
+        netns::is_permitted(),
+        "the lab makes network namespaces, and this process may not: run it as root"
+    );
+    Ok(())
+}
+
+fn run_in_lab(
+    config: LabConfig,
+    programs: &Programs,
+    quiet: bool,
+    interrupt: &Interrupt,
+) -> Result<u8> {
+    // What a killed lab could not remove itself.
+    for name in netns::sweep_stale().unwrap_or_default() {
+        console::note(format_args!(
+            "removed {name}, left behind by a killed process"
+        ));
+    }
+    let lab = Lab::start(config).context("cannot set up the lab")?;
+    let code = programs.run(&lab, interrupt);
+    for host in lab.hosts() {
+        host.kill_all()?;
+    }
+    let stats = lab.stop()?;
+    if !quiet {
+        console::note(report::of(&stats));
+    }
+    code
+}

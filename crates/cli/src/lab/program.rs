@@ -1,0 +1,190 @@
+//! What runs in the hosts.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result, bail};
+use netlab::lab::Lab;
+use nix::errno::Errno;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
+
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+
+/// A command for each of the first hosts. The first one's end is the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Programs(Vec<Vec<OsString>>);
+
+impl Programs {
+    /// A command in host 1 alone.
+    pub(crate) fn one(words: Vec<OsString>) -> Result<Programs> {
+        let name = words.first().context("no command")?;
+        find(Path::new(name))?;
+        Ok(Programs(vec![words]))
+    }
+
+    /// A line for each host, to be run by `sh`. Empty lines and lines that
+    /// begin with `#` do not count.
+    pub(crate) fn script(path: &Path) -> Result<Programs> {
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))
+            .context(Exit::Usage)?;
+        let lines = lines(&text);
+        if lines.is_empty() {
+            bail!(anyhow::anyhow!("{} has no line to run", path.display()).context(Exit::Usage));
+        }
+        let run = |line: &str| ["sh", "-c", line].map(OsString::from).to_vec();
+        Ok(Programs(lines.into_iter().map(run).collect()))
+    }
+
+    /// How many hosts they need.
+    pub(crate) fn hosts(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Runs them all until the first has ended, then ends the others; the
+    /// first one's exit code, 128 and the signal if one killed it.
+    pub(crate) fn run(&self, lab: &Lab, interrupt: &Interrupt) -> Result<u8> {
+        let mut children = Children(Vec::new());
+        // The first one last: it may need the others.
+        for (host, words) in self.0.iter().enumerate().rev() {
+            interrupt.check()?;
+            children.0.push(start(lab, host, words)?);
+        }
+        let first = children.0.pop().context("no command")?;
+        wait(first, interrupt).map(code)
+    }
+}
+
+/// Ends them when dropped.
+struct Children(Vec<Child>);
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn lines(text: &str) -> Vec<&str> {
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect()
+}
+
+/// Starts a command in the host of this index.
+fn start(lab: &Lab, host: usize, words: &[OsString]) -> Result<Child> {
+    let (name, rest) = words.split_first().context("no command")?;
+    let mut command: Command = lab.host(host).command(name);
+    command.args(rest).envs(environment(lab, host));
+    if host > 0 {
+        command.stdin(Stdio::null());
+    }
+    command
+        .spawn()
+        .with_context(|| format!("cannot start {}", name.display()))
+}
+
+/// The variables that name the hosts.
+fn environment(lab: &Lab, own: usize) -> Vec<(String, String)> {
+    let name = |what: &str, number: usize| format!("ZEROLANE_LAB_{what}{number}");
+    let mut variables = vec![
+        (
+            "ZEROLANE_LAB_HOSTS".to_owned(),
+            lab.hosts().len().to_string(),
+        ),
+        ("ZEROLANE_LAB_HOST".to_owned(), (own + 1).to_string()),
+    ];
+    for (host, number) in lab.hosts().zip(1..) {
+        variables.push((name("ADDR", number), host.ipv4().to_string()));
+        variables.push((name("NETNS", number), host.name().to_owned()));
+        variables.push((name("DEVICE", number), host.device().to_owned()));
+        if let Some(ipv6) = host.ipv6() {
+            variables.push((name("ADDR6_", number), ipv6.to_string()));
+        }
+    }
+    variables
+}
+
+/// Waits for a child that a request to stop kills.
+fn wait(mut child: Child, interrupt: &Interrupt) -> Result<ExitStatus> {
+    let pid = Pid::from_raw(child.id().cast_signed());
+    interrupt.watch(pid);
+    // Not reaped yet, so that its number stays its own until it is forgotten.
+    let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    while waitid(Id::Pid(pid), ended) == Err(Errno::EINTR) {}
+    interrupt.forget(pid);
+    Ok(child.wait()?)
+}
+
+fn code(status: ExitStatus) -> u8 {
+    const SIGNALLED: i32 = 128;
+    let code = status
+        .code()
+        .unwrap_or_else(|| SIGNALLED + status.signal().unwrap_or_default());
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// The program of this name, as `execvp` finds it. Looked up before anything
+/// is set up, for `ip netns exec` tells a missing program only by its text.
+fn find(name: &Path) -> Result<PathBuf> {
+    let candidates: Vec<PathBuf> = if name.components().count() > 1 {
+        vec![name.to_owned()]
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path)
+            .map(|directory| directory.join(name))
+            .collect()
+    };
+    candidates
+        .into_iter()
+        .find(|path| is_executable(path))
+        .with_context(|| format!("{}: command not found", name.display()))
+        .context(Exit::CommandNotFound)
+}
+
+fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines__comments_and_empty_lines_are_no_hosts() {
+        let text = "# the client\n\n ping $ZEROLANE_LAB_ADDR2 \n  # the server\nsleep 9\n";
+        assert_eq!(lines(text), ["ping $ZEROLANE_LAB_ADDR2", "sleep 9"]);
+    }
+
+    #[test]
+    fn code__is_what_a_shell_would_say() {
+        assert_eq!(code(ExitStatus::from_raw(3 << 8)), 3);
+        assert_eq!(code(ExitStatus::from_raw(9)), 137);
+    }
+
+    #[test]
+    fn find__by_path_and_by_name() {
+        assert!(find(Path::new("sh")).is_ok());
+        assert!(find(Path::new("/bin/sh")).is_ok());
+        for missing in [
+            "no-such-program-here",
+            env!("CARGO_MANIFEST_PATH"),
+            "./nothing",
+            "/",
+        ] {
+            let error = find(Path::new(missing)).unwrap_err();
+            assert_eq!(Exit::of(&error), Exit::CommandNotFound, "{missing}");
+        }
+    }
+}

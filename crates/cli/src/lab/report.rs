@@ -1,0 +1,113 @@
+//! What became of the frames, for people.
+
+use comfy_table::{CellAlignment, Table, presets};
+use netlab::lab::{LabStats, Lateness};
+use netlab::link::LinkStats;
+
+/// One row for each host: what was sent towards it, and how it fared.
+pub(crate) fn of(stats: &LabStats) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header([
+        "towards",
+        "frames",
+        "delivered",
+        "lost",
+        "queue full",
+        "too big",
+        "doubled",
+        "overtaken",
+        "marked",
+    ]);
+    for (link, number) in stats.towards.iter().zip(1..) {
+        table.add_row(row(number, *link));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut text = format!("{table}\n{}", added_jitter(stats.lateness));
+    if let Some(faults) = faults(stats) {
+        text.push('\n');
+        text.push_str(&faults);
+    }
+    text
+}
+
+fn row(number: u32, link: LinkStats) -> Vec<String> {
+    let counts = [
+        link.sent,
+        link.delivered,
+        link.lost,
+        link.queue_dropped,
+        link.too_big + link.down,
+        link.duplicated,
+        link.reordered,
+        link.marked,
+    ];
+    std::iter::once(format!("host {number}"))
+        .chain(counts.iter().map(u64::to_string))
+        .collect()
+}
+
+/// The machine's own contribution, in words.
+pub(crate) fn added_jitter(lateness: Lateness) -> String {
+    let micros = |time: std::time::Duration| time.as_secs_f64() * 1e6;
+    format!(
+        "jitter added by this machine: median {:.0} us, 99 % below {:.0} us, at most {:.0} us",
+        micros(lateness.median),
+        micros(lateness.p99),
+        micros(lateness.max)
+    )
+}
+
+/// Frames that were dropped for no reason of the link's; `None` if all is well.
+pub(crate) fn faults(stats: &LabStats) -> Option<String> {
+    let causes = [
+        (
+            stats.missed,
+            "came faster than this machine could take them",
+        ),
+        (stats.overflowed, "did not fit into memory"),
+        (stats.unsent, "were refused by the kernel"),
+    ];
+    let words: Vec<String> = causes
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, why)| format!("{count} frames {why}"))
+        .collect();
+    (!words.is_empty()).then(|| format!("NOT EMULATED FAITHFULLY: {}", words.join(", ")))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn stats(missed: u64) -> LabStats {
+        let link = LinkStats {
+            sent: 1234,
+            lost: 7,
+            ..LinkStats::default()
+        };
+        LabStats {
+            towards: vec![link, LinkStats::default()],
+            missed,
+            overflowed: 0,
+            unsent: 0,
+            lateness: Lateness::default(),
+        }
+    }
+
+    #[test]
+    fn of__has_a_row_for_each_host() {
+        let text = of(&stats(0));
+        assert!(text.contains("host 1") && text.contains("host 2"), "{text}");
+        assert!(text.contains("1234"), "{text}");
+        assert!(!text.contains("NOT EMULATED"), "{text}");
+    }
+
+    #[test]
+    fn of__does_not_hide_what_the_machine_dropped() {
+        assert!(of(&stats(3)).contains("3 frames came faster"));
+    }
+}

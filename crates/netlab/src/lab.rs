@@ -1,0 +1,332 @@
+//! An emulated network that carries any traffic between namespaces, in real time.
+//!
+//! ```text
+//!   host 1 ---- port 1 \             / port 3 ---- host 3
+//!                        one thread
+//!   host 2 ---- port 2 /             \ port 4 ---- host 4
+//!
+//!   frame in -> [its sender's interface: rate] -> [Link towards its receiver] -> frame out
+//! ```
+//!
+//! The hosts are a [`Star`]; the hub is one thread that takes frames from all
+//! ports, sends each through the [`Link`](crate::link::Link) towards its
+//! receiver and puts it out when it is due. The model is the one that the
+//! tests run in virtual time; there is one link, so one queue, for each
+//! receiver, as at the ports of a switch: many senders to one receiver meet
+//! there.
+//!
+//! # Time
+//! The kernel stamps each frame when its sender sends it, and the model
+//! reckons with that stamp, not with the moment at which the thread came to
+//! read it: queueing, drops and due times do not depend on how busy the machine
+//! is. What does is how late a frame leaves after it was due. That is measured
+//! for each frame ([`Lateness`]).
+//!
+//! The thread sleeps while nothing is due. It looks for new frames only as often
+//! as the links' delay allows, and puts out together what is due within
+//! some microseconds: on a small machine the ends under test need the cores.
+//!
+//! # Sizes
+//! A frame counts with the bytes of its IP packet, without the Ethernet header,
+//! as in [`udp`](crate::udp): the links' rate and MTU are those of IP.
+
+mod clock;
+mod forwarder;
+mod frame;
+mod lateness;
+mod port;
+mod switch;
+
+pub use lateness::Lateness;
+
+use crate::link::{LinkConfig, LinkStats};
+use crate::netns::{self, Star};
+use forwarder::Forwarder;
+use lateness::Delays;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use port::Port;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use switch::Switch;
+
+pub use frame::hardware_address;
+
+/// Most bytes of frames under way in a lab; further frames are dropped and
+/// counted. Two thirds of a second at 10 Gb/s.
+pub const MAX_UNDER_WAY_BYTES: usize = 768 << 20;
+
+/// What a lab is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabConfig {
+    /// Part of the namespaces' names: 1 to 8 characters from a-z and 0-9.
+    pub prefix: String,
+    /// How many hosts, 2 to [`netns::MAX_HOSTS`].
+    pub hosts: usize,
+    /// MTU of the hosts' interfaces, bytes (68 to 65535).
+    pub mtu: u32,
+    /// The link towards each host, until [`Lab::set_link`] changes it.
+    pub link: LinkConfig,
+    /// Rate of each host's own interface in bits per second. What a host sends
+    /// faster waits there, without limit or loss. `None`: all it sends is at
+    /// the receiver's link at once.
+    pub interface_bits_per_s: Option<u64>,
+    /// Decides all luck.
+    pub seed: u64,
+}
+
+impl Default for LabConfig {
+    /// Two hosts, an MTU of 1500 bytes and a perfect link.
+    fn default() -> Self {
+        Self {
+            prefix: "lab".into(),
+            hosts: 2,
+            mtu: 1500,
+            link: LinkConfig::default(),
+            interface_bits_per_s: None,
+            seed: 0,
+        }
+    }
+}
+
+/// What a lab did so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabStats {
+    /// The link towards each host, indexed as the hosts are.
+    pub towards: Vec<LinkStats>,
+    /// Frames that the thread was too slow to take: dropped by the kernel, and
+    /// no part of the model.
+    pub missed: u64,
+    /// Frames dropped because [`MAX_UNDER_WAY_BYTES`] were under way.
+    pub overflowed: u64,
+    /// Frames that came through a link but that the kernel did not take.
+    pub unsent: u64,
+    /// How late frames left, since the start or [`Lab::reset_lateness`].
+    pub lateness: Lateness,
+}
+
+impl LabStats {
+    /// All links together.
+    #[must_use]
+    pub fn total(&self) -> LinkStats {
+        let towards = self.towards.iter().copied();
+        towards.fold(LinkStats::default(), |sum, link| sum + link)
+    }
+
+    /// What was counted since `earlier`. Lateness is not counted, and stays.
+    #[must_use]
+    pub fn since(&self, earlier: &LabStats) -> LabStats {
+        let pairs = self.towards.iter().zip(&earlier.towards);
+        LabStats {
+            towards: pairs.map(|(&now, &then)| now - then).collect(),
+            missed: self.missed - earlier.missed,
+            overflowed: self.overflowed - earlier.overflowed,
+            unsent: self.unsent - earlier.unsent,
+            lateness: self.lateness,
+        }
+    }
+}
+
+/// Namespaces joined by an emulated network. Dropping it ends the network and
+/// removes them; frames still under way are gone.
+///
+/// ```
+/// use netlab::{lab::{Lab, LabConfig}, link::LinkConfig, netns};
+/// use std::net::UdpSocket;
+/// use std::time::Duration;
+///
+/// if !netns::is_permitted() {
+///     eprintln!("skipped: needs root");
+///     return Ok(());
+/// }
+/// let slow = LinkConfig { delay: Duration::from_millis(2), ..LinkConfig::default() };
+/// let lab = Lab::start(LabConfig { link: slow, ..LabConfig::default() })?;
+/// let (client, server) = (lab.host(0), lab.host(1));
+/// let socket = server.enter_thread(|| UdpSocket::bind((server.ipv4(), 9)))??;
+/// client.enter_thread(|| {
+///     UdpSocket::bind("0.0.0.0:0")?.send_to(b"hello", (server.ipv4(), 9))
+/// })??;
+/// let mut buffer = [0; 16];
+/// let (length, from) = socket.recv_from(&mut buffer)?;
+/// assert_eq!(&buffer[..length], b"hello");
+/// assert_eq!(from.ip(), client.ipv4());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Lab {
+    // Declared first, so dropped first: the thread ends before its ports go.
+    network: Network,
+    star: Star,
+}
+
+impl Lab {
+    /// Makes the namespaces and starts the network.
+    ///
+    /// # Errors
+    /// As [`Star::new`], and [`netns::Error::Io`] if a socket or the thread
+    /// cannot be made. Nothing is left behind.
+    pub fn start(config: LabConfig) -> netns::Result<Self> {
+        let star = Star::new(&config.prefix, config.hosts, config.mtu)?;
+        let ports = star.hub().enter_thread(|| -> io::Result<Vec<Port>> {
+            (0..config.hosts)
+                .map(|host| Port::open(&star.port(host), config.mtu))
+                .collect()
+        })?;
+        let network = ports.and_then(|ports| Network::start(&config, ports));
+        let network = network.map_err(|error| netns::Error::io("start the network", error))?;
+        Ok(Self { network, star })
+    }
+
+    /// The hosts, in order of their addresses.
+    pub fn hosts(&self) -> impl ExactSizeIterator<Item = &netns::Namespace> {
+        self.star.hosts()
+    }
+
+    /// The host of this index, from 0.
+    ///
+    /// # Panics
+    /// If there are not that many.
+    #[must_use]
+    pub fn host(&self, index: usize) -> &netns::Namespace {
+        self.star.host(index)
+    }
+
+    /// The link towards the host of this index.
+    ///
+    /// # Panics
+    /// If there are not that many.
+    #[must_use]
+    pub fn link(&self, towards: usize) -> LinkConfig {
+        *self.network.shared.state().switch.link(towards).config()
+    }
+
+    /// Changes the link towards the host of this index, as
+    /// [`Link::set_config`](crate::link::Link::set_config) does.
+    ///
+    /// # Panics
+    /// If there are not that many.
+    pub fn set_link(&self, towards: usize, config: LinkConfig) {
+        let mut state = self.network.shared.state();
+        state.switch.link_mut(towards).set_config(config);
+    }
+
+    /// Takes the link towards the host of this index down or up again, as
+    /// [`Link::set_up`](crate::link::Link::set_up) does. The hosts' interfaces
+    /// do not notice.
+    ///
+    /// # Panics
+    /// If there are not that many.
+    pub fn set_up(&self, towards: usize, up: bool) {
+        let mut state = self.network.shared.state();
+        state.switch.link_mut(towards).set_up(up);
+    }
+
+    /// The counters as they are now.
+    #[must_use]
+    pub fn stats(&self) -> LabStats {
+        self.network.shared.state().stats()
+    }
+
+    /// Forgets how late frames were until now.
+    pub fn reset_lateness(&self) {
+        self.network.shared.state().delays.reset();
+    }
+
+    /// Ends the network and removes the namespaces; returns its last counters.
+    ///
+    /// # Errors
+    /// The system's error if one had ended the network before.
+    pub fn stop(mut self) -> io::Result<LabStats> {
+        self.network.end()?;
+        Ok(self.stats())
+    }
+}
+
+/// The running thread.
+#[derive(Debug)]
+struct Network {
+    shared: Arc<Shared>,
+    /// `None` once it was joined.
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Network {
+    fn start(config: &LabConfig, ports: Vec<Port>) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                switch: Switch::new(config),
+                delays: Delays::default(),
+                missed: vec![0; config.hosts],
+                overflowed: 0,
+                unsent: 0,
+            }),
+            stopping: AtomicBool::new(false),
+            wake: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
+        });
+        let forwarder = Forwarder::new(ports, Arc::clone(&shared));
+        let thread = thread::Builder::new()
+            .name("netlab-lab".into())
+            .spawn(move || forwarder.run())?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let Some(thread) = self.thread.take() else {
+            return Ok(());
+        };
+        self.shared.stopping.store(true, Ordering::Release);
+        self.shared.wake.write(1)?;
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the network's thread panicked")))
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        // Whoever wants to know how it went calls `stop`.
+        let _ = self.end();
+    }
+}
+
+/// What the caller and the thread have in common.
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    stopping: AtomicBool,
+    /// Ends the thread's wait.
+    wake: EventFd,
+}
+
+#[derive(Debug)]
+struct State {
+    switch: Switch<Vec<u8>>,
+    delays: Delays,
+    /// By port, as the kernel counts them.
+    missed: Vec<u64>,
+    overflowed: u64,
+    unsent: u64,
+}
+
+impl Shared {
+    /// The counters stay right even if another thread panicked holding them.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn stats(&self) -> LabStats {
+        LabStats {
+            towards: self.switch.stats(),
+            missed: self.missed.iter().sum(),
+            overflowed: self.overflowed,
+            unsent: self.unsent,
+            lateness: self.delays.summary(),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The network's thread: one loop over all ports.
+
+use super::clock::Clock;
+use super::frame;
+use super::port::{BATCH_FRAMES, Port, Received};
+use super::switch::Departure;
+use super::{MAX_UNDER_WAY_BYTES, Shared};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::prctl;
+use nix::sys::time::TimeSpec;
+use nix::unistd::gettid;
+use std::io;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The shortest sleep: what falls due within it is put out together. Shorter
+/// ones cost the ends under test more in wake-ups than they gain in precision.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(20);
+
+/// Frames taken from all ports before it is time to look what is due.
+const ROUND_FRAMES: usize = 8 * BATCH_FRAMES;
+
+/// Buffers kept for frames to come.
+const SPARE_BUFFERS: usize = 8192;
+
+#[derive(Debug)]
+pub(super) struct Forwarder {
+    ports: Vec<Port>,
+    shared: Arc<Shared>,
+    clock: Clock,
+    /// Buffers without a frame.
+    spare: Vec<Vec<u8>>,
+    longest_frame_bytes: usize,
+}
+
+/// A frame, the host it is from and when it was sent.
+struct Sent {
+    at: Duration,
+    from: usize,
+    bytes: Vec<u8>,
+}
+
+impl Forwarder {
+    pub(super) fn new(ports: Vec<Port>, shared: Arc<Shared>) -> Self {
+        let longest = ports.iter().map(Port::frame_bytes).max();
+        Self {
+            longest_frame_bytes: longest.unwrap_or_default(),
+            ports,
+            shared,
+            clock: Clock::start(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Carries frames until told to stop, or until a socket fails.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        // Sleeps end when they should, not up to 50 us later.
+        prctl::set_timerslack(1)?;
+        put_first();
+        let mut frames = Vec::new();
+        while !self.shared.stopping.load(Ordering::Acquire) {
+            let started = self.clock.now();
+            self.take(&mut frames)?;
+            self.enter(&mut frames);
+            self.put_out(started);
+            self.sleep()?;
+        }
+        Ok(())
+    }
+
+    /// Takes what the hosts sent, in the order in which they sent it.
+    fn take(&mut self, frames: &mut Vec<Sent>) -> io::Result<()> {
+        let mut received = Vec::new();
+        for (from, port) in self.ports.iter().enumerate() {
+            while received.len() < ROUND_FRAMES {
+                let taken = port.receive(&mut self.spare, &mut received)?;
+                if let Some(missed) = taken.missed {
+                    self.shared.state().missed[from] = missed;
+                }
+                if taken.frames < BATCH_FRAMES {
+                    break;
+                }
+            }
+            let moment = self.clock.moment();
+            frames.extend(received.drain(..).map(|Received { bytes, stamp }| Sent {
+                at: moment.time_of(stamp),
+                from,
+                bytes,
+            }));
+        }
+        frames.sort_by_key(|frame| frame.at);
+        Ok(())
+    }
+
+    fn enter(&mut self, frames: &mut Vec<Sent>) {
+        if frames.is_empty() {
+            return;
+        }
+        let mut state = self.shared.state();
+        let most = MAX_UNDER_WAY_BYTES / self.longest_frame_bytes.max(1);
+        for Sent { at, from, bytes } in frames.drain(..) {
+            if state.switch.in_flight() >= most {
+                state.overflowed += 1;
+                continue;
+            }
+            let to = frame::destination(&bytes, state.switch.hosts());
+            let size = frame::size_bytes(&bytes);
+            state.switch.send(at, from, to, size, bytes);
+        }
+    }
+
+    /// Puts out what was due at `now`, batch by batch.
+    fn put_out(&mut self, now: Duration) {
+        let mut batch = Vec::with_capacity(BATCH_FRAMES);
+        loop {
+            self.pop_due(now, &mut batch);
+            if batch.is_empty() {
+                return;
+            }
+            let unsent = self.send(&batch);
+            self.account(&batch, unsent);
+            let free = SPARE_BUFFERS.saturating_sub(self.spare.len());
+            let buffers = batch.drain(..).map(|left| left.arrival.packet);
+            self.spare.extend(buffers.take(free));
+            batch.clear();
+        }
+    }
+
+    /// The next frames due, marked if they are to be, by host.
+    fn pop_due(&self, now: Duration, batch: &mut Vec<Departure<Vec<u8>>>) {
+        let mut state = self.shared.state();
+        while batch.len() < BATCH_FRAMES {
+            let Some(mut departure) = state.switch.pop_due(now) else {
+                break;
+            };
+            if departure.arrival.marked {
+                frame::mark(&mut departure.arrival.packet);
+            }
+            batch.push(departure);
+        }
+        // Stable: what goes to one host keeps its order.
+        batch.sort_by_key(|departure| departure.host);
+    }
+
+    /// Sends a batch that is in order of hosts; returns how many frames the
+    /// kernel did not take.
+    fn send(&self, batch: &[Departure<Vec<u8>>]) -> u64 {
+        batch
+            .chunk_by(|one, next| one.host == next.host)
+            .map(|chunk| {
+                let frames: Vec<&[u8]> = chunk
+                    .iter()
+                    .map(|departure| departure.arrival.packet.as_slice())
+                    .collect();
+                self.ports[chunk[0].host].send(&frames)
+            })
+            .sum()
+    }
+
+    fn account(&self, batch: &[Departure<Vec<u8>>], unsent: u64) {
+        let now = self.clock.now();
+        let mut state = self.shared.state();
+        state.unsent += unsent;
+        for departure in batch {
+            let late = now.saturating_sub(departure.arrival.due);
+            state.delays.record(late);
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    ///
+    /// With nothing under way, the next frame ends the sleep. Otherwise frames
+    /// that come meanwhile need no look before the shortest delay has passed:
+    /// they are not due earlier, and they carry their stamps.
+    fn sleep(&self) -> io::Result<()> {
+        let (next, delay) = {
+            let state = self.shared.state();
+            (state.switch.next_event(), state.switch.shortest_delay())
+        };
+        let Some(next) = next else {
+            return self.wait(None, &self.ports);
+        };
+        let until_next = next.saturating_sub(self.clock.now()).max(SHORTEST_SLEEP);
+        if delay > SHORTEST_SLEEP {
+            self.wait(Some(until_next.min(delay)), &[])
+        } else {
+            self.wait(Some(until_next), &self.ports)
+        }
+    }
+
+    /// Waits for a frame at one of `ports`, a wake-up, or until the time is up.
+    fn wait(&self, timeout: Option<Duration>, ports: &[Port]) -> io::Result<()> {
+        let mut fds: Vec<PollFd<'_>> = std::iter::once(self.shared.wake.as_fd())
+            .chain(ports.iter().map(Port::as_fd))
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
+        match ppoll(&mut fds, timeout.map(TimeSpec::from), None) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if fds[0].any().unwrap_or(false) {
+            // Nothing to read is what is wanted here.
+            let _ = self.shared.wake.read();
+        }
+        Ok(())
+    }
+}
+
+/// Lets this thread run as soon as it has something to do, whoever else wants
+/// the core: what is late by its waiting would be blamed on the network. It
+/// sleeps in every round, so it keeps nobody off for good. Where it may not,
+/// the reported lateness shows it.
+fn put_first() {
+    let thread = gettid().to_string();
+    let _ = Command::new("chrt")
+        .args(["--fifo", "--pid", "1", &thread])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+}

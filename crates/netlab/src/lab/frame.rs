@@ -1,0 +1,176 @@
+//! What the network has to know of an Ethernet frame.
+
+/// Destination, source and type.
+pub(super) const ETHERNET_HEADER_BYTES: usize = 14;
+
+const TYPE_IPV4: [u8; 2] = [0x08, 0x00];
+const TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+
+/// Both bits of the ECN field: congestion experienced (RFC 3168).
+const ECN_CE: u8 = 0b11;
+
+/// Where a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Destination {
+    /// The host of this index.
+    Host(usize),
+    /// Every host but its sender: broadcast, multicast, and addresses that are
+    /// not the hosts' own, as with a switch that has not learnt them.
+    Others,
+}
+
+/// The hardware address of host `number`, from 1: locally administered, and
+/// only this network's.
+#[must_use]
+pub const fn hardware_address(number: u8) -> [u8; 6] {
+    [0x02, 0x00, 0x00, b'z', b'l', number]
+}
+
+/// Where a frame goes in a network of `hosts` hosts.
+pub(super) fn destination(frame: &[u8], hosts: usize) -> Destination {
+    match frame.first_chunk::<6>() {
+        Some(&[a, b, c, d, e, number])
+            if [a, b, c, d, e, number] == hardware_address(number)
+                && (1..=hosts).contains(&usize::from(number)) =>
+        {
+            Destination::Host(usize::from(number) - 1)
+        }
+        _ => Destination::Others,
+    }
+}
+
+/// Bytes that the frame counts for: those of its packet.
+pub(super) fn size_bytes(frame: &[u8]) -> usize {
+    frame.len().saturating_sub(ETHERNET_HEADER_BYTES)
+}
+
+/// Writes *congestion experienced* into a packet whose sender understands it
+/// (ECN-capable, RFC 3168); leaves every other frame alone.
+pub(super) fn mark(frame: &mut [u8]) {
+    let Some((header, packet)) = frame.split_at_mut_checked(ETHERNET_HEADER_BYTES) else {
+        return;
+    };
+    match [header[12], header[13]] {
+        TYPE_IPV4 => mark_ipv4(packet),
+        TYPE_IPV6 => mark_ipv6(packet),
+        _ => {}
+    }
+}
+
+fn mark_ipv4(packet: &mut [u8]) {
+    let Some(header) = packet.first_chunk_mut::<20>() else {
+        return;
+    };
+    let old = u16::from_be_bytes([header[0], header[1]]);
+    if header[1] & ECN_CE == 0 {
+        return;
+    }
+    header[1] |= ECN_CE;
+    let new = u16::from_be_bytes([header[0], header[1]]);
+    let checksum = u16::from_be_bytes([header[10], header[11]]);
+    // RFC 1624: HC' = ~(~HC + ~m + m').
+    let sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    header[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+}
+
+fn mark_ipv6(packet: &mut [u8]) {
+    /// Where the field is within the second byte.
+    const SHIFT: u32 = 4;
+    if let Some(byte) = packet.get_mut(1)
+        && *byte & (ECN_CE << SHIFT) != 0
+    {
+        *byte |= ECN_CE << SHIFT;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+
+    use super::*;
+
+    fn frame_to(address: [u8; 6]) -> Vec<u8> {
+        let mut frame = address.to_vec();
+        frame.resize(60, 0);
+        frame
+    }
+
+    /// An IPv4 packet in a frame, with a right checksum.
+    fn ipv4(tos: u8) -> Vec<u8> {
+        let mut frame = frame_to(hardware_address(1));
+        frame[12..14].copy_from_slice(&TYPE_IPV4);
+        let header = [
+            0x45, tos, 0, 46, 0x12, 0x34, 0x40, 0, 64, 17, 0, 0, 10, 77, 0, 1, 10, 77, 0, 2,
+        ];
+        frame[14..34].copy_from_slice(&header);
+        let checksum = !sum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+        frame
+    }
+
+    /// One's-complement sum: all ones for a header with a right checksum.
+    fn sum(header: &[u8]) -> u16 {
+        let words = header
+            .chunks(2)
+            .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+        let sum: u32 = words.sum();
+        ((sum & 0xffff) + (sum >> 16)) as u16
+    }
+
+    #[test]
+    fn destination__hosts_have_their_address() {
+        for number in 1..=3 {
+            let frame = frame_to(hardware_address(number));
+            let host = usize::from(number) - 1;
+            assert_eq!(destination(&frame, 3), Destination::Host(host));
+        }
+    }
+
+    #[test]
+    fn destination__everybody_elses_goes_everywhere() {
+        for address in [
+            [0xff; 6],
+            hardware_address(0),
+            hardware_address(4),
+            [0x33, 0x33, 0, 0, 0, 1],
+        ] {
+            assert_eq!(destination(&frame_to(address), 3), Destination::Others);
+        }
+        assert_eq!(destination(&[], 3), Destination::Others);
+    }
+
+    #[test]
+    fn mark__ipv4_keeps_a_right_checksum() {
+        for tos in [0b01, 0b10, 0b11, 0xb8 | 0b10] {
+            let mut frame = ipv4(tos);
+            mark(&mut frame);
+            assert_eq!(frame[15], tos | 0b11);
+            assert_eq!(sum(&frame[14..34]), 0xffff, "{tos:#x}");
+        }
+    }
+
+    #[test]
+    fn mark__leaves_packets_without_ecn_alone() {
+        let mut arp = frame_to([0xff; 6]);
+        arp[12..14].copy_from_slice(&[0x08, 0x06]);
+        arp[15] = 0b10;
+        for mut frame in [ipv4(0), ipv4(0xb8), arp, vec![0; 14], vec![], vec![1; 3]] {
+            let before = frame.clone();
+            mark(&mut frame);
+            assert_eq!(frame, before);
+        }
+    }
+
+    #[test]
+    fn mark__ipv6_sets_both_bits() {
+        for (before, after) in [(0x00, 0x00), (0x10, 0x30), (0x2f, 0x3f), (0xc0, 0xc0)] {
+            let mut frame = frame_to(hardware_address(1));
+            frame[12..14].copy_from_slice(&TYPE_IPV6);
+            frame[15] = before;
+            mark(&mut frame);
+            assert_eq!(frame[15], after);
+        }
+    }
+}
