@@ -1,6 +1,6 @@
 //! What the two ends may choose.
 
-use crate::limits;
+use crate::{Control, limits};
 use std::time::Duration;
 use zerolane_wire::{Capabilities, Profiles, encapsulation::Encapsulation};
 
@@ -11,9 +11,13 @@ pub struct Config {
     pub profiles: Profiles,
     /// Unanswered announcements held for the peer, 1 to [`limits::MAX_SLOTS`].
     pub slots: u16,
-    /// Bytes granted and not yet received, at most. The lane sets it to what its socket buffer
-    /// holds, so that no overrun is possible.
+    /// Bytes granted and not yet received, on a short path: what the lane's socket buffer holds, so
+    /// that no overrun is possible.
     pub window: u32,
+    /// The same on a path that is so long that it needs more: a limit to what grows by itself.
+    pub max_window: u32,
+    /// What holds payload back where grants do not (extended profile).
+    pub control: Control,
     /// Length of a Block to aim at (extended profile), bytes.
     pub block: u32,
     /// Largest STU payload this end takes, bytes.
@@ -50,6 +54,8 @@ impl Default for Config {
             profiles: Profiles::BOTH,
             slots: limits::DEFAULT_SLOTS,
             window: 2 << 20,
+            max_window: 128 << 20,
+            control: Control::Auto,
             block: 1 << 20,
             max_stu: 65_467,
             burst_segments: 64,

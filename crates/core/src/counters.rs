@@ -1,5 +1,7 @@
 //! What the engine counts. Bytes and datagrams are the lane's to count.
 
+use std::time::Duration;
+
 /// Why a datagram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
@@ -64,6 +66,12 @@ pub struct Counters {
     pub grants_sent: u64,
     /// Reports of missing ranges sent.
     pub reports_sent: u64,
+    /// Payload that came after later payload without having been asked for: the path reordered it.
+    pub reordered: u64,
+    /// Payload that was asked for again and came before a repair can have come.
+    pub asked_in_vain: u64,
+    /// STUs received that the path had marked "congestion experienced".
+    pub marked: u64,
     /// Times a wait for payload or for an answer ran out.
     pub timeouts: u64,
     drops: [u64; DropReason::ALL.len()],
@@ -83,4 +91,27 @@ impl Counters {
     pub(crate) fn count_drop(&mut self, reason: DropReason, n: u64) {
         self.drops[reason as usize] += n;
     }
+}
+
+/// What a connection knows of its path, and what follows from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathState {
+    /// Smoothed round-trip time, if one was measured.
+    pub rtt: Option<Duration>,
+    /// Its mean deviation.
+    pub rtt_deviation: Duration,
+    /// The shortest of the last 10 to 20 seconds.
+    pub min_rtt: Option<Duration>,
+    /// How late overtaken payload may be without counting as lost, as far as late payload was seen.
+    pub reordering: Duration,
+    /// Bytes granted ahead at most, as a receiver.
+    pub granted_ahead: u32,
+    /// What the congestion controller is called.
+    pub controller: &'static str,
+    /// Bytes that may be under way, as a sender.
+    pub congestion_window: u64,
+    /// Bytes per second at which they leave; `None`: as fast as they can.
+    pub pace: Option<u64>,
+    /// Bytes sent after the newest that the receiver is known to have seen.
+    pub under_way: u64,
 }

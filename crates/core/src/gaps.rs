@@ -77,6 +77,7 @@ impl Gaps {
     }
 
     /// All missing ranges, in order.
+    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.ranges.iter().copied()
     }

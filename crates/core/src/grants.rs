@@ -8,9 +8,10 @@
 
 use crate::forecast::{Forecast, Run};
 use crate::gaps::{Filled, Gaps};
-use crate::limits::MAX_LIVE_BLOCKS;
+use crate::limits::{MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS, MAX_RTO};
 use crate::transmit::join;
 use crate::{DropReason, Instant, Span, TransferId};
+use core::cmp::Ordering;
 use std::collections::VecDeque;
 use std::time::Duration;
 use zerolane_wire::{Header, Range};
@@ -40,10 +41,9 @@ pub(crate) struct LiveBlock {
     pub(crate) gaps: Gaps,
     /// End of the furthest byte received.
     pub(crate) reached: u32,
-    /// Last time payload came, or was asked for.
-    pub(crate) moved: Instant,
-    /// Reports sent for it since payload came.
-    pub(crate) reports: u32,
+    granted: Instant,
+    /// It was granted again while nothing of it had come.
+    repeated: bool,
     live: bool,
 }
 
@@ -62,10 +62,60 @@ pub(crate) struct Accepted {
     pub(crate) new_bytes: u32,
     /// Number of the grant.
     pub(crate) sequence: u32,
+    /// Where in the Block it starts.
+    pub(crate) start: u32,
     /// The Block it belongs to has everything now.
     pub(crate) block_complete: bool,
-    /// It is what the forecast expected first.
-    pub(crate) expected: bool,
+    /// How it stands to the stream.
+    pub(crate) order: Order,
+}
+
+/// A place in the stream of payload: number of the grant, and bytes into its Block.
+pub(crate) type Place = (u32, u32);
+
+/// How a Data operation stands to the stream of payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// What the forecast expected first.
+    Next,
+    /// Further ahead: what lies between here and it was overtaken.
+    Ahead(Place),
+    /// Behind what arrived furthest: late, or a repair.
+    Behind,
+}
+
+/// How long nothing has come, and how long that is usual.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Quiet {
+    /// When payload last came, was asked for, or was granted with nothing else under way.
+    since: Instant,
+    asked: bool,
+    /// Between two arrivals, lately: the peak, fading.
+    usual: Duration,
+}
+
+impl Quiet {
+    fn arrived(&mut self, now: Instant) {
+        let pause = now - self.since;
+        if !pause.is_zero() {
+            self.usual -= self.usual / 8;
+            if !self.asked {
+                // A longer one is an end that was suspended, or a clock that jumped.
+                self.usual = self.usual.max(pause.min(MAX_RTO));
+            }
+            (self.since, self.asked) = (now, false);
+        }
+    }
+
+    /// Payload was granted or asked for: what comes next is an answer, not the stream's pace.
+    pub(crate) fn broken(&mut self, now: Instant) {
+        (self.since, self.asked) = (now, true);
+    }
+
+    /// When the silence is longer than `wait`, and than is usual on so slow a path.
+    pub(crate) fn ends(&self, wait: Duration) -> Instant {
+        self.since + wait.max(self.usual * 2)
+    }
 }
 
 /// All grants of a connection.
@@ -80,10 +130,9 @@ pub(crate) struct Grants {
     live: usize,
     /// Bytes granted and missing.
     outstanding: u64,
-    /// The STU expected next: grant number and start within the Block.
-    cursor: (u32, u32),
-    /// When payload last came.
-    arrived: Instant,
+    /// The STU expected next.
+    cursor: Place,
+    quiet: Quiet,
     /// Shortest time from a grant to its first byte since it was taken.
     delay: Option<Duration>,
     buffer_log2: u8,
@@ -99,7 +148,7 @@ impl Grants {
             live: 0,
             outstanding: 0,
             cursor: (0, 0),
-            arrived: Instant::ZERO,
+            quiet: Quiet::default(),
             delay: None,
             buffer_log2,
         }
@@ -122,6 +171,11 @@ impl Grants {
         self.live == 0
     }
 
+    /// Whether no other Block is granted.
+    pub(crate) fn is_only(&self, sequence: u32) -> bool {
+        self.live == 1 && self.get(sequence).is_some()
+    }
+
     /// Grants a Block; [`Grants::has_room`] must hold. Returns the number of the grant.
     pub(crate) fn grant(
         &mut self,
@@ -135,6 +189,7 @@ impl Grants {
         let mx = self.allocate_mx(sequence);
         if self.live == 0 {
             self.cursor = (sequence, 0);
+            self.quiet.broken(now);
         }
         self.live += 1;
         self.outstanding += span.len;
@@ -147,8 +202,8 @@ impl Grants {
             transfer_offset,
             gaps: Gaps::whole(span.len as u32),
             reached: 0,
-            moved: now,
-            reports: 0,
+            granted: now,
+            repeated: false,
             live: true,
         });
         sequence
@@ -189,18 +244,59 @@ impl Grants {
 
     /// Whether a Block granted after `sequence` has payload already.
     pub(crate) fn overtaken(&self, sequence: u32) -> bool {
-        let cursor = self.cursor.0.wrapping_sub(self.base);
-        sequence.wrapping_sub(self.base) < cursor
+        self.index(sequence) < self.index(self.cursor.0)
     }
 
-    /// Since when the sender has had reason to send of Block `sequence`: a Block that nothing
-    /// overtook waits for those before it.
-    pub(crate) fn waited_since(&self, sequence: u32, block: &LiveBlock) -> Instant {
-        if self.overtaken(sequence) {
-            block.moved
-        } else {
-            block.moved.max(self.arrived)
+    /// Blocks granted before `time` of which nothing came, each once.
+    pub(crate) fn take_overdue(&mut self, time: Instant) -> Vec<u32> {
+        let base = self.base;
+        let blocks = self.blocks.iter_mut().enumerate();
+        let overdue = blocks
+            .filter(|(_, it)| it.live && it.reached == 0 && !it.repeated && it.granted <= time);
+        overdue
+            .map(|(index, block)| {
+                block.repeated = true;
+                base.wrapping_add(index as u32)
+            })
+            .take(MAX_GRANTS_REPEATED)
+            .collect()
+    }
+
+    /// Block `sequence` is granted again.
+    pub(crate) fn repeated(&mut self, sequence: u32) {
+        if let Some(block) = self.get_mut(sequence) {
+            block.repeated = true;
         }
+    }
+
+    /// How many grants `sequence` is from the first that is remembered.
+    fn index(&self, sequence: u32) -> usize {
+        sequence.wrapping_sub(self.base) as usize
+    }
+
+    /// Since when nothing came, and nothing was asked for.
+    pub(crate) fn quiet(&mut self) -> &mut Quiet {
+        &mut self.quiet
+    }
+
+    /// Missing bytes of the stream from `from` up to `to`: Block by Block, number of the grant and
+    /// range.
+    pub(crate) fn between(
+        &self,
+        from: Place,
+        to: Place,
+    ) -> impl Iterator<Item = (u32, u32, u32)> + '_ {
+        let (first, last) = (self.index(from.0), self.index(to.0));
+        let blocks = self.blocks.iter().enumerate().take(last + 1).skip(first);
+        blocks
+            .filter(|(_, block)| block.live)
+            .flat_map(move |(index, block)| {
+                let sequence = self.base.wrapping_add(index as u32);
+                let start = if index == first { from.1 } else { 0 };
+                let end = if index == last { to.1 } else { block.len() };
+                Grants::missing(block, start, end)
+                    .map(move |it| (sequence, it.start, it.start + it.len))
+            })
     }
 
     /// As if `number` Blocks had been granted before.
@@ -232,35 +328,41 @@ impl Grants {
             Filled::TooFragmented => return Err(DropReason::Limit),
         };
         // Once it was asked for again, its first byte may answer either grant (Karn).
-        if block.reached == 0 && block.reports == 0 {
-            self.delay = [self.delay, Some(now - block.moved)]
+        if block.reached == 0 && !block.repeated {
+            self.delay = [self.delay, Some(now - block.granted)]
                 .into_iter()
                 .flatten()
                 .min();
         }
         block.reached = block.reached.max(start + len);
-        block.moved = now;
-        block.reports = 0;
-        self.arrived = now;
+        self.quiet.arrived(now);
         self.outstanding -= u64::from(new_bytes);
         let span = block.span.part(u64::from(start), u64::from(len));
         let block_complete = block.gaps.is_empty();
-        let expected = self.cursor == (sequence, start);
-        self.advance_cursor(sequence, start + len);
+        let order = self.advance_cursor((sequence, start), start + len);
         Ok(Accepted {
             span,
             new_bytes,
             sequence,
+            start,
             block_complete,
-            expected,
+            order,
         })
     }
 
-    /// The sender goes on behind what arrived last, unless that was a repair of something earlier.
-    fn advance_cursor(&mut self, sequence: u32, end: u32) {
-        let ahead = sequence.wrapping_sub(self.base) >= self.cursor.0.wrapping_sub(self.base);
-        if ahead && (sequence != self.cursor.0 || end > self.cursor.1) {
-            self.cursor = (sequence, end);
+    /// Payload came from `start` to `end` of a Block. The sender goes on behind it, unless it was
+    /// late or a repair.
+    fn advance_cursor(&mut self, start: Place, end: u32) -> Order {
+        let expected = self.cursor;
+        let base = self.base;
+        let rank = |place: Place| (place.0.wrapping_sub(base), place.1);
+        if rank((start.0, end)) > rank(expected) {
+            self.cursor = (start.0, end);
+        }
+        match rank(start).cmp(&rank(expected)) {
+            Ordering::Less => Order::Behind,
+            Ordering::Equal => Order::Next,
+            Ordering::Greater => Order::Ahead(expected),
         }
     }
 
@@ -305,12 +407,20 @@ impl Grants {
         of_it.into_iter().for_each(|sequence| self.revoke(sequence));
     }
 
-    /// Predicts the next `stus` STUs of `stu` bytes each.
-    pub(crate) fn forecast(&self, stu: u32, mut stus: u32, out: &mut Forecast) {
+    /// Predicts the next `stus` STUs of `stu` bytes each: the stream behind what arrived furthest,
+    /// and only when nothing of it is left to come, what was lost on the way.
+    pub(crate) fn forecast(&self, stu: u32, stus: u32, out: &mut Forecast) {
         out.clear();
-        let skip = self.cursor.0.wrapping_sub(self.base) as usize;
+        self.forecast_from(self.cursor, stu, stus, out);
+        if out.is_empty() {
+            self.forecast_from((self.base, 0), stu, stus, out);
+        }
+    }
+
+    fn forecast_from(&self, from: Place, stu: u32, mut stus: u32, out: &mut Forecast) {
+        let skip = self.index(from.0);
         for (index, block) in self.blocks.iter().enumerate().skip(skip) {
-            let mut at = if index == skip { self.cursor.1 } else { 0 };
+            let mut at = if index == skip { from.1 } else { 0 };
             while stus > 0 && block.live {
                 let Some((start, end)) = block.gaps.from(at) else {
                     break;
@@ -337,16 +447,19 @@ impl Grants {
         }
     }
 
-    /// The missing ranges of a Block up to `limit` bytes into it.
-    pub(crate) fn missing(block: &LiveBlock, limit: u32) -> impl Iterator<Item = Range> + '_ {
-        block
-            .gaps
-            .iter()
-            .take_while(move |&(start, _)| start < limit)
-            .map(move |(start, end)| Range {
-                start,
-                len: end.min(limit) - start,
-            })
+    /// The missing ranges of a Block from `start` to `end`.
+    pub(crate) fn missing(
+        block: &LiveBlock,
+        start: u32,
+        end: u32,
+    ) -> impl Iterator<Item = Range> + '_ {
+        let mut at = start;
+        std::iter::from_fn(move || {
+            let (start, gap_end) = block.gaps.from(at).filter(|&(start, _)| start < end)?;
+            at = gap_end;
+            let len = gap_end.min(end) - start;
+            Some(Range { start, len })
+        })
     }
 }
 

@@ -1,12 +1,14 @@
 //! The source's side of Transfers: announced, granted Block by Block, sent in the order of the
 //! grants, repaired where the receiver says so, done when it says so.
 
-use crate::limits::{BLACK_HOLE_REPORTS, MAX_HELD_GRANTS, MAX_REPAIRS};
+use crate::flight::Flight;
+use crate::limits::{BLACK_HOLE_REPAIRS, MAX_HELD_GRANTS, MAX_REPAIRS};
 use crate::transmit::{BurstLimit, DataBurst, join, split};
 use crate::window::Window;
 use crate::{Delivery, DropReason, Instant, Span, TransferId, tiling};
 use std::collections::{BTreeMap, VecDeque};
-use zerolane_wire::{ClearToSend, Flags, Header, Op, Profile, Route, State};
+use std::time::Duration;
+use zerolane_wire::{ClearToSend, Flags, Header, Op, Profile, Range, Route, State};
 
 /// Where an outgoing Transfer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,39 +64,39 @@ struct Held {
     len: u32,
     sent: u32,
     sequence: u32,
-    stuck: Stuck,
+    /// Times it was granted anew in a row (classic profile).
+    regrants: u32,
 }
 
-/// Whether repairs of a Block do any good.
+/// Whether repairs do any good.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stuck {
-    /// First missing byte of the last report's first State.
-    first: u32,
-    /// First missing byte of the last State: one that starts later goes on with the same report.
-    last: u32,
-    /// Reports in a row that began with `first`.
-    reports: u32,
+    /// Newest burst the receiver had seen at the last repair.
+    seen: u32,
+    /// When that repair was made.
+    at: Instant,
+    /// Repairs in a row that brought nothing to light.
+    repairs: u32,
 }
 
 impl Stuck {
-    /// Notes a State whose first missing byte is `start`; true if large datagrams seem to vanish.
-    fn note(&mut self, start: u32) -> bool {
-        let begins_report = start <= self.last;
-        self.last = start;
-        if !begins_report {
+    /// Notes a repair; true if large datagrams seem to vanish.
+    fn repaired(&mut self, now: Instant, seen: u32, flight_time: Duration) -> bool {
+        if seen != self.seen {
+            *self = Stuck {
+                seen,
+                at: now,
+                repairs: 1,
+            };
+        } else if now - self.at >= flight_time {
+            self.at = now;
+            self.repairs += 1;
+        }
+        if self.repairs < BLACK_HOLE_REPAIRS {
             return false;
         }
-        self.reports = if start == self.first {
-            self.reports + 1
-        } else {
-            1
-        };
-        self.first = start;
-        let black_hole = self.reports >= BLACK_HOLE_REPORTS;
-        if black_hole {
-            self.reports = 0;
-        }
-        black_hole
+        self.repairs = 0;
+        true
     }
 }
 
@@ -142,8 +144,9 @@ impl Outbound {
         self.first_open
     }
 
-    /// The next burst of bytes never sent of a Block, marked as sent, and how many bytes are left.
-    fn next_fresh(&mut self, b_num: u32, shape: &Shape) -> Option<(DataBurst, u32)> {
+    /// The next burst of bytes never sent of a Block, marked as sent; where it starts, and how many
+    /// bytes are left.
+    fn next_fresh(&mut self, b_num: u32, shape: &Shape) -> Option<(DataBurst, u32, u32)> {
         let held = self.held.get(&b_num)?;
         let (start, rest) = (held.sent, held.len - held.sent);
         if rest == 0 {
@@ -152,7 +155,7 @@ impl Outbound {
         let burst = cut(self, b_num, start, rest, shape)?;
         self.held.get_mut(&b_num)?.sent += burst.span.len as u32;
         self.sent += burst.span.len;
-        Some((burst, rest - burst.span.len as u32))
+        Some((burst, start, rest - burst.span.len as u32))
     }
 
     /// Forgets the Blocks below `b_num`; returns how many were held.
@@ -186,12 +189,23 @@ pub(crate) struct Outbox {
     repairs: VecDeque<Repair>,
     window: Window,
     held: usize,
+    pub(crate) flight: Flight,
+    stuck: Stuck,
 }
 
 /// What a burst is made of, and for the counters.
 pub(crate) struct NextBurst {
     pub(crate) burst: DataBurst,
     pub(crate) repair: bool,
+    piece: Piece,
+}
+
+/// Where a burst starts.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    id: TransferId,
+    b_num: u32,
+    start: u32,
 }
 
 impl Outbox {
@@ -203,6 +217,8 @@ impl Outbox {
             repairs: VecDeque::new(),
             window: Window::default(),
             held: 0,
+            flight: Flight::new(),
+            stuck: Stuck::default(),
         }
     }
 
@@ -334,9 +350,12 @@ impl Outbox {
         let mut missing = Missing::default();
         if let Some(old) = old {
             // Granted anew (classic repair): the whole Block again.
-            held.stuck = old.stuck;
             missing.bytes = u64::from(old.sent);
-            missing.black_hole = old.sent > 0 && held.stuck.note(0);
+            held.regrants = old.regrants + u32::from(old.sent > 0);
+            missing.black_hole = held.regrants >= BLACK_HOLE_REPAIRS;
+            if missing.black_hole {
+                held.regrants = 0;
+            }
             transfer.sent -= u64::from(old.sent);
             self.ready
                 .retain(|entry| (entry.1, entry.2) != (cts.d_id, cts.b_num));
@@ -360,39 +379,56 @@ impl Outbox {
         self.ready.insert(place, (sequence, id, b_num));
     }
 
-    /// Takes a report; `None` if it is about nothing of ours.
-    pub(crate) fn report(&mut self, state: &State) -> Option<Missing> {
+    /// Takes a report about a Block; `None` if it is about nothing of ours. Bursts younger than
+    /// `flight_time` may still be under way, unless the receiver has seen a later one.
+    pub(crate) fn report(
+        &mut self,
+        now: Instant,
+        state: &State,
+        ranges: &[Range],
+        flight_time: Duration,
+    ) -> Option<Missing> {
         let transfer = self.transfers.get_mut(&state.d_id)?;
         self.held -= transfer.forget_below(state.blocks_complete);
         let mut missing = Missing::default();
-        let Some(held) = transfer.held.get_mut(&state.b_num) else {
+        let Some(held) = transfer.held.get(&state.b_num) else {
             return Some(missing);
         };
-        let ranges = state.missing.as_slice();
-        if let Some(first) = ranges.first()
-            && first.start < held.sent
-        {
-            missing.black_hole = held.stuck.note(first.start);
-        }
+        let (id, b_num, sent) = (state.d_id, state.b_num, held.sent);
+        let under_way = self.flight.under_way(id, b_num, now, flight_time);
+        let mut excepted: Vec<(u32, u32)> = under_way.collect();
+        let queued = self
+            .repairs
+            .iter()
+            .filter(|r| (r.id, r.b_num) == (id, b_num));
+        excepted.extend(queued.map(|r| (r.start, r.start + r.len)));
         for range in ranges {
             // Only what has been sent can have been lost; the rest is still to come anyway.
-            let end = range.start.saturating_add(range.len).min(held.sent);
-            let len = end.saturating_sub(range.start);
-            if len == 0 || self.repairs.len() >= MAX_REPAIRS {
-                continue;
-            }
-            missing.bytes += u64::from(len);
-            let repair = Repair {
-                id: state.d_id,
-                b_num: state.b_num,
-                start: range.start,
-                len,
-            };
-            if !self.repairs.iter().any(|r| overlaps(r, &repair)) {
-                self.repairs.push_back(repair);
+            let end = range.start.saturating_add(range.len).min(sent);
+            for (start, end) in without(range.start, end, &excepted) {
+                missing.bytes += u64::from(self.queue_repair(id, b_num, start, end - start));
             }
         }
+        if missing.bytes > 0 {
+            self.flight.settle(now, flight_time);
+            let seen = self.flight.seen();
+            missing.black_hole = self.stuck.repaired(now, seen, flight_time);
+        }
         Some(missing)
+    }
+
+    /// Returns `len`, or 0 if there are too many already.
+    fn queue_repair(&mut self, id: TransferId, b_num: u32, start: u32, len: u32) -> u32 {
+        if self.repairs.len() >= MAX_REPAIRS {
+            return 0;
+        }
+        self.repairs.push_back(Repair {
+            id,
+            b_num,
+            start,
+            len,
+        });
+        len
     }
 
     pub(crate) fn has_data(&self) -> bool {
@@ -403,12 +439,20 @@ impl Outbox {
     pub(crate) fn assert_bounded(&self) {
         let held: usize = self.transfers.values().map(|it| it.held.len()).sum();
         assert!(held == self.held && held <= MAX_HELD_GRANTS);
+        assert!(self.flight.len() <= crate::limits::MAX_FLIGHT);
         assert!(self.repairs.len() <= MAX_REPAIRS && self.ready.len() <= MAX_HELD_GRANTS);
     }
 
     /// The next burst: repairs first, then fresh data in the order of the grants.
-    pub(crate) fn next_burst(&mut self, shape: &Shape) -> Option<NextBurst> {
-        self.next_repair(shape).or_else(|| self.next_fresh(shape))
+    pub(crate) fn next_burst(&mut self, now: Instant, shape: &Shape) -> Option<NextBurst> {
+        let mut next = self.next_repair(shape).or_else(|| self.next_fresh(shape))?;
+        if shape.profile == Profile::Extended {
+            let Piece { id, b_num, start } = next.piece;
+            let len = next.burst.span.len as u32;
+            next.burst.first.sync = self.flight.next_number();
+            self.flight.sent(now, id, b_num, start, len);
+        }
+        Some(next)
     }
 
     fn next_repair(&mut self, shape: &Shape) -> Option<NextBurst> {
@@ -421,6 +465,11 @@ impl Outbox {
                 self.repairs.pop_front();
                 continue;
             };
+            let piece = Piece {
+                id: repair.id,
+                b_num: repair.b_num,
+                start: repair.start,
+            };
             repair.start += burst.span.len as u32;
             repair.len -= burst.span.len as u32;
             if repair.len == 0 {
@@ -429,6 +478,7 @@ impl Outbox {
             return Some(NextBurst {
                 burst,
                 repair: true,
+                piece,
             });
         }
         None
@@ -437,7 +487,8 @@ impl Outbox {
     fn next_fresh(&mut self, shape: &Shape) -> Option<NextBurst> {
         while let Some(&(_, id, b_num)) = self.ready.front() {
             let transfer = self.transfers.get_mut(&id);
-            let Some((burst, rest)) = transfer.and_then(|t| t.next_fresh(b_num, shape)) else {
+            let Some((burst, start, rest)) = transfer.and_then(|t| t.next_fresh(b_num, shape))
+            else {
                 self.ready.pop_front();
                 continue;
             };
@@ -447,14 +498,29 @@ impl Outbox {
             return Some(NextBurst {
                 burst,
                 repair: false,
+                piece: Piece { id, b_num, start },
             });
         }
         None
     }
 }
 
-fn overlaps(a: &Repair, b: &Repair) -> bool {
-    a.id == b.id && a.b_num == b.b_num && a.start < b.start + b.len && b.start < a.start + a.len
+/// The parts of `start..end` that none of `excepted` covers, in order.
+fn without(start: u32, end: u32, excepted: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    let mut parts = vec![];
+    let mut at = start;
+    while at < end {
+        match excepted.iter().find(|&&(a, b)| a <= at && at < b) {
+            Some(&(_, covered)) => at = covered,
+            None => {
+                let later = excepted.iter().map(|&(a, _)| a).filter(|&a| a > at);
+                let until = later.min().map_or(end, |a| a.min(end));
+                parts.push((at, until));
+                at = until;
+            }
+        }
+    }
+    parts
 }
 
 /// The Block that a grant makes, if it lies in the Transfer and in addresses that exist.
@@ -478,7 +544,7 @@ fn granted(
         len,
         sent: 0,
         sequence: cts.sequence,
-        stuck: Stuck::default(),
+        regrants: 0,
     })
 }
 
@@ -528,6 +594,8 @@ pub(crate) struct Shape {
     pub(crate) limit: BurstLimit,
     /// Bytes around the payload of a datagram.
     pub(crate) around: u32,
+    /// The burst asks the receiver how it gets on (extended profile).
+    pub(crate) ask: bool,
 }
 
 impl Shape {
@@ -573,7 +641,8 @@ fn cut(transfer: &Outbound, b_num: u32, start: u32, rest: u32, shape: &Shape) ->
         (_, true) if profile == Profile::Classic => Flags::SEND_STATE,
         (_, true) => Flags::NONE,
         _ => Flags::SILENT,
-    };
+    }
+    .with_if(Flags::SEND_STATE, shape.ask);
     Some(DataBurst {
         span: transfer
             .span

@@ -50,12 +50,12 @@ impl Path {
         shrank
     }
 
-    /// Large datagrams vanish: back to what every path carries. True if that is smaller.
+    /// Large datagrams vanish: back to what every path carries. True if that is smaller. All sizes are
+    /// to be probed anew: perhaps nothing at all came through for a while.
     pub(crate) fn black_hole(&mut self) -> bool {
         let floor = datagram(self.encapsulation, MIN_MTU).min(self.limit);
         let shrank = self.confirmed > floor;
         if shrank {
-            self.limit = self.confirmed - 1;
             self.confirmed = floor;
             self.probing = None;
             self.probed.clear();

@@ -26,14 +26,15 @@ fn probe_passed__only_the_size_asked() {
 }
 
 #[test]
-fn black_hole__retreats_and_never_tries_that_size_again() {
+fn black_hole__retreats_and_probes_anew() {
     let mut path = Path::new(Encapsulation::UdpV4, 8972);
     path.next_probe();
     path.probe_passed(8972);
     assert!(path.black_hole());
     assert_eq!(path.confirmed(), 1252);
-    assert!(path.next_probe().is_some_and(|size| size < 8972));
     assert!(!path.black_hole(), "already at the floor");
+    let probes: Vec<usize> = (0..4).filter_map(|_| path.next_probe()).collect();
+    assert_eq!(probes, [8972, 8972, 8972, 4324], "three tries of each");
 }
 
 #[test]

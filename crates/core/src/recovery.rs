@@ -2,7 +2,9 @@
 //!
 //! Everything else asks [`Recovery`] how long to wait; nothing else knows why.
 
-use crate::limits::{INITIAL_RTO, MAX_RTO, MIN_DATA_TIMEOUT, MIN_RTO};
+use crate::limits::{
+    INITIAL_RTO, KNOWN_AFTER_SAMPLES, MAX_RTO, MAX_RTT, MIN_DATA_RTO, MIN_DATA_TIMEOUT, MIN_RTO,
+};
 use crate::{Instant, TransferId};
 use std::time::Duration;
 
@@ -13,16 +15,29 @@ pub(crate) enum Timed {
     Handshake,
     /// Request_To_Send, answered by a grant or a Request_Answer.
     Announcement(TransferId),
-    /// Clear_To_Send, answered by Data.
+    /// The Clear_To_Send of a Block when nothing else was granted, answered by Data.
     Grant(TransferId),
     /// Nop with this Sync, which no other has.
     Nop(u32),
+}
+
+/// How long the shortest round trip is remembered at least (twice that at most): a path may change.
+const MIN_MEMORY: Duration = Duration::from_secs(10);
+
+/// The shortest round trip lately.
+#[derive(Clone, Copy, Debug)]
+struct Shortest {
+    now: Duration,
+    before: Duration,
+    since: Instant,
 }
 
 /// Round-trip estimate (RFC 6298's smoothing) and back-off.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovery {
     smoothed: Option<(Duration, Duration)>,
+    shortest: Option<Shortest>,
+    samples: u32,
     backoff: u32,
     /// Classic profile: a fixed wait for payload, as the thesis's implementation had.
     fixed: Option<Duration>,
@@ -34,6 +49,8 @@ impl Recovery {
     pub(crate) fn adaptive() -> Recovery {
         Recovery {
             smoothed: None,
+            shortest: None,
+            samples: 0,
             backoff: 0,
             fixed: None,
             probe: None,
@@ -62,11 +79,17 @@ impl Recovery {
     /// `request` was answered.
     pub(crate) fn answered(&mut self, request: Timed, now: Instant) {
         if let Some((_, sent)) = self.probe.take_if(|probe| probe.0 == request) {
-            self.sample(now - sent);
+            self.sample(now, now - sent);
         }
     }
 
-    fn sample(&mut self, rtt: Duration) {
+    /// A round trip took `rtt`.
+    pub(crate) fn sample(&mut self, now: Instant, rtt: Duration) {
+        if rtt > MAX_RTT {
+            return;
+        }
+        self.samples = self.samples.saturating_add(1);
+        self.note_shortest(now, rtt);
         self.smoothed = Some(match self.smoothed {
             None => (rtt, rtt / 2),
             Some((mean, deviation)) => (
@@ -74,6 +97,38 @@ impl Recovery {
                 (deviation * 3 + mean.abs_diff(rtt)) / 4,
             ),
         });
+    }
+
+    fn note_shortest(&mut self, now: Instant, rtt: Duration) {
+        let fresh = Shortest {
+            now: rtt,
+            before: rtt,
+            since: now,
+        };
+        let shortest = self.shortest.get_or_insert(fresh);
+        if now - shortest.since > MIN_MEMORY {
+            *shortest = Shortest {
+                before: shortest.now,
+                ..fresh
+            };
+        }
+        shortest.now = shortest.now.min(rtt);
+    }
+
+    /// Shortest round trip of the last 10 to 20 seconds, if any was measured.
+    pub(crate) fn min_rtt(&self) -> Option<Duration> {
+        self.shortest.map(|it| it.now.min(it.before))
+    }
+
+    /// Mean deviation of the round trip.
+    pub(crate) fn deviation(&self) -> Duration {
+        self.smoothed
+            .map_or(Duration::ZERO, |(_, deviation)| deviation)
+    }
+
+    /// Whether the round trip was measured often enough to rely on it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.samples >= KNOWN_AFTER_SAMPLES
     }
 
     /// Smoothed round trip, if any was measured.
@@ -93,14 +148,44 @@ impl Recovery {
             .min(MAX_RTO.max(base))
     }
 
-    /// How long without payload means it was lost.
+    /// How long without payload, or without an answer to it, means loss: within two round trips once
+    /// they are known.
     pub(crate) fn data_timeout(&self) -> Duration {
-        self.fixed.unwrap_or_else(|| self.control_timeout())
+        if let Some(fixed) = self.fixed {
+            return fixed;
+        }
+        let base = self.repair_timeout();
+        base.saturating_mul(1 << self.backoff)
+            .min(MAX_RTO.max(base))
+    }
+
+    /// How long after it was asked for a repair is overdue.
+    pub(crate) fn repair_timeout(&self) -> Duration {
+        let Some((mean, deviation)) = self.smoothed else {
+            return INITIAL_RTO;
+        };
+        let least = if self.is_known() {
+            MIN_DATA_RTO
+        } else {
+            MIN_RTO
+        };
+        (mean + (deviation * 4).max(mean / 4)).max(least)
+    }
+
+    /// How old a burst is that may still be under way: the receiver, which asks for it, has waited
+    /// long enough at its end.
+    pub(crate) fn flight_time(&self) -> Duration {
+        self.rtt().map_or(INITIAL_RTO, |mean| mean + mean / 8)
     }
 
     /// A timeout struck: wait longer next time.
     pub(crate) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(6);
+    }
+
+    /// Whether a timeout struck since something moved.
+    pub(crate) fn is_backed_off(&self) -> bool {
+        self.backoff > 0
     }
 
     /// Something moved.

@@ -16,6 +16,13 @@ impl Instant {
         Instant(nanos)
     }
 
+    /// `duration` earlier, or the epoch.
+    #[must_use]
+    pub(crate) fn before(self, duration: Duration) -> Instant {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Instant(self.0.saturating_sub(nanos))
+    }
+
     /// Nanoseconds since the epoch.
     pub const fn as_nanos(self) -> u64 {
         self.0

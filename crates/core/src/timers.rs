@@ -12,11 +12,15 @@ pub(crate) enum Timer {
     GiveUp,
     /// Announcements, requests and Ends to be answered: repeat them.
     Answers,
-    /// Granted payload to arrive: report what is missing.
+    /// Granted payload to arrive at all: ask for it.
     Payload,
+    /// Overtaken payload, or its repair: ask for it (again).
+    Lost,
     /// Our turn to grant, among the connections of this receiver: grant.
     Admission,
-    /// The end of sent Transfers to be confirmed: ask.
+    /// The next burst to be due: the pace holds it back.
+    Pace,
+    /// The end of sent Transfers to be confirmed, or room to send more: ask.
     Confirmation,
     /// The peer to be heard at all: ping, then give up.
     Peer,
@@ -25,12 +29,14 @@ pub(crate) enum Timer {
 }
 
 impl Timer {
-    pub(crate) const ALL: [Timer; 8] = [
+    pub(crate) const ALL: [Timer; 10] = [
         Timer::Handshake,
         Timer::GiveUp,
         Timer::Answers,
         Timer::Payload,
+        Timer::Lost,
         Timer::Admission,
+        Timer::Pace,
         Timer::Confirmation,
         Timer::Peer,
         Timer::Probe,

@@ -1,7 +1,7 @@
 //! Honest counting: every byte placed or moved and why, every datagram dropped and where, every
 //! syscall and wake-up.
 
-use zerolane_core::{Cipher, Counters};
+use zerolane_core::{Cipher, Counters, PathState};
 
 /// Why payload was copied again in user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,6 +71,8 @@ pub struct Account {
     pub cipher: Option<Cipher>,
     /// Payload bytes of an STU at present.
     pub stu: u32,
+    /// What is known of the path at present, and what follows from it.
+    pub path: PathState,
     /// What the protocol engine counted.
     pub protocol: Counters,
 }

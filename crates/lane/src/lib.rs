@@ -36,7 +36,7 @@ pub use registry::Registry;
 pub use security::{Mode, Security, random};
 pub use waker::Waker;
 pub use zerolane_core::{
-    Anyone, Cipher, CloseReason, Config, Counters, Delivery, DropReason, FastAnswer, GateCounters,
-    Identity, KeyError, Life, PostError, PublicKey, Schedule, Scheduler, TransferError, TransferId,
-    Trust,
+    Anyone, Cipher, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer,
+    GateCounters, Identity, KeyError, Life, PathState, PostError, PublicKey, Schedule, Scheduler,
+    TransferError, TransferId, Trust,
 };

@@ -2,7 +2,7 @@
 
 use crate::Security;
 use std::time::Duration;
-use zerolane_core::{Config, Scheduler};
+use zerolane_core::{Config, Control, Scheduler};
 use zerolane_wire::Profiles;
 
 /// Settings of a connection. The defaults suit a LAN.
@@ -20,8 +20,11 @@ pub struct Options {
     pub checksum: bool,
     /// Receive socket buffer to ask for, bytes. What is granted decides how much is in flight.
     pub receive_buffer: usize,
-    /// Most bytes granted ahead, whatever the socket buffer holds.
+    /// Most bytes granted ahead. A short path gets what the socket buffer holds; a long one gets what
+    /// fills it, up to this.
     pub max_in_flight: u32,
+    /// What keeps the sender from overloading the path.
+    pub control: Control,
     /// Length of a Block to aim at, bytes.
     pub block: u32,
     /// Spin this long for the next datagram before sleeping.
@@ -50,7 +53,8 @@ impl Default for Options {
             gro: true,
             checksum: false,
             receive_buffer: 8 << 20,
-            max_in_flight: config.window,
+            max_in_flight: config.max_window,
+            control: config.control,
             block: config.block,
             spin: Duration::from_micros(50),
             connect_timeout: config.connect_timeout,

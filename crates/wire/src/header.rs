@@ -112,6 +112,8 @@ impl Flags {
     pub const UNKNOWN: Flags = Flags(0x080);
     /// End: sent by the source of the Transfer's data.
     pub const FROM_SOURCE: Flags = Flags(0x100);
+    /// State: the options hold what the connection received, not ranges.
+    pub const PROGRESS: Flags = Flags(0x200);
     /// Connection_Answer, Request_Answer: refused for good.
     pub const REJECT: Flags = Flags(0x400);
     /// Request_Connection, Connection_Answer: speaks the classic profile.

@@ -29,7 +29,7 @@ pub use header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
 pub use operation::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Disconnect, End,
     FetchOp, FetchOpKind, Get, Grant, MAX_RANGES, MemoryRegionAvailable, Nop, OPTIONS_LEN,
-    Operation, Packet, Profile, Profiles, Range, Ranges, Reason, RequestAnswer, RequestConnection,
-    RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights, Route, State,
-    VERSION, VERSION_MIN,
+    Occasion, Operation, Packet, Profile, Profiles, Progress, Range, Ranges, Reason, Report,
+    RequestAnswer, RequestConnection, RequestMemoryRegion, RequestState, RequestToReceive,
+    RequestToSend, Rights, Route, State, VERSION, VERSION_MIN,
 };

@@ -47,9 +47,9 @@ pub use connection::Connection;
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use zerolane_lane::{
-    Access, Account, Anyone, Cipher, CloseReason, Counters, Delivery, DropReason, FastAnswer,
-    GateCounters, Identity, KeyError, Memory, Mode, MoveCause, Options, Owner, PostError,
-    PublicKey, Region, Schedule, Scheduler, Security, SharedRegion, TransferError, TransferId,
-    Trust, Waker,
+    Access, Account, Anyone, Cipher, CloseReason, Control, Counters, Delivery, DropReason,
+    FastAnswer, GateCounters, Identity, KeyError, Memory, Mode, MoveCause, Options, Owner,
+    PathState, PostError, PublicKey, Region, Schedule, Scheduler, Security, SharedRegion,
+    TransferError, TransferId, Trust, Waker,
 };
 pub use zerolane_wire::{Profile, Profiles, Reason};

@@ -82,6 +82,8 @@ impl Connection {
             self.timers.set(Timer::Handshake, now);
         } else {
             self.timers.stop(Timer::GiveUp);
+            self.recovery.answered(Timed::Handshake, now);
+            self.congestion.on_new_path(self.recovery.min_rtt());
         }
         self.timers.set(Timer::Probe, now);
         self.events.push_back(Event::Connected(self.profile));

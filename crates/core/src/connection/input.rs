@@ -2,6 +2,7 @@
 
 use super::Connection;
 use super::data::complete;
+use crate::flight::Sent;
 use crate::inbound::{Announcement, Matched, Refusal, Slot};
 use crate::life::Happening;
 use crate::limits;
@@ -10,10 +11,11 @@ use crate::outbound::{self, Missing};
 use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::{CloseReason, DropReason, Event, InboundState, Instant, Life, TransferError};
+use std::time::Duration;
 use zerolane_wire::{
-    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Nop, Operation, Packet,
-    Profile, Ranges, Reason, RequestAnswer, RequestConnection, RequestState, RequestToReceive,
-    RequestToSend, State, VERSION, VERSION_MIN,
+    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Nop, Occasion,
+    Operation, Packet, Progress, Reason, Report, RequestAnswer, RequestConnection, RequestState,
+    RequestToReceive, RequestToSend, State, VERSION, VERSION_MIN,
 };
 
 impl Connection {
@@ -392,21 +394,22 @@ impl Connection {
     }
 
     fn on_request_state(&mut self, it: &RequestState) -> Result<(), DropReason> {
-        let reply_to = Some(it.sync);
+        let occasion = Occasion::Reply(it.sync);
         let state = match self.inbox.find(it.s_id) {
             Some(slot) if slot.state == InboundState::Complete => State {
-                reply_to,
+                occasion,
                 ..complete(it.s_id, slot.id, u32::MAX)
             },
             Some(slot) if slot.state == InboundState::Receiving => {
-                return self.answer_state(slot.id, it.sync);
+                self.answer_state(slot.id, it.sync);
+                return Ok(());
             }
             Some(slot) if slot.state == InboundState::Announced => {
                 self.answer_later(it.s_id);
                 return Ok(());
             }
             _ => State {
-                reply_to,
+                occasion,
                 complete: false,
                 unknown: true,
                 ..complete(it.s_id, 0, 0)
@@ -417,28 +420,22 @@ impl Connection {
     }
 
     /// Tells how a Transfer that is being received stands, and asks for what is missing.
-    fn answer_state(&mut self, id: u32, sync: u32) -> Result<(), DropReason> {
-        let transfer = self.inbox.get(id).ok_or(DropReason::Unexpected)?;
-        let blocks_complete = self.inbox.blocks_complete(id, transfer);
-        let d_id = transfer.peer;
-        self.push_control(Operation::State(State {
-            reply_to: Some(sync),
-            complete: false,
-            unknown: false,
-            blocks_complete,
-            b_num: blocks_complete,
-            reached: 0,
-            d_id,
-            s_id: id,
-            missing: Ranges::EMPTY,
-        }));
+    fn answer_state(&mut self, id: u32, sync: u32) {
+        let state = State {
+            occasion: Occasion::Reply(sync),
+            ..self.state_of(id)
+        };
+        self.push_control(Operation::State(state));
         // What the sender does not know of was granted in vain; what it does know of is reported by
         // the payload timer, whose patience is the recovery's business.
         self.repeat_grants(id);
-        Ok(())
     }
 
     fn on_state(&mut self, now: Instant, it: &State) -> Result<(), DropReason> {
+        self.note_seen(now, it)?;
+        if matches!(it.report, Report::Progress(_)) && !it.complete {
+            return Ok(());
+        }
         let known = self.outbox.get(it.d_id).ok_or(DropReason::Unexpected)?;
         if known.peer != 0 && it.s_id != 0 && known.peer != it.s_id {
             return Err(DropReason::Unexpected);
@@ -455,14 +452,46 @@ impl Connection {
             }
             return Ok(());
         }
-        let missing = self.outbox.report(it).ok_or(DropReason::Unexpected)?;
-        self.note_missing(now, missing);
+        let ranges = match &it.report {
+            Report::Missing(ranges) => ranges.as_slice(),
+            Report::Progress(_) => &[],
+        };
+        let flight_time = self.recovery.flight_time();
+        let missing = self.outbox.report(now, it, ranges, flight_time);
+        self.note_missing(now, missing.ok_or(DropReason::Unexpected)?);
         Ok(())
+    }
+
+    /// What the receiver has seen of our bursts.
+    fn note_seen(&mut self, now: Instant, it: &State) -> Result<(), DropReason> {
+        let number = match (it.occasion, &it.report) {
+            (Occasion::Seen(number), _) | (Occasion::Reply(number), Report::Progress(_)) => number,
+            (Occasion::Reply(_), Report::Missing(_)) => return Ok(()),
+        };
+        let sent = self.outbox.flight.saw(now, number)?;
+        if let (Some(sent), Report::Progress(progress)) = (sent, &it.report) {
+            self.note_progress(now, &sent, progress);
+        }
+        Ok(())
+    }
+
+    fn note_progress(&mut self, now: Instant, sent: &Sent, progress: &Progress) {
+        let delay = Duration::from_micros(progress.delay_us.into());
+        let rtt = (now - sent.at).saturating_sub(delay);
+        if rtt > limits::MAX_RTT {
+            return;
+        }
+        self.recovery.sample(now, rtt);
+        let min_rtt = self.recovery.min_rtt().unwrap_or(rtt);
+        let flight = &mut self.outbox.flight;
+        if let Some(sample) = flight.sample(now, sent, progress, rtt, min_rtt) {
+            self.congestion.on_progress(now, &sample);
+        }
     }
 
     fn note_missing(&mut self, now: Instant, missing: Missing) {
         if missing.bytes > 0 {
-            self.congestion.on_missing(now, missing.bytes);
+            self.congestion.on_lost(now, missing.bytes);
         }
         if missing.black_hole && self.path.black_hole() {
             self.timers.set(Timer::Probe, now);
@@ -486,10 +515,5 @@ impl Connection {
             self.push_control(Operation::Nop(answer));
         }
         Ok(())
-    }
-
-    /// Whole-Block repair belongs to the classic profile alone.
-    pub(super) fn repairs_whole_blocks(&self) -> bool {
-        self.profile == Profile::Classic
     }
 }

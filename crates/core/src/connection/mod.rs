@@ -1,8 +1,8 @@
 //! One virtual connection: what the user asks of it, and the state all parts share.
 //!
-//! `input.rs` takes control operations, `data.rs` takes payload headers, `output.rs` drains what is
-//! owed to the peer in priority order, `timeouts.rs` owns what follows from silence, `admit.rs` asks
-//! what may be granted while others receive too, `abort.rs` what
+//! `input.rs` takes control operations, `data.rs` takes payload headers, `repair.rs` asks for what is
+//! missing, `output.rs` drains what is owed to the peer in priority order, `timeouts.rs` owns what
+//! follows from silence, `admit.rs` asks what may be granted while others receive too, `abort.rs` what
 //! follows when a Transfer is given up, `close.rs` what follows from the table of a connection's life.
 
 mod abort;
@@ -13,10 +13,13 @@ mod input;
 mod listen;
 mod output;
 mod protect;
+mod repair;
 mod timeouts;
 
 pub use listen::{listen, reject};
 
+use crate::congestion::Pacer;
+use crate::credit::Credit;
 use crate::handshake::{HandshakeDatagram, Session};
 use crate::inbound::{self, Geometry, Inbox};
 use crate::offers::{Offer, Offers};
@@ -24,9 +27,10 @@ use crate::outbound::Outbox;
 use crate::path::Path;
 use crate::recovery::{Recovery, Timed};
 use crate::timers::{Timer, Timers};
+use crate::watch::Watch;
 use crate::{
     CloseReason, Config, Congestion, Counters, Delivery, DropReason, Entropy, Event, Forecast,
-    GrantsOnly, Instant, Life, Member, Span, TransferId, limits,
+    GrantsOnly, Instant, Life, Member, PathState, Span, TransferId, limits,
 };
 use abort::Ending;
 use core::fmt;
@@ -93,6 +97,7 @@ pub struct Connection {
     timers: Timers,
     recovery: Recovery,
     congestion: Box<dyn Congestion>,
+    pacer: Pacer,
     /// Our place among the connections that receive here; none: we are the only one.
     admission: Option<Member>,
     /// Payload bytes that had to be moved.
@@ -100,6 +105,12 @@ pub struct Connection {
     /// Payload bytes found missing when later ones were there.
     overtaken: u64,
     path: Path,
+    /// What was overtaken.
+    watch: Watch,
+    seen: repair::Seen,
+    credit: Credit,
+    /// The window of the last grants.
+    granted_window: u32,
     events: VecDeque<Event>,
     counters: Counters,
 }
@@ -174,19 +185,25 @@ impl Connection {
             timers: Timers::default(),
             recovery: Recovery::adaptive(),
             congestion: Box::new(GrantsOnly),
+            pacer: Pacer::default(),
             admission: None,
             moved: 0,
             overtaken: 0,
             path: Path::new(config.encapsulation, config.path_datagram),
+            watch: Watch::default(),
+            seen: repair::Seen::default(),
+            credit: Credit::new(config.window, config.max_window),
+            granted_window: 0,
             events: VecDeque::new(),
             counters: Counters::default(),
             config,
         }
     }
 
-    /// Replaces the congestion controller ([`GrantsOnly`] unless set).
+    /// Replaces the congestion controller that [`Config::control`] chose, once connected.
     pub fn set_congestion(&mut self, congestion: Box<dyn Congestion>) {
         self.congestion = congestion;
+        self.congestion.on_new_path(self.recovery.min_rtt());
     }
 
     /// Sends `span` as one Transfer. Its bytes must stay as they are until the Transfer is over.
@@ -312,9 +329,29 @@ impl Connection {
         &self.counters
     }
 
-    /// Smoothed round-trip time, if one was measured.
-    pub fn rtt(&self) -> Option<std::time::Duration> {
-        self.recovery.rtt()
+    /// What is known of the path, and what follows from it at `now`.
+    pub fn path_state(&self, now: Instant) -> PathState {
+        PathState {
+            rtt: self.recovery.rtt(),
+            rtt_deviation: self.recovery.deviation(),
+            min_rtt: self.recovery.min_rtt(),
+            reordering: self.watch.reordering(now),
+            granted_ahead: self.credit.window(),
+            controller: self.congestion.name(),
+            congestion_window: self.congestion.window(),
+            pace: self.congestion.pace(),
+            under_way: self.outbox.flight.bytes_under_way(),
+        }
+    }
+
+    /// The lane's socket buffer overflowed: more was granted than could be taken in time.
+    pub fn on_overrun(&mut self, now: Instant) {
+        self.credit.overrun(now);
+    }
+
+    /// Whether the lane is to mark its datagrams as ECN-capable: the controller reads the marks.
+    pub fn wants_marks(&self) -> bool {
+        self.congestion.wants_marks()
     }
 
     /// Payload bytes an STU sent at present.
@@ -383,7 +420,7 @@ impl Connection {
     fn geometry(&self) -> Geometry {
         Geometry {
             profile: self.profile,
-            window: self.config.window,
+            window: self.credit.window(),
             block: self.config.block,
             block_log2: self.config.classic_block_log2,
             buffer_log2: self.buffer_log2(),
@@ -404,11 +441,14 @@ impl Connection {
         self.peer = Some(peer);
         self.profile = profile;
         self.inbox.grants = crate::grants::Grants::new(self.buffer_log2());
-        if profile == Profile::Classic {
-            // One grant at a time is all the schedule it has.
-            self.admission = None;
-            self.recovery
-                .fix_data_timeout(self.config.classic_data_timeout);
+        match profile {
+            Profile::Classic => {
+                // One grant at a time is all the schedule it has.
+                self.admission = None;
+                self.recovery
+                    .fix_data_timeout(self.config.classic_data_timeout);
+            }
+            Profile::Extended => self.set_congestion(self.config.control.controller()),
         }
         self.heard = now;
     }
@@ -490,13 +530,26 @@ impl Connection {
         let Some(geometry) = self.admitted(now) else {
             return;
         };
+        self.granted_window = geometry.window;
         while let Some(granted) = self.inbox.grant_next(now, &geometry) {
             self.send_grant(granted.sequence);
-            self.recovery.time(Timed::Grant(granted.transfer), now);
+            if self.inbox.grants.is_only(granted.sequence) {
+                self.recovery.time(Timed::Grant(granted.transfer), now);
+            }
             self.timers
                 .set_earlier(Timer::Payload, now + self.recovery.data_timeout());
             self.expect_peer(now);
+            self.repeat_overdue_grants(now);
         }
+    }
+
+    /// Whether another Block fits in the window, at a glance.
+    fn has_room_to_grant(&self) -> bool {
+        let outstanding = self.inbox.grants.outstanding();
+        let block = self.config.block.min(self.granted_window / 2);
+        self.profile == Profile::Extended
+            && self.inbox.ungranted() > 0
+            && outstanding + u64::from(block) <= u64::from(self.granted_window)
     }
 
     /// Stops the program if anything grew beyond its limit. For tests and fuzzing.
@@ -506,6 +559,7 @@ impl Connection {
         assert!(self.control.len() <= limits::MAX_CONTROL_QUEUE);
         assert!(self.endings.len() <= limits::MAX_ENDINGS);
         assert!(self.outbox.len() <= posted && self.inbox.len() <= posted);
+        assert!(self.watch.len() <= limits::MAX_WATCHED);
         self.outbox.assert_bounded();
         self.inbox.assert_bounded();
         self.offers.assert_bounded(self.slots());

@@ -7,13 +7,14 @@ use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::transmit::{BurstLimit, ControlDatagram, Transmit};
 use crate::{Instant, Life, TransferId};
-use zerolane_wire::{Nop, Operation, Packet, RequestToReceive, RequestToSend, Route};
+use std::time::Duration;
+use zerolane_wire::{Nop, Operation, Packet, Profile, RequestToReceive, RequestToSend, Route};
 
 impl Connection {
     /// The next thing to send, if any. A burst is at most as large as `limit`.
     pub fn poll_transmit(&mut self, now: Instant, limit: BurstLimit) -> Option<Transmit> {
         self.next_handshake()
-            .or_else(|| self.next_control())
+            .or_else(|| self.next_control(now))
             .or_else(|| self.next_probe(now))
             .or_else(|| self.next_data(now, limit))
     }
@@ -29,9 +30,12 @@ impl Connection {
         Some(Transmit::Handshake(message))
     }
 
-    fn next_control(&mut self) -> Option<Transmit> {
+    fn next_control(&mut self, now: Instant) -> Option<Transmit> {
         let operation = self.control.pop_front()?;
         self.counters.control_sent += 1;
+        if matches!(operation, Operation::ConnectionAnswer(_)) {
+            self.time_answer(now);
+        }
         let d_key = match operation {
             Operation::RequestConnection(_) => 0,
             _ => self.route.d_key,
@@ -44,6 +48,17 @@ impl Connection {
             operation,
         };
         Some(Transmit::Control(ControlDatagram::new(&packet, 0)))
+    }
+
+    /// The answer to a Request_Connection leaves: the Initiator's next word tells the round trip,
+    /// unless it answers one of several.
+    fn time_answer(&mut self, now: Instant) {
+        if self.handshake_tries == 0 {
+            self.recovery.time(Timed::Handshake, now);
+        } else {
+            self.recovery.untime(Timed::Handshake);
+        }
+        self.handshake_tries += 1;
     }
 
     fn next_probe(&mut self, now: Instant) -> Option<Transmit> {
@@ -72,32 +87,78 @@ impl Connection {
             return None;
         }
         let stu = self.stu();
-        let allowance = self.congestion.allowance(now);
-        if allowance < u64::from(stu) {
-            return None;
-        }
-        let bytes = limit
-            .bytes
-            .min(u32::try_from(allowance).unwrap_or(u32::MAX));
+        let bytes = self.allowance(now, stu)?.min(limit.bytes.into());
         let shape = Shape {
             route: self.route,
             stu,
             profile: self.profile,
             buffer_log2: self.peer.map_or(0, |peer| peer.buffer_log2),
-            limit: BurstLimit { bytes, ..limit },
+            limit: BurstLimit {
+                bytes: bytes as u32,
+                ..limit
+            },
             around: self.around(),
+            ask: self.asks_progress(),
         };
-        let next = self.outbox.next_burst(&shape);
+        let next = self.outbox.next_burst(now, &shape);
         if !self.outbox.has_data() {
-            self.timers
-                .set(Timer::Confirmation, now + self.recovery.control_timeout());
+            self.outbox.flight.limited();
+            let wait = self.confirmation_timeout();
+            self.timers.set(Timer::Confirmation, now + wait);
         }
         let next = next?;
         let len = next.burst.span.len;
         self.counters.bytes_sent += len;
         self.counters.bytes_resent += if next.repair { len } else { 0 };
-        self.congestion.on_sent(now, len);
+        if let Some(pace) = self.congestion.pace() {
+            let quantum = self.congestion.quantum();
+            self.pacer.sent(now, len, pace, quantum);
+        }
         Some(Transmit::Data(next.burst))
+    }
+
+    /// Bytes, headers included, that the congestion controller lets leave now; if none, a timer or
+    /// an answer of the receiver will say when.
+    fn allowance(&mut self, now: Instant, stu: u32) -> Option<u64> {
+        let pair = 2 * u64::from(stu);
+        let under_way = self.outbox.flight.bytes_under_way();
+        let room = self.congestion.window().saturating_sub(under_way);
+        // An STU on its own costs as much as a burst. Something may always be under way.
+        if room < pair && under_way > 0 {
+            let wait = self.confirmation_timeout();
+            self.timers.set_earlier(Timer::Confirmation, now + wait);
+            return None;
+        }
+        if self.congestion.pace().is_some() && self.pacer.next() > now {
+            self.timers.set(Timer::Pace, self.pacer.next());
+            return None;
+        }
+        let bytes = room.min(self.congestion.quantum()).max(pair);
+        let headers = bytes / u64::from(stu) * u64::from(self.around());
+        Some(bytes.saturating_add(headers))
+    }
+
+    /// Whether the next burst asks the receiver how it gets on.
+    fn asks_progress(&mut self) -> bool {
+        if self.profile == Profile::Classic {
+            return false;
+        }
+        let known = self.recovery.is_known();
+        let interval = if known {
+            self.congestion.question_interval()
+        } else {
+            0
+        };
+        self.outbox.flight.ask(interval)
+    }
+
+    /// How long to wait for word of what was sent: the receiver, which knows what it misses, asks
+    /// first.
+    pub(super) fn confirmation_timeout(&self) -> Duration {
+        match self.profile {
+            Profile::Classic => self.recovery.control_timeout(),
+            Profile::Extended => self.recovery.data_timeout() * 2,
+        }
     }
 
     /// Sends, or repeats, the announcement of a Transfer.

@@ -17,6 +17,9 @@ impl Connection {
                 Timer::GiveUp => self.on_give_up_timeout(now),
                 Timer::Answers => self.on_answers_timeout(now),
                 Timer::Payload => self.on_payload_timeout(now),
+                Timer::Lost => self.on_lost_timeout(now),
+                // It was only to be asked again for what there is to send.
+                Timer::Pace => {}
                 Timer::Admission => self.grant(now),
                 Timer::Confirmation => self.on_confirmation_timeout(now),
                 Timer::Peer => self.on_peer_timeout(now),
@@ -98,59 +101,18 @@ impl Connection {
         }
     }
 
-    /// Asks for the granted payload that should have come: of every Block up to and including the
-    /// first one that nothing has overtaken.
-    fn on_payload_timeout(&mut self, now: Instant) {
-        let wait = self.recovery.data_timeout();
-        let mut late = vec![];
-        let mut next = None;
-        for (sequence, block) in self.inbox.grants.iter() {
-            let at = self.inbox.grants.waited_since(sequence, block) + wait;
-            if at <= now {
-                late.push((sequence, block.reached == 0));
-            } else {
-                next = Some(next.map_or(at, |old: Instant| old.min(at)));
-            }
-            if !self.inbox.grants.overtaken(sequence) {
-                break;
-            }
-        }
-        if !late.is_empty() {
-            self.counters.timeouts += 1;
-            self.recovery.back_off();
-        }
-        for (sequence, untouched) in late {
-            self.ask_again(now, sequence, untouched);
-        }
-        if !self.inbox.grants.is_idle() {
-            let at = next.unwrap_or(now + self.recovery.data_timeout());
-            self.timers.set_earlier(Timer::Payload, at);
-        }
-    }
-
-    fn ask_again(&mut self, now: Instant, sequence: u32, untouched: bool) {
-        self.expect_peer(now);
-        if self.repairs_whole_blocks() {
-            if let Some(granted) = self.inbox.regrant(now, sequence) {
-                self.send_grant(granted.sequence);
-            }
-            return;
-        }
-        if untouched {
-            self.send_grant(sequence);
-        }
-        self.report_now(now, sequence);
-    }
-
     /// Everything granted was sent, and nothing is heard: asks how the Transfers stand.
     fn on_confirmation_timeout(&mut self, now: Instant) {
         if self.life != Life::Established {
             return;
         }
-        let silent = now - self.heard >= self.recovery.control_timeout();
         let open = |it: &Outbound| it.state == OutboundState::Sending;
         if !self.outbox.iter().any(|(_, it)| open(it)) {
             return;
+        }
+        let silent = now - self.heard >= self.recovery.data_timeout();
+        if self.outbox.has_data() {
+            self.give_up_flight(now);
         }
         if !self.outbox.has_data() {
             let asked: Vec<(TransferId, u32, u32)> = self
@@ -163,7 +125,18 @@ impl Connection {
             self.ask_states(now, &asked);
         }
         self.timers
-            .set(Timer::Confirmation, now + self.recovery.control_timeout());
+            .set(Timer::Confirmation, now + self.confirmation_timeout());
+    }
+
+    /// There is something to send and no room, for nothing new was seen for long: whatever was under
+    /// way is gone, and the path is to be learned anew (RFC 9002, 7.6: persistent congestion).
+    fn give_up_flight(&mut self, now: Instant) {
+        let flight = &mut self.outbox.flight;
+        let patience = self.recovery.data_timeout() * limits::PERSISTENT_TIMEOUTS;
+        if flight.bytes_under_way() > 0 && now - flight.quiet_since() >= patience {
+            flight.give_up();
+            self.congestion.on_silence(now);
+        }
     }
 
     fn ask_states(&mut self, now: Instant, transfers: &[(TransferId, u32, u32)]) {

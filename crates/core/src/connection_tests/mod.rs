@@ -6,6 +6,7 @@ mod goodput;
 mod hostile;
 mod incast;
 mod model;
+mod reports;
 mod seeds;
 mod sequences;
 mod sim;

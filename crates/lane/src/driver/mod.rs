@@ -204,6 +204,7 @@ impl<L: Lane> Driver<L> {
         let mut account = self.account;
         account.protocol = *self.core.counters();
         account.stu = self.core.stu();
+        account.path = self.core.path_state(self.clock.now());
         self.lane.describe(&mut account);
         account
     }

@@ -135,6 +135,8 @@ fn config(socket: &Socket, peer: SocketAddr, options: &Options) -> Config {
         profiles: options.profiles,
         slots: options.slots,
         window: socket::window(socket, options),
+        max_window: options.max_in_flight,
+        control: options.control,
         block: options.block,
         checksum: options.checksum,
         burst_segments: send::MAX_SEGMENTS as u32,

@@ -78,11 +78,15 @@ pub(super) fn receive_buffer(socket: &Socket) -> usize {
     get(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_or(0, |bytes| bytes as usize)
 }
 
+/// Payload granted at a time on a short path, bytes, however large the buffer: more gains nothing
+/// there and leaves the caches.
+const WINDOW: u32 = 2 << 20;
+
 /// Payload that fits the receive buffer whatever the datagrams look like.
 pub(super) fn window(socket: &Socket, options: &Options) -> u32 {
     let fits = receive_buffer(socket) / BUFFER_OVERHEAD;
-    options
-        .max_in_flight
+    WINDOW
+        .min(options.max_in_flight)
         .min(u32::try_from(fits).unwrap_or(u32::MAX))
         .max(4096)
 }

@@ -15,7 +15,7 @@ pub use connection::{
 };
 pub use memory::{FetchOp, FetchOpKind, Get, MemoryRegionAvailable, RequestMemoryRegion, Rights};
 pub use reason::Reason;
-pub use state::{MAX_RANGES, Range, Ranges, RequestState, State};
+pub use state::{MAX_RANGES, Occasion, Progress, Range, Ranges, Report, RequestState, State};
 pub use transfer::{
     Answer, ClearToSend, End, Grant, RequestAnswer, RequestToReceive, RequestToSend,
 };

@@ -1,6 +1,6 @@
 //! Operations that ask for and tell the state of a Transfer: what has arrived and what is missing.
 
-use super::{OPTIONS_LEN, Options, be32, out_of_range};
+use super::{OPTIONS_LEN, Options, be32, be64, out_of_range};
 use crate::header::{Field, Flags, Header, ParseError};
 
 /// Ranges that fit in the options of one State.
@@ -85,11 +85,45 @@ pub struct RequestState {
     pub sync: u32,
 }
 
+/// What a [`State`] refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Occasion {
+    /// Answers the Request_State or Send_State with this Sync.
+    Reply(u32),
+    /// Unsolicited: the newest burst of Data seen by then (its Sync), 0 if none.
+    Seen(u32),
+}
+
+/// What a connection has received altogether, as its sender paces itself by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Progress {
+    /// Payload bytes received for the first time, since the connection began.
+    pub received: u64,
+    /// Microseconds between the arrival of the burst named by [`Occasion`] and this report.
+    pub delay_us: u32,
+    /// STUs that arrived with the mark "congestion experienced", modulo 2^32.
+    pub marked: u32,
+}
+
+/// What a [`State`] tells in its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Report {
+    /// Missing ranges of the Block, to be sent again. Empty: nothing is asked for.
+    Missing(Ranges),
+    /// How the connection gets on.
+    Progress(Progress),
+}
+
+impl Report {
+    /// Nothing is missing, nothing is told.
+    pub const NOTHING: Report = Report::Missing(Ranges::EMPTY);
+}
+
 /// Reports what has been received of a Transfer, and what is missing of one Block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    /// Answers a Request_State or a Send_State with this Sync; unsolicited if `None`.
-    pub reply_to: Option<u32>,
+    /// What it refers to.
+    pub occasion: Occasion,
     /// All Blocks complete.
     pub complete: bool,
     /// No such Transfer here.
@@ -104,18 +138,45 @@ pub struct State {
     pub d_id: u32,
     /// The Data receiver's Transfer identifier.
     pub s_id: u32,
-    /// Missing ranges of that Block, to be sent again. Empty: nothing is asked for.
-    pub missing: Ranges,
+    /// More about that Block, or about the connection.
+    pub report: Report,
+}
+
+impl Progress {
+    pub(super) fn emit(&self) -> Options {
+        let mut options = [0; OPTIONS_LEN];
+        options[..8].copy_from_slice(&self.received.to_be_bytes());
+        options[8..12].copy_from_slice(&self.delay_us.to_be_bytes());
+        options[12..16].copy_from_slice(&self.marked.to_be_bytes());
+        options
+    }
+
+    pub(super) fn parse(options: &Options) -> Progress {
+        Progress {
+            received: be64(options, 0),
+            delay_us: be32(options, 8),
+            marked: be32(options, 12),
+        }
+    }
 }
 
 impl State {
     pub(super) fn emit(&self, header: Header) -> (Header, Option<Options>) {
+        let (sync, is_reply) = match self.occasion {
+            Occasion::Reply(sync) => (sync, true),
+            Occasion::Seen(burst) => (burst, false),
+        };
+        let (options, is_progress) = match &self.report {
+            Report::Missing(ranges) => (ranges.emit(), false),
+            Report::Progress(progress) => (progress.emit(), true),
+        };
         let header = Header {
             flags: Flags::NONE
-                .with_if(Flags::REPLY, self.reply_to.is_some())
+                .with_if(Flags::REPLY, is_reply)
                 .with_if(Flags::COMPLETE, self.complete)
-                .with_if(Flags::UNKNOWN, self.unknown),
-            sync: self.reply_to.unwrap_or(0),
+                .with_if(Flags::UNKNOWN, self.unknown)
+                .with_if(Flags::PROGRESS, is_progress),
+            sync,
             bufx: self.blocks_complete,
             offset: self.reached,
             b_num: self.b_num,
@@ -123,12 +184,20 @@ impl State {
             s_id: self.s_id,
             ..header
         };
-        (header, Some(self.missing.emit()))
+        (header, Some(options))
     }
 
     pub(super) fn parse(header: &Header, options: &Options) -> Result<State, ParseError> {
+        let occasion = match header.flags.contains(Flags::REPLY) {
+            true => Occasion::Reply(header.sync),
+            false => Occasion::Seen(header.sync),
+        };
+        let report = match header.flags.contains(Flags::PROGRESS) {
+            true => Report::Progress(Progress::parse(options)),
+            false => Report::Missing(Ranges::parse(options)?),
+        };
         Ok(State {
-            reply_to: header.flags.contains(Flags::REPLY).then_some(header.sync),
+            occasion,
             complete: header.flags.contains(Flags::COMPLETE),
             unknown: header.flags.contains(Flags::UNKNOWN),
             blocks_complete: header.bufx,
@@ -136,7 +205,7 @@ impl State {
             b_num: header.b_num,
             d_id: header.d_id,
             s_id: header.s_id,
-            missing: Ranges::parse(options)?,
+            report,
         })
     }
 }

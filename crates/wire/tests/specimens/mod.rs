@@ -3,10 +3,10 @@
 
 use zerolane_wire::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Disconnect, End,
-    FetchOp, FetchOpKind, Flags, Get, Grant, Header, MemoryRegionAvailable, Nop, Op, Operation,
-    Packet, Profile, Profiles, Range, Ranges, Reason, RequestAnswer, RequestConnection,
-    RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights, Route, State,
-    VERSION, VERSION_MIN,
+    FetchOp, FetchOpKind, Flags, Get, Grant, Header, MemoryRegionAvailable, Nop, Occasion, Op,
+    Operation, Packet, Profile, Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer,
+    RequestConnection, RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights,
+    Route, State, VERSION, VERSION_MIN,
 };
 
 const ROUTE: Route = Route {
@@ -286,7 +286,7 @@ fn upkeep() -> Vec<(&'static str, Operation)> {
         (
             "state_missing",
             Operation::State(State {
-                reply_to: Some(SYNC),
+                occasion: Occasion::Seen(SYNC),
                 complete: false,
                 unknown: false,
                 blocks_complete: B_NUM - 1,
@@ -294,13 +294,13 @@ fn upkeep() -> Vec<(&'static str, Operation)> {
                 reached: 0x8000,
                 d_id: D_ID,
                 s_id: S_ID,
-                missing,
+                report: Report::Missing(missing),
             }),
         ),
         (
             "state_complete",
             Operation::State(State {
-                reply_to: None,
+                occasion: Occasion::Reply(SYNC),
                 complete: true,
                 unknown: false,
                 blocks_complete: B_NUM + 1,
@@ -308,7 +308,25 @@ fn upkeep() -> Vec<(&'static str, Operation)> {
                 reached: 0x8000,
                 d_id: D_ID,
                 s_id: S_ID,
-                missing: Ranges::EMPTY,
+                report: Report::NOTHING,
+            }),
+        ),
+        (
+            "state_progress",
+            Operation::State(State {
+                occasion: Occasion::Reply(SYNC),
+                complete: false,
+                unknown: false,
+                blocks_complete: B_NUM,
+                b_num: B_NUM,
+                reached: 0x8000,
+                d_id: D_ID,
+                s_id: S_ID,
+                report: Report::Progress(Progress {
+                    received: 0x1122_3344_5566,
+                    delay_us: 0x77,
+                    marked: 0x8899,
+                }),
             }),
         ),
         ("end", Operation::End(end)),

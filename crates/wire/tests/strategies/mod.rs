@@ -6,9 +6,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use zerolane_wire::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Disconnect, End,
-    FetchOp, FetchOpKind, Flags, Get, Grant, Header, MAX_RANGES, MemoryRegionAvailable, Nop, Op,
-    Operation, Packet, Profile, Profiles, Range, Ranges, Reason, RequestAnswer, RequestConnection,
-    RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights, Route, State,
+    FetchOp, FetchOpKind, Flags, Get, Grant, Header, MAX_RANGES, MemoryRegionAvailable, Nop,
+    Occasion, Op, Operation, Packet, Profile, Profiles, Progress, Range, Ranges, Reason, Report,
+    RequestAnswer, RequestConnection, RequestMemoryRegion, RequestState, RequestToReceive,
+    RequestToSend, Rights, Route, State,
 };
 
 /// Small numbers are as likely as large ones: boundaries and zeros lie there.
@@ -325,38 +326,41 @@ fn upkeep() -> impl Strategy<Value = Operation> {
 }
 
 fn state() -> impl Strategy<Value = Operation> {
-    let progress = (number(), number(), number());
+    let blocks = (number(), number(), number());
     let flags = any::<(bool, bool)>();
-    (
-        option::of(number()),
-        flags,
-        progress,
-        number(),
-        number(),
-        ranges(),
-    )
-        .prop_map(
-            |(
-                reply_to,
-                (complete, unknown),
-                (blocks_complete, b_num, reached),
+    (occasion(), flags, blocks, number(), number(), report()).prop_map(
+        |(occasion, (complete, unknown), (blocks_complete, b_num, reached), d_id, s_id, report)| {
+            Operation::State(State {
+                occasion,
+                complete,
+                unknown,
+                blocks_complete,
+                b_num,
+                reached,
                 d_id,
                 s_id,
-                missing,
-            )| {
-                Operation::State(State {
-                    reply_to,
-                    complete,
-                    unknown,
-                    blocks_complete,
-                    b_num,
-                    reached,
-                    d_id,
-                    s_id,
-                    missing,
-                })
-            },
-        )
+                report,
+            })
+        },
+    )
+}
+
+fn occasion() -> impl Strategy<Value = Occasion> {
+    prop_oneof![
+        number().prop_map(Occasion::Reply),
+        number().prop_map(Occasion::Seen)
+    ]
+}
+
+fn report() -> impl Strategy<Value = Report> {
+    let progress = (long(), number(), number()).prop_map(|(received, delay_us, marked)| {
+        Report::Progress(Progress {
+            received,
+            delay_us,
+            marked,
+        })
+    });
+    prop_oneof![ranges().prop_map(Report::Missing), progress]
 }
 
 fn nop() -> impl Strategy<Value = Operation> {

@@ -52,7 +52,11 @@ impl Receiver {
     /// Judges one message.
     pub(super) fn take(&mut self, index: usize, turn: &mut Turn<'_>) {
         let total = self.messages[index].msg_len as usize;
+        let dropped = turn.account.dropped_socket_buffer;
         let segment = self.read_control(index, turn.account);
+        if turn.account.dropped_socket_buffer > dropped {
+            turn.core.on_overrun(turn.now);
+        }
         let message = Message {
             index,
             total,

@@ -1,0 +1,144 @@
+//! Finds out what the path is like.
+
+use super::{Congestion, GrantsOnly, Model, Sample};
+use crate::Instant;
+use std::time::Duration;
+
+/// Paths with a shorter round trip are taken for a LAN: a grant fills them many times over.
+const LAN_RTT: Duration = Duration::from_micros(500);
+
+/// A queue that makes the round trip so long is not a LAN of one's own.
+const LAN_QUEUE: Duration = Duration::from_millis(20);
+
+/// Parts per thousand of payload that may be lost on a LAN.
+const LAN_LOSS_PERMILLE: u64 = 5;
+
+/// Payload over which loss is judged, bytes.
+const JUDGED_BYTES: u64 = 16 << 20;
+
+/// Time without signs of congestion after which a short path is taken for a LAN again; doubles each
+/// time that this was wrong.
+const QUARANTINE: Duration = Duration::from_secs(10);
+const MAX_QUARANTINE: Duration = Duration::from_secs(640);
+
+/// [`GrantsOnly`] while the path is short, loses next to nothing and has no long queue; [`Model`]
+/// otherwise, and before anything is known.
+#[derive(Clone, Debug)]
+pub struct Auto {
+    /// What governs a path that is not a LAN.
+    model: Model,
+    is_lan: bool,
+    /// When the last sign of congestion was seen, and for how long that counts.
+    congested: Option<Instant>,
+    quarantine: Duration,
+    received: u64,
+    lost: u64,
+    /// Samples in a row with a long queue.
+    queued: u32,
+}
+
+impl Default for Auto {
+    fn default() -> Auto {
+        Auto {
+            model: Model::default(),
+            is_lan: false,
+            congested: None,
+            quarantine: QUARANTINE,
+            received: 0,
+            lost: 0,
+            queued: 0,
+        }
+    }
+}
+
+impl Auto {
+    /// Whether it behaves as [`GrantsOnly`].
+    pub fn is_lan(&self) -> bool {
+        self.is_lan
+    }
+
+    fn chosen(&self) -> &dyn Congestion {
+        if self.is_lan {
+            &GrantsOnly
+        } else {
+            &self.model
+        }
+    }
+
+    fn judge(&mut self, now: Instant, sample: &Sample) {
+        self.received += sample.received;
+        self.queued = if sample.rtt > LAN_QUEUE {
+            self.queued + 1
+        } else {
+            0
+        };
+        let lossy = self.lost * 1000 > self.received.max(JUDGED_BYTES) * LAN_LOSS_PERMILLE;
+        if self.received >= JUDGED_BYTES || lossy {
+            (self.received, self.lost) = (0, 0);
+        }
+        if lossy || self.queued >= 3 {
+            self.leave_lan(now, sample.min_rtt);
+        } else if sample.min_rtt >= LAN_RTT {
+            if self.is_lan {
+                self.model.on_new_path(Some(sample.min_rtt));
+            }
+            self.is_lan = false;
+        } else if self.congested.is_none_or(|at| now - at > self.quarantine) {
+            self.is_lan = true;
+        }
+    }
+
+    fn leave_lan(&mut self, now: Instant, rtt: Duration) {
+        if self.is_lan {
+            self.is_lan = false;
+            self.model.on_new_path(Some(rtt));
+            if self.congested.is_some() {
+                self.quarantine = (self.quarantine * 2).min(MAX_QUARANTINE);
+            }
+        }
+        self.congested = Some(now);
+    }
+}
+
+impl Congestion for Auto {
+    fn name(&self) -> &'static str {
+        if self.is_lan {
+            "auto: lan"
+        } else {
+            "auto: model"
+        }
+    }
+    fn window(&self) -> u64 {
+        self.chosen().window()
+    }
+    fn pace(&self) -> Option<u64> {
+        self.chosen().pace()
+    }
+    fn quantum(&self) -> u64 {
+        self.chosen().quantum()
+    }
+    fn question_interval(&self) -> u64 {
+        self.chosen().question_interval()
+    }
+    fn wants_marks(&self) -> bool {
+        self.chosen().wants_marks()
+    }
+    fn on_progress(&mut self, now: Instant, sample: &Sample) {
+        self.judge(now, sample);
+        if !self.is_lan {
+            self.model.on_progress(now, sample);
+        }
+    }
+    fn on_lost(&mut self, now: Instant, bytes: u64) {
+        self.lost += bytes;
+        self.model.on_lost(now, bytes);
+    }
+    fn on_silence(&mut self, now: Instant) {
+        self.model.on_silence(now);
+    }
+    fn on_new_path(&mut self, rtt: Option<Duration>) {
+        *self = Auto::default();
+        self.is_lan = rtt.is_some_and(|rtt| rtt < LAN_RTT);
+        self.model.on_new_path(rtt);
+    }
+}

@@ -1,0 +1,123 @@
+//! How much may be under way, and how fast it may leave.
+//!
+//! The receiver's grants are the flow control; a controller may only hold payload back. It is told
+//! what left, and what the receiver says of it ([`Sample`]); it answers with a window, a pace, and
+//! how often it wants to be told. Everything it needs is in these calls: it knows no connection.
+
+mod auto;
+mod lan;
+mod model;
+
+pub use auto::Auto;
+pub use lan::GrantsOnly;
+pub use model::Model;
+
+use crate::Instant;
+use core::fmt;
+use std::time::Duration;
+
+/// A controller to choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Control {
+    /// [`Auto`]: finds out what the path is like, and is safe on shared ones.
+    #[default]
+    Auto,
+    /// [`GrantsOnly`]: for a path of one's own.
+    Lan,
+    /// [`Model`]: safe on shared paths.
+    Model,
+}
+
+impl Control {
+    /// A controller of this kind.
+    pub fn controller(self) -> Box<dyn Congestion> {
+        match self {
+            Control::Auto => Box::new(Auto::default()),
+            Control::Lan => Box::new(GrantsOnly),
+            Control::Model => Box::new(Model::default()),
+        }
+    }
+}
+
+/// What the receiver's answer to a burst tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Round trip of the burst.
+    pub rtt: Duration,
+    /// Shortest round trip of the last 10 to 20 seconds.
+    pub min_rtt: Duration,
+    /// Rate at which payload arrived while the burst was under way, bytes per second.
+    pub rate: u64,
+    /// There was nothing to send at some time: `rate` is no more than was sent.
+    pub limited: bool,
+    /// Bytes that arrived for the first time since the last sample.
+    pub received: u64,
+    /// STUs that arrived with the mark "congestion experienced" since the last sample.
+    pub marked: u32,
+    /// Bytes under way now.
+    pub under_way: u64,
+    /// This is the first sample of what was sent after the first sample of the last round.
+    pub round: bool,
+}
+
+/// Decides how many granted bytes may leave, and when.
+pub trait Congestion: Send + fmt::Debug {
+    /// What it is called in accounts.
+    fn name(&self) -> &'static str;
+    /// Bytes that may be under way.
+    fn window(&self) -> u64;
+    /// Bytes per second at which they may leave; `None`: as fast as they can.
+    fn pace(&self) -> Option<u64>;
+    /// Bytes that may leave at once, where there is a pace.
+    fn quantum(&self) -> u64;
+    /// Bytes sent between two questions to the receiver.
+    fn question_interval(&self) -> u64;
+    /// Whether the path is to mark packets instead of dropping them (ECN).
+    fn wants_marks(&self) -> bool {
+        false
+    }
+    /// The receiver answered.
+    fn on_progress(&mut self, now: Instant, sample: &Sample);
+    /// `bytes` are lost, and will be sent again.
+    fn on_lost(&mut self, now: Instant, bytes: u64);
+    /// Nothing was heard for long: whatever was under way is gone.
+    fn on_silence(&mut self, now: Instant);
+    /// The path is another from here on: what was learned says nothing any more. `rtt` is its round
+    /// trip, if it was measured.
+    fn on_new_path(&mut self, rtt: Option<Duration>);
+}
+
+/// When the next burst may leave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pacer {
+    next: Instant,
+}
+
+impl Pacer {
+    /// When the next burst may leave.
+    pub(crate) fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// A burst of `bytes` leaves `now`, at `pace`. Who wakes up late makes good for up to a quantum:
+    /// sleeping is not that exact.
+    pub(crate) fn sent(&mut self, now: Instant, bytes: u64, pace: u64, quantum: u64) {
+        let earliest = now.before(transmission_time(quantum, pace));
+        self.next = self.next.max(earliest) + transmission_time(bytes, pace);
+    }
+}
+
+fn transmission_time(bytes: u64, pace: u64) -> Duration {
+    let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(pace.max(1));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// Bytes that leave at `rate` in `time`.
+fn in_time(rate: u64, time: Duration) -> u64 {
+    let bytes = u128::from(rate) * time.as_nanos() / 1_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+#[path = "../congestion_tests.rs"]
+mod tests;

@@ -1,0 +1,384 @@
+//! A model of the path: how much it carries a second, and how long it takes when it holds no queue.
+//!
+//! In the manner of BBR (version 3's gains and its limit for what is under way, draft-ietf-ccwg-bbr),
+//! with another idea of loss. Loss alone says nothing here: a path may lose one packet in twenty by
+//! itself. Loss *with a queue*, or a mark, says that the queue is full: then what is under way is
+//! limited to a part of what it was, for a while that leaves room to those who came back from it
+//! more slowly, before more is tried again.
+
+use super::{Congestion, Sample, in_time};
+use crate::Instant;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Bytes under way before anything is known: 64 packets, paced over a round trip.
+const INITIAL_WINDOW: u64 = 92_000;
+/// Fewest bytes under way: four packets.
+const MIN_WINDOW: u64 = 6_000;
+/// Round trip taken for granted before one was measured.
+const INITIAL_RTT: Duration = Duration::from_millis(100);
+
+/// Gains as 256ths. The pace doubles each round trip, with room for what that estimate lags.
+const STARTUP_GAIN: u64 = 709;
+const STARTUP_WINDOW_GAIN: u64 = 600;
+const DRAIN_GAIN: u64 = 90;
+const PROBE_UP_GAIN: u64 = 320;
+const PROBE_DOWN_GAIN: u64 = 230;
+const CRUISE_GAIN: u64 = 254;
+/// Rounds without a pause after which a sender counts as one that always has something to send.
+const BUSY_ROUNDS: u64 = 4;
+/// Who has less to send than the path carries, for want of grants say, has not seen its rate.
+const LIMITED_GAIN: u64 = 512;
+const UNIT: u64 = 256;
+
+/// Round trips of cruising between two probes for more.
+const CRUISE_ROUNDS: u64 = 6;
+/// Rounds, and time, for which the highest rate counts: one slow moment of an end is no slow path.
+const RATE_ROUNDS: u64 = 10;
+const RATE_MEMORY: Duration = Duration::from_millis(200);
+
+/// Rounds without growth after which the pipe is full.
+const FULL_ROUNDS: u32 = 3;
+/// Rounds after congestion, and time, in which nothing more is tried: what a competing Reno or CUBIC
+/// flow takes to come back.
+const HOLD_ROUNDS: u64 = 63;
+const HOLD: Duration = Duration::from_secs(2);
+
+/// Loss in one round, with a queue, that means congestion: parts per thousand.
+const LOSS_PERMILLE: u64 = 10;
+/// Loss that means congestion without one, and for how many rounds in a row: a queue too short to be
+/// felt in the round trip.
+const HEAVY_LOSS_PERMILLE: u64 = 125;
+const HEAVY_ROUNDS: u32 = 3;
+/// What may be under way after congestion, as 256ths of what was.
+const BACKOFF: u64 = 218;
+
+/// Shortest round trips older than this are looked for anew, with half the pipe empty for as long.
+const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(10);
+const PROBE_RTT_TIME: Duration = Duration::from_millis(100);
+
+/// Variation of the round trip that is no queue.
+const NOISE: Duration = Duration::from_micros(200);
+
+/// Longest burst, and its part of the round trip.
+const MAX_QUANTUM_TIME: Duration = Duration::from_micros(250);
+const QUANTA_PER_RTT: u32 = 8;
+const MIN_QUANTUM: u64 = 3_000;
+/// What may leave at once of little that there is to send: TCP's ten packets (RFC 6928). It waits for
+/// the grants that this brings already.
+const LIMITED_QUANTUM: u64 = 14_600;
+/// Bytes of one send with segmentation offload.
+const MAX_QUANTUM: u64 = 64 << 10;
+/// Questions in one window.
+const QUESTIONS_PER_WINDOW: u64 = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Doubling until the pipe is full.
+    Startup,
+    /// Letting go the queue that made.
+    Drain,
+    /// One round trip with a little more.
+    Up,
+    /// Until the queue that made is gone.
+    Down,
+    /// As much as the path carries.
+    Cruise,
+    /// Half the pipe, to see the round trip without a queue of ours.
+    ProbeRtt,
+}
+
+/// Sums over one round trip.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    received: u64,
+    lost: u64,
+    marked: u64,
+    samples: u32,
+    rtt_sum: Duration,
+    /// At times there was nothing to send.
+    limited: bool,
+}
+
+/// The controller. See the module's documentation.
+#[derive(Clone, Debug)]
+pub struct Model {
+    mode: Mode,
+    since: Instant,
+    mode_round: u64,
+    rounds: u64,
+    round: Round,
+    /// Highest rates: round, time, bytes per second; falling.
+    rates: VecDeque<(u64, Instant, u64)>,
+    min_rtt: Option<Duration>,
+    /// When the round trip was last close to the shortest.
+    uncrowded: Instant,
+    /// Startup: best rate, and rounds since it grew.
+    best: u64,
+    flat_rounds: u32,
+    /// Most that may be under way, after congestion.
+    ceiling: Option<u64>,
+    held_until: (u64, Instant),
+    /// There was less to send than might have left, lately.
+    limited: bool,
+    /// The last round in which that was so.
+    busy_since: u64,
+    /// Rounds of heavy loss in a row.
+    heavy_rounds: u32,
+    /// The round in which the last congestion was answered: what was lost until the answer took
+    /// effect says no more.
+    answered: u64,
+}
+
+impl Default for Model {
+    fn default() -> Model {
+        Model {
+            mode: Mode::Startup,
+            since: Instant::ZERO,
+            mode_round: 0,
+            rounds: 0,
+            round: Round::default(),
+            rates: VecDeque::new(),
+            min_rtt: None,
+            uncrowded: Instant::ZERO,
+            best: 0,
+            flat_rounds: 0,
+            ceiling: None,
+            held_until: (0, Instant::ZERO),
+            limited: false,
+            busy_since: 0,
+            heavy_rounds: 0,
+            answered: 0,
+        }
+    }
+}
+
+impl Model {
+    /// Bytes per second that the path carries, as far as was seen.
+    fn rate(&self) -> Option<u64> {
+        self.rates.front().map(|&(_, _, rate)| rate)
+    }
+
+    /// Bytes that fill the path without a queue.
+    fn pipe(&self) -> Option<u64> {
+        Some(in_time(self.rate()?, self.min_rtt?))
+    }
+
+    fn gain(&self) -> u64 {
+        match self.mode {
+            Mode::Down | Mode::Cruise if self.limited => LIMITED_GAIN,
+            Mode::Startup => STARTUP_GAIN,
+            Mode::Drain => DRAIN_GAIN,
+            Mode::Up => PROBE_UP_GAIN,
+            Mode::Down => PROBE_DOWN_GAIN,
+            Mode::Cruise | Mode::ProbeRtt => CRUISE_GAIN,
+        }
+    }
+
+    fn enter(&mut self, now: Instant, mode: Mode) {
+        (self.mode, self.since, self.mode_round) = (mode, now, self.rounds);
+    }
+
+    fn note_rate(&mut self, now: Instant, sample: &Sample) {
+        if sample.limited && self.rate().is_some_and(|rate| sample.rate < rate) {
+            return;
+        }
+        let entry = (self.rounds, now, sample.rate);
+        while self.rates.back().is_some_and(|last| last.2 <= sample.rate) {
+            self.rates.pop_back();
+        }
+        self.rates.push_back(entry);
+        let old = |&mut (round, at, _): &mut (u64, Instant, u64)| {
+            round + RATE_ROUNDS < self.rounds && now - at > RATE_MEMORY
+        };
+        while self.rates.len() > 1 && self.rates.pop_front_if(old).is_some() {}
+    }
+
+    fn end_round(&mut self, now: Instant, sample: &Sample) {
+        let round = core::mem::take(&mut self.round);
+        self.rounds += 1;
+        if self.is_congested(&round) && self.rounds > self.answered + 2 {
+            self.back_off(now, sample.under_way + round.lost);
+        } else if self.mode == Mode::Up {
+            // Nothing spoke against it.
+            self.ceiling = self.ceiling.map(|it| it + it / 4);
+        }
+        if round.limited {
+            self.busy_since = self.rounds;
+        }
+        self.limited = self.busy_since > 0 && self.rounds < self.busy_since + BUSY_ROUNDS;
+        if self.mode == Mode::Startup && !self.limited {
+            self.note_growth();
+        }
+    }
+
+    fn is_congested(&mut self, round: &Round) -> bool {
+        let (Some(min_rtt), true) = (self.min_rtt, round.samples > 0) else {
+            return false;
+        };
+        let mean = round.rtt_sum / round.samples;
+        // Our own bursts take their time as well.
+        let slack = (min_rtt / QUANTA_PER_RTT).min(MAX_QUANTUM_TIME) + NOISE;
+        let queued = mean > min_rtt + min_rtt / 4 + slack;
+        let loses = |permille| round.lost * 1000 > (round.received + round.lost) * permille;
+        self.heavy_rounds = if loses(HEAVY_LOSS_PERMILLE) {
+            self.heavy_rounds + 1
+        } else {
+            0
+        };
+        round.marked > 0 || queued && loses(LOSS_PERMILLE) || self.heavy_rounds >= HEAVY_ROUNDS
+    }
+
+    fn back_off(&mut self, now: Instant, under_way: u64) {
+        let had = self.ceiling.unwrap_or(u64::MAX).min(under_way);
+        let most = (had * BACKOFF / UNIT).max(self.pipe().unwrap_or(0) * BACKOFF / UNIT);
+        self.ceiling = Some(most.max(MIN_WINDOW));
+        self.held_until = (self.rounds + HOLD_ROUNDS, now + HOLD);
+        self.answered = self.rounds;
+        match self.mode {
+            Mode::Startup => self.enter(now, Mode::Drain),
+            Mode::Up => self.enter(now, Mode::Down),
+            Mode::Drain | Mode::Down | Mode::Cruise | Mode::ProbeRtt => {}
+        }
+    }
+
+    fn note_growth(&mut self) {
+        let rate = self.rate().unwrap_or(0);
+        if rate >= self.best + self.best / 4 {
+            (self.best, self.flat_rounds) = (rate, 0);
+        } else {
+            self.flat_rounds += 1;
+        }
+    }
+
+    fn is_held(&self, now: Instant) -> bool {
+        self.ceiling.is_some() && self.rounds < self.held_until.0 && now < self.held_until.1
+    }
+
+    fn change_mode(&mut self, now: Instant, sample: &Sample) {
+        let pipe = self.pipe().unwrap_or(INITIAL_WINDOW);
+        let rounds = self.rounds - self.mode_round;
+        match self.mode {
+            Mode::Startup if self.flat_rounds >= FULL_ROUNDS => self.enter(now, Mode::Drain),
+            Mode::Startup => {}
+            Mode::Drain | Mode::Down if sample.under_way <= pipe || rounds >= 4 => {
+                self.enter(now, Mode::Cruise);
+            }
+            Mode::Drain | Mode::Down => {}
+            Mode::Up if rounds >= 1 => {
+                // What is not needed any more limits nothing.
+                self.ceiling = self.ceiling.filter(|&it| it < 2 * pipe);
+                self.enter(now, Mode::Down);
+            }
+            Mode::Up => {}
+            Mode::Cruise if now - self.uncrowded > PROBE_RTT_INTERVAL => {
+                self.enter(now, Mode::ProbeRtt);
+            }
+            Mode::Cruise if rounds >= CRUISE_ROUNDS && !self.is_held(now) => {
+                self.enter(now, Mode::Up);
+            }
+            Mode::Cruise => {}
+            Mode::ProbeRtt if now - self.since > PROBE_RTT_TIME && rounds >= 2 => {
+                self.uncrowded = now;
+                self.enter(now, Mode::Up);
+            }
+            Mode::ProbeRtt => {}
+        }
+    }
+}
+
+impl Congestion for Model {
+    fn name(&self) -> &'static str {
+        "model"
+    }
+
+    fn window(&self) -> u64 {
+        let Some(pipe) = self.pipe() else {
+            return INITIAL_WINDOW;
+        };
+        let wanted = match self.mode {
+            Mode::ProbeRtt => pipe / 2,
+            // The rate lags by a round trip, in which it doubles.
+            Mode::Startup => (pipe * STARTUP_WINDOW_GAIN / UNIT).max(INITIAL_WINDOW),
+            Mode::Drain | Mode::Up | Mode::Down | Mode::Cruise => 2 * pipe,
+        };
+        let window = wanted + 3 * self.quantum();
+        window.min(self.ceiling.unwrap_or(u64::MAX)).max(MIN_WINDOW)
+    }
+
+    fn pace(&self) -> Option<u64> {
+        let least = || {
+            let rtt = self
+                .min_rtt
+                .unwrap_or(INITIAL_RTT)
+                .max(Duration::from_micros(1));
+            let rate = u128::from(INITIAL_WINDOW) * 1_000_000_000 / rtt.as_nanos();
+            u64::try_from(rate).unwrap_or(u64::MAX)
+        };
+        let rate = match (self.rate(), self.mode) {
+            (Some(rate), Mode::Startup) => rate.max(least()),
+            (Some(rate), _) => rate,
+            (None, _) => least(),
+        };
+        Some((rate.saturating_mul(self.gain()) / UNIT).max(MIN_QUANTUM))
+    }
+
+    fn quantum(&self) -> u64 {
+        let (Some(rate), Some(rtt)) = (self.rate(), self.min_rtt) else {
+            return INITIAL_WINDOW / 4;
+        };
+        let time = (rtt / QUANTA_PER_RTT).min(MAX_QUANTUM_TIME);
+        let least = if self.limited {
+            LIMITED_QUANTUM
+        } else {
+            MIN_QUANTUM
+        };
+        in_time(rate, time).clamp(least, MAX_QUANTUM)
+    }
+
+    fn question_interval(&self) -> u64 {
+        self.window() / QUESTIONS_PER_WINDOW
+    }
+
+    fn wants_marks(&self) -> bool {
+        true
+    }
+
+    fn on_progress(&mut self, now: Instant, sample: &Sample) {
+        self.min_rtt = Some(sample.min_rtt);
+        self.round.limited |= sample.limited;
+        self.limited |= sample.limited;
+        if sample.rtt <= sample.min_rtt + sample.min_rtt / 8 {
+            self.uncrowded = now;
+        }
+        self.round.received += sample.received;
+        self.round.marked += u64::from(sample.marked);
+        self.round.samples += 1;
+        self.round.rtt_sum += sample.rtt;
+        self.note_rate(now, sample);
+        if sample.round {
+            self.end_round(now, sample);
+        }
+        self.change_mode(now, sample);
+    }
+
+    fn on_lost(&mut self, _: Instant, bytes: u64) {
+        self.round.lost += bytes;
+    }
+
+    fn on_silence(&mut self, now: Instant) {
+        // Whatever the path was, it may be much less by now.
+        *self = Model {
+            min_rtt: self.min_rtt,
+            uncrowded: now,
+            ..Model::default()
+        };
+    }
+
+    fn on_new_path(&mut self, rtt: Option<Duration>) {
+        *self = Model {
+            min_rtt: rtt,
+            ..Model::default()
+        };
+    }
+}

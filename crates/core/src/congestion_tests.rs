@@ -1,0 +1,225 @@
+#![allow(non_snake_case)]
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A bottleneck of `rate` bytes per second with a queue, fed by a controller that always has data:
+/// a fluid in steps of a tenth of a round trip.
+struct Fluid {
+    now: Instant,
+    rtt: Duration,
+    rate: u64,
+    queue_limit: u64,
+    queue: u64,
+    /// Bytes lost by themselves: parts per thousand.
+    lossy: u64,
+    marks: bool,
+    steps: u64,
+    received: u64,
+    dropped: u64,
+}
+
+impl Fluid {
+    fn new(rtt: Duration, rate: u64) -> Fluid {
+        Fluid {
+            now: Instant::ZERO + MS,
+            rtt,
+            rate,
+            queue_limit: in_time(rate, rtt),
+            queue: 0,
+            lossy: 0,
+            marks: false,
+            steps: 0,
+            received: 0,
+            dropped: 0,
+        }
+    }
+
+    /// One tenth of a round trip.
+    fn step(&mut self, control: &mut dyn Congestion) {
+        let step = self.rtt / 10;
+        self.now = self.now + step;
+        self.steps += 1;
+        let paced = control.pace().map_or(u64::MAX, |pace| in_time(pace, step));
+        let under_way = in_time(self.rate, self.rtt) + self.queue;
+        let windowed = control.window().saturating_sub(self.queue) / 10;
+        let sent = paced.min(windowed);
+        let carried = in_time(self.rate, step).min(self.queue + sent);
+        let queue = self.queue + sent - carried;
+        let dropped = queue.saturating_sub(self.queue_limit);
+        self.queue = queue - dropped;
+        let lost = carried * self.lossy / 1000;
+        let received = carried - lost;
+        self.received += received;
+        self.dropped += dropped;
+        if lost + dropped > 0 {
+            control.on_lost(self.now, lost + dropped);
+        }
+        let queueing = Duration::from_secs_f64(self.queue as f64 / self.rate as f64);
+        let marked = self.marks && self.queue > self.queue_limit / 4;
+        let sample = Sample {
+            rtt: self.rtt + queueing,
+            min_rtt: self.rtt,
+            rate: (received as f64 / step.as_secs_f64()) as u64,
+            limited: false,
+            received,
+            marked: u32::from(marked),
+            under_way: under_way.min(control.window()),
+            round: self.steps.is_multiple_of(10),
+        };
+        control.on_progress(self.now, &sample);
+    }
+
+    /// Share of what the bottleneck carries in `rounds` round trips that arrives.
+    fn run(&mut self, control: &mut dyn Congestion, rounds: u32) -> f64 {
+        let (began, received) = (self.now, self.received);
+        for _ in 0..10 * rounds {
+            self.step(control);
+        }
+        let most = in_time(self.rate, self.now - began);
+        (self.received - received) as f64 / most as f64
+    }
+}
+
+#[test]
+fn model__finds_the_rate_and_keeps_it() {
+    for (rtt, rate) in [
+        (MS, 125_000_000),
+        (100 * MS, 125_000_000),
+        (50 * MS, 1_250_000),
+    ] {
+        let (mut fluid, mut model) = (Fluid::new(rtt, rate), Model::default());
+        fluid.run(&mut model, 40);
+        let share = fluid.run(&mut model, 400);
+        assert!(share > 0.95, "{rtt:?} {rate}: {share}");
+        assert!(
+            fluid.queue < fluid.queue_limit / 2,
+            "a standing queue: {}",
+            fluid.queue
+        );
+    }
+}
+
+#[test]
+fn model__random_loss_is_no_congestion() {
+    for lossy in [1, 10, 50] {
+        let (mut fluid, mut model) = (Fluid::new(10 * MS, 125_000_000), Model::default());
+        fluid.lossy = lossy;
+        fluid.run(&mut model, 40);
+        let share = fluid.run(&mut model, 400);
+        assert!(share > 0.88, "{lossy}: {share}");
+    }
+}
+
+#[test]
+fn model__backs_off_from_a_full_queue_and_from_marks() {
+    for marks in [false, true] {
+        let (mut fluid, mut model) = (Fluid::new(10 * MS, 125_000_000), Model::default());
+        fluid.run(&mut model, 100);
+        let before = model.window();
+        // Another takes half of it, and fills the queue.
+        fluid.rate /= 2;
+        fluid.queue = fluid.queue_limit;
+        fluid.marks = marks;
+        fluid.run(&mut model, 20);
+        assert!(
+            model.window() < before * 3 / 4,
+            "{} of {before}",
+            model.window()
+        );
+    }
+}
+
+#[test]
+fn model__follows_a_path_that_gets_faster() {
+    let (mut fluid, mut model) = (Fluid::new(10 * MS, 12_500_000), Model::default());
+    fluid.run(&mut model, 100);
+    fluid.rate *= 4;
+    fluid.queue_limit *= 4;
+    fluid.run(&mut model, 200);
+    assert!(fluid.run(&mut model, 100) > 0.9);
+}
+
+#[test]
+fn model__silence_starts_anew() {
+    let (mut fluid, mut model) = (Fluid::new(10 * MS, 125_000_000), Model::default());
+    fluid.run(&mut model, 100);
+    assert!(model.window() > 1_000_000);
+    model.on_silence(fluid.now);
+    assert!(model.window() < 100_000);
+    fluid.run(&mut model, 40);
+    assert!(fluid.run(&mut model, 100) > 0.9);
+}
+
+fn sample(rtt: Duration, received: u64) -> Sample {
+    Sample {
+        rtt,
+        min_rtt: rtt,
+        rate: 1_000_000_000,
+        limited: false,
+        received,
+        marked: 0,
+        under_way: 0,
+        round: true,
+    }
+}
+
+#[test]
+fn auto__a_short_path_is_a_lan_until_it_loses() {
+    let short = Duration::from_micros(60);
+    let mut auto = Auto::default();
+    assert!(!auto.is_lan(), "nothing is known");
+    auto.on_new_path(Some(short));
+    assert!(auto.is_lan() && auto.pace().is_none());
+    let at = |millis: u32| Instant::ZERO + MS * millis;
+    // A stray loss is nothing.
+    auto.on_lost(at(1), 1432);
+    auto.on_progress(at(1), &sample(short, 4 << 20));
+    assert!(auto.is_lan());
+    auto.on_lost(at(2), 1 << 20);
+    auto.on_progress(at(2), &sample(short, 4 << 20));
+    assert!(!auto.is_lan() && auto.pace().is_some());
+    auto.on_progress(at(9_000), &sample(short, 4 << 20));
+    assert!(!auto.is_lan(), "too soon");
+    auto.on_progress(at(11_000), &sample(short, 4 << 20));
+    assert!(auto.is_lan());
+}
+
+#[test]
+fn auto__a_long_path_or_a_long_queue_is_no_lan() {
+    let mut auto = Auto::default();
+    auto.on_new_path(Some(MS));
+    assert!(!auto.is_lan());
+    auto.on_progress(Instant::ZERO + MS, &sample(MS * 60 / 1000, 1000));
+    assert!(auto.is_lan());
+    let queued = Sample {
+        rtt: 30 * MS,
+        ..sample(MS * 60 / 1000, 1000)
+    };
+    for _ in 0..3 {
+        assert!(auto.is_lan());
+        auto.on_progress(Instant::ZERO + MS, &queued);
+    }
+    assert!(!auto.is_lan());
+}
+
+#[test]
+fn pacer__keeps_the_pace_and_makes_good_for_a_late_wake_up() {
+    let mut pacer = Pacer::default();
+    let at = |micros: u64| Instant::ZERO + Duration::from_micros(micros);
+    // A megabyte a second: a thousand bytes a millisecond.
+    pacer.sent(at(1_000_000), 2000, 1_000_000, 2000);
+    assert_eq!(
+        pacer.next(),
+        at(1_000_000),
+        "a quantum is free after idleness"
+    );
+    pacer.sent(at(1_000_000), 2000, 1_000_000, 2000);
+    assert_eq!(pacer.next(), at(1_002_000));
+    pacer.sent(at(1_003_000), 2000, 1_000_000, 2000);
+    assert_eq!(
+        pacer.next(),
+        at(1_004_000),
+        "one millisecond late, made good"
+    );
+}

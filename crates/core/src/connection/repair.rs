@@ -1,0 +1,247 @@
+//! Payload that is missing: noticing it, asking for it, and telling the sender how the rest gets on.
+
+use super::Connection;
+use crate::grants::{Accepted, Grants, Order};
+use crate::inbound::Granted;
+use crate::limits;
+use crate::recovery::Timed;
+use crate::timers::Timer;
+use crate::watch::Late;
+use crate::{Instant, TransferId};
+use std::time::Duration;
+use zerolane_wire::{
+    Header, MAX_RANGES, Occasion, Operation, Profile, Progress, Range, Ranges, Report, State,
+};
+
+/// Pause before the rest is asked for, when more was lost than is asked for in one go.
+const ASK_PAUSE: Duration = Duration::from_millis(1);
+
+/// What a receiver knows of the bursts of its sender.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// The newest.
+    burst: u32,
+    /// When it came.
+    at: Instant,
+}
+
+impl Connection {
+    /// A burst of this number came.
+    pub(super) fn note_burst(&mut self, now: Instant, header: &Header) {
+        if header.sync.wrapping_sub(self.seen.burst) as i32 > 0 {
+            (self.seen.burst, self.seen.at) = (header.sync, now);
+        }
+    }
+
+    /// Watches what was overtaken, and learns from what is late.
+    pub(super) fn note_order(&mut self, now: Instant, accepted: &Accepted, len: u32) {
+        let min_rtt = self.recovery.min_rtt().unwrap_or_default();
+        let start = accepted.start;
+        match accepted.order {
+            Order::Next => return,
+            Order::Behind => {
+                let range = (accepted.sequence, start, start + len);
+                match self.watch.filled(now, range, min_rtt) {
+                    Late::Reordered => self.counters.reordered += 1,
+                    Late::AskedInVain => self.counters.asked_in_vain += 1,
+                    // Asked for once: the time it took is a round trip.
+                    Late::Repaired(time) => self.recovery.sample(now, time),
+                    Late::Unknown => {}
+                }
+            }
+            Order::Ahead(from) => {
+                let to = (accepted.sequence, start);
+                for range in self.inbox.grants.between(from, to) {
+                    let block = self.inbox.grants.get(range.0);
+                    let untouched = block.is_none_or(|block| block.reached == 0);
+                    self.watch.overtaken(now, range, untouched);
+                }
+            }
+        }
+        self.arm_lost_timer(now);
+    }
+
+    fn arm_lost_timer(&mut self, now: Instant) {
+        let rtt = self.recovery.rtt().unwrap_or_default();
+        if let Some(at) = self.watch.next_due(now, rtt) {
+            self.timers.set_earlier(Timer::Lost, at);
+        }
+    }
+
+    /// Asks for what counts as lost by now.
+    pub(super) fn on_lost_timeout(&mut self, now: Instant) {
+        let rtt = self.recovery.rtt().unwrap_or_default();
+        let wait = self.recovery.repair_timeout();
+        let mut lost: Vec<(u32, Range)> = vec![];
+        while lost.len() < limits::MAX_ASKS * MAX_RANGES {
+            let Some(it) = self.watch.take_due(now, rtt) else {
+                break;
+            };
+            let Some(block) = self.inbox.grants.get(it.sequence) else {
+                continue;
+            };
+            for range in Grants::missing(block, it.start, it.end).take(limits::MAX_ASKS) {
+                lost.push((it.sequence, range));
+                self.overtaken += if it.is_fresh() {
+                    u64::from(range.len)
+                } else {
+                    0
+                };
+                let part = (range.start, range.start + range.len);
+                self.watch.asked(now, it, part, wait);
+            }
+        }
+        for of_block in lost.chunk_by(|a, b| a.0 == b.0) {
+            let ranges: Vec<Range> = of_block.iter().map(|&(_, range)| range).collect();
+            self.ask(of_block[0].0, &ranges);
+        }
+        if !lost.is_empty() {
+            self.expect_peer(now);
+        }
+        if let Some(at) = self.watch.next_due(now, rtt) {
+            self.timers
+                .set_earlier(Timer::Lost, at.max(now + ASK_PAUSE));
+        }
+    }
+
+    /// Grants again what should have been begun by now, once, on a path that loses: one Block less
+    /// to send may leave the sender with nothing to send.
+    pub(super) fn repeat_overdue_grants(&mut self, now: Instant) {
+        if self.profile == Profile::Classic || self.counters.reports_sent == 0 {
+            return;
+        }
+        let wait = self.recovery.repair_timeout();
+        for sequence in self.inbox.grants.take_overdue(now.before(wait)) {
+            self.send_grant(sequence);
+        }
+    }
+
+    /// Granted payload does not come any more: its end was lost, or the grants were.
+    pub(super) fn on_payload_timeout(&mut self, now: Instant) {
+        if self.inbox.grants.is_idle() {
+            return;
+        }
+        let wait = self.recovery.data_timeout();
+        let ends = self.inbox.grants.quiet().ends(wait);
+        if ends > now {
+            self.timers.set_earlier(Timer::Payload, ends);
+            return;
+        }
+        let first_time = !self.recovery.is_backed_off();
+        self.counters.timeouts += 1;
+        self.recovery.back_off();
+        self.inbox.grants.quiet().broken(now);
+        match self.profile {
+            Profile::Classic => self.grant_anew(now),
+            Profile::Extended => self.ask_in_silence(first_time),
+        }
+        self.expect_peer(now);
+        let next = now + self.recovery.data_timeout();
+        self.timers.set_earlier(Timer::Payload, next);
+    }
+
+    /// Classic profile: every Block once more, as a whole.
+    fn grant_anew(&mut self, now: Instant) {
+        let live: Vec<u32> = self.inbox.grants.iter().map(|(it, _)| it).collect();
+        for sequence in live {
+            if let Some(Granted { sequence, .. }) = self.inbox.regrant(now, sequence) {
+                self.send_grant(sequence);
+            }
+        }
+    }
+
+    /// Asks for what the sender should have sent last, and if that brought nothing for all that is
+    /// missing: the sender knows what of it was never sent.
+    fn ask_in_silence(&mut self, first_time: bool) {
+        let grants = &self.inbox.grants;
+        let waiting = |&(sequence, _): &(u32, _)| !first_time || !grants.overtaken(sequence);
+        let count = if first_time {
+            1
+        } else {
+            limits::MAX_BLOCKS_ASKED
+        };
+        let blocks: Vec<(u32, Vec<Range>)> = grants
+            .iter()
+            .filter(waiting)
+            .take(count)
+            .map(|(sequence, block)| {
+                let missing = Grants::missing(block, 0, block.len());
+                (sequence, missing.take(MAX_RANGES).collect())
+            })
+            .collect();
+        for (sequence, ranges) in blocks {
+            self.ask(sequence, &ranges);
+        }
+    }
+
+    /// Asks for ranges of a Block, and grants it again if nothing of it came: perhaps the sender
+    /// does not know of it.
+    fn ask(&mut self, sequence: u32, ranges: &[Range]) {
+        let Some(block) = self.inbox.grants.get(sequence) else {
+            return;
+        };
+        let (id, b_num, reached) = (block.transfer, block.b_num, block.reached);
+        self.recovery.untime(Timed::Grant(id));
+        if reached == 0 {
+            self.inbox.grants.repeated(sequence);
+            self.send_grant(sequence);
+        }
+        for chunk in ranges.chunks(MAX_RANGES) {
+            let mut missing = Ranges::EMPTY;
+            for &range in chunk {
+                missing.push(range);
+            }
+            self.counters.reports_sent += 1;
+            let state = State {
+                b_num,
+                reached,
+                report: Report::Missing(missing),
+                ..self.state_of(id)
+            };
+            self.push_control(Operation::State(state));
+        }
+    }
+
+    /// How a Transfer stands, in a State that is no answer.
+    pub(super) fn state_of(&self, id: TransferId) -> State {
+        let transfer = self.inbox.get(id);
+        let blocks_complete = transfer.map_or(0, |it| self.inbox.blocks_complete(id, it));
+        State {
+            occasion: Occasion::Seen(self.seen.burst),
+            complete: false,
+            unknown: false,
+            blocks_complete,
+            b_num: blocks_complete,
+            reached: 0,
+            d_id: transfer.map_or(0, |it| it.peer),
+            s_id: id,
+            report: Report::NOTHING,
+        }
+    }
+
+    /// Tells the sender how the connection gets on: its SEND_STATE asked for that.
+    pub(super) fn tell_progress(&mut self, now: Instant, id: TransferId) {
+        let state = State {
+            report: self.progress(now),
+            ..self.state_of(id)
+        };
+        self.push_control(Operation::State(state));
+    }
+
+    /// What was received of the whole connection.
+    pub(super) fn progress(&self, now: Instant) -> Report {
+        if self.profile == Profile::Classic {
+            return Report::NOTHING;
+        }
+        let delay = (now - self.seen.at).as_micros();
+        Report::Progress(Progress {
+            received: self.counters.bytes_received,
+            delay_us: u32::try_from(delay).unwrap_or(u32::MAX),
+            marked: self.counters.marked as u32,
+        })
+    }
+
+    pub(super) fn seen_burst(&self) -> u32 {
+        self.seen.burst
+    }
+}

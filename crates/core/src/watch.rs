@@ -1,0 +1,219 @@
+//! The receiver's watch over payload that later payload has overtaken: when it counts as lost, and
+//! when to ask for it again.
+//!
+//! A gap is not a loss. It becomes one when it is older than the path's reordering, which starts at a
+//! quarter of a round trip (RFC 8985, 6.2) and grows to what late arrivals turn out to need. Each gap
+//! is asked for by itself, so that one loss costs one short report, and again when a repair is
+//! overdue, at growing intervals.
+
+use crate::Instant;
+use crate::limits::{MAX_ASK_BACKOFF, MAX_WATCHED, REORDERING_MEMORY};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How many of the ranges asked for are looked at to tell a late original from its repair.
+const LATE_SEARCH: usize = 256;
+
+/// Bytes of a granted Block that were overtaken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watched {
+    /// Number of the grant.
+    pub(crate) sequence: u32,
+    /// First byte, from the start of the Block.
+    pub(crate) start: u32,
+    /// One past the last.
+    pub(crate) end: u32,
+    noticed: Instant,
+    /// Nothing of its Block had come: perhaps the sender did not know of it.
+    untouched: bool,
+    /// When it was last asked for, and when a repair is overdue. Meaningless before.
+    asked: Instant,
+    due: Instant,
+    asks: u32,
+}
+
+impl Watched {
+    /// Whether it was never asked for.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.asks == 0
+    }
+}
+
+/// What payload behind the furthest turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// It had not been asked for: reordered on the way.
+    Reordered,
+    /// It had been asked for, but came before a repair can have come: asked for in vain.
+    AskedInVain,
+    /// The repair of what had been asked for once, and the time that took.
+    Repaired(Duration),
+    /// The repair of what was asked for several times, or nothing that was watched.
+    Unknown,
+}
+
+/// All overtaken ranges of a connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    /// Not asked for yet, in the order of the stream, which is that of time.
+    fresh: VecDeque<Watched>,
+    /// Asked for, by when they are overdue.
+    asked: VecDeque<Watched>,
+    /// How late payload came, and when that was learned.
+    reordering: Duration,
+    learned: Instant,
+    /// When the latest of the requests that were answered was made: earlier ones were lost, or their
+    /// repairs were.
+    answered: Instant,
+}
+
+impl Watch {
+    /// Bytes `start..end` of Block `sequence` were overtaken, of which nothing had come if it is
+    /// `untouched`. Beyond the limit they are left to the wait for payload.
+    pub(crate) fn overtaken(
+        &mut self,
+        now: Instant,
+        (sequence, start, end): (u32, u32, u32),
+        untouched: bool,
+    ) {
+        if self.len() < MAX_WATCHED {
+            self.fresh.push_back(Watched {
+                sequence,
+                start,
+                end,
+                noticed: now,
+                untouched,
+                asked: now,
+                due: now,
+                asks: 0,
+            });
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.fresh.len() + self.asked.len()
+    }
+
+    /// Bytes `start..end` of Block `sequence` came after later ones. `min_rtt` is what a repair takes
+    /// at least.
+    pub(crate) fn filled(
+        &mut self,
+        now: Instant,
+        (sequence, start, end): (u32, u32, u32),
+        min_rtt: Duration,
+    ) -> Late {
+        let touches = |it: &Watched| it.sequence == sequence && it.start < end && start < it.end;
+        if let Some(it) = self.find_fresh(sequence, start).filter(|it| touches(it)) {
+            if it.untouched {
+                return Late::Unknown;
+            }
+            self.learn(now, now - it.noticed, min_rtt);
+            return Late::Reordered;
+        }
+        match self.asked.iter().take(LATE_SEARCH).find(|it| touches(it)) {
+            Some(&it) if it.asks == 1 && !it.untouched && now - it.asked < min_rtt => {
+                self.learn(now, now - it.noticed, min_rtt);
+                Late::AskedInVain
+            }
+            Some(&it) => {
+                self.answered = self.answered.max(it.asked);
+                match it.asks {
+                    1 if !it.untouched => Late::Repaired(now - it.asked),
+                    _ => Late::Unknown,
+                }
+            }
+            None => Late::Unknown,
+        }
+    }
+
+    /// The first fresh range that does not end before `start` of Block `sequence`.
+    fn find_fresh(&self, sequence: u32, start: u32) -> Option<Watched> {
+        let first = self.fresh.front()?.sequence;
+        let place = |sequence: u32, at: u32| (sequence.wrapping_sub(first), at);
+        let index = self
+            .fresh
+            .partition_point(|it| place(it.sequence, it.end) <= place(sequence, start));
+        self.fresh.get(index).copied()
+    }
+
+    /// Payload may be this late on this path. Half as much again: the next may be later. A peer
+    /// cannot make us wait longer than a few round trips.
+    fn learn(&mut self, now: Instant, late: Duration, min_rtt: Duration) {
+        let most = (min_rtt * 4).max(Duration::from_millis(20));
+        let extent = (late + late / 2).min(most);
+        if extent >= self.reordering(now) {
+            (self.reordering, self.learned) = (extent, now);
+        }
+    }
+
+    /// How late payload may be without being lost, as far as was seen; zero if never.
+    pub(crate) fn reordering(&self, now: Instant) -> Duration {
+        if now - self.learned < REORDERING_MEMORY {
+            self.reordering
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// How long after it was overtaken payload counts as lost.
+    fn patience(&self, now: Instant, rtt: Duration) -> Duration {
+        self.reordering(now).max(rtt / 4)
+    }
+
+    /// When something is due next.
+    pub(crate) fn next_due(&self, now: Instant, rtt: Duration) -> Option<Instant> {
+        let fresh = self.fresh.front();
+        let lost = fresh.map(|it| it.noticed + self.patience(now, rtt));
+        let patience = self.patience(now, rtt);
+        let overdue = self.asked.front().map(|it| self.overdue(it, patience));
+        lost.into_iter().chain(overdue).min()
+    }
+
+    /// When the repair of `it` is overdue: after its time, or when a later request was answered.
+    fn overdue(&self, it: &Watched, patience: Duration) -> Instant {
+        let overtaken = it.asked + patience <= self.answered;
+        if overtaken { self.answered } else { it.due }
+    }
+
+    /// The next range that is to be asked for, taken out.
+    pub(crate) fn take_due(&mut self, now: Instant, rtt: Duration) -> Option<Watched> {
+        let patience = self.patience(now, rtt);
+        let lost = |it: &mut Watched| it.noticed + patience <= now;
+        let first = self.asked.front().map(|it| self.overdue(it, patience));
+        let overdue = first.is_some_and(|at| at <= now);
+        self.fresh
+            .pop_front_if(lost)
+            .or_else(|| self.asked.pop_front_if(|_| overdue))
+    }
+
+    /// What is missing of `it`, from `start` to `end`, was asked for; its repair is overdue after
+    /// `wait`, and longer each time. Part of a range is a new matter: the rest came.
+    pub(crate) fn asked(
+        &mut self,
+        now: Instant,
+        it: Watched,
+        (start, end): (u32, u32),
+        wait: Duration,
+    ) {
+        if self.len() >= MAX_WATCHED {
+            return;
+        }
+        let whole = (start, end) == (it.start, it.end);
+        let before = if whole { it.asks } else { 0 };
+        let due = now + wait * (1 << before.min(MAX_ASK_BACKOFF));
+        let entry = Watched {
+            start,
+            end,
+            asked: now,
+            due,
+            asks: before + 1,
+            ..it
+        };
+        let place = self.asked.iter().rposition(|other| other.due <= due);
+        self.asked.insert(place.map_or(0, |index| index + 1), entry);
+    }
+}
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;

@@ -1,0 +1,153 @@
+#![allow(non_snake_case)]
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+const RTT: Duration = Duration::from_millis(8);
+
+fn at(micros: u64) -> Instant {
+    Instant::ZERO + Duration::from_micros(micros)
+}
+
+fn ranges(watch: &mut Watch, now: Instant) -> Vec<(u32, u32, u32)> {
+    std::iter::from_fn(|| watch.take_due(now, RTT))
+        .map(|it| (it.sequence, it.start, it.end))
+        .collect()
+}
+
+#[test]
+fn take_due__a_gap_is_lost_after_a_quarter_of_a_round_trip() {
+    let mut watch = Watch::default();
+    watch.overtaken(at(0), (1, 100, 200), false);
+    watch.overtaken(at(500), (1, 300, 400), false);
+    assert_eq!(watch.next_due(at(0), RTT), Some(at(2000)));
+    assert_eq!(ranges(&mut watch, at(1999)), []);
+    assert_eq!(ranges(&mut watch, at(2000)), [(1, 100, 200)]);
+    assert_eq!(ranges(&mut watch, at(2500)), [(1, 300, 400)]);
+    assert_eq!(watch.next_due(at(2500), RTT), None);
+}
+
+#[test]
+fn asked__waits_longer_each_time() {
+    let mut watch = Watch::default();
+    watch.overtaken(at(0), (1, 100, 200), false);
+    let mut now = at(2000);
+    for wait in [10, 20, 40] {
+        let it = watch.take_due(now, RTT).unwrap();
+        watch.asked(now, it, (100, 200), 10 * MS);
+        assert_eq!(watch.next_due(now, RTT), Some(now + wait * MS));
+        now = now + wait * MS;
+    }
+}
+
+#[test]
+fn asked__a_part_is_a_new_matter() {
+    let mut watch = Watch::default();
+    watch.overtaken(at(0), (1, 100, 200), false);
+    let it = watch.take_due(at(2000), RTT).unwrap();
+    watch.asked(at(2000), it, (100, 200), 10 * MS);
+    let it = watch.take_due(at(12_000), RTT).unwrap();
+    watch.asked(at(12_000), it, (110, 120), 10 * MS);
+    watch.asked(at(12_000), it, (130, 140), 10 * MS);
+    let due = ranges(&mut watch, at(22_000));
+    assert_eq!(due, [(1, 110, 120), (1, 130, 140)]);
+}
+
+#[test]
+fn asked__keeps_the_order_of_their_times() {
+    let mut watch = Watch::default();
+    for start in [0, 10, 20] {
+        watch.overtaken(at(0), (1, start, start + 10), false);
+    }
+    let all: Vec<_> = std::iter::from_fn(|| watch.take_due(at(9000), RTT)).collect();
+    for (it, wait) in all.into_iter().zip([30, 10, 20]) {
+        watch.asked(at(9000), it, (it.start, it.end), wait * MS);
+    }
+    let due = ranges(&mut watch, at(100_000));
+    assert_eq!(due, [(1, 10, 20), (1, 20, 30), (1, 0, 10)]);
+}
+
+#[test]
+fn filled__late_payload_teaches_patience() {
+    let mut watch = Watch::default();
+    watch.overtaken(at(0), (1, 100, 200), false);
+    let late = watch.filled(at(6000), (1, 100, 200), RTT);
+    assert_eq!(late, Late::Reordered);
+    assert_eq!(watch.reordering(at(6000)), 9 * MS, "half as much again");
+    watch.overtaken(at(10_000), (1, 300, 400), false);
+    assert_eq!(ranges(&mut watch, at(10_000 + 8999)), [(1, 100, 200)]);
+    assert_eq!(ranges(&mut watch, at(10_000 + 9000)), [(1, 300, 400)]);
+    let later = at(0) + REORDERING_MEMORY + 6 * MS;
+    assert_eq!(watch.reordering(later), Duration::ZERO, "forgotten");
+}
+
+#[test]
+fn filled__a_block_whose_grant_was_lost_is_not_late() {
+    let mut watch = Watch::default();
+    watch.overtaken(at(0), (1, 0, 200), true);
+    assert_eq!(watch.filled(at(1000), (1, 0, 10), RTT), Late::Unknown);
+    assert_eq!(watch.reordering(at(1000)), Duration::ZERO);
+}
+
+#[test]
+fn filled__patience_has_an_end() {
+    let mut watch = Watch::default();
+    watch.overtaken(at(0), (1, 100, 200), false);
+    watch.filled(at(0) + Duration::from_secs(3600), (1, 100, 200), RTT);
+    let now = at(0) + Duration::from_secs(3600);
+    assert_eq!(watch.reordering(now), 4 * RTT);
+}
+
+#[test]
+fn filled__sooner_than_a_repair_can_be_was_asked_in_vain() {
+    let ask = |answered_after: Duration| {
+        let mut watch = Watch::default();
+        watch.overtaken(at(0), (1, 100, 200), false);
+        let it = watch.take_due(at(2000), RTT).unwrap();
+        watch.asked(at(2000), it, (100, 200), 10 * MS);
+        watch.filled(at(2000) + answered_after, (1, 150, 160), RTT)
+    };
+    assert_eq!(ask(7 * MS), Late::AskedInVain);
+    assert_eq!(ask(8 * MS), Late::Repaired(8 * MS));
+}
+
+#[test]
+fn filled__an_answer_to_a_later_request_makes_earlier_ones_overdue() {
+    let mut watch = Watch::default();
+    for (time, start) in [(0, 0), (3000, 10)] {
+        watch.overtaken(at(time), (1, start, start + 10), false);
+        let now = at(time + 2000);
+        let it = watch.take_due(now, RTT).unwrap();
+        watch.asked(now, it, (start, start + 10), 100 * MS);
+    }
+    assert_eq!(ranges(&mut watch, at(13_000)), []);
+    let late = watch.filled(at(13_000), (1, 10, 20), RTT);
+    assert_eq!(late, Late::Repaired(8 * MS));
+    assert_eq!(ranges(&mut watch, at(13_000)), [(1, 0, 10)]);
+}
+
+#[test]
+fn filled__finds_its_gap_across_a_wrap_of_the_numbers() {
+    let mut watch = Watch::default();
+    watch.overtaken(at(0), (u32::MAX, 500, 600), false);
+    watch.overtaken(at(1), (0, 0, 100), false);
+    watch.overtaken(at(2), (1, 200, 300), false);
+    for place in [(u32::MAX, 500, 600), (0, 50, 60), (1, 200, 201)] {
+        assert_eq!(
+            watch.filled(at(10), place, RTT),
+            Late::Reordered,
+            "{place:?}"
+        );
+    }
+    for place in [(u32::MAX, 0, 500), (0, 100, 200), (1, 300, 400), (7, 0, 1)] {
+        assert_eq!(watch.filled(at(10), place, RTT), Late::Unknown, "{place:?}");
+    }
+}
+
+#[test]
+fn overtaken__is_bounded() {
+    let mut watch = Watch::default();
+    for gap in 0..2 * MAX_WATCHED as u32 {
+        watch.overtaken(at(0), (1, 2 * gap, 2 * gap + 1), false);
+    }
+    assert_eq!(watch.len(), MAX_WATCHED);
+}
