@@ -1,15 +1,15 @@
 //! Any sequence of datagrams, calls and waits at an established pair: no panic, nothing placed
-//! outside the receives posted, no growth beyond the limits.
+//! outside the receives posted and the regions exported, no growth beyond the limits.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use std::collections::VecDeque;
 use std::time::Duration;
 use zerolane_core::{
-    BurstLimit, Config, Connection, Delivery, Entropy, Forecast, Instant, Placement, RegionId,
-    Span, TransferId, Transmit, listen,
+    Atomic, BurstLimit, Config, Connection, Delivery, Entropy, Forecast, Instant, Placement,
+    RegionId, RemotePlace, Span, TransferId, Transmit, WorkFlags, listen,
 };
-use zerolane_wire::{HEADER_LEN, Header, Op, Packet, Profile, Profiles};
+use zerolane_wire::{FetchOpKind, HEADER_LEN, Header, Op, Packet, Profile, Profiles, Rights};
 
 /// Bytes of every receive; sends are as long or longer.
 const ROOM: u64 = 200_000;
@@ -31,6 +31,8 @@ struct Pair {
     /// By receiver.
     wire: [VecDeque<Datagram>; 2],
     posted: [Vec<TransferId>; 2],
+    /// Handle, Mx and region of what each end exports; the other end uses it.
+    exports: [Vec<(u32, u16, u32)>; 2],
     now: Instant,
     regions: u32,
 }
@@ -65,10 +67,14 @@ impl Pair {
             ends: [a, b],
             wire: [VecDeque::new(), VecDeque::new()],
             posted: [vec![], vec![]],
+            exports: [vec![], vec![]],
             now,
             regions: 0,
         };
         pair.exchange();
+        pair.export(0, Rights::ALL);
+        pair.export(1, Rights::READ);
+        pair.export(1, Rights::ALL);
         Some(pair)
     }
 
@@ -104,6 +110,19 @@ impl Pair {
                         self.put(1 - side, datagram);
                     }
                 }
+                Transmit::Operations(burst) => {
+                    for index in 0..burst.count {
+                        let Some(it) = self.ends[side].operation(&burst, index) else {
+                            continue;
+                        };
+                        let len = it.payload.map_or(0, |span| span.len as u32);
+                        let datagram = match Header::parse(it.bytes()) {
+                            Ok(header) if header.op == Op::Data => Datagram::Data(header, len),
+                            _ => Datagram::Control(it.bytes().to_vec()),
+                        };
+                        self.put(1 - side, datagram);
+                    }
+                }
             }
         }
         while self.ends[side].poll_event().is_some() {}
@@ -118,12 +137,105 @@ impl Pair {
     fn deliver(&mut self, to: usize) -> bool {
         match self.wire[to].pop_front() {
             None => return false,
-            Some(Datagram::Control(bytes)) => {
-                self.ends[to].on_control(self.now, &bytes, bytes.len());
-            }
+            Some(Datagram::Control(bytes)) => self.control(to, &bytes),
             Some(Datagram::Data(header, len)) => self.data(to, &header, len, len),
         }
         true
+    }
+
+    /// A control datagram, or the small Data that a value is, and the order that may follow.
+    fn control(&mut self, to: usize, bytes: &[u8]) {
+        match Header::parse(bytes) {
+            Ok(header) if header.op == Op::Data => {
+                let len = (bytes.len() - HEADER_LEN) as u32;
+                self.data(to, &header, len, len);
+            }
+            _ => {
+                self.ends[to].on_control(self.now, bytes, bytes.len());
+                self.obey(to);
+            }
+        }
+    }
+
+    fn obey(&mut self, to: usize) {
+        if let Some(order) = self.ends[to].order() {
+            assert!(order.word.len == 8 && order.word.offset % 8 == 0);
+            self.assert_exported(to, order.word);
+            self.ends[to].ordered(self.now, Some(order.atomic.operand));
+        }
+    }
+
+    /// The span lies in something that `side` exports now.
+    fn assert_exported(&self, side: usize, span: Span) {
+        let region = span.region.index;
+        assert!(self.exports[side].iter().any(|it| it.2 == region) && span.end() <= ROOM);
+    }
+
+    fn export(&mut self, side: usize, rights: Rights) {
+        let span = self.span(ROOM);
+        if let Ok((handle, mx)) = self.ends[side].export(span, rights, None) {
+            self.exports[side].push((handle, mx, span.region.index));
+        }
+    }
+
+    fn revoke(&mut self, side: usize, which: u8) {
+        let exports = &mut self.exports[side];
+        if !exports.is_empty() {
+            let (handle, ..) = exports.swap_remove(usize::from(which) % exports.len());
+            assert!(self.ends[side].revoke(self.now, handle));
+        }
+    }
+
+    /// Uses what the other end exports.
+    fn work(&mut self, side: usize, kind: u8, address: u64, len: u64) {
+        let (now, theirs) = (self.now, &self.exports[1 - side]);
+        let Some(&(handle, mx, _)) = theirs.get(usize::from(kind >> 4) % theirs.len().max(1))
+        else {
+            return;
+        };
+        let place = RemotePlace {
+            handle,
+            mx,
+            address,
+        };
+        let (span, control) = (self.span(len % (ROOM + 2)), self.span(len % 130));
+        let flags = WorkFlags {
+            signalled: kind & 8 != 0,
+            fence: len % 7 == 0,
+        };
+        let atomic = Atomic {
+            kind: FetchOpKind::ALL[usize::from(kind) % 6],
+            operand: len,
+            comparand: 0,
+        };
+        let end = &mut self.ends[side];
+        let id = match kind & 7 {
+            0 | 1 => end.post_put(now, place, span, (kind & 1 == 1).then_some(7), flags),
+            2 => end.post_get(
+                now,
+                place,
+                Span {
+                    len: span.len.min(ROOM),
+                    ..span
+                },
+                flags,
+            ),
+            3 => end.post_fetch_op(now, place, atomic, flags),
+            4 => end.post_message(now, control, None, flags),
+            5 => end.post_message(now, control, Some(span), flags),
+            _ => {
+                let control = Span {
+                    len: 128,
+                    ..control
+                };
+                let payload = Span {
+                    len: span.len.min(ROOM),
+                    ..span
+                };
+                end.post_message_receive(control, Some(payload).filter(|_| kind & 1 == 1))
+            }
+        };
+        self.posted[side].extend(id.ok());
     }
 
     fn data(&mut self, to: usize, header: &Header, len: u32, stu: u32) {
@@ -142,6 +254,16 @@ impl Pair {
         match self.ends[to].on_data(self.now, header, len, stu, landed) {
             Placement::InPlace => assert!(landed.is_some()),
             Placement::Move(span) => assert!(span.len == u64::from(len) && span.end() <= ROOM),
+            Placement::Store(span) => {
+                assert!(span.len == u64::from(len));
+                if len > 0 {
+                    self.assert_exported(to, span);
+                }
+            }
+            Placement::Value { number, id } => {
+                assert!(len == 8);
+                self.ends[to].on_value(self.now, number, id, u64::from(number));
+            }
             Placement::Drop(_) => {}
         }
     }
@@ -232,6 +354,7 @@ fn step(pair: &mut Pair, input: &mut Input<'_>) {
             let len = len[usize::from(choice >> 5 & 3) % 3];
             let datagram = input.datagram(side, len, choice & 0x80 != 0);
             pair.ends[side].on_control(pair.now, &datagram, len);
+            pair.obey(side);
         }
         7 | 8 => {
             let header = input.datagram(side, HEADER_LEN, choice & 0x80 != 0);
@@ -264,9 +387,17 @@ fn step(pair: &mut Pair, input: &mut Input<'_>) {
             pair.now = pair.now + wait;
             pair.ends[side].on_timeout(pair.now);
         }
-        11 | 12 => {
+        11 => {
             let (kind, len) = (input.byte(), input.number());
             pair.post(side, kind, len);
+        }
+        12 => {
+            let (kind, address, len) = (input.byte(), input.number(), input.number());
+            match kind {
+                0xff => pair.revoke(side, address as u8),
+                0xfe => pair.export(side, Rights::ALL),
+                _ => pair.work(side, kind, address, len),
+            }
         }
         13 => {
             let which = input.byte();

@@ -15,6 +15,56 @@
 #define ZL_ADDRESS_LENGTH 64
 
 /**
+ * Most bytes of a message's control.
+ */
+#define ZL_CONTROL_LENGTH 128
+
+/**
+ * Bytes of a zl_key.
+ */
+#define ZL_KEY_LENGTH 24
+
+/**
+ * May be read by the peer: zl_get.
+ */
+#define ZL_RIGHT_READ 1
+
+/**
+ * May be written by the peer: zl_put.
+ */
+#define ZL_RIGHT_WRITE 2
+
+/**
+ * May be changed by the peer's zl_fetch.
+ */
+#define ZL_RIGHT_ATOMIC 4
+
+/**
+ * No completion is wanted if it succeeds.
+ */
+#define ZL_WORK_UNSIGNALLED 1
+
+/**
+ * It begins when all earlier requests of the connection are complete.
+ */
+#define ZL_WORK_FENCE 2
+
+/**
+ * The peer is told, with `immediate`: it gets a completion of kind ZL_KIND_IMMEDIATE.
+ */
+#define ZL_WORK_IMMEDIATE 4
+
+/**
+ * Most bytes of a zl_post_put_inline.
+ */
+#define ZL_INLINE_LENGTH 256
+
+/**
+ * Bytes that hold any public key as a text ("zl:" and 43 characters), with the zero at its end.
+ */
+#define ZL_PUBLIC_KEY_LENGTH 47
+
+/**
  * Version of the binary interface. It grows when something that was compiled against an older
  * header would not work any more; while it is 0, with any release.
  */
@@ -23,7 +73,7 @@
 /**
  * What a function returns, and how a request ended. Negative: it failed, and zl_last_error has the
  * text. After ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the failures of a single
- * request (ZL_ERROR_CANCELLED to ZL_ERROR_MEMORY) the connection goes on. More codes may be added.
+ * request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN) the connection goes on. More codes may be added.
  */
 enum zl_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -99,6 +149,26 @@ enum zl_status
      */
     ZL_ERROR_MEMORY = -15,
     /**
+     * The request names bytes outside the peer's memory.
+     */
+    ZL_ERROR_OUT_OF_BOUNDS = -16,
+    /**
+     * The peer's memory was exported without the right for that.
+     */
+    ZL_ERROR_DENIED = -17,
+    /**
+     * The memory was revoked by its owner.
+     */
+    ZL_ERROR_REVOKED = -18,
+    /**
+     * The peer exports nothing of that name or key, on this connection.
+     */
+    ZL_ERROR_UNKNOWN = -19,
+    /**
+     * The peer is not one of those to be spoken to (zl_options_trust).
+     */
+    ZL_ERROR_UNTRUSTED = -20,
+    /**
      * A fault of this library. The handle cannot be used any more, only freed.
      */
     ZL_ERROR_INTERNAL = -99,
@@ -159,6 +229,11 @@ enum zl_option
      * Transfers the peer may announce before the first is answered.
      */
     ZL_OPTION_SLOTS = 10,
+    /**
+     * 1: neither encrypt nor ask who is there; the peer has to be told the same. Who is on the way
+     * reads and changes what it likes. Default 0.
+     */
+    ZL_OPTION_PLAIN = 11,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -223,6 +298,100 @@ typedef uint32_t zl_delivery;
 #endif // __cplusplus
 
 /**
+ * What is complete.
+ */
+enum zl_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * zl_post_send.
+     */
+    ZL_KIND_SEND = 0,
+    /**
+     * zl_post_receive.
+     */
+    ZL_KIND_RECEIVE = 1,
+    /**
+     * zl_post_put and its kin.
+     */
+    ZL_KIND_PUT = 2,
+    /**
+     * zl_post_get and its kin.
+     */
+    ZL_KIND_GET = 3,
+    /**
+     * zl_post_fetch.
+     */
+    ZL_KIND_FETCH = 4,
+    /**
+     * zl_post_message.
+     */
+    ZL_KIND_MESSAGE = 5,
+    /**
+     * zl_post_message_receive.
+     */
+    ZL_KIND_MESSAGE_RECEIVED = 6,
+    /**
+     * Nothing posted here, id 0: a put of the peer's with an immediate number.
+     */
+    ZL_KIND_IMMEDIATE = 7,
+    /**
+     * Something that this version has no name for.
+     */
+    ZL_KIND_OTHER = 255,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zl_kind zl_kind;
+#else
+typedef uint32_t zl_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * What is done to a word of the peer's memory, at once and exactly once.
+ */
+enum zl_fetch_op
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * Adds `operand`, wrapping.
+     */
+    ZL_FETCH_ADD = 0,
+    /**
+     * Adds one, wrapping.
+     */
+    ZL_FETCH_INCREMENT = 1,
+    /**
+     * Subtracts one, wrapping.
+     */
+    ZL_FETCH_DECREMENT = 2,
+    /**
+     * Stores zero.
+     */
+    ZL_FETCH_CLEAR = 3,
+    /**
+     * Stores `operand`.
+     */
+    ZL_FETCH_SWAP = 4,
+    /**
+     * Stores `operand` if the word equals `expected`.
+     */
+    ZL_FETCH_COMPARE_AND_SWAP = 5,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zl_fetch_op zl_fetch_op;
+#else
+typedef uint32_t zl_fetch_op;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * A connection. It makes progress only inside its functions, in the calling thread: a peer that
  * calls none for the idle timeout, while this end waits for it, counts as dead.
  */
@@ -234,9 +403,20 @@ typedef struct zl_connection zl_connection;
 typedef struct zl_endpoint zl_endpoint;
 
 /**
- * Settings of connections. The defaults suit a local network.
+ * Memory that peers may read and write, while this program uses it too. Words of 8 bytes that both
+ * change are to be changed by atomics, as of C11's stdatomic.h.
+ */
+typedef struct zl_exported zl_exported;
+
+/**
+ * Settings of connections. The defaults suit a local network, encrypt, and trust any peer.
  */
 typedef struct zl_options zl_options;
+
+/**
+ * A queue for the completions of many connections.
+ */
+typedef struct zl_queue zl_queue;
 
 /**
  * Memory, for requests to name parts of. Freeing the region while a request uses it is safe: memory
@@ -291,6 +471,30 @@ typedef struct zl_account {
 } zl_account;
 
 /**
+ * Names exported memory on one connection. Plain bytes: give them to the peer by any means.
+ */
+typedef struct zl_key {
+    /**
+     * Opaque.
+     */
+    uint8_t bytes[ZL_KEY_LENGTH];
+} zl_key;
+
+/**
+ * How a request is to be done. Where a pointer to it may be null, null means 0 in all fields.
+ */
+typedef struct zl_work {
+    /**
+     * An or of ZL_WORK_...
+     */
+    uint32_t flags;
+    /**
+     * With ZL_WORK_IMMEDIATE: the number.
+     */
+    uint32_t immediate;
+} zl_work;
+
+/**
  * A request that is done: its memory is the program's again.
  */
 typedef struct zl_completion {
@@ -299,22 +503,64 @@ typedef struct zl_completion {
      */
     uint32_t id;
     /**
+     * A value of enum zl_kind.
+     */
+    uint32_t kind;
+    /**
      * How it ended.
      */
     zl_status status;
-    /**
-     * Bytes moved.
-     */
-    uint64_t length;
     /**
      * A value of enum zl_delivery.
      */
     uint32_t delivery;
     /**
+     * From a queue: the connection's tag.
+     */
+    uint64_t tag;
+    /**
+     * Bytes moved.
+     */
+    uint64_t length;
+    /**
+     * ZL_KIND_FETCH: what the word was before. ZL_KIND_IMMEDIATE: the number.
+     */
+    uint64_t value;
+    /**
+     * ZL_KIND_MESSAGE_RECEIVED: bytes of `control`.
+     */
+    uint32_t control_length;
+    /**
      * 0.
      */
     uint32_t reserved;
+    /**
+     * ZL_KIND_MESSAGE_RECEIVED: what was sent with the payload.
+     */
+    uint8_t control[ZL_CONTROL_LENGTH];
 } zl_completion;
+
+/**
+ * A piece of local memory and its place in the peer's.
+ */
+typedef struct zl_piece {
+    /**
+     * Bytes behind the start of the peer's memory.
+     */
+    uint64_t remote_offset;
+    /**
+     * Where the piece is.
+     */
+    const struct zl_region *region;
+    /**
+     * Bytes behind the region's start.
+     */
+    size_t offset;
+    /**
+     * Bytes.
+     */
+    size_t length;
+} zl_piece;
 
 #ifdef __cplusplus
 extern "C" {
@@ -407,6 +653,124 @@ zl_status zl_endpoint_accept(struct zl_endpoint *endpoint,
 void zl_endpoint_free(struct zl_endpoint *endpoint);
 
 /**
+ * Makes `len` bytes of `region` from `offset` on, which must be a multiple of 8 in memory, ready to be
+ * exported on connections. Free it with zl_exported_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_exported_new(const struct zl_region *region,
+                          size_t offset,
+                          size_t len,
+                          struct zl_exported **exported);
+
+/**
+ * Takes the memory back from all peers, at once: after this returns, nothing of theirs is read from it
+ * or written to it, however late it comes.
+ *
+ * Threads: any.
+ */
+zl_status zl_exported_revoke(const struct zl_exported *exported);
+
+/**
+ * Frees the handle; null is nothing. What was exported stays exported, and its memory in use, until it
+ * is revoked or its connections end.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_exported_free(struct zl_exported *exported);
+
+/**
+ * Exports memory to the peer of `connection`, with `rights`, an or of ZL_RIGHT_...; `key` names it
+ * there. If `name` is not null, at most 32 bytes of UTF-8, the peer may ask for it by that.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_export(struct zl_connection *connection,
+                    const struct zl_exported *exported,
+                    uint32_t rights,
+                    const char *name,
+                    struct zl_key *key);
+
+/**
+ * Takes memory back from the peer of this connection, at once. ZL_ERROR_ARGUMENT if `key` names
+ * nothing exported here.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_revoke(struct zl_connection *connection, const struct zl_key *key);
+
+/**
+ * Asks the peer for the key of the memory it exports as `name`, with `rights`. ZL_ERROR_UNKNOWN if
+ * there is none of that name, ZL_ERROR_DENIED if it has not all the rights.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_open(struct zl_connection *connection,
+                  const char *name,
+                  uint32_t rights,
+                  struct zl_key *key);
+
+/**
+ * Length of the memory that `key` names, bytes; 0 if `key` is null or none.
+ *
+ * Threads: any.
+ */
+uint64_t zl_key_length(const struct zl_key *key);
+
+/**
+ * Sends a message of `control_len` bytes, at most ZL_CONTROL_LENGTH, and with it, if `payload` is not
+ * null, `len` bytes; returns when the peer has it in a receive.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_send_message(struct zl_connection *connection,
+                          const void *control,
+                          size_t control_len,
+                          const void *payload,
+                          size_t len);
+
+/**
+ * Receives the next message: its control to `control`, ZL_CONTROL_LENGTH bytes, and their number to
+ * `control_len`; its payload to `payload`, `capacity` bytes, or none if that is null, and the
+ * payload's length to `len`.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_receive_message(struct zl_connection *connection,
+                             void *control,
+                             size_t *control_len,
+                             void *payload,
+                             size_t capacity,
+                             size_t *len);
+
+/**
+ * Posts a zl_send_message, whose payload is `len` bytes of `region` from `offset` on; none if `region`
+ * is null. The control is copied before this returns. `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_message(struct zl_connection *connection,
+                          const void *control,
+                          size_t control_len,
+                          const struct zl_region *region,
+                          size_t offset,
+                          size_t len,
+                          const struct zl_work *how,
+                          uint32_t *id);
+
+/**
+ * Posts a receive of a message, whose payload goes to `len` bytes of `region` from `offset` on; null if
+ * none is expected. The n-th posted gets the peer's n-th message; its completion has the control.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_message_receive(struct zl_connection *connection,
+                                  const struct zl_region *region,
+                                  size_t offset,
+                                  size_t len,
+                                  uint32_t *id);
+
+/**
  * New settings, all at their defaults. Free them with zl_options_free.
  *
  * Threads: any.
@@ -426,6 +790,67 @@ zl_status zl_options_set(struct zl_options *options, uint32_t option, uint64_t v
  * Threads: the last that uses them.
  */
 void zl_options_free(struct zl_options *options);
+
+/**
+ * Makes a queue for `capacity` completions. When it is full, connections keep theirs, and take no more
+ * from their peers. Free it with zl_queue_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_queue_new(size_t capacity,
+                       struct zl_queue **queue);
+
+/**
+ * Takes a completion if there is one, else returns ZL_TIMEOUT. Its `tag` says of which connection.
+ *
+ * Threads: any.
+ */
+zl_status zl_queue_poll(const struct zl_queue *queue, struct zl_completion *completion);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: for ever) for a completion, while other threads drive the
+ * connections.
+ *
+ * Threads: any.
+ */
+zl_status zl_queue_wait(const struct zl_queue *queue,
+                        int64_t timeout_ms,
+                        struct zl_completion *completion);
+
+/**
+ * A descriptor that is readable while the queue is not empty; -1 if `queue` is null. Do not read it.
+ *
+ * Threads: any.
+ */
+int zl_queue_fd(const struct zl_queue *queue);
+
+/**
+ * Frees the handle; null is nothing. The queue itself goes with the last connection that has it.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_queue_free(struct zl_queue *queue);
+
+/**
+ * Lets the completions of a connection go to `queue` from now on, with `tag`. The connection still
+ * makes progress only inside its functions: call zl_wait, here or in a thread for it.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_set_queue(struct zl_connection *connection,
+                       const struct zl_queue *queue,
+                       uint64_t tag);
+
+/**
+ * What an event loop needs: the connection's socket, and the time in milliseconds (-1: none). When the
+ * socket is readable, or the time is over, call zl_wait with a timeout of 0, which makes what progress
+ * there is. Do not read the socket.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_watch(struct zl_connection *connection,
+                   int *fd,
+                   int64_t *timeout_ms);
 
 /**
  * Allocates a region of `len` zero bytes: page-aligned, in huge pages where the system has them.
@@ -476,6 +901,164 @@ size_t zl_region_length(const struct zl_region *region);
  * Threads: the last that uses it.
  */
 void zl_region_free(struct zl_region *region);
+
+/**
+ * Writes `len` bytes at `data` to the peer's memory, `offset` bytes behind its start; returns when
+ * they are placed and visible there.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_put(struct zl_connection *connection,
+                 const struct zl_key *to,
+                 uint64_t offset,
+                 const void *data,
+                 size_t len);
+
+/**
+ * Reads `len` bytes of the peer's memory, `offset` bytes behind its start, into `buffer`.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_get(struct zl_connection *connection,
+                 const struct zl_key *from,
+                 uint64_t offset,
+                 void *buffer,
+                 size_t len);
+
+/**
+ * Does `op`, a value of enum zl_fetch_op, to the aligned 8-byte word at `offset` of the peer's memory,
+ * atomically and exactly once, and writes what it was before to `before`, if that is not null.
+ * `operand` and `expected` are for those operations that name them.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_fetch(struct zl_connection *connection,
+                   const struct zl_key *on,
+                   uint64_t offset,
+                   uint32_t op,
+                   uint64_t operand,
+                   uint64_t expected,
+                   uint64_t *before);
+
+/**
+ * Posts a put of `len` bytes of `region` from `region_offset` on to the peer's memory, `offset` bytes
+ * behind its start. It completes when they are placed and visible there. `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_put(struct zl_connection *connection,
+                      const struct zl_key *to,
+                      uint64_t offset,
+                      const struct zl_region *region,
+                      size_t region_offset,
+                      size_t len,
+                      const struct zl_work *how,
+                      uint32_t *id);
+
+/**
+ * Posts a put of `len` bytes at `data`, at most ZL_INLINE_LENGTH, which are copied before this returns.
+ * `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_put_inline(struct zl_connection *connection,
+                             const struct zl_key *to,
+                             uint64_t offset,
+                             const void *data,
+                             size_t len,
+                             const struct zl_work *how,
+                             uint32_t *id);
+
+/**
+ * Posts a get of `len` bytes of the peer's memory, `offset` bytes behind its start, into `region` from
+ * `region_offset` on. `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_get(struct zl_connection *connection,
+                      const struct zl_key *from,
+                      uint64_t offset,
+                      const struct zl_region *region,
+                      size_t region_offset,
+                      size_t len,
+                      const struct zl_work *how,
+                      uint32_t *id);
+
+/**
+ * Posts one put of several pieces, gathered here and scattered there. `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_put_pieces(struct zl_connection *connection,
+                             const struct zl_key *to,
+                             const struct zl_piece *pieces,
+                             size_t count,
+                             const struct zl_work *how,
+                             uint32_t *id);
+
+/**
+ * Posts one get of several pieces, gathered there and scattered here. `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_get_pieces(struct zl_connection *connection,
+                             const struct zl_key *from,
+                             const struct zl_piece *pieces,
+                             size_t count,
+                             const struct zl_work *how,
+                             uint32_t *id);
+
+/**
+ * Posts a zl_fetch: its completion has what the word was before as `value`. `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_fetch(struct zl_connection *connection,
+                        const struct zl_key *on,
+                        uint64_t offset,
+                        uint32_t op,
+                        uint64_t operand,
+                        uint64_t expected,
+                        const struct zl_work *how,
+                        uint32_t *id);
+
+/**
+ * Lets this end be known by the key in `file`, as `zerolane keygen` makes it; made if there is none.
+ * Others must not be able to read it. Without, each connection and endpoint has a key of its own.
+ * Writes the public half to `buffer`, if that is not null, as a text and a zero:
+ * ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ *
+ * Threads: any.
+ */
+zl_status zl_options_identity(struct zl_options *options,
+                              const char *file,
+                              char *buffer,
+                              size_t capacity);
+
+/**
+ * Speaks only to peers that prove to own `key` (a text, as `zerolane id` shows it), or another key
+ * given in an earlier call. Without, to any: then nobody listens in, but who the peer is, is not
+ * known.
+ *
+ * Threads: any.
+ */
+zl_status zl_options_trust(struct zl_options *options, const char *key);
+
+/**
+ * Writes the key that the peer proved to own to `buffer`, as a text and a zero; an empty text if
+ * the connection is plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_peer_key(const struct zl_connection *connection, char *buffer, size_t capacity);
+
+/**
+ * Writes the key by which those who connect know this end to `buffer`, as a text and a zero; an
+ * empty text if connections are plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_endpoint_key(const struct zl_endpoint *endpoint, char *buffer, size_t capacity);
 
 /**
  * Why the last call of this thread that failed did so, as a sentence with its particulars; empty if

@@ -1,7 +1,7 @@
 //! The end of a request.
 
 use crate::status::{of_transfer, zl_status};
-use zerolane::{Completion, Delivery};
+use zerolane::{Completion, Delivery, WorkKind};
 
 /// How the sender asked for the arrival to be delivered.
 #[repr(u32)]
@@ -14,38 +14,98 @@ pub enum zl_delivery {
     ZL_DELIVERY_INTERRUPT = 2,
 }
 
+/// What is complete.
+#[repr(u32)]
+pub enum zl_kind {
+    /// zl_post_send.
+    ZL_KIND_SEND = 0,
+    /// zl_post_receive.
+    ZL_KIND_RECEIVE = 1,
+    /// zl_post_put and its kin.
+    ZL_KIND_PUT = 2,
+    /// zl_post_get and its kin.
+    ZL_KIND_GET = 3,
+    /// zl_post_fetch.
+    ZL_KIND_FETCH = 4,
+    /// zl_post_message.
+    ZL_KIND_MESSAGE = 5,
+    /// zl_post_message_receive.
+    ZL_KIND_MESSAGE_RECEIVED = 6,
+    /// Nothing posted here, id 0: a put of the peer's with an immediate number.
+    ZL_KIND_IMMEDIATE = 7,
+    /// Something that this version has no name for.
+    ZL_KIND_OTHER = 255,
+}
+
+/// Most bytes of a message's control.
+pub const ZL_CONTROL_LENGTH: usize = 128;
+
 /// A request that is done: its memory is the program's again.
 #[repr(C)]
 pub struct zl_completion {
     /// Which, as the function that posted it said.
     pub id: u32,
+    /// A value of enum zl_kind.
+    pub kind: u32,
     /// How it ended.
     pub status: zl_status,
-    /// Bytes moved.
-    pub length: u64,
     /// A value of enum zl_delivery.
     pub delivery: u32,
+    /// From a queue: the connection's tag.
+    pub tag: u64,
+    /// Bytes moved.
+    pub length: u64,
+    /// ZL_KIND_FETCH: what the word was before. ZL_KIND_IMMEDIATE: the number.
+    pub value: u64,
+    /// ZL_KIND_MESSAGE_RECEIVED: bytes of `control`.
+    pub control_length: u32,
     /// 0.
     pub reserved: u32,
+    /// ZL_KIND_MESSAGE_RECEIVED: what was sent with the payload.
+    pub control: [u8; ZL_CONTROL_LENGTH],
 }
 
-impl From<Completion> for zl_completion {
-    fn from(completion: Completion) -> zl_completion {
+impl zl_completion {
+    pub(crate) fn new(tag: u64, completion: Completion) -> zl_completion {
         let (status, length) = match completion.result {
             Ok(length) => (zl_status::ZL_OK, length as u64),
             Err(error) => (of_transfer(error), 0),
         };
-        let delivery = match completion.delivery {
-            Delivery::Silent => zl_delivery::ZL_DELIVERY_SILENT,
-            Delivery::Polled => zl_delivery::ZL_DELIVERY_POLLED,
-            Delivery::Interrupt => zl_delivery::ZL_DELIVERY_INTERRUPT,
-        };
+        let mut control = [0; ZL_CONTROL_LENGTH];
+        control[..completion.control.len()].copy_from_slice(&completion.control);
         zl_completion {
             id: completion.id,
+            kind: kind(completion.kind) as u32,
             status,
+            delivery: delivery(completion.delivery) as u32,
+            tag,
             length,
-            delivery: delivery as u32,
+            value: completion.value,
+            control_length: completion.control.len() as u32,
             reserved: 0,
+            control,
         }
+    }
+}
+
+fn delivery(delivery: Delivery) -> zl_delivery {
+    match delivery {
+        Delivery::Silent => zl_delivery::ZL_DELIVERY_SILENT,
+        Delivery::Polled => zl_delivery::ZL_DELIVERY_POLLED,
+        Delivery::Interrupt => zl_delivery::ZL_DELIVERY_INTERRUPT,
+    }
+}
+
+fn kind(kind: WorkKind) -> zl_kind {
+    match kind {
+        WorkKind::Send | WorkKind::Offer => zl_kind::ZL_KIND_SEND,
+        WorkKind::Receive | WorkKind::Read => zl_kind::ZL_KIND_RECEIVE,
+        WorkKind::Put => zl_kind::ZL_KIND_PUT,
+        WorkKind::Get => zl_kind::ZL_KIND_GET,
+        WorkKind::FetchOp => zl_kind::ZL_KIND_FETCH,
+        WorkKind::Message => zl_kind::ZL_KIND_MESSAGE,
+        WorkKind::MessageReceived => zl_kind::ZL_KIND_MESSAGE_RECEIVED,
+        WorkKind::Immediate => zl_kind::ZL_KIND_IMMEDIATE,
+        _ => zl_kind::ZL_KIND_OTHER,
     }
 }

@@ -68,27 +68,41 @@ fn check_extent<T>(start: *const T, len: usize, name: &str) -> Result<(), Failur
     if start.is_null() && len > 0 {
         return Err(Failure::null(name));
     }
-    if isize::try_from(len).is_err() {
+    let bytes = len.checked_mul(size_of::<T>());
+    if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
         return Err(Failure::argument(format!("{name} is longer than memory")));
     }
     Ok(())
 }
 
+/// Things to be read; null is good for none.
+///
+/// # Safety
+/// `len` things at `start` are aligned and readable, and nobody writes them during `'a`.
+pub(crate) unsafe fn slice<'a, T>(
+    start: *const T,
+    len: usize,
+    name: &str,
+) -> Result<&'a [T], Failure> {
+    check_extent(start, len, name)?;
+    if len == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: not null, of a possible length, and the caller's promise.
+    Ok(unsafe { slice::from_raw_parts(start, len) })
+}
+
 /// Bytes to be read; null is good for none.
 ///
 /// # Safety
-/// `len` bytes at `start` are readable, and nobody writes them during `'a`.
+/// As [`slice`].
 pub(crate) unsafe fn bytes<'a>(
     start: *const u8,
     len: usize,
     name: &str,
 ) -> Result<&'a [u8], Failure> {
-    check_extent(start, len, name)?;
-    if len == 0 {
-        return Ok(&[]);
-    }
-    // SAFETY: not null, of a possible length, and the caller's promise. u8 needs no alignment.
-    Ok(unsafe { slice::from_raw_parts(start, len) })
+    // SAFETY: the caller's promise.
+    unsafe { slice(start, len, name) }
 }
 
 /// Bytes to be written; null is good for none.
@@ -104,7 +118,7 @@ pub(crate) unsafe fn bytes_mut<'a>(
     if len == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: as in bytes.
+    // SAFETY: as in slice; u8 needs no alignment.
     Ok(unsafe { slice::from_raw_parts_mut(start, len) })
 }
 

@@ -7,7 +7,7 @@ use zerolane::{CloseReason, Error, PostError, Reason, TransferError};
 
 /// What a function returns, and how a request ended. Negative: it failed, and zl_last_error has the
 /// text. After ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the failures of a single
-/// request (ZL_ERROR_CANCELLED to ZL_ERROR_MEMORY) the connection goes on. More codes may be added.
+/// request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN) the connection goes on. More codes may be added.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum zl_status {
@@ -45,6 +45,16 @@ pub enum zl_status {
     ZL_ERROR_REFUSED = -14,
     /// Memory could not be accessed: a mapped file shrank.
     ZL_ERROR_MEMORY = -15,
+    /// The request names bytes outside the peer's memory.
+    ZL_ERROR_OUT_OF_BOUNDS = -16,
+    /// The peer's memory was exported without the right for that.
+    ZL_ERROR_DENIED = -17,
+    /// The memory was revoked by its owner.
+    ZL_ERROR_REVOKED = -18,
+    /// The peer exports nothing of that name or key, on this connection.
+    ZL_ERROR_UNKNOWN = -19,
+    /// The peer is not one of those to be spoken to (zl_options_trust).
+    ZL_ERROR_UNTRUSTED = -20,
     /// A fault of this library. The handle cannot be used any more, only freed.
     ZL_ERROR_INTERNAL = -99,
 }
@@ -71,11 +81,16 @@ impl zl_status {
             ZL_ERROR_TOO_LARGE => c"message too large for the receive",
             ZL_ERROR_REFUSED => c"refused by the peer",
             ZL_ERROR_MEMORY => c"memory could not be accessed",
+            ZL_ERROR_OUT_OF_BOUNDS => c"outside the peer's memory",
+            ZL_ERROR_DENIED => c"no right to do that",
+            ZL_ERROR_REVOKED => c"the memory was revoked",
+            ZL_ERROR_UNKNOWN => c"no such memory",
+            ZL_ERROR_UNTRUSTED => c"the peer is not trusted",
             ZL_ERROR_INTERNAL => c"internal error",
         }
     }
 
-    const ALL: [zl_status; 18] = [
+    const ALL: [zl_status; 23] = [
         ZL_OK,
         ZL_TIMEOUT,
         ZL_ERROR_ARGUMENT,
@@ -93,6 +108,11 @@ impl zl_status {
         ZL_ERROR_TOO_LARGE,
         ZL_ERROR_REFUSED,
         ZL_ERROR_MEMORY,
+        ZL_ERROR_OUT_OF_BOUNDS,
+        ZL_ERROR_DENIED,
+        ZL_ERROR_REVOKED,
+        ZL_ERROR_UNKNOWN,
+        ZL_ERROR_UNTRUSTED,
         ZL_ERROR_INTERNAL,
     ];
 }
@@ -127,8 +147,10 @@ impl From<Error> for Failure {
             Error::ConnectTimeout(_) => ZL_ERROR_CONNECT_TIMEOUT,
             Error::Closed(reason) => of_close(*reason),
             Error::Transfer(error) => of_transfer(*error),
-            Error::Post(PostError::Closed) => ZL_ERROR_CLOSED,
-            Error::Post(PostError::Full) => ZL_ERROR_TOO_MANY,
+            Error::Post(error) => of_post(*error),
+            Error::NotInline { .. } | Error::NoPieces | Error::NameTooLong { .. } => {
+                ZL_ERROR_ARGUMENT
+            }
             Error::Strict { .. } => ZL_ERROR_STRICT,
             _ => ZL_ERROR_INTERNAL,
         };
@@ -142,11 +164,28 @@ impl From<std::io::Error> for Failure {
     }
 }
 
+fn of_post(error: PostError) -> zl_status {
+    match error {
+        PostError::Closed => ZL_ERROR_CLOSED,
+        PostError::Full => ZL_ERROR_TOO_MANY,
+        PostError::OutOfBounds => ZL_ERROR_OUT_OF_BOUNDS,
+        PostError::Denied => ZL_ERROR_DENIED,
+        PostError::Unsupported => ZL_ERROR_REFUSED,
+        PostError::NameTaken | PostError::Misaligned | PostError::ControlTooLong => {
+            ZL_ERROR_ARGUMENT
+        }
+    }
+}
+
 pub(crate) fn of_transfer(error: TransferError) -> zl_status {
     match error {
         TransferError::Cancelled => ZL_ERROR_CANCELLED,
         TransferError::MessageTooLarge { .. } => ZL_ERROR_TOO_LARGE,
         TransferError::Refused(Reason::MemoryFault) => ZL_ERROR_MEMORY,
+        TransferError::Refused(Reason::OutOfBounds) => ZL_ERROR_OUT_OF_BOUNDS,
+        TransferError::Refused(Reason::Denied) => ZL_ERROR_DENIED,
+        TransferError::Refused(Reason::Revoked) => ZL_ERROR_REVOKED,
+        TransferError::Refused(Reason::Unknown) => ZL_ERROR_UNKNOWN,
         TransferError::Refused(_) => ZL_ERROR_REFUSED,
         TransferError::Closed(reason) => of_close(reason),
     }
@@ -155,9 +194,8 @@ pub(crate) fn of_transfer(error: TransferError) -> zl_status {
 fn of_close(reason: CloseReason) -> zl_status {
     match reason {
         CloseReason::Local | CloseReason::Peer(_) => ZL_ERROR_CLOSED,
-        CloseReason::Rejected { .. }
-        | CloseReason::ExchangeRefused(_)
-        | CloseReason::Untrusted(_) => ZL_ERROR_REJECTED,
+        CloseReason::Rejected { .. } | CloseReason::ExchangeRefused(_) => ZL_ERROR_REJECTED,
+        CloseReason::Untrusted(_) => ZL_ERROR_UNTRUSTED,
         CloseReason::ConnectTimeout => ZL_ERROR_CONNECT_TIMEOUT,
         CloseReason::PeerDead | CloseReason::Unreachable => ZL_ERROR_PEER_DEAD,
         CloseReason::Violation => ZL_ERROR_PROTOCOL,

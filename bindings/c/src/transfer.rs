@@ -165,7 +165,7 @@ unsafe fn take(
         with(connection, |connection| {
             let output = Output::new(completion, "completion")?;
             match take(connection)? {
-                Some(completion) => output.set(completion.into()),
+                Some(completion) => output.set(zl_completion::new(0, completion)),
                 None => return Ok(zl_status::ZL_TIMEOUT),
             }
             Ok(zl_status::ZL_OK)

@@ -84,9 +84,16 @@ impl Installed {
     }
 
     fn run(&self, program: &Path) -> String {
-        let output = run(Command::new(program).env("LD_LIBRARY_PATH", self.path("lib")));
+        let output = run(bounded(program).env("LD_LIBRARY_PATH", self.path("lib")));
         String::from_utf8(output.stdout).expect("UTF-8")
     }
+}
+
+/// A program that is ended should it hang.
+fn bounded(program: &Path) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", "60"]).arg(program);
+    command
 }
 
 fn source(below: &str) -> PathBuf {
@@ -104,14 +111,24 @@ fn install__programs_compile_without_a_warning_and_run() {
             .run(&transfer)
             .starts_with("16 MiB received, all right")
     );
+    let memory = installed.compile(&source("examples/memory.c"));
+    assert!(
+        installed
+            .run(&memory)
+            .starts_with("16 rows put and added up, all right")
+    );
     let transfer = installed.compile_static(&source("examples/transfer.c"));
     assert!(
-        run(&mut Command::new(transfer))
+        run(&mut bounded(&transfer))
             .stdout
             .starts_with(b"16 MiB received")
     );
 
     installed.run(&installed.compile(&source("tests/c/arguments.c")));
+    let security = installed.compile(&source("tests/c/security.c"));
+    run(bounded(&security)
+        .arg(installed.root.path())
+        .env("LD_LIBRARY_PATH", installed.path("lib")));
     for document in documented_programs(&installed) {
         assert!(!installed.run(&installed.compile(&document)).is_empty());
     }

@@ -2,7 +2,8 @@
 
 use crate::{errors, pinned};
 use pyo3::prelude::*;
-use zerolane::TransferError;
+use pyo3::types::PyBytes;
+use zerolane::{TransferError, WorkKind};
 
 /// A request that is done. Its buffer is free again.
 #[pyclass(frozen, module = "zerolane")]
@@ -10,9 +11,17 @@ pub(crate) struct Completion {
     /// Which: what the call that posted it returned.
     #[pyo3(get)]
     id: u32,
-    /// The object that was posted.
+    /// Of which kind: "send", "receive", "put", "get", "fetch_op", "message", "message_received",
+    /// "immediate" (which nobody here posted: it tells of a put of the peer's), or "other".
+    #[pyo3(get)]
+    kind: &'static str,
+    /// The object that was posted; None if there was none, or several.
     #[pyo3(get)]
     buffer: Option<Py<PyAny>>,
+    /// "fetch_op": what the word was before. "immediate": the peer's number. Else 0.
+    #[pyo3(get)]
+    value: u64,
+    control: zerolane::MessageControl,
     result: Result<usize, TransferError>,
 }
 
@@ -20,15 +29,38 @@ impl Completion {
     pub(crate) fn new(py: Python<'_>, completion: zerolane::Completion) -> Completion {
         Completion {
             id: completion.id,
+            kind: kind(completion.kind),
             buffer: pinned::object(py, &completion.memory).map(Bound::unbind),
+            value: completion.value,
+            control: completion.control,
             result: completion.result,
         }
         // The buffer is released here, where completion.memory goes.
     }
 }
 
+fn kind(kind: WorkKind) -> &'static str {
+    match kind {
+        WorkKind::Send | WorkKind::Offer => "send",
+        WorkKind::Receive | WorkKind::Read => "receive",
+        WorkKind::Put => "put",
+        WorkKind::Get => "get",
+        WorkKind::FetchOp => "fetch_op",
+        WorkKind::Message => "message",
+        WorkKind::MessageReceived => "message_received",
+        WorkKind::Immediate => "immediate",
+        _ => "other",
+    }
+}
+
 #[pymethods]
 impl Completion {
+    /// "message_received": the message. Else empty.
+    #[getter]
+    fn control<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.control)
+    }
+
     /// Bytes moved; 0 if it failed.
     #[getter]
     fn length(&self) -> usize {
@@ -54,8 +86,14 @@ impl Completion {
 
     fn __repr__(&self) -> String {
         match self.result {
-            Ok(length) => format!("Completion(id={}, length={length})", self.id),
-            Err(error) => format!("Completion(id={}, error='{error}')", self.id),
+            Ok(length) => format!(
+                "Completion('{}', id={}, length={length})",
+                self.kind, self.id
+            ),
+            Err(error) => format!(
+                "Completion('{}', id={}, error='{error}')",
+                self.kind, self.id
+            ),
         }
     }
 }

@@ -7,10 +7,12 @@ use crate::errors;
 use crate::options::{self, Options};
 use crate::patience::Patience;
 use crate::pinned::{Use, pin};
-use pyo3::exceptions::PyTimeoutError;
+use crate::queue::CompletionQueue;
+use pyo3::exceptions::{PyRuntimeError, PyTimeoutError};
 use pyo3::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -27,7 +29,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    fn connection(&mut self) -> zerolane::Result<&mut zerolane::Connection> {
+    pub(crate) fn connection(&mut self) -> zerolane::Result<&mut zerolane::Connection> {
         self.connection
             .as_mut()
             .ok_or(Error::Closed(CloseReason::Local))
@@ -105,18 +107,22 @@ impl State {
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Connection {
     peer: SocketAddr,
+    peer_key: Option<zerolane::PublicKey>,
     state: Mutex<State>,
     /// Held while waiting for `state`, so that who waits gets it before who had it comes again.
     turn: Mutex<()>,
     waker: Waker,
     /// `wake` was called.
     woken: AtomicBool,
+    /// Completions go to a queue.
+    queued: AtomicBool,
 }
 
 impl Connection {
     pub(crate) fn new(connection: zerolane::Connection) -> Connection {
         Connection {
             peer: connection.peer_addr(),
+            peer_key: connection.peer_key(),
             waker: connection.waker(),
             state: Mutex::new(State {
                 connection: Some(connection),
@@ -125,6 +131,7 @@ impl Connection {
             }),
             turn: Mutex::new(()),
             woken: AtomicBool::new(false),
+            queued: AtomicBool::new(false),
         }
     }
 
@@ -150,7 +157,7 @@ impl Connection {
     }
 
     /// Something short.
-    fn with<T: Send>(
+    pub(crate) fn with<T: Send>(
         &self,
         py: Python<'_>,
         body: impl FnOnce(&mut State) -> zerolane::Result<T> + Send,
@@ -159,22 +166,43 @@ impl Connection {
             .map_err(|error| errors::of(py, error))
     }
 
+    /// Posts a request.
+    pub(crate) fn post(
+        &self,
+        py: Python<'_>,
+        post: impl FnOnce(&mut zerolane::Connection) -> zerolane::Result<TransferId> + Send,
+    ) -> PyResult<TransferId> {
+        self.with(py, |state| post(state.connection()?))
+    }
+
     /// Posts a request and waits for its end. An exception meanwhile (Ctrl-C) cancels it, so that its
     /// memory is free in any case.
-    fn finish(
+    ///
+    /// # Errors
+    /// Those of the request too.
+    pub(crate) fn finish(
         &self,
         py: Python<'_>,
         post: impl FnOnce(&mut zerolane::Connection) -> zerolane::Result<TransferId> + Send,
     ) -> PyResult<zerolane::Completion> {
+        if self.queued.load(Ordering::SeqCst) {
+            return Err(PyRuntimeError::new_err(
+                "completions go to a queue: post the request instead",
+            ));
+        }
         let id = self.with(py, |state| {
             let id = post(state.connection()?)?;
             state.claimed.insert(id, None);
             Ok(id)
         })?;
-        Patience::FOR_EVER
+        let completion = Patience::FOR_EVER
             .wait(py, |time| self.enter_to_wait().take_claimed(id, time))
             .and_then(|end| end.ok_or_else(|| PyTimeoutError::new_err("for ever is over")))
-            .inspect_err(|_| py.detach(|| self.enter().forget(id)))
+            .inspect_err(|_| py.detach(|| self.enter().forget(id)))?;
+        match completion.result {
+            Ok(_) => Ok(completion),
+            Err(error) => Err(errors::of_request(py, error)),
+        }
     }
 }
 
@@ -200,6 +228,12 @@ impl Connection {
         pair(self.peer)
     }
 
+    /// The key that the peer proved to own; None if the connection is plain.
+    #[getter]
+    fn peer_key(&self) -> Option<String> {
+        self.peer_key.map(|key| key.to_string())
+    }
+
     /// Requests posted and not done.
     #[getter]
     fn in_flight(&self, py: Python<'_>) -> usize {
@@ -212,11 +246,8 @@ impl Connection {
     /// Sends the bytes of `buffer` as one message; returns when the peer has all of them.
     fn send(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
         let region = pin(buffer, Use::Read)?.share();
-        let completion = self.finish(py, |connection| connection.post_send(region))?;
-        match completion.result {
-            Ok(_) => Ok(()),
-            Err(error) => Err(errors::of_request(py, error)),
-        }
+        self.finish(py, |connection| connection.post_send(region))?;
+        Ok(())
     }
 
     /// Receives the next message into `buffer`; returns its length in bytes. Raises MessageTooLarge,
@@ -224,9 +255,7 @@ impl Connection {
     fn receive_into(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let region = pin(buffer, Use::Write)?;
         let completion = self.finish(py, |connection| connection.post_recv(region))?;
-        completion
-            .result
-            .map_err(|error| errors::of_request(py, error))
+        Ok(completion.result.unwrap_or(0))
     }
 
     /// Waits until the peer announces a message that no posted receive takes, and returns its length
@@ -243,7 +272,7 @@ impl Connection {
     /// cannot be resized, until the request is done.
     fn post_send(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<u32> {
         let region = pin(buffer, Use::Read)?.share();
-        self.with(py, |state| state.connection()?.post_send(region))
+        self.post(py, |connection| connection.post_send(region))
     }
 
     /// Posts a receive into `buffer`: the n-th posted gets the n-th message the peer sends, if it
@@ -251,7 +280,7 @@ impl Connection {
     /// resized, until the request is done.
     fn post_receive(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<u32> {
         let region = pin(buffer, Use::Write)?;
-        self.with(py, |state| state.connection()?.post_recv(region))
+        self.post(py, |connection| connection.post_recv(region))
     }
 
     /// Makes what progress there is without waiting; returns a completion if there is one.
@@ -276,6 +305,41 @@ impl Connection {
     fn wake(&self) {
         self.woken.store(true, Ordering::SeqCst);
         self.waker.wake();
+    }
+
+    /// Lets the ends of requests go to `queue` from now on, as those of `tag`. Somebody still has to make
+    /// the connection progress, with `wait`: for no time when `fileno` is readable or `next_timeout`
+    /// over, or for ever in a thread. Calls that wait for their own end are refused from then on.
+    #[pyo3(signature = (queue, tag=0))]
+    fn set_completion_queue(
+        &self,
+        py: Python<'_>,
+        queue: &Bound<'_, CompletionQueue>,
+        tag: u64,
+    ) -> PyResult<()> {
+        let queue = queue.get().inner();
+        self.with(py, |state| {
+            state.connection()?.set_completion_queue(queue, tag);
+            Ok(())
+        })?;
+        self.queued.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// The socket's descriptor, for event loops: when it is readable, `wait` for no time. Do not read
+    /// it.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        self.with(py, |state| Ok(state.connection()?.as_fd().as_raw_fd()))
+    }
+
+    /// Seconds until the connection has something to do although nothing came: `wait` for no time then.
+    /// None if there is nothing.
+    #[getter]
+    fn next_timeout(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        self.with(py, |state| {
+            let next = state.connection()?.next_timeout();
+            Ok(next.map(|it| it.as_secs_f64()))
+        })
     }
 
     /// Cancels a request, whose completion then has the error Cancelled. False if it is over already.

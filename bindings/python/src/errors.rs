@@ -1,6 +1,6 @@
 //! Errors become the exceptions of `zerolane._errors`.
 
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use zerolane::{CloseReason, Error, PostError, Reason, TransferError};
 
@@ -27,6 +27,13 @@ pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
         Error::Transfer(error) => of_transfer(error),
         Error::Post(PostError::Closed) => "Closed",
         Error::Post(PostError::Full) => "QueueFull",
+        Error::Post(PostError::OutOfBounds) => "OutOfBounds",
+        Error::Post(PostError::Denied) => "Denied",
+        Error::Post(PostError::Unsupported) => "Refused",
+        Error::Post(PostError::NameTaken | PostError::Misaligned | PostError::ControlTooLong)
+        | Error::NotInline { .. }
+        | Error::NoPieces
+        | Error::NameTooLong { .. } => return PyValueError::new_err(text),
         Error::Strict { .. } => "CopyRefused",
         _ => "Error",
     };
@@ -43,6 +50,10 @@ fn of_transfer(error: TransferError) -> &'static str {
         TransferError::Cancelled => "Cancelled",
         TransferError::MessageTooLarge { .. } => "MessageTooLarge",
         TransferError::Refused(Reason::MemoryFault) => "MemoryFault",
+        TransferError::Refused(Reason::OutOfBounds) => "OutOfBounds",
+        TransferError::Refused(Reason::Denied) => "Denied",
+        TransferError::Refused(Reason::Revoked) => "Revoked",
+        TransferError::Refused(Reason::Unknown) => "UnknownRegion",
         TransferError::Refused(_) => "Refused",
         TransferError::Closed(reason) => of_close(reason),
     }
@@ -51,9 +62,8 @@ fn of_transfer(error: TransferError) -> &'static str {
 fn of_close(reason: CloseReason) -> &'static str {
     match reason {
         CloseReason::Local | CloseReason::Peer(_) => "Closed",
-        CloseReason::Rejected { .. }
-        | CloseReason::ExchangeRefused(_)
-        | CloseReason::Untrusted(_) => "Rejected",
+        CloseReason::Rejected { .. } | CloseReason::ExchangeRefused(_) => "Rejected",
+        CloseReason::Untrusted(_) => "Untrusted",
         CloseReason::ConnectTimeout => "ConnectTimeout",
         CloseReason::PeerDead | CloseReason::Unreachable => "PeerDead",
         CloseReason::Violation => "ProtocolError",

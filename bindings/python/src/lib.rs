@@ -11,9 +11,13 @@ mod completion;
 mod connection;
 mod endpoint;
 mod errors;
+mod exported;
+mod messages;
 mod options;
 mod patience;
 mod pinned;
+mod queue;
+mod remote;
 
 /// The extension module; the package re-exports what is in it.
 #[pyo3::pymodule]
@@ -27,5 +31,9 @@ mod _zerolane {
     #[pymodule_export]
     use crate::endpoint::Endpoint;
     #[pymodule_export]
+    use crate::exported::{ExportedRegion, Key};
+    #[pymodule_export]
     use crate::options::Options;
+    #[pymodule_export]
+    use crate::queue::CompletionQueue;
 }

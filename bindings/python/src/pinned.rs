@@ -6,14 +6,30 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyByteArray, PyBytes, PyType};
 use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
 use zerolane::{Memory, Region};
 
-/// What keeps a posted buffer where it is: the exporter must not move or free it (a bytearray that is
-/// to be resized raises BufferError), until this is dropped with the last region made of it.
-struct Pinned {
+/// What keeps a buffer where it is: the exporter must not move or free it (a bytearray that is to be
+/// resized raises BufferError), until this is dropped with the last region made of it, or released.
+pub(crate) struct Pinned {
     /// Released when dropped, for which the interpreter is entered.
-    _buffer: PyUntypedBuffer,
+    buffer: Mutex<Option<PyUntypedBuffer>>,
     object: Py<PyAny>,
+}
+
+impl Pinned {
+    /// Lets the buffer go although regions made of it are left.
+    ///
+    /// # Safety
+    /// Nobody touches the bytes of those regions any more.
+    pub(crate) unsafe fn release(&self) {
+        let buffer = self
+            .buffer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        drop(buffer);
+    }
 }
 
 /// What the buffer is used for.
@@ -34,6 +50,14 @@ const MAX_VIEWS: usize = 8;
 /// TypeError if it has no buffer; BufferError if that is not contiguous, or is read-only and to be
 /// written.
 pub(crate) fn pin(object: &Bound<'_, PyAny>, purpose: Use) -> PyResult<Region> {
+    Ok(pin_for_release(object, purpose)?.0)
+}
+
+/// As [`pin`], with a handle that can let the buffer go early.
+pub(crate) fn pin_for_release(
+    object: &Bound<'_, PyAny>,
+    purpose: Use,
+) -> PyResult<(Region, Arc<Pinned>)> {
     let buffer = PyUntypedBuffer::get(object)?;
     if !buffer.is_c_contiguous() && !buffer.is_fortran_contiguous() {
         return Err(PyBufferError::new_err("the buffer is not contiguous"));
@@ -44,19 +68,21 @@ pub(crate) fn pin(object: &Bound<'_, PyAny>, purpose: Use) -> PyResult<Region> {
     let len = buffer.len_bytes();
     let start = NonNull::new(buffer.buf_ptr().cast()).unwrap_or(NonNull::dangling());
     let file = may_be_file(object)?;
-    let owner = Pinned {
-        _buffer: buffer,
+    let owner = Arc::new(Pinned {
+        buffer: Mutex::new(Some(buffer)),
         object: object.clone().unbind(),
-    };
+    });
+    let keep = Box::new(Arc::clone(&owner));
     // SAFETY: the exporter keeps the len contiguous bytes mapped until the buffer is released, which
-    // the owner does. Read-only ones are only sent: the callers of pin see to it. The region is posted
+    // dropping the owner does, or who knows that nobody touches them any more. Read-only ones are only sent: the callers of pin see to it. The region is posted
     // and never dereferenced, so whoever writes it meanwhile spoils only content.
-    Ok(unsafe { Region::foreign(start, len, file, Box::new(owner)) })
+    let region = unsafe { Region::foreign(start, len, file, keep) };
+    Ok((region, owner))
 }
 
 /// The object whose bytes were pinned, if they were.
 pub(crate) fn object<'py>(py: Python<'py>, memory: &Memory) -> Option<Bound<'py, PyAny>> {
-    let pinned = memory.owner()?.downcast_ref::<Pinned>()?;
+    let pinned = memory.owner()?.downcast_ref::<Arc<Pinned>>()?;
     Some(pinned.object.bind(py).clone())
 }
 

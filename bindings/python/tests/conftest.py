@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 import pytest
+
 import zerolane
 
 Pair: TypeAlias = tuple[zerolane.Connection, zerolane.Connection]

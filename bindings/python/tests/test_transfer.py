@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 import zerolane
 from conftest import Pair, make_pair
 

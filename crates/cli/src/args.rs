@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Cp(crate::files::copy::Args),
     /// List a directory of a host that serves it
     Ls(crate::files::list::Args),
+    /// Export memory to other hosts; read, write and count in theirs
+    Mem(crate::mem::Args),
     /// Make a key to be known by
     Keygen(crate::keys::Args),
     /// Say which key you are known by

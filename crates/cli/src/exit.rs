@@ -37,7 +37,7 @@ Exit codes:
   0    everything asked for was done
   1    something failed; the message says what
   2    the command line was wrong
-  3    the other host does not answer, or is not Zerolane
+  3    the other host does not answer, is not Zerolane, or speaks another version
   4    data arrived wrong
   5    some files were copied, others not; the messages say which
   127  lab: no such command; otherwise lab exits as its command does
@@ -62,6 +62,20 @@ Exit codes:
     pub(crate) fn of(error: &anyhow::Error) -> Exit {
         error.downcast_ref().copied().unwrap_or(Exit::Failure)
     }
+}
+
+/// An error and its causes in one line. A cause that the words before it end with already is left out:
+/// many errors name their cause themselves, for programs that print only the error.
+pub(crate) fn words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if words.is_empty() {
+            words = cause;
+        } else if !words.ends_with(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
 }
 
 impl fmt::Display for Exit {
@@ -102,6 +116,14 @@ mod tests {
             .unwrap_err();
         assert_eq!(Exit::of(&error), Exit::Corrupt);
         assert_eq!(Exit::of(&anyhow!("plain")), Exit::Failure);
+    }
+
+    #[test]
+    fn words__say_every_cause_once() {
+        let inner = || anyhow!("refused");
+        let error = inner().context("connecting: refused").context("listing");
+        assert_eq!(words(&error), "listing: connecting: refused");
+        assert_eq!(words(&inner().context("listing")), "listing: refused");
     }
 
     #[test]

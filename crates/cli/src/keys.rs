@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use zerolane::keys::identity;
 
 use crate::console;
-use crate::files::security::identity_file;
+use crate::security::identity_file;
 
 /// Arguments of `zerolane keygen` and `zerolane id`.
 #[derive(Debug, clap::Args)]

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod args;
 mod bench;
 mod console;
@@ -12,6 +13,8 @@ mod files;
 mod interrupt;
 mod keys;
 mod lab;
+mod mem;
+mod security;
 
 use clap::Parser;
 
@@ -24,6 +27,7 @@ fn main() -> Exit {
         Command::Serve(args) => files::serve::run(args).map(succeed),
         Command::Cp(args) => files::copy::run(args).map(succeed),
         Command::Ls(args) => files::list::run(args).map(succeed),
+        Command::Mem(args) => mem::run(args).map(succeed),
         Command::Keygen(args) => keys::generate(args).map(succeed),
         Command::Id(args) => keys::show(args).map(succeed),
         Command::Demo(args) => demo::run(args).map(succeed),
@@ -33,7 +37,7 @@ fn main() -> Exit {
     match done {
         Ok(exit) => exit,
         Err(error) => {
-            console::note(format_args!("zerolane: {error:#}"));
+            console::note(format_args!("zerolane: {}", exit::words(&error)));
             Exit::of(&error)
         }
     }

@@ -299,3 +299,76 @@ fn demo__small_copy_is_verified_and_leaves_nothing() {
     assert_eq!(namespaces_of(pid), Vec::<String>::new());
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn perftest__every_test_gives_the_promised_json() {
+    for (test, figure) in [
+        ("put_lat", "us"),
+        ("get_lat", "us"),
+        ("fetch_lat", "us"),
+        ("send_lat", "us"),
+        ("put_bw", "gbps"),
+        ("get_bw", "gbps"),
+        ("put_rate", "mops"),
+        ("send_bw", "gbps"),
+    ] {
+        let words = format!("bench {test} --only udp,tcp,zerolane --iters 50 --reps 2 --json");
+        let output = output(&words);
+        assert!(output.status.success(), "{words}: {}", text(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["verified"], json!(true));
+        assert_eq!(report["test"], json!(test));
+        for side in ["udp", "tcp", "zerolane"] {
+            let median = &report["sizes"][0]["sides"][side][figure]["median"];
+            assert!(median.as_f64().unwrap() > 0.0, "{words} {side}: {report}");
+        }
+        let ratio = &report["sizes"][0]["ratio_vs"]["tcp"];
+        assert!(ratio.as_f64().unwrap() > 0.0, "{words}: {report}");
+    }
+}
+
+#[test]
+fn perftest__says_what_it_leaves_out_and_why() {
+    let words = "bench put_lat --only udp,tcp --size 4MiB --iters 2 --reps 1 --event --json";
+    let output = output(words);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let skipped = &report["skipped"][0];
+    assert_eq!(
+        (&skipped["side"], &skipped["size"]),
+        (&json!("udp"), &json!(4 << 20))
+    );
+    assert!(skipped["why"].as_str().unwrap().contains("no flow control"));
+    assert!(report["sizes"][0]["sides"]["tcp"]["us"]["p99"].is_number());
+
+    let without_tools = zerolane("bench put_lat --only ucx --quick --json")
+        .env("PATH", "/nowhere")
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&without_tools.stdout).unwrap_or_default();
+    // Without ip in the PATH it measures over loopback.
+    assert!(
+        report["skipped"][0]["why"]
+            .as_str()
+            .unwrap()
+            .contains("not installed")
+    );
+}
+
+#[test]
+fn perftest__bad_sizes_are_usage_errors_with_the_range() {
+    for (words, says) in [
+        ("bench put_lat --size 0", "0 bytes"),
+        ("bench put_lat --size 8MiB", "1 to 4194304"),
+        ("bench fetch_lat --size 16", "a fetch works on 8 bytes"),
+        ("bench put_bw --size 4MiB --depth 100", "more than"),
+        ("bench put_bw --depth 0", "--depth"),
+        ("bench put_lat --poll --event", "--event"),
+        ("bench put_lat --iters 0", "--iters"),
+    ] {
+        let output = output(words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}: {said}");
+        assert!(said.contains(says), "{words}: {said}");
+    }
+}

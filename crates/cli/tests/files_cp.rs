@@ -296,7 +296,10 @@ fn cp__nobody_answers() {
         .unwrap();
     let mut command = zerolane();
     command.arg("ls").arg(format!("{free}:"));
-    fail(command, 3, "cannot connect to 127.0.0.1");
+    let (code, _, err) = run(command);
+    assert_eq!(code, 3);
+    assert!(err.contains("cannot connect to 127.0.0.1"), "{err}");
+    assert_eq!(err.matches("nobody listens there").count(), 1, "{err}");
     // Something answers, but it is not Zerolane.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();

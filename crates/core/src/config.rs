@@ -80,7 +80,7 @@ impl Config {
             profiles,
             checksum: self.checksum,
             out_of_order: !classic,
-            persistent: false,
+            persistent: true,
             slots: self.slots.clamp(1, limits::MAX_SLOTS),
             max_stu: self.max_stu.max(1),
             buffer_log2: if classic {

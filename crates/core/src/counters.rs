@@ -22,6 +22,8 @@ pub enum DropReason {
     Limit,
     /// The operation makes no sense in the present state.
     Unexpected,
+    /// One with a lower number has to be executed first, and is missing.
+    Early,
     /// Not sealed, where everything is.
     Unprotected,
     /// The seal does not hold: forged, or damaged on the way.
@@ -32,7 +34,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [DropReason; 11] = [
+    pub const ALL: [DropReason; 12] = [
         DropReason::Malformed,
         DropReason::WrongKey,
         DropReason::NoGrant,
@@ -41,6 +43,7 @@ impl DropReason {
         DropReason::Checksum,
         DropReason::Limit,
         DropReason::Unexpected,
+        DropReason::Early,
         DropReason::Unprotected,
         DropReason::Forged,
         DropReason::Replayed,

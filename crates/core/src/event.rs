@@ -1,10 +1,11 @@
 //! What the engine tells its user.
 
-use crate::PublicKey;
+use crate::{PublicKey, RemoteRegion};
 use core::fmt;
 use zerolane_wire::{Profile, Reason};
 
-/// A Transfer posted on this connection, by either end of it. Never 0, not reused for 2^32 posts.
+/// A Transfer posted on this connection, by either end of it. From 1 to 2^31 - 1, not reused for as
+/// many posts.
 pub type TransferId = u32;
 
 /// How the sender asked for the arrival to be delivered (thesis, 4.1: Silent and Interrupt bits).
@@ -144,6 +145,34 @@ pub enum Event {
         length: u64,
         /// As the sender asked.
         delivery: Delivery,
+    },
+    /// A FetchOp was executed, once.
+    Fetched {
+        /// Which.
+        id: TransferId,
+        /// The word before.
+        value: u64,
+    },
+    /// The peer made the region available that was asked for.
+    Region {
+        /// Which request.
+        id: TransferId,
+        /// The region.
+        region: RemoteRegion,
+    },
+    /// A message came.
+    Message {
+        /// Which receive it met.
+        id: TransferId,
+        /// Bytes of control.
+        control: u32,
+        /// Bytes of payload.
+        payload: u64,
+    },
+    /// A Put with this immediate number was placed, and all before it.
+    Immediate {
+        /// The number.
+        value: u32,
     },
     /// A posted Transfer failed. Its memory is not touched any more.
     Failed {

@@ -4,11 +4,15 @@
 //! (the path's MTU shrank), and the case that matters, nothing lost, is one range whose start moves.
 
 use crate::limits::MAX_GAPS_PER_BLOCK;
+use smallvec::{SmallVec, smallvec};
+
+/// Ranges kept without memory of their own: nothing lost, or one burst of losses.
+const INLINE: usize = 2;
 
 /// Sorted, disjoint, non-empty missing ranges `[start, end)`.
 #[derive(Clone, Debug)]
 pub(crate) struct Gaps {
-    ranges: Vec<(u32, u32)>,
+    ranges: SmallVec<[(u32, u32); INLINE]>,
 }
 
 /// What filling a range did.
@@ -26,7 +30,7 @@ impl Gaps {
     /// All of `len` bytes missing.
     pub(crate) fn whole(len: u32) -> Gaps {
         Gaps {
-            ranges: vec![(0, len)],
+            ranges: smallvec![(0, len)],
         }
     }
 
@@ -64,7 +68,8 @@ impl Gaps {
             return Filled::TooFragmented;
         }
         let missing: u32 = self.ranges[first..last].iter().map(|&(a, b)| b - a).sum();
-        self.ranges.splice(first..last, rest);
+        self.ranges.drain(first..last);
+        self.ranges.insert_many(first, rest);
         Filled::New(missing - kept)
     }
 

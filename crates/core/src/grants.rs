@@ -23,6 +23,16 @@ pub enum Placement {
     InPlace,
     /// Move it there (it landed elsewhere, or not yet anywhere).
     Move(Span),
+    /// Put it there now, before anything else is shown to the core: puts that follow may overlap it.
+    Store(Span),
+    /// It is the value of an atomic operation, 8 bytes, big-endian: for
+    /// [`crate::Connection::on_value`].
+    Value {
+        /// Number of the operation.
+        number: u32,
+        /// Which.
+        id: TransferId,
+    },
     /// Drop it. What it overwrote, if it was placed by forecast, is still to be received.
     Drop(DropReason),
 }

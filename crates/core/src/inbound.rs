@@ -5,9 +5,10 @@ use crate::grants::{Grants, LiveBlock};
 use crate::limits::MAX_STUS_PER_BLOCK;
 use crate::reads::Reads;
 use crate::transmit::split;
+use crate::work::RemotePlace;
 use crate::{Delivery, Instant, Span, TransferId, tiling};
 use std::collections::{BTreeMap, VecDeque};
-use zerolane_wire::{ClearToSend, Grant, Profile, Reason, RequestToSend, encapsulation};
+use zerolane_wire::{ClearToSend, Grant, Profile, Reason, RequestToSend, Target, encapsulation};
 
 /// Where an incoming Transfer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,6 +79,14 @@ impl Refusal {
     };
 }
 
+impl Slot {
+    /// Whether it waits for the next receive that is posted, not for something it names.
+    fn waits_for_receive(&self) -> bool {
+        let next = |rts: RequestToSend| rts.target == Target::Receive;
+        self.state == InboundState::Announced && self.rts.is_none_or(next)
+    }
+}
+
 const UNHEARD: Slot = Slot {
     state: InboundState::Unheard,
     rts: None,
@@ -105,6 +114,19 @@ pub(crate) struct Posted {
     pub(crate) span: Span,
 }
 
+/// Why a Transfer is being received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Announced, and met by a receive or a Read.
+    Posted,
+    /// Announced for the exported region with this handle.
+    Region(u32),
+    /// Announced as the payload of a message with so many bytes of control.
+    Message(u32),
+    /// Asked for by Gets of what starts there, after all operations with lower numbers.
+    Got { place: RemotePlace, after: u32 },
+}
+
 /// An incoming Transfer that is being received.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbound {
@@ -116,6 +138,7 @@ pub(crate) struct Inbound {
     pub(crate) received: u64,
     pub(crate) next_b_num: u32,
     pub(crate) delivery: Delivery,
+    pub(crate) origin: Origin,
 }
 
 /// How Blocks are cut.
@@ -274,7 +297,7 @@ impl Inbox {
             let slot = *self.slot_mut(next_match)?;
             match slot.state {
                 InboundState::Unheard => return None,
-                InboundState::Announced => break,
+                InboundState::Announced if slot.waits_for_receive() => break,
                 _ => self.next_match = next_match.wrapping_add(1),
             }
         }
@@ -286,7 +309,7 @@ impl Inbox {
             self.too_large(next_match, posted.span.len);
             return Some(Matched::TooLarge { posted, rts });
         }
-        self.begin(posted.id, posted.span, &rts);
+        self.begin(posted.id, posted.span, &rts, Origin::Posted);
         Some(Matched::Receiving { id: posted.id, rts })
     }
 
@@ -308,14 +331,21 @@ impl Inbox {
             };
             return Some(Matched::TooLarge { posted, rts: *rts });
         }
-        self.begin(reader, read.span, rts);
+        self.begin(reader, read.span, rts, Origin::Posted);
         Some(Matched::Receiving {
             id: reader,
             rts: *rts,
         })
     }
 
-    fn begin(&mut self, id: TransferId, span: Span, rts: &RequestToSend) {
+    /// Receives what `rts` announced into `span`, which has room for it.
+    pub(crate) fn begin(
+        &mut self,
+        id: TransferId,
+        span: Span,
+        rts: &RequestToSend,
+        origin: Origin,
+    ) {
         self.set_state(rts.sequence, Happening::Matched);
         if let Some(slot) = self.slot_mut(rts.sequence) {
             slot.id = id;
@@ -328,12 +358,58 @@ impl Inbox {
             received: 0,
             next_b_num: 0,
             delivery: Delivery::Polled,
+            origin,
         };
         self.transfers.insert(id, transfer);
         if rts.length > 0 {
             self.granting.push_back(id);
             self.ungranted += rts.length;
         }
+    }
+
+    /// Receives what Gets ask for.
+    pub(crate) fn begin_got(&mut self, id: TransferId, span: Span, place: RemotePlace, after: u32) {
+        let transfer = Inbound {
+            peer: 0,
+            sequence: 0,
+            span,
+            granted: 0,
+            received: 0,
+            next_b_num: 0,
+            delivery: Delivery::Interrupt,
+            origin: Origin::Got { place, after },
+        };
+        self.ungranted += span.len;
+        self.transfers.insert(id, transfer);
+        self.granting.push_back(id);
+    }
+
+    /// Transfers of that origin.
+    pub(crate) fn of_region(&self, handle: u32) -> Option<TransferId> {
+        let mut all = self.transfers.iter();
+        let found = all.find(|(_, it)| it.origin == Origin::Region(handle))?;
+        Some(*found.0)
+    }
+
+    /// Whether the Transfer is a put of the peer, of which nobody here is told.
+    pub(crate) fn is_theirs(&self, id: TransferId) -> bool {
+        let region = |it: &Inbound| matches!(it.origin, Origin::Region(_));
+        self.transfers.get(&id).is_some_and(region)
+    }
+
+    /// Whether any Get is under way.
+    pub(crate) fn is_getting(&self) -> bool {
+        let got = |it: &Inbound| matches!(it.origin, Origin::Got { .. });
+        self.transfers.values().any(got)
+    }
+
+    /// The announcement of the payload of message `number`, if it waits.
+    pub(crate) fn message(&self, number: u32) -> Option<RequestToSend> {
+        let waits = |slot: &&Slot| slot.state == InboundState::Announced;
+        let announced = self.slots.iter().filter(waits).filter_map(|slot| slot.rts);
+        announced
+            .into_iter()
+            .find(|rts| rts.target == Target::Message(number))
     }
 
     fn set_state(&mut self, sequence: u32, happening: Happening) -> bool {
@@ -375,14 +451,19 @@ impl Inbox {
     }
 
     /// Refuses an announcement that nothing here will ever take.
-    pub(crate) fn refuse(&mut self, sequence: u32) {
+    pub(crate) fn refuse(&mut self, sequence: u32, why: Refusal) {
         self.set_state(sequence, Happening::EndedByPeer);
+        if let Some(slot) = self.slot_mut(sequence) {
+            slot.refusal = why;
+        }
     }
 
     /// Ends a Transfer that is being received; its grants place nothing any more.
     pub(crate) fn end(&mut self, id: TransferId, happening: Happening) -> Option<Inbound> {
         let transfer = self.transfers.remove(&id)?;
-        self.set_state(transfer.sequence, happening);
+        if !matches!(transfer.origin, Origin::Got { .. }) {
+            self.set_state(transfer.sequence, happening);
+        }
         self.granting.retain(|&other| other != id);
         self.ungranted -= transfer.span.len - transfer.granted;
         self.grants.revoke_transfer(id);
@@ -418,12 +499,11 @@ impl Inbox {
     /// Length of the announced Transfer that waits for a receive.
     pub(crate) fn waiting(&self) -> Option<u64> {
         let index = self.next_match.wrapping_sub(self.base) as usize;
-        let slot = self.slots.iter().skip(index).find(|slot| {
-            !matches!(
-                slot.state,
-                InboundState::Complete | InboundState::Ended | InboundState::Receiving
-            )
-        })?;
+        let slot = self
+            .slots
+            .iter()
+            .skip(index)
+            .find(|slot| slot.state == InboundState::Unheard || slot.waits_for_receive())?;
         slot.rts.map(|rts| rts.length)
     }
 

@@ -145,6 +145,50 @@ pub const HANDSHAKE_LIFETIME: Duration = Duration::from_secs(5);
 /// How long a secret makes cookies; each is good for once or twice that.
 pub const COOKIE_LIFETIME: Duration = Duration::from_secs(60);
 
+/// Regions exported on one connection: the handle has 8 bits for which.
+pub const MAX_EXPORTS: usize = 256;
+
+/// Longest put, get or message that travels as one unannounced datagram, bytes: what every path
+/// must carry ([`MIN_MTU`] less IPv6, UDP and our header), so that no path probe is needed first.
+/// Less by the seal where datagrams have one.
+pub const MAX_SMALL: u32 = (MIN_MTU - 48 - zerolane_wire::HEADER_LEN) as u32;
+
+/// Bytes of control in a message (P0.1: Trapeze's control messages have 128).
+pub const MAX_CONTROL: u32 = 128;
+
+/// Numbered operations in flight at most: their buffers at the Responder are its socket's, which
+/// holds as many of any size it grants.
+pub const MAX_UNCONFIRMED: usize = 256;
+
+/// Numbered operations in flight at least, however many were lost.
+pub const MIN_UNCONFIRMED: usize = 4;
+
+/// Values of FetchOps a Responder keeps until they are confirmed. Its Initiator sends no more.
+pub const MAX_FETCHES: usize = 64;
+
+/// Values queued to be sent, repeats included.
+pub const MAX_VALUES: usize = 2 * MAX_FETCHES;
+
+/// Gets of one datagram an Initiator has under way.
+pub const MAX_GETS: usize = 64;
+
+/// Gets a Responder has yet to answer. More are dropped, and asked again.
+pub const MAX_REPLIES: usize = 256;
+
+/// Operations executed before they are confirmed without waiting for something to carry that.
+pub const CONFIRM_EVERY: u32 = 32;
+
+/// How long a confirmation waits for something that carries it: longer than a peer that polls takes
+/// to answer, shorter than a user notices.
+pub const CONFIRM_DELAY: Duration = Duration::from_micros(20);
+
+/// Messages, immediates and the like that the user has not looked at. A peer that sends more is told
+/// to wait.
+pub const MAX_UNREAD: usize = 1024;
+
+/// How long an Initiator waits before it asks again whether the Responder is ready, unless told.
+pub const NOT_READY_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Bytes that all connections of a receiver may have granted and not arrived before its link was
 /// measured, and at least unless payload is lost: 45 packets of 1500 bytes, of the 64 that a shallow
 /// switch queue holds.

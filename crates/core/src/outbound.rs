@@ -8,7 +8,7 @@ use crate::window::Window;
 use crate::{Delivery, DropReason, Instant, Span, TransferId, tiling};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use zerolane_wire::{ClearToSend, Flags, Header, Op, Profile, Range, Route, State};
+use zerolane_wire::{ClearToSend, Flags, Header, Op, Profile, Range, Route, State, Target};
 
 /// Where an outgoing Transfer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -115,8 +115,8 @@ pub(crate) struct Outbound {
     pub(crate) span: Span,
     pub(crate) delivery: Delivery,
     pub(crate) state: OutboundState,
-    /// The reader's identifier, in a Read sequence.
-    pub(crate) reader: Option<u32>,
+    /// What it is to meet at the peer.
+    pub(crate) target: Target,
     /// Number of the announcement, once announced.
     pub(crate) sequence: u32,
     /// The peer's identifier, 0 until it granted.
@@ -163,7 +163,11 @@ impl Outbound {
     fn forget_below(&mut self, b_num: u32) -> usize {
         let before = self.held.len();
         if let Some((&last, _)) = self.held.last_key_value() {
-            self.held = self.held.split_off(&b_num);
+            while let Some(block) = self.held.first_entry()
+                && *block.key() < b_num
+            {
+                block.remove();
+            }
             self.first_open = self.first_open.max(b_num.min(last.saturating_add(1)));
         }
         before - self.held.len()
@@ -189,6 +193,8 @@ pub(crate) struct Outbox {
     repairs: VecDeque<Repair>,
     window: Window,
     held: usize,
+    /// Transfers into regions of the peer.
+    puts: usize,
     pub(crate) flight: Flight,
     stuck: Stuck,
 }
@@ -217,9 +223,15 @@ impl Outbox {
             repairs: VecDeque::new(),
             window: Window::default(),
             held: 0,
+            puts: 0,
             flight: Flight::new(),
             stuck: Stuck::default(),
         }
+    }
+
+    /// Whether a Put is under way.
+    pub(crate) fn is_putting(&self) -> bool {
+        self.puts > 0
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -242,18 +254,12 @@ impl Outbox {
         self.transfers.iter().map(|(&id, it)| (id, it))
     }
 
-    pub(crate) fn post(
-        &mut self,
-        id: TransferId,
-        span: Span,
-        delivery: Delivery,
-        reader: Option<u32>,
-    ) {
+    pub(crate) fn post(&mut self, id: TransferId, span: Span, delivery: Delivery, target: Target) {
         let transfer = Outbound {
             span,
             delivery,
             state: OutboundState::Queued,
-            reader,
+            target,
             sequence: 0,
             peer: 0,
             tries: 0,
@@ -263,6 +269,7 @@ impl Outbox {
             classic_start: None,
             sent: 0,
         };
+        self.puts += usize::from(matches!(target, Target::Region(_)));
         self.transfers.insert(id, transfer);
         self.queued.push_back(id);
     }
@@ -295,6 +302,7 @@ impl Outbox {
         }
         let transfer = self.transfers.remove(&id)?;
         self.held -= transfer.held.len();
+        self.puts -= usize::from(matches!(transfer.target, Target::Region(_)));
         self.ready.retain(|entry| entry.1 != id);
         self.repairs.retain(|repair| repair.id != id);
         Some(transfer)
@@ -599,7 +607,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    fn segments(&self) -> u32 {
+    pub(crate) fn segments(&self) -> u32 {
         self.limit
             .segments
             .min(self.limit.bytes / (self.stu + self.around))

@@ -26,10 +26,14 @@ pub(crate) enum Timer {
     Peer,
     /// A path probe to be answered.
     Probe,
+    /// Operations on the peer's memory to be confirmed or answered: repeat them.
+    Memory,
+    /// The peer's operations to be confirmed by something else that leaves.
+    Confirm,
 }
 
 impl Timer {
-    pub(crate) const ALL: [Timer; 10] = [
+    pub(crate) const ALL: [Timer; 12] = [
         Timer::Handshake,
         Timer::GiveUp,
         Timer::Answers,
@@ -40,6 +44,8 @@ impl Timer {
         Timer::Confirmation,
         Timer::Peer,
         Timer::Probe,
+        Timer::Memory,
+        Timer::Confirm,
     ];
 }
 

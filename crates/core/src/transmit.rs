@@ -1,6 +1,7 @@
 //! What is to leave: a control datagram, or a burst of Data described, not copied.
 
 use crate::{HandshakeDatagram, Span};
+use zerolane_wire::checksum::Sum;
 use zerolane_wire::{Flags, HEADER_LEN, Header, OPTIONS_LEN, Packet};
 
 /// How much one burst may take.
@@ -30,6 +31,55 @@ pub enum Transmit {
     Control(ControlDatagram),
     /// Data operations from one contiguous span.
     Data(DataBurst),
+    /// Small operations on the peer's memory.
+    Operations(OperationBurst),
+}
+
+/// Numbered operations of equal length, of which only the last may be shorter; the connection says
+/// what each is ([`crate::Connection::operation`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationBurst {
+    /// How many.
+    pub count: u32,
+    /// Bytes of each datagram but perhaps the last.
+    pub segment: u32,
+    pub(crate) first: u32,
+}
+
+/// One small operation on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    bytes: [u8; HEADER_LEN + OPTIONS_LEN],
+    len: usize,
+    /// Payload that follows, if any.
+    pub payload: Option<Span>,
+}
+
+impl Outgoing {
+    pub(crate) fn control(packet: &Packet) -> Outgoing {
+        let (bytes, len) = packet.emit();
+        let payload = None;
+        Outgoing {
+            bytes,
+            len,
+            payload,
+        }
+    }
+
+    pub(crate) fn data(header: &Header, payload: Option<Span>) -> Outgoing {
+        let mut bytes = [0; HEADER_LEN + OPTIONS_LEN];
+        bytes[..HEADER_LEN].copy_from_slice(&header.emit());
+        Outgoing {
+            bytes,
+            len: HEADER_LEN,
+            payload,
+        }
+    }
+
+    /// Header and options.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
 }
 
 /// A control operation on the wire.
@@ -45,6 +95,23 @@ impl ControlDatagram {
     pub(crate) fn new(packet: &Packet, pad_to: usize) -> ControlDatagram {
         let (bytes, len) = packet.emit();
         ControlDatagram { bytes, len, pad_to }
+    }
+
+    /// Data of the few bytes of a value, with a checksum if `checksum`.
+    pub(crate) fn value(header: Header, value: u64, checksum: bool) -> ControlDatagram {
+        let value = value.to_be_bytes();
+        let header = match checksum {
+            true => header.sealed(Sum::of(&value)),
+            false => header,
+        };
+        let mut bytes = [0; HEADER_LEN + OPTIONS_LEN];
+        bytes[..HEADER_LEN].copy_from_slice(&header.emit());
+        bytes[HEADER_LEN..HEADER_LEN + value.len()].copy_from_slice(&value);
+        ControlDatagram {
+            bytes,
+            len: HEADER_LEN + value.len(),
+            pad_to: 0,
+        }
     }
 
     /// Header and options.

@@ -13,18 +13,40 @@ pub enum MoveCause {
     Pattern,
     /// Nothing was forecast: it came before the lane could know its place.
     Unexpected,
-    /// Sealed, and placed in a mapped file: only the kernel may touch that, so it was opened elsewhere.
-    MappedFile,
+    /// A small put, which comes without announcement (one copy, by design).
+    Unannounced,
+    /// Sealed, and bound for memory that others may touch at the same time, exported or a mapped
+    /// file: opened in the lane's own (one copy, by design).
+    OpenedApart,
 }
 
 impl MoveCause {
     /// All causes.
-    pub const ALL: [MoveCause; 4] = [
+    pub const ALL: [MoveCause; 5] = [
         MoveCause::Mispredicted,
         MoveCause::Pattern,
         MoveCause::Unexpected,
-        MoveCause::MappedFile,
+        MoveCause::Unannounced,
+        MoveCause::OpenedApart,
     ];
+}
+
+/// Whether sends do without the kernel's copy (MSG_ZEROCOPY), and if not, why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Zerocopy {
+    /// Not wanted.
+    #[default]
+    Off,
+    /// Nothing was sent yet that could show it.
+    Untried,
+    /// A probe is out whose memory the kernel still has.
+    Probing,
+    /// The kernel copies all the same, as it always does on loopback and veth.
+    Copied,
+    /// The kernel, or what it runs in, does not permit it.
+    Refused,
+    /// Done where datagrams are large enough for it to pay.
+    Used,
 }
 
 /// Totals of one connection since it began.
@@ -41,6 +63,8 @@ pub struct Account {
     pub datagrams_received: u64,
     /// sendmsg and sendmmsg calls that carried Data.
     pub tx_data_syscalls: u64,
+    /// Of these, sendmsg calls whose payload the kernel was lent instead of copying it.
+    pub tx_zerocopy_syscalls: u64,
     /// sendmsg calls that carried control operations.
     pub tx_control_syscalls: u64,
     /// recvmmsg calls that brought Data.
@@ -69,6 +93,8 @@ pub struct Account {
     pub gro: bool,
     /// What seals the datagrams; `None` in plain mode, and before the key exchange is done.
     pub cipher: Option<Cipher>,
+    /// Sends without the kernel's copy.
+    pub zerocopy: Zerocopy,
     /// Payload bytes of an STU at present.
     pub stu: u32,
     /// What is known of the path at present, and what follows from it.

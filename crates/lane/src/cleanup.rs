@@ -5,6 +5,7 @@
 //! which no move overwrites what another still has to read; a cycle is broken by one bounce copy.
 
 use crate::fault::{self, Gone};
+use crate::shared::{self, Bounds};
 use zerolane_core::RegionId;
 
 /// Bytes to be moved.
@@ -17,6 +18,8 @@ pub(crate) struct Move {
     pub(crate) region: RegionId,
     /// Source or target is a mapped file, whose pages may be gone.
     pub(crate) file: bool,
+    /// Where they belong is exported memory with these bounds.
+    pub(crate) shared: Option<Bounds>,
 }
 
 impl Move {
@@ -26,6 +29,17 @@ impl Move {
         if self.file {
             // SAFETY: as promised by the caller.
             return unsafe { fault::copy(self.from, self.to, self.len) };
+        }
+        if let Some(bounds) = self.shared {
+            let offset = self.to as usize - bounds.start as usize;
+            let mut copy = vec![0; self.len];
+            // SAFETY: as promised. What lies at the source was put there by the kernel for us: if
+            // that is exported memory, too, who writes it meanwhile spoils it, as a late put would.
+            unsafe {
+                std::ptr::copy_nonoverlapping(self.from, copy.as_mut_ptr(), self.len);
+                shared::store(bounds, offset, &copy);
+            }
+            return Ok(());
         }
         // SAFETY: as promised by the caller; ptr::copy allows the two to overlap.
         unsafe { std::ptr::copy(self.from, self.to, self.len) };

@@ -26,6 +26,7 @@ fn run_with(memory: &mut [u8], list: &[(usize, usize, usize)], file: bool) {
                 },
                 // The property must hold for both ways.
                 file,
+                shared: None,
             }
         })
         .collect();

@@ -1,5 +1,6 @@
 //! What a datapath is to the loop that drives it.
 
+use crate::clock::Clock;
 use crate::{Account, Registry, Waker};
 use std::io;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use zerolane_core::{Connection, Instant, RegionId};
 /// What a lane is lent for one turn of the loop.
 #[derive(Debug)]
 pub struct Turn<'a> {
-    /// The time, the same for all of the turn.
+    /// The time, see [`Turn::refresh`].
     pub now: Instant,
     /// Says what to send, and where payload belongs.
     pub core: &'a mut Connection,
@@ -16,6 +17,17 @@ pub struct Turn<'a> {
     pub memory: &'a Registry,
     /// What is counted.
     pub account: &'a mut Account,
+    pub(crate) clock: Clock,
+}
+
+impl Turn<'_> {
+    /// Reads the clock again: after something was received, and before something is sent. A thread may
+    /// be off its core in the middle of a turn. With the turn's first time, a round trip could seem
+    /// shorter than any is, and the shortest one is what the pace rests on; or a burst older than it
+    /// is, and lost.
+    pub fn refresh(&mut self) {
+        self.now = self.clock.now();
+    }
 }
 
 /// A datapath in three verbs. The control plane stays out of it: what to send and where payload
@@ -39,6 +51,9 @@ pub trait Lane {
     /// # Errors
     /// The datapath is broken.
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool>;
+
+    /// Whether memory of `region` is in use below, although its Transfer may be over.
+    fn holds(&self, region: RegionId) -> bool;
 
     /// Writes down what it is using at present.
     fn describe(&self, account: &mut Account);

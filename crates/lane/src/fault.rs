@@ -36,6 +36,22 @@ pub(crate) unsafe fn read(from: *const u8, buffer: &mut [u8]) -> Result<(), Gone
     )
 }
 
+/// Writes `bytes` at `to`.
+///
+/// # Safety
+/// They lie in a mapping, there or gone.
+pub(crate) unsafe fn write(bytes: &[u8], to: *mut u8) -> Result<(), Gone> {
+    let (from, len) = (bytes.as_ptr().cast_mut(), bytes.len());
+    // SAFETY: `to` is the remote side, as promised; the local side is only read.
+    unsafe { through_kernel(libc::process_vm_writev, from, to, len) }.unwrap_or_else(
+        // SAFETY: as in `read`.
+        || unsafe {
+            std::ptr::copy(from, to, len);
+            Ok(())
+        },
+    )
+}
+
 /// Moves `len` bytes; the two ranges may overlap.
 ///
 /// # Safety
@@ -44,14 +60,8 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> Result<()
     let mut bounce = vec![0; len];
     // SAFETY: as promised.
     unsafe { read(from, &mut bounce)? };
-    // SAFETY: `to` is the remote side, as promised; the local side is the bounce buffer.
-    unsafe { through_kernel(libc::process_vm_writev, bounce.as_mut_ptr(), to, len) }.unwrap_or_else(
-        // SAFETY: as in `read`.
-        || unsafe {
-            std::ptr::copy(bounce.as_ptr(), to, len);
-            Ok(())
-        },
-    )
+    // SAFETY: as promised.
+    unsafe { write(&bounce, to) }
 }
 
 /// `None` if this process may not make the call.

@@ -18,25 +18,29 @@ mod cleanup;
 mod clock;
 mod datapath;
 mod driver;
+mod exported;
 mod fault;
 mod memory;
 mod options;
 mod registry;
 mod seal;
 mod security;
+mod shared;
 pub mod udp;
 mod waker;
 
-pub use account::{Account, MoveCause};
+pub use account::{Account, MoveCause, Zerocopy};
 pub use datapath::{Lane, LaneError, Turn};
-pub use driver::{Completion, Driver, DriverError, Progress};
+pub use driver::{Completion, Driver, DriverError, MAX_INLINE, MessageControl, Progress, WorkKind};
+pub use exported::ExportedRegion;
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};
 pub use options::Options;
 pub use registry::Registry;
 pub use security::{Mode, Security, random};
 pub use waker::Waker;
 pub use zerolane_core::{
-    Anyone, Cipher, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer,
-    GateCounters, Identity, KeyError, Life, PathState, PostError, PublicKey, Schedule, Scheduler,
-    TransferError, TransferId, Trust,
+    Anyone, Atomic, Cipher, CloseReason, Config, Control, Counters, Delivery, DropReason,
+    FastAnswer, GateCounters, Identity, KeyError, Life, PathState, PostError, PublicKey,
+    RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler, TransferError, TransferId, Trust,
+    WorkFlags, limits,
 };

@@ -161,6 +161,17 @@ impl Region {
         })
     }
 
+    /// No bytes; costs nothing.
+    pub fn empty() -> Region {
+        static NONE: std::sync::OnceLock<Arc<Backing>> = std::sync::OnceLock::new();
+        let none = || Arc::clone(&Region::from_vec(Vec::new()).backing);
+        Region {
+            backing: Arc::clone(NONE.get_or_init(none)),
+            offset: 0,
+            len: 0,
+        }
+    }
+
     /// The bytes of `vec`.
     pub fn from_vec(vec: Vec<u8>) -> Region {
         let mut vec = std::mem::ManuallyDrop::new(vec);
@@ -301,6 +312,25 @@ impl Region {
         }
     }
 
+    /// Start and length, without a borrow of the bytes.
+    pub(crate) fn raw(&self) -> (*mut u8, usize) {
+        (self.start(), self.len)
+    }
+
+    /// Whether it is a mapped file, whose pages may be gone when they are touched.
+    pub(crate) fn is_file(&self) -> bool {
+        self.backing.is_file()
+    }
+
+    /// The same bytes once more: the caller sees to it that only one of the two is ever used.
+    pub(crate) fn again(&self) -> Region {
+        Region {
+            backing: Arc::clone(&self.backing),
+            offset: self.offset,
+            len: self.len,
+        }
+    }
+
     fn start(&self) -> *mut u8 {
         // SAFETY: offset + len lies within the backing, by construction and split_off.
         unsafe { self.backing.start().as_ptr().add(self.offset) }
@@ -376,7 +406,7 @@ pub enum Memory {
 impl Memory {
     pub(crate) fn bytes(&self) -> (*mut u8, usize) {
         match self {
-            Memory::Exclusive(region) => (region.start(), region.len),
+            Memory::Exclusive(region) => region.raw(),
             Memory::Shared(region) => (region.as_ptr().cast_mut(), region.len),
         }
     }

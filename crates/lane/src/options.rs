@@ -16,12 +16,18 @@ pub struct Options {
     pub gso: bool,
     /// Use UDP receive offload, where the kernel has it.
     pub gro: bool,
+    /// Send without the kernel's copy (MSG_ZEROCOPY) where a probe shows that the kernel does
+    /// without, and datagrams are large enough for it to pay. Memory sent so is handed back when
+    /// the kernel has let go of it, which may be after the peer has it all. In plain mode only:
+    /// sealing makes the copy.
+    pub zerocopy: bool,
     /// Checksum payload on top of what UDP does.
     pub checksum: bool,
     /// Receive socket buffer to ask for, bytes. What is granted decides how much is in flight.
     pub receive_buffer: usize,
     /// Most bytes granted ahead. A short path gets what the socket buffer holds; a long one gets what
-    /// fills it, up to this.
+    /// fills it, up to this, and may lose some when this end is slow for a moment. A third of the
+    /// socket buffer rules that out.
     pub max_in_flight: u32,
     /// What keeps the sender from overloading the path.
     pub control: Control,
@@ -51,6 +57,7 @@ impl Default for Options {
             strict: false,
             gso: true,
             gro: true,
+            zerocopy: true,
             checksum: false,
             receive_buffer: 8 << 20,
             max_in_flight: config.max_window,

@@ -3,9 +3,16 @@
 //! The core is safe code and may err; an address leaves here only if the region is posted in that
 //! very life and the span lies inside it. A closed entry keeps its generation, so that a span of an
 //! earlier life finds nothing.
+//!
+//! An entry of exported memory is touched only between [`Window::enter`](crate::exported::Window) and
+//! its leave, which is the length of a turn, and only as `shared` does it.
 
+use crate::exported;
 use crate::fault;
-use zerolane_core::{RegionId, Span};
+use crate::shared::{self, Bounds};
+use std::sync::atomic::Ordering::SeqCst;
+use zerolane_core::{Atomic, RegionId, Span};
+use zerolane_wire::FetchOpKind;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -23,6 +30,10 @@ pub(crate) struct Access {
     pub(crate) writable: bool,
     /// A mapped file, whose pages may be gone.
     pub(crate) file: bool,
+    /// Kept by the driver for as long as the lane holds it, so that it may be lent to the kernel.
+    pub(crate) kept: bool,
+    /// Exported: others read and write it too.
+    pub(crate) shared: bool,
 }
 
 /// The posted memory of one connection.
@@ -41,7 +52,8 @@ impl Registry {
     ///
     /// # Safety
     /// Until [`Registry::close`], the bytes stay mapped, nobody writes them, and if they are
-    /// writable nobody else reads them.
+    /// writable nobody else reads them. Shared ones stay mapped while their window is entered, and
+    /// nobody touches them but as `shared` does.
     pub(crate) unsafe fn open(&mut self, start: *mut u8, len: usize, access: Access) -> Span {
         let index = self.free.pop().unwrap_or_else(|| {
             let closed = Entry {
@@ -109,6 +121,72 @@ impl Registry {
         entry.is_some_and(|entry| entry.access.file)
     }
 
+    /// Whether only the lane and the kernel touch the region: it is neither exported nor a mapped
+    /// file.
+    pub(crate) fn is_exclusive(&self, region: RegionId) -> bool {
+        let entry = self.entries.get(region.index as usize);
+        entry.is_some_and(|entry| !entry.access.shared && !entry.access.file)
+    }
+
+    /// Whether the kernel may go on reading the region after its Transfer is over. Not a mapped file:
+    /// others may change that behind the lane's back.
+    pub(crate) fn is_lendable(&self, region: RegionId) -> bool {
+        let entry = self.entries.get(region.index as usize);
+        entry.is_some_and(|entry| entry.access.kept && !entry.access.file)
+    }
+
+    /// Where shared memory starts and ends, if the region is exported.
+    pub(crate) fn bounds(&self, region: RegionId) -> Option<Bounds> {
+        let entry = self.entries.get(region.index as usize)?;
+        let live = entry.open && entry.generation == region.generation && entry.access.shared;
+        live.then_some(Bounds {
+            start: entry.start,
+            len: entry.len as usize,
+        })
+    }
+
+    /// Writes `bytes` at `span` of exported memory. False if that cannot be.
+    pub(crate) fn store(&self, span: Span, bytes: &[u8]) -> bool {
+        let (Some(bounds), Some(_)) = (self.bounds(span.region), self.target(span)) else {
+            return false;
+        };
+        let file = self.is_file(span.region);
+        // SAFETY: an open entry whose window is entered for this turn; `target` checked the span.
+        span.len == bytes.len() as u64
+            && unsafe { exported::store(bounds, span.offset as usize, bytes, file) }
+    }
+
+    /// Does `atomic` on the aligned word at `span`; returns the word before. `None` if it cannot be
+    /// accessed.
+    pub(crate) fn atomic(&self, span: Span, atomic: Atomic) -> Option<u64> {
+        let bounds = self.bounds(span.region)?;
+        self.target(span).filter(|_| span.len == 8)?;
+        if !span.offset.is_multiple_of(8) {
+            return None;
+        }
+        if self.is_file(span.region) && !self.read(span, &mut [0; 8]) {
+            return None;
+        }
+        // SAFETY: an open entry whose window is entered for this turn, starts at a word and is
+        // touched only so; `target` checked the span.
+        let word = unsafe { shared::word(bounds, span.offset as usize) };
+        let Atomic {
+            operand, comparand, ..
+        } = atomic;
+        Some(match atomic.kind {
+            FetchOpKind::Add => word.fetch_add(operand, SeqCst),
+            FetchOpKind::Increment => word.fetch_add(1, SeqCst),
+            FetchOpKind::Decrement => word.fetch_sub(1, SeqCst),
+            FetchOpKind::Clear => word.swap(0, SeqCst),
+            FetchOpKind::Swap => word.swap(operand, SeqCst),
+            FetchOpKind::CompareAndSwap => {
+                match word.compare_exchange(comparand, operand, SeqCst, SeqCst) {
+                    Ok(before) | Err(before) => before,
+                }
+            }
+        })
+    }
+
     /// Reads the first bytes of `span`, as many as `buffer` takes. False if they are not there.
     pub(crate) fn read(&self, span: Span, buffer: &mut [u8]) -> bool {
         let len = buffer.len() as u64;
@@ -118,6 +196,11 @@ impl Registry {
         if self.is_file(span.region) {
             // SAFETY: an open entry's bytes are mapped, and nobody writes them now.
             return unsafe { fault::read(start, buffer) }.is_ok();
+        }
+        if let Some(bounds) = self.bounds(span.region) {
+            // SAFETY: as in `store`.
+            unsafe { shared::load(bounds, span.offset as usize, buffer) };
+            return true;
         }
         // SAFETY: as above, and there.
         buffer.copy_from_slice(unsafe { std::slice::from_raw_parts(start, buffer.len()) });
@@ -131,8 +214,12 @@ mod tests {
     use super::*;
 
     const fn memory(writable: bool) -> Access {
-        let file = false;
-        Access { writable, file }
+        Access {
+            writable,
+            file: false,
+            kept: false,
+            shared: false,
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::Side;
 use crate::link::{Link, LinkConfig};
 use std::time::Duration;
 
-/// Sets the seeds of the two directions apart (the golden ratio in 64 bits).
+/// Sets the seeds of several links apart (the golden ratio in 64 bits).
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A link in each direction between [`Side::A`] and [`Side::B`], and the clock
@@ -142,7 +142,12 @@ impl<P> Duplex<P> {
 
 /// Seeds for the two directions, so that they do not share their luck.
 pub(crate) fn direction_seeds(seed: u64) -> [u64; 2] {
-    [seed, seed.wrapping_add(SEED_STEP)]
+    [seed_of_link(seed, 0), seed_of_link(seed, 1)]
+}
+
+/// The seed of the `index`-th of several links.
+pub(crate) fn seed_of_link(seed: u64, index: u64) -> u64 {
+    seed.wrapping_add(SEED_STEP.wrapping_mul(index))
 }
 
 #[cfg(test)]

@@ -112,6 +112,11 @@ impl Flags {
     pub const UNKNOWN: Flags = Flags(0x080);
     /// End: sent by the source of the Transfer's data.
     pub const FROM_SOURCE: Flags = Flags(0x100);
+    /// Request_To_Send: into a persistent memory region. State, Request_Answer: of numbered
+    /// operations on such.
+    pub const MEMORY: Flags = Flags(0x010);
+    /// Request_To_Send: the payload of a message.
+    pub const MESSAGE: Flags = Flags(0x100);
     /// State: the options hold what the connection received, not ranges.
     pub const PROGRESS: Flags = Flags(0x200);
     /// Connection_Answer, Request_Answer: refused for good.

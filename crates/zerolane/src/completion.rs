@@ -1,18 +1,33 @@
 //! The end of a Transfer.
 
-use zerolane_lane::{Delivery, Memory, Region, TransferError, TransferId};
+use zerolane_lane::{
+    Delivery, Memory, MessageControl, Region, TransferError, TransferId, WorkKind,
+};
 
-/// A Transfer that is over, and the memory that was posted.
+/// A request that is over, and the memory that was posted.
 #[derive(Debug)]
 pub struct Completion {
-    /// Which.
+    /// Which; 0 for an immediate of the peer.
     pub id: TransferId,
+    /// What kind of request.
+    pub kind: WorkKind,
     /// Bytes moved, or why not.
     pub result: Result<usize, TransferError>,
-    /// What was posted.
+    /// What was posted; empty if it was several pieces, copied, or nothing.
     pub memory: Memory,
+    /// What was posted in several pieces.
+    pub pieces: Vec<Memory>,
     /// How the sender asked for it to be delivered (receives; `Interrupt` otherwise).
     pub delivery: Delivery,
+    /// The word before an atomic operation; the number of an immediate.
+    pub value: u64,
+    /// The control of a message received.
+    pub control: MessageControl,
+}
+
+/// No memory.
+pub(crate) fn nothing() -> Memory {
+    Region::empty().into()
 }
 
 impl Completion {
@@ -20,7 +35,7 @@ impl Completion {
     pub fn into_region(self) -> Region {
         match self.memory {
             Memory::Exclusive(region) => region,
-            Memory::Shared(_) => Region::from_vec(Vec::new()),
+            Memory::Shared(_) => Region::empty(),
         }
     }
 }
@@ -30,11 +45,12 @@ impl From<zerolane_lane::Completion> for Completion {
         Completion {
             id: it.id,
             result: it.result.map(|bytes| bytes as usize),
-            // Only the blocking calls post borrowed memory, and they take their own completions.
-            memory: it
-                .memory
-                .unwrap_or_else(|| Region::from_vec(Vec::new()).into()),
+            kind: it.kind,
+            memory: it.memory.unwrap_or_else(nothing),
+            pieces: Vec::new(),
             delivery: it.delivery,
+            value: it.value,
+            control: it.control,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! A connection as its user sees it.
 
-use crate::{Completion, Error, Result};
+use crate::vectored::Vectored;
+use crate::{Completion, CompletionQueue, Error, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use zerolane_lane::udp::{self, UdpLane};
 use zerolane_lane::{
@@ -36,8 +38,12 @@ const LINGER_IDLE_TIMEOUTS: u32 = 1;
 /// ```
 #[derive(Debug)]
 pub struct Connection {
-    driver: Driver<UdpLane>,
+    pub(crate) driver: Driver<UdpLane>,
     idle_timeout: Duration,
+    /// Requests of several pieces.
+    pub(crate) vectored: Vectored,
+    /// Where completions go instead, and what they are tagged with.
+    queue: Option<(CompletionQueue, u64)>,
 }
 
 impl Connection {
@@ -60,10 +66,7 @@ impl Connection {
         let mut driver = udp::connect(address, options)?;
         driver.wait(None, Driver::is_connected)?;
         match driver.closed() {
-            None => Ok(Connection {
-                driver,
-                idle_timeout: options.idle_timeout,
-            }),
+            None => Ok(Connection::accepted(driver, options)),
             Some(CloseReason::ConnectTimeout) => {
                 Err(Error::ConnectTimeout(options.connect_timeout))
             }
@@ -75,7 +78,22 @@ impl Connection {
         Connection {
             driver,
             idle_timeout: options.idle_timeout,
+            vectored: Vectored::default(),
+            queue: None,
         }
+    }
+
+    /// From here on completions go to `queue`, tagged with `tag`, instead of being returned by
+    /// [`Connection::poll`] and [`Connection::wait`], which make progress all the same.
+    pub fn set_completion_queue(&mut self, queue: &CompletionQueue, tag: u64) {
+        self.queue = Some((queue.clone(), tag));
+    }
+
+    /// How long [`Connection::poll`] has nothing to do unless the socket
+    /// ([`AsFd`]) becomes readable, for programs with an event loop of
+    /// their own. `None`: no timer runs.
+    pub fn next_timeout(&self) -> Option<Duration> {
+        self.driver.next_timeout()
     }
 
     /// The peer's address.
@@ -90,6 +108,10 @@ impl Connection {
 
     /// Sends `data` as one Transfer; returns when the peer has all of it.
     ///
+    /// `data` must stay readable, as any slice: if it is a mapping of a file that somebody truncates
+    /// meanwhile, the process may get SIGBUS where payload is touched in user space (checksums).
+    /// [`Region::map_file`] has no such hole.
+    ///
     /// # Errors
     /// [`TransferError::MessageTooLarge`] if the receive it met was smaller; or the connection's.
     pub fn send(&mut self, data: &[u8]) -> Result<()> {
@@ -98,6 +120,9 @@ impl Connection {
     }
 
     /// Receives the next Transfer into `buffer`; returns its length in bytes.
+    ///
+    /// As with [`Connection::send`], a mapping whose file is truncated meanwhile may end in SIGBUS
+    /// (where a misplaced datagram is moved); [`Region::map_file`] does not.
     ///
     /// # Errors
     /// [`TransferError::MessageTooLarge`] if the Transfer is larger than `buffer`: the sender fails
@@ -181,19 +206,42 @@ impl Connection {
     /// # Errors
     /// The connection ended and all completions were taken.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>> {
-        if let Some(completion) = self.driver.next_completion() {
-            return Ok(Some(completion.into()));
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            if !self.driver.has_completion() {
+                let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+                self.driver.wait(left, Driver::has_completion)?;
+            }
+            // A piece of a request of several is none that is told.
+            let pieces_only = self.driver.has_completion() && self.queue.is_none();
+            match self.take()? {
+                None if pieces_only => {}
+                completion => return Ok(completion),
+            }
         }
-        self.driver.wait(timeout, Driver::has_completion)?;
-        self.take()
     }
 
     fn take(&mut self) -> Result<Option<Completion>> {
-        match (self.driver.next_completion(), self.driver.closed()) {
-            (Some(completion), _) => Ok(Some(completion.into())),
-            (None, Some(reason)) => Err(Error::Closed(reason)),
-            (None, None) => Ok(None),
+        if let Some((queue, tag)) = self.queue.clone() {
+            queue.fill(tag, || self.next_told());
+        } else if let Some(completion) = self.next_told() {
+            return Ok(Some(completion));
         }
+        match self.driver.closed() {
+            Some(reason) if !self.driver.has_completion() => Err(Error::Closed(reason)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The next completion of a whole request.
+    fn next_told(&mut self) -> Option<Completion> {
+        while let Some(completion) = self.driver.next_completion() {
+            let whole = self.vectored.absorb(completion.into());
+            if whole.is_some() {
+                return whole;
+            }
+        }
+        None
     }
 
     /// Cancels a posted Transfer; it completes with [`TransferError::Cancelled`] and its memory is
@@ -269,7 +317,7 @@ impl Connection {
         self.driver.wait(Some(self.idle_timeout), |_| false)?;
         while let Some(completion) = self.driver.next_completion() {
             if let (true, Err(TransferError::Closed(reason))) =
-                (completion.is_send, completion.result)
+                (completion.kind.is_outgoing(), completion.result)
             {
                 return Err(Error::Closed(reason));
             }
@@ -278,5 +326,12 @@ impl Connection {
             None | Some(CloseReason::Local | CloseReason::Peer(_)) => Ok(()),
             Some(reason) => Err(Error::Closed(reason)),
         }
+    }
+}
+
+/// The socket: when it is readable, or [`Connection::next_timeout`] has passed, poll.
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.driver.lane().socket()
     }
 }

@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 use zerolane_lane::{CloseReason, DriverError, PostError, TransferError};
 
-/// Why a call failed. Only after [`Error::Transfer`] and [`Error::Post`] does the connection go on.
+/// Why a call failed. The connection goes on after [`Error::Transfer`], [`Error::Post`] and what was
+/// wrong with a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -28,6 +29,21 @@ pub enum Error {
     /// The Transfer could not be posted.
     #[error("transfer: {0}")]
     Post(#[from] PostError),
+    /// More than [`MAX_INLINE`](crate::MAX_INLINE) bytes cannot be posted inline.
+    #[error("{len} bytes are too many to be posted inline")]
+    NotInline {
+        /// Bytes.
+        len: usize,
+    },
+    /// A request of several pieces has none.
+    #[error("a request of no pieces")]
+    NoPieces,
+    /// The name of a region has more than 32 bytes.
+    #[error("a region's name has at most 32 bytes, not {len}")]
+    NameTooLong {
+        /// Bytes.
+        len: usize,
+    },
     /// Strict mode: payload would have had to be copied in user space.
     #[error("strict mode: {bytes} bytes would have been copied in user space")]
     Strict {

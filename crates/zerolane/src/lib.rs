@@ -40,16 +40,28 @@ mod connection;
 mod endpoint;
 mod error;
 pub mod file;
+mod key;
 pub mod keys;
+mod queue;
+mod remote;
+pub mod st;
+mod vectored;
 
 pub use completion::Completion;
 pub use connection::Connection;
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};
+pub use key::RegionKey;
+pub use queue::CompletionQueue;
+pub use remote::{FetchOp, Message, Work};
 pub use zerolane_lane::{
     Access, Account, Anyone, Cipher, CloseReason, Control, Counters, Delivery, DropReason,
-    FastAnswer, GateCounters, Identity, KeyError, Memory, Mode, MoveCause, Options, Owner,
-    PathState, PostError, PublicKey, Region, Schedule, Scheduler, Security, SharedRegion,
-    TransferError, TransferId, Trust, Waker,
+    ExportedRegion, FastAnswer, GateCounters, Identity, KeyError, MAX_INLINE, Memory,
+    MessageControl, Mode, MoveCause, Options, Owner, PathState, PostError, PublicKey, Region,
+    Schedule, Scheduler, Security, SharedRegion, TransferError, TransferId, Trust, Waker, WorkKind,
+    Zerocopy,
 };
-pub use zerolane_wire::{Profile, Profiles, Reason};
+pub use zerolane_wire::{Profile, Profiles, Reason, Rights};
+
+/// Most bytes of control in a message.
+pub const MAX_CONTROL: usize = zerolane_lane::limits::MAX_CONTROL as usize;

@@ -39,6 +39,10 @@ static void nulls(void)
 
     REFUSED(zl_options_new(NULL));
     REFUSED(zl_options_set(NULL, ZL_OPTION_STRICT, 1));
+    REFUSED(zl_options_identity(NULL, "file", NULL, 0));
+    REFUSED(zl_options_trust(NULL, "zl:"));
+    REFUSED(zl_peer_key(NULL, text, sizeof text));
+    REFUSED(zl_endpoint_key(NULL, text, sizeof text));
     REFUSED(zl_endpoint_bind(NULL, NULL, NULL));
     REFUSED(zl_endpoint_bind("127.0.0.1:0", NULL, NULL));
     REFUSED(zl_endpoint_address(NULL, text, sizeof text));
@@ -57,6 +61,34 @@ static void nulls(void)
     REFUSED(zl_poll(NULL, &completion));
     REFUSED(zl_wait(NULL, 0, &completion));
     REFUSED(zl_cancel(NULL, 1));
+    zl_key key = {{0}};
+    uint64_t before;
+    REFUSED(zl_exported_new(NULL, 0, 0, NULL));
+    REFUSED(zl_exported_revoke(NULL));
+    REFUSED(zl_export(NULL, NULL, ZL_RIGHT_READ, NULL, &key));
+    REFUSED(zl_revoke(NULL, &key));
+    REFUSED(zl_open(NULL, "name", ZL_RIGHT_READ, &key));
+    REFUSED(zl_put(NULL, &key, 0, text, 1));
+    REFUSED(zl_get(NULL, &key, 0, text, 1));
+    REFUSED(zl_fetch(NULL, &key, 0, ZL_FETCH_ADD, 1, 0, &before));
+    REFUSED(zl_post_put(NULL, &key, 0, NULL, 0, 0, NULL, &id));
+    REFUSED(zl_post_put_inline(NULL, &key, 0, text, 1, NULL, &id));
+    REFUSED(zl_post_put_pieces(NULL, &key, NULL, 0, NULL, &id));
+    REFUSED(zl_post_get(NULL, &key, 0, NULL, 0, 0, NULL, &id));
+    REFUSED(zl_post_get_pieces(NULL, &key, NULL, 0, NULL, &id));
+    REFUSED(zl_post_fetch(NULL, &key, 0, ZL_FETCH_ADD, 1, 0, NULL, &id));
+    REFUSED(zl_send_message(NULL, text, 1, NULL, 0));
+    REFUSED(zl_receive_message(NULL, text, &length, NULL, 0, &length));
+    REFUSED(zl_post_message(NULL, text, 1, NULL, 0, 0, NULL, &id));
+    REFUSED(zl_post_message_receive(NULL, NULL, 0, 0, &id));
+    REFUSED(zl_queue_new(1, NULL));
+    REFUSED(zl_queue_poll(NULL, &completion));
+    REFUSED(zl_queue_wait(NULL, 0, &completion));
+    REFUSED(zl_set_queue(NULL, NULL, 0));
+    REFUSED(zl_watch(NULL, NULL, NULL));
+    EXPECT(zl_queue_fd(NULL) == -1 && zl_key_length(NULL) == 0);
+    zl_exported_free(NULL);
+    zl_queue_free(NULL);
     REFUSED(zl_region_new(1, NULL));
     REFUSED(zl_region_wrap(text, 1, NULL));
     REFUSED(zl_region_map_file(0, 0, 1, ZL_ACCESS_READ, NULL));
@@ -134,6 +166,16 @@ static void *wait_for_ever(void *connection)
     return &status;
 }
 
+/* Drives a connection until it ends, for a peer that works on its memory. */
+static void *serve(void *connection)
+{
+    zl_completion completion;
+
+    while (zl_wait(connection, -1, &completion) >= 0)
+        ;
+    return NULL;
+}
+
 /* Connecting needs an accepting end at the same time. */
 static void *connect_to(void *address)
 {
@@ -201,6 +243,142 @@ static void connections(void)
     zl_endpoint_free(endpoint);
 }
 
+static void connect_pair(zl_connection **ours, zl_connection **peers)
+{
+    zl_endpoint *endpoint;
+    char address[ZL_ADDRESS_LENGTH];
+    pthread_t thread;
+    void *connected;
+
+    EXPECT(zl_endpoint_bind("127.0.0.1:0", NULL, &endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_address(endpoint, address, sizeof address) == ZL_OK);
+    EXPECT(pthread_create(&thread, NULL, connect_to, address) == 0);
+    EXPECT(zl_endpoint_accept(endpoint, 10000, peers) == ZL_OK);
+    EXPECT(pthread_join(thread, &connected) == 0);
+    *ours = connected;
+    zl_endpoint_free(endpoint);
+}
+
+static void remote_memory(void)
+{
+    static const char hello[] = "hello, memory";
+    zl_connection *ours, *peers;
+    zl_region *theirs, *local;
+    zl_exported *exported, *odd;
+    zl_queue *queue;
+    zl_completion completion;
+    zl_key key, opened;
+    struct zl_work how = {.flags = 1u << 20};
+    char back[sizeof hello];
+    uint64_t before;
+    uint32_t id, other;
+    pthread_t thread;
+    int fd;
+    int64_t milliseconds;
+
+    connect_pair(&ours, &peers);
+    EXPECT(zl_region_new(4096, &theirs) == ZL_OK);
+    EXPECT(zl_region_new(4096, &local) == ZL_OK);
+    REFUSED(zl_exported_new(theirs, 4, 8, &odd));
+    REFUSED(zl_exported_new(theirs, 4096, 1, &odd));
+    EXPECT(zl_exported_new(theirs, 0, 4096, &exported) == ZL_OK);
+    REFUSED(zl_export(peers, exported, 1u << 9, NULL, &key));
+    REFUSED(zl_export(peers, NULL, ZL_RIGHT_READ, NULL, &key));
+    REFUSED(zl_export(peers, exported, ZL_RIGHT_READ, "a name of more than thirty-two bytes", &key));
+    EXPECT(zl_export(peers, exported, ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, "all", &key) ==
+           ZL_OK);
+    EXPECT(zl_key_length(&key) == 4096);
+    EXPECT(pthread_create(&thread, NULL, serve, peers) == 0);
+
+    EXPECT(zl_open(ours, "none", ZL_RIGHT_READ, &opened) == ZL_ERROR_UNKNOWN);
+    EXPECT(zl_open(ours, "all", ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &opened) == ZL_OK);
+    EXPECT(zl_put(ours, &opened, 100, hello, sizeof hello) == ZL_OK);
+    EXPECT(memcmp((char *)zl_region_data(theirs) + 100, hello, sizeof hello) == 0);
+    EXPECT(zl_get(ours, &opened, 100, back, sizeof back) == ZL_OK);
+    EXPECT(memcmp(back, hello, sizeof hello) == 0);
+    EXPECT(zl_put(ours, &opened, 4090, hello, sizeof hello) == ZL_ERROR_OUT_OF_BOUNDS);
+    EXPECT(zl_put(ours, &opened, UINT64_MAX, hello, sizeof hello) == ZL_ERROR_OUT_OF_BOUNDS);
+    EXPECT(zl_fetch(ours, &opened, 8, ZL_FETCH_ADD, 5, 0, &before) == ZL_OK && before == 0);
+    EXPECT(zl_fetch(ours, &opened, 8, ZL_FETCH_COMPARE_AND_SWAP, 9, 5, &before) == ZL_OK);
+    EXPECT(before == 5 && ((uint64_t *)zl_region_data(theirs))[1] == 9);
+    EXPECT(zl_fetch(ours, &opened, 8, ZL_FETCH_CLEAR, 0, 0, NULL) == ZL_OK);
+    REFUSED(zl_fetch(ours, &opened, 4, ZL_FETCH_ADD, 1, 0, NULL));
+    REFUSED(zl_fetch(ours, &opened, 8, 77, 1, 0, NULL));
+    REFUSED(zl_post_put(ours, &opened, 0, local, 0, 8, &how, &id));
+    REFUSED(zl_post_put_inline(ours, &opened, 0, zl_region_data(local), ZL_INLINE_LENGTH + 1, NULL, &id));
+
+    /* To a queue: a put of two pieces, and a fetch-op that waits for it. */
+    EXPECT(zl_queue_new(16, &queue) == ZL_OK);
+    EXPECT(zl_queue_poll(queue, &completion) == ZL_TIMEOUT && zl_queue_fd(queue) >= 0);
+    EXPECT(zl_set_queue(ours, queue, 42) == ZL_OK);
+    memset(zl_region_data(local), 3, 4096);
+    const zl_piece pieces[] = {
+        {.remote_offset = 16, .region = local, .offset = 0, .length = 8},
+        {.remote_offset = 1024, .region = local, .offset = 8, .length = 3000},
+    };
+    REFUSED(zl_post_put_pieces(ours, &opened, NULL, 2, NULL, &id));
+    REFUSED(zl_post_put_pieces(ours, &opened, pieces, 0, NULL, &id));
+    EXPECT(zl_post_put_pieces(ours, &opened, pieces, 2, NULL, &id) == ZL_OK);
+    how.flags = ZL_WORK_FENCE;
+    EXPECT(zl_post_fetch(ours, &opened, 16, ZL_FETCH_INCREMENT, 0, 0, &how, &other) == ZL_OK);
+    for (int done = 0; done < 2;) {
+        EXPECT(zl_watch(ours, &fd, &milliseconds) == ZL_OK && fd >= 0);
+        EXPECT(zl_wait(ours, 10, &completion) == ZL_TIMEOUT);
+        while (zl_queue_wait(queue, 0, &completion) == ZL_OK) {
+            EXPECT(completion.tag == 42 && completion.status == ZL_OK);
+            EXPECT(completion.id == (done == 0 ? id : other));
+            done++;
+        }
+    }
+    EXPECT(completion.kind == ZL_KIND_FETCH && completion.value == 0x0303030303030303u);
+    EXPECT(((unsigned char *)zl_region_data(theirs))[1024 + 2999] == 3);
+
+    /* Revoked, for all and at once. */
+    EXPECT(zl_exported_revoke(exported) == ZL_OK);
+    EXPECT(zl_put(ours, &opened, 100, "late", 4) == ZL_ERROR_REVOKED);
+    EXPECT(memcmp((char *)zl_region_data(theirs) + 100, hello, sizeof hello) == 0);
+    EXPECT(zl_export(ours, exported, ZL_RIGHT_READ, NULL, &key) == ZL_ERROR_REVOKED);
+    zl_exported_free(exported);
+    EXPECT(zl_close(ours) == ZL_OK);
+    EXPECT(pthread_join(thread, NULL) == 0);
+    zl_connection_free(peers);
+    zl_queue_free(queue);
+    zl_region_free(theirs);
+    zl_region_free(local);
+}
+
+static void *send_one_message(void *connection)
+{
+    static zl_status status;
+
+    status = zl_send_message(connection, "control", 7, "payload", 7);
+    return &status;
+}
+
+static void messages(void)
+{
+    zl_connection *ours, *peers;
+    char control[ZL_CONTROL_LENGTH], payload[64];
+    size_t control_length, length;
+    pthread_t thread, serving;
+    void *sent;
+
+    connect_pair(&ours, &peers);
+    REFUSED(zl_send_message(ours, payload, ZL_CONTROL_LENGTH + 1, NULL, 0));
+    REFUSED(zl_receive_message(peers, NULL, &control_length, NULL, 0, &length));
+    EXPECT(pthread_create(&thread, NULL, send_one_message, ours) == 0);
+    EXPECT(zl_receive_message(peers, control, &control_length, payload, sizeof payload, &length) ==
+           ZL_OK);
+    EXPECT(control_length == 7 && memcmp(control, "control", 7) == 0);
+    EXPECT(length == 7 && memcmp(payload, "payload", 7) == 0);
+    EXPECT(pthread_create(&serving, NULL, serve, peers) == 0);
+    EXPECT(pthread_join(thread, &sent) == 0);
+    EXPECT(*(zl_status *)sent == ZL_OK);
+    EXPECT(zl_close(ours) == ZL_OK);
+    EXPECT(pthread_join(serving, NULL) == 0);
+    zl_connection_free(peers);
+}
+
 int main(void)
 {
     versions();
@@ -209,5 +387,7 @@ int main(void)
     addresses();
     regions();
     connections();
+    remote_memory();
+    messages();
     return EXIT_SUCCESS;
 }

@@ -7,6 +7,7 @@ all else is below ``Error``::
     +-- ConnectionEnded (also ConnectionError): the connection is over
     |   +-- ConnectTimeout (also TimeoutError)
     |   +-- Rejected (also ConnectionRefusedError)
+    |   +-- Untrusted
     |   +-- Closed
     |   +-- PeerDead
     |   +-- ProtocolError
@@ -16,6 +17,10 @@ all else is below ``Error``::
     |   +-- MessageTooLarge
     |   +-- Refused
     |   +-- MemoryFault
+    |   +-- OutOfBounds
+    |   +-- Denied
+    |   +-- Revoked
+    |   +-- UnknownRegion
     +-- QueueFull: nothing was posted
 """
 
@@ -34,6 +39,10 @@ class ConnectTimeout(ConnectionEnded, TimeoutError):
 
 class Rejected(ConnectionEnded, ConnectionRefusedError):
     """The peer rejected the connection; the text says why."""
+
+
+class Untrusted(ConnectionEnded):
+    """The peer is not one of those to be spoken to; the text has its key."""
 
 
 class Closed(ConnectionEnded):
@@ -70,6 +79,22 @@ class Refused(RequestFailed):
 
 class MemoryFault(RequestFailed):
     """Memory could not be accessed: a mapped file shrank."""
+
+
+class OutOfBounds(RequestFailed):
+    """The request names bytes outside the peer's memory."""
+
+
+class Denied(RequestFailed):
+    """The peer's memory was exported without the right for that."""
+
+
+class Revoked(RequestFailed):
+    """The memory was revoked by its owner."""
+
+
+class UnknownRegion(RequestFailed):
+    """The peer exports nothing of that name or key, on this connection."""
 
 
 class QueueFull(Error):

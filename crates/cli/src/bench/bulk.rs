@@ -1,8 +1,6 @@
 //! `zerolane bench bulk`: from the command line to a plan, and back to a report.
 
-use std::net::{SocketAddr, ToSocketAddrs};
-
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use bytesize::ByteSize;
 
 use super::limits::REPS_MAX;
@@ -12,7 +10,7 @@ use super::orchestrate::{Ends, Plan, RunResult};
 use super::peer::Peer;
 use super::protocol::{Memory, Mover, Payload, Protection, TcpTuning, run_bytes};
 use super::report::{METHOD, Report, Setup, gbps};
-use super::{cpu, table};
+use super::{cpu, hosts, table};
 use crate::console;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
@@ -84,8 +82,6 @@ struct TcpArgs {
     tcp_congestion: String,
 }
 
-const MTU: u32 = 1500;
-
 /// Measures and prints.
 pub(crate) fn run(args: Args) -> Result<()> {
     let (memory, plan) = plan(&args)?;
@@ -133,7 +129,7 @@ fn plan(args: &Args) -> Result<(Memory, Plan)> {
 fn measure(args: &Args, memory: Memory, plan: &Plan, interrupt: &Interrupt) -> Result<Report> {
     // Declared first, dropped last: the namespaces outlive their processes.
     let link = if args.to.is_none() {
-        Some(local_link(args)?)
+        Some(hosts::link(args.mtu, args.offloads)?)
     } else {
         None
     };
@@ -163,7 +159,7 @@ fn measure(args: &Args, memory: Memory, plan: &Plan, interrupt: &Interrupt) -> R
         buffer_bytes: memory.buffer as u64,
         bytes_per_run: runs.first().map_or(0, |run: &RunResult| run.rx.bytes),
         reps: args.reps,
-        mtu: shaped.then(|| args.mtu.unwrap_or(MTU)),
+        mtu: shaped.then(|| args.mtu.unwrap_or(hosts::MTU)),
         offloads: if shaped {
             args.offloads.unwrap_or_default().name()
         } else {
@@ -174,47 +170,17 @@ fn measure(args: &Args, memory: Memory, plan: &Plan, interrupt: &Interrupt) -> R
     Ok(Report::of(setup, &runs))
 }
 
-fn local_link(args: &Args) -> Result<Link> {
-    match Link::namespaces(args.mtu.unwrap_or(MTU), args.offloads.unwrap_or_default()) {
-        Ok(link) => Ok(link),
-        Err(error) if args.mtu.is_some() || args.offloads.is_some() => {
-            Err(error.context("--mtu and --offloads need two network namespaces"))
-        }
-        Err(error) => {
-            console::note(format_args!(
-                "no network namespaces here ({error:#}): measuring over loopback"
-            ));
-            Ok(Link::loopback())
-        }
-    }
-}
-
 fn ends(args: &Args, link: Option<&Link>, interrupt: &Interrupt) -> Result<Ends> {
     let here = Link::loopback();
-    let end = |link: &Link, host, name, core| -> Result<Peer> {
-        let bind = link.address(host).to_string();
-        let mut command = link.this_program(host)?;
-        command.args([
-            "bench",
-            "end",
-            "--bind",
-            &bind,
-            "--core",
-            &format!("{core}"),
-        ]);
-        Peer::spawn(name, command, interrupt)
-    };
-    let sender = end(link.unwrap_or(&here), Host::Sender, "sender", args.tx_core)?;
+    let sender = hosts::end(link.unwrap_or(&here), Host::Sender, args.tx_core, interrupt)?;
     let (receiver, receiver_address) = match (link, &args.to) {
         (Some(link), _) => {
             let core = args.rx_core.unwrap_or(1.min(cpu::cores() - 1));
-            (
-                end(link, Host::Receiver, "receiver", core)?,
-                link.address(Host::Receiver),
-            )
+            let receiver = hosts::end(link, Host::Receiver, core, interrupt)?;
+            (receiver, link.address(Host::Receiver))
         }
         (None, Some(to)) => {
-            let address = resolve(to)?;
+            let address = hosts::resolve(to)?;
             (Peer::connect("receiver", address)?, address.ip())
         }
         (None, None) => bail!("neither a link nor a host to measure to"),
@@ -224,14 +190,4 @@ fn ends(args: &Args, link: Option<&Link>, interrupt: &Interrupt) -> Result<Ends>
         receiver,
         receiver_address,
     })
-}
-
-fn resolve(to: &str) -> Result<SocketAddr> {
-    let mut addresses = to
-        .to_socket_addrs()
-        .with_context(|| format!("{to:?} is not a HOST:PORT that can be found"))
-        .context(Exit::Unreachable)?;
-    let first = addresses.next();
-    ensure!(first.is_some(), "{to:?} has no address");
-    first.context("no address")
 }

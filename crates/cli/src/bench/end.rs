@@ -20,7 +20,7 @@ use super::protocol::{
     Job, Machine, Measured, Memory, Payload, Reply, Request, VERSION, run_bytes,
 };
 use super::watchdog::Watchdog;
-use super::{cpu, flow, watchdog};
+use super::{cpu, flow, perftest, watchdog};
 use crate::exit::Exit;
 
 /// Arguments of the hidden `zerolane bench end`.
@@ -102,6 +102,21 @@ impl End {
             Request::Send { to, job } => {
                 let measured = self.send(to, &job)?;
                 self.channel.send(&Reply::Done(measured))
+            }
+            Request::Respond(job) => {
+                job.check()?;
+                self.watchdog.allow(limits::deadline(job.bytes()));
+                let channel = &mut self.channel;
+                let seen = perftest::respond(self.bind, &job, |port| {
+                    channel.send(&Reply::Listening { port })
+                })?;
+                self.channel.send(&Reply::Saw(seen))
+            }
+            Request::Initiate { to, job } => {
+                job.check()?;
+                self.watchdog.allow(limits::deadline(job.bytes()));
+                let seen = perftest::initiate(to, &job)?;
+                self.channel.send(&Reply::Saw(seen))
             }
             Request::ReceiveFlows(job) => self.receive_flows(&job),
             Request::SendFlow { to, job } => {

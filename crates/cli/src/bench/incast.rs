@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use netlab::link::LinkConfig;
 use serde::Serialize;
 
 use super::figures::{NetworkFigures, mbps};
 use super::flow::contender::Contender;
 use super::flow::stage::{Group, Outcome, Stage};
+use super::protocol::Protection;
 use super::sweep::LinkBenchArgs;
-use super::sweep_table::{jitter, percent, table};
+use super::sweep_table::{jitter, percent, print, table};
 use crate::console;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::lab::link::with_queue;
+use crate::lab::link::bottleneck;
 use crate::lab::units::{self, Queue};
 
 /// Arguments of `zerolane bench incast`.
@@ -47,6 +47,8 @@ struct Report {
     interface_bits_per_s: u64,
     rtt_ms: f64,
     seconds: f64,
+    /// Of Zerolane's connections.
+    security: Protection,
     verified: bool,
     results: Vec<Figures>,
 }
@@ -72,11 +74,7 @@ struct Figures {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let interrupt = Interrupt::install()?;
     let report = interrupt.explain(measure(args, &interrupt))?;
-    if args.common.json {
-        console::say(serde_json::to_string_pretty(&report)?)
-    } else {
-        console::say(text(&report))
-    }
+    print(&report, args.common.json, text)
 }
 
 fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
@@ -87,12 +85,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
     // brings them, and the queue is for those of several.
     let interface = common.interface_rate.unwrap_or(common.rate);
     let stage = Stage::set_up(senders, common.mtu, Some(interface), common.seed, interrupt)?;
-    let link = LinkConfig {
-        delay: args.rtt / 2,
-        rate_bits_per_s: Some(common.rate),
-        ..LinkConfig::default()
-    };
-    let link = with_queue(link, args.queue, common.rate, args.rtt);
+    let link = bottleneck(common.rate, args.rtt, args.queue);
     stage.set_links(link, link);
     let mut results = Vec::new();
     for contender in common.contenders() {
@@ -117,6 +110,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
         interface_bits_per_s: interface,
         rtt_ms: args.rtt.as_secs_f64() * 1e3,
         seconds: terms.time.as_secs_f64(),
+        security: terms.security,
         verified: true,
         results,
     })
@@ -185,12 +179,13 @@ fn text(report: &Report) -> String {
     });
     format!(
         "{table}\n{}{} senders to one receiver, {} s; port {:.0} Mb/s, senders' interfaces {:.0} \
-         Mb/s; payload verified.",
+         Mb/s; Zerolane {}; payload verified.",
         failures.collect::<String>(),
         report.senders,
         report.seconds,
         report.rate_bits_per_s as f64 / 1e6,
         report.interface_bits_per_s as f64 / 1e6,
+        report.security.name(),
     )
 }
 

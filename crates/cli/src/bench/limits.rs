@@ -22,6 +22,10 @@ pub(crate) const LINE_MAX_BYTES: usize = 1 << 20;
 /// Most flows of one receiver: each has a thread.
 pub(crate) const FLOWS_MAX: usize = 64;
 
+/// How long the ends of a flow wait for each other to connect: longer than
+/// [`CONNECT`], for the first packets may be lost, and many ends share a core.
+pub(crate) const FLOW_CONNECT: Duration = Duration::from_secs(30);
+
 /// Longest time of a flow.
 pub(crate) const FLOW_MAX: Duration = Duration::from_secs(600);
 

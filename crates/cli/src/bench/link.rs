@@ -1,6 +1,7 @@
 //! Two hosts on one machine: two network namespaces joined by veth, or
 //! loopback where those are not allowed.
 
+use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 
@@ -57,6 +58,16 @@ pub(crate) enum Host {
     Receiver,
 }
 
+impl Host {
+    /// The role of its end, in words.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Host::Sender => "sender",
+            Host::Receiver => "receiver",
+        }
+    }
+}
+
 /// Two hosts that reach each other; gone when dropped.
 #[derive(Debug)]
 pub(crate) struct Link(Option<Topology>);
@@ -105,10 +116,20 @@ impl Link {
     /// This very program, to be run on a host.
     pub(crate) fn this_program(&self, host: Host) -> Result<Command> {
         let program = std::env::current_exe().context("where is this program?")?;
-        Ok(match self.namespace(host) {
+        Ok(self.program(host, program))
+    }
+
+    /// Any program, to be run on a host.
+    pub(crate) fn program(&self, host: Host, program: impl AsRef<OsStr>) -> Command {
+        match self.namespace(host) {
             Some(namespace) => namespace.command(program),
             None => Command::new(program),
-        })
+        }
+    }
+
+    /// Name of a host's interface.
+    pub(crate) fn device(&self, host: Host) -> &str {
+        self.namespace(host).map_or("lo", Namespace::device)
     }
 
     fn namespace(&self, host: Host) -> Option<&Namespace> {

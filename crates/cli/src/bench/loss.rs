@@ -6,9 +6,10 @@ use anyhow::Result;
 use netlab::link::{LinkConfig, Loss, Reorder};
 
 use super::sweep::{CellPlan, LinkBenchArgs, RepsArg, Sweep};
+use super::sweep_table::print;
 use super::{sweep_table, thesis};
 use crate::interrupt::Interrupt;
-use crate::lab::link::with_queue;
+use crate::lab::link::bottleneck;
 use crate::lab::units::{self, Queue};
 
 /// Arguments of `zerolane bench loss`.
@@ -51,16 +52,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let interrupt = Interrupt::install()?;
     let report = interrupt.explain(sweep.run(&args.common, &interrupt))?;
-    sweep_table::print(&report, args.common.json)
+    print(&report, args.common.json, sweep_table::text)
 }
 
 fn cells(args: &Args) -> Vec<CellPlan> {
-    let good = LinkConfig {
-        delay: args.rtt / 2,
-        rate_bits_per_s: Some(args.common.rate),
-        ..LinkConfig::default()
-    };
-    let good = with_queue(good, args.queue, args.common.rate, args.rtt);
+    let good = bottleneck(args.common.rate, args.rtt, args.queue);
     let cell = |name: String, bad: LinkConfig| CellPlan {
         thesis_row: thesis::LOSS.row(&name).map(|row| row.link),
         name,

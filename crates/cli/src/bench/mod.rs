@@ -9,8 +9,9 @@
 //! | `mover`, `tcp` | what carries the bytes |
 //! | `pattern` | what the bytes are |
 //! | `cpu` | pinning, CPU time, memcpy |
-//! | `link` | the two hosts |
+//! | `link`, `hosts` | the two hosts, and an end on each |
 //! | `report`, `table` | figures from measurements; for people |
+//! | `perftest` | latencies, rates and bandwidths, in perftest's words |
 //! | `serve` | an end for other machines |
 //! | `flow` | flows for a given time over an emulated link |
 //! | `sweep`, `figures`, `sweep_table`, `thesis` | such flows over one link after the other, and what came of them |
@@ -23,6 +24,7 @@ pub(crate) mod cpu;
 mod end;
 mod figures;
 mod flow;
+mod hosts;
 mod incast;
 mod limits;
 pub(crate) mod link;
@@ -31,6 +33,7 @@ mod mover;
 pub(crate) mod orchestrate;
 pub(crate) mod pattern;
 pub(crate) mod peer;
+mod perftest;
 pub(crate) mod protocol;
 pub(crate) mod report;
 mod rtt;
@@ -68,6 +71,8 @@ enum Command {
     Share(share::Args),
     /// Be the receiving machine of `bench bulk --to`
     Serve(serve::Args),
+    #[command(flatten)]
+    Perftest(perftest::Command),
     /// One end of a run; started by the others
     #[command(hide = true)]
     End(end::Args),
@@ -82,6 +87,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         Command::Incast(args) => incast::run(&args),
         Command::Share(args) => share::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Perftest(command) => perftest::run(command),
         Command::End(args) => end::run(args),
     }
 }

@@ -73,7 +73,8 @@ impl Listener {
         match job.mover {
             Mover::Tcp => tcp::Listener::bind(address, &job.tcp).map(Listener::Tcp),
             Mover::Zerolane => Ok(Listener::Zerolane(Box::new(zl::Listener::bind(
-                address, job,
+                address,
+                zl::options(job.security),
             )?))),
         }
     }

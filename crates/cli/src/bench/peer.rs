@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use super::channel::Channel;
 use super::flow::job::{Arrived, Sent};
 use super::limits;
+use super::perftest;
 use super::protocol::{Machine, Measured, Reply, Request, VERSION};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
@@ -26,9 +27,21 @@ pub(crate) struct Peer {
 
 /// A child that does not outlive its handle.
 #[derive(Debug)]
-struct Process {
-    child: Child,
+pub(crate) struct Process {
+    pub(crate) child: Child,
     interrupt: Interrupt,
+}
+
+impl Process {
+    /// Starts `command`; a request to stop ends it.
+    pub(crate) fn spawn(command: &mut Command, interrupt: &Interrupt) -> Result<Process> {
+        let child = command.spawn()?;
+        interrupt.watch(pid(&child));
+        Ok(Process {
+            child,
+            interrupt: interrupt.clone(),
+        })
+    }
 }
 
 impl Drop for Process {
@@ -52,17 +65,11 @@ impl Peer {
         mut command: Command,
         interrupt: &Interrupt,
     ) -> Result<Peer> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Process::spawn(&mut command, interrupt)
             .with_context(|| format!("cannot start the {name} process"))?;
-        interrupt.watch(pid(&child));
+        let child = &mut process.child;
         let (input, output) = (child.stdin.take(), child.stdout.take());
-        let process = Process {
-            child,
-            interrupt: interrupt.clone(),
-        };
         let (Some(input), Some(output)) = (input, output) else {
             bail!("the {name} process has no pipes")
         };
@@ -168,6 +175,14 @@ impl Peer {
     pub(crate) fn done(&mut self) -> Result<Measured> {
         match self.reply()? {
             Reply::Done(measured) => Ok(measured),
+            other => self.unexpected(&other),
+        }
+    }
+
+    /// Waits for what the end saw of the run that was asked for.
+    pub(crate) fn saw(&mut self) -> Result<perftest::Seen> {
+        match self.reply()? {
+            Reply::Saw(seen) => Ok(seen),
             other => self.unexpected(&other),
         }
     }

@@ -18,14 +18,16 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
+use zerolane::Security;
 
 use super::cpu::CpuTime;
 use super::flow::job::{Arrived, FlowJob, Sent};
 use super::limits::{BUFFER_MAX_BYTES, BUFFER_MIN_BYTES, RUN_MAX_BYTES};
 use super::pattern::WORD;
+use super::perftest;
 
 /// Changes with every incompatible change of these types.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// What moves the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -90,6 +92,24 @@ pub(crate) enum Protection {
     Plain,
 }
 
+impl Protection {
+    /// As the command line and the reports spell it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Protection::Encrypted => "encrypted",
+            Protection::Plain => "plain",
+        }
+    }
+
+    /// What it means to an end: neither knows the other, whose key is made for the run.
+    pub(crate) fn security(self) -> Security {
+        match self {
+            Protection::Encrypted => Security::default(),
+            Protection::Plain => Security::plain(),
+        }
+    }
+}
+
 /// The memory both movers use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -113,6 +133,10 @@ pub(crate) enum Request {
     Receive(Job),
     /// Connect to the receiver of this job, then send.
     Send { to: SocketAddr, job: Job },
+    /// Wait for the initiator of this job, then respond.
+    Respond(perftest::Job),
+    /// Connect to the responder of this job, then do what it says.
+    Initiate { to: SocketAddr, job: perftest::Job },
     /// Wait for the senders of these flows, then receive for their time.
     ReceiveFlows(FlowJob),
     /// Connect to the receiver of this flow, then send until it ends it.
@@ -136,6 +160,7 @@ pub(crate) enum Reply {
         port: u16,
     },
     Done(Measured),
+    Saw(perftest::Seen),
     /// What arrived, flow by flow.
     Arrived {
         flows: Vec<Arrived>,
@@ -277,6 +302,7 @@ mod tests {
     fn flow() -> FlowJob {
         FlowJob {
             contender: Contender::Bbr,
+            security: Protection::Plain,
             flows: 1,
             millis: 2,
             sample_millis: 3,

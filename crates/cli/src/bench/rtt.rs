@@ -6,9 +6,10 @@ use anyhow::Result;
 use netlab::link::{LinkConfig, Loss};
 
 use super::sweep::{CellPlan, LinkBenchArgs, RepsArg, Sweep};
+use super::sweep_table::print;
 use super::{sweep_table, thesis};
 use crate::interrupt::Interrupt;
-use crate::lab::link::with_queue;
+use crate::lab::link::bottleneck;
 use crate::lab::units::{self, Queue};
 
 /// Arguments of `zerolane bench rtt`.
@@ -48,17 +49,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let interrupt = Interrupt::install()?;
     let report = interrupt.explain(sweep.run(&args.common, &interrupt))?;
-    sweep_table::print(&report, args.common.json)
+    print(&report, args.common.json, sweep_table::text)
 }
 
 fn cells(args: &Args) -> Vec<CellPlan> {
     let cell = |rtt: Duration, loss: f64| {
-        let good = LinkConfig {
-            delay: rtt / 2,
-            rate_bits_per_s: Some(args.common.rate),
-            ..LinkConfig::default()
-        };
-        let good = with_queue(good, args.queue, args.common.rate, rtt);
+        let good = bottleneck(args.common.rate, rtt, args.queue);
         let mut name = format!("RTT {} ms", rtt.as_secs_f64() * 1e3);
         if loss > 0.0 {
             name.push_str(&format!(", loss {} %", loss * 100.0));

@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use netlab::link::LinkConfig;
 use serde::Serialize;
 
 use super::figures::{NetworkFigures, mbps};
 use super::flow::contender::Contender;
 use super::flow::stage::{Flow, Group, Stage};
+use super::protocol::Protection;
 use super::sweep::LinkBenchArgs;
-use super::sweep_table::{jitter, percent, table};
-use crate::console;
+use super::sweep_table::{jitter, percent, print, table};
 use crate::interrupt::Interrupt;
-use crate::lab::link::with_queue;
+use crate::lab::link::bottleneck;
 use crate::lab::units::{self, Queue};
 
 /// Arguments of `zerolane bench share`.
@@ -42,6 +41,8 @@ struct Report {
     rtt_ms: f64,
     seconds: f64,
     sample_seconds: f64,
+    /// Of Zerolane's flow.
+    security: Protection,
     verified: bool,
     flows: Vec<Figures>,
     network: NetworkFigures,
@@ -62,11 +63,7 @@ struct Figures {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let interrupt = Interrupt::install()?;
     let report = interrupt.explain(measure(args, &interrupt))?;
-    if args.common.json {
-        console::say(serde_json::to_string_pretty(&report)?)
-    } else {
-        console::say(text(&report))
-    }
+    print(&report, args.common.json, text)
 }
 
 fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
@@ -83,12 +80,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
         common.seed,
         interrupt,
     )?;
-    let link = LinkConfig {
-        delay: args.rtt / 2,
-        rate_bits_per_s: Some(common.rate),
-        ..LinkConfig::default()
-    };
-    let link = with_queue(link, args.queue, common.rate, args.rtt);
+    let link = bottleneck(common.rate, args.rtt, args.queue);
     stage.set_links(link, link);
     let groups: Vec<Group> = contenders
         .into_iter()
@@ -106,6 +98,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
         rtt_ms: args.rtt.as_secs_f64() * 1e3,
         seconds: terms.time.as_secs_f64(),
         sample_seconds: terms.sample.as_secs_f64(),
+        security: terms.security,
         verified: true,
         flows: flows
             .map(|flow| Figures::of(flow, common.rate, terms.sample))
@@ -142,13 +135,14 @@ fn text(report: &Report) -> String {
     }
     format!(
         "{shares}\n{}\n{:.0} Mb/s, RTT {} ms, {} s; {} frames found the queue full; jitter added by \
-         this machine (median, 99 %): {} us; payload verified.",
+         this machine (median, 99 %): {} us; Zerolane {}; payload verified.",
         over_time(report),
         report.rate_bits_per_s as f64 / 1e6,
         report.rtt_ms,
         report.seconds,
         report.network.queue_dropped,
         jitter(&report.network),
+        report.security.name(),
     )
 }
 

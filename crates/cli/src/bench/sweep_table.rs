@@ -1,7 +1,8 @@
-//! The report of a sweep.
+//! Reports of flows: tables and how to print them.
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
 
 use super::figures::{FlowFigures, NetworkFigures};
 use super::flow::contender::Contender;
@@ -9,8 +10,8 @@ use super::report::Spread;
 use super::sweep::{Cell, Report};
 use crate::console;
 
-/// Prints the report, as JSON or for people.
-pub(crate) fn print(report: &Report, json: bool) -> Result<()> {
+/// Prints a report, as JSON or by `text` for people.
+pub(super) fn print<R: Serialize>(report: &R, json: bool, text: fn(&R) -> String) -> Result<()> {
     if json {
         console::say(serde_json::to_string_pretty(report)?)
     } else {
@@ -18,20 +19,22 @@ pub(crate) fn print(report: &Report, json: bool) -> Result<()> {
     }
 }
 
-fn text(report: &Report) -> String {
+/// The report of a sweep, for people.
+pub(super) fn text(report: &Report) -> String {
     let mut parts = vec![figures(report).to_string()];
     parts.extend(thesis(report).map(|table| table.to_string()));
     parts.extend(failures(report));
     parts.extend(not_emulated(report));
     parts.push(format!(
-        "{:.0} Mb/s, MTU {}, {} runs of {} s each by turns, seed {}; payload verified. % of first: \
+        "{:.0} Mb/s, MTU {}, {} runs of {} s each by turns, seed {}; Zerolane {}; payload verified. % of first: \
          of its own goodput over the first link. Came twice: of its payload. Jitter: added by this \
          machine, microseconds.",
         report.rate_bits_per_s as f64 / 1e6,
         report.mtu,
         report.reps,
         report.seconds_per_run,
-        report.seed
+        report.seed,
+        report.security.name(),
     ));
     parts.join("\n")
 }

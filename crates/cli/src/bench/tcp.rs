@@ -39,7 +39,7 @@ use nix::sys::socket::{MsgFlags, recv};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::limits::{CONNECT, STALL};
-use super::protocol::{Job, TcpTuning};
+use super::protocol::TcpTuning;
 
 /// What the receiver says when its clock starts, and when the last byte is in
 /// place.
@@ -68,16 +68,16 @@ impl Listener {
     }
 
     /// The first connection that knows the token.
-    fn accept(self, job: &Job) -> Result<Connection> {
+    pub(crate) fn accept(self, token: u64, tuning: &TcpTuning) -> Result<Connection> {
         let deadline = Instant::now() + CONNECT;
         SockRef::from(&self.0).set_read_timeout(Some(CONNECT))?;
         while Instant::now() < deadline {
             let (mut stream, _) = self.0.accept().context("no sender connected")?;
             stream.set_read_timeout(Some(Duration::from_secs(1)))?;
             let mut told = [0; 8];
-            if stream.read_exact(&mut told).is_ok() && told == job.token.to_le_bytes() {
+            if stream.read_exact(&mut told).is_ok() && told == token.to_le_bytes() {
                 stream.set_read_timeout(Some(STALL))?;
-                return Ok(Connection::new(stream, &job.tcp));
+                return Ok(Connection::new(stream, tuning));
             }
         }
         bail!("no sender with the right token connected")
@@ -86,7 +86,7 @@ impl Listener {
 
 /// A tuned connection that counts its system calls for data.
 #[derive(Debug)]
-struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     recv_flags: MsgFlags,
     syscalls: u64,
@@ -107,15 +107,20 @@ impl Connection {
     }
 
     /// Connects to the receiver and shows it the token.
-    fn open(to: SocketAddr, job: &Job) -> Result<Connection> {
+    pub(crate) fn open(to: SocketAddr, token: u64, tuning: &TcpTuning) -> Result<Connection> {
         let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
-        tune(&socket, &job.tcp)?;
+        tune(&socket, tuning)?;
         socket
             .connect_timeout(&to.into(), CONNECT)
             .with_context(|| format!("cannot connect to the receiver at {to}"))?;
         let mut stream = TcpStream::from(socket);
-        stream.write_all(&job.token.to_le_bytes())?;
-        Ok(Connection::new(stream, &job.tcp))
+        stream.write_all(&token.to_le_bytes())?;
+        Ok(Connection::new(stream, tuning))
+    }
+
+    /// The tuned socket, for who uses it in another way.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
     }
 
     fn say(&mut self, word: u8) -> Result<()> {

@@ -10,11 +10,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use zerolane::{Account, Connection, Endpoint, Options, Security};
+use zerolane::{Account, Connection, Endpoint, Options};
 
 use super::cpu::CpuTime;
 use super::limits::{CONNECT, STALL};
-use super::protocol::{Job, Measured, Protection};
+use super::protocol::{Measured, Protection};
 
 /// What the receiver says when its clock starts, and when the last byte is in
 /// place.
@@ -25,12 +25,10 @@ const DONE: u8 = b'd';
 #[derive(Debug)]
 pub(crate) struct Listener(Endpoint);
 
-fn options(job: &Job) -> Options {
+/// A connection that gives up on a peer as soon as the rest of the benchmark does.
+pub(crate) fn options(protection: Protection) -> Options {
     Options {
-        security: match job.security {
-            Protection::Encrypted => Security::default(),
-            Protection::Plain => Security::plain(),
-        },
+        security: protection.security(),
         idle_timeout: STALL,
         connect_timeout: CONNECT,
         ..Options::default()
@@ -39,8 +37,8 @@ fn options(job: &Job) -> Options {
 
 impl Listener {
     /// Listens on any free port of `address`.
-    pub(crate) fn bind(address: IpAddr, job: &Job) -> Result<Listener> {
-        Ok(Listener(Endpoint::bind((address, 0), options(job))?))
+    pub(crate) fn bind(address: IpAddr, options: Options) -> Result<Listener> {
+        Ok(Listener(Endpoint::bind((address, 0), options)?))
     }
 
     /// The port the sender is to connect to.
@@ -49,13 +47,13 @@ impl Listener {
     }
 
     /// The first connection, which must know the token.
-    fn accept(mut self, job: &Job) -> Result<Connection> {
+    pub(crate) fn accept(mut self, token: u64) -> Result<Connection> {
         let accepted = self.0.accept(Some(CONNECT))?;
         let mut connection = accepted.context("no sender connected")?;
         let mut told = [0; 8];
         connection.recv_into(&mut told)?;
         ensure!(
-            told == job.token.to_le_bytes(),
+            told == token.to_le_bytes(),
             "the sender does not know the token"
         );
         Ok(connection)
@@ -63,14 +61,15 @@ impl Listener {
 }
 
 /// Connects to the receiver and shows it the token.
-fn open(to: SocketAddr, job: &Job) -> Result<Connection> {
-    let mut connection = Connection::connect(to, &options(job))
+pub(crate) fn open(to: SocketAddr, token: u64, options: &Options) -> Result<Connection> {
+    let mut connection = Connection::connect(to, options)
         .with_context(|| format!("cannot connect to the receiver at {to}"))?;
-    connection.send(&job.token.to_le_bytes())?;
+    connection.send(&token.to_le_bytes())?;
     Ok(connection)
 }
 
-fn await_word(connection: &mut Connection, word: u8) -> Result<()> {
+/// Receives the one-byte message `word`.
+pub(crate) fn await_word(connection: &mut Connection, word: u8) -> Result<()> {
     let mut heard = [0];
     connection.recv_into(&mut heard)?;
     if heard != [word] {

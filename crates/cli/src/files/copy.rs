@@ -7,10 +7,11 @@ use anyhow::{Result, anyhow};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use zerolane::file::{Client, CopyOptions, Error, Host, Location, LocationError, Totals};
 
+use super::guarded::Guarded;
 use super::progress::Progress;
-use super::security::{ClientArgs, Guarded};
 use super::stop_on_signals;
 use crate::exit::Exit;
+use crate::security::ClientArgs;
 
 /// Arguments of `zerolane cp`.
 #[derive(Debug, clap::Args)]

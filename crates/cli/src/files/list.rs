@@ -3,9 +3,10 @@
 use anyhow::Result;
 use zerolane::file::{Entry, EntryKind, Host, escape};
 
-use super::security::{ClientArgs, Guarded};
+use super::guarded::Guarded;
 use super::{parse_remote, stop_on_signals};
 use crate::console;
+use crate::security::ClientArgs;
 
 /// Arguments of `zerolane ls`.
 #[derive(Debug, clap::Args)]

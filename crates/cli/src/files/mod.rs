@@ -2,9 +2,9 @@
 //! they do is `zerolane::file`.
 
 pub(crate) mod copy;
+mod guarded;
 pub(crate) mod list;
 mod progress;
-pub(crate) mod security;
 pub(crate) mod serve;
 
 use anyhow::{Context, Result};
@@ -15,7 +15,7 @@ use zerolane::file::{Error, Host, Location, Stop};
 use crate::exit::Exit;
 
 /// A stop that the first Ctrl-C or SIGTERM requests. The second one ends the process at once.
-fn stop_on_signals() -> Result<Stop> {
+pub(crate) fn stop_on_signals() -> Result<Stop> {
     let stop = Stop::default();
     let requested = stop.clone();
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("taking over signals")?;

@@ -1,6 +1,6 @@
 //! `zerolane serve`.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -8,9 +8,10 @@ use zerolane::file::limits::DEFAULT_PORT;
 use zerolane::file::{Error, ServeOptions, Server, ServerObserver, Totals};
 use zerolane::{Options, Schedule, Scheduler};
 
-use super::security::{Doors, ServerArgs};
 use super::{stop_on_signals, with_exit_code};
+use crate::address::parse_listen;
 use crate::console;
+use crate::security::{Doors, ServerArgs};
 
 /// Arguments of `zerolane serve`.
 #[derive(Debug, clap::Args)]
@@ -56,15 +57,8 @@ impl From<ScheduleName> for Schedule {
     }
 }
 
-/// `ADDR` or `ADDR:PORT`, IPv6 with a port in brackets.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    let bare = text.trim_start_matches('[').trim_end_matches(']');
-    text.parse()
-        .or_else(|_| {
-            bare.parse::<IpAddr>()
-                .map(|ip| SocketAddr::new(ip, DEFAULT_PORT))
-        })
-        .map_err(|_| "not an IP address, with or without a port".into())
+    parse_listen(text, DEFAULT_PORT)
 }
 
 /// Serves until Ctrl-C or SIGTERM.
@@ -122,25 +116,5 @@ impl ServerObserver for Log {
             )),
             Err(error) => console::note(format_args!("{peer}: {error}")),
         }
-    }
-}
-
-#[cfg(test)]
-#[allow(non_snake_case)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parse_address__with_and_without_port() {
-        for (text, expected) in [
-            ("10.0.0.1", "10.0.0.1:9181"),
-            ("10.0.0.1:7", "10.0.0.1:7"),
-            ("::1", "[::1]:9181"),
-            ("[::1]", "[::1]:9181"),
-            ("[::1]:7", "[::1]:7"),
-        ] {
-            assert_eq!(parse_address(text), Ok(expected.parse().unwrap()), "{text}");
-        }
-        assert!(parse_address("host").is_err());
     }
 }

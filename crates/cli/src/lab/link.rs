@@ -70,7 +70,7 @@ impl LinkArgs {
 }
 
 /// `link` with this queue before a bottleneck of `rate` bits per second.
-pub(crate) fn with_queue(link: LinkConfig, queue: Queue, rate: u64, rtt: Duration) -> LinkConfig {
+fn with_queue(link: LinkConfig, queue: Queue, rate: u64, rtt: Duration) -> LinkConfig {
     let bytes = |bytes| LinkConfig {
         queue_packets: usize::MAX,
         queue_bytes: Some(bytes),
@@ -84,6 +84,16 @@ pub(crate) fn with_queue(link: LinkConfig, queue: Queue, rate: u64, rtt: Duratio
         Queue::Bytes(limit) => bytes(limit),
         Queue::BandwidthDelayProduct => bytes(bandwidth_delay_bytes(rate, rtt)),
     }
+}
+
+/// A link with this bottleneck and nothing bad about it.
+pub(crate) fn bottleneck(rate: u64, rtt: Duration, queue: Queue) -> LinkConfig {
+    let link = LinkConfig {
+        delay: rtt / 2,
+        rate_bits_per_s: Some(rate),
+        ..LinkConfig::default()
+    };
+    with_queue(link, queue, rate, rtt)
 }
 
 /// What is under way in one round trip at full rate; room for a few packets

@@ -1,12 +1,19 @@
 //! How much all streams together may have granted and not arrived.
 //!
-//! `budget = rate x (base delay + margin)`: rate is the highest at which payload arrived lately, base
-//! delay the shortest time from a grant to its first byte, and margin the time that packets may wait
-//! in the switch. Counting the margin in time makes it grow with the link, as switch buffers do: at
-//! 1 Gb/s half a millisecond is 43 packets, of the 64 that a shallow queue holds.
+//! `budget = rate x (base delay + margin) x stretch`: rate is the highest at which payload arrived
+//! lately, base delay the shortest time from a grant to its first byte, and margin the time that
+//! packets may wait in the switch. Counting the margin in time makes it grow with the link, as switch
+//! buffers do: at 1 Gb/s half a millisecond is 43 packets, of the 64 that a shallow queue holds.
 //!
-//! Losses shrink the margin; quiet seconds let it grow again. So that the base delay is not that of a
-//! queue of our own making, the budget falls below what fills the link for a moment every few seconds.
+//! The stretch is 1 where hosts answer at once. Where they do not, much of what is granted is in no
+//! queue but waits for a sender that has not looked yet, or for us, and the link runs empty now and
+//! then. That shows: less arrives than did at best, or a grant is answered within little more than the
+//! base delay. Then the stretch grows until the link is full or payload is lost, and shrinks when the
+//! queue is longer than meant. Losses shrink it too, and the margin when there is no stretch; a quiet
+//! second lets the margin grow again.
+//!
+//! So that the base delay is not that of a queue of our own making, the budget falls below what fills
+//! the link for a moment every few seconds.
 
 use crate::Instant;
 use crate::limits::{INITIAL_BUDGET, MAX_QUEUE_MARGIN, MIN_BUDGET_INTERVAL, MIN_QUEUE_MARGIN};
@@ -18,12 +25,24 @@ const MEMORY: Duration = Duration::from_secs(5);
 /// Without loss for this long, the margin grows.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Losses count from this part of what arrived, and if this part of the streams has any.
+/// Losses count from this part of what arrived, and if this part of the streams, or so many of them,
+/// have any.
 const LOSS_PART: u64 = 1024;
 const LOSERS_PART: u64 = 4;
+const MANY_LOSERS: u64 = 3;
 
-/// Rounds without growth of the rate after which the link counts as full.
-const FULL_AFTER_ROUNDS: u32 = 3;
+/// After a loss the stretch stays as it is for this long. An overflow costs some ten packets: once
+/// in this time is a hundredth of a percent at 1 Gb/s.
+const CAUTION: Duration = Duration::from_millis(250);
+
+/// A queue this many times as long as meant is not made longer, whatever arrives.
+const MUCH_TOO_LONG: u32 = 4;
+
+/// The stretch is counted in these.
+const ONE: u64 = 256;
+
+/// Most stretch: hosts that answer sixteen times as late as they could.
+const MAX_STRETCH: u64 = 16 * ONE;
 
 /// What happened since the interval began.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +54,11 @@ struct Interval {
     losers: u64,
     /// Most streams that wanted something at a time.
     streams: u64,
-    shortest: Option<Duration>,
+    /// The two shortest delays. The first may be too short: when we lose our core between looking at
+    /// the clock and at the socket, what arrives meanwhile counts as arrived before.
+    shortest: [Option<Duration>; 2],
+    /// More was wanted than the budget allowed.
+    short: bool,
 }
 
 impl Interval {
@@ -46,8 +69,27 @@ impl Interval {
             missing: 0,
             losers: 0,
             streams: 0,
-            shortest: None,
+            shortest: [None; 2],
+            short: false,
         }
+    }
+
+    fn note_delay(&mut self, delay: Option<Duration>) {
+        let Some(delay) = delay else {
+            return;
+        };
+        match self.shortest {
+            [Some(first), _] if delay >= first => {
+                let second = self.shortest[1].map_or(delay, |second| second.min(delay));
+                self.shortest[1] = Some(second);
+            }
+            [first, _] => self.shortest = [Some(delay), first],
+        }
+    }
+
+    /// The shortest delay that is to be believed, if there is one.
+    fn shortest(&self) -> Option<Duration> {
+        self.shortest[1]
     }
 
     fn is_contended(&self) -> bool {
@@ -59,7 +101,7 @@ impl Interval {
     fn is_lossy(&self) -> bool {
         self.is_contended()
             && self.missing * LOSS_PART > self.arrived
-            && self.losers * LOSERS_PART >= self.streams
+            && (self.losers * LOSERS_PART >= self.streams || self.losers >= MANY_LOSERS)
     }
 }
 
@@ -73,6 +115,8 @@ pub(super) struct News {
     pub(super) first_loss: bool,
     /// Streams that want something.
     pub(super) streams: u64,
+    /// They want more than the budget allows.
+    pub(super) short: bool,
 }
 
 /// See the module.
@@ -87,8 +131,12 @@ pub(super) struct Budget {
     remembered: Instant,
     /// Since when nothing was lost.
     quiet_since: Instant,
-    /// While the link is being filled for the first time: the highest rate, and rounds without more.
-    filling: Option<(u64, u32)>,
+    /// In parts of [`ONE`].
+    stretch: u64,
+    /// The stretch at the last loss.
+    ceiling: u64,
+    /// No stretching until then.
+    careful_until: Instant,
     /// Until then the queue is to run empty.
     drain_until: Instant,
 }
@@ -102,7 +150,9 @@ impl Budget {
             margin: MAX_QUEUE_MARGIN,
             remembered: Instant::ZERO,
             quiet_since: Instant::ZERO,
-            filling: Some((0, 0)),
+            stretch: ONE,
+            ceiling: MAX_STRETCH,
+            careful_until: Instant::ZERO,
             drain_until: Instant::ZERO,
         }
     }
@@ -128,20 +178,12 @@ impl Budget {
 
     /// Bytes that all streams may have granted and not arrived.
     pub(super) fn bytes(&self, now: Instant) -> u64 {
-        let (rate, Some(base)) = (self.rate(), self.base()) else {
-            return INITIAL_BUDGET;
-        };
-        if rate == 0 {
-            return INITIAL_BUDGET;
+        let (rate, base) = (self.rate(), self.base().unwrap_or_default());
+        if now < self.drain_until {
+            return carried(rate, base * 3 / 4);
         }
-        let time = if now < self.drain_until {
-            base * 3 / 4
-        } else if self.filling.is_some() {
-            (base + self.margin).max(base * 3 / 2 + self.margin / 2)
-        } else {
-            base + self.margin
-        };
-        carried(rate, time).max(self.floor())
+        let bytes = carried(rate, base + self.margin).max(self.floor());
+        bytes.saturating_mul(self.stretch) / ONE
     }
 
     /// What a queue surely holds, unless losses said otherwise. A rate that is low because little was
@@ -158,8 +200,8 @@ impl Budget {
         interval.missing += news.missing;
         interval.losers += u64::from(news.first_loss);
         interval.streams = interval.streams.max(news.streams);
-        interval.shortest = [interval.shortest, news.delay].into_iter().flatten().min();
-        self.base[0] = [self.base[0], news.delay].into_iter().flatten().min();
+        interval.short |= news.short;
+        interval.note_delay(news.delay);
         let (ended, elapsed) = (*interval, now - interval.since);
         if elapsed
             < self
@@ -184,42 +226,62 @@ impl Budget {
         let nanos = elapsed.as_nanos().max(1);
         let rate = u128::from(interval.arrived) * 1_000_000_000 / nanos;
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-        let lossy = interval.is_lossy();
-        self.note_fill(rate, interval, lossy);
+        // Then the budget grows by that alone.
+        let rises = rate > self.rate() / 16 * 17;
         self.rate[0] = self.rate[0].max(rate);
-        if lossy {
-            // The queue is shorter than thought.
-            self.quiet_since = now;
-            self.margin = (self.margin * 3 / 4).max(MIN_QUEUE_MARGIN);
-        } else if now - self.quiet_since >= QUIET {
-            self.quiet_since = now;
-            self.margin = (self.margin + MAX_QUEUE_MARGIN / 16).min(MAX_QUEUE_MARGIN);
+        self.base[0] = [self.base[0], interval.shortest()]
+            .into_iter()
+            .flatten()
+            .min();
+        if interval.is_lossy() {
+            self.note_loss(now);
+        } else {
+            self.note_queue(now, rate, rises, interval);
         }
         if interval.is_contended() && now - self.remembered >= MEMORY {
             self.forget(now);
         }
     }
 
-    /// The link is full when more outstanding bytes bring loss or delay, but no more payload.
-    fn note_fill(&mut self, rate: u64, interval: &Interval, lossy: bool) {
-        let Some((best, rounds)) = self.filling else {
+    /// The queue overflowed.
+    fn note_loss(&mut self, now: Instant) {
+        self.ceiling = self.stretch;
+        self.careful_until = now + CAUTION;
+        self.quiet_since = now;
+        if self.stretch > ONE {
+            self.stretch = (self.stretch * 3 / 4).max(ONE);
+        } else {
+            self.margin = (self.margin * 3 / 4).max(MIN_QUEUE_MARGIN);
+        }
+    }
+
+    /// Nothing overflowed: stretches the budget while the link runs empty, and lets go of that when the
+    /// queue is longer than meant.
+    fn note_queue(&mut self, now: Instant, rate: u64, rises: bool, interval: &Interval) {
+        if now - self.quiet_since >= QUIET {
+            self.quiet_since = now;
+            self.margin = (self.margin + MAX_QUEUE_MARGIN / 16).min(MAX_QUEUE_MARGIN);
+        }
+        let (Some(base), Some(shortest)) = (self.base(), interval.shortest()) else {
             return;
         };
-        let queues = match (self.base(), interval.shortest) {
-            (Some(base), Some(shortest)) => shortest > base + self.margin / 2,
-            _ => false,
-        };
-        let grew = rate > best + best / 4;
-        let rounds = if grew || !interval.is_contended() {
-            0
-        } else {
-            rounds + 1
-        };
-        self.filling = if lossy || queues || rounds >= FULL_AFTER_ROUNDS {
-            None
-        } else {
-            Some((best.max(rate), rounds))
-        };
+        let full = rate >= self.rate() / 16 * 15;
+        let waits = shortest.saturating_sub(base);
+        if waits > self.margin * MUCH_TOO_LONG || full && waits > self.margin {
+            self.stretch = (self.stretch - self.stretch / 16).max(ONE);
+        } else if (!full || waits < self.margin / 2)
+            && !rises
+            && interval.short
+            && interval.is_contended()
+            && now >= self.careful_until
+        {
+            let step = if self.stretch < self.ceiling / 8 * 7 {
+                16
+            } else {
+                128
+            };
+            self.stretch = (self.stretch + (self.stretch / step).max(1)).min(MAX_STRETCH);
+        }
     }
 
     fn forget(&mut self, now: Instant) {

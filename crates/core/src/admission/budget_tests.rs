@@ -94,6 +94,7 @@ fn bytes__never_below_the_floor() {
             delay: Some(Duration::from_micros(10)),
             first_loss: true,
             streams: 2,
+            ..News::default()
         };
         budget.hear(Instant::from_nanos(at * MS), news);
     }
@@ -129,4 +130,63 @@ fn rest__is_no_measurement() {
     budget.rest();
     let now = run(&mut budget, 60_000, 20, 2);
     assert!(budget.bytes(now) >= before * 7 / 8);
+}
+
+/// Lets `budget` see ten seconds in which the queue runs empty, for want of grants.
+fn run_empty(budget: &mut Budget, loss_every_ms: Option<u64>) -> u64 {
+    let mut most = 0;
+    for at in 1..10_000 {
+        let lost = loss_every_ms.is_some_and(|every| at % every == 0);
+        let now = Instant::from_nanos(at * MS);
+        let news = News {
+            arrived: 60_000,
+            missing: if lost { 10_000 } else { 0 },
+            first_loss: lost,
+            delay: Some(Duration::from_micros(100)),
+            streams: 2,
+            short: true,
+        };
+        budget.hear(now, news);
+        most = most.max(budget.bytes(now));
+    }
+    most
+}
+
+#[test]
+fn stretch__grows_while_the_queue_runs_empty() {
+    let mut budget = Budget::new();
+    let most = run_empty(&mut budget, None);
+    assert!(most >= INITIAL_BUDGET * 15, "{most}");
+}
+
+#[test]
+fn stretch__ends_at_losses() {
+    let mut budget = Budget::new();
+    let most = run_empty(&mut budget, Some(20));
+    assert!(most < INITIAL_BUDGET * 4, "{most}");
+    assert_eq!(budget.stretch, ONE);
+}
+
+#[test]
+fn stretch__goes_when_there_is_a_queue() {
+    let mut budget = Budget::new();
+    run_empty(&mut budget, None);
+    for at in 10_000..11_000 {
+        let news = News {
+            arrived: 125_000,
+            delay: Some(Duration::from_micros(800)),
+            streams: 2,
+            short: true,
+            ..News::default()
+        };
+        budget.hear(Instant::from_nanos(at * MS), news);
+    }
+    assert_eq!(budget.stretch, ONE);
+}
+
+#[test]
+fn stretch__needs_somebody_who_wants_more() {
+    let mut budget = Budget::new();
+    run(&mut budget, 1, 5000, 4);
+    assert_eq!(budget.stretch, ONE);
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Intervals without any payload after which what a stream has outstanding is written off.
 const STALLED_AFTER: u32 = 2;
 
-/// A stream that brings less than this part of what its allowance was good for is held back.
+/// A stream that brings less than this part of what its allowance was good for, all considered, is
+/// held back.
 const UNUSED_PART: u64 = 4;
 
 /// Rounds in a slice, at least: a change of turns costs about one.
@@ -54,6 +55,31 @@ impl Stream {
             likely: self.likely,
             stu: u64::from(self.demand.stu.max(1)),
         }
+    }
+
+    /// Bytes that arrived since it was last judged.
+    fn brought(&self) -> u64 {
+        self.demand.arrived - self.arrived_before
+    }
+
+    /// Bounds it if it brought less than [`UNUSED_PART`] of what its allowance was good for, where all
+    /// together brought `all_brought` of `all_good_for`.
+    fn judge(&mut self, all_brought: u64, all_good_for: u64) {
+        let brought = self.brought();
+        let fair = u128::from(self.good_for) * u128::from(all_brought);
+        let fair = (fair / u128::from(all_good_for.max(1))) as u64;
+        self.likely = if brought >= fair / UNUSED_PART {
+            u64::MAX
+        } else {
+            let twice = u128::from(self.share) * u128::from(2 * brought) / u128::from(fair);
+            (twice as u64).max(2 * u64::from(self.demand.stu))
+        };
+        self.silent = match brought == 0 && self.demand.outstanding > 0 {
+            true => self.silent.saturating_add(1),
+            false => 0,
+        };
+        self.arrived_before = self.demand.arrived;
+        self.good_for = 0;
     }
 
     /// Bytes under way that the budget has to allow for.
@@ -221,6 +247,7 @@ impl Ledger {
     /// Takes the stream's news. `None` if it is no member, else whether an interval ended.
     fn hear(&mut self, id: u64, now: Instant, demand: &Demand) -> Option<bool> {
         let contended = self.active > 1;
+        let short = self.counted >= self.budget.bytes(now) / 8 * 7;
         let stream = self.streams.get_mut(&id)?;
         let was_active = stream.is_active();
         let arrived = demand.arrived - stream.demand.arrived;
@@ -231,6 +258,7 @@ impl Ledger {
             delay: demand.delay,
             first_loss: missing > 0 && !stream.lost,
             streams: self.active as u64,
+            short,
         };
         stream.lost |= missing > 0;
         let moved = demand.moved - stream.demand.moved;
@@ -295,23 +323,14 @@ impl Ledger {
         }
     }
 
-    /// Bounds the streams that used little of what they were allowed in the interval that is over.
+    /// Bounds the streams that used much less of what they were allowed in the interval that is over
+    /// than all did together: when hosts are late, all are.
     fn judge_use(&mut self) {
+        let active = || self.streams.values().filter(|it| it.is_active());
+        let brought: u64 = active().map(Stream::brought).sum();
+        let good_for: u64 = active().map(|it| it.good_for).fold(0, u64::saturating_add);
         for stream in self.streams.values_mut().filter(|it| it.is_active()) {
-            let brought = stream.demand.arrived - stream.arrived_before;
-            let floor = 2 * u64::from(stream.demand.stu);
-            stream.likely = if brought >= stream.good_for / UNUSED_PART {
-                u64::MAX
-            } else {
-                let part = u128::from(stream.share) * u128::from(2 * brought);
-                ((part / u128::from(stream.good_for)) as u64).max(floor)
-            };
-            stream.silent = match brought == 0 && stream.demand.outstanding > 0 {
-                true => stream.silent.saturating_add(1),
-                false => 0,
-            };
-            stream.arrived_before = stream.demand.arrived;
-            stream.good_for = 0;
+            stream.judge(brought, good_for);
         }
     }
 

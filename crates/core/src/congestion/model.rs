@@ -44,8 +44,10 @@ const FULL_ROUNDS: u32 = 3;
 const HOLD_ROUNDS: u64 = 63;
 const HOLD: Duration = Duration::from_secs(2);
 
-/// Loss in one round, with a queue, that means congestion: parts per thousand.
+/// Loss in a round, with a queue, that means congestion: parts per thousand, on top of one and a half
+/// times what is lost without a queue. And for how many rounds in a row: one may be a slow moment of an end.
 const LOSS_PERMILLE: u64 = 10;
+const FULL_QUEUE_ROUNDS: u32 = 2;
 /// Loss that means congestion without one, and for how many rounds in a row: a queue too short to be
 /// felt in the round trip.
 const HEAVY_LOSS_PERMILLE: u64 = 125;
@@ -53,10 +55,16 @@ const HEAVY_ROUNDS: u32 = 3;
 /// What may be under way after congestion, as 256ths of what was.
 const BACKOFF: u64 = 218;
 
+/// The part of the highest rate of this time, or twice that, below which congestion does not push.
+const LEAST_PART: u64 = 4;
+const PEAK_MEMORY: Duration = Duration::from_secs(5);
+
 /// Shortest round trips older than this are looked for anew, with half the pipe empty for as long.
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(10);
 const PROBE_RTT_TIME: Duration = Duration::from_millis(100);
 
+/// Longest time by which an end is late to answer that is made good for.
+const MAX_UNSTEADINESS: Duration = Duration::from_millis(2);
 /// Variation of the round trip that is no queue.
 const NOISE: Duration = Duration::from_micros(200);
 
@@ -119,12 +127,20 @@ pub struct Model {
     /// Most that may be under way, after congestion.
     ceiling: Option<u64>,
     held_until: (u64, Instant),
+    /// Highest rate since when, and in the time before that.
+    peak: (u64, Instant),
+    old_peak: u64,
     /// There was less to send than might have left, lately.
     limited: bool,
     /// The last round in which that was so.
     busy_since: u64,
-    /// Rounds of heavy loss in a row.
+    /// Loss in rounds without a queue, in 16ths of a part per thousand.
+    usual_loss: u64,
+    /// Rounds of loss with a queue, and of heavy loss, in a row.
+    full_rounds: u32,
     heavy_rounds: u32,
+    /// Mean of the round trip, and its mean deviation.
+    smoothed: (Duration, Duration),
     /// The round in which the last congestion was answered: what was lost until the answer took
     /// effect says no more.
     answered: u64,
@@ -145,9 +161,14 @@ impl Default for Model {
             flat_rounds: 0,
             ceiling: None,
             held_until: (0, Instant::ZERO),
+            peak: (0, Instant::ZERO),
+            old_peak: 0,
             limited: false,
             busy_since: 0,
+            usual_loss: 0,
+            full_rounds: 0,
             heavy_rounds: 0,
+            smoothed: (Duration::ZERO, Duration::ZERO),
             answered: 0,
         }
     }
@@ -220,19 +241,29 @@ impl Model {
         // Our own bursts take their time as well.
         let slack = (min_rtt / QUANTA_PER_RTT).min(MAX_QUANTUM_TIME) + NOISE;
         let queued = mean > min_rtt + min_rtt / 4 + slack;
-        let loses = |permille| round.lost * 1000 > (round.received + round.lost) * permille;
-        self.heavy_rounds = if loses(HEAVY_LOSS_PERMILLE) {
-            self.heavy_rounds + 1
-        } else {
-            0
+        let all = (round.received + round.lost).max(1);
+        let permille = round.lost.saturating_mul(1000) / all;
+        if !queued {
+            // In 16ths, over some sixteen rounds.
+            self.usual_loss = self.usual_loss - self.usual_loss / 16 + permille;
+        }
+        let usual = self.usual_loss / 16;
+        let full = queued && permille > LOSS_PERMILLE + usual + usual / 2;
+        let count = |rounds: u32, it: bool| if it { rounds + 1 } else { 0 };
+        self.full_rounds = count(self.full_rounds, full);
+        self.heavy_rounds = count(self.heavy_rounds, permille > HEAVY_LOSS_PERMILLE);
+        // Doubling fills a queue fast.
+        let enough = match self.mode {
+            Mode::Startup => 1,
+            _ => FULL_QUEUE_ROUNDS,
         };
-        round.marked > 0 || queued && loses(LOSS_PERMILLE) || self.heavy_rounds >= HEAVY_ROUNDS
+        round.marked > 0 || self.full_rounds >= enough || self.heavy_rounds >= HEAVY_ROUNDS
     }
 
     fn back_off(&mut self, now: Instant, under_way: u64) {
         let had = self.ceiling.unwrap_or(u64::MAX).min(under_way);
         let most = (had * BACKOFF / UNIT).max(self.pipe().unwrap_or(0) * BACKOFF / UNIT);
-        self.ceiling = Some(most.max(MIN_WINDOW));
+        self.ceiling = Some(most.max(self.least()));
         self.held_until = (self.rounds + HOLD_ROUNDS, now + HOLD);
         self.answered = self.rounds;
         match self.mode {
@@ -240,6 +271,40 @@ impl Model {
             Mode::Up => self.enter(now, Mode::Down),
             Mode::Drain | Mode::Down | Mode::Cruise | Mode::ProbeRtt => {}
         }
+    }
+
+    /// Bytes that may be under way in any case: part of what the path carried lately. A queue that
+    /// does not go away when we hold back is not ours, or it is none.
+    fn least(&self) -> u64 {
+        let rate = self.peak.0.max(self.old_peak) / LEAST_PART;
+        in_time(rate, self.min_rtt.unwrap_or_default()).max(MIN_WINDOW)
+    }
+
+    /// Bytes that leave while a busy end is late to answer: what is under way must cover that, or the
+    /// path runs dry. The pace bounds them all the same.
+    fn unsteady(&self) -> u64 {
+        let most = (self.min_rtt.unwrap_or_default() / 2).min(MAX_UNSTEADINESS);
+        let late = (self.smoothed.1 * 2).min(most);
+        in_time(self.rate().unwrap_or(0), late)
+    }
+
+    fn smooth(&mut self, rtt: Duration) {
+        let (mean, deviation) = self.smoothed;
+        self.smoothed = match mean.is_zero() {
+            true => (rtt, Duration::ZERO),
+            false => (
+                (mean * 7 + rtt) / 8,
+                (deviation * 3 + mean.abs_diff(rtt)) / 4,
+            ),
+        };
+    }
+
+    fn note_peak(&mut self, now: Instant, rate: u64) {
+        if now - self.peak.1 > PEAK_MEMORY {
+            self.old_peak = self.peak.0;
+            self.peak = (0, now);
+        }
+        self.peak.0 = self.peak.0.max(rate);
     }
 
     fn note_growth(&mut self) {
@@ -302,7 +367,7 @@ impl Congestion for Model {
             Mode::Startup => (pipe * STARTUP_WINDOW_GAIN / UNIT).max(INITIAL_WINDOW),
             Mode::Drain | Mode::Up | Mode::Down | Mode::Cruise => 2 * pipe,
         };
-        let window = wanted + 3 * self.quantum();
+        let window = wanted + 3 * self.quantum() + self.unsteady();
         window.min(self.ceiling.unwrap_or(u64::MAX)).max(MIN_WINDOW)
     }
 
@@ -356,6 +421,8 @@ impl Congestion for Model {
         self.round.samples += 1;
         self.round.rtt_sum += sample.rtt;
         self.note_rate(now, sample);
+        self.note_peak(now, sample.rate);
+        self.smooth(sample.rtt);
         if sample.round {
             self.end_round(now, sample);
         }

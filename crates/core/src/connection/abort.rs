@@ -6,12 +6,13 @@
 //! nothing that comes after.
 
 use super::Connection;
+use crate::inbound::Origin;
 use crate::offers::Request;
 use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::{DropReason, Event, Instant, OutboundState, TransferError, TransferId};
 use crate::{inbound, limits, outbound};
-use zerolane_wire::{End, Operation, Reason};
+use zerolane_wire::{End, Operation, Reason, Target};
 
 /// An aborted Transfer whose End is not confirmed yet.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +54,8 @@ impl Connection {
             || self.abort_inbound(now, id, reason)
             || self.abort_read(now, id, reason)
             || self.remove_unmatched(id);
+        // The payload of a message is a Transfer, and the message itself something else.
+        let known = self.abort_work(id) || known;
         if !known {
             return false;
         }
@@ -61,10 +64,11 @@ impl Connection {
         self.events.push_back(Event::Failed { id, error });
         self.announce(now);
         self.grant(now);
+        self.start_works(now);
         true
     }
 
-    fn abort_outbound(&mut self, now: Instant, id: TransferId, reason: Reason) -> bool {
+    pub(super) fn abort_outbound(&mut self, now: Instant, id: TransferId, reason: Reason) -> bool {
         let Some(transfer) = self.outbox.get(id) else {
             return false;
         };
@@ -76,10 +80,16 @@ impl Connection {
         true
     }
 
-    fn abort_inbound(&mut self, now: Instant, id: TransferId, reason: Reason) -> bool {
+    pub(super) fn abort_inbound(&mut self, now: Instant, id: TransferId, reason: Reason) -> bool {
         let Some(transfer) = self.inbox.end(id, inbound::Happening::Cancelled) else {
             return false;
         };
+        if matches!(transfer.origin, Origin::Got { .. }) {
+            return true;
+        }
+        // What is told who asks later.
+        let why = inbound::Refusal { reason, room: 0 };
+        self.inbox.refuse(transfer.sequence, why);
         let end = End {
             reason,
             from_source: false,
@@ -171,18 +181,25 @@ impl Connection {
     fn on_end_of_source(&mut self, now: Instant, it: &End) -> Result<(), DropReason> {
         let ended = self.inbox.ended_by_peer(it.sequence);
         if let Some(id) = ended.map_err(|_| DropReason::Limit)? {
-            self.inbox.end(id, inbound::Happening::EndedByPeer);
+            let ended = self.inbox.end(id, inbound::Happening::EndedByPeer);
             self.recovery.untime(Timed::Grant(id));
-            let error = TransferError::Refused(it.reason);
-            self.events.push_back(Event::Failed { id, error });
+            let ours = |it: inbound::Inbound| !matches!(it.origin, Origin::Region(_));
+            if ended.is_some_and(ours) {
+                let error = TransferError::Refused(it.reason);
+                self.events.push_back(Event::Failed { id, error });
+            }
         }
+        self.payload_ended(it.s_id, it.reason);
         self.match_announcements(now);
         Ok(())
     }
 
     /// The peer takes back a Read, of which it may not have heard that it met an offer, nor we of it.
     fn on_end_of_read(&mut self, now: Instant, it: &End) -> Result<(), DropReason> {
-        let answer = self.outbox.iter().find(|(_, t)| t.reader == Some(it.s_id));
+        let answer = self
+            .outbox
+            .iter()
+            .find(|(_, t)| t.target == Target::Read(it.s_id));
         if let Some((id, transfer)) = answer {
             // The peer's slot for the announcement is to be closed, heard or not.
             let (state, end) = (transfer.state, end_of_source(id, transfer, it.reason));

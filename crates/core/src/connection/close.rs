@@ -89,6 +89,9 @@ impl Connection {
         self.events.push_back(Event::Connected(self.profile));
         self.announce(now);
         self.ask_reads(now);
+        self.start_works(now);
+        // For regions asked for before.
+        self.timers.set_earlier(Timer::Memory, now);
         self.expect_peer(now);
     }
 
@@ -140,16 +143,19 @@ impl Connection {
     fn fail_all(&mut self, why: CloseReason) {
         self.admission = None;
         for id in self.transfers() {
+            let theirs = self.inbox.is_theirs(id);
             self.outbox.happen(id, outbound::Happening::Cancelled);
             self.inbox.end(id, inbound::Happening::Cancelled);
             self.inbox.reads.remove(id);
             self.remove_unmatched(id);
-            self.events.push_back(Event::Failed {
-                id,
-                error: TransferError::Closed(why),
-            });
+            self.abort_work(id);
+            if !theirs {
+                let error = TransferError::Closed(why);
+                self.events.push_back(Event::Failed { id, error });
+            }
         }
         self.endings.clear();
+        self.memory.clear();
     }
 
     pub(super) fn connection_request(&self) -> RequestConnection {

@@ -1,8 +1,9 @@
 //! Payload headers in, placements out. The hot path.
 
 use super::Connection;
+use crate::exports::HANDLE;
 use crate::grants::{Accepted, Order};
-use crate::inbound::Happening;
+use crate::inbound::{Happening, Origin};
 use crate::recovery::Timed;
 use crate::{Delivery, DropReason, Event, Instant, Life, Placement, Span, TransferId};
 use zerolane_wire::{Flags, Header, Occasion, Op, Operation, Profile, Report, State};
@@ -27,12 +28,13 @@ impl Connection {
     ) -> Placement {
         let stus = len.div_ceil(stu.max(1)).max(1);
         self.counters.stus_received += u64::from(stus);
-        match self.accept(now, header, len, stu) {
-            Ok(span) if landed == Some(span) => Placement::InPlace,
-            Ok(span) => {
+        match self.judge(now, header, len, stu) {
+            Ok(Placement::Move(span)) if landed == Some(span) => Placement::InPlace,
+            Ok(Placement::Move(span)) => {
                 self.moved += span.len;
                 Placement::Move(span)
             }
+            Ok(placement) => placement,
             Err(reason) => {
                 self.counters.count_drop(reason, u64::from(stus));
                 Placement::Drop(reason)
@@ -45,13 +47,13 @@ impl Connection {
         self.counters.count_drop(reason, 1);
     }
 
-    fn accept(
+    fn judge(
         &mut self,
         now: Instant,
         header: &Header,
         len: u32,
         stu: u32,
-    ) -> Result<Span, DropReason> {
+    ) -> Result<Placement, DropReason> {
         if header.op != Op::Data {
             return Err(DropReason::Unexpected);
         }
@@ -61,6 +63,24 @@ impl Connection {
         if self.life != Life::Established {
             return Err(DropReason::Unexpected);
         }
+        if header.d_id & HANDLE != 0 {
+            self.heard(now);
+            return self.on_put(now, header, len);
+        }
+        if let Some(placement) = self.on_reply(now, header, len) {
+            self.heard(now);
+            return Ok(placement);
+        }
+        self.accept(now, header, len, stu).map(Placement::Move)
+    }
+
+    fn accept(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        len: u32,
+        stu: u32,
+    ) -> Result<Span, DropReason> {
         self.note_burst(now, header);
         let placed = self.place(now, header, len, stu);
         let asked = header.flags.contains(Flags::SEND_STATE);
@@ -114,6 +134,9 @@ impl Connection {
             return;
         };
         transfer.received += u64::from(accepted.new_bytes);
+        if matches!(transfer.origin, Origin::Got { .. }) {
+            self.memory.apart += u64::from(accepted.new_bytes);
+        }
         if end == Some(transfer.span.len) && header.flags.contains(Flags::SEND_STATE) {
             transfer.delivery = delivery(header.flags);
         }
@@ -144,18 +167,30 @@ impl Connection {
         let Some(transfer) = self.inbox.end(id, Happening::AllArrived) else {
             return;
         };
-        let state = State {
-            occasion: Occasion::Seen(self.seen_burst()),
-            report: self.progress(now),
-            ..complete(transfer.peer, id, transfer.next_b_num)
-        };
-        self.push_control(Operation::State(state));
-        self.events.push_back(Event::Received {
-            id,
-            length: transfer.span.len,
-            delivery: transfer.delivery,
-        });
+        let length = transfer.span.len;
+        if !matches!(transfer.origin, Origin::Got { .. }) {
+            let state = State {
+                occasion: Occasion::Seen(self.seen_burst()),
+                report: self.progress(now),
+                ..complete(transfer.peer, id, transfer.next_b_num)
+            };
+            self.push_control(Operation::State(state));
+        }
+        match transfer.origin {
+            Origin::Region(_) => {}
+            Origin::Message(control) => self.events.push_back(Event::Message {
+                id,
+                control,
+                payload: length,
+            }),
+            Origin::Posted | Origin::Got { .. } => self.events.push_back(Event::Received {
+                id,
+                length,
+                delivery: transfer.delivery,
+            }),
+        }
         self.grant(now);
+        self.start_works(now);
     }
 }
 

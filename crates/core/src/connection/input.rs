@@ -15,7 +15,7 @@ use std::time::Duration;
 use zerolane_wire::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Nop, Occasion,
     Operation, Packet, Progress, Reason, Report, RequestAnswer, RequestConnection, RequestState,
-    RequestToReceive, RequestToSend, State, VERSION, VERSION_MIN,
+    RequestToReceive, RequestToSend, State, Target, VERSION, VERSION_MIN,
 };
 
 impl Connection {
@@ -79,6 +79,12 @@ impl Connection {
             Operation::End(it) => self.on_end(now, &it),
             Operation::EndAck(it) => self.on_end_ack(now, &it),
             Operation::Nop(it) => self.on_nop(now, &it),
+            Operation::RequestMemoryRegion(it) => self.on_request_region(&it),
+            Operation::MemoryRegionAvailable(it) => self.on_region_available(now, &it),
+            Operation::Get(it) => self.on_get(now, &it),
+            Operation::FetchOp(it) => self.on_fetch_op(now, &it),
+            Operation::FetchOpComplete { sync, .. } => self.on_outcome_known(now, sync),
+            Operation::MemoryState(it) => self.on_memory_state(now, &it),
             _ => Err(DropReason::Unexpected),
         }
     }
@@ -204,17 +210,11 @@ impl Connection {
     }
 
     fn on_announced(&mut self, now: Instant, rts: &RequestToSend) {
-        if let Some(reader) = rts.reader {
-            match self.inbox.match_read(reader, rts) {
-                Some(matched) => self.matched(now, matched),
-                None => {
-                    self.inbox.refuse(rts.sequence);
-                    self.refuse(rts.s_id, Refusal::CANCELLED);
-                }
-            }
-            self.ask_reads(now);
-            self.match_announcements(now);
-            return;
+        match rts.target {
+            Target::Receive => {}
+            Target::Read(reader) => return self.on_read_announced(now, reader, rts),
+            Target::Region(place) => return self.on_put_announced(now, place, rts),
+            Target::Message(number) => return self.on_payload_announced(now, number, rts),
         }
         let had_posted = !self.inbox.posted.is_empty();
         self.match_announcements(now);
@@ -233,21 +233,38 @@ impl Connection {
         }
     }
 
-    fn answer_later(&mut self, d_id: u32) {
+    fn on_read_announced(&mut self, now: Instant, reader: u32, rts: &RequestToSend) {
+        match self.inbox.match_read(reader, rts) {
+            Some(matched) => self.matched(now, matched),
+            None => self.refuse_announcement(rts, Refusal::CANCELLED),
+        }
+        self.ask_reads(now);
+        self.match_announcements(now);
+    }
+
+    /// Refuses an announcement for good.
+    pub(super) fn refuse_announcement(&mut self, rts: &RequestToSend, why: Refusal) {
+        self.inbox.refuse(rts.sequence, why);
+        self.refuse(rts.s_id, why);
+    }
+
+    pub(super) fn answer_later(&mut self, d_id: u32) {
         let answer = Answer::Later(Reason::NotReady);
         self.push_control(Operation::RequestAnswer(RequestAnswer {
             answer,
             d_id,
             room: 0,
+            numbered: false,
         }));
     }
 
-    fn refuse(&mut self, d_id: u32, why: Refusal) {
+    pub(super) fn refuse(&mut self, d_id: u32, why: Refusal) {
         let answer = Answer::Refused(why.reason);
         self.push_control(Operation::RequestAnswer(RequestAnswer {
             answer,
             d_id,
             room: why.room,
+            numbered: false,
         }));
     }
 
@@ -294,6 +311,9 @@ impl Connection {
     fn on_request_answer(&mut self, now: Instant, it: &RequestAnswer) -> Result<(), DropReason> {
         if self.inbox.reads.get_mut(it.d_id).is_some() {
             self.on_read_answered(now, it);
+            return Ok(());
+        }
+        if self.on_work_answered(now, it) {
             return Ok(());
         }
         self.recovery.answered(Timed::Announcement(it.d_id), now);
@@ -354,11 +374,15 @@ impl Connection {
             self.outbox.resolve(transfer.sequence);
             self.recovery.untime(Timed::Announcement(id));
             self.recovery.progress();
-            self.events.push_back(match error {
-                None => Event::Sent { id },
-                Some(error) => Event::Failed { id, error },
-            });
+            match error {
+                None => self.sent(now, id),
+                Some(error) => {
+                    self.unsent(id);
+                    self.events.push_back(Event::Failed { id, error });
+                }
+            }
             self.announce(now);
+            self.start_works(now);
         }
     }
 
@@ -382,7 +406,11 @@ impl Connection {
             Request::Old => {
                 // Its Request_To_Send has a timer of its own. If there is none any more, the offer
                 // that the Read met was cancelled before the peer heard of it.
-                if self.outbox.iter().all(|(_, t)| t.reader != Some(it.s_id)) {
+                if self
+                    .outbox
+                    .iter()
+                    .all(|(_, t)| t.target != Target::Read(it.s_id))
+                {
                     self.refuse(it.s_id, Refusal::CANCELLED);
                 }
             }
@@ -406,6 +434,10 @@ impl Connection {
             }
             Some(slot) if slot.state == InboundState::Announced => {
                 self.answer_later(it.s_id);
+                return Ok(());
+            }
+            Some(slot) if slot.state == InboundState::Ended => {
+                self.refuse(it.s_id, slot.refusal);
                 return Ok(());
             }
             _ => State {

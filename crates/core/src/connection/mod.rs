@@ -11,9 +11,12 @@ mod close;
 mod data;
 mod input;
 mod listen;
+mod memory;
 mod output;
 mod protect;
+mod remote;
 mod repair;
+mod serve;
 mod timeouts;
 
 pub use listen::{listen, reject};
@@ -36,22 +39,43 @@ use abort::Ending;
 use core::fmt;
 use protect::Protection;
 use std::collections::VecDeque;
-use zerolane_wire::{Capabilities, Operation, Profile, Reason, Route};
+use zerolane_wire::{Capabilities, Operation, Profile, Reason, Route, Target};
 
 /// Why a Transfer could not be posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostError {
     /// The connection is over or ending.
     Closed,
-    /// [`limits::MAX_POSTED`] Transfers are under way in that direction.
+    /// [`limits::MAX_POSTED`] Transfers are under way in that direction, or all regions exported
+    /// that can be.
     Full,
+    /// A region of that name is exported already.
+    NameTaken,
+    /// The peer has no persistent memory.
+    Unsupported,
+    /// The word's offset is no multiple of 8.
+    Misaligned,
+    /// The place named lies outside the region.
+    OutOfBounds,
+    /// The region is not exported with that right.
+    Denied,
+    /// A message has more than [`limits::MAX_CONTROL`] bytes of control.
+    ControlTooLong,
 }
 
 impl fmt::Display for PostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PostError::Closed => f.write_str("the connection is closed"),
-            PostError::Full => write!(f, "{} transfers are posted already", limits::MAX_POSTED),
+            PostError::Full => f.write_str("too many are posted already"),
+            PostError::NameTaken => f.write_str("a region of that name is exported already"),
+            PostError::Unsupported => f.write_str("the peer has no persistent memory"),
+            PostError::Misaligned => f.write_str("the word's offset is no multiple of 8"),
+            PostError::OutOfBounds => f.write_str("outside the region"),
+            PostError::Denied => f.write_str("the region is not exported with that right"),
+            PostError::ControlTooLong => {
+                write!(f, "more than {} bytes of control", limits::MAX_CONTROL)
+            }
         }
     }
 }
@@ -105,6 +129,7 @@ pub struct Connection {
     /// Payload bytes found missing when later ones were there.
     overtaken: u64,
     path: Path,
+    memory: memory::Memory,
     /// What was overtaken.
     watch: Watch,
     seen: repair::Seen,
@@ -123,7 +148,9 @@ impl fmt::Debug for Connection {
             .field("profile", &self.profile)
             .field("timers", &self.timers)
             .field("outbox", &self.outbox)
+            .field("memory", &self.memory)
             .field("counters", &self.counters)
+            .field("congestion", &self.congestion)
             .finish_non_exhaustive()
     }
 }
@@ -190,6 +217,7 @@ impl Connection {
             moved: 0,
             overtaken: 0,
             path: Path::new(config.encapsulation, config.path_datagram),
+            memory: memory::Memory::new(entropy.key ^ entropy.sync),
             watch: Watch::default(),
             seen: repair::Seen::default(),
             credit: Credit::new(config.window, config.max_window),
@@ -218,7 +246,7 @@ impl Connection {
     ) -> Result<TransferId, PostError> {
         self.can_post(self.outbox.len())?;
         let id = self.new_id();
-        self.outbox.post(id, span, delivery, None);
+        self.outbox.post(id, span, delivery, Target::Receive);
         self.announce(now);
         Ok(id)
     }
@@ -282,7 +310,7 @@ impl Connection {
 
     fn new_id(&mut self) -> TransferId {
         let id = self.next_id;
-        self.next_id = self.next_id.checked_add(1).unwrap_or(1);
+        self.next_id = self.next_id % (crate::exports::HANDLE - 1) + 1;
         id
     }
 
@@ -292,6 +320,11 @@ impl Connection {
         offers
             .chain(self.outbox.ids())
             .chain(self.inbox.ids())
+            .chain(
+                self.memory
+                    .ids()
+                    .filter(|&id| self.outbox.get(id).is_none()),
+            )
             .collect()
     }
 
@@ -311,7 +344,11 @@ impl Connection {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_some() {
+            self.ready_again();
+        }
+        event
     }
 
     /// Where it stands.
@@ -385,7 +422,7 @@ impl Connection {
 
     /// Whether a posted send is not over.
     pub fn is_sending(&self) -> bool {
-        self.outbox.len() > 0
+        self.outbox.len() > 0 || self.memory.is_working()
     }
 
     /// Whether Data carries checksums: either end asked for them.
@@ -393,9 +430,22 @@ impl Connection {
         self.config.checksum || self.peer.is_some_and(|peer| peer.checksum)
     }
 
+    /// Whether a small operation waits to be sent.
+    pub fn is_eager(&self) -> bool {
+        self.memory.stream.has_unsent()
+    }
+
+    /// Tells how many events the user has not looked at, beyond those not polled: while they are too
+    /// many, the peer is told to wait with its messages and immediates.
+    pub fn set_unread(&mut self, unread: usize) {
+        self.memory.unread = unread;
+        self.ready_again();
+    }
+
     /// Whether anything is under way: posted Transfers, or Ends to be confirmed.
     pub fn is_busy(&self) -> bool {
         self.outbox.len() + self.inbox.len() + self.offers.queue.len() + self.endings.len() > 0
+            || self.memory.is_working()
     }
 
     /// Payload granted and not received yet, bytes.
@@ -519,8 +569,9 @@ impl Connection {
     /// Matches the peer's Reads with offers.
     fn match_offers(&mut self, now: Instant) {
         while let Some((wanted, offer)) = self.offers.match_next() {
+            let target = Target::Read(wanted.s_id);
             self.outbox
-                .post(offer.id, offer.span, offer.delivery, Some(wanted.s_id));
+                .post(offer.id, offer.span, offer.delivery, target);
         }
         self.announce(now);
     }
@@ -528,6 +579,7 @@ impl Connection {
     /// Grants Blocks as far as the window allows.
     fn grant(&mut self, now: Instant) {
         let Some(geometry) = self.admitted(now) else {
+            self.granted_window = 0;
             return;
         };
         self.granted_window = geometry.window;
@@ -563,10 +615,14 @@ impl Connection {
         self.outbox.assert_bounded();
         self.inbox.assert_bounded();
         self.offers.assert_bounded(self.slots());
+        self.memory.assert_bounded();
     }
 
     fn send_grant(&mut self, sequence: u32) {
-        if let Some(cts) = self.inbox.clear_to_send(sequence, &self.geometry()) {
+        if let Some(get) = self.get_block(sequence) {
+            self.counters.grants_sent += 1;
+            self.push_control(Operation::Get(get));
+        } else if let Some(cts) = self.inbox.clear_to_send(sequence, &self.geometry()) {
             self.counters.grants_sent += 1;
             self.push_control(Operation::ClearToSend(cts));
         }

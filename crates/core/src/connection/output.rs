@@ -16,6 +16,10 @@ impl Connection {
         self.next_handshake()
             .or_else(|| self.next_control(now))
             .or_else(|| self.next_probe(now))
+            .or_else(|| self.next_operations(now, limit))
+            .or_else(|| self.next_value())
+            .or_else(|| self.next_confirmation(now))
+            .or_else(|| self.next_reply(limit))
             .or_else(|| self.next_data(now, limit))
     }
 
@@ -30,7 +34,7 @@ impl Connection {
         Some(Transmit::Handshake(message))
     }
 
-    fn next_control(&mut self, now: Instant) -> Option<Transmit> {
+    pub(super) fn next_control(&mut self, now: Instant) -> Option<Transmit> {
         let operation = self.control.pop_front()?;
         self.counters.control_sent += 1;
         if matches!(operation, Operation::ConnectionAnswer(_)) {
@@ -134,7 +138,8 @@ impl Connection {
             return None;
         }
         let bytes = room.min(self.congestion.quantum()).max(pair);
-        let headers = bytes / u64::from(stu) * u64::from(self.around());
+        // Without a controller both may be as large as a number can be.
+        let headers = (bytes / u64::from(stu)).saturating_mul(self.around().into());
         Some(bytes.saturating_add(headers))
     }
 
@@ -173,7 +178,7 @@ impl Connection {
         let rts = RequestToSend {
             length: transfer.span.len,
             s_id: id,
-            reader: transfer.reader,
+            target: transfer.target,
             sequence: transfer.sequence,
             send_state: true,
         };

@@ -28,7 +28,9 @@ pub(super) struct Seen {
 impl Connection {
     /// A burst of this number came.
     pub(super) fn note_burst(&mut self, now: Instant, header: &Header) {
-        if header.sync.wrapping_sub(self.seen.burst) as i32 > 0 {
+        let newer = header.sync.wrapping_sub(self.seen.burst) as i32 > 0;
+        // What answers a Get has no number.
+        if newer && header.sync != 0 {
             (self.seen.burst, self.seen.at) = (header.sync, now);
         }
     }
@@ -182,6 +184,9 @@ impl Connection {
         };
         let (id, b_num, reached) = (block.transfer, block.b_num, block.reached);
         self.recovery.untime(Timed::Grant(id));
+        if self.get_block(sequence).is_some() {
+            return self.get_ranges(sequence, ranges);
+        }
         if reached == 0 {
             self.inbox.grants.repeated(sequence);
             self.send_grant(sequence);
@@ -235,7 +240,7 @@ impl Connection {
         }
         let delay = (now - self.seen.at).as_micros();
         Report::Progress(Progress {
-            received: self.counters.bytes_received,
+            received: self.counters.bytes_received - self.memory.apart,
             delay_us: u32::try_from(delay).unwrap_or(u32::MAX),
             marked: self.counters.marked as u32,
         })

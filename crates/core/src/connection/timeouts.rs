@@ -24,6 +24,8 @@ impl Connection {
                 Timer::Confirmation => self.on_confirmation_timeout(now),
                 Timer::Peer => self.on_peer_timeout(now),
                 Timer::Probe => self.on_probe_timeout(now),
+                Timer::Memory => self.on_memory_timeout(now),
+                Timer::Confirm => self.confirm_now(),
             }
         }
     }

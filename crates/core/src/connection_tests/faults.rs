@@ -323,7 +323,7 @@ fn numbers__wrap_everywhere() {
             connection.outbox.age(start);
             connection.inbox.age(start, start);
             connection.offers.age(start);
-            connection.next_id = start;
+            connection.next_id = (start >> 1) - 5;
             connection.next_sync = start;
         }
         let all: Vec<Posted> = (0..12).map(|n| post(&mut sim, n, 35_000)).collect();

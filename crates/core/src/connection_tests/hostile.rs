@@ -6,7 +6,7 @@ use crate::*;
 use netlab::Side;
 use netlab::link::LinkConfig;
 use std::time::Duration;
-use zerolane_wire::{HEADER_LEN, OPTIONS_LEN, Profile, Profiles};
+use zerolane_wire::{FetchOpKind, HEADER_LEN, OPTIONS_LEN, Profile, Profiles, Rights};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -89,6 +89,42 @@ fn stamp(bytes: &mut [u8], recorded: &[(Side, Vec<u8>)], to: Side, knows: Knows)
     }
 }
 
+/// Persistent memory in use: `private` may be read, something else also written.
+fn work_on_memory(sim: &mut Sim, private: Span) {
+    let now = sim.now();
+    let flags = WorkFlags::default();
+    let open = sim.b.empty(9_000);
+    let readable = sim.b.c().export(private, Rights::READ, None);
+    let writable = sim.b.c().export(open, Rights::ALL, None);
+    let place = |(handle, mx), address| RemotePlace {
+        handle,
+        mx,
+        address,
+    };
+    let (Ok(readable), Ok(writable)) = (readable, writable) else {
+        panic!("established");
+    };
+    for n in 0..20 {
+        let span = sim.a.filled(n, if n == 7 { 5_000 } else { 100 });
+        let to = place(writable, 100 * n);
+        let put = sim.a.c().post_put(now, to, span, Some(1), flags);
+        let add = Atomic {
+            kind: FetchOpKind::Add,
+            operand: 1,
+            comparand: 0,
+        };
+        let add = sim.a.c().post_fetch_op(now, place(writable, 8), add, flags);
+        let target = sim.a.empty(300 * n);
+        let get = sim.a.c().post_get(now, place(readable, 0), target, flags);
+        assert!(put.is_ok() && add.is_ok() && get.is_ok());
+    }
+    let control = sim.a.filled(1, 10);
+    let message = sim.a.c().post_message(now, control, None, flags);
+    let control = sim.b.empty(128);
+    let receive = sim.b.c().post_message_receive(control, None);
+    assert!(message.is_ok() && receive.is_ok());
+}
+
 /// Transfers in both directions under attack. Returns what became of them.
 fn attacked(seed: u64, knows: Knows) -> (Sim, bool) {
     let mut dice = Dice::new(seed);
@@ -106,6 +142,7 @@ fn attacked(seed: u64, knows: Knows) -> (Sim, bool) {
     let private = [sim.a.filled(900, 5000), sim.b.filled(901, 5000)];
     sim.a.freeze(private[0]);
     sim.b.freeze(private[1]);
+    work_on_memory(&mut sim, private[1]);
     let mut posted = vec![];
     for n in 0..6 {
         let from = dice.pick(&Side::BOTH);

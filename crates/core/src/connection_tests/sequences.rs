@@ -304,7 +304,7 @@ fn request_state__unknown_waiting_and_complete() {
     let announcement = RequestToSend {
         length: 10,
         s_id: 500,
-        reader: None,
+        target: zerolane_wire::Target::Receive,
         sequence: 0,
         send_state: true,
     };

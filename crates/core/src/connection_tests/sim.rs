@@ -8,7 +8,7 @@ use netlab::link::LinkConfig;
 use netlab::pair::Duplex;
 use std::collections::HashMap;
 use std::time::Duration;
-use zerolane_wire::{Flags, HEADER_LEN, Header, Op, Reason};
+use zerolane_wire::{FetchOpKind, Flags, HEADER_LEN, Header, Op, Reason};
 
 /// How long a host leaves datagrams in its socket before it takes them all at once.
 const NAP: Duration = Duration::from_micros(40);
@@ -100,7 +100,7 @@ impl Host {
         }
     }
 
-    fn region(&mut self, bytes: Vec<u8>) -> Span {
+    pub(super) fn region(&mut self, bytes: Vec<u8>) -> Span {
         let len = bytes.len() as u64;
         self.memory.push(bytes);
         let index = self.memory.len() as u32 - 1;
@@ -157,6 +157,7 @@ impl Host {
             let datagram = &datagrams[next];
             let Some(header) = data_header(datagram) else {
                 self.c().on_control(now, datagram, datagram.len());
+                self.obey(now);
                 next += 1;
                 continue;
             };
@@ -179,6 +180,16 @@ impl Host {
                     assert_eq!(span.len, payload.len() as u64);
                     moves.push((span, payload));
                 }
+                Placement::Store(span) => {
+                    assert_eq!(span.len, payload.len() as u64);
+                    if span.len > 0 {
+                        self.bytes_mut(span).copy_from_slice(&payload);
+                    }
+                }
+                Placement::Value { number, id } => {
+                    let value = u64::from_be_bytes(payload.try_into().expect("8 bytes"));
+                    self.c().on_value(now, number, id, value);
+                }
                 Placement::Drop(_) => {}
             }
             next += count;
@@ -187,6 +198,39 @@ impl Host {
             self.moved += span.len;
             self.bytes_mut(span).copy_from_slice(&payload);
         }
+    }
+
+    /// Does the atomic operation that the core orders.
+    pub(super) fn obey(&mut self, now: Instant) {
+        let Some(order) = self.c().order() else {
+            return;
+        };
+        let word = self.word(order.word);
+        let Atomic {
+            operand, comparand, ..
+        } = order.atomic;
+        let after = match order.atomic.kind {
+            FetchOpKind::Add => word.wrapping_add(operand),
+            FetchOpKind::Increment => word.wrapping_add(1),
+            FetchOpKind::Decrement => word.wrapping_sub(1),
+            FetchOpKind::Clear => 0,
+            FetchOpKind::Swap => operand,
+            FetchOpKind::CompareAndSwap if word == comparand => operand,
+            FetchOpKind::CompareAndSwap => word,
+        };
+        self.bytes_mut(order.word)
+            .copy_from_slice(&after.to_ne_bytes());
+        self.c().ordered(now, Some(word));
+    }
+
+    /// The word there.
+    pub(super) fn word(&self, span: Span) -> u64 {
+        u64::from_ne_bytes(self.bytes(span).try_into().expect("8 bytes"))
+    }
+
+    /// A region of `words`.
+    pub(super) fn words(&mut self, words: &[u64]) -> Span {
+        self.region(words.iter().flat_map(|word| word.to_ne_bytes()).collect())
     }
 
     /// All it has to send now, and whether it is Data.
@@ -211,9 +255,27 @@ impl Host {
                         datagrams.push((bytes, true));
                     }
                 }
+                Some(Transmit::Operations(burst)) => self.operations(&burst, &mut datagrams),
             }
         }
         datagrams
+    }
+
+    fn operations(&mut self, burst: &OperationBurst, datagrams: &mut Vec<(Vec<u8>, bool)>) {
+        let mut longest = burst.segment as usize;
+        for index in 0..burst.count {
+            let Some(it) = self.c().operation(burst, index) else {
+                continue;
+            };
+            let mut bytes = it.bytes().to_vec();
+            if let Some(payload) = it.payload {
+                bytes.extend_from_slice(self.bytes(payload));
+            }
+            assert!(bytes.len() <= longest, "a burst GSO cannot cut");
+            assert!(index + 1 == burst.count || bytes.len() == longest);
+            longest = bytes.len();
+            datagrams.push((bytes, true));
+        }
     }
 
     /// Lets everything behind the first 40 bytes land where the forecast says; returns where, if
@@ -472,6 +534,13 @@ impl Sim {
                 Op::Data => format!(" {}", header.b_num),
                 Op::ClearToSend => format!(" {}", header.b_num),
                 Op::RequestAnswer => set(Flags::REJECT, "refused"),
+                Op::State if header.flags.contains(Flags::MEMORY) => {
+                    let below = match header.flags.contains(Flags::COMPLETE) {
+                        true => "below",
+                        false => "again from",
+                    };
+                    format!(" {below} {}", header.sync)
+                }
                 Op::State => set(Flags::COMPLETE, "complete") + &set(Flags::UNKNOWN, "unknown"),
                 Op::Nop => set(Flags::REPLY, "reply"),
                 _ => String::new(),
@@ -531,6 +600,9 @@ impl Host {
         let ends = |event: &&Event| match **event {
             Event::Sent { id: other }
             | Event::Received { id: other, .. }
+            | Event::Fetched { id: other, .. }
+            | Event::Message { id: other, .. }
+            | Event::Region { id: other, .. }
             | Event::Failed { id: other, .. } => other == id,
             _ => false,
         };

@@ -13,8 +13,8 @@ use crate::*;
 use netlab::link::{Link, LinkConfig};
 use std::time::Duration;
 
-/// A host may be late by up to this, microseconds: other work has its core.
-const LATE_US: u64 = 60;
+/// A host may be late by up to this, unless said otherwise: other work has its core.
+const LATE: Duration = Duration::from_micros(60);
 
 /// Contents that take turns in the targets, so that a byte left from before is a wrong one.
 const CONTENTS: u64 = 3;
@@ -44,14 +44,16 @@ struct Stream {
     sources: Vec<Span>,
     targets: Vec<Span>,
     posted: u64,
-    /// Posted receives that are not over, in order.
-    expected: Vec<TransferId>,
+    /// Posted receives that are not over, with their numbers and targets.
+    expected: Vec<(TransferId, u64, Span)>,
     completed: u64,
     /// The sender gets nothing and says nothing.
     dead: bool,
     /// What of the sender's Data still gets through: all, if `None`.
     data_left: Option<u64>,
     finished_at: Option<Duration>,
+    /// Its hosts may be late by up to this.
+    late: Duration,
     dice: Dice,
 }
 
@@ -98,6 +100,11 @@ impl Star {
 
     pub(super) fn receiver(&mut self, stream: usize) -> &mut Connection {
         self.streams[stream].receiver.c()
+    }
+
+    /// All hosts may be late by up to this.
+    pub(super) fn set_late(&mut self, late: Duration) {
+        self.streams.iter_mut().for_each(|it| it.late = late);
     }
 
     /// From here on nothing is heard of the sender.
@@ -149,6 +156,11 @@ impl Star {
         (self.data_sent, self.data_dropped)
     }
 
+    /// What happened so far does not count in [`Star::data`].
+    pub(super) fn count_data_from_here(&mut self) {
+        (self.data_sent, self.data_dropped) = (0, 0);
+    }
+
     /// Starts all loads.
     pub(super) fn start(&mut self) {
         (0..self.streams.len()).for_each(|index| self.start_one(index));
@@ -157,7 +169,9 @@ impl Star {
     pub(super) fn start_one(&mut self, index: usize) {
         let now = self.now();
         let stream = &mut self.streams[index];
-        (0..AHEAD).for_each(|_| stream.post(now));
+        for target in stream.targets.clone() {
+            stream.post(now, target);
+        }
     }
 
     pub(super) fn run_for(&mut self, time: Duration) {
@@ -234,6 +248,7 @@ impl Stream {
             dead: false,
             data_left: None,
             finished_at: None,
+            late: LATE,
             dice: Dice::new(seed ^ index << 32),
         }
     }
@@ -250,15 +265,14 @@ impl Stream {
     }
 
     /// Posts the next Transfer at both ends.
-    fn post(&mut self, now: Instant) {
+    fn post(&mut self, now: Instant, target: Span) {
         if self.posted == self.load.transfers {
             return;
         }
-        let target = self.targets[(self.posted % AHEAD) as usize];
         let source = self.sources[(self.posted % CONTENTS) as usize];
+        let id = self.receiver.c().post_receive(now, target).unwrap();
+        self.expected.push((id, self.posted, target));
         self.posted += 1;
-        self.expected
-            .push(self.receiver.c().post_receive(now, target).unwrap());
         self.sender
             .c()
             .post_send(now, source, Delivery::Polled)
@@ -284,7 +298,7 @@ impl Stream {
             true => &mut self.receiver,
             false => &mut self.sender,
         };
-        let late = Duration::from_micros(self.dice.below(LATE_US));
+        let late = Duration::from_nanos(self.dice.below(self.late.as_nanos() as u64));
         host.wake_at.get_or_insert_with(|| wake_time(now) + late);
         host.arrived.push(datagram);
     }
@@ -337,9 +351,13 @@ impl Stream {
     }
 
     fn complete(&mut self, now: Duration, id: TransferId, length: u64) {
-        assert_eq!((self.expected.remove(0), self.load.length), (id, length));
-        let target = self.targets[(self.completed % AHEAD) as usize];
-        let content = self.sources[(self.completed % CONTENTS) as usize];
+        // A later one may be complete before an earlier one that misses something.
+        let index = self.expected.iter().position(|it| it.0 == id);
+        let (_, number, target) = self
+            .expected
+            .swap_remove(index.expect("posted, and not complete before"));
+        assert_eq!(length, self.load.length);
+        let content = self.sources[(number % CONTENTS) as usize];
         assert!(
             self.receiver.bytes(target) == self.sender.bytes(content),
             "content"
@@ -348,6 +366,6 @@ impl Stream {
         if self.completed == self.load.transfers {
             self.finished_at = Some(now);
         }
-        self.post(Instant::ZERO + now);
+        self.post(Instant::ZERO + now, target);
     }
 }

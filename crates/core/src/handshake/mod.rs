@@ -19,6 +19,7 @@ pub use identity::{Identity, KeyError, PublicKey};
 pub(crate) use initiator::{Initiator, Taken};
 
 use core::fmt;
+use std::collections::HashSet;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 use zerolane_wire::handshake::HandshakeMessage;
@@ -72,6 +73,13 @@ pub struct Anyone;
 impl Trust for Anyone {
     fn trusts(&self, _peer: &PublicKey) -> bool {
         true
+    }
+}
+
+/// Trusts the owners of these keys and nobody else.
+impl Trust for HashSet<PublicKey> {
+    fn trusts(&self, peer: &PublicKey) -> bool {
+        self.contains(peer)
     }
 }
 

@@ -79,7 +79,7 @@ impl World {
             match from.and_then(|it| it.poll_transmit(now, Default::default())) {
                 Some(Transmit::Handshake(it)) => self.send(to, it.bytes().to_vec()),
                 Some(Transmit::Control(it)) => self.send(to, it.bytes().to_vec()),
-                Some(Transmit::Data(_)) => panic!("nothing to transfer"),
+                Some(Transmit::Data(_) | Transmit::Operations(_)) => panic!("nothing to transfer"),
                 None => return,
             }
         }

@@ -1,6 +1,7 @@
 //! Transfers of borrowed memory, over before the call returns.
 
-use super::{Driver, DriverError};
+use super::post::Sort;
+use super::{Completion, Driver, DriverError, WorkKind};
 use crate::Lane;
 use crate::registry::Access;
 use zerolane_core::{
@@ -11,10 +12,14 @@ use zerolane_core::{
 const BORROWED_TO_SEND: Access = Access {
     writable: false,
     file: false,
+    kept: false,
+    shared: false,
 };
 const BORROWED_TO_RECEIVE: Access = Access {
     writable: true,
     file: false,
+    kept: false,
+    shared: false,
 };
 
 impl<L: Lane> Driver<L> {
@@ -23,15 +28,27 @@ impl<L: Lane> Driver<L> {
     /// # Errors
     /// The Transfer's failure inside, the connection's outside.
     pub fn send(&mut self, data: &[u8]) -> Result<Result<u64, TransferError>, DriverError> {
+        let sort = Sort::new(WorkKind::Send, true);
+        let sent = self.lend_to_send(data, sort, |core, now, span| {
+            core.post_send(now, span, Delivery::Interrupt)
+        });
+        Ok(sent?.result)
+    }
+
+    /// Posts borrowed memory to be read, and waits for the end.
+    pub(super) fn lend_to_send(
+        &mut self,
+        data: &[u8],
+        sort: Sort,
+        post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
+    ) -> Result<Completion, DriverError> {
         // SAFETY: the borrow of `data` lasts until this function returns, and `finish` closes the
         // entry before that, whatever happens.
         let span = unsafe {
             let start = data.as_ptr().cast_mut();
             self.memory.open(start, data.len(), BORROWED_TO_SEND)
         };
-        self.finish(span, true, |core, now, span| {
-            core.post_send(now, span, Delivery::Interrupt)
-        })
+        self.finish(span, sort, post)
     }
 
     /// Receives the next Transfer into `buffer` and waits for all of it.
@@ -42,28 +59,53 @@ impl<L: Lane> Driver<L> {
         &mut self,
         buffer: &mut [u8],
     ) -> Result<Result<u64, TransferError>, DriverError> {
+        let sort = Sort::new(WorkKind::Receive, true);
+        let received =
+            self.lend_to_receive(buffer, sort, |core, now, span| core.post_receive(now, span));
+        Ok(received?.result)
+    }
+
+    /// Posts borrowed memory to be written, and waits for the end.
+    pub(super) fn lend_to_receive(
+        &mut self,
+        buffer: &mut [u8],
+        sort: Sort,
+        post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
+    ) -> Result<Completion, DriverError> {
         // SAFETY: as in `send`, and `buffer` is borrowed exclusively.
         let span = unsafe {
             let start = buffer.as_mut_ptr();
             self.memory.open(start, buffer.len(), BORROWED_TO_RECEIVE)
         };
-        self.finish(span, false, |core, now, span| core.post_receive(now, span))
+        self.finish(span, sort, post)
     }
 
     /// Posts borrowed memory, waits for the end, and closes the memory's entry in every case.
     fn finish(
         &mut self,
         span: Span,
-        is_send: bool,
+        sort: Sort,
         post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
-    ) -> Result<Result<u64, TransferError>, DriverError> {
-        let id = self.begin(span, is_send, None, post)?;
-        let mut guard = Borrowed {
+    ) -> Result<Completion, DriverError> {
+        let id = self.begin(span, sort, None, post)?;
+        let guard = Borrowed {
             driver: self,
             id,
             region: span.region,
         };
-        guard.wait()
+        guard.driver.await_request(id)
+    }
+
+    /// Waits for request `id` and takes its completion; others stay.
+    pub(super) fn await_request(&mut self, id: TransferId) -> Result<Completion, DriverError> {
+        self.wait(None, |driver| !driver.posted.contains_key(&id))?;
+        let place = self.completions.iter().position(|it| it.id == id);
+        let completion = place.and_then(|place| self.completions.remove(place));
+        completion.ok_or_else(|| self.closed_error())
+    }
+
+    pub(super) fn closed_error(&self) -> DriverError {
+        DriverError::Closed(self.closed.unwrap_or(CloseReason::Local))
     }
 }
 
@@ -74,25 +116,12 @@ struct Borrowed<'a, L: Lane> {
     region: RegionId,
 }
 
-impl<L: Lane> Borrowed<'_, L> {
-    fn wait(&mut self) -> Result<Result<u64, TransferError>, DriverError> {
-        let id = self.id;
-        self.driver
-            .wait(None, |driver| !driver.posted.contains_key(&id))?;
-        let place = self.driver.completions.iter().position(|it| it.id == id);
-        match place.and_then(|place| self.driver.completions.remove(place)) {
-            Some(completion) => Ok(completion.result),
-            None => Err(DriverError::Closed(
-                self.driver.closed.unwrap_or(CloseReason::Local),
-            )),
-        }
-    }
-}
-
 impl<L: Lane> Drop for Borrowed<'_, L> {
     fn drop(&mut self) {
-        if self.driver.posted.remove(&self.id).is_some() {
-            self.driver.core.cancel(self.driver.clock.now(), self.id);
+        if let Some(posted) = self.driver.posted.get_mut(&self.id) {
+            posted.abandoned = true;
+            self.driver.cancel(self.id);
+            self.driver.posted.remove(&self.id);
         }
         self.driver.memory.close(self.region);
     }

@@ -1,37 +1,31 @@
 //! The loop: one connection over one lane, driven by whoever calls.
 
 mod borrowed;
+mod completion;
 mod error;
+mod exports;
+mod inline;
 mod post;
+mod remote;
 mod wait;
 
+pub use completion::{Completion, MessageControl};
 pub use error::DriverError;
+pub use inline::MAX_INLINE;
+pub use remote::WorkKind;
 
 use crate::clock::Clock;
-use crate::{Account, Lane, LaneError, Memory, Options, Registry, Turn, Waker};
+use crate::{Account, Lane, LaneError, Options, Registry, Turn, Waker};
+use completion::Held;
 use core::fmt;
+use exports::Export;
+use inline::Inline;
 use post::Posted;
+use remote::Controls;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
-use zerolane_core::{
-    CloseReason, Connection, Delivery, Event, FastAnswer, Instant, Life, TransferError, TransferId,
-};
+use zerolane_core::{CloseReason, Connection, FastAnswer, Instant, Life, RemoteRegion, TransferId};
 use zerolane_wire::Reason;
-
-/// A Transfer that is over, and the memory that was posted.
-#[derive(Debug)]
-pub struct Completion {
-    /// Which.
-    pub id: TransferId,
-    /// Bytes moved, or why not.
-    pub result: Result<u64, TransferError>,
-    /// What was posted; `None` if it was borrowed.
-    pub memory: Option<Memory>,
-    /// How the sender asked for it to be delivered (receives only).
-    pub delivery: Delivery,
-    /// It was a send or an offer.
-    pub is_send: bool,
-}
 
 /// What one turn of the loop did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +42,14 @@ pub struct Driver<L: Lane> {
     core: Connection,
     memory: Registry,
     posted: HashMap<TransferId, Posted>,
+    exports: Vec<Export>,
+    inline: Inline,
+    controls: Controls,
+    /// The region that a request by name brought.
+    opened: Option<RemoteRegion>,
     completions: VecDeque<Completion>,
+    /// Completions whose memory the lane still holds.
+    held: Vec<Held>,
     account: Account,
     clock: Clock,
     waker: Waker,
@@ -71,6 +72,13 @@ impl<L: Lane + fmt::Debug> fmt::Debug for Driver<L> {
 /// timeout.
 impl<L: Lane> Drop for Driver<L> {
     fn drop(&mut self) {
+        self.say_goodbye();
+        self.leave_what_is_held();
+    }
+}
+
+impl<L: Lane> Driver<L> {
+    fn say_goodbye(&mut self) {
         if self.core.life() != Life::Established {
             return;
         }
@@ -78,7 +86,20 @@ impl<L: Lane> Drop for Driver<L> {
         self.core.close_with(now, Reason::GoingAway);
         self.core.on_timeout(now);
         // Nobody is left to be told of an error.
-        let _ = self.transmit(now);
+        let _ = self.transmit_entered(now);
+    }
+
+    /// Gives memory that the kernel still reads to nobody: what would be written there next would be
+    /// sent.
+    fn leave_what_is_held(&mut self) {
+        let posted = self.posted.drain().map(|(_, it)| (it.region, it.memory));
+        let held = self.held.drain(..);
+        let done = held.map(|it| (Some(it.region), it.completion.memory));
+        for (region, memory) in posted.chain(done) {
+            if region.is_some_and(|region| self.lane.holds(region)) {
+                std::mem::forget(memory);
+            }
+        }
     }
 }
 
@@ -110,7 +131,12 @@ impl<L: Lane> Driver<L> {
             core,
             memory: Registry::default(),
             posted: HashMap::new(),
+            exports: Vec::new(),
+            inline: Inline::default(),
+            controls: Controls::default(),
+            opened: None,
             completions: VecDeque::new(),
+            held: Vec::new(),
             account: Account::default(),
             clock,
             waker: Waker::new(),
@@ -125,6 +151,12 @@ impl<L: Lane> Driver<L> {
         &mut self.lane
     }
 
+    /// How long nothing is due, if nothing arrives: then a turn is to be made.
+    pub fn next_timeout(&self) -> Option<Duration> {
+        let at = self.core.next_timeout()?;
+        Some(at - self.clock.now())
+    }
+
     /// The lane.
     pub fn lane(&self) -> &L {
         &self.lane
@@ -135,7 +167,8 @@ impl<L: Lane> Driver<L> {
         self.waker.clone()
     }
 
-    /// Cancels a Transfer: its completion follows at once. False if it is over already.
+    /// Cancels a Transfer: its completion follows at once, or when the kernel lets go of memory that
+    /// it was lent. False if it is over already.
     pub fn cancel(&mut self, id: TransferId) -> bool {
         let cancelled = self.core.cancel(self.clock.now(), id);
         self.collect();
@@ -181,7 +214,7 @@ impl<L: Lane> Driver<L> {
 
     /// Transfers posted and not over.
     pub fn in_flight(&self) -> usize {
-        self.posted.len()
+        self.posted.len() + self.held.len()
     }
 
     /// Whether a completion is there.
@@ -192,11 +225,6 @@ impl<L: Lane> Driver<L> {
     /// Whether a send is under way.
     pub fn is_sending(&self) -> bool {
         self.core.is_sending()
-    }
-
-    /// The next completion that is there already.
-    pub fn next_completion(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
     }
 
     /// What was counted so far.
@@ -215,15 +243,25 @@ impl<L: Lane> Driver<L> {
     /// The kernel refused, or strict mode would have had to copy.
     pub fn turn(&mut self) -> Result<Progress, DriverError> {
         let now = self.clock.now();
+        self.enter_exports(now);
+        let progress = self.turn_entered(now);
+        self.leave_exports();
+        self.collect();
+        progress
+    }
+
+    fn turn_entered(&mut self, now: Instant) -> Result<Progress, DriverError> {
+        // What was posted just now does not wait for a look at the socket.
+        let eager = self.core.is_eager() && self.transmit(now)?;
         let (lane, mut turn) = self.lend(now);
         let received = lane.receive(&mut turn);
         let received = self.survive(received)?;
+        let now = if received { self.clock.now() } else { now };
         if self.core.next_timeout().is_some_and(|at| at <= now) {
             self.core.on_timeout(now);
         }
         let sent = self.transmit(now)?;
-        self.collect();
-        Ok(if received || sent {
+        Ok(if received || sent || eager {
             Progress::Moved
         } else {
             Progress::Idle
@@ -237,6 +275,7 @@ impl<L: Lane> Driver<L> {
             core: &mut self.core,
             memory: &self.memory,
             account: &mut self.account,
+            clock: self.clock,
         };
         (&mut self.lane, turn)
     }
@@ -251,9 +290,13 @@ impl<L: Lane> Driver<L> {
                 Err(DriverError::Strict { bytes })
             }
             Err(LaneError::Fault(region)) => {
-                let named = self.posted.iter_mut().find(|(_, it)| it.region == region);
-                if let Some((&id, posted)) = named {
-                    posted.faulted = !self.core.fault(self.clock.now(), id);
+                let ours = |it: &Posted| it.region == Some(region);
+                let named = self.posted.iter_mut().find(|(_, it)| ours(it));
+                match named {
+                    Some((&id, posted)) => {
+                        posted.faulted = !self.core.fault(self.clock.now(), id);
+                    }
+                    None => self.revoke_faulted(region),
                 }
                 Ok(true)
             }
@@ -262,56 +305,21 @@ impl<L: Lane> Driver<L> {
 
     /// Sends what the last turn left owed, so that nothing waits for the next call.
     fn flush(&mut self) -> Result<(), DriverError> {
-        self.transmit(self.clock.now())?;
+        let sent = self.transmit_entered(self.clock.now());
         self.collect();
-        Ok(())
+        sent.map(drop)
+    }
+
+    fn transmit_entered(&mut self, now: Instant) -> Result<bool, DriverError> {
+        self.enter_exports(now);
+        let sent = self.transmit(now);
+        self.leave_exports();
+        sent
     }
 
     fn transmit(&mut self, now: Instant) -> Result<bool, DriverError> {
         let (lane, mut turn) = self.lend(now);
         let sent = lane.transmit(&mut turn);
         self.survive(sent)
-    }
-
-    fn collect(&mut self) {
-        while let Some(event) = self.core.poll_event() {
-            match event {
-                Event::Connected(_) => self.connected = true,
-                Event::Closed(reason) => self.closed = Some(reason),
-                Event::Announced { .. } => {}
-                Event::Sent { id } => self.complete(id, None, Delivery::Interrupt),
-                Event::Received {
-                    id,
-                    length,
-                    delivery,
-                } => self.complete(id, Some(Ok(length)), delivery),
-                Event::Failed { id, error } => {
-                    self.complete(id, Some(Err(error)), Delivery::Interrupt)
-                }
-            }
-        }
-    }
-
-    fn complete(
-        &mut self,
-        id: TransferId,
-        result: Option<Result<u64, TransferError>>,
-        delivery: Delivery,
-    ) {
-        let Some(posted) = self.posted.remove(&id) else {
-            return;
-        };
-        self.memory.close(posted.region);
-        let result = match result {
-            Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
-            result => result.unwrap_or(Ok(posted.len)),
-        };
-        self.completions.push_back(Completion {
-            id,
-            result,
-            memory: posted.memory,
-            delivery,
-            is_send: posted.is_send,
-        });
     }
 }

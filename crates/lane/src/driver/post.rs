@@ -1,19 +1,58 @@
 //! Posting Transfers of owned memory.
 
-use super::Driver;
+use super::{Driver, WorkKind};
 use crate::registry::Access;
 use crate::{Lane, Memory, Region};
 use zerolane_core::{Connection, Delivery, Instant, PostError, RegionId, Span, TransferId};
 
-/// A Transfer that is not over, and what it was posted with.
+/// What a request is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sort {
+    pub(super) kind: WorkKind,
+    /// Its success is told.
+    pub(super) signalled: bool,
+    /// Slot for the control of a message.
+    pub(super) control: Option<u32>,
+}
+
+impl Sort {
+    pub(super) fn new(kind: WorkKind, signalled: bool) -> Sort {
+        Sort {
+            kind,
+            signalled,
+            control: None,
+        }
+    }
+}
+
+/// A request that is not over, and what it was posted with.
 #[derive(Debug)]
 pub(super) struct Posted {
-    pub(super) region: RegionId,
+    pub(super) sort: Sort,
+    pub(super) region: Option<RegionId>,
     pub(super) len: u64,
     pub(super) memory: Option<Memory>,
-    pub(super) is_send: bool,
     /// Its memory turned out to be gone after the core had taken it for complete.
     pub(super) faulted: bool,
+    /// Nobody waits for it any more.
+    pub(super) abandoned: bool,
+}
+
+impl Posted {
+    pub(super) fn without_memory(sort: Sort) -> Posted {
+        Posted {
+            sort,
+            region: None,
+            len: 0,
+            memory: None,
+            faulted: false,
+            abandoned: false,
+        }
+    }
+
+    pub(super) fn copied(kind: WorkKind) -> Posted {
+        Posted::without_memory(Sort::new(kind, true))
+    }
 }
 
 impl<L: Lane> Driver<L> {
@@ -26,7 +65,8 @@ impl<L: Lane> Driver<L> {
         memory: Memory,
         delivery: Delivery,
     ) -> Result<TransferId, PostError> {
-        self.post(memory, false, |core, now, span| {
+        let sort = Sort::new(WorkKind::Send, true);
+        self.post(memory, false, sort, |core, now, span| {
             core.post_send(now, span, delivery)
         })
     }
@@ -36,7 +76,8 @@ impl<L: Lane> Driver<L> {
     /// # Errors
     /// The connection is closed, or too many Transfers are posted.
     pub fn post_receive(&mut self, region: Region) -> Result<TransferId, PostError> {
-        self.post(region.into(), true, |core, now, span| {
+        let sort = Sort::new(WorkKind::Receive, true);
+        self.post(region.into(), true, sort, |core, now, span| {
             core.post_receive(now, span)
         })
     }
@@ -50,7 +91,8 @@ impl<L: Lane> Driver<L> {
         memory: Memory,
         delivery: Delivery,
     ) -> Result<TransferId, PostError> {
-        self.post(memory, false, |core, now, span| {
+        let sort = Sort::new(WorkKind::Offer, true);
+        self.post(memory, false, sort, |core, now, span| {
             core.post_offer(now, span, delivery)
         })
     }
@@ -60,29 +102,37 @@ impl<L: Lane> Driver<L> {
     /// # Errors
     /// The connection is closed, or too many Transfers are posted.
     pub fn post_read(&mut self, region: Region) -> Result<TransferId, PostError> {
-        self.post(region.into(), true, |core, now, span| {
+        let sort = Sort::new(WorkKind::Read, true);
+        self.post(region.into(), true, sort, |core, now, span| {
             core.post_read(now, span)
         })
     }
 
-    fn post(
+    pub(super) fn post(
         &mut self,
         memory: Memory,
         writable: bool,
+        sort: Sort,
         post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
     ) -> Result<TransferId, PostError> {
         let (start, len) = memory.bytes();
         let file = memory.is_file();
+        let access = Access {
+            writable,
+            file,
+            kept: true,
+            shared: false,
+        };
         // SAFETY: `memory` is kept in `posted` until the entry is closed, so its bytes stay mapped;
         // an exclusive region is ours alone, a shared one is only read.
-        let span = unsafe { self.memory.open(start, len, Access { writable, file }) };
-        self.begin(span, !writable, Some(memory), post)
+        let span = unsafe { self.memory.open(start, len, access) };
+        self.begin(span, sort, Some(memory), post)
     }
 
     pub(super) fn begin(
         &mut self,
         span: Span,
-        is_send: bool,
+        sort: Sort,
         memory: Option<Memory>,
         post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
     ) -> Result<TransferId, PostError> {
@@ -91,11 +141,10 @@ impl<L: Lane> Driver<L> {
                 self.posted.insert(
                     id,
                     Posted {
-                        region: span.region,
+                        region: Some(span.region),
                         len: span.len,
                         memory,
-                        is_send,
-                        faulted: false,
+                        ..Posted::without_memory(sort)
                     },
                 );
                 Ok(id)

@@ -68,6 +68,9 @@ impl<L: Lane> Driver<L> {
     }
 
     fn sleep(&mut self, now: Instant, deadline: Option<Instant>) -> Result<(), DriverError> {
+        // The peer need not wait for our wake-up to know what was done.
+        self.core.confirm_now();
+        self.flush()?;
         let until = [self.core.next_timeout(), deadline]
             .into_iter()
             .flatten()

@@ -3,8 +3,11 @@
 mod listener;
 mod receive;
 mod send;
+mod small;
 mod socket;
 mod stage;
+mod system;
+mod zerocopy;
 
 pub use listener::Listener;
 
@@ -17,7 +20,7 @@ use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use zerolane_core::{Config, Connection, Entropy, PublicKey, Session};
+use zerolane_core::{Config, Connection, Entropy, PublicKey, RegionId, Session};
 
 /// One connected UDP socket: the kernel finds the connection by the peer's address, so that all
 /// that arrives is the connection's and the forecast holds.
@@ -68,6 +71,11 @@ impl UdpLane {
         self.peer_key
     }
 
+    /// The socket, to be waited on together with others.
+    pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.socket)
+    }
+
     /// The peer's address.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer
@@ -94,11 +102,16 @@ impl Lane for UdpLane {
             .unwrap_or(Ok(false))
     }
 
+    fn holds(&self, region: RegionId) -> bool {
+        self.sender.holds(region)
+    }
+
     fn describe(&self, account: &mut Account) {
         account.receive_buffer = socket::receive_buffer(&self.socket);
         account.gso = self.sender.gso;
         account.gro = self.receiver.gro;
         account.cipher = self.sender.cipher();
+        account.zerocopy = self.sender.zerocopy();
     }
 }
 
@@ -159,3 +172,6 @@ fn entropy() -> io::Result<Entropy> {
         port: u16::from_le_bytes([i, j]).max(1),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,17 @@
 //! Sending: one sendmsg for up to 64 KiB of STUs, headers and payload gathered where they lie.
 
-use super::socket;
 use super::stage::{AROUND, Stage, Unstaged};
+use super::zerocopy::{Headers, Lender};
+use super::{socket, system};
 use crate::seal::Sealer;
-use crate::{Account, LaneError, Mode, Options, Registry, Turn};
+use crate::{Account, LaneError, Mode, Options, Registry, Turn, Zerocopy};
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use zerolane_core::{BurstLimit, Cipher, ControlDatagram, DataBurst, Instant, Span, Transmit};
+use zerolane_core::{
+    BurstLimit, Cipher, ControlDatagram, DataBurst, Instant, RegionId, Span, Transmit,
+};
 use zerolane_wire::HEADER_LEN;
 use zerolane_wire::checksum::Sum;
 
@@ -24,7 +27,11 @@ const IDLE: std::time::Duration = std::time::Duration::from_millis(1);
 const CONTROL_LEN: usize = 32;
 
 /// Zeros behind a path probe.
-static PADDING: [u8; 65_536] = [0; 65_536];
+static PADDING: Padding = Padding([0; 65_536]);
+
+/// On pages of its own, so that a probe of any size has few enough fragments.
+#[repr(C, align(4096))]
+struct Padding([u8; 65_536]);
 
 /// What became of a send.
 enum Sent {
@@ -39,19 +46,24 @@ enum Sent {
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) gso: bool,
+    lender: Lender,
+    /// The last burst was of memory that may be lent.
+    lendable: bool,
     headers: Box<[[u8; HEADER_LEN]; MAX_SEGMENTS]>,
-    iovs: Vec<libc::iovec>,
+    pub(super) iovs: Vec<libc::iovec>,
+    /// Headers and short payloads of small operations.
+    pub(super) small: Vec<u8>,
     messages: Vec<libc::mmsghdr>,
     /// A transmission that met a full socket buffer.
     held: Option<Transmit>,
-    burst: u32,
-    last: Instant,
-    outgoing: Outgoing,
+    pub(super) burst: u32,
+    pub(super) last: Instant,
+    pub(super) protection: Protection,
 }
 
 /// What is done to datagrams before they leave.
 #[derive(Debug)]
-enum Outgoing {
+pub(super) enum Protection {
     /// Nothing.
     Plain,
     /// They are to be sealed, and the keys are not there yet: none may leave.
@@ -66,37 +78,51 @@ unsafe impl Send for Sender {}
 
 impl Sender {
     pub(super) fn new(socket: &Socket, options: &Options) -> Sender {
+        let mode = options.security.mode;
         Sender {
             gso: options.gso && socket::has_gso(socket),
+            // What is sealed is the lane's own already, and written again for the next burst.
+            lender: Lender::new(socket, options.zerocopy && mode == Mode::Plain),
+            lendable: false,
             headers: Box::new([[0; HEADER_LEN]; MAX_SEGMENTS]),
+            small: Vec::new(),
             iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
             messages: Vec::with_capacity(MAX_SEGMENTS),
             held: None,
             burst: FIRST_BURST,
             last: Instant::ZERO,
-            outgoing: match options.security.mode {
-                Mode::Plain => Outgoing::Plain,
-                Mode::Encrypted => Outgoing::Waiting,
+            protection: match mode {
+                Mode::Plain => Protection::Plain,
+                Mode::Encrypted => Protection::Waiting,
             },
         }
     }
 
     /// Seals everything from here on.
     pub(super) fn protect(&mut self, sealer: Sealer) {
-        self.outgoing = Outgoing::Sealed(Box::new(Stage::new(sealer)));
+        self.protection = Protection::Sealed(Box::new(Stage::new(sealer)));
     }
 
     /// What seals, if anything does by now.
     pub(super) fn cipher(&self) -> Option<Cipher> {
-        match &self.outgoing {
-            Outgoing::Sealed(stage) => Some(stage.sealer().cipher()),
-            Outgoing::Plain | Outgoing::Waiting => None,
+        match &self.protection {
+            Protection::Sealed(stage) => Some(stage.sealer().cipher()),
+            Protection::Plain | Protection::Waiting => None,
         }
     }
 
     /// Whether something waits for room in the socket buffer.
     pub(super) fn is_full(&self) -> bool {
         self.held.is_some()
+    }
+
+    /// Whether the kernel still has memory of `region`.
+    pub(super) fn holds(&self, region: RegionId) -> bool {
+        self.lender.holds(region)
+    }
+
+    pub(super) fn zerocopy(&self) -> Zerocopy {
+        self.lender.state()
     }
 
     /// Sends what the core owes, for one turn. True if anything was sent.
@@ -106,19 +132,20 @@ impl Sender {
         peer: SocketAddr,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
-        let mut sent = false;
+        let mut sent = self.lender.is_lending() && self.lender.settle(socket);
         for _ in 0..BURSTS_PER_TURN {
-            let Some(transmit) = self
-                .held
-                .take()
-                .or_else(|| turn.core.poll_transmit(turn.now, self.limit(turn.now)))
-            else {
+            turn.refresh();
+            let Some(transmit) = self.held.take().or_else(|| {
+                turn.core
+                    .poll_transmit(turn.now, self.limit(turn.now, turn.core.stu()))
+            }) else {
                 break;
             };
             let outcome = match &transmit {
                 Transmit::Handshake(it) => self.handshake(socket, it.bytes(), turn.account),
                 Transmit::Control(it) => self.control(socket, it, turn.account),
                 Transmit::Data(it) => self.data(socket, it, turn)?,
+                Transmit::Operations(it) => self.operations(socket, it, turn)?,
             };
             match self.judge(outcome, socket, peer, turn)? {
                 Sent::Full => {
@@ -132,12 +159,16 @@ impl Sender {
     }
 
     /// Small bursts while idle, for latency; full ones under load, for bandwidth.
-    fn limit(&mut self, now: Instant) -> BurstLimit {
+    fn limit(&mut self, now: Instant, stu: u32) -> BurstLimit {
         if now - self.last > IDLE {
             self.burst = FIRST_BURST;
         }
+        let lent = match self.lendable && self.gso {
+            true => self.lender.datagrams(stu as usize),
+            false => 0,
+        };
         BurstLimit {
-            segments: self.burst,
+            segments: if lent > 0 { lent as u32 } else { self.burst },
             ..BurstLimit::default()
         }
     }
@@ -160,18 +191,10 @@ impl Sender {
         account: &mut Account,
     ) -> io::Result<()> {
         self.iovs.clear();
-        match &mut self.outgoing {
-            Outgoing::Plain => {
-                let bytes = datagram.bytes();
-                self.iovs.push(iovec(bytes.as_ptr(), bytes.len()));
-                let padding = datagram.pad_to.saturating_sub(bytes.len());
-                if padding > 0 {
-                    let padding = padding.min(PADDING.len());
-                    self.iovs.push(iovec(PADDING.as_ptr(), padding));
-                }
-            }
-            Outgoing::Waiting => return Ok(()),
-            Outgoing::Sealed(stage) => match stage.control(datagram) {
+        match &mut self.protection {
+            Protection::Plain => return self.bare_control(socket, datagram, account),
+            Protection::Waiting => return Ok(()),
+            Protection::Sealed(stage) => match stage.control(datagram) {
                 Ok(bytes) => self.iovs.push(iovec(bytes.as_ptr(), bytes.len())),
                 Err(_) => return Ok(()),
             },
@@ -179,11 +202,50 @@ impl Sender {
         self.send_alone(socket, account)
     }
 
+    /// A control datagram as it is, with its padding.
+    fn bare_control(
+        &mut self,
+        socket: &Socket,
+        datagram: &ControlDatagram,
+        account: &mut Account,
+    ) -> io::Result<()> {
+        let bytes = datagram.bytes();
+        let padding = datagram.pad_to.saturating_sub(bytes.len());
+        self.iovs.push(iovec(bytes.as_ptr(), bytes.len()));
+        if padding > 0 {
+            let padding = padding.min(PADDING.0.len());
+            self.iovs.push(iovec(PADDING.0.as_ptr(), padding));
+            if let Some(outcome) = self.lend_probe(socket, bytes, account) {
+                return outcome;
+            }
+        }
+        self.send_alone(socket, account)
+    }
+
+    /// Sends the probe that is gathered, with `bytes` in front, without the kernel's copy. `None` if
+    /// it is to be sent with it.
+    fn lend_probe(
+        &mut self,
+        socket: &Socket,
+        bytes: &[u8],
+        account: &mut Account,
+    ) -> Option<io::Result<()>> {
+        let own = self.lender.probe(bytes)?;
+        account.tx_control_syscalls += 1;
+        self.iovs[0] = iovec(own.0.as_ptr().cast(), bytes.len());
+        let outcome = self.lend(socket, 0, own, None);
+        match outcome {
+            Some(_) => account.datagrams_sent += 1,
+            None => self.iovs[0] = iovec(bytes.as_ptr(), bytes.len()),
+        }
+        outcome
+    }
+
     /// Sends what is gathered as one datagram that carries no Data.
     fn send_alone(&mut self, socket: &Socket, account: &mut Account) -> io::Result<()> {
         account.tx_control_syscalls += 1;
         account.datagrams_sent += 1;
-        self.send_gathered(socket, 0)
+        self.send_gathered(socket, 0, 0)
     }
 
     fn data(
@@ -197,10 +259,10 @@ impl Sender {
             return Err(gone);
         };
         self.headers(burst, turn.core.uses_checksums(), turn.memory)?;
-        match &mut self.outgoing {
-            Outgoing::Plain => self.gather(burst, payload),
-            Outgoing::Waiting => return Ok(Ok(())),
-            Outgoing::Sealed(stage) => match stage.data(burst, &self.headers[..], turn.memory) {
+        match &mut self.protection {
+            Protection::Plain => self.gather(burst, payload),
+            Protection::Waiting => return Ok(Ok(())),
+            Protection::Sealed(stage) => match stage.data(burst, &self.headers[..], turn.memory) {
                 Ok(bytes) => {
                     let (start, len) = (bytes.as_ptr(), bytes.len());
                     self.iovs.clear();
@@ -215,9 +277,63 @@ impl Sender {
         turn.account.datagrams_sent += u64::from(burst.segments);
         turn.account.bytes_sent += burst.span.len;
         turn.account.tx_data_syscalls += 1;
+        self.lendable = turn.memory.is_lendable(burst.span.region);
+        if let Some(outcome) = self.lend_burst(socket, burst, turn.account) {
+            return Ok(outcome);
+        }
         match self.send_burst(socket, burst, turn.account) {
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Err(gone),
             outcome => Ok(outcome),
+        }
+    }
+
+    /// Sends what is gathered without the kernel's copy. `None` if it is to be sent with it.
+    fn lend_burst(
+        &mut self,
+        socket: &Socket,
+        burst: &DataBurst,
+        account: &mut Account,
+    ) -> Option<io::Result<()>> {
+        let count = burst.segments as usize;
+        if !self.lendable || !self.gso || !self.lender.pays(burst) {
+            return None;
+        }
+        // The kernel will still read the headers when the next burst overwrites ours.
+        let mut own = self.lender.headers();
+        for (index, slot) in own.0.iter_mut().enumerate().take(count) {
+            slot[..HEADER_LEN].copy_from_slice(&self.headers[index]);
+            self.iovs[2 * index] = iovec(slot.as_ptr(), HEADER_LEN);
+        }
+        let segment = burst.stu as usize + HEADER_LEN;
+        let outcome = self.lend(socket, segment, own, Some(burst.span.region));
+        match outcome {
+            Some(Ok(())) => account.tx_zerocopy_syscalls += 1,
+            _ => {
+                account.tx_data_syscalls += 1;
+                for (index, header) in self.headers.iter().enumerate().take(count) {
+                    self.iovs[2 * index] = iovec(header.as_ptr(), HEADER_LEN);
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Lends what is gathered, with headers in `own`, to the kernel. `None` if that was refused for a
+    /// reason of its own.
+    fn lend(
+        &mut self,
+        socket: &Socket,
+        segment: usize,
+        own: Box<Headers>,
+        region: Option<RegionId>,
+    ) -> Option<io::Result<()>> {
+        match self.send_gathered(socket, segment, libc::MSG_ZEROCOPY) {
+            Ok(()) => {
+                self.lender.lent(own, region);
+                Some(Ok(()))
+            }
+            Err(error) if self.lender.refused(own, &error) => None,
+            Err(error) => Some(Err(error)),
         }
     }
 
@@ -229,17 +345,17 @@ impl Sender {
         account: &mut Account,
     ) -> io::Result<()> {
         if burst.segments == 1 {
-            return self.send_gathered(socket, 0);
+            return self.send_gathered(socket, 0, 0);
         }
-        let around = match self.outgoing {
-            Outgoing::Sealed(_) => AROUND,
-            Outgoing::Plain | Outgoing::Waiting => HEADER_LEN,
+        let around = match self.protection {
+            Protection::Sealed(_) => AROUND,
+            Protection::Plain | Protection::Waiting => HEADER_LEN,
         };
         let segment = burst.stu as usize + around;
         if !self.gso {
             return self.send_separately(socket, segment);
         }
-        match self.send_gathered(socket, segment) {
+        match self.send_gathered(socket, segment, 0) {
             Err(error) if is_lost_offload(&error, segment, socket::path_datagram_now(socket)) => {
                 self.gso = false;
                 account.tx_data_syscalls += 1;
@@ -285,7 +401,12 @@ impl Sender {
     }
 
     /// One sendmsg of all iovecs, in segments of `segment` bytes (0: one datagram).
-    fn send_gathered(&mut self, socket: &Socket, segment: usize) -> io::Result<()> {
+    pub(super) fn send_gathered(
+        &mut self,
+        socket: &Socket,
+        segment: usize,
+        flags: i32,
+    ) -> io::Result<()> {
         let mut control = [0u64; CONTROL_LEN / 8];
         let mut message = empty_message();
         message.msg_iov = self.iovs.as_mut_ptr();
@@ -306,20 +427,21 @@ impl Sender {
             }
         }
         // SAFETY: message points to iovecs over memory that is mapped for the length of the call:
-        // headers and padding are ours, payload is posted and open in the registry.
-        twice_on_fault(|| unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) })?;
+        // headers and padding are ours, payload is posted and open in the registry. What is lent is
+        // kept until the kernel lets go: `Lender` keeps the headers, `Driver` the payload.
+        twice_on_fault(|| unsafe { system::sendmsg(socket.as_raw_fd(), &message, flags) })?;
         Ok(())
     }
 
     /// One datagram for every `segment` bytes, by sendmmsg: for kernels and interfaces without GSO.
     fn send_separately(&mut self, socket: &Socket, segment: usize) -> io::Result<()> {
         self.messages.clear();
-        let datagram = match self.outgoing {
-            Outgoing::Sealed(_) => {
+        let datagram = match self.protection {
+            Protection::Sealed(_) => {
                 cut(&mut self.iovs, segment);
                 1
             }
-            Outgoing::Plain | Outgoing::Waiting => 2,
+            Protection::Plain | Protection::Waiting => 2,
         };
         for pieces in self.iovs.chunks_mut(datagram) {
             let mut message = empty_message();
@@ -334,10 +456,7 @@ impl Sender {
         while done < self.messages.len() {
             let rest = &mut self.messages[done..];
             // SAFETY: as in send_gathered, for every message of the list.
-            let sent = twice_on_fault(|| unsafe {
-                let (start, count) = (rest.as_mut_ptr(), rest.len() as u32);
-                libc::sendmmsg(socket.as_raw_fd(), start, count, 0) as isize
-            });
+            let sent = twice_on_fault(|| unsafe { system::sendmmsg(socket.as_raw_fd(), rest) });
             match sent {
                 Ok(sent) => done += sent,
                 // Part of the burst is out; what is not counts as lost and is asked for again.
@@ -385,17 +504,20 @@ impl Sender {
 
 /// Makes a call again that failed with EFAULT: recvmmsg leaves that error of a later message in the
 /// socket, for the next call to find, whatever that is. An EFAULT of its own comes again.
-fn twice_on_fault(mut call: impl FnMut() -> isize) -> io::Result<usize> {
-    let mut once = || usize::try_from(call()).map_err(|_| io::Error::last_os_error());
-    match once() {
-        Err(error) if error.raw_os_error() == Some(libc::EFAULT) => once(),
+fn twice_on_fault(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    match call() {
+        Err(error) if error.raw_os_error() == Some(libc::EFAULT) => call(),
         outcome => outcome,
     }
 }
 
 /// Whether a GSO send failed because the offload is gone, not because datagrams of `segment` bytes
 /// are too large for the path: older kernels say EINVAL to either.
-fn is_lost_offload(error: &io::Error, segment: usize, path_datagram: Option<usize>) -> bool {
+pub(super) fn is_lost_offload(
+    error: &io::Error,
+    segment: usize,
+    path_datagram: Option<usize>,
+) -> bool {
     match error.raw_os_error() {
         Some(libc::EIO | libc::EOPNOTSUPP) => true,
         Some(libc::EINVAL) => path_datagram.is_none_or(|largest| segment <= largest),
@@ -417,7 +539,9 @@ fn cut(iovs: &mut Vec<libc::iovec>, segment: usize) {
 /// The one's-complement sum over the bytes of `span`.
 pub(super) fn sum(memory: &Registry, span: Span) -> Result<Sum, LaneError> {
     let fault = LaneError::Fault(span.region);
-    if memory.is_file(span.region) {
+    // Shared memory may change meanwhile: then the sum is wrong, the bytes are dropped and asked for
+    // again.
+    if memory.is_file(span.region) || memory.bounds(span.region).is_some() {
         let mut copy = vec![0; span.len as usize];
         return match memory.read(span, &mut copy) {
             true => Ok(Sum::of(&copy)),

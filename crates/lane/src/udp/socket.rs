@@ -112,6 +112,11 @@ pub(super) fn has_gso(socket: &Socket) -> bool {
     get(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
 }
 
+/// Permits sends without a copy, if the kernel has them.
+pub(super) fn enable_zerocopy(socket: &Socket) -> bool {
+    set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1).is_ok()
+}
+
 /// Turns receive offload on, if the kernel has it.
 pub(super) fn enable_gro(socket: &Socket) -> bool {
     set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()

@@ -3,7 +3,7 @@
 
 use crate::Registry;
 use crate::seal::{Sealer, TRAILER_LEN};
-use zerolane_core::{ControlDatagram, DataBurst};
+use zerolane_core::{ControlDatagram, DataBurst, Span};
 use zerolane_wire::{HEADER_LEN, Packet};
 
 /// The largest burst there is, headers and seals included, bytes.
@@ -70,18 +70,37 @@ impl Stage {
         let (mut at, mut filled) = (0, 0);
         for header in headers.iter().take(burst.segments as usize) {
             let len = u64::from(burst.stu).min(burst.span.len - at);
-            let whole = filled..filled + len as usize + AROUND;
-            let place = self.bytes.get_mut(whole).ok_or(Unstaged::Refused)?;
-            place[..HEADER_LEN].copy_from_slice(header);
-            let payload = HEADER_LEN..HEADER_LEN + len as usize;
-            if !memory.read(burst.span.part(at, len), &mut place[payload]) {
-                return Err(Unstaged::Gone);
-            }
-            seal(&mut self.sealer, place)?;
+            filled = self.append(filled, header, Some(burst.span.part(at, len)), memory)?;
             at += len;
-            filled += len as usize + AROUND;
         }
         Ok(&self.bytes[..filled])
+    }
+
+    /// Seals one datagram at `at`, made of `head` and what `payload` names. Returns its end.
+    pub(super) fn append(
+        &mut self,
+        at: usize,
+        head: &[u8],
+        payload: Option<Span>,
+        memory: &Registry,
+    ) -> Result<usize, Unstaged> {
+        let len = payload.map_or(0, |span| span.len as usize);
+        let end = at + head.len() + len + TRAILER_LEN;
+        let place = self.bytes.get_mut(at..end).ok_or(Unstaged::Refused)?;
+        let (start, rest) = place.split_at_mut(head.len());
+        start.copy_from_slice(head);
+        if let Some(span) = payload
+            && !memory.read(span, &mut rest[..len])
+        {
+            return Err(Unstaged::Gone);
+        }
+        seal(&mut self.sealer, place)?;
+        Ok(end)
+    }
+
+    /// What lies in front of `end`.
+    pub(super) fn staged(&self, end: usize) -> &[u8] {
+        &self.bytes[..end]
     }
 }
 

@@ -3,10 +3,8 @@
 use super::LabConfig;
 use super::frame::Destination;
 use crate::link::{Arrival, Link, LinkConfig, LinkStats};
+use crate::pair::seed_of_link;
 use std::time::Duration;
-
-/// Sets the seeds of the links apart (the golden ratio in 64 bits).
-const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The links of a star.
 #[derive(Debug)]
@@ -40,7 +38,7 @@ impl<F: Clone> Switch<F> {
             ..LinkConfig::default()
         };
         let limited = config.interface_bits_per_s.is_some();
-        let seeds = (0..).map(|index: u64| config.seed.wrapping_add(SEED_STEP.wrapping_mul(index)));
+        let seeds = (0..).map(|index| seed_of_link(config.seed, index));
         let interfaces = if limited { config.hosts } else { 0 };
         Self {
             interfaces: (0..interfaces).map(|_| Link::new(interface, 0)).collect(),

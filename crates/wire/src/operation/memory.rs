@@ -1,7 +1,7 @@
 //! Operations on persistent memory.
 
 use super::{OPTIONS_LEN, Options, be32, be64, not_zero, out_of_range};
-use crate::header::{Field, Header, ParseError, Problem};
+use crate::header::{Field, Flags, Header, ParseError, Problem};
 
 /// What the holder of a region handle may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -15,19 +15,55 @@ pub struct Rights {
 }
 
 impl Rights {
-    const fn bits(self) -> u16 {
+    /// Nothing.
+    pub const NONE: Rights = Rights::new(false, false, false);
+    /// Get.
+    pub const READ: Rights = Rights::new(true, false, false);
+    /// Put.
+    pub const WRITE: Rights = Rights::new(false, true, false);
+    /// FetchOp.
+    pub const ATOMIC: Rights = Rights::new(false, false, true);
+    /// All of them.
+    pub const ALL: Rights = Rights::new(true, true, true);
+
+    const fn new(read: bool, write: bool, atomic: bool) -> Rights {
+        Rights {
+            read,
+            write,
+            atomic,
+        }
+    }
+
+    /// These and `other`'s.
+    #[must_use]
+    pub const fn with(self, other: Rights) -> Rights {
+        Rights::new(
+            self.read || other.read,
+            self.write || other.write,
+            self.atomic || other.atomic,
+        )
+    }
+
+    /// Whether all of `other` are among these.
+    pub const fn contains(self, other: Rights) -> bool {
+        (self.read || !other.read) && (self.write || !other.write) && (self.atomic || !other.atomic)
+    }
+
+    /// As bits: 1 read, 2 write, 4 atomic.
+    pub const fn bits(self) -> u16 {
         self.read as u16 | (self.write as u16) << 1 | (self.atomic as u16) << 2
     }
 
-    pub(super) const fn parse(param: u16) -> Result<Rights, ParseError> {
-        if param > 7 {
-            return Err(out_of_range(Field::Param, param as u64));
+    /// Rights of the bits; `None` if others than these three are set.
+    pub const fn from_bits(bits: u16) -> Option<Rights> {
+        if bits > 7 {
+            return None;
         }
-        Ok(Rights {
-            read: param & 1 != 0,
-            write: param & 2 != 0,
-            atomic: param & 4 != 0,
-        })
+        Some(Rights::new(bits & 1 != 0, bits & 2 != 0, bits & 4 != 0))
+    }
+
+    pub(super) fn parse(param: u16) -> Result<Rights, ParseError> {
+        Rights::from_bits(param).ok_or(out_of_range(Field::Param, u64::from(param)))
     }
 }
 
@@ -139,6 +175,10 @@ pub struct Get {
     pub return_offset: u32,
     /// Bytes wanted, not 0.
     pub length: u32,
+    /// To be answered when all operations numbered below this were executed.
+    pub after: u32,
+    /// Echoed in B_num of the Data.
+    pub b_num: u32,
 }
 
 impl Get {
@@ -154,6 +194,8 @@ impl Get {
             offset: self.offset,
             d_id: self.handle,
             s_id: self.s_id,
+            sync: self.after,
+            b_num: self.b_num,
             ..header
         };
         (header, Some(options))
@@ -170,6 +212,8 @@ impl Get {
             return_bufx: be32(options, 0),
             return_offset: be32(options, 4),
             length: not_zero(Field::Options, be32(options, 8))?,
+            after: header.sync,
+            b_num: header.b_num,
         })
     }
 }
@@ -218,8 +262,10 @@ pub struct FetchOp {
     pub handle: u32,
     /// The Initiator's identifier, not 0, echoed in D_id of the Data.
     pub s_id: u32,
-    /// Number of this FetchOp on the connection: a repeat is answered with the same value, once executed.
+    /// Number of this operation on the connection: a repeat is answered with the same value, once executed.
     pub sync: u32,
+    /// The Initiator has the values of all FetchOps numbered below this.
+    pub confirmed: u32,
     /// Operand.
     pub operand: u64,
     /// Comparand of [`FetchOpKind::CompareAndSwap`].
@@ -231,6 +277,7 @@ impl FetchOp {
         let mut options = [0; OPTIONS_LEN];
         options[..8].copy_from_slice(&self.operand.to_be_bytes());
         options[8..16].copy_from_slice(&self.comparand.to_be_bytes());
+        options[16..20].copy_from_slice(&self.confirmed.to_be_bytes());
         let header = Header {
             param: self.kind as u16,
             b_id: self.mx,
@@ -264,6 +311,64 @@ impl FetchOp {
             sync: header.sync,
             operand: be64(options, 0),
             comparand: be64(options, 8),
+            confirmed: be32(options, 16),
         })
+    }
+}
+
+/// Confirms operations on persistent memory, by number: a State of its own kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MemoryState {
+    /// All operations numbered below this were executed.
+    pub expected: u32,
+    /// Asks for all operations from `expected` on again.
+    pub resend: bool,
+}
+
+impl MemoryState {
+    pub(super) fn emit(&self, header: Header) -> Header {
+        Header {
+            flags: Flags::MEMORY.with_if(Flags::COMPLETE, !self.resend),
+            sync: self.expected,
+            ..header
+        }
+    }
+
+    pub(super) fn parse(header: &Header) -> MemoryState {
+        MemoryState {
+            expected: header.sync,
+            resend: !header.flags.contains(Flags::COMPLETE),
+        }
+    }
+}
+
+/// A place in a persistent memory region of the peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Handle of the region.
+    pub handle: u32,
+    /// Its memory index.
+    pub mx: u16,
+    /// Buffer.
+    pub bufx: u32,
+    /// Offset within that buffer.
+    pub offset: u32,
+}
+
+impl Place {
+    pub(super) fn emit(&self) -> Options {
+        let mut options = [0; OPTIONS_LEN];
+        options[..4].copy_from_slice(&self.bufx.to_be_bytes());
+        options[4..8].copy_from_slice(&self.offset.to_be_bytes());
+        options
+    }
+
+    pub(super) fn parse(header: &Header, options: &Options) -> Place {
+        Place {
+            handle: header.d_id,
+            mx: header.b_id,
+            bufx: be32(options, 0),
+            offset: be32(options, 4),
+        }
     }
 }

@@ -13,11 +13,14 @@ pub use connection::{
     Capabilities, ConnectionAnswer, ConnectionVerdict, Disconnect, Profile, Profiles,
     RequestConnection, VERSION, VERSION_MIN,
 };
-pub use memory::{FetchOp, FetchOpKind, Get, MemoryRegionAvailable, RequestMemoryRegion, Rights};
+pub use memory::{
+    FetchOp, FetchOpKind, Get, MemoryRegionAvailable, MemoryState, Place, RequestMemoryRegion,
+    Rights,
+};
 pub use reason::Reason;
 pub use state::{MAX_RANGES, Occasion, Progress, Range, Ranges, Report, RequestState, State};
 pub use transfer::{
-    Answer, ClearToSend, End, Grant, RequestAnswer, RequestToReceive, RequestToSend,
+    Answer, ClearToSend, End, Grant, RequestAnswer, RequestToReceive, RequestToSend, Target,
 };
 
 use crate::checksum::Sum;
@@ -77,11 +80,11 @@ pub enum Operation {
     Get(Get),
     /// See [`FetchOp`].
     FetchOp(FetchOp),
-    /// The Initiator has the value of the FetchOp numbered so.
+    /// The Initiator has the value of the FetchOp, or the refusal of the operation, numbered so.
     FetchOpComplete {
-        /// Sync of the FetchOp.
+        /// Number of the operation.
         sync: u32,
-        /// The Initiator's identifier of the FetchOp.
+        /// The Initiator's identifier of it.
         s_id: u32,
     },
     /// See [`RequestToSend`].
@@ -96,6 +99,8 @@ pub enum Operation {
     RequestState(RequestState),
     /// See [`State`].
     State(State),
+    /// See [`MemoryState`].
+    MemoryState(MemoryState),
     /// Aborts a Transfer.
     End(End),
     /// Confirms that.
@@ -217,7 +222,7 @@ impl Operation {
             Operation::ClearToSend(_) => Op::ClearToSend,
             Operation::RequestToReceive(_) => Op::RequestToReceive,
             Operation::RequestState(_) => Op::RequestState,
-            Operation::State(_) => Op::State,
+            Operation::State(_) | Operation::MemoryState(_) => Op::State,
             Operation::End(_) => Op::End,
             Operation::EndAck(_) => Op::EndAck,
             Operation::Nop(_) => Op::Nop,
@@ -250,7 +255,7 @@ impl Operation {
                 },
                 None,
             ),
-            Operation::RequestToSend(it) => (it.emit(header), None),
+            Operation::RequestToSend(it) => it.emit(header),
             Operation::RequestAnswer(it) => (it.emit(header), None),
             Operation::ClearToSend(it) => it.emit(header),
             Operation::RequestToReceive(it) => {
@@ -280,6 +285,7 @@ impl Operation {
                 )
             }
             Operation::State(it) => it.emit(header),
+            Operation::MemoryState(it) => (it.emit(header), None),
             Operation::End(it) | Operation::EndAck(it) => (it.emit(header), None),
             Operation::Nop(it) => it.emit(header),
         }
@@ -309,7 +315,7 @@ impl Operation {
                 sync: header.sync,
                 s_id: header.s_id,
             },
-            Op::RequestToSend => Operation::RequestToSend(RequestToSend::parse(header)?),
+            Op::RequestToSend => Operation::RequestToSend(RequestToSend::parse(header, options)?),
             Op::RequestAnswer => Operation::RequestAnswer(RequestAnswer::parse(header)?),
             Op::ClearToSend => Operation::ClearToSend(ClearToSend::parse(header, options)?),
             Op::RequestToReceive => Operation::RequestToReceive(RequestToReceive {
@@ -329,6 +335,9 @@ impl Operation {
                 s_id: header.s_id,
                 sync: header.sync,
             }),
+            Op::State if header.flags.contains(Flags::MEMORY) => {
+                Operation::MemoryState(MemoryState::parse(header))
+            }
             Op::State => Operation::State(State::parse(header, need(options)?)?),
             Op::End => Operation::End(End::parse(header)?),
             Op::EndAck => Operation::EndAck(End::parse(header)?),

@@ -34,15 +34,19 @@ pub enum Reason {
     GoingAway = 12,
     /// The memory named could not be read or written.
     MemoryFault = 13,
+    /// Part of the place named lies outside the region.
+    OutOfBounds = 14,
+    /// The region was exported, and is not any more.
+    Revoked = 15,
     /// The other end asked for a connection without protection, and this one gives none.
-    ProtectionRequired = 14,
+    ProtectionRequired = 16,
     /// The other end asked for a protected connection, and this one gives none.
-    PlainOnly = 15,
+    PlainOnly = 17,
 }
 
 impl Reason {
     /// All reasons, in order of their code points.
-    pub const ALL: [Reason; 16] = [
+    pub const ALL: [Reason; 18] = [
         Reason::Normal,
         Reason::VersionMismatch,
         Reason::NoCommonProfile,
@@ -57,6 +61,8 @@ impl Reason {
         Reason::TimedOut,
         Reason::GoingAway,
         Reason::MemoryFault,
+        Reason::OutOfBounds,
+        Reason::Revoked,
         Reason::ProtectionRequired,
         Reason::PlainOnly,
     ];
@@ -88,6 +94,8 @@ impl Reason {
             Reason::TimedOut => "timed out",
             Reason::GoingAway => "the peer is going away",
             Reason::MemoryFault => "the memory could not be accessed",
+            Reason::OutOfBounds => "outside the region",
+            Reason::Revoked => "the region was revoked",
             Reason::ProtectionRequired => "the peer refuses connections without protection",
             Reason::PlainOnly => "the peer gives no protection: both ends must ask for plain",
         }

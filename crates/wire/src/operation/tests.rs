@@ -325,6 +325,7 @@ fn emit__value_that_parse_refuses() {
         answer: Answer::Later(Reason::NotReady),
         d_id: 0,
         room: 0,
+        numbered: false,
     });
     let route = Route::default();
     let _ = Packet { route, operation }.emit();

@@ -1,8 +1,21 @@
 //! Operations that announce, grant and abort Transfers.
 
 use super::connection::MAX_BUFFER_LOG2;
-use super::{OPTIONS_LEN, Options, Reason, be32, be64, not_zero, out_of_range};
+use super::{OPTIONS_LEN, Options, Place, Reason, be32, be64, need, not_zero, out_of_range};
 use crate::header::{Field, Flags, Header, ParseError};
+
+/// Where an announced Transfer is to land.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// The next receive posted.
+    Receive,
+    /// The Read with this Transfer identifier of the reader, not 0.
+    Read(u32),
+    /// A persistent memory region (a Put too long for one operation).
+    Region(Place),
+    /// The payload of the message that is operation number so of the connection.
+    Message(u32),
+}
 
 /// Announces a Transfer. Answered by [`ClearToSend`] or [`RequestAnswer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,8 +24,8 @@ pub struct RequestToSend {
     pub length: u64,
     /// The sender's Transfer identifier, not 0.
     pub s_id: u32,
-    /// The reader's Transfer identifier, not 0, when this answers a Request_To_Receive.
-    pub reader: Option<u32>,
+    /// What it is to meet.
+    pub target: Target,
     /// Number of this announcement on the connection, from 0: receives match in this order.
     pub sequence: u32,
     /// Asks for a State when the Transfer is complete.
@@ -20,29 +33,44 @@ pub struct RequestToSend {
 }
 
 impl RequestToSend {
-    pub(super) fn emit(&self, header: Header) -> Header {
-        Header {
-            flags: Flags::NONE
-                .with_if(Flags::READ, self.reader.is_some())
-                .with_if(Flags::SEND_STATE, self.send_state),
-            d_id: self.reader.unwrap_or(0),
+    pub(super) fn emit(&self, header: Header) -> (Header, Option<Options>) {
+        let (flag, d_id, mx) = match self.target {
+            Target::Receive => (Flags::NONE, 0, 0),
+            Target::Read(reader) => (Flags::READ, reader, 0),
+            Target::Region(place) => (Flags::MEMORY, place.handle, place.mx),
+            Target::Message(number) => (Flags::MESSAGE, number, 0),
+        };
+        let header = Header {
+            flags: flag.with_if(Flags::SEND_STATE, self.send_state),
+            b_id: mx,
+            d_id,
             s_id: self.s_id,
             sync: self.sequence,
             ..header
-        }
-        .with_wide(self.length)
+        };
+        let options = match self.target {
+            Target::Region(place) => Some(place.emit()),
+            _ => None,
+        };
+        (header.with_wide(self.length), options)
     }
 
-    pub(super) fn parse(header: &Header) -> Result<RequestToSend, ParseError> {
-        let read = header.flags.contains(Flags::READ);
+    pub(super) fn parse(
+        header: &Header,
+        options: Option<&Options>,
+    ) -> Result<RequestToSend, ParseError> {
+        let kinds = [Flags::READ, Flags::MEMORY, Flags::MESSAGE];
+        let target = match kinds.map(|flag| header.flags.contains(flag)) {
+            [false, false, false] => Target::Receive,
+            [true, false, false] => Target::Read(not_zero(Field::DId, header.d_id)?),
+            [false, true, false] => Target::Region(Place::parse(header, need(options)?)),
+            [false, false, true] => Target::Message(header.d_id),
+            _ => return Err(out_of_range(Field::Flags, u64::from(header.flags.bits()))),
+        };
         Ok(RequestToSend {
             length: header.wide(),
             s_id: not_zero(Field::SId, header.s_id)?,
-            reader: if read {
-                Some(not_zero(Field::DId, header.d_id)?)
-            } else {
-                None
-            },
+            target,
             sequence: header.sync,
             send_state: header.flags.contains(Flags::SEND_STATE),
         })
@@ -78,6 +106,8 @@ pub struct RequestAnswer {
     pub d_id: u32,
     /// With [`Reason::MessageTooLarge`]: the room there was, bytes.
     pub room: u64,
+    /// Answers a numbered operation on persistent memory; all before it were executed.
+    pub numbered: bool,
 }
 
 impl RequestAnswer {
@@ -87,7 +117,7 @@ impl RequestAnswer {
             Answer::Refused(reason) => (Flags::REJECT, reason),
         };
         Header {
-            flags,
+            flags: flags.with_if(Flags::MEMORY, self.numbered),
             param: reason as u16,
             d_id: self.d_id,
             ..header
@@ -106,6 +136,7 @@ impl RequestAnswer {
             },
             d_id: not_zero(Field::DId, header.d_id)?,
             room: header.wide(),
+            numbered: header.flags.contains(Flags::MEMORY),
         })
     }
 }

@@ -3,10 +3,10 @@
 
 use zerolane_wire::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Disconnect, End,
-    FetchOp, FetchOpKind, Flags, Get, Grant, Header, MemoryRegionAvailable, Nop, Occasion, Op,
-    Operation, Packet, Profile, Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer,
-    RequestConnection, RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights,
-    Route, State, VERSION, VERSION_MIN,
+    FetchOp, FetchOpKind, Flags, Get, Grant, Header, MemoryRegionAvailable, MemoryState, Nop,
+    Occasion, Op, Operation, Packet, Place, Profile, Profiles, Progress, Range, Ranges, Reason,
+    Report, RequestAnswer, RequestConnection, RequestMemoryRegion, RequestState, RequestToReceive,
+    RequestToSend, Rights, Route, State, Target, VERSION, VERSION_MIN,
 };
 
 const ROUTE: Route = Route {
@@ -167,6 +167,8 @@ fn memory() -> Vec<(&'static str, Operation)> {
                 return_bufx: 0x0bf0_0014,
                 return_offset: 0x0ff5_0015,
                 length: 0x0001_0000,
+                after: SYNC,
+                b_num: B_NUM,
             }),
         ),
         (
@@ -181,6 +183,7 @@ fn memory() -> Vec<(&'static str, Operation)> {
                 sync: SYNC,
                 operand: 0x0102_0304_0506_0708,
                 comparand: 0x1112_1314_1516_1718,
+                confirmed: SYNC - 1,
             }),
         ),
         (
@@ -197,7 +200,7 @@ fn transfer() -> Vec<(&'static str, Operation)> {
     let announcement = RequestToSend {
         length: WIDE,
         s_id: S_ID,
-        reader: None,
+        target: Target::Receive,
         sequence: SYNC,
         send_state: true,
     };
@@ -217,7 +220,26 @@ fn transfer() -> Vec<(&'static str, Operation)> {
         (
             "request_to_send_read",
             Operation::RequestToSend(RequestToSend {
-                reader: Some(D_ID),
+                target: Target::Read(D_ID),
+                ..announcement
+            }),
+        ),
+        (
+            "request_to_send_region",
+            Operation::RequestToSend(RequestToSend {
+                target: Target::Region(Place {
+                    handle: D_ID,
+                    mx: MX,
+                    bufx: BUFX,
+                    offset: OFFSET,
+                }),
+                ..announcement
+            }),
+        ),
+        (
+            "request_to_send_message",
+            Operation::RequestToSend(RequestToSend {
+                target: Target::Message(D_ID),
                 ..announcement
             }),
         ),
@@ -227,6 +249,7 @@ fn transfer() -> Vec<(&'static str, Operation)> {
                 answer: Answer::Later(Reason::NotReady),
                 d_id: D_ID,
                 room: 0,
+                numbered: false,
             }),
         ),
         (
@@ -235,6 +258,7 @@ fn transfer() -> Vec<(&'static str, Operation)> {
                 answer: Answer::Refused(Reason::MessageTooLarge),
                 d_id: D_ID,
                 room: WIDE,
+                numbered: false,
             }),
         ),
         ("clear_to_send_classic", Operation::ClearToSend(grant)),
@@ -327,6 +351,13 @@ fn upkeep() -> Vec<(&'static str, Operation)> {
                     delay_us: 0x77,
                     marked: 0x8899,
                 }),
+            }),
+        ),
+        (
+            "state_memory",
+            Operation::MemoryState(MemoryState {
+                expected: SYNC,
+                resend: true,
             }),
         ),
         ("end", Operation::End(end)),

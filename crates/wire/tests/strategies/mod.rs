@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use zerolane_wire::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Disconnect, End,
-    FetchOp, FetchOpKind, Flags, Get, Grant, Header, MAX_RANGES, MemoryRegionAvailable, Nop,
-    Occasion, Op, Operation, Packet, Profile, Profiles, Progress, Range, Ranges, Reason, Report,
-    RequestAnswer, RequestConnection, RequestMemoryRegion, RequestState, RequestToReceive,
-    RequestToSend, Rights, Route, State,
+    FetchOp, FetchOpKind, Flags, Get, Grant, Header, MAX_RANGES, MemoryRegionAvailable,
+    MemoryState, Nop, Occasion, Op, Operation, Packet, Place, Profile, Profiles, Progress, Range,
+    Ranges, Reason, Report, RequestAnswer, RequestConnection, RequestMemoryRegion, RequestState,
+    RequestToReceive, RequestToSend, Rights, Route, State, Target,
 };
 
 /// Small numbers are as likely as large ones: boundaries and zeros lie there.
@@ -145,28 +145,31 @@ fn verdict() -> impl Strategy<Value = ConnectionVerdict> {
 }
 
 fn transfer() -> impl Strategy<Value = Operation> {
-    let announce = (long(), id(), option::of(id()), number(), any::<bool>()).prop_map(
-        |(length, s_id, reader, sequence, send_state)| {
+    let announce = (long(), id(), target(), number(), any::<bool>()).prop_map(
+        |(length, s_id, target, sequence, send_state)| {
             Operation::RequestToSend(RequestToSend {
                 length,
                 s_id,
-                reader,
+                target,
                 sequence,
                 send_state,
             })
         },
     );
-    let answer = (reason(), any::<bool>(), id(), long()).prop_map(|(reason, later, d_id, room)| {
-        Operation::RequestAnswer(RequestAnswer {
-            answer: if later {
-                Answer::Later(reason)
-            } else {
-                Answer::Refused(reason)
-            },
-            d_id,
-            room,
-        })
-    });
+    let answer = (reason(), any::<(bool, bool)>(), id(), long()).prop_map(
+        |(reason, (later, numbered), d_id, room)| {
+            Operation::RequestAnswer(RequestAnswer {
+                answer: if later {
+                    Answer::Later(reason)
+                } else {
+                    Answer::Refused(reason)
+                },
+                d_id,
+                room,
+                numbered,
+            })
+        },
+    );
     let read = (long(), id(), number()).prop_map(|(capacity, s_id, sequence)| {
         Operation::RequestToReceive(RequestToReceive {
             capacity,
@@ -175,6 +178,23 @@ fn transfer() -> impl Strategy<Value = Operation> {
         })
     });
     prop_oneof![announce, answer, read, clear_to_send()]
+}
+
+fn target() -> impl Strategy<Value = Target> {
+    let region = (number(), place()).prop_map(|(handle, (mx, bufx, offset))| {
+        Target::Region(Place {
+            handle,
+            mx,
+            bufx,
+            offset,
+        })
+    });
+    prop_oneof![
+        Just(Target::Receive),
+        id().prop_map(Target::Read),
+        region,
+        number().prop_map(Target::Message),
+    ]
 }
 
 fn clear_to_send() -> impl Strategy<Value = Operation> {
@@ -234,8 +254,14 @@ fn memory() -> impl Strategy<Value = Operation> {
             })
         },
     );
-    let get = (place(), number(), id(), place(), id()).prop_map(
-        |((mx, bufx, offset), handle, s_id, (return_mx, return_bufx, return_offset), length)| {
+    let get = (place(), number(), id(), place(), (id(), number(), number())).prop_map(
+        |(
+            (mx, bufx, offset),
+            handle,
+            s_id,
+            (return_mx, return_bufx, return_offset),
+            (length, after, b_num),
+        )| {
             Operation::Get(Get {
                 mx,
                 bufx,
@@ -246,6 +272,8 @@ fn memory() -> impl Strategy<Value = Operation> {
                 return_bufx,
                 return_offset,
                 length,
+                after,
+                b_num,
             })
         },
     );
@@ -260,9 +288,9 @@ fn place() -> impl Strategy<Value = (u16, u32, u32)> {
 
 fn fetch_op() -> impl Strategy<Value = Operation> {
     let kind = select(FetchOpKind::ALL.to_vec());
-    let names = (number(), id(), number());
+    let names = (number(), id(), number(), number());
     (kind, place(), names, long(), long()).prop_map(
-        |(kind, (mx, bufx, offset), (handle, s_id, sync), operand, comparand)| {
+        |(kind, (mx, bufx, offset), (handle, s_id, sync, confirmed), operand, comparand)| {
             Operation::FetchOp(FetchOp {
                 kind,
                 mx,
@@ -273,6 +301,7 @@ fn fetch_op() -> impl Strategy<Value = Operation> {
                 sync,
                 operand,
                 comparand,
+                confirmed,
             })
         },
     )
@@ -322,7 +351,9 @@ fn upkeep() -> impl Strategy<Value = Operation> {
                 Operation::End(end)
             }
         });
-    prop_oneof![request, state(), end, nop()]
+    let memory = (number(), any::<bool>())
+        .prop_map(|(expected, resend)| Operation::MemoryState(MemoryState { expected, resend }));
+    prop_oneof![request, state(), memory, end, nop()]
 }
 
 fn state() -> impl Strategy<Value = Operation> {

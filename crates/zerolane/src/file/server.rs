@@ -37,12 +37,17 @@ pub enum Access {
 }
 
 impl Access {
+    /// What the owner of `key` may do (`None` in plain mode); `None`: not even connect.
+    pub fn rights(&self, key: Option<PublicKey>) -> Option<Rights> {
+        match self {
+            Access::Anyone => Some(Rights::ALL),
+            Access::Listed(list) => list.list().rights(&key?).cloned(),
+        }
+    }
+
     /// What the owner of `key` sees of `root`, and whether it may write there; `None`: nothing.
     fn admit(&self, key: Option<PublicKey>, root: &Arc<Root>) -> Option<(Arc<Root>, bool)> {
-        let rights = match self {
-            Access::Anyone => Rights::ALL,
-            Access::Listed(list) => list.list().rights(&key?)?.clone(),
-        };
+        let rights = self.rights(key)?;
         if rights.below.is_empty() {
             return Some((Arc::clone(root), rights.write));
         }

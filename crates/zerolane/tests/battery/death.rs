@@ -13,6 +13,9 @@ use zerolane::{
     CloseReason, Connection, Endpoint, Error, Options, Profile, Profiles, Reason, Region,
     TransferError, TransferId,
 };
+use zerolane_wire::{
+    Capabilities, ConnectionAnswer, ConnectionVerdict, Operation, Packet, RequestConnection, Route,
+};
 
 fn impatient() -> Options {
     Options {
@@ -359,4 +362,102 @@ fn close__without_a_peer_ends_with_an_error() {
     let closed = a.close();
     assert!(closed.is_err(), "{closed:?}");
     drop(net);
+}
+
+/// The port that endpoints listen on, within the protocol.
+const SERVICE_PORT: u16 = 1;
+
+/// A version that nobody speaks yet.
+const LATER: u8 = 200;
+
+#[test]
+fn connect__to_another_version_is_refused_with_words() {
+    let scripted = UdpSocket::bind("127.0.0.1:0").expect("bind");
+    scripted.set_read_timeout(Some(PATIENCE)).expect("set");
+    let address = scripted.local_addr().expect("bound");
+    let answering = std::thread::spawn(move || {
+        let mut buffer = [0; 256];
+        let (len, from) = scripted.recv_from(&mut buffer).expect("a request");
+        let request = Packet::parse(&buffer[..len]).expect("well-formed");
+        let Operation::RequestConnection(asked) = request.operation else {
+            panic!("{request:?}");
+        };
+        let answer = Packet {
+            route: Route {
+                d_port: request.route.s_port,
+                s_port: request.route.d_port,
+                d_key: asked.s_key,
+            },
+            operation: Operation::ConnectionAnswer(ConnectionAnswer {
+                verdict: ConnectionVerdict::Reject {
+                    reason: Reason::VersionMismatch,
+                    version_min: LATER,
+                    version_max: LATER,
+                },
+                sync: asked.sync,
+            }),
+        };
+        let (bytes, len) = answer.emit();
+        scripted.send_to(&bytes[..len], from).expect("sent");
+    });
+    let error = Connection::connect(address, &Options::default()).expect_err("another version");
+    answering.join().expect("no panic");
+    let says = error.to_string();
+    assert!(
+        says.contains("the peer speaks protocol versions 200 to 200"),
+        "{says}"
+    );
+}
+
+#[test]
+fn accept__refuses_another_version_with_words_and_goes_on() {
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("bind");
+    let scripted = UdpSocket::bind("127.0.0.1:0").expect("bind");
+    scripted.set_read_timeout(Some(PATIENCE)).expect("set");
+    let capabilities = Capabilities {
+        profiles: Profiles::BOTH,
+        checksum: false,
+        out_of_order: true,
+        persistent: false,
+        slots: 4,
+        max_stu: 1000,
+        buffer_log2: 32,
+    };
+    let request = Packet {
+        route: Route {
+            d_port: SERVICE_PORT,
+            s_port: 7,
+            ..Route::default()
+        },
+        operation: Operation::RequestConnection(RequestConnection {
+            version_min: LATER,
+            version_max: LATER,
+            capabilities,
+            s_key: 0x1234_5678,
+            sync: 9,
+        }),
+    };
+    let (bytes, len) = request.emit();
+    scripted
+        .send_to(&bytes[..len], endpoint.local_addr())
+        .expect("sent");
+    let accepted = endpoint.accept(Some(Duration::from_millis(200)));
+    assert!(accepted.expect("the socket works").is_none());
+    let mut buffer = [0; 256];
+    let answered = scripted.recv(&mut buffer).expect("an answer");
+    assert!(answered <= len, "no amplification");
+    let answer = Packet::parse(&buffer[..answered]).expect("well-formed");
+    let Operation::ConnectionAnswer(ConnectionAnswer { verdict, sync: 9 }) = answer.operation
+    else {
+        panic!("{answer:?}");
+    };
+    let ours = zerolane_wire::VERSION;
+    assert!(
+        matches!(verdict, ConnectionVerdict::Reject {
+            reason: Reason::VersionMismatch,
+            version_max,
+            ..
+        } if version_max == ours),
+        "{verdict:?}"
+    );
 }

@@ -23,8 +23,10 @@ mod tcp;
 mod zl;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Barrier;
+use std::thread::{self, ScopedJoinHandle};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use contender::Carrier;
 use job::{Arrived, FlowJob, Sent};
@@ -42,7 +44,7 @@ impl Listener {
         Ok(match job.contender.carrier() {
             Carrier::Tcp { congestion } => Listener::Tcp(tcp::listen(address, congestion)?),
             Carrier::Zerolane { profile } => {
-                Listener::Zerolane(Box::new(zl::listen(address, profile)?))
+                Listener::Zerolane(Box::new(zl::listen(address, profile, job)?))
             }
         })
     }
@@ -62,6 +64,28 @@ impl Listener {
             Listener::Zerolane(endpoint) => zl::receive(*endpoint, job),
         }
     }
+}
+
+/// Receives from all connections, each in a thread of its own; they start
+/// together.
+fn at_once<C: Send>(
+    connections: Vec<C>,
+    job: &FlowJob,
+    receive: impl Fn(C, &FlowJob, &Barrier) -> Result<Arrived> + Sync,
+) -> Result<Vec<Arrived>> {
+    let ready = Barrier::new(connections.len());
+    let (ready, receive) = (&ready, &receive);
+    thread::scope(|scope| {
+        let flows: Vec<_> = connections
+            .into_iter()
+            .map(|connection| scope.spawn(move || receive(connection, job, ready)))
+            .collect();
+        let join = |flow: ScopedJoinHandle<'_, Result<Arrived>>| {
+            flow.join()
+                .unwrap_or_else(|_| bail!("a flow's thread panicked"))
+        };
+        flows.into_iter().map(join).collect()
+    })
 }
 
 /// Sends one flow until its receiver ends it.

@@ -3,14 +3,14 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use socket2::{Domain, Socket, Type};
 
-use super::super::limits::{CONNECT, FLOW_GRACE};
+use super::super::limits::{FLOW_CONNECT, FLOW_GRACE};
 use super::super::pattern::{Pattern, WORD};
+use super::at_once;
 use super::job::{Arrived, FlowJob, Sent};
 use super::kernel::Counts;
 use super::progress::Progress;
@@ -38,11 +38,11 @@ pub(super) fn listen(address: IpAddr, congestion: &str) -> Result<TcpListener> {
 
 /// The next connection that knows the token.
 fn accept(listener: &TcpListener, token: u64) -> Result<TcpStream> {
-    let deadline = Instant::now() + CONNECT;
-    socket2::SockRef::from(listener).set_read_timeout(Some(CONNECT))?;
+    let deadline = Instant::now() + FLOW_CONNECT;
+    socket2::SockRef::from(listener).set_read_timeout(Some(FLOW_CONNECT))?;
     while Instant::now() < deadline {
         let (mut stream, _) = listener.accept().context("no sender connected")?;
-        stream.set_read_timeout(Some(CONNECT))?;
+        stream.set_read_timeout(Some(FLOW_CONNECT))?;
         let mut told = [0; 8];
         if stream.read_exact(&mut told).is_ok() && told == token.to_le_bytes() {
             return Ok(stream);
@@ -56,20 +56,7 @@ pub(super) fn receive(listener: &TcpListener, job: &FlowJob) -> Result<Vec<Arriv
     let streams = (0..job.flows)
         .map(|_| accept(listener, job.token))
         .collect::<Result<Vec<TcpStream>>>()?;
-    let ready = Barrier::new(job.flows);
-    thread::scope(|scope| {
-        let flows: Vec<_> = streams
-            .into_iter()
-            .map(|stream| scope.spawn(|| receive_flow(stream, job, &ready)))
-            .collect();
-        flows
-            .into_iter()
-            .map(|flow| {
-                flow.join()
-                    .unwrap_or_else(|_| bail!("a flow's thread panicked"))
-            })
-            .collect()
-    })
+    at_once(streams, job, receive_flow)
 }
 
 fn receive_flow(mut stream: TcpStream, job: &FlowJob, ready: &Barrier) -> Result<Arrived> {
@@ -133,12 +120,12 @@ pub(super) fn send(to: SocketAddr, congestion: &str, job: &FlowJob) -> Result<Se
     pattern.fill(&mut buffer);
     let socket = socket(Domain::for_address(to), congestion)?;
     socket
-        .connect_timeout(&to.into(), CONNECT)
+        .connect_timeout(&to.into(), FLOW_CONNECT)
         .with_context(|| format!("cannot connect to the receiver at {to}"))?;
     let mut stream = TcpStream::from(socket);
     let before = Counts::now();
     stream.write_all(&job.token.to_le_bytes())?;
-    stream.set_read_timeout(Some(CONNECT))?;
+    stream.set_read_timeout(Some(FLOW_CONNECT))?;
     let mut heard = [0];
     stream
         .read_exact(&mut heard)

@@ -2,18 +2,17 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use zerolane::{
-    Account, Connection, DropReason, Endpoint, Options, Profile, Profiles, Region, Security,
-};
+use zerolane::{Account, Connection, DropReason, Endpoint, Options, Profile, Profiles, Region};
 
-use super::super::limits::{CONNECT, FLOW_GRACE, FLOW_IDLE};
+use super::super::limits::{FLOW_CONNECT, FLOW_GRACE, FLOW_IDLE};
 use super::super::mover::buffer;
 use super::super::pattern::Pattern;
+use super::super::protocol::Protection;
 use super::super::zl::pieces::Pieces;
+use super::at_once;
 use super::job::{Arrived, FlowJob, Sent};
 use super::progress::Progress;
 use crate::exit::Exit;
@@ -25,26 +24,29 @@ pub(super) const GO: u8 = b'g';
 /// way on a long path while others are checked.
 const PIECES: usize = 8;
 
-/// The defaults, with more patience: a bad link is what is measured. Plain, as TCP is.
-fn options(profile: Profile) -> Options {
+/// The defaults, with more patience: a bad link is what is measured.
+fn options(profile: Profile, protection: Protection) -> Options {
     Options {
         profiles: Profiles::only(profile),
         idle_timeout: FLOW_IDLE,
-        connect_timeout: CONNECT,
-        security: Security::plain(),
+        connect_timeout: FLOW_CONNECT,
+        security: protection.security(),
         ..Options::default()
     }
 }
 
-pub(super) fn listen(address: IpAddr, profile: Profile) -> Result<Endpoint> {
-    Ok(Endpoint::bind((address, 0), options(profile))?)
+pub(super) fn listen(address: IpAddr, profile: Profile, job: &FlowJob) -> Result<Endpoint> {
+    Ok(Endpoint::bind(
+        (address, 0),
+        options(profile, job.security),
+    )?)
 }
 
 /// The next connection that knows the token.
 fn accept(endpoint: &mut Endpoint, token: u64) -> Result<Connection> {
-    let deadline = Instant::now() + CONNECT;
+    let deadline = Instant::now() + FLOW_CONNECT;
     while Instant::now() < deadline {
-        let accepted = endpoint.accept(Some(CONNECT))?;
+        let accepted = endpoint.accept(Some(FLOW_CONNECT))?;
         let mut connection = accepted.context("no sender connected")?;
         let mut told = [0; 8];
         if connection.recv_into(&mut told).is_ok() && told == token.to_le_bytes() {
@@ -59,20 +61,7 @@ pub(super) fn receive(mut endpoint: Endpoint, job: &FlowJob) -> Result<Vec<Arriv
     let connections = (0..job.flows)
         .map(|_| accept(&mut endpoint, job.token))
         .collect::<Result<Vec<Connection>>>()?;
-    let ready = Barrier::new(job.flows);
-    thread::scope(|scope| {
-        let flows: Vec<_> = connections
-            .into_iter()
-            .map(|connection| scope.spawn(|| receive_flow(connection, job, &ready)))
-            .collect();
-        flows
-            .into_iter()
-            .map(|flow| {
-                flow.join()
-                    .unwrap_or_else(|_| bail!("a flow's thread panicked"))
-            })
-            .collect()
-    })
+    at_once(connections, job, receive_flow)
 }
 
 fn receive_flow(mut connection: Connection, job: &FlowJob, ready: &Barrier) -> Result<Arrived> {
@@ -139,7 +128,7 @@ pub(super) fn send(to: SocketAddr, profile: Profile, job: &FlowJob) -> Result<Se
     let mut memory = buffer(job.buffer)?;
     pattern.fill(&mut memory);
     let mut pieces = Pieces::cut(&mut memory, PIECES)?;
-    let mut connection = Connection::connect(to, &options(profile))
+    let mut connection = Connection::connect(to, &options(profile, job.security))
         .with_context(|| format!("cannot connect to the receiver at {to}"))?;
     connection.send(&job.token.to_le_bytes())?;
     let mut heard = [0];

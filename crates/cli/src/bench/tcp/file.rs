@@ -14,7 +14,7 @@ use super::{Connection, DONE, GO, Listener};
 
 /// Receives the file into `run.path`, which must not exist yet.
 pub(crate) fn receive(listener: Listener, run: &FileRun<'_>) -> Result<Measured> {
-    let mut connection = listener.accept(run.job)?;
+    let mut connection = listener.accept(run.job.token, &run.job.tcp)?;
     let mut file = File::create_new(&run.path)?;
     let mut chunk = vec![0; run.job.tcp.recv_bytes];
     connection.say(GO)?;
@@ -34,7 +34,7 @@ pub(crate) fn receive(listener: Listener, run: &FileRun<'_>) -> Result<Measured>
 
 /// Sends the file at `run.path`.
 pub(crate) fn send(to: SocketAddr, run: &FileRun<'_>) -> Result<Measured> {
-    let mut connection = Connection::open(to, run.job)?;
+    let mut connection = Connection::open(to, run.job.token, &run.job.tcp)?;
     let mut file = File::open(&run.path)?;
     let mut chunk = vec![0; run.job.tcp.send_bytes];
     connection.await_word(GO)?;

@@ -13,7 +13,7 @@ use crate::exit::Exit;
 
 /// Receives all laps into `buffer`.
 pub(crate) fn receive(listener: Listener, run: &Run<'_>, buffer: &mut [u8]) -> Result<Measured> {
-    let mut connection = listener.accept(run.job)?;
+    let mut connection = listener.accept(run.job.token, &run.job.tcp)?;
     connection.say(GO)?;
     let meter = Meter::start(run.core);
     for lap in 0..run.laps {
@@ -46,7 +46,7 @@ fn receive_lap(
 
 /// Sends all laps from `buffer`.
 pub(crate) fn send(to: SocketAddr, run: &Run<'_>, buffer: &mut [u8]) -> Result<Measured> {
-    let mut connection = Connection::open(to, run.job)?;
+    let mut connection = Connection::open(to, run.job.token, &run.job.tcp)?;
     connection.await_word(GO)?;
     let meter = Meter::start(run.core);
     for lap in 0..run.laps {

@@ -14,7 +14,7 @@ use zerolane::{Connection, Region};
 use super::super::cpu::Meter;
 use super::super::mover::FileRun;
 use super::super::protocol::Measured;
-use super::{DONE, GO, Listener, PATIENCE, await_word, measured, open};
+use super::{DONE, GO, Listener, PATIENCE, await_word, measured, open, options};
 
 /// What is read, sent as one Transfer and written, at a time.
 const PIECE: usize = 512 << 10;
@@ -28,7 +28,7 @@ fn piece_len(at: u64, bytes: u64) -> usize {
 
 /// Receives the file into `run.path`, which must not exist yet.
 pub(crate) fn receive(listener: Listener, run: &FileRun<'_>) -> Result<Measured> {
-    let mut connection = listener.accept(run.job)?;
+    let mut connection = listener.accept(run.job.token)?;
     let file = File::create_new(&run.path)?;
     let mut asked = 0;
     for _ in 0..AHEAD {
@@ -70,7 +70,7 @@ fn post(connection: &mut Connection, piece: Region, at: u64, bytes: u64) -> Resu
 
 /// Sends the file at `run.path`.
 pub(crate) fn send(to: SocketAddr, run: &FileRun<'_>) -> Result<Measured> {
-    let mut connection = open(to, run.job)?;
+    let mut connection = open(to, run.job.token, &options(run.job.security))?;
     let file = File::open(&run.path)?;
     let mut free = (0..AHEAD)
         .map(|_| Region::anonymous(PIECE))

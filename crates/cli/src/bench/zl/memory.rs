@@ -9,7 +9,7 @@ use super::super::cpu::Meter;
 use super::super::mover::{Buffer, Run};
 use super::super::protocol::Measured;
 use super::pieces::Pieces;
-use super::{DONE, GO, Listener, PATIENCE, await_word, measured, open};
+use super::{DONE, GO, Listener, PATIENCE, await_word, measured, open, options};
 use crate::exit::Exit;
 
 /// Pieces of a buffer.
@@ -23,7 +23,7 @@ fn wait(pieces: &mut Pieces, connection: &mut Connection) -> Result<usize> {
 
 /// Receives all laps into `buffer`.
 pub(crate) fn receive(listener: Listener, run: &Run<'_>, buffer: &mut Buffer) -> Result<Measured> {
-    let mut connection = listener.accept(run.job)?;
+    let mut connection = listener.accept(run.job.token)?;
     let mut pieces = Pieces::cut(buffer, PIECES)?;
     let mut laps = vec![0; pieces.count()];
     post_receives(&mut connection, &mut pieces, run.laps)?;
@@ -57,7 +57,7 @@ fn post_receives(connection: &mut Connection, pieces: &mut Pieces, laps: u64) ->
 
 /// Sends all laps from `buffer`.
 pub(crate) fn send(to: SocketAddr, run: &Run<'_>, buffer: &mut Buffer) -> Result<Measured> {
-    let mut connection = open(to, run.job)?;
+    let mut connection = open(to, run.job.token, &options(run.job.security))?;
     let mut pieces = Pieces::cut(buffer, PIECES)?;
     await_word(&mut connection, GO)?;
     let before = connection.account();

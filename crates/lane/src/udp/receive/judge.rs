@@ -1,6 +1,6 @@
 //! What has arrived, shown to the core: where it lies if the prediction held, else made linear.
 
-use super::{CONTROL_DATAGRAM, Receiver};
+use super::{CONTROL_DATAGRAM, Receiver, SPILL};
 use crate::cleanup::Move;
 use crate::udp::send;
 use crate::{Account, MoveCause, Registry, Turn, fault};
@@ -69,22 +69,15 @@ impl Receiver {
         turn.account.datagrams_received += message.segments() as u64;
         if message.segments() > 1 {
             self.singles = 0;
-        } else if total > HEADER_LEN + OPTIONS_LEN {
+        } else if self.layouts[index].pairs > 0 && total > self.incoming.around() + OPTIONS_LEN {
+            // What nobody predicted says nothing about those that are: small puts come on their own.
             self.singles = self.singles.saturating_add(1);
         }
-        if self.layouts[index].fits(total, message.segment, self.incoming.around())
-            && !self.must_open_elsewhere(index, turn.memory)
-        {
+        if self.layouts[index].fits(total, message.segment, self.incoming.around()) {
             self.take_in_place(message, turn);
         } else {
             self.take_linear(message, turn);
         }
-    }
-
-    /// Whether a place is a mapped file, which this process must not touch to open what lies there.
-    fn must_open_elsewhere(&self, index: usize, memory: &Registry) -> bool {
-        let runs = &self.layouts[index].runs;
-        self.incoming.is_protected() && runs.iter().any(|run| memory.is_file(run.span.region))
     }
 
     /// The segment size, if the kernel merged; counts what it dropped.
@@ -130,15 +123,24 @@ impl Receiver {
                     .part(start, u64::from(run.stu).min(run.span.len - start));
                 let payload = datagram.saturating_sub(around) as u32;
                 let landed = run.span.part(start, u64::from(payload));
-                let is_data = datagram > around && Header::is_data(&self.slots[slot].header);
-                if !is_data {
+                let whole = datagram >= around;
+                let continues = whole && start > 0 && self.continues(group.as_ref(), slot);
+                if !(continues || whole && Header::is_data(&self.slots[slot].header)) {
                     self.judge_all(group.take(), turn);
                     self.take_control((message.index, slot), place, datagram, turn);
                 } else if !self.unseal_in_place(slot, landed, place.len, turn) {
                     self.judge_all(group.take(), turn);
-                } else if !self.extend(&mut group, slot, payload, start > 0) {
+                } else if let (true, Some(group)) = (continues, &mut group) {
+                    group.len += payload;
+                    group.last_len = payload;
+                    group.last_slot = slot;
+                    group.landed.len += u64::from(payload);
+                } else {
                     self.judge_all(group.take(), turn);
                     group = Group::of(&self.slots[slot].header, slot, landed);
+                    if group.is_none() {
+                        turn.core.on_dropped(DropReason::Malformed);
+                    }
                 }
                 at += datagram;
                 start += place.len;
@@ -149,32 +151,33 @@ impl Receiver {
         self.layouts[message.index] = layout;
     }
 
-    /// Adds the STU in `slot` to `group`, if it continues that in header and place.
-    fn extend(&self, group: &mut Option<Group>, slot: usize, payload: u32, adjoins: bool) -> bool {
-        let Some(group) = group.as_mut().filter(|_| adjoins) else {
-            return false;
-        };
-        let (last, next) = (&self.slots[group.last_slot], &self.slots[slot]);
-        if !Header::continues(&last.header, group.last_len, &next.header) {
-            return false;
-        }
-        group.len += payload;
-        group.last_len = payload;
-        group.last_slot = slot;
-        group.landed.len += u64::from(payload);
-        true
+    /// Whether the header in `slot` continues `group`.
+    fn continues(&self, group: Option<&Group>, slot: usize) -> bool {
+        group.is_some_and(|group| {
+            let last = &self.slots[group.last_slot].header;
+            Header::continues(last, group.last_len, &self.slots[slot].header)
+        })
     }
 
     /// A control operation whose header lies in a slot, the rest in the place and behind it.
     fn take_control(&mut self, at: (usize, usize), place: Span, len: usize, turn: &mut Turn<'_>) {
-        // Gone with its page: as if lost.
-        let Some(mut bytes) = self.gather(at, place, len, turn) else {
-            return;
+        let mut bytes = std::mem::take(&mut self.copy);
+        // To be opened, it has to be there as a whole.
+        let sealed = self.incoming.is_protected();
+        let count = if sealed {
+            len
+        } else {
+            len.min(CONTROL_DATAGRAM)
         };
-        if let Some(opened) = self.unseal(&mut bytes, turn) {
+        bytes.resize(count, 0);
+        // Else its place is gone with its page: as if lost.
+        if self.gather(at, place, &mut bytes, turn)
+            && let Some(opened) = self.unseal(&mut bytes, turn)
+        {
             let shown = &opened[..opened.len().min(CONTROL_DATAGRAM)];
-            turn.core.on_control(turn.now, shown, len);
+            show_control(turn, shown, len);
         }
+        self.copy = bytes;
     }
 
     fn judge_all(&mut self, group: Option<Group>, turn: &mut Turn<'_>) {
@@ -202,7 +205,35 @@ impl Receiver {
                 let file = turn.memory.is_file(landed.region);
                 self.push_move(from, file, span, MoveCause::Mispredicted, turn);
             }
+            Placement::Store(_) | Placement::Value { .. } => {
+                let mut copy = std::mem::take(&mut self.copy);
+                copy.resize(len as usize, 0);
+                if turn.memory.read(landed, &mut copy) {
+                    self.take_small(placement, &copy, turn);
+                }
+                self.copy = copy;
+            }
             Placement::Drop(_) => {}
+        }
+    }
+
+    /// A put or a value that came without announcement: done now, in order.
+    fn take_small(&mut self, placement: Placement, payload: &[u8], turn: &mut Turn<'_>) {
+        match placement {
+            Placement::Store(_) if payload.is_empty() => {}
+            Placement::Store(span) => {
+                turn.account.count_moved(MoveCause::Unannounced, span.len);
+                if !turn.memory.store(span, payload) {
+                    self.fault = Some(span.region);
+                }
+            }
+            Placement::Value { number, id } => {
+                if let Ok(bytes) = payload.try_into() {
+                    let value = u64::from_be_bytes(bytes);
+                    turn.core.on_value(turn.now, number, id, value);
+                }
+            }
+            Placement::InPlace | Placement::Move(_) | Placement::Drop(_) => {}
         }
     }
 
@@ -226,29 +257,42 @@ impl Receiver {
             len: span.len as usize,
             region: span.region,
             file: file || turn.memory.is_file(span.region),
+            shared: turn.memory.bounds(span.region),
         });
     }
 
     /// The pattern did not hold: make the message linear, then judge datagram by datagram.
     fn take_linear(&mut self, message: Message, turn: &mut Turn<'_>) {
-        let Some(mut bytes) = self.linearize(message, turn.memory) else {
-            // Part of it landed in a page that is gone already: as if lost.
+        if self.layouts[message.index].pairs == 0 {
+            // Nothing was predicted: all of it lies in the spill, in one piece.
+            let mut spill = std::mem::take(&mut self.spill);
+            let bytes = &mut spill[message.index * SPILL..][..message.total];
+            self.take_datagrams(message, bytes, MoveCause::Unexpected, turn);
+            self.spill = spill;
             return;
-        };
-        let cause = if self.layouts[message.index].pairs == 0 {
-            MoveCause::Unexpected
-        } else if self.must_open_elsewhere(message.index, turn.memory) {
-            MoveCause::MappedFile
-        } else {
-            MoveCause::Pattern
-        };
+        }
+        let mut bytes = std::mem::take(&mut self.linear[message.index]);
+        // Else part of it landed in a page that is gone already: as if lost.
+        if self.linearize(message, turn.memory, &mut bytes) {
+            self.take_datagrams(message, &mut bytes, MoveCause::Pattern, turn);
+        }
+        self.linear[message.index] = bytes;
+    }
+
+    /// Judges datagram by datagram. `bytes` live until the moves are done.
+    fn take_datagrams(
+        &mut self,
+        message: Message,
+        bytes: &mut [u8],
+        cause: MoveCause,
+        turn: &mut Turn<'_>,
+    ) {
         for datagram in bytes.chunks_mut(message.segment) {
             let len = datagram.len();
             if let Some(opened) = self.unseal(datagram, turn) {
                 self.take_opened(opened, len, cause, turn);
             }
         }
-        self.linear.push(bytes);
     }
 
     /// A datagram of `len` bytes, of which `opened` are header and payload, outside any place.
@@ -257,7 +301,7 @@ impl Receiver {
             Ok(header) if header.op == Op::Data => header,
             _ => {
                 let shown = &opened[..opened.len().min(CONTROL_DATAGRAM)];
-                turn.core.on_control(turn.now, shown, len);
+                show_control(turn, shown, len);
                 return;
             }
         };
@@ -267,16 +311,20 @@ impl Receiver {
             return;
         }
         let len = payload.len() as u32;
-        let placement = turn.core.on_data(turn.now, &header, len, len, None);
-        if let Placement::Move(span) = placement {
-            self.push_move(Some(payload.as_ptr()), false, span, cause, turn);
+        match turn.core.on_data(turn.now, &header, len, len, None) {
+            Placement::Move(span) => {
+                let apart = self.opens_apart(turn.memory, span.region);
+                let cause = if apart { MoveCause::OpenedApart } else { cause };
+                self.push_move(Some(payload.as_ptr()), false, span, cause, turn);
+            }
+            other => self.take_small(other, payload, turn),
         }
     }
 
-    /// The message's bytes in one piece. `None` if some lie in a mapped file's page that is gone.
-    fn linearize(&self, message: Message, memory: &Registry) -> Option<Box<[u8]>> {
+    /// Puts the message's bytes into one piece. False if some lie in a mapped file's page that is gone.
+    fn linearize(&self, message: Message, memory: &Registry, bytes: &mut Vec<u8>) -> bool {
         let Message { index, total, .. } = message;
-        let mut bytes = vec![0; total].into_boxed_slice();
+        bytes.resize(total, 0);
         let mut rest = &mut bytes[..];
         let runs = &self.layouts[index].runs;
         let file = runs.iter().any(|run| memory.is_file(run.span.region));
@@ -288,14 +336,25 @@ impl Receiver {
                 let (part, others) = rest.split_at_mut(iov.iov_len.min(rest.len()));
                 let from = iov.iov_base.cast::<u8>();
                 if file {
-                    fault::read(from, part).ok()?;
+                    if fault::read(from, part).is_err() {
+                        return false;
+                    }
                 } else {
                     std::ptr::copy_nonoverlapping(from, part.as_mut_ptr(), part.len());
                 }
                 rest = others;
             }
         }
-        Some(bytes)
+        true
+    }
+}
+
+/// Shows the core a control operation, and does the atomic operation that it may order.
+fn show_control(turn: &mut Turn<'_>, bytes: &[u8], len: usize) {
+    turn.core.on_control(turn.now, bytes, len);
+    if let Some(order) = turn.core.order() {
+        let before = turn.memory.atomic(order.word, order.atomic);
+        turn.core.ordered(turn.now, before);
     }
 }
 

@@ -46,3 +46,7 @@ impl Layout {
         false
     }
 }
+
+#[cfg(test)]
+#[path = "layout_tests.rs"]
+mod tests;

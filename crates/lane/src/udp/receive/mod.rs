@@ -17,6 +17,7 @@ use crate::{LaneError, Mode, Options, Registry, Turn, fault};
 use layout::Layout;
 use open::Incoming;
 use socket2::Socket;
+use std::cell::Cell;
 use std::io;
 use std::os::fd::AsRawFd;
 use zerolane_core::{Forecast, RegionId};
@@ -36,6 +37,8 @@ const SINGLES: u32 = 16;
 const SPILL: usize = 65_536;
 /// Bytes of control messages a message: UDP_GRO and SO_RXQ_OVFL.
 const CONTROL: usize = 64;
+/// Longest payload that comes without announcement: strict mode does not mind its copy.
+const SMALL: usize = zerolane_core::limits::MAX_SMALL as usize;
 /// Of a control operation, no more is ever looked at.
 const CONTROL_DATAGRAM: usize = 128;
 
@@ -70,6 +73,11 @@ impl Slot {
     }
 }
 
+thread_local! {
+    /// The spill of all connections that this thread drives: a thousand of them need one.
+    static SPARE: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
+}
+
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) gro: bool,
@@ -79,13 +87,17 @@ pub(super) struct Receiver {
     layouts: Vec<Layout>,
     slots: Box<[Slot]>,
     incoming: Incoming,
+    /// Lent by the thread for the length of a call: what it holds is judged before that ends.
     spill: Box<[u8]>,
     controls: Box<[[u64; CONTROL / 8]]>,
     iovs: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
     moves: Vec<Move>,
-    /// Messages that did not fit the prediction, made linear.
-    linear: Vec<Box<[u8]>>,
+    /// Messages that did not fit the prediction, made linear. What is moved from them stays until the
+    /// end of the batch.
+    linear: Vec<Vec<u8>>,
+    /// A put or a control operation that landed where something else was predicted.
+    copy: Vec<u8>,
     /// A region whose memory was found to be gone.
     fault: Option<RegionId>,
     overflow: u32,
@@ -107,12 +119,13 @@ impl Receiver {
                 Mode::Plain => Incoming::Plain,
                 Mode::Encrypted => Incoming::Waiting,
             },
-            spill: vec![0; MAX_MESSAGES * SPILL].into(),
+            spill: Box::default(),
             controls: vec![[0; CONTROL / 8]; MAX_MESSAGES].into(),
             iovs: Vec::with_capacity(3 * MAX_MESSAGES),
             messages: Vec::with_capacity(MAX_MESSAGES),
             moves: Vec::new(),
-            linear: Vec::new(),
+            linear: vec![Vec::new(); MAX_MESSAGES],
+            copy: Vec::new(),
             fault: None,
             overflow: 0,
         }
@@ -125,6 +138,19 @@ impl Receiver {
 
     /// Takes what the socket has, at most one recvmmsg. True if there was anything.
     pub(super) fn receive(
+        &mut self,
+        socket: &Socket,
+        turn: &mut Turn<'_>,
+        strict: bool,
+    ) -> Result<bool, LaneError> {
+        let room = || vec![0; MAX_MESSAGES * SPILL].into();
+        self.spill = SPARE.take().unwrap_or_else(room);
+        let received = self.receive_batch(socket, turn, strict);
+        SPARE.set(Some(std::mem::take(&mut self.spill)));
+        received
+    }
+
+    fn receive_batch(
         &mut self,
         socket: &Socket,
         turn: &mut Turn<'_>,
@@ -145,6 +171,7 @@ impl Receiver {
         if received < 0 {
             return self.refused(io::Error::last_os_error(), turn);
         }
+        turn.refresh();
         let data_before = turn.core.counters().stus_received;
         for index in 0..received as usize {
             self.take(index, turn);
@@ -198,11 +225,12 @@ impl Receiver {
     /// Moves what missed its place. In strict mode that is the last thing done: what is complete by
     /// then is right, and the connection ends.
     fn clean_up(&mut self, strict: bool) -> Result<(), LaneError> {
-        let bytes: usize = self.moves.iter().map(|it| it.len).sum();
-        // SAFETY: sources are places or linear buffers that live until the end of this function;
+        // Control of messages is small and never predicted; strict mode is about payload.
+        let payload = self.moves.iter().map(|it| it.len);
+        let bytes: usize = payload.filter(|&len| len > SMALL).sum();
+        // SAFETY: sources are places or linear buffers that live until the next batch;
         // targets are spans the core accepted once each, so they are disjoint, and open for writing.
         let moved = unsafe { cleanup::perform(&mut self.moves) };
-        self.linear.clear();
         let fault = self.fault.take().or(moved.err());
         match fault {
             Some(region) => Err(LaneError::Fault(region)),

@@ -2,9 +2,9 @@
 //! to the core.
 
 use super::{Receiver, SPILL};
-use crate::Turn;
 use crate::seal::{Opener, TRAILER_LEN, Trailer};
-use zerolane_core::{DropReason, Span};
+use crate::{Registry, Turn};
+use zerolane_core::{DropReason, RegionId, Span};
 use zerolane_wire::HEADER_LEN;
 use zerolane_wire::handshake::HandshakeMessage;
 
@@ -140,34 +140,35 @@ impl Receiver {
         Some((start, trailer))
     }
 
-    /// The bytes of a datagram that was scattered: its header in `slot`, the rest in its place, in
-    /// the next slot's trailer, and in the spill. `None` if the place is gone with its page.
+    /// Whether what is sealed and bound for `region` is opened outside of it: others may touch that
+    /// meanwhile, so that its bytes must not be worked on where they lie.
+    pub(super) fn opens_apart(&self, memory: &Registry, region: RegionId) -> bool {
+        self.incoming.is_protected() && !memory.is_exclusive(region)
+    }
+
+    /// Fills `bytes` with the start of a datagram that was scattered: its header in `slot`, the rest
+    /// in its place, in the next slot's trailer, and in the spill. False if the place is gone with
+    /// its page.
     pub(super) fn gather(
         &self,
         (index, slot): (usize, usize),
         place: Span,
-        len: usize,
+        bytes: &mut [u8],
         turn: &Turn<'_>,
-    ) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; len];
-        let mut rest = &mut bytes[..];
-        let header = &self.slots[slot].header;
-        let count = rest.len().min(HEADER_LEN);
-        rest[..count].copy_from_slice(&header[..count]);
-        rest = &mut rest[count..];
-        let count = rest.len().min(place.len as usize);
-        if !turn.memory.read(place, &mut rest[..count]) {
-            return None;
+    ) -> bool {
+        let (head, rest) = bytes.split_at_mut(bytes.len().min(HEADER_LEN));
+        head.copy_from_slice(&self.slots[slot].header[..head.len()]);
+        let (placed, rest) = rest.split_at_mut(rest.len().min(place.len as usize));
+        if !turn.memory.read(place, placed) {
+            return false;
         }
-        rest = &mut rest[count..];
-        if self.incoming.is_protected() {
-            let trailer = &self.slots[slot + 1].trailer;
-            let count = rest.len().min(TRAILER_LEN);
-            rest[..count].copy_from_slice(&trailer[..count]);
-            rest = &mut rest[count..];
-        }
-        let spilled = self.spill[index * SPILL..][..SPILL].get(..rest.len())?;
-        rest.copy_from_slice(spilled);
-        Some(bytes)
+        let trailer = match self.incoming.is_protected() {
+            true => &self.slots[slot + 1].trailer[..],
+            false => &[],
+        };
+        let (behind, spilled) = rest.split_at_mut(rest.len().min(trailer.len()));
+        behind.copy_from_slice(&trailer[..behind.len()]);
+        spilled.copy_from_slice(&self.spill[index * SPILL..][..spilled.len()]);
+        true
     }
 }

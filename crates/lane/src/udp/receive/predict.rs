@@ -33,6 +33,9 @@ impl Receiver {
         let sealed = self.incoming.is_protected();
         let mut message = 0;
         'runs: for run in self.forecast.runs() {
+            if sealed && !memory.is_exclusive(run.span.region) {
+                break;
+            }
             let mut at = 0;
             while at < run.span.len && message < messages {
                 let len = u64::from(run.stu).min(run.span.len - at);
@@ -74,6 +77,9 @@ impl Receiver {
         let layout = &mut self.layouts[0];
         layout.slot = 0;
         'runs: for run in self.forecast.runs() {
+            if sealed && !memory.is_exclusive(run.span.region) {
+                break;
+            }
             let Some(start) = memory.target(run.span) else {
                 break;
             };

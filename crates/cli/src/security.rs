@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use zerolane::file::{Access, Client, Error, Host};
+use zerolane::file::Access;
 use zerolane::keys::{self, AllowFile, HostTrust, KnownHosts, Meeting, identity};
-use zerolane::{CloseReason, Identity, Options, PublicKey, Reason, Security};
+use zerolane::{CloseReason, Identity, PublicKey, Reason, Security};
 
 use crate::console;
 
@@ -15,8 +15,8 @@ const IDENTITY: &str = "identity";
 const KNOWN_HOSTS: &str = "known_hosts";
 const ALLOWED_KEYS: &str = "allowed_keys";
 
-/// Options of `cp` and `ls`.
-#[derive(Debug, clap::Args)]
+/// Options of what connects: `cp`, `ls`, `mem put` and its like.
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Security")]
 pub(crate) struct ClientArgs {
     /// File with this end's key [default: identity beside the user's other keys, made if missing]
@@ -30,7 +30,7 @@ pub(crate) struct ClientArgs {
     plain: bool,
 }
 
-/// Options of `serve`.
+/// Options of what listens: `serve`, `mem export`.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Security")]
 pub(crate) struct ServerArgs {
@@ -68,28 +68,25 @@ fn own(given: Option<PathBuf>) -> Result<Option<Arc<Identity>>> {
     }
 }
 
-/// A client of one host, and what it thinks of that.
-pub(crate) struct Guarded {
-    pub(crate) client: Client,
+/// What a client thinks of the host it connects to.
+pub(crate) struct Caution {
     trust: Arc<HostTrust>,
     own: Option<PublicKey>,
     host: String,
     plain: bool,
 }
 
-impl Guarded {
-    /// A client that trusts as `args` say.
-    pub(crate) fn new(host: Host, args: ClientArgs) -> Result<Guarded> {
-        let name = host.to_string();
+impl Caution {
+    /// Trust in `host` (name and port) as `args` say, and what a connection needs for it.
+    pub(crate) fn new(host: String, args: ClientArgs) -> Result<(Caution, Security)> {
         if args.plain {
-            let client = Client::new(host).with_transport(transport(Security::plain()));
-            return Ok(Guarded {
-                client,
+            let caution = Caution {
                 trust: Arc::new(HostTrust::anyone()),
                 own: None,
-                host: name,
+                host,
                 plain: true,
-            });
+            };
+            return Ok((caution, Security::plain()));
         }
         let identity = own(args.identity)?;
         let own = identity.as_ref().map(|identity| identity.public());
@@ -98,7 +95,7 @@ impl Guarded {
             (None, Some(home)) => {
                 let path = home.join(KNOWN_HOSTS);
                 let known = KnownHosts::load(&path).with_context(|| path.display().to_string())?;
-                known.trust(&name, own)
+                known.trust(&host, own)
             }
             (None, None) => HostTrust::anyone(),
         };
@@ -108,17 +105,17 @@ impl Guarded {
             trust: Arc::clone(&trust) as Arc<dyn zerolane::Trust>,
             ..Security::default()
         };
-        Ok(Guarded {
-            client: Client::new(host).with_transport(transport(security)),
+        let caution = Caution {
             trust,
             own,
-            host: name,
+            host,
             plain: false,
-        })
+        };
+        Ok((caution, security))
     }
 
-    /// Says whom it met, before anything else is said, and adds to an error what the user can do.
-    pub(crate) fn explain<T>(&self, outcome: Result<T, Error>) -> Result<T> {
+    /// Says whom it met, before anything else is said.
+    pub(crate) fn introduce(&self) {
         if self.plain {
             console::note("WARNING: plain: what was sent could be read and changed by others.");
         }
@@ -129,17 +126,21 @@ impl Guarded {
                 false => format!("First contact with {host}: its key {key} cannot be remembered."),
             });
         }
-        outcome.map_err(|error| {
-            let advice = self.advice(&error);
-            let error = super::with_exit_code(error);
-            match advice {
-                Some(advice) => error.context(Advice(advice)),
-                None => error,
-            }
-        })
     }
 
-    fn advice(&self, error: &Error) -> Option<String> {
+    /// Puts in front of an error that was caused by `why` what the user can do about it.
+    pub(crate) fn advise(
+        &self,
+        why: Option<&zerolane::Error>,
+    ) -> impl FnOnce(anyhow::Error) -> anyhow::Error + use<> {
+        let advice = self.advice(why);
+        |error| match advice {
+            Some(advice) => error.context(Advice(advice)),
+            None => error,
+        }
+    }
+
+    fn advice(&self, why: Option<&zerolane::Error>) -> Option<String> {
         let host = &self.host;
         if let Some(Meeting::Changed { known, shown }) = self.trust.meeting() {
             return Some(format!(
@@ -149,10 +150,7 @@ impl Guarded {
                 place(KNOWN_HOSTS)
             ));
         }
-        let Error::Connect { source, .. } = error else {
-            return None;
-        };
-        match (source, self.own) {
+        match (why?, self.own) {
             (
                 zerolane::Error::Closed(CloseReason::Rejected {
                     reason: Reason::Denied,
@@ -175,13 +173,6 @@ struct Advice(String);
 impl std::fmt::Display for Advice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-fn transport(security: Security) -> Options {
-    Options {
-        security,
-        ..Options::default()
     }
 }
 

@@ -1,0 +1,200 @@
+//! Memory that peers may read and write.
+
+use crate::connection::{with, zl_connection};
+use crate::pointer::{Output, free, give, handle, text};
+use crate::region::zl_region;
+use crate::status::{Failure, guard, zl_status};
+use std::ffi::c_char;
+use std::sync::{Mutex, PoisonError};
+use zerolane::{ExportedRegion, RegionKey, Rights};
+
+/// Memory that peers may read and write, while this program uses it too. Words of 8 bytes that both
+/// change are to be changed by atomics, as of C11's stdatomic.h.
+pub struct zl_exported(Mutex<Option<ExportedRegion>>);
+
+/// Bytes of a zl_key.
+pub const ZL_KEY_LENGTH: usize = 24;
+
+/// Names exported memory on one connection. Plain bytes: give them to the peer by any means.
+#[repr(C)]
+pub struct zl_key {
+    /// Opaque.
+    pub bytes: [u8; ZL_KEY_LENGTH],
+}
+
+impl From<RegionKey> for zl_key {
+    fn from(key: RegionKey) -> zl_key {
+        zl_key {
+            bytes: key.to_bytes(),
+        }
+    }
+}
+
+impl zl_key {
+    pub(crate) fn read(&self) -> Result<RegionKey, Failure> {
+        RegionKey::from_bytes(self.bytes).ok_or_else(|| Failure::argument("this is no key"))
+    }
+}
+
+/// May be read by the peer: zl_get.
+pub const ZL_RIGHT_READ: u32 = 1;
+/// May be written by the peer: zl_put.
+pub const ZL_RIGHT_WRITE: u32 = 2;
+/// May be changed by the peer's zl_fetch.
+pub const ZL_RIGHT_ATOMIC: u32 = 4;
+
+fn rights(bits: u32) -> Result<Rights, Failure> {
+    if bits & !(ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC) != 0 {
+        return Err(Failure::argument(format!("there are no rights {bits:#x}")));
+    }
+    Ok(Rights {
+        read: bits & ZL_RIGHT_READ != 0,
+        write: bits & ZL_RIGHT_WRITE != 0,
+        atomic: bits & ZL_RIGHT_ATOMIC != 0,
+    })
+}
+
+impl zl_exported {
+    fn region(&self) -> Result<ExportedRegion, Failure> {
+        let region = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        region
+            .clone()
+            .ok_or_else(|| Failure::new(zl_status::ZL_ERROR_REVOKED, "the memory was revoked"))
+    }
+}
+
+/// Makes `len` bytes of `region` from `offset` on, which must be a multiple of 8 in memory, ready to be
+/// exported on connections. Free it with zl_exported_free.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_exported_new(
+    region: *const zl_region,
+    offset: usize,
+    len: usize,
+    exported: *mut *mut zl_exported,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (region, output) = unsafe {
+            (
+                handle(region, "region")?,
+                Output::new(exported, "exported")?,
+            )
+        };
+        let exported = ExportedRegion::new(region.part(offset, len)?)
+            .map_err(|_| Failure::argument("exported memory must begin at a multiple of 8"))?;
+        output.set(give(zl_exported(Mutex::new(Some(exported)))));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Takes the memory back from all peers, at once: after this returns, nothing of theirs is read from it
+/// or written to it, however late it comes.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_exported_revoke(exported: *const zl_exported) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let exported = unsafe { handle(exported, "exported") }?;
+        let mut region = exported.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The region given back is a part made for the export, and goes.
+        drop(region.take().map(ExportedRegion::revoke));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Frees the handle; null is nothing. What was exported stays exported, and its memory in use, until it
+/// is revoked or its connections end.
+///
+/// Threads: the last that uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_exported_free(exported: *mut zl_exported) {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        unsafe { free(exported) };
+        Ok(zl_status::ZL_OK)
+    });
+}
+
+/// Exports memory to the peer of `connection`, with `rights`, an or of ZL_RIGHT_...; `key` names it
+/// there. If `name` is not null, at most 32 bytes of UTF-8, the peer may ask for it by that.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_export(
+    connection: *mut zl_connection,
+    exported: *const zl_exported,
+    rights: u32,
+    name: *const c_char,
+    key: *mut zl_key,
+) -> zl_status {
+    // SAFETY: C's promises about handles, texts and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(key, "key")?;
+            let region = handle(exported, "exported")?.region()?;
+            let rights = self::rights(rights)?;
+            let made = if name.is_null() {
+                connection.export(&region, rights)
+            } else {
+                connection.export_named(text(name, "name")?, &region, rights)
+            };
+            output.set(made?.into());
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Takes memory back from the peer of this connection, at once. ZL_ERROR_ARGUMENT if `key` names
+/// nothing exported here.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_revoke(
+    connection: *mut zl_connection,
+    key: *const zl_key,
+) -> zl_status {
+    // SAFETY: C's promises about handles and memory.
+    unsafe {
+        with(connection, |connection| {
+            if !connection.revoke(&handle(key, "key")?.read()?) {
+                return Err(Failure::argument("the key names nothing exported here"));
+            }
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Asks the peer for the key of the memory it exports as `name`, with `rights`. ZL_ERROR_UNKNOWN if
+/// there is none of that name, ZL_ERROR_DENIED if it has not all the rights.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_open(
+    connection: *mut zl_connection,
+    name: *const c_char,
+    rights: u32,
+    key: *mut zl_key,
+) -> zl_status {
+    // SAFETY: C's promises about handles, texts and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(key, "key")?;
+            let rights = self::rights(rights)?;
+            output.set(connection.open_region(text(name, "name")?, rights)?.into());
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Length of the memory that `key` names, bytes; 0 if `key` is null or none.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_key_length(key: *const zl_key) -> u64 {
+    // SAFETY: C's promise about memory.
+    let key = unsafe { handle(key, "key") }.and_then(zl_key::read);
+    key.map_or(0, |key| key.len())
+}

@@ -1,0 +1,134 @@
+//! Messages: up to 128 bytes of control, with or without payload.
+
+use crate::completion::ZL_CONTROL_LENGTH;
+use crate::connection::{with, zl_connection};
+use crate::pointer::{Output, bytes, bytes_mut, handle};
+use crate::region::zl_region;
+use crate::remote::{work, zl_work};
+use crate::status::{Failure, zl_status};
+use std::ffi::c_void;
+use zerolane::{Memory, Region};
+
+/// The payload that three arguments name; none if the region is null.
+///
+/// # Safety
+/// As [`handle`].
+unsafe fn payload(
+    region: *const zl_region,
+    offset: usize,
+    len: usize,
+) -> Result<Option<Region>, Failure> {
+    if region.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { handle(region, "region") }?
+        .part(offset, len)
+        .map(Some)
+}
+
+/// Sends a message of `control_len` bytes, at most ZL_CONTROL_LENGTH, and with it, if `payload` is not
+/// null, `len` bytes; returns when the peer has it in a receive.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_send_message(
+    connection: *mut zl_connection,
+    control: *const c_void,
+    control_len: usize,
+    payload: *const c_void,
+    len: usize,
+) -> zl_status {
+    // SAFETY: C's promises about handles and memory.
+    unsafe {
+        with(connection, |connection| {
+            let control = bytes(control.cast(), control_len, "control")?;
+            let payload = (!payload.is_null())
+                .then(|| bytes(payload.cast(), len, "payload"))
+                .transpose()?;
+            connection.send_message(control, payload)?;
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Receives the next message: its control to `control`, ZL_CONTROL_LENGTH bytes, and their number to
+/// `control_len`; its payload to `payload`, `capacity` bytes, or none if that is null, and the
+/// payload's length to `len`.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_receive_message(
+    connection: *mut zl_connection,
+    control: *mut c_void,
+    control_len: *mut usize,
+    payload: *mut c_void,
+    capacity: usize,
+    len: *mut usize,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let place = bytes_mut(control.cast(), ZL_CONTROL_LENGTH, "control")?;
+            let control_output = Output::new(control_len, "control_len")?;
+            let output = Output::new(len, "len")?;
+            let payload = (!payload.is_null())
+                .then(|| bytes_mut(payload.cast(), capacity, "payload"))
+                .transpose()?;
+            let message = connection.recv_message(payload)?;
+            place[..message.control.len()].copy_from_slice(&message.control);
+            control_output.set(message.control.len());
+            output.set(message.payload);
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Posts a zl_send_message, whose payload is `len` bytes of `region` from `offset` on; none if `region`
+/// is null. The control is copied before this returns. `how` may be null.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_message(
+    connection: *mut zl_connection,
+    control: *const c_void,
+    control_len: usize,
+    region: *const zl_region,
+    offset: usize,
+    len: usize,
+    how: *const zl_work,
+    id: *mut u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(id, "id")?;
+            let control = bytes(control.cast(), control_len, "control")?;
+            let payload = payload(region, offset, len)?.map(|it| Memory::from(it.share()));
+            output.set(connection.post_message(control, payload, work(how)?)?);
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Posts a receive of a message, whose payload goes to `len` bytes of `region` from `offset` on; null if
+/// none is expected. The n-th posted gets the peer's n-th message; its completion has the control.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_message_receive(
+    connection: *mut zl_connection,
+    region: *const zl_region,
+    offset: usize,
+    len: usize,
+    id: *mut u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(id, "id")?;
+            output.set(connection.post_message_recv(payload(region, offset, len)?)?);
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! Completions of many connections in one place, and descriptors for event loops.
+
+use crate::completion::zl_completion;
+use crate::connection::{with, zl_connection};
+use crate::pointer::{Output, free, give, handle, timeout};
+use crate::status::{guard, zl_status};
+use std::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd};
+use zerolane::CompletionQueue;
+
+/// A queue for the completions of many connections.
+pub struct zl_queue(CompletionQueue);
+
+/// Makes a queue for `capacity` completions. When it is full, connections keep theirs, and take no more
+/// from their peers. Free it with zl_queue_free.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_queue_new(capacity: usize, queue: *mut *mut zl_queue) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about outputs.
+        let output = unsafe { Output::new(queue, "queue") }?;
+        output.set(give(zl_queue(CompletionQueue::new(capacity)?)));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Takes a completion if there is one, else returns ZL_TIMEOUT. Its `tag` says of which connection.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_queue_poll(
+    queue: *const zl_queue,
+    completion: *mut zl_completion,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe { take(queue, completion, |queue| Ok(queue.poll())) }
+}
+
+/// Waits `timeout_ms` milliseconds (negative: for ever) for a completion, while other threads drive the
+/// connections.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_queue_wait(
+    queue: *const zl_queue,
+    timeout_ms: i64,
+    completion: *mut zl_completion,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe { take(queue, completion, |queue| queue.wait(timeout(timeout_ms))) }
+}
+
+unsafe fn take(
+    queue: *const zl_queue,
+    completion: *mut zl_completion,
+    take: impl FnOnce(&CompletionQueue) -> zerolane::Result<Option<(u64, zerolane::Completion)>>,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: the caller's promises.
+        let (queue, output) = unsafe {
+            (
+                handle(queue, "queue")?,
+                Output::new(completion, "completion")?,
+            )
+        };
+        let Some((tag, completion)) = take(&queue.0)? else {
+            return Ok(zl_status::ZL_TIMEOUT);
+        };
+        output.set(zl_completion::new(tag, completion));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// A descriptor that is readable while the queue is not empty; -1 if `queue` is null. Do not read it.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_queue_fd(queue: *const zl_queue) -> c_int {
+    // SAFETY: C's promise about handles.
+    unsafe { handle(queue, "queue") }.map_or(-1, |queue| queue.0.as_fd().as_raw_fd())
+}
+
+/// Frees the handle; null is nothing. The queue itself goes with the last connection that has it.
+///
+/// Threads: the last that uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_queue_free(queue: *mut zl_queue) {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        unsafe { free(queue) };
+        Ok(zl_status::ZL_OK)
+    });
+}
+
+/// Lets the completions of a connection go to `queue` from now on, with `tag`. The connection still
+/// makes progress only inside its functions: call zl_wait, here or in a thread for it.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_set_queue(
+    connection: *mut zl_connection,
+    queue: *const zl_queue,
+    tag: u64,
+) -> zl_status {
+    // SAFETY: C's promises about handles.
+    unsafe {
+        with(connection, |connection| {
+            connection.set_completion_queue(&handle(queue, "queue")?.0, tag);
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// What an event loop needs: the connection's socket, and the time in milliseconds (-1: none). When the
+/// socket is readable, or the time is over, call zl_wait with a timeout of 0, which makes what progress
+/// there is. Do not read the socket.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_watch(
+    connection: *mut zl_connection,
+    fd: *mut c_int,
+    timeout_ms: *mut i64,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let (fd, time) = (
+                Output::new(fd, "fd")?,
+                Output::new(timeout_ms, "timeout_ms")?,
+            );
+            fd.set(connection.as_fd().as_raw_fd());
+            // Rounded up: earlier would be too early.
+            let milliseconds = connection
+                .next_timeout()
+                .map(|it| it.as_micros().div_ceil(1000));
+            time.set(milliseconds.map_or(-1, |it| i64::try_from(it).unwrap_or(i64::MAX)));
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}

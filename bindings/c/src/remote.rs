@@ -1,0 +1,340 @@
+//! One-sided access to the peer's memory: put, get, fetch-op.
+
+use crate::connection::{with, zl_connection};
+use crate::exported::zl_key;
+use crate::pointer::{Output, bytes, bytes_mut, handle, slice};
+use crate::region::zl_region;
+use crate::status::{Failure, zl_status};
+use std::ffi::c_void;
+use zerolane::{Connection, FetchOp, Memory, Region, RegionKey, TransferId, Work};
+
+/// No completion is wanted if it succeeds.
+pub const ZL_WORK_UNSIGNALLED: u32 = 1;
+/// It begins when all earlier requests of the connection are complete.
+pub const ZL_WORK_FENCE: u32 = 2;
+/// The peer is told, with `immediate`: it gets a completion of kind ZL_KIND_IMMEDIATE.
+pub const ZL_WORK_IMMEDIATE: u32 = 4;
+
+/// How a request is to be done. Where a pointer to it may be null, null means 0 in all fields.
+#[repr(C)]
+pub struct zl_work {
+    /// An or of ZL_WORK_...
+    pub flags: u32,
+    /// With ZL_WORK_IMMEDIATE: the number.
+    pub immediate: u32,
+}
+
+/// What work says.
+///
+/// # Safety
+/// `work` is null, or points to one.
+pub(crate) unsafe fn work(work: *const zl_work) -> Result<Work, Failure> {
+    // SAFETY: the caller's promise.
+    let Some(work) = (unsafe { work.as_ref() }) else {
+        return Ok(Work::default());
+    };
+    if work.flags & !(ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE | ZL_WORK_IMMEDIATE) != 0 {
+        return Err(Failure::argument(format!(
+            "there are no flags {:#x}",
+            work.flags
+        )));
+    }
+    Ok(Work {
+        signalled: work.flags & ZL_WORK_UNSIGNALLED == 0,
+        fence: work.flags & ZL_WORK_FENCE != 0,
+        immediate: (work.flags & ZL_WORK_IMMEDIATE != 0).then_some(work.immediate),
+    })
+}
+
+/// What is done to a word of the peer's memory, at once and exactly once.
+#[repr(u32)]
+pub enum zl_fetch_op {
+    /// Adds `operand`, wrapping.
+    ZL_FETCH_ADD = 0,
+    /// Adds one, wrapping.
+    ZL_FETCH_INCREMENT = 1,
+    /// Subtracts one, wrapping.
+    ZL_FETCH_DECREMENT = 2,
+    /// Stores zero.
+    ZL_FETCH_CLEAR = 3,
+    /// Stores `operand`.
+    ZL_FETCH_SWAP = 4,
+    /// Stores `operand` if the word equals `expected`.
+    ZL_FETCH_COMPARE_AND_SWAP = 5,
+}
+
+fn fetch_op(op: u32, operand: u64, expected: u64) -> Result<FetchOp, Failure> {
+    Ok(match op {
+        0 => FetchOp::Add(operand),
+        1 => FetchOp::Increment,
+        2 => FetchOp::Decrement,
+        3 => FetchOp::Clear,
+        4 => FetchOp::Swap(operand),
+        5 => FetchOp::CompareAndSwap {
+            expected,
+            new: operand,
+        },
+        _ => return Err(Failure::argument(format!("there is no fetch-op {op}"))),
+    })
+}
+
+/// Writes `len` bytes at `data` to the peer's memory, `offset` bytes behind its start; returns when
+/// they are placed and visible there.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_put(
+    connection: *mut zl_connection,
+    to: *const zl_key,
+    offset: u64,
+    data: *const c_void,
+    len: usize,
+) -> zl_status {
+    // SAFETY: C's promises about handles and memory.
+    unsafe {
+        with(connection, |connection| {
+            let to = handle(to, "to")?.read()?;
+            connection.put(&to, offset, bytes(data.cast(), len, "data")?)?;
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Reads `len` bytes of the peer's memory, `offset` bytes behind its start, into `buffer`.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_get(
+    connection: *mut zl_connection,
+    from: *const zl_key,
+    offset: u64,
+    buffer: *mut c_void,
+    len: usize,
+) -> zl_status {
+    // SAFETY: C's promises about handles and memory.
+    unsafe {
+        with(connection, |connection| {
+            let from = handle(from, "from")?.read()?;
+            connection.get(&from, offset, bytes_mut(buffer.cast(), len, "buffer")?)?;
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Does `op`, a value of enum zl_fetch_op, to the aligned 8-byte word at `offset` of the peer's memory,
+/// atomically and exactly once, and writes what it was before to `before`, if that is not null.
+/// `operand` and `expected` are for those operations that name them.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_fetch(
+    connection: *mut zl_connection,
+    on: *const zl_key,
+    offset: u64,
+    op: u32,
+    operand: u64,
+    expected: u64,
+    before: *mut u64,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let on = handle(on, "on")?.read()?;
+            let value = connection.fetch_op(&on, offset, fetch_op(op, operand, expected)?)?;
+            if !before.is_null() {
+                Output::new(before, "before")?.set(value);
+            }
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Posts a request upon the peer's memory.
+///
+/// # Safety
+/// As the functions of C that call it.
+unsafe fn post(
+    connection: *mut zl_connection,
+    key: *const zl_key,
+    how: *const zl_work,
+    id: *mut u32,
+    post: impl FnOnce(&mut Connection, RegionKey, Work) -> Result<TransferId, Failure>,
+) -> zl_status {
+    // SAFETY: the caller's promises.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(id, "id")?;
+            let key = handle(key, "key")?.read()?;
+            output.set(post(connection, key, work(how)?)?);
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Posts a put of `len` bytes of `region` from `region_offset` on to the peer's memory, `offset` bytes
+/// behind its start. It completes when they are placed and visible there. `how` may be null.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_put(
+    connection: *mut zl_connection,
+    to: *const zl_key,
+    offset: u64,
+    region: *const zl_region,
+    region_offset: usize,
+    len: usize,
+    how: *const zl_work,
+    id: *mut u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, to, how, id, |connection, to, work| {
+            let part = handle(region, "region")?.part(region_offset, len)?.share();
+            Ok(connection.post_put(&to, offset, part, work)?)
+        })
+    }
+}
+
+/// Most bytes of a zl_post_put_inline.
+pub const ZL_INLINE_LENGTH: usize = 256;
+
+/// Posts a put of `len` bytes at `data`, at most ZL_INLINE_LENGTH, which are copied before this returns.
+/// `how` may be null.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_put_inline(
+    connection: *mut zl_connection,
+    to: *const zl_key,
+    offset: u64,
+    data: *const c_void,
+    len: usize,
+    how: *const zl_work,
+    id: *mut u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, to, how, id, |connection, to, work| {
+            let data = bytes(data.cast(), len, "data")?;
+            Ok(connection.post_put_inline(&to, offset, data, work)?)
+        })
+    }
+}
+
+/// Posts a get of `len` bytes of the peer's memory, `offset` bytes behind its start, into `region` from
+/// `region_offset` on. `how` may be null.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_get(
+    connection: *mut zl_connection,
+    from: *const zl_key,
+    offset: u64,
+    region: *const zl_region,
+    region_offset: usize,
+    len: usize,
+    how: *const zl_work,
+    id: *mut u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, from, how, id, |connection, from, work| {
+            let part = handle(region, "region")?.part(region_offset, len)?;
+            Ok(connection.post_get(&from, offset, part, work)?)
+        })
+    }
+}
+
+/// A piece of local memory and its place in the peer's.
+#[repr(C)]
+pub struct zl_piece {
+    /// Bytes behind the start of the peer's memory.
+    pub remote_offset: u64,
+    /// Where the piece is.
+    pub region: *const zl_region,
+    /// Bytes behind the region's start.
+    pub offset: usize,
+    /// Bytes.
+    pub length: usize,
+}
+
+impl zl_piece {
+    unsafe fn part(&self) -> Result<(u64, Region), Failure> {
+        // SAFETY: C's promise about handles.
+        let region = unsafe { handle(self.region, "region") }?;
+        Ok((self.remote_offset, region.part(self.offset, self.length)?))
+    }
+}
+
+/// Posts one put of several pieces, gathered here and scattered there. `how` may be null.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_put_pieces(
+    connection: *mut zl_connection,
+    to: *const zl_key,
+    pieces: *const zl_piece,
+    count: usize,
+    how: *const zl_work,
+    id: *mut u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, to, how, id, |connection, to, work| {
+            let pieces: Result<Vec<_>, Failure> = slice(pieces, count, "pieces")?
+                .iter()
+                .map(|piece| {
+                    piece
+                        .part()
+                        .map(|(at, part)| (at, Memory::from(part.share())))
+                })
+                .collect();
+            Ok(connection.post_put_vectored(&to, pieces?, work)?)
+        })
+    }
+}
+
+/// Posts one get of several pieces, gathered there and scattered here. `how` may be null.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_get_pieces(
+    connection: *mut zl_connection,
+    from: *const zl_key,
+    pieces: *const zl_piece,
+    count: usize,
+    how: *const zl_work,
+    id: *mut u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, from, how, id, |connection, from, work| {
+            let pieces = slice(pieces, count, "pieces")?.iter();
+            let pieces: Result<Vec<_>, Failure> = pieces.map(|piece| piece.part()).collect();
+            Ok(connection.post_get_vectored(&from, pieces?, work)?)
+        })
+    }
+}
+
+/// Posts a zl_fetch: its completion has what the word was before as `value`. `how` may be null.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_fetch(
+    connection: *mut zl_connection,
+    on: *const zl_key,
+    offset: u64,
+    op: u32,
+    operand: u64,
+    expected: u64,
+    how: *const zl_work,
+    id: *mut u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, on, how, id, |connection, on, work| {
+            let op = fetch_op(op, operand, expected)?;
+            Ok(connection.post_fetch_op(&on, offset, op, work)?)
+        })
+    }
+}

@@ -1,0 +1,240 @@
+"""Connections for asyncio: calls that are awaited, driven by the event loop, without threads::
+
+    connection = await zerolane.aio.connect("192.0.2.7:7411")
+    async with connection:
+        await connection.send(b"hello")
+
+A connection belongs to the event loop it was made in. Cancelling a call cancels its request. The
+buffer of a request is in use, and cannot be resized, until the call returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import zerolane
+
+if TYPE_CHECKING:
+    from zerolane._zerolane import _Address, _Memory
+
+__all__ = ["Connection", "Endpoint", "connect"]
+
+_ACCEPT_SLICE = 0.5
+"""Seconds after which a thread that accepts looks whether it still should."""
+
+_FULL_INTERVAL = 0.005
+"""Seconds between looks while something is being sent: a full send buffer has no event."""
+
+
+class Connection:
+    """A connection driven by the event loop. Leaving it as a context manager closes it."""
+
+    def __init__(self, connection: zerolane.Connection) -> None:
+        """Takes over ``connection``, in a running event loop: do not use it otherwise."""
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[int, asyncio.Future[zerolane.Completion]] = {}
+        self._sending: set[int] = set()
+        self._immediates: asyncio.Queue[zerolane.Completion] = asyncio.Queue()
+        self._timer: asyncio.TimerHandle | None = None
+        self._fd = connection.fileno()
+        self._loop.add_reader(self._fd, self._advance)
+        self._advance()
+
+    @property
+    def peer_address(self) -> tuple[str, int]:
+        """The peer's address: host and port."""
+        return self._connection.peer_address
+
+    async def send(self, buffer: _Memory) -> None:
+        """Sends the bytes of ``buffer`` as one message; returns when the peer has all of them."""
+        await self._finish(lambda: self._connection.post_send(buffer), sends=True)
+
+    async def receive_into(self, buffer: _Memory) -> int:
+        """Receives the next message into ``buffer``; returns its length in bytes."""
+        return (await self._finish(lambda: self._connection.post_receive(buffer))).length
+
+    async def put(
+        self,
+        key: zerolane.Key,
+        offset: int,
+        buffer: _Memory,
+        *,
+        immediate: int | None = None,
+    ) -> None:
+        """Writes ``buffer`` to the peer's memory; returns when it is placed and visible there."""
+        await self._finish(
+            lambda: self._connection.post_put(key, offset, buffer, immediate=immediate), sends=True
+        )
+
+    async def get(self, key: zerolane.Key, offset: int, buffer: _Memory) -> None:
+        """Reads the peer's memory into the whole of ``buffer``."""
+        await self._finish(lambda: self._connection.post_get(key, offset, buffer))
+
+    async def fetch_add(self, key: zerolane.Key, offset: int, value: int = 1) -> int:
+        """Adds to a word of the peer's memory; returns what it was before."""
+        return (
+            await self._finish(lambda: self._connection.post_fetch_add(key, offset, value))
+        ).value
+
+    async def compare_and_swap(
+        self, key: zerolane.Key, offset: int, expected: int, value: int
+    ) -> int:
+        """Sets a word of the peer's memory if it is ``expected``; returns what it was before."""
+        return (
+            await self._finish(
+                lambda: self._connection.post_compare_and_swap(key, offset, expected, value)
+            )
+        ).value
+
+    async def send_message(self, control: bytes, payload: _Memory | None = None) -> None:
+        """Sends a message of at most 128 bytes, and a payload."""
+        await self._finish(lambda: self._connection.post_message(control, payload), sends=True)
+
+    async def receive_message(self, payload: _Memory | None = None) -> tuple[bytes, int]:
+        """Receives the next message; returns it and the length of its payload."""
+        completion = await self._finish(lambda: self._connection.post_receive_message(payload))
+        return completion.control, completion.length
+
+    async def immediate(self) -> int:
+        """The number of the peer's next put that has one."""
+        return (await self._immediates.get()).value
+
+    def export(
+        self, region: zerolane.ExportedRegion, rights: int, name: str | None = None
+    ) -> zerolane.Key:
+        """Exports memory to the peer of this connection."""
+        return self._connection.export(region, rights, name)
+
+    async def close(self) -> None:
+        """Waits until the peer has all that was sent, then disconnects."""
+        self._stop()
+        await asyncio.to_thread(self._connection.close)
+
+    def abort(self) -> None:
+        """Disconnects at once."""
+        self._stop()
+        self._connection.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        class_: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if class_ is None:
+            await self.close()
+        else:
+            self.abort()
+
+    async def _finish(self, post: Callable[[], int], *, sends: bool = False) -> zerolane.Completion:
+        """Posts a request and awaits its end."""
+        id = post()
+        if sends:
+            self._sending.add(id)
+        waiting: asyncio.Future[zerolane.Completion] = self._loop.create_future()
+        self._waiting[id] = waiting
+        self._advance()
+        try:
+            completion = await waiting
+        except asyncio.CancelledError:
+            if self._waiting.pop(id, None) is not None:
+                self._connection.cancel(id)
+                self._advance()
+            raise
+        finally:
+            self._sending.discard(id)
+        completion.result()
+        return completion
+
+    def _advance(self) -> None:
+        """Makes what progress there is, hands out completions, and sets the alarm for the rest."""
+        try:
+            while (completion := self._connection.wait(timeout=0)) is not None:
+                self._hand_out(completion)
+        except zerolane.Error as error:
+            self._fail(error)
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        delay = self._connection.next_timeout
+        if self._sending:
+            delay = _FULL_INTERVAL if delay is None else min(delay, _FULL_INTERVAL)
+        if delay is not None:
+            self._timer = self._loop.call_later(delay, self._advance)
+
+    def _hand_out(self, completion: zerolane.Completion) -> None:
+        if completion.kind == "immediate":
+            self._immediates.put_nowait(completion)
+            return
+        waiting = self._waiting.pop(completion.id, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(completion)
+
+    def _fail(self, error: zerolane.Error) -> None:
+        """The connection is over, and all that wait with it."""
+        self._unwatch()
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(error)
+
+    def _stop(self) -> None:
+        self._unwatch()
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            future.cancel()
+
+    def _unwatch(self) -> None:
+        self._loop.remove_reader(self._fd)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Endpoint:
+    """A listening UDP port for asyncio. A context manager: leaving it stops listening."""
+
+    def __init__(self, address: _Address, options: zerolane.Options | None = None) -> None:
+        self._endpoint = zerolane.Endpoint(address, options)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The address listened on: host and port."""
+        return self._endpoint.address
+
+    async def accept(self) -> Connection:
+        """The next connection. Accepts in a thread, in slices, so that it can be cancelled."""
+        while True:
+            try:
+                accepted = await asyncio.to_thread(self._endpoint.accept, _ACCEPT_SLICE)
+            except TimeoutError:
+                continue
+            return Connection(accepted)
+
+    def close(self) -> None:
+        """Stops listening. Connections it accepted go on."""
+        self._endpoint.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        class_: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+async def connect(address: _Address, options: zerolane.Options | None = None) -> Connection:
+    """Connects to ``address``, in a thread: it may have to wait for a name server."""
+    return Connection(await asyncio.to_thread(zerolane.connect, address, options))

@@ -1,0 +1,192 @@
+//! Memory that peers may read and write.
+
+use crate::errors::exception;
+use crate::pinned::{Pinned, Use, pin_for_release};
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use zerolane::{RegionKey, Rights};
+
+/// Rights as the bits of `zerolane.Rights`.
+pub(crate) fn rights(bits: u8) -> PyResult<Rights> {
+    if bits > 7 {
+        return Err(PyValueError::new_err(format!(
+            "there are no rights {bits:#x}"
+        )));
+    }
+    Ok(Rights {
+        read: bits & 1 != 0,
+        write: bits & 2 != 0,
+        atomic: bits & 4 != 0,
+    })
+}
+
+/// A word of 8 bytes: what fits in it with a sign or without.
+pub(crate) struct Word(pub(crate) u64);
+
+impl<'py> FromPyObject<'_, 'py> for Word {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Word> {
+        let number: i128 = object.extract()?;
+        if number < i128::from(i64::MIN) || number > i128::from(u64::MAX) {
+            return Err(PyOverflowError::new_err(
+                "the number does not fit in 64 bits",
+            ));
+        }
+        // Two's complement, as fetch_add of a negative number needs it.
+        Ok(Word(number as u64))
+    }
+}
+
+/// Names exported memory on one connection. Give `bytes(key)` to the peer by any means, which makes it
+/// a key again with `Key.from_bytes`.
+#[pyclass(frozen, eq, hash, module = "zerolane")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Key(RegionKey);
+
+impl Key {
+    pub(crate) fn new(key: RegionKey) -> Key {
+        Key(key)
+    }
+
+    pub(crate) fn region(&self) -> RegionKey {
+        self.0
+    }
+}
+
+#[pymethods]
+impl Key {
+    /// The key that `bytes(key)` gave.
+    #[staticmethod]
+    fn from_bytes(bytes: [u8; RegionKey::BYTES]) -> PyResult<Key> {
+        let key = RegionKey::from_bytes(bytes).map(Key);
+        key.ok_or_else(|| PyValueError::new_err("these are not the bytes of a key"))
+    }
+
+    /// Length of the memory it names, bytes.
+    #[getter]
+    fn length(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.to_bytes())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Key(length={})", self.length())
+    }
+}
+
+/// A buffer that peers may read and write while this program uses it. A context manager: leaving it
+/// revokes it.
+///
+/// The buffer must be writable, contiguous, and begin at a multiple of 8 in memory (numpy's and mmap's
+/// do). It stays exported, in the sense of the buffer protocol too, until it is revoked. Words of 8
+/// bytes that peers change with `fetch_add` and the like are to be read and changed here by the methods
+/// of this class, which are atomic.
+#[pyclass(frozen, module = "zerolane")]
+pub(crate) struct ExportedRegion {
+    /// None when revoked.
+    region: Mutex<Option<zerolane::ExportedRegion>>,
+    pinned: Arc<Pinned>,
+}
+
+impl ExportedRegion {
+    fn enter(&self) -> MutexGuard<'_, Option<zerolane::ExportedRegion>> {
+        self.region.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The region, to be exported on a connection.
+    pub(crate) fn region(&self, py: Python<'_>) -> PyResult<zerolane::ExportedRegion> {
+        self.enter().clone().ok_or_else(|| revoked(py))
+    }
+
+    fn with_word<T>(
+        &self,
+        py: Python<'_>,
+        offset: usize,
+        body: impl FnOnce(&AtomicU64) -> T,
+    ) -> PyResult<T> {
+        let region = self.enter();
+        let region = region.as_ref().ok_or_else(|| revoked(py))?;
+        if !offset.is_multiple_of(8) || offset.checked_add(8).is_none_or(|end| end > region.len()) {
+            return Err(PyIndexError::new_err(format!(
+                "no aligned word at {offset} of {} bytes",
+                region.len()
+            )));
+        }
+        Ok(body(region.word(offset)))
+    }
+}
+
+fn revoked(py: Python<'_>) -> PyErr {
+    exception(py, "Revoked", "the region was revoked".to_owned())
+}
+
+#[pymethods]
+impl ExportedRegion {
+    #[new]
+    fn new(buffer: &Bound<'_, PyAny>) -> PyResult<ExportedRegion> {
+        let (region, pinned) = pin_for_release(buffer, Use::Write)?;
+        let region = zerolane::ExportedRegion::new(region).map_err(|_| {
+            PyValueError::new_err("the buffer does not begin at a multiple of 8 in memory")
+        })?;
+        Ok(ExportedRegion {
+            region: Mutex::new(Some(region)),
+            pinned,
+        })
+    }
+
+    /// Whether it was revoked.
+    #[getter]
+    fn revoked(&self) -> bool {
+        self.enter().is_none()
+    }
+
+    /// The word at `offset` bytes, a multiple of 8.
+    fn load(&self, py: Python<'_>, offset: usize) -> PyResult<u64> {
+        self.with_word(py, offset, |word| word.load(Ordering::SeqCst))
+    }
+
+    /// Sets the word at `offset` bytes.
+    fn store(&self, py: Python<'_>, offset: usize, value: Word) -> PyResult<()> {
+        self.with_word(py, offset, |word| word.store(value.0, Ordering::SeqCst))
+    }
+
+    /// Adds to the word at `offset` bytes, wrapping; returns what it was before.
+    #[pyo3(signature = (offset, value=Word(1)))]
+    fn fetch_add(&self, py: Python<'_>, offset: usize, value: Word) -> PyResult<u64> {
+        self.with_word(py, offset, |word| word.fetch_add(value.0, Ordering::SeqCst))
+    }
+
+    /// Takes the memory back from all peers, at once: after this returns, nothing of theirs is read
+    /// from it or written to it, however late it comes, and the buffer is free. Again does nothing.
+    fn revoke(&self, py: Python<'_>) {
+        py.detach(|| {
+            if let Some(region) = self.enter().take() {
+                drop(region.revoke());
+            }
+        });
+        // SAFETY: no word is accessed any more, since the region is gone, and revoke has returned:
+        // from then on no connection touches the memory.
+        unsafe { self.pinned.release() };
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _class: &Bound<'_, PyAny>,
+        _exception: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) {
+        self.revoke(py);
+    }
+}

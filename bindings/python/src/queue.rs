@@ -1,0 +1,47 @@
+//! Completions of many connections in one place.
+
+use crate::completion::Completion;
+use crate::patience::Patience;
+use pyo3::prelude::*;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// A queue for the completions of many connections. When it is full, connections keep theirs, and take
+/// no more from their peers.
+#[pyclass(frozen, module = "zerolane")]
+pub(crate) struct CompletionQueue(zerolane::CompletionQueue);
+
+impl CompletionQueue {
+    pub(crate) fn inner(&self) -> &zerolane::CompletionQueue {
+        &self.0
+    }
+}
+
+#[pymethods]
+impl CompletionQueue {
+    #[new]
+    #[pyo3(signature = (capacity=1024))]
+    fn new(py: Python<'_>, capacity: usize) -> PyResult<CompletionQueue> {
+        zerolane::CompletionQueue::new(capacity)
+            .map(CompletionQueue)
+            .map_err(|error| crate::errors::of(py, error))
+    }
+
+    /// The next completion, with the tag of its connection; None if there is none.
+    fn poll(&self, py: Python<'_>) -> Option<(u64, Completion)> {
+        let (tag, completion) = self.0.poll()?;
+        Some((tag, Completion::new(py, completion)))
+    }
+
+    /// Waits for the next completion while somebody else drives the connections; None if none comes
+    /// within `timeout` seconds.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<(u64, Completion)>> {
+        let next = Patience::new(timeout)?.wait(py, |time| self.0.wait(Some(time)))?;
+        Ok(next.map(|(tag, completion)| (tag, Completion::new(py, completion))))
+    }
+
+    /// A descriptor that is readable while the queue is not empty. Do not read it.
+    fn fileno(&self) -> i32 {
+        self.0.as_fd().as_raw_fd()
+    }
+}

@@ -1,0 +1,257 @@
+"""Remote memory: put, get, fetch-op, rights, revocation, messages, completion queues."""
+
+import select
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zerolane
+from conftest import Pair
+from zerolane import Rights
+
+
+@contextmanager
+def serving(connection: zerolane.Connection) -> Iterator[None]:
+    """Drives a connection in a thread, for the peer that works on its memory."""
+    stop = threading.Event()
+
+    def serve() -> None:
+        try:
+            while not stop.is_set():
+                connection.wait()
+        except zerolane.ConnectionEnded:
+            pass
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        connection.wake()
+        thread.join()
+
+
+def test_put_get__any_place_and_length(pair: Pair) -> None:
+    ours, peers = pair
+    memory = np.zeros(3_000_000, dtype=np.uint8)
+    expected = memory.copy()
+    random = np.random.default_rng(1)
+    region = zerolane.ExportedRegion(memory)
+    key = peers.export(region, Rights.READ | Rights.WRITE)
+    assert key.length == memory.nbytes
+    with serving(peers):
+        for offset, length in [(0, 0), (1, 1), (7, 8), (4095, 2), (123, 1473), (999, 2_500_000)]:
+            data = random.integers(0, 256, length, dtype=np.uint8)
+            expected[offset : offset + length] = data
+            ours.put(key, offset, data)
+            back = np.zeros_like(data)
+            ours.get(key, offset, back)
+            assert (back == data).all()
+        assert (memory == expected).all()
+
+
+def test_key__travels_as_bytes(pair: Pair) -> None:
+    ours, peers = pair
+    memory = bytearray(64)
+    key = peers.export(zerolane.ExportedRegion(memory), Rights.WRITE)
+    again = zerolane.Key.from_bytes(bytes(key))
+    assert again == key and hash(again) == hash(key) and again.length == 64
+    with serving(peers):
+        ours.put(again, 3, b"hello")
+    assert memory[3:8] == b"hello"
+    with pytest.raises(ValueError, match="key"):
+        zerolane.Key.from_bytes(b"\xff" * 24)
+    with pytest.raises((ValueError, TypeError)):
+        zerolane.Key.from_bytes(b"short")
+
+
+def test_refused__and_the_connection_goes_on(pair: Pair) -> None:
+    ours, peers = pair
+    memory = bytearray(64)
+    region = zerolane.ExportedRegion(memory)
+    peers.export(region, Rights.READ, "readable")
+    all_key = peers.export(region, Rights.ALL)
+    with serving(peers):
+        with pytest.raises(zerolane.UnknownRegion):
+            ours.open("no such name", Rights.READ)
+        with pytest.raises(zerolane.Denied):
+            ours.open("readable", Rights.WRITE)
+        key = ours.open("readable", Rights.READ)
+        with pytest.raises(zerolane.Denied):
+            ours.put(key, 0, b"x")
+        for offset in (64, 2**64 - 1):
+            with pytest.raises(zerolane.OutOfBounds):
+                ours.get(key, offset, bytearray(1))
+        with pytest.raises(OverflowError):
+            ours.get(key, -1, bytearray(1))
+        with pytest.raises(ValueError, match="multiple of 8"):
+            ours.fetch_add(all_key, 4)
+        with pytest.raises(ValueError, match="32 bytes"):
+            ours.open("a name of more than thirty-two bytes", Rights.READ)
+        with pytest.raises(ValueError, match="rights"):
+            ours.open("readable", 8)
+        ours.put(all_key, 0, b"still here")
+    assert memory[:10] == b"still here"
+
+
+def test_revoke__frees_the_buffer_at_once(pair: Pair) -> None:
+    ours, peers = pair
+    memory = bytearray(64)
+    region = zerolane.ExportedRegion(memory)
+    key = peers.export(region, Rights.ALL)
+    with pytest.raises(BufferError):
+        memory.append(1)
+    with serving(peers):
+        ours.put(key, 0, b"before")
+        region.revoke()
+        assert region.revoked
+        memory.append(1)
+        memory[:6] = b"theirs"
+        with pytest.raises(zerolane.Revoked):
+            ours.put(key, 0, b"after!")
+        assert memory[:6] == b"theirs"
+        with pytest.raises(zerolane.Revoked):
+            region.load(0)
+        with pytest.raises(zerolane.Revoked):
+            peers.export(region, Rights.READ)
+        region.revoke()
+
+
+def test_revoke__on_one_connection(pair: Pair) -> None:
+    ours, peers = pair
+    with zerolane.ExportedRegion(bytearray(64)) as region:
+        key = peers.export(region, Rights.ALL)
+        other = peers.export(region, Rights.ALL)
+        with serving(peers):
+            assert peers.revoke(key)
+            assert not peers.revoke(key)
+            with pytest.raises(zerolane.RequestFailed):
+                ours.put(key, 0, b"x")
+            ours.put(other, 0, b"x")
+    assert region.revoked
+
+
+def test_export__needs_writable_aligned_memory() -> None:
+    with pytest.raises(BufferError, match="read-only"):
+        zerolane.ExportedRegion(b"bytes")
+    memory = np.zeros(64, dtype=np.uint8)
+    with pytest.raises(ValueError, match="multiple of 8"):
+        zerolane.ExportedRegion(memory[1:])
+    region = zerolane.ExportedRegion(memory)
+    for offset in (4, 64, 2**63):
+        with pytest.raises(IndexError):
+            region.load(offset)
+
+
+def test_fetch_add__of_many_and_of_the_owner_loses_nothing(
+    pair: Pair, executor: ThreadPoolExecutor
+) -> None:
+    ours, peers = pair
+    memory = np.zeros(8, dtype=np.uint64)
+    region = zerolane.ExportedRegion(memory)
+    key = peers.export(region, Rights.ATOMIC)
+
+    def add() -> list[int]:
+        return [ours.fetch_add(key, 16) for _ in range(300)]
+
+    with serving(peers):
+        adding = [executor.submit(add), executor.submit(add)]
+        own = [region.fetch_add(16) for _ in range(400)]
+        seen = own + [value for it in adding for value in it.result()]
+        assert sorted(seen) == list(range(1000)), "each value once"
+        assert region.load(16) == 1000 == memory[2]
+        assert ours.fetch_add(key, 16, -1000) == 1000
+        assert ours.swap(key, 16, 2**64 - 1) == 0
+        assert ours.compare_and_swap(key, 16, 5, 6) == 2**64 - 1
+        assert ours.compare_and_swap(key, 16, 2**64 - 1, 6) == 2**64 - 1
+        assert ours.fetch_clear(key, 16) == 6
+        region.store(16, 9)
+        assert ours.fetch_add(key, 16, 0) == 9
+        with pytest.raises(OverflowError):
+            ours.fetch_add(key, 16, 2**64)
+
+
+def test_posted__pieces_fence_and_immediate(pair: Pair, executor: ThreadPoolExecutor) -> None:
+    ours, peers = pair
+    memory = np.zeros(1 << 16, dtype=np.uint8)
+    key = peers.export(zerolane.ExportedRegion(memory), Rights.ALL)
+    told = executor.submit(peers.wait, 30)
+    pieces: list[tuple[int, Any]] = [
+        (8, b"a" * 8),
+        (1000, np.full(50_000, 7, dtype=np.uint8)),
+        (64, b"last"),
+    ]
+    put = ours.post_put_pieces(key, pieces, immediate=77)
+    fetch = ours.post_fetch_add(key, 8, 1, fence=True)
+    places = [bytearray(4), bytearray(3)]
+    completions: dict[int, zerolane.Completion] = {}
+    immediate = None
+    while len(completions) < 2:
+        completion = ours.wait(timeout=0.05)
+        if completion is not None:
+            completions[completion.id] = completion
+        if immediate is None and told.done():
+            immediate = told.result()
+            told = executor.submit(peers.wait, 30)
+    assert completions[put].kind == "put" and completions[put].result() == 50_012
+    assert completions[fetch].value == int.from_bytes(b"a" * 8, "little")
+    assert immediate is not None
+    assert (immediate.kind, immediate.value, immediate.id) == ("immediate", 77, 0)
+    assert (memory[1000:51_000] == 7).all() and bytes(memory[64:68]) == b"last"
+    get = ours.post_get_pieces(key, [(64, places[0]), (1000, places[1])])
+    with pytest.raises(BufferError):
+        places[0].clear()
+    completion = ours.wait(timeout=30)
+    assert completion is not None and completion.id == get
+    assert places == [b"last", b"\7\7\7"]
+    places[0].clear()
+    peers.wake()
+    told.result()
+
+
+def test_messages__control_and_payload(pair: Pair, executor: ThreadPoolExecutor) -> None:
+    ours, peers = pair
+    receiving = executor.submit(peers.receive_message)
+    ours.send_message(b"only control")
+    assert receiving.result() == (b"only control", 0)
+    payload = np.arange(100_000)
+    place = np.zeros_like(payload)
+    receiving = executor.submit(peers.receive_message, place)
+    ours.send_message(b"x" * 128, payload)
+    assert receiving.result() == (b"x" * 128, payload.nbytes)
+    assert (place == payload).all()
+    with pytest.raises(ValueError, match="128"):
+        ours.send_message(b"x" * 129)
+    receive = peers.post_receive_message()
+    waiting = executor.submit(peers.wait, 30)
+    ours.send_message(b"posted")
+    completion = waiting.result()
+    assert completion is not None and completion.id == receive
+    assert completion.control == b"posted" and completion.kind == "message_received"
+
+
+def test_completion_queue__of_a_connection(pair: Pair, executor: ThreadPoolExecutor) -> None:
+    ours, peers = pair
+    queue = zerolane.CompletionQueue(4)
+    peers.set_completion_queue(queue, tag=5)
+    assert queue.poll() is None and queue.wait(timeout=0.01) is None
+    places = [bytearray(3) for _ in range(6)]
+    receives = [peers.post_receive(place) for place in places]
+    with pytest.raises(RuntimeError, match="queue"):
+        peers.send(b"blocking")
+    with serving(peers):
+        for _ in places:
+            ours.post_send(b"abc")
+        poller = select.poll()
+        poller.register(queue.fileno(), select.POLLIN)
+        assert poller.poll(10_000)
+        done = [queue.wait(timeout=10) for _ in places]
+    assert [it[0] for it in done if it is not None] == [5] * 6
+    assert [it[1].id for it in done if it is not None] == receives
+    assert places == [b"abc"] * 6

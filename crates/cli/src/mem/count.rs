@@ -1,0 +1,54 @@
+//! `zerolane mem fetch-add`.
+
+use anyhow::{Result, ensure};
+use zerolane::Rights;
+
+use super::place::Place;
+use super::remote::{Host, Remote};
+use crate::console;
+use crate::exit::Exit;
+use crate::security::ClientArgs;
+
+/// Arguments of `zerolane mem fetch-add`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where `mem export` runs: HOST or HOST:PORT
+    #[arg(value_parser = Host::parse)]
+    host: Host,
+    /// Name of the region, and the offset of an unsigned 64-bit number, a multiple of 8
+    #[arg(value_name = "NAME[@OFFSET]")]
+    place: Place,
+    /// What to add; it may be negative, and the sum wraps around at 2^64
+    #[arg(allow_hyphen_values = true)]
+    delta: i64,
+    /// Do so this many times, one after the other, and print each value
+    #[arg(long, default_value_t = 1)]
+    times: u64,
+    #[command(flatten)]
+    security: ClientArgs,
+}
+
+/// Bytes of the number.
+const WORD: u64 = 8;
+
+/// Adds, and prints what the number was before.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let Place { offset, len, .. } = args.place;
+    let usage = |words: String| anyhow::Error::new(Exit::Usage).context(words);
+    ensure!(
+        len.is_none(),
+        usage("a number has 8 bytes: NAME@OFFSET without +LEN".into())
+    );
+    ensure!(
+        offset.is_multiple_of(WORD),
+        usage(format!("offset {offset} is not a multiple of {WORD}"))
+    );
+    let mut remote = Remote::open(&args.host, &args.place, Rights::ATOMIC, &args.security)?;
+    remote.check(offset, WORD)?;
+    for _ in 0..args.times {
+        let added = args.delta.cast_unsigned();
+        let before = remote.connection.fetch_add(&remote.key, offset, added);
+        console::say(before.map_err(|error| remote.explain(error))?)?;
+    }
+    remote.close()
+}

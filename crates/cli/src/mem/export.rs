@@ -1,0 +1,272 @@
+//! `zerolane mem export`.
+
+use std::fs::{File, OpenOptions};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use bytesize::ByteSize;
+use zerolane::file::{Access as Allowed, Stop};
+use zerolane::{
+    Access, Connection, Endpoint, Error, ExportedRegion, Options, PublicKey, Region, Rights, Trust,
+};
+
+use super::DEFAULT_PORT;
+use crate::address::parse_listen;
+use crate::console;
+use crate::exit::Exit;
+use crate::files::stop_on_signals;
+use crate::security::{Doors, ServerArgs};
+
+/// Arguments of `zerolane mem export`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A file, whose content is the memory, or a size such as 64MiB for fresh memory of zeros
+    #[arg(value_name = "FILE|SIZE")]
+    what: String,
+    /// The name that others ask for, at most 32 bytes
+    #[arg(long, value_parser = parse_name)]
+    name: String,
+    /// Address to listen on, with or without a port (port 0: any free one)
+    #[arg(long, value_name = "ADDR", value_parser = parse_address,
+          default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)))]
+    listen: SocketAddr,
+    /// Others may only read: --rights r
+    #[arg(long, conflicts_with = "rights")]
+    read_only: bool,
+    /// What others may do: read (r), write (w), atomic operations (a)
+    #[arg(long, value_name = "RIGHTS", default_value = "rwa", value_parser = parse_rights)]
+    rights: Rights,
+    #[command(flatten)]
+    security: ServerArgs,
+}
+
+/// Longest name, bytes.
+const NAME_MAX: usize = 32;
+/// Most connections at once. Each has a thread and a socket.
+const CONNECTIONS_MAX: usize = 1024;
+/// Time between two looks at whether to stop.
+const LOOK: Duration = Duration::from_millis(200);
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    parse_listen(text, DEFAULT_PORT)
+}
+
+fn parse_name(text: &str) -> Result<String, String> {
+    match text.len() {
+        1..=NAME_MAX => Ok(text.to_owned()),
+        len => Err(format!("{len} bytes: a name has 1 to {NAME_MAX}")),
+    }
+}
+
+/// Letters of `rwa`, in any order.
+fn parse_rights(text: &str) -> Result<Rights, String> {
+    let of = |letter| match letter {
+        'r' => Ok(Rights::READ),
+        'w' => Ok(Rights::WRITE),
+        'a' => Ok(Rights::ATOMIC),
+        other => Err(format!("{other:?} is none of r, w and a")),
+    };
+    let rights = text.chars().map(of);
+    let rights = rights.reduce(|one, other| Ok(one?.with(other?)));
+    rights.unwrap_or_else(|| Err("no right at all".into()))
+}
+
+/// What is exported, to whom.
+struct Export {
+    name: String,
+    region: ExportedRegion,
+    rights: Rights,
+    allowed: Allowed,
+    connections: AtomicUsize,
+}
+
+/// Exports until Ctrl-C or SIGTERM.
+pub(crate) fn run(args: Args) -> Result<()> {
+    let rights = if args.read_only {
+        Rights::READ
+    } else {
+        args.rights
+    };
+    let stop = stop_on_signals()?;
+    let region = region(&args.what, rights)?;
+    let len = region.len();
+    let Ok(region) = ExportedRegion::new(region) else {
+        bail!("{:?} cannot be exported: it is not aligned", args.what);
+    };
+    let Doors {
+        mut security,
+        access: allowed,
+        words: who,
+    } = args.security.doors()?;
+    if let Allowed::Listed(list) = &allowed {
+        // Whoever is not on the list gets no connection.
+        security.trust = Arc::clone(list) as Arc<dyn Trust>;
+    }
+    let transport = Options {
+        security,
+        ..Options::default()
+    };
+    let mut endpoint = Endpoint::bind(args.listen, transport)
+        .with_context(|| format!("cannot listen on {}", args.listen))?;
+    let address = endpoint.local_addr();
+    console::say(format_args!(
+        "Exporting {} ({len} bytes) as {:?} on {address} to {}.",
+        args.what,
+        args.name,
+        words(rights)
+    ))?;
+    if let Some(key) = endpoint.public_key() {
+        console::say(format_args!("Its key: {key}"))?;
+    }
+    console::say(who)?;
+    if address.ip().is_loopback() {
+        console::say("Only this machine can reach it; --listen ADDR opens it to others.")?;
+    }
+    let export = Arc::new(Export {
+        name: args.name,
+        region,
+        rights,
+        allowed,
+        connections: AtomicUsize::new(0),
+    });
+    while !stop.requested() {
+        if let Some(connection) = endpoint.accept(Some(LOOK))? {
+            start(&export, connection, &stop)?;
+        }
+    }
+    // Everywhere at once: nothing is written after this line.
+    let _ = export.region.clone().revoke();
+    Err(Exit::Interrupted.into())
+}
+
+/// The memory of a file, or fresh memory. A name of both kinds means the file.
+fn region(what: &str, rights: Rights) -> Result<Region> {
+    let path = Path::new(what);
+    match (path.exists(), what.parse::<ByteSize>()) {
+        (true, _) => map(path, rights),
+        (false, Ok(size)) => {
+            let len = usize::try_from(size.as_u64()).context(Exit::Usage)?;
+            ensure!(
+                len > 0,
+                anyhow::Error::new(Exit::Usage).context("nothing to export: 0 bytes")
+            );
+            Ok(Region::anonymous(len)?)
+        }
+        (false, Err(_)) => Err(Exit::Usage)
+            .with_context(|| format!("{what:?} is neither a file nor a size such as 64MiB")),
+    }
+}
+
+fn map(path: &Path, rights: Rights) -> Result<Region> {
+    let access = match rights.write || rights.atomic {
+        true => Access::Write,
+        false => Access::Read,
+    };
+    let name = path.display();
+    let file: File = OpenOptions::new()
+        .read(true)
+        .write(access == Access::Write)
+        .open(path)
+        .with_context(|| format!("cannot open {name}"))?;
+    let len = usize::try_from(file.metadata()?.len())?;
+    ensure!(len > 0, "{name} is empty: there is nothing to export");
+    Region::map_file(&file, 0, len, access).with_context(|| format!("cannot map {name}"))
+}
+
+fn words(rights: Rights) -> String {
+    let granted = [
+        (rights.read, "read"),
+        (rights.write, "write"),
+        (rights.atomic, "count in"),
+    ];
+    let words: Vec<&str> = granted.iter().filter(|it| it.0).map(|it| it.1).collect();
+    words.join(", ")
+}
+
+/// Serves a connection on a thread of its own, if there are not too many.
+fn start(export: &Arc<Export>, connection: Connection, stop: &Stop) -> Result<()> {
+    let peer = connection.peer_addr();
+    if export.connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
+        console::note(format_args!(
+            "{peer}: refused, {CONNECTIONS_MAX} are connected already"
+        ));
+        return Ok(());
+    }
+    export.connections.fetch_add(1, Ordering::Relaxed);
+    let (export, stop) = (Arc::clone(export), stop.clone());
+    thread::Builder::new()
+        .name(format!("mem {peer}"))
+        .spawn(move || {
+            match serve(&export, connection, &stop) {
+                Ok(()) => console::note(format_args!("{peer}: done")),
+                Err(error) => console::note(format_args!("{peer}: {error:#}")),
+            }
+            export.connections.fetch_sub(1, Ordering::Relaxed);
+        })
+        .context("starting a thread for a connection")?;
+    Ok(())
+}
+
+impl Export {
+    /// What the owner of `key` may do with the memory: no more than its line in the list says. One
+    /// that is confined to some path of a directory has no right to any memory.
+    fn rights_of(&self, key: Option<PublicKey>) -> Rights {
+        match self.allowed.rights(key) {
+            Some(its) if !its.below.is_empty() => NO_RIGHTS,
+            Some(its) if its.write => self.rights,
+            Some(_) => Rights {
+                read: self.rights.read,
+                ..NO_RIGHTS
+            },
+            None => NO_RIGHTS,
+        }
+    }
+}
+
+const NO_RIGHTS: Rights = Rights {
+    read: false,
+    write: false,
+    atomic: false,
+};
+
+/// Lets one peer at the memory until it goes or the command ends.
+fn serve(export: &Export, mut connection: Connection, stop: &Stop) -> Result<()> {
+    // Before the first call that makes progress, so that no request can come too early.
+    let rights = export.rights_of(connection.peer_key());
+    connection.export_named(&export.name, &export.region, rights)?;
+    while !stop.requested() {
+        match connection.wait(Some(LOOK)) {
+            Ok(_) => {}
+            Err(Error::Closed(zerolane::CloseReason::Peer(_))) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(connection.close()?)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse_rights__letters_in_any_order() {
+        assert_eq!(parse_rights("r"), Ok(Rights::READ));
+        assert_eq!(parse_rights("arw"), Ok(Rights::ALL));
+        assert_eq!(parse_rights("rr"), Ok(Rights::READ));
+        assert!(parse_rights("").is_err());
+        assert!(parse_rights("rx").is_err());
+    }
+
+    #[test]
+    fn parse_name__has_a_length() {
+        assert!(parse_name("").is_err());
+        assert!(parse_name(&"n".repeat(NAME_MAX)).is_ok());
+        assert!(parse_name(&"n".repeat(NAME_MAX + 1)).is_err());
+    }
+}

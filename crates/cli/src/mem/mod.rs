@@ -1,0 +1,50 @@
+//! `zerolane mem`: memory of one host, read, written and counted in by others.
+//!
+//! | module | command |
+//! |---|---|
+//! | `export` | `mem export`: makes a file or fresh memory reachable |
+//! | `put`, `get` | `mem put`, `mem get`: bytes in and out of it |
+//! | `count` | `mem fetch-add` |
+//! | `place`, `remote` | what a user means by HOST and NAME@OFFSET; how it is reached |
+
+mod count;
+mod export;
+mod get;
+mod place;
+mod put;
+mod remote;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// UDP port where the command line names none.
+const DEFAULT_PORT: u16 = 9182;
+
+/// Arguments of `zerolane mem`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Let other hosts reach a file or fresh memory under a name
+    Export(export::Args),
+    /// Write to a host's memory
+    Put(put::Args),
+    /// Read a host's memory
+    Get(get::Args),
+    /// Add to a number in a host's memory and print what it was
+    FetchAdd(count::Args),
+}
+
+/// Runs `zerolane mem`.
+pub(crate) fn run(args: Args) -> Result<()> {
+    match args.command {
+        Command::Export(args) => export::run(args),
+        Command::Put(args) => put::run(&args),
+        Command::Get(args) => get::run(&args),
+        Command::FetchAdd(args) => count::run(&args),
+    }
+}

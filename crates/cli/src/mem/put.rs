@@ -1,0 +1,119 @@
+//! `zerolane mem put`.
+
+use std::fs::File;
+use std::io::{Read, stdin};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use zerolane::{Region, Rights, Work};
+
+use super::place::Place;
+use super::remote::{AHEAD, Host, PIECE, Remote};
+use crate::console;
+use crate::security::ClientArgs;
+
+/// Arguments of `zerolane mem put`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where `mem export` runs: HOST or HOST:PORT
+    #[arg(value_parser = Host::parse)]
+    host: Host,
+    /// Name of the region, and the byte to begin at: NAME or NAME@OFFSET
+    #[arg(value_name = "NAME[@OFFSET]")]
+    place: Place,
+    /// What to write; `-` is standard input
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    #[command(flatten)]
+    security: ClientArgs,
+}
+
+/// Writes all of the input; it is in the host's memory when this returns.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let place = &args.place;
+    ensure!(
+        place.len.is_none(),
+        anyhow::Error::new(crate::exit::Exit::Usage)
+            .context("the input says how many bytes are put, not NAME@OFFSET+LEN")
+    );
+    let mut input = open(args)?;
+    let mut remote = Remote::open(&args.host, place, Rights::WRITE, &args.security)?;
+    if let Some(len) = input.known_len {
+        remote.check(place.offset, len)?;
+    }
+    let mut put = 0;
+    let mut free: Vec<Region> = Vec::new();
+    let mut made = 0;
+    loop {
+        let mut region = match free.pop() {
+            Some(region) => region,
+            None if made < AHEAD => {
+                made += 1;
+                Region::anonymous(PIECE)?
+            }
+            None => remote.next()?.into_region(),
+        };
+        let len = fill(&mut input.reader, &mut region).context("reading the input")?;
+        let last = len < region.len();
+        // What is beyond the input stays here.
+        let _rest = region.split_off(len);
+        if len > 0 {
+            remote.check(place.offset, put + len as u64)?;
+            let offset = place.offset + put;
+            let posted = remote
+                .connection
+                .post_put(&remote.key, offset, region, Work::default());
+            posted.map_err(|error| remote.explain(error))?;
+            put += len as u64;
+        }
+        if last {
+            break;
+        }
+        if let Some(done) = remote.poll()? {
+            free.push(done.into_region());
+        }
+    }
+    while remote.connection.in_flight() > 0 {
+        remote.next()?;
+    }
+    remote.close()?;
+    console::note(format_args!("{put} bytes put"));
+    Ok(())
+}
+
+/// What is put.
+struct Input {
+    reader: Box<dyn Read>,
+    /// Of a file that says so, bytes.
+    known_len: Option<u64>,
+}
+
+fn open(args: &Args) -> Result<Input> {
+    if args.file.as_os_str() == "-" {
+        return Ok(Input {
+            reader: Box::new(stdin().lock()),
+            known_len: None,
+        });
+    }
+    let name = args.file.display();
+    let file = File::open(&args.file).with_context(|| format!("cannot read {name}"))?;
+    let metadata = file.metadata()?;
+    Ok(Input {
+        reader: Box::new(file),
+        known_len: metadata.is_file().then_some(metadata.len()),
+    })
+}
+
+/// Reads until `space` is full or the input ends; how many bytes.
+fn fill(input: &mut impl Read, space: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < space.len() {
+        match input.read(&mut space[filled..]) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

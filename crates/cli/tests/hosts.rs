@@ -1,0 +1,170 @@
+//! `zerolane` between two hosts, made of namespaces: what a network does in the middle of a copy, and
+//! the benchmark between two machines.
+
+#![allow(non_snake_case)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use netlab::Side;
+use netlab::netns::{self, Namespace, Offloads, Topology};
+use serde_json::Value;
+
+const BYTES: usize = 256 << 20;
+/// Bytes that have arrived when the network changes.
+const AMID: u64 = 16 << 20;
+
+/// Ends the process even if the test fails.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn hosts() -> Option<Topology> {
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return None;
+    }
+    Some(Topology::pair("cli", 1500).unwrap())
+}
+
+fn zerolane(host: &Namespace) -> Command {
+    let mut command = host.command(env!("CARGO_BIN_EXE_zerolane"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A server, and its output, open for as long as it is to run.
+type Server = (Running, BufReader<ChildStdout>);
+
+/// Starts a server; it and its first line.
+fn start(mut command: Command) -> (Server, String) {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = child.spawn().unwrap();
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    ((Running(child), out), line)
+}
+
+/// The word behind `before`, up to `end`.
+fn word<'a>(line: &'a str, before: &str, end: char) -> &'a str {
+    let rest = line.split(before).nth(1);
+    let word = rest.and_then(|rest| rest.split(end).next());
+    word.unwrap_or_else(|| panic!("{line:?}"))
+}
+
+/// Bytes without repetition.
+fn content() -> Vec<u8> {
+    let mut bytes = vec![0; BYTES];
+    blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+/// Bytes on disk of the temporary file for `name`.
+fn part_bytes(directory: &Path, name: &str) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let part = directory.join(format!(".{name}.zlpart"));
+    part.metadata().map_or(0, |meta| meta.blocks() * 512)
+}
+
+/// Copies a file from a to b, and changes the network in the middle of it.
+fn cp_while(change: impl FnOnce(&Topology)) {
+    let Some(hosts) = hosts() else { return };
+    let base = tempfile::tempdir_in("/dev/shm").unwrap();
+    let place = |name: &str| -> PathBuf { base.path().join(name) };
+    fs::create_dir(place("share")).unwrap();
+    fs::write(place("big"), content()).unwrap();
+    let mut serve = zerolane(hosts.b());
+    serve.arg("serve").arg(place("share"));
+    serve.args(["--listen", &format!("{}:0", hosts.b().ipv4())]);
+    let (_server, line) = start(serve);
+    let address = word(&line, " on ", ' ').trim();
+
+    let mut copy = zerolane(hosts.a());
+    copy.args(["cp", "-q"]).arg(place("big"));
+    copy.arg(format!("{address}:"));
+    let mut copy = Running(copy.spawn().unwrap());
+    while part_bytes(&place("share"), "big") < AMID {
+        assert!(copy.0.try_wait().unwrap().is_none(), "over too early");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!place("share/big").exists(), "complete before the change");
+    change(&hosts);
+    assert_eq!(copy.0.wait().unwrap().code(), Some(0));
+    assert!(
+        fs::read(place("share/big")).unwrap() == content(),
+        "content"
+    );
+    assert_eq!(fs::read_dir(place("share")).unwrap().count(), 1);
+}
+
+#[test]
+fn cp__interface_down_for_5_s() {
+    cp_while(|hosts| {
+        hosts.set_link_up(Side::A, false).unwrap();
+        std::thread::sleep(Duration::from_secs(5));
+        hosts.set_link_up(Side::A, true).unwrap();
+    });
+}
+
+#[test]
+fn cp__offloads_switched_off() {
+    cp_while(|hosts| {
+        for (tx, gro) in [(true, false), (false, false)] {
+            for side in Side::BOTH {
+                hosts.set_offloads(side, Offloads { tx, gro }).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn cp__mtu_shrunk_below_the_stu() {
+    cp_while(|hosts| hosts.set_mtu(1300).unwrap());
+}
+
+#[test]
+fn bench__between_two_hosts_gives_the_promised_json() {
+    let Some(hosts) = hosts() else { return };
+    let mut serve = zerolane(hosts.b());
+    serve.args(["bench", "serve", "--listen"]);
+    serve.arg(format!("{}:0", hosts.b().ipv4()));
+    let (_server, line) = start(serve);
+    let address = word(&line, "listening on ", ';').trim();
+    let mut bulk = zerolane(hosts.a());
+    bulk.args(["bench", "bulk", "--to", address, "--buffer", "1MiB"]);
+    bulk.args(["--bytes", "16MiB", "--reps", "1", "--json"]);
+    let output = bulk.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["verified"], Value::Bool(true));
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    for mover in ["tcp", "zerolane"] {
+        let mover = &report[mover];
+        for figure in ["min", "median", "max"] {
+            assert!(number(&mover["gbps"][figure]) > 0.0, "{mover}");
+        }
+        assert!(number(&mover["tx_cpu_s_per_gb"]) >= 0.0, "{mover}");
+        assert!(number(&mover["rx_cpu_s_per_gb"]) >= 0.0, "{mover}");
+    }
+    for figure in [
+        "ratio_vs_tcp",
+        "placed_fraction",
+        "tx_syscalls_per_mib",
+        "rx_syscalls_per_mib",
+    ] {
+        assert!(number(&report[figure]) > 0.0, "{figure}: {report}");
+    }
+    for figure in ["moved_bytes_per_byte", "drops"] {
+        assert!(number(&report[figure]) >= 0.0, "{figure}: {report}");
+    }
+}

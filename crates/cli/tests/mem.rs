@@ -1,0 +1,396 @@
+//! `zerolane mem` as a user starts it.
+
+#![allow(non_snake_case)]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use netlab::netns::{self, Topology};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_zerolane");
+
+fn zerolane(words: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(words);
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A running `mem export`, ended even if the test fails.
+struct Exporter {
+    child: Child,
+    /// HOST:PORT where it can be reached.
+    host: String,
+    /// Kept open: a program whose words nobody reads ends.
+    _said: BufReader<ChildStdout>,
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Exporter {
+    /// Exports `what` under the name `m`.
+    fn of(what: &str, options: &[&str]) -> Exporter {
+        let fixed = [
+            "mem",
+            "export",
+            what,
+            "--name",
+            "m",
+            "--listen",
+            "127.0.0.1:0",
+        ];
+        Exporter::start(zerolane(&[&fixed, options].concat()))
+    }
+
+    fn start(mut command: Command) -> Exporter {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        let host = line
+            .split(" on ")
+            .nth(1)
+            .and_then(|it| it.split(' ').next());
+        let host = host.unwrap_or_else(|| panic!("{line:?}")).to_owned();
+        Exporter {
+            child,
+            host,
+            _said: said,
+        }
+    }
+
+    /// Runs `mem VERB HOST WORDS..` with this standard input.
+    fn run_with(&self, verb: &str, words: &[&str], input: &[u8]) -> Output {
+        let mut child = zerolane(&[&["mem", verb, &self.host], words].concat())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It may end, with an error, before it has read everything.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        child.wait_with_output().unwrap()
+    }
+
+    fn succeeds(&self, verb: &str, words: &[&str], input: &[u8]) -> Vec<u8> {
+        let output = self.run_with(verb, words, input);
+        assert!(
+            output.status.success(),
+            "{words:?}: {}",
+            text(&output.stderr)
+        );
+        output.stdout
+    }
+
+    /// Asserts that it fails with this code and says so.
+    fn fails(&self, verb: &str, words: &[&str], input: &[u8], code: i32, says: &str) {
+        let output = self.run_with(verb, words, input);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.contains(says), "{words:?}: {said}");
+    }
+
+    fn ends_with(mut self, signal: Signal) -> Option<i32> {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+/// Bytes that are not like any other place's.
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn file(directory: &Path, name: &str, content: &[u8]) -> String {
+    let path = directory.join(name);
+    std::fs::write(&path, content).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn put_and_get__bytes_arrive_where_they_were_put() {
+    let directory = tempfile::tempdir().unwrap();
+    let exporter = Exporter::of("5MiB", &[]);
+    let mut expected = vec![0; 5 << 20];
+    // Small, odd, across packets, across pieces, up to the very end.
+    for (seed, (offset, len)) in [
+        (0, 1),
+        (3, 100),
+        (4093, 5001),
+        (1_000_001, 3_500_000),
+        ((5 << 20) - 7, 7),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let content = noise(len, seed as u64);
+        let path = file(directory.path(), "in", &content);
+        exporter.succeeds("put", &[&format!("m@{offset}"), &path], b"");
+        expected[offset..offset + len].copy_from_slice(&content);
+        let range = format!("m@{offset}+{len}");
+        assert!(
+            exporter.succeeds("get", &[&range], b"") == content,
+            "{range}"
+        );
+    }
+    let out = directory.path().join("out");
+    exporter.succeeds("get", &["m", out.to_str().unwrap()], b"");
+    assert!(std::fs::read(&out).unwrap() == expected);
+    assert_eq!(exporter.ends_with(Signal::SIGTERM), Some(130));
+}
+
+#[test]
+fn put__of_standard_input() {
+    let exporter = Exporter::of("2MiB", &[]);
+    let content = noise((1 << 20) + 12_345, 1);
+    exporter.succeeds("put", &["m@0x10"], &content);
+    let range = format!("m@16+{}", content.len());
+    assert!(exporter.succeeds("get", &[&range, "-"], b"") == content);
+    // Nothing at all is not an error.
+    exporter.succeeds("put", &["m", "-"], b"");
+    assert!(exporter.succeeds("get", &["m@8+0"], b"").is_empty());
+}
+
+#[test]
+fn export__a_file_is_read_and_written_in_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut expected = noise(3 << 20, 7);
+    let path = file(directory.path(), "memory", &expected);
+    let exporter = Exporter::of(&path, &[]);
+    assert!(exporter.succeeds("get", &["m"], b"") == expected);
+    let content = noise(1_500_000, 8);
+    exporter.succeeds("put", &["m@777"], &content);
+    expected[777..777 + content.len()].copy_from_slice(&content);
+    assert!(std::fs::read(&path).unwrap() == expected);
+}
+
+#[test]
+fn export__rights_are_heeded() {
+    let directory = tempfile::tempdir().unwrap();
+    let content = noise(100_000, 7);
+    let path = file(directory.path(), "memory", &content);
+    let exporter = Exporter::of(&path, &["--read-only"]);
+    assert!(exporter.succeeds("get", &["m"], b"") == content);
+    exporter.fails("put", &["m"], b"x", 1, "does not allow");
+    exporter.fails("fetch-add", &["m@0", "1"], b"", 1, "does not allow");
+    assert!(std::fs::read(&path).unwrap() == content);
+
+    let exporter = Exporter::of("4KiB", &["--rights", "wa"]);
+    exporter.succeeds("put", &["m"], b"secret");
+    exporter.fails("get", &["m"], b"", 1, "does not allow");
+    exporter.succeeds("fetch-add", &["m@8", "1"], b"");
+}
+
+#[test]
+fn fetch_add__prints_what_it_was_and_wraps_around() {
+    let exporter = Exporter::of("64", &[]);
+    let before = |words: &[&str]| text(&exporter.succeeds("fetch-add", words, b""));
+    assert_eq!(before(&["m@8", "40"]), "0\n");
+    assert_eq!(before(&["m@8", "-42"]), "40\n");
+    assert_eq!(before(&["m@8", "2"]), format!("{}\n", u64::MAX - 1));
+    assert_eq!(before(&["m@8", "5", "--times", "3"]), "0\n5\n10\n");
+    // The number is the exporter's own: little-endian on the machines this runs on.
+    assert_eq!(
+        exporter.succeeds("get", &["m@8+8"], b""),
+        15_u64.to_ne_bytes()
+    );
+    assert_eq!(exporter.succeeds("get", &["m@0+8"], b""), [0; 8]);
+}
+
+#[test]
+fn fetch_add__of_many_at_once_counts_exactly() {
+    const ADDERS: usize = 6;
+    const TIMES: u64 = 300;
+    let exporter = Exporter::of("64", &[]);
+    let host = exporter.host.as_str();
+    let adders: Vec<Child> = (0..ADDERS)
+        .map(|_| {
+            zerolane(&[
+                "mem",
+                "fetch-add",
+                host,
+                "m",
+                "1",
+                "--times",
+                &TIMES.to_string(),
+            ])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+        })
+        .collect();
+    let mut seen = BTreeSet::new();
+    for adder in adders {
+        let output = adder.wait_with_output().unwrap();
+        assert!(output.status.success());
+        let values: Vec<u64> = text(&output.stdout)
+            .lines()
+            .map(|line| line.parse().unwrap())
+            .collect();
+        assert!(values.is_sorted() && values.len() as u64 == TIMES);
+        seen.extend(values);
+    }
+    // Every value was seen by exactly one.
+    let all = ADDERS as u64 * TIMES;
+    assert_eq!(
+        (seen.len() as u64, seen.first(), seen.last()),
+        (all, Some(&0), Some(&(all - 1)))
+    );
+}
+
+#[test]
+fn bad_input__is_refused_in_words() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "in", &noise(100, 1));
+    let exporter = Exporter::of("64", &[]);
+    for (verb, words, code, says) in [
+        ("get", &["n"][..], 1, "exports nothing called \"n\""),
+        ("put", &["n", &path], 1, "exports nothing called \"n\""),
+        (
+            "fetch-add",
+            &["n@0", "1"],
+            1,
+            "exports nothing called \"n\"",
+        ),
+        (
+            "get",
+            &["m@60+5"],
+            1,
+            "outside of \"m\", which has 64 bytes",
+        ),
+        ("get", &["m@65"], 1, "outside of"),
+        ("get", &["m@18446744073709551615+2"], 1, "outside of"),
+        ("put", &["m", &path], 1, "100 bytes at 0 are outside of"),
+        ("put", &["m@8+2", &path], 2, "not NAME@OFFSET+LEN"),
+        (
+            "put",
+            &["m", "/no/such/file"],
+            1,
+            "cannot read /no/such/file",
+        ),
+        ("fetch-add", &["m@4", "1"], 2, "not a multiple of 8"),
+        ("fetch-add", &["m@64", "1"], 1, "outside of"),
+        ("fetch-add", &["m@0+8", "1"], 2, "without +LEN"),
+        ("fetch-add", &["m@0", "many"], 2, "many"),
+        ("get", &["m@here"], 2, "no number of bytes"),
+        ("get", &["@8"], 2, "no name"),
+    ] {
+        exporter.fails(verb, words, b"", code, says);
+    }
+    exporter.fails("put", &["m@60"], b"12345", 1, "outside of");
+    // It still works.
+    assert_eq!(exporter.succeeds("get", &["m"], b""), [0; 64]);
+}
+
+#[test]
+fn bad_exports__are_refused_in_words() {
+    let directory = tempfile::tempdir().unwrap();
+    let empty = file(directory.path(), "empty", b"");
+    let long = "n".repeat(33);
+    for (words, code, says) in [
+        (
+            &["/no/such/file", "--name", "m"][..],
+            2,
+            "neither a file nor a size",
+        ),
+        (&["0", "--name", "m"], 2, "0 bytes"),
+        (&[&empty, "--name", "m"], 1, "is empty"),
+        (&["64", "--name", ""], 2, "1 to 32"),
+        (&["64", "--name", &long], 2, "1 to 32"),
+        (
+            &["64", "--name", "m", "--rights", "rx"],
+            2,
+            "none of r, w and a",
+        ),
+        (
+            &["64", "--name", "m", "--rights", "r", "--read-only"],
+            2,
+            "--read-only",
+        ),
+        (
+            &["64", "--name", "m", "--listen", "nowhere"],
+            2,
+            "not an IP address",
+        ),
+        (
+            &["64", "--name", "m", "--listen", "192.0.2.99"],
+            1,
+            "cannot listen",
+        ),
+    ] {
+        let output = zerolane(&[&["mem", "export"], words].concat())
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.contains(says), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn get__from_where_nobody_listens_is_exit_3() {
+    // A port that was just free.
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let host = socket.local_addr().unwrap().to_string();
+    drop(socket);
+    let output = zerolane(&["mem", "get", &host, "m"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("cannot reach 127.0.0.1"), "{said}");
+}
+
+#[test]
+fn put_and_get__between_two_namespaces() {
+    if !netns::is_permitted() {
+        eprintln!("skipped: needs root for network namespaces");
+        return;
+    }
+    let hosts = Topology::pair("memtest", 1500).unwrap();
+    let mut export = hosts.b().command(PROGRAM);
+    let listen = format!("{}:0", hosts.b().ipv4());
+    export.args(["mem", "export", "3MiB", "--name", "m", "--listen", &listen]);
+    let exporter = Exporter::start(export);
+    let content = noise(2_345_678, 4);
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "in", &content);
+    let run = |words: &[&str]| {
+        let output = hosts.a().command(PROGRAM).args(words).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{words:?}: {}",
+            text(&output.stderr)
+        );
+        output.stdout
+    };
+    run(&["mem", "put", &exporter.host, "m@99", &path]);
+    let range = format!("m@99+{}", content.len());
+    assert!(run(&["mem", "get", &exporter.host, &range]) == content);
+    assert_eq!(
+        run(&["mem", "fetch-add", &exporter.host, "m@0", "3"]),
+        b"0\n"
+    );
+    drop(exporter);
+}

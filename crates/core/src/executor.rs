@@ -1,0 +1,197 @@
+//! The Responder's side of small operations: executes each number once, in order, keeps what the
+//! Initiator has to be told, and confirms in batches.
+//!
+//! An operation that is refused keeps its number until the Initiator is known to have heard of the
+//! refusal, for a confirmation of any later number would say that it was done. That costs a round
+//! trip for each error, and nothing otherwise.
+
+use crate::inbound::Refusal;
+use crate::limits::{CONFIRM_DELAY, CONFIRM_EVERY, MAX_FETCHES};
+use crate::{Instant, TransferId};
+use std::collections::VecDeque;
+
+/// What to do with a numbered operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It is its turn.
+    Now,
+    /// It was executed before.
+    Repeated,
+    /// It was refused, and the Initiator may not have heard.
+    Refused(TransferId, Refusal),
+    /// One before it is missing.
+    Early,
+}
+
+/// What the operation expected would need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// A posted receive.
+    Receive,
+    /// Room to tell of it.
+    Room,
+}
+
+/// A value that the Initiator has to confirm.
+#[derive(Clone, Copy, Debug)]
+struct Fetched {
+    number: u32,
+    id: TransferId,
+    value: u64,
+}
+
+/// What was executed, and what of it the Initiator knows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Executor {
+    expected: u32,
+    values: VecDeque<Fetched>,
+    /// What is refused, and why.
+    refusal: Option<(TransferId, Refusal)>,
+    /// Operations executed and not confirmed.
+    owed: u32,
+    /// When they are confirmed at the latest.
+    due: Option<Instant>,
+    /// Something before `expected` arrived again, or `expected` is asked for: answer at once.
+    pressed: bool,
+    /// Number that was asked for last.
+    asked: Option<u32>,
+    /// Why the operation expected waits; its Initiator was told.
+    pub(crate) lack: Option<Lack>,
+}
+
+impl Executor {
+    /// Everything numbered below this was executed.
+    pub(crate) fn expected(&self) -> u32 {
+        self.expected
+    }
+
+    /// Judges an operation by its number. `pressing`: the Initiator wants an answer.
+    pub(crate) fn admit(&mut self, now: Instant, number: u32, pressing: bool) -> Admission {
+        let ahead = number.wrapping_sub(self.expected);
+        if ahead > u32::MAX / 2 {
+            self.owe(now, 0);
+            self.pressed = true;
+            return Admission::Repeated;
+        }
+        match self.refusal {
+            Some((id, why)) if ahead == 0 || pressing => return Admission::Refused(id, why),
+            Some(_) => return Admission::Early,
+            None => {}
+        }
+        if ahead == 0 {
+            self.pressed |= pressing;
+            return Admission::Now;
+        }
+        Admission::Early
+    }
+
+    /// Whether the Initiator is to be asked for what is missing: once for each gap, unless it asks.
+    pub(crate) fn ask(&mut self, pressing: bool) -> bool {
+        if self.lack.is_some() || self.refusal.is_some() {
+            return false;
+        }
+        let again = self.asked == Some(self.expected);
+        self.asked = Some(self.expected);
+        !again || pressing
+    }
+
+    /// The operation expected was executed.
+    pub(crate) fn executed(&mut self, now: Instant) {
+        self.expected = self.expected.wrapping_add(1);
+        self.lack = None;
+        self.owe(now, 1);
+    }
+
+    /// The operation expected was executed and brought `value`.
+    pub(crate) fn fetched(&mut self, now: Instant, id: TransferId, value: u64) {
+        self.values.push_back(Fetched {
+            number: self.expected,
+            id,
+            value,
+        });
+        self.executed(now);
+    }
+
+    /// The operation expected is refused.
+    pub(crate) fn refuse(&mut self, id: TransferId, why: Refusal) {
+        self.refusal = Some((id, why));
+    }
+
+    /// Whether a refusal waits to be confirmed.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.refusal.is_some()
+    }
+
+    /// Whether another value can be kept, once those below `confirmed` are forgotten.
+    pub(crate) fn has_room(&mut self, confirmed: u32) -> bool {
+        self.forget_below(confirmed);
+        self.values.len() < MAX_FETCHES
+    }
+
+    fn forget_below(&mut self, number: u32) {
+        let below = |it: &Fetched| it.number.wrapping_sub(number) > u32::MAX / 2;
+        while self.values.front().is_some_and(below) {
+            self.values.pop_front();
+        }
+    }
+
+    /// The value that FetchOp `number` brought, if it is remembered.
+    pub(crate) fn value(&self, number: u32, id: TransferId) -> Option<u64> {
+        let mut kept = self.values.iter();
+        let found = kept.find(|it| it.number == number && it.id == id)?;
+        Some(found.value)
+    }
+
+    /// The Initiator knows how operation `number` ended. False if that says nothing new.
+    pub(crate) fn outcome_known(&mut self, now: Instant, number: u32) -> bool {
+        let before = self.values.len();
+        if number.wrapping_sub(self.expected) > u32::MAX / 2 {
+            self.forget_below(number.wrapping_add(1));
+        }
+        if self.refusal.is_some() && number == self.expected {
+            self.refusal = None;
+            self.executed(now);
+            return true;
+        }
+        before != self.values.len()
+    }
+
+    fn owe(&mut self, now: Instant, count: u32) {
+        self.owed += count;
+        self.due.get_or_insert(now + CONFIRM_DELAY);
+    }
+
+    /// When a confirmation is due, if one is.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Whether a confirmation is to leave now.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.pressed || self.owed >= CONFIRM_EVERY || self.due.is_some_and(|at| at <= now)
+    }
+
+    /// Confirms at the next opportunity what there is to confirm.
+    pub(crate) fn press(&mut self) {
+        self.pressed |= self.due.is_some();
+    }
+
+    /// All that was executed is confirmed, by whatever just left.
+    pub(crate) fn confirmed(&mut self) {
+        (self.owed, self.due, self.pressed) = (0, None, false);
+    }
+
+    /// As if `number` operations had been executed before.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, number: u32) {
+        self.expected = number;
+    }
+
+    pub(crate) fn assert_bounded(&self) {
+        assert!(self.values.len() <= MAX_FETCHES);
+    }
+}
+
+#[cfg(test)]
+#[path = "executor_tests.rs"]
+mod tests;

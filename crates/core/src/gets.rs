@@ -1,0 +1,171 @@
+//! Gets that one datagram answers, at the Initiator; and all Gets, at the Responder.
+//!
+//! A Get is not numbered: it changes nothing, and who misses its answer asks again (thesis, 4.3.2).
+
+use crate::limits::{MAX_GETS, MAX_REPLIES};
+use crate::outbound::Shape;
+use crate::transmit::{DataBurst, split};
+use crate::work::RemotePlace;
+use crate::{Instant, Span, TransferId, tiling};
+use std::collections::VecDeque;
+use zerolane_wire::{Flags, Header, Op};
+
+/// A Get whose answer is awaited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    pub(crate) id: TransferId,
+    pub(crate) place: RemotePlace,
+    pub(crate) span: Span,
+    /// It follows all numbered operations below this.
+    pub(crate) after: u32,
+    pub(crate) ask_at: Instant,
+    pub(crate) tries: u32,
+}
+
+/// All of them, in the order they were asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Questions {
+    list: VecDeque<Question>,
+}
+
+impl Questions {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.list.len() < MAX_GETS
+    }
+
+    pub(crate) fn push(&mut self, question: Question) {
+        self.list.push_back(question);
+    }
+
+    pub(crate) fn find(&self, id: TransferId) -> Option<&Question> {
+        self.list.iter().find(|it| it.id == id)
+    }
+
+    pub(crate) fn remove(&mut self, id: TransferId) -> Option<Question> {
+        let index = self.list.iter().position(|it| it.id == id)?;
+        self.list.remove(index)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Question> {
+        self.list.iter_mut()
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
+        self.list.iter().map(|it| it.id)
+    }
+
+    pub(crate) fn next_repeat(&self) -> Option<Instant> {
+        self.list.iter().map(|it| it.ask_at).min()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+    }
+}
+
+/// Bytes of a region of ours on their way to who asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reply {
+    pub(crate) handle: u32,
+    pub(crate) span: Span,
+    /// Where they go: the Initiator's identifier, Mx and address.
+    pub(crate) d_id: TransferId,
+    pub(crate) mx: u16,
+    pub(crate) b_num: u32,
+    pub(crate) address: u64,
+}
+
+impl Reply {
+    /// Whether all of `other` is on its way with this.
+    fn covers(&self, other: &Reply) -> bool {
+        (self.d_id, self.mx) == (other.d_id, other.mx)
+            && self.address <= other.address
+            && other.address + other.span.len <= self.address + self.span.len
+    }
+}
+
+/// All answers under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Replies {
+    queue: VecDeque<Reply>,
+}
+
+impl Replies {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Queues an answer. False if there are too many.
+    pub(crate) fn push(&mut self, reply: Reply) -> bool {
+        // Asked again while it waits to be sent: it is sent once.
+        if self.queue.iter().any(|it| it.covers(&reply)) {
+            return true;
+        }
+        let room = self.queue.len() < MAX_REPLIES;
+        if room {
+            self.queue.push_back(reply);
+        }
+        room
+    }
+
+    /// Takes out an answer from the region `handle`, if there is one.
+    pub(crate) fn take_of(&mut self, handle: u32) -> Option<Reply> {
+        let index = self.queue.iter().position(|it| it.handle == handle)?;
+        self.queue.remove(index)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.queue.clear();
+    }
+
+    /// The next burst.
+    pub(crate) fn next_burst(&mut self, shape: &Shape) -> Option<DataBurst> {
+        let reply = self.queue.front_mut()?;
+        let Shape {
+            route,
+            stu,
+            buffer_log2,
+            ..
+        } = *shape;
+        let rest = u32::try_from(reply.span.len).unwrap_or(u32::MAX);
+        let (bytes, segments) =
+            tiling::burst(reply.address, rest, stu, buffer_log2, shape.segments());
+        let address = reply.address;
+        let (bufx, offset) = split(address, buffer_log2);
+        let first = Header {
+            flags: Flags::SILENT,
+            d_port: route.d_port,
+            s_port: route.s_port,
+            d_key: route.d_key,
+            b_id: reply.mx,
+            bufx,
+            offset,
+            b_num: reply.b_num,
+            d_id: reply.d_id,
+            ..Header::new(Op::Data)
+        };
+        let len = u64::from(bytes);
+        let span = reply.span.part(0, len);
+        let ends = len == reply.span.len;
+        if ends {
+            self.queue.pop_front();
+        } else {
+            reply.address += len;
+            reply.span = reply.span.part(len, reply.span.len - len);
+        }
+        let last_flags = if ends { Flags::NONE } else { Flags::SILENT };
+        Some(DataBurst {
+            span,
+            stu,
+            segments,
+            first,
+            address,
+            buffer_log2,
+            last_flags,
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! What a user asks to be done with the peer's memory, before and while it is done.
+
+use crate::{Span, TransferId};
+use zerolane_wire::FetchOpKind;
+
+/// A place in a persistent memory region of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RemotePlace {
+    /// Handle of the region.
+    pub handle: u32,
+    /// Its memory index.
+    pub mx: u16,
+    /// Byte of the peer's address space: where the region starts, plus an offset.
+    pub address: u64,
+}
+
+/// A region that the peer made available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RemoteRegion {
+    /// Its first byte.
+    pub start: RemotePlace,
+    /// Length in bytes.
+    pub length: u64,
+    /// What may be done with it.
+    pub rights: zerolane_wire::Rights,
+}
+
+/// An atomic operation on a 64-bit word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Atomic {
+    /// Which.
+    pub kind: FetchOpKind,
+    /// Operand (add, swap, compare and swap).
+    pub operand: u64,
+    /// Comparand (compare and swap).
+    pub comparand: u64,
+}
+
+/// How a request is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WorkFlags {
+    /// Tell of its success too, not of its failure alone.
+    pub signalled: bool,
+    /// Begin only when everything asked for before is complete.
+    pub fence: bool,
+}
+
+impl Default for WorkFlags {
+    fn default() -> WorkFlags {
+        WorkFlags {
+            signalled: true,
+            fence: false,
+        }
+    }
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    pub(crate) id: TransferId,
+    pub(crate) flags: WorkFlags,
+    pub(crate) task: Task,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Task {
+    Put {
+        place: RemotePlace,
+        span: Span,
+        immediate: Option<u32>,
+    },
+    Get {
+        place: RemotePlace,
+        span: Span,
+    },
+    Fetch {
+        place: RemotePlace,
+        atomic: Atomic,
+    },
+    Message {
+        control: Span,
+        payload: Option<Span>,
+    },
+    /// What is left of an operation that was cancelled after it left: its number.
+    Nothing,
+}
+
+/// An atomic operation that the lane is to do now, before anything that came after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// The aligned word, 8 bytes.
+    pub word: Span,
+    /// What to do with it.
+    pub atomic: Atomic,
+}

@@ -1,0 +1,201 @@
+//! What is over, told to the user.
+
+use super::post::Posted;
+use super::{Driver, WorkKind};
+use crate::{Lane, Memory};
+use core::fmt;
+use std::ops::Deref;
+use zerolane_core::{Delivery, Event, RegionId, TransferError, TransferId, limits};
+use zerolane_wire::Reason;
+
+/// A request that is over, and the memory that was posted.
+#[derive(Debug)]
+pub struct Completion {
+    /// Which; 0 for an immediate of the peer.
+    pub id: TransferId,
+    /// What kind of request.
+    pub kind: WorkKind,
+    /// Bytes moved, or why not.
+    pub result: Result<u64, TransferError>,
+    /// What was posted; `None` if it was borrowed, copied, or nothing.
+    pub memory: Option<Memory>,
+    /// How the sender asked for it to be delivered (receives only).
+    pub delivery: Delivery,
+    /// The word before an atomic operation; the number of an immediate.
+    pub value: u64,
+    /// The control of a message received.
+    pub control: MessageControl,
+}
+
+/// The control of a message: up to 128 bytes.
+#[derive(Clone, Copy)]
+pub struct MessageControl {
+    bytes: [u8; limits::MAX_CONTROL as usize],
+    len: u8,
+}
+
+impl Default for MessageControl {
+    fn default() -> MessageControl {
+        MessageControl {
+            bytes: [0; limits::MAX_CONTROL as usize],
+            len: 0,
+        }
+    }
+}
+
+impl Deref for MessageControl {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl fmt::Debug for MessageControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MessageControl").field(&&**self).finish()
+    }
+}
+
+/// A completion whose memory the lane still holds.
+pub(super) struct Held {
+    pub(super) region: RegionId,
+    pub(super) completion: Completion,
+    /// Somebody wants to know.
+    told: bool,
+}
+
+/// How a request ended.
+struct Ending {
+    id: TransferId,
+    /// `None`: all that was posted.
+    result: Option<Result<u64, TransferError>>,
+    delivery: Delivery,
+    value: u64,
+    /// Bytes of control.
+    control: u32,
+}
+
+impl Ending {
+    fn of(id: TransferId, result: Option<Result<u64, TransferError>>) -> Ending {
+        Ending {
+            id,
+            result,
+            delivery: Delivery::Interrupt,
+            value: 0,
+            control: 0,
+        }
+    }
+}
+
+impl<L: Lane> Driver<L> {
+    pub(super) fn collect(&mut self) {
+        self.release_held();
+        while let Some(event) = self.core.poll_event() {
+            match event {
+                Event::Connected(_) => self.connected = true,
+                Event::Closed(reason) => self.closed = Some(reason),
+                Event::Announced { .. } => {}
+                Event::Sent { id } => self.end(&Ending::of(id, None)),
+                Event::Received {
+                    id,
+                    length,
+                    delivery,
+                } => self.end(&Ending {
+                    delivery,
+                    ..Ending::of(id, Some(Ok(length)))
+                }),
+                Event::Fetched { id, value } => self.end(&Ending {
+                    value,
+                    ..Ending::of(id, Some(Ok(8)))
+                }),
+                Event::Region { id, region } => {
+                    self.opened = Some(region);
+                    self.end(&Ending::of(id, None));
+                }
+                Event::Message {
+                    id,
+                    control,
+                    payload,
+                } => self.end(&Ending {
+                    control,
+                    ..Ending::of(id, Some(Ok(payload)))
+                }),
+                Event::Immediate { value } => self.completions.push_back(Completion {
+                    id: 0,
+                    kind: WorkKind::Immediate,
+                    result: Ok(0),
+                    memory: None,
+                    delivery: Delivery::Interrupt,
+                    value: u64::from(value),
+                    control: MessageControl::default(),
+                }),
+                Event::Failed { id, error } => self.end(&Ending::of(id, Some(Err(error)))),
+            }
+        }
+        self.core.set_unread(self.completions.len());
+    }
+
+    /// The next completion that is there already.
+    pub fn next_completion(&mut self) -> Option<Completion> {
+        let next = self.completions.pop_front();
+        self.core.set_unread(self.completions.len());
+        next
+    }
+
+    /// Tells of the end of a request, unless nobody wants to know.
+    fn end(&mut self, it: &Ending) {
+        // Puts that were copied are not remembered one by one.
+        let copied = || Posted::copied(WorkKind::Put);
+        let posted = self.posted.remove(&it.id).unwrap_or_else(copied);
+        if let Some(region) = posted.region {
+            self.memory.close(region);
+        }
+        let control = self.take_control(&posted, it.control);
+        let result = match it.result {
+            Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
+            result => result.unwrap_or(Ok(posted.len)),
+        };
+        let told = !posted.abandoned && (posted.sort.signalled || result.is_err());
+        let completion = Completion {
+            id: it.id,
+            kind: posted.sort.kind,
+            result,
+            memory: posted.memory,
+            delivery: it.delivery,
+            value: it.value,
+            control,
+        };
+        match posted.region {
+            Some(region) if self.lane.holds(region) => self.held.push(Held {
+                region,
+                completion,
+                told,
+            }),
+            _ if told => self.completions.push_back(completion),
+            _ => {}
+        }
+    }
+
+    fn release_held(&mut self) {
+        let lane = &self.lane;
+        let released = self.held.extract_if(.., |held| !lane.holds(held.region));
+        let told = released
+            .filter(|held| held.told)
+            .map(|held| held.completion);
+        self.completions.extend(told);
+    }
+
+    /// The control that came, out of its slot, which is free then.
+    fn take_control(&mut self, posted: &Posted, len: u32) -> MessageControl {
+        let mut control = MessageControl::default();
+        let Some(slot) = posted.sort.control else {
+            return control;
+        };
+        let span = self.controls.span(slot);
+        if self.memory.read(span, &mut control.bytes[..len as usize]) {
+            control.len = len as u8;
+        }
+        self.controls.give_back(slot);
+        control
+    }
+}

@@ -1,0 +1,112 @@
+//! Short payloads copied when they are posted: a ring, freed as operations are over.
+
+use crate::registry::Access;
+use crate::{Region, Registry};
+use std::collections::VecDeque;
+use std::io;
+use zerolane_core::{Connection, Span, TransferId};
+
+/// Bytes of the ring: as many 64-byte puts as may be in flight.
+const ROOM: usize = 16 << 10;
+
+/// Most bytes of one payload.
+pub const MAX_INLINE: usize = 256;
+
+struct Taken {
+    id: TransferId,
+    start: usize,
+}
+
+/// The ring. Its memory is had when it is first used.
+#[derive(Default)]
+pub(super) struct Inline {
+    memory: Option<(Region, Span)>,
+    taken: VecDeque<Taken>,
+    head: usize,
+}
+
+impl Inline {
+    /// Copies `bytes` into the ring; `None` while it is full.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub(super) fn copy(
+        &mut self,
+        bytes: &[u8],
+        registry: &mut Registry,
+        core: &Connection,
+    ) -> io::Result<Option<Span>> {
+        debug_assert!(bytes.len() <= MAX_INLINE);
+        let whole = match &self.memory {
+            Some((_, span)) => *span,
+            None => self.open(registry)?,
+        };
+        let Some(start) = self.room(bytes.len()).or_else(|| {
+            self.free(core);
+            self.room(bytes.len())
+        }) else {
+            return Ok(None);
+        };
+        let span = whole.part(start as u64, bytes.len() as u64);
+        if let Some(to) = registry.target(span) {
+            // SAFETY: the span lies in the ring and in no part of it that is taken, so that nobody
+            // reads it; the ring's memory is only followed by the registry's pointers.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        }
+        self.head = start + bytes.len();
+        Ok(Some(span))
+    }
+
+    /// What was copied last belongs to `id`, and `span` is where.
+    pub(super) fn take(&mut self, id: TransferId, span: Span) {
+        if span.len == 0 {
+            return;
+        }
+        let start = span.offset as usize;
+        self.taken.push_back(Taken { id, start });
+    }
+
+    fn open(&mut self, registry: &mut Registry) -> io::Result<Span> {
+        let region = Region::anonymous(ROOM)?;
+        let (start, len) = region.raw();
+        let access = Access {
+            writable: true,
+            file: false,
+            kept: false,
+            shared: false,
+        };
+        // SAFETY: the region is kept beside its span, never dereferenced, and lives as long as the
+        // registry, both being the driver's; who writes is `copy` alone, where nobody reads.
+        let span = unsafe { registry.open(start, len, access) };
+        self.memory = Some((region, span));
+        Ok(span)
+    }
+
+    /// Where `len` bytes in one piece are free.
+    fn room(&mut self, len: usize) -> Option<usize> {
+        let Some(first) = self.taken.front() else {
+            self.head = 0;
+            return Some(0);
+        };
+        let tail = first.start;
+        if self.head < tail || self.head == tail && self.taken.len() > 1 {
+            return (self.head + len < tail).then_some(self.head);
+        }
+        if self.head + len <= ROOM {
+            return Some(self.head);
+        }
+        (len < tail).then_some(0)
+    }
+
+    /// Frees what no operation can need any more.
+    fn free(&mut self, core: &Connection) {
+        let Some(oldest) = core.oldest_work() else {
+            return self.taken.clear();
+        };
+        // Identifiers count up and wrap at 2^31.
+        let over = |id: TransferId| id != oldest && oldest.wrapping_sub(id) << 1 < 1 << 31;
+        while self.taken.front().is_some_and(|it| over(it.id)) {
+            self.taken.pop_front();
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Copies into and out of memory that others use at the same time.
+//!
+//! Exported memory is read and written by this program's threads, by the lanes of several
+//! connections and by the kernel, all at once. What Rust code touches of it goes by atomic accesses
+//! of one size: whole aligned words, and parts of a word by compare-exchange; so there is no data
+//! race, and an aligned word is never seen half written. Bytes behind the last whole word have
+//! accesses of their own size.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+const WORD: usize = size_of::<u64>();
+
+/// Where a piece of shared memory starts (aligned to a word) and ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) start: *mut u8,
+    pub(crate) len: usize,
+}
+
+impl Bounds {
+    /// Bytes in whole words.
+    fn words(self) -> usize {
+        self.len / WORD * WORD
+    }
+
+    /// # Safety
+    /// `at` is a multiple of the word size and below [`Bounds::words`]; the memory is mapped and, but
+    /// for the kernel, only touched as this module does.
+    unsafe fn word<'a>(self, at: usize) -> &'a AtomicU64 {
+        // SAFETY: in bounds and aligned, as promised.
+        unsafe { AtomicU64::from_ptr(self.start.add(at).cast()) }
+    }
+
+    /// # Safety
+    /// As of [`Bounds::word`]; `at` is at least [`Bounds::words`] and below the length.
+    unsafe fn byte<'a>(self, at: usize) -> &'a AtomicU8 {
+        // SAFETY: in bounds, as promised.
+        unsafe { AtomicU8::from_ptr(self.start.add(at)) }
+    }
+}
+
+/// Writes `bytes` at `offset`; the last word is written last.
+///
+/// # Safety
+/// They lie within `bounds`, whose memory is mapped, writable and, but for the kernel, only touched
+/// as this module does.
+pub(crate) unsafe fn store(bounds: Bounds, offset: usize, bytes: &[u8]) {
+    // What was stored before is seen by who sees any of this.
+    std::sync::atomic::fence(Ordering::Release);
+    let (mut at, mut rest) = (offset, bytes);
+    while !rest.is_empty() && at < bounds.words() {
+        let skip = at % WORD;
+        let (part, others) = rest.split_at(rest.len().min(WORD - skip));
+        // SAFETY: the word that holds `at` lies in bounds.
+        let word = unsafe { bounds.word(at - skip) };
+        match <[u8; WORD]>::try_from(part) {
+            Ok(whole) => word.store(u64::from_ne_bytes(whole), Ordering::Relaxed),
+            Err(_) => store_part(word, skip, part),
+        }
+        at += part.len();
+        rest = others;
+    }
+    for (index, &byte) in rest.iter().enumerate() {
+        // SAFETY: behind the whole words and in bounds.
+        unsafe { bounds.byte(at + index) }.store(byte, Ordering::Relaxed);
+    }
+}
+
+fn store_part(word: &AtomicU64, skip: usize, part: &[u8]) {
+    let replace = |old: u64| {
+        let mut bytes = old.to_ne_bytes();
+        bytes[skip..skip + part.len()].copy_from_slice(part);
+        Some(u64::from_ne_bytes(bytes))
+    };
+    // The closure never refuses.
+    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace);
+}
+
+/// Reads `into.len()` bytes at `offset`.
+///
+/// # Safety
+/// As of [`store`], but that the memory need not be writable.
+pub(crate) unsafe fn load(bounds: Bounds, offset: usize, into: &mut [u8]) {
+    let (mut at, mut done) = (offset, 0);
+    while done < into.len() && at < bounds.words() {
+        let skip = at % WORD;
+        let len = (into.len() - done).min(WORD - skip);
+        // SAFETY: the word that holds `at` lies in bounds.
+        let word = unsafe { bounds.word(at - skip) }.load(Ordering::Relaxed);
+        into[done..done + len].copy_from_slice(&word.to_ne_bytes()[skip..skip + len]);
+        at += len;
+        done += len;
+    }
+    for (index, byte) in into[done..].iter_mut().enumerate() {
+        // SAFETY: behind the whole words and in bounds.
+        *byte = unsafe { bounds.byte(at + index) }.load(Ordering::Relaxed);
+    }
+    // What is read from here on is no older.
+    std::sync::atomic::fence(Ordering::Acquire);
+}
+
+/// The aligned word at `offset`.
+///
+/// # Safety
+/// As of [`store`], for as long as the reference lives; `offset` is a multiple of 8 and the whole
+/// word in bounds.
+pub(crate) unsafe fn word<'a>(bounds: Bounds, offset: usize) -> &'a AtomicU64 {
+    // SAFETY: as promised.
+    unsafe { bounds.word(offset) }
+}
+
+#[cfg(test)]
+#[path = "shared_tests.rs"]
+mod tests;

@@ -1,0 +1,59 @@
+#![allow(non_snake_case)]
+use super::*;
+use proptest::prelude::*;
+
+proptest! {
+    #[test]
+    fn store__changes_just_these_bytes(
+        len in 1..80usize,
+        at in 0..80usize,
+        bytes in proptest::collection::vec(any::<u8>(), 0..80),
+    ) {
+        let at = at.min(len);
+        let bytes = &bytes[..bytes.len().min(len - at)];
+        let mut memory: Vec<u64> = (0..11).map(|n| n * 0x0123_4567_89ab_cdef).collect();
+        let whole = 88;
+        let bounds = Bounds { start: memory.as_mut_ptr().cast(), len };
+        let all = Bounds { len: whole, ..bounds };
+        let (mut before, mut after) = (vec![0; whole], vec![0; whole]);
+        let mut read = vec![0; bytes.len()];
+        // SAFETY: `memory` is ours alone and larger than both bounds.
+        unsafe {
+            load(all, 0, &mut before);
+            store(bounds, at, bytes);
+            load(all, 0, &mut after);
+            load(bounds, at, &mut read);
+        }
+        before[at..at + bytes.len()].copy_from_slice(bytes);
+        prop_assert_eq!(after, before);
+        prop_assert_eq!(read, bytes);
+    }
+}
+
+#[test]
+fn store__a_word_is_never_seen_half_written() {
+    let mut memory = vec![0u64; 4];
+    let bounds = Bounds {
+        start: memory.as_mut_ptr().cast(),
+        len: 32,
+    };
+    // SAFETY: in bounds; only touched as this module does until both threads are done.
+    let word = unsafe { word(bounds, 8) };
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(move || {
+            let bounds = Bounds {
+                start: std::ptr::from_ref(word).cast_mut().cast::<u8>(),
+                len: 8,
+            };
+            for n in 0..20_000u64 {
+                let value = if n % 2 == 0 { [0; 8] } else { [0xff; 8] };
+                // SAFETY: as above.
+                unsafe { store(bounds, 0, &value) };
+            }
+        });
+        while !writer.is_finished() {
+            let seen = word.load(Ordering::Acquire);
+            assert!(seen == 0 || seen == u64::MAX, "{seen:x}");
+        }
+    });
+}

@@ -1,0 +1,336 @@
+//! Two drivers in one thread, and a kernel that refuses, or says that it copies nothing.
+#![allow(non_snake_case)]
+
+use super::system::seam::{self, Sends};
+use super::*;
+use crate::{Completion, Memory, Progress, Region, Security, Zerocopy};
+use netlab::netns::{self, Topology};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use zerolane_core::Delivery;
+
+type End = Driver<UdpLane>;
+
+/// Turns without progress at either end after which a test has failed. A turn that finds nothing
+/// takes microseconds, a retransmission up to a second.
+const PATIENCE: usize = 1 << 24;
+
+/// Turns both ends until `done`.
+fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> bool) {
+    let mut idle = 0;
+    while !done(a, b) {
+        let turns = [a.turn().expect("a"), b.turn().expect("b")];
+        idle = if turns.contains(&Progress::Moved) {
+            0
+        } else {
+            idle + 1
+        };
+        assert!(idle < PATIENCE, "stuck");
+    }
+}
+
+fn join(hosts: Option<&Topology>, options: &Options) -> (End, End) {
+    let address = hosts.map_or(Ipv4Addr::LOCALHOST, |hosts| hosts.b().ipv4());
+    let at_a = |work: &mut (dyn FnMut() -> End + Send)| match hosts {
+        Some(hosts) => hosts.a().enter_thread(work).expect("entered"),
+        None => work(),
+    };
+    let listen = || Listener::bind((address, 0).into(), options.clone()).expect("bound");
+    let mut listener = match hosts {
+        Some(hosts) => hosts.b().enter_thread(listen).expect("entered"),
+        None => listen(),
+    };
+    let local = listener.local_addr();
+    let mut a = at_a(&mut || connect(local, options).expect("connecting"));
+    let mut accept = || {
+        let wait = Some(Duration::from_millis(1));
+        listener.accept(wait).expect("accepting")
+    };
+    // A key exchange goes to and fro.
+    let accepted = (0..PATIENCE).find_map(|_| {
+        a.turn().expect("asking");
+        match hosts {
+            Some(hosts) => hosts.b().enter_thread(&mut accept).expect("entered"),
+            None => accept(),
+        }
+    });
+    let mut b = accepted.expect("asked");
+    drive(&mut a, &mut b, |a, b| a.is_connected() && b.is_connected());
+    (a, b)
+}
+
+/// Neither end protects anything, so that memory can be lent to the kernel as it is.
+fn plain() -> Options {
+    Options {
+        security: Security::plain(),
+        ..Options::default()
+    }
+}
+
+fn hosts(mtu: u32) -> Option<Topology> {
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return None;
+    }
+    Some(Topology::pair("zc", mtu).expect("permitted"))
+}
+
+/// Content that tells its place.
+fn content(len: usize, seed: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| (at / 251 + at * 7 + seed) as u8)
+        .collect()
+}
+
+fn region(bytes: &[u8]) -> Region {
+    let mut region = Region::anonymous(bytes.len()).expect("memory");
+    region.copy_from_slice(bytes);
+    region
+}
+
+/// Posts one Transfer from a to b and returns what b has.
+fn transfer(a: &mut End, b: &mut End, bytes: &[u8]) -> Option<Completion> {
+    let place = Region::anonymous(bytes.len()).expect("memory");
+    b.post_receive(place).expect("posted");
+    a.post_send(region(bytes).into(), Delivery::Interrupt)
+        .expect("posted");
+    drive(a, b, |_, b| b.has_completion());
+    b.next_completion()
+}
+
+fn exclusive(memory: Option<Memory>) -> Region {
+    match memory {
+        Some(Memory::Exclusive(region)) => region,
+        _ => panic!("an exclusive region was posted"),
+    }
+}
+
+fn verify(received: Option<Completion>, bytes: &[u8]) {
+    let received = received.expect("received");
+    assert_eq!(received.result, Ok(bytes.len() as u64));
+    assert!(exclusive(received.memory)[..] == *bytes, "content");
+}
+
+const SIZE: usize = 3 << 20;
+
+#[test]
+fn gso__refused_at_run_time_loses_nothing() {
+    for (errno, options) in [
+        (libc::EIO, plain()),
+        (libc::EINVAL, plain()),
+        (libc::EOPNOTSUPP, plain()),
+        (libc::EIO, Options::default()),
+    ] {
+        let Some(hosts) = hosts(1500) else { return };
+        let (mut a, mut b) = join(Some(&hosts), &options);
+        verify(
+            transfer(&mut a, &mut b, &content(SIZE, 1)),
+            &content(SIZE, 1),
+        );
+        assert!(a.account().gso);
+        seam::refuse(Sends::Segmented, errno);
+        verify(
+            transfer(&mut a, &mut b, &content(SIZE, 2)),
+            &content(SIZE, 2),
+        );
+        assert_eq!(seam::refusals_left(), 0);
+        let account = a.account();
+        assert!(!account.gso, "and stays off: {errno}");
+        assert_eq!(account.dropped_on_send, 0, "sent in the same call: {errno}");
+        assert_eq!(account.protocol.bytes_resent, 0, "{errno}");
+    }
+}
+
+#[test]
+fn gso__too_large_for_the_path_is_sent_again() {
+    for options in [plain(), Options::default()] {
+        let Some(hosts) = hosts(1500) else { return };
+        let (mut a, mut b) = join(Some(&hosts), &options);
+        verify(
+            transfer(&mut a, &mut b, &content(SIZE, 1)),
+            &content(SIZE, 1),
+        );
+        seam::refuse(Sends::Segmented, libc::EMSGSIZE);
+        verify(
+            transfer(&mut a, &mut b, &content(SIZE, 2)),
+            &content(SIZE, 2),
+        );
+        assert_eq!(seam::refusals_left(), 0);
+        let account = a.account();
+        assert!(account.gso, "the offload is not to blame");
+        assert_eq!(account.dropped_on_send, 1);
+    }
+}
+
+#[test]
+fn zerocopy__never_with_what_is_sealed() {
+    let Some(hosts) = hosts(9000) else { return };
+    seam::say_not_copied(true);
+    let (mut a, mut b) = join(Some(&hosts), &Options::default());
+    for seed in 1..3 {
+        let bytes = content(SIZE, seed);
+        verify(transfer(&mut a, &mut b, &bytes), &bytes);
+    }
+    seam::say_not_copied(false);
+    let account = a.account();
+    assert!(account.cipher.is_some());
+    assert_eq!(account.zerocopy, Zerocopy::Off);
+    assert_eq!(account.tx_zerocopy_syscalls, 0);
+}
+
+#[test]
+fn zerocopy__is_dropped_where_the_kernel_copies() {
+    let Some(hosts) = hosts(9000) else { return };
+    for (hosts, name) in [(Some(&hosts), "veth"), (None, "lo")] {
+        let (mut a, mut b) = join(hosts, &plain());
+        verify(
+            transfer(&mut a, &mut b, &content(SIZE, 1)),
+            &content(SIZE, 1),
+        );
+        drive(&mut a, &mut b, |a, _| {
+            a.account().zerocopy != Zerocopy::Probing
+        });
+        assert_eq!(a.account().zerocopy, Zerocopy::Copied, "{name}");
+        assert_eq!(a.account().tx_zerocopy_syscalls, 0, "{name}");
+    }
+}
+
+#[test]
+fn zerocopy__off_asks_nothing() {
+    let Some(hosts) = hosts(9000) else { return };
+    let zerocopy = false;
+    let (mut a, mut b) = join(
+        Some(&hosts),
+        &Options {
+            zerocopy,
+            ..plain()
+        },
+    );
+    verify(
+        transfer(&mut a, &mut b, &content(SIZE, 1)),
+        &content(SIZE, 1),
+    );
+    assert_eq!(a.account().zerocopy, Zerocopy::Off);
+}
+
+/// Two ends whose kernel says that it copies nothing, after the probe.
+fn uncopied(hosts: &Topology) -> (End, End) {
+    seam::say_not_copied(true);
+    let (mut a, mut b) = join(Some(hosts), &plain());
+    verify(
+        transfer(&mut a, &mut b, &content(SIZE, 1)),
+        &content(SIZE, 1),
+    );
+    drive(&mut a, &mut b, |a, _| {
+        a.account().zerocopy == Zerocopy::Used
+    });
+    while a.next_completion().is_none() {
+        drive(&mut a, &mut b, |a, _| a.has_completion());
+    }
+    (a, b)
+}
+
+#[test]
+fn zerocopy__memory_is_handed_back_when_the_kernel_let_go() {
+    let Some(hosts) = hosts(9000) else { return };
+    let (mut a, mut b) = uncopied(&hosts);
+    let before = a.account().tx_zerocopy_syscalls;
+    seam::hold_reports(true);
+    let bytes = content(SIZE, 2);
+    verify(transfer(&mut a, &mut b, &bytes), &bytes);
+    assert!(a.account().tx_zerocopy_syscalls > before + 50);
+    drive(&mut a, &mut b, |a, _| !a.is_sending());
+    assert!(!a.has_completion(), "the kernel has its memory");
+    assert_eq!(a.in_flight(), 1);
+    seam::hold_reports(false);
+    drive(&mut a, &mut b, |a, _| a.has_completion());
+    let sent = a.next_completion().expect("over");
+    assert_eq!(sent.result, Ok(SIZE as u64));
+    assert!(exclusive(sent.memory)[..] == bytes[..]);
+    assert_eq!(a.in_flight(), 0);
+}
+
+#[test]
+fn zerocopy__beyond_what_the_kernel_may_hold_goes_with_the_copy() {
+    let Some(hosts) = hosts(9000) else { return };
+    let (mut a, mut b) = uncopied(&hosts);
+    seam::hold_reports(true);
+    let bytes = content(16 << 20, 3);
+    let lent = a.account().tx_zerocopy_syscalls;
+    verify(transfer(&mut a, &mut b, &bytes), &bytes);
+    assert_eq!(a.account().tx_zerocopy_syscalls - lent, 256);
+    seam::hold_reports(false);
+    drive(&mut a, &mut b, |a, _| a.has_completion());
+}
+
+#[test]
+fn zerocopy__refused_at_run_time_loses_nothing() {
+    let Some(hosts) = hosts(9000) else { return };
+    for (errno, state) in [
+        (libc::ENOBUFS, Zerocopy::Used),
+        (libc::EMSGSIZE, Zerocopy::Used),
+        (libc::EFAULT, Zerocopy::Used),
+        (libc::EPERM, Zerocopy::Refused),
+        (libc::EOPNOTSUPP, Zerocopy::Refused),
+    ] {
+        let (mut a, mut b) = uncopied(&hosts);
+        seam::refuse(Sends::Zerocopy, errno);
+        // A fault is asked about twice.
+        seam::refuse(Sends::Zerocopy, errno);
+        verify(
+            transfer(&mut a, &mut b, &content(SIZE, 4)),
+            &content(SIZE, 4),
+        );
+        let account = a.account();
+        assert_eq!(account.zerocopy, state, "{errno}");
+        assert_eq!(
+            (account.dropped_on_send, account.protocol.bytes_resent),
+            (0, 0),
+            "{errno}"
+        );
+        seam::take_back();
+    }
+}
+
+#[test]
+fn zerocopy__not_with_borrowed_memory() {
+    let Some(hosts) = hosts(9000) else { return };
+    let (mut a, mut b) = uncopied(&hosts);
+    let before = a.account().tx_zerocopy_syscalls;
+    let bytes = content(SIZE, 5);
+    b.post_receive(Region::anonymous(SIZE).expect("memory"))
+        .expect("posted");
+    let receiving = std::thread::spawn(move || {
+        b.wait(Some(Duration::from_secs(20)), End::has_completion)
+            .expect("received");
+        let completion = b.next_completion();
+        b.wait(Some(Duration::from_millis(100)), |_| false)
+            .expect("lingers");
+        completion
+    });
+    assert_eq!(a.send(&bytes).expect("connected"), Ok(SIZE as u64));
+    assert_eq!(a.account().tx_zerocopy_syscalls, before);
+    verify(receiving.join().expect("no panic"), &bytes);
+}
+
+#[test]
+fn zerocopy__memory_that_the_kernel_keeps_is_never_given_back() {
+    let Some(hosts) = hosts(9000) else { return };
+    let (mut a, mut b) = uncopied(&hosts);
+    seam::hold_reports(true);
+    let bytes = content(SIZE, 6);
+    let mut owned = bytes.clone().into_boxed_slice();
+    let start = NonNull::from(&mut owned[..]).cast();
+    let alive = Arc::new(());
+    let owner = Box::new((alive.clone(), owned));
+    // SAFETY: the bytes lie on the heap, the owner keeps them, and nobody else has a name for them.
+    let memory = unsafe { Region::foreign(start, SIZE, false, owner) };
+    b.post_receive(Region::anonymous(SIZE).expect("memory"))
+        .expect("posted");
+    a.post_send(memory.into(), Delivery::Interrupt)
+        .expect("posted");
+    drive(&mut a, &mut b, |_, b| b.has_completion());
+    verify(b.next_completion(), &bytes);
+    drop(a);
+    assert_eq!(Arc::strong_count(&alive), 2, "still somebody's");
+}

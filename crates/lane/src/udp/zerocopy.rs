@@ -1,0 +1,260 @@
+//! Sending without the kernel's copy (MSG_ZEROCOPY), where it does without.
+//!
+//! The kernel takes the flag and may copy all the same; loopback and veth always do. It says so
+//! afterwards, on the error queue. So the first path probe, a datagram of the lane's own memory, is
+//! sent with the flag, and what the kernel reports decides for the connection. What was lent to the
+//! kernel is kept, and not written, until it reports that it let go.
+
+use super::system;
+use crate::Zerocopy;
+use socket2::Socket;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd;
+use zerolane_core::{DataBurst, RegionId};
+use zerolane_wire::HEADER_LEN;
+
+/// Fragments of one send: the kernel's MAX_SKB_FRAGS.
+const MAX_FRAGMENTS: usize = 17;
+/// Page size the fragments are counted in; larger pages only make for fewer.
+const PAGE: usize = 4096;
+/// Payload of one send from which doing without the copy pays, bytes. The kernel's documentation
+/// names 10 KB for a call as such; a burst with the copy carries up to 64 KiB, and more calls are
+/// the price.
+const WORTHWHILE: usize = 16 << 10;
+/// Sends that the kernel may hold at a time. Each holds headers, and the kernel has its own limit.
+const MAX_HELD: usize = 256;
+/// A header, and nothing that shares its page boundary: 40 bytes must not lie across two pages.
+const SLOT: usize = 64;
+/// Headers of one send: each has a fragment, and each payload one at least.
+pub(super) const MAX_DATAGRAMS: usize = MAX_FRAGMENTS / 2;
+/// Room for one report: an address and a sock_extended_err.
+const CONTROL_LEN: usize = 128;
+/// `ee_origin` of a report of zerocopy (linux/errqueue.h).
+const ORIGIN_ZEROCOPY: u8 = 5;
+/// `ee_code`: the kernel copied.
+const COPIED: u8 = 1;
+
+#[repr(C, align(512))]
+#[derive(Debug)]
+pub(super) struct Headers(pub(super) [[u8; SLOT]; MAX_DATAGRAMS]);
+
+const _: () =
+    assert!(SLOT >= HEADER_LEN && size_of::<Headers>() == 512 && PAGE.is_multiple_of(512));
+
+/// A send whose memory the kernel still has.
+#[derive(Debug)]
+struct Held {
+    /// The kernel counts the sends of a socket, from 0.
+    number: u32,
+    /// Whose payload it is; `None` for a probe.
+    region: Option<RegionId>,
+    headers: Box<Headers>,
+}
+
+#[derive(Debug)]
+pub(super) struct Lender {
+    state: Zerocopy,
+    next: u32,
+    held: VecDeque<Held>,
+    #[allow(clippy::vec_box, reason = "the kernel has their addresses")]
+    free: Vec<Box<Headers>>,
+}
+
+impl Lender {
+    pub(super) fn new(socket: &Socket, wanted: bool) -> Lender {
+        let state = match wanted {
+            false => Zerocopy::Off,
+            true if super::socket::enable_zerocopy(socket) => Zerocopy::Untried,
+            true => Zerocopy::Refused,
+        };
+        Lender {
+            state,
+            next: 0,
+            held: VecDeque::new(),
+            free: Vec::new(),
+        }
+    }
+
+    pub(super) fn state(&self) -> Zerocopy {
+        self.state
+    }
+
+    /// Whether the kernel has memory of ours.
+    pub(super) fn is_lending(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether the kernel has memory of `region`.
+    pub(super) fn holds(&self, region: RegionId) -> bool {
+        self.held.iter().any(|held| held.region == Some(region))
+    }
+
+    /// Datagrams with `stu` bytes of payload for one send. 0 if it does not pay, or is not to be had.
+    pub(super) fn datagrams(&self, stu: usize) -> usize {
+        if self.state != Zerocopy::Used || self.held.len() >= MAX_HELD {
+            return 0;
+        }
+        // One for the header, and payload begins anywhere in its first page.
+        let fragments = 1 + stu.div_ceil(PAGE) + 1;
+        let datagrams = MAX_FRAGMENTS / fragments;
+        if datagrams * stu < WORTHWHILE {
+            0
+        } else {
+            datagrams
+        }
+    }
+
+    /// Whether this burst is one to lend.
+    pub(super) fn pays(&self, burst: &DataBurst) -> bool {
+        burst.segments as usize <= self.datagrams(burst.stu as usize)
+            && burst.span.len >= WORTHWHILE as u64
+    }
+
+    /// Headers to fill for the next send.
+    pub(super) fn headers(&mut self) -> Box<Headers> {
+        let new = || Box::new(Headers([[0; SLOT]; MAX_DATAGRAMS]));
+        self.free.pop().unwrap_or_else(new)
+    }
+
+    /// A probe's own memory, if one is to be made now.
+    pub(super) fn probe(&mut self, bytes: &[u8]) -> Option<Box<Headers>> {
+        if self.state != Zerocopy::Untried {
+            return None;
+        }
+        let mut headers = self.headers();
+        headers.0.as_flattened_mut()[..bytes.len()].copy_from_slice(bytes);
+        Some(headers)
+    }
+
+    /// The kernel has taken a send.
+    pub(super) fn lent(&mut self, headers: Box<Headers>, region: Option<RegionId>) {
+        if self.state == Zerocopy::Untried {
+            self.state = Zerocopy::Probing;
+        }
+        self.held.push_back(Held {
+            number: self.next,
+            region,
+            headers,
+        });
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// The kernel has not taken it. True if for a reason of zerocopy's own, so that a send with the
+    /// copy is worth trying.
+    pub(super) fn refused(&mut self, headers: Box<Headers>, error: &io::Error) -> bool {
+        self.free.push(headers);
+        match error.raw_os_error() {
+            // No room for another report, too many pages pinned, pages that cannot be; too many
+            // fragments. Or what has nothing to do with it: that comes again with the copy.
+            Some(libc::ENOBUFS | libc::EMSGSIZE | libc::EFAULT) => true,
+            Some(libc::EINVAL | libc::EOPNOTSUPP | libc::EPERM | libc::EIO) => {
+                self.state = Zerocopy::Refused;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes what the kernel reports. True if it let go of anything.
+    pub(super) fn settle(&mut self, socket: &Socket) -> bool {
+        let held = self.held.len();
+        // The kernel may put several sends into one report, never one into several.
+        for _ in 0..held {
+            let Some(report) = next_report(socket) else {
+                break;
+            };
+            self.apply(report);
+        }
+        self.held.len() < held
+    }
+
+    fn apply(&mut self, report: Report) {
+        self.state = match self.state {
+            Zerocopy::Probing | Zerocopy::Used if report.copied => Zerocopy::Copied,
+            Zerocopy::Probing => Zerocopy::Used,
+            state => state,
+        };
+        let span = report.last.wrapping_sub(report.first);
+        let mut index = 0;
+        while let Some(held) = self.held.get(index) {
+            if held.number.wrapping_sub(report.first) > span {
+                index += 1;
+            } else if let Some(held) = self.held.remove(index) {
+                self.free.push(held.headers);
+            }
+        }
+    }
+}
+
+/// The kernel may still send from it: never given back.
+impl Drop for Lender {
+    fn drop(&mut self) {
+        for held in self.held.drain(..) {
+            std::mem::forget(held.headers);
+        }
+    }
+}
+
+/// The kernel let go of the sends `first..=last`.
+#[derive(Clone, Copy, Debug)]
+struct Report {
+    first: u32,
+    last: u32,
+    copied: bool,
+}
+
+/// The next report of the error queue, skipping what else may lie there.
+fn next_report(socket: &Socket) -> Option<Report> {
+    loop {
+        let mut control = [0u64; CONTROL_LEN / 8];
+        let mut message = super::send::empty_message();
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = CONTROL_LEN;
+        // SAFETY: the control buffer is ours and as large as said.
+        unsafe { system::receive_error(socket.as_raw_fd(), &mut message) }.ok()?;
+        if let Some(report) = read_report(&message) {
+            return Some(report);
+        }
+    }
+}
+
+fn read_report(message: &libc::msghdr) -> Option<Report> {
+    // SAFETY: the kernel wrote msg_controllen bytes of well-formed control messages; the macros walk
+    // them within that length.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        while !header.is_null() {
+            let is_error = matches!(
+                ((*header).cmsg_level, (*header).cmsg_type),
+                (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
+            );
+            if is_error {
+                let error = libc::CMSG_DATA(header)
+                    .cast::<libc::sock_extended_err>()
+                    .read_unaligned();
+                if error.ee_origin == ORIGIN_ZEROCOPY {
+                    return Some(Report {
+                        first: error.ee_info,
+                        last: error.ee_data,
+                        copied: is_copied(error.ee_code),
+                    });
+                }
+            }
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    }
+    None
+}
+
+fn is_copied(code: u8) -> bool {
+    #[cfg(test)]
+    if system::seam::says_not_copied() {
+        return false;
+    }
+    code == COPIED
+}
+
+#[cfg(test)]
+#[path = "zerocopy_tests.rs"]
+mod tests;

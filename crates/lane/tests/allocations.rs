@@ -1,0 +1,138 @@
+//! What a Transfer takes from the allocator once all has warmed up: a few pieces, however long it is.
+#![allow(non_snake_case)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+use zerolane_lane::udp::{self, Listener, UdpLane};
+use zerolane_lane::{Delivery, Driver, Memory, Options, Progress, Region, Security};
+
+/// Counts what this thread takes.
+struct Counting;
+
+thread_local! {
+    static TAKEN: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: all is left to the system's allocator; counting touches no memory of its.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        TAKEN.set(TAKEN.get() + 1);
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(start, layout) }
+    }
+
+    unsafe fn realloc(&self, start: *mut u8, layout: Layout, len: usize) -> *mut u8 {
+        TAKEN.set(TAKEN.get() + 1);
+        // SAFETY: as the caller promised.
+        unsafe { System.realloc(start, layout, len) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+type End = Driver<UdpLane>;
+
+fn drive(a: &mut End, b: &mut End, done: impl Fn(&End, &End) -> bool) {
+    let mut idle = 0;
+    while !done(a, b) {
+        let turns = [a.turn().expect("a"), b.turn().expect("b")];
+        let moved = turns.contains(&Progress::Moved);
+        idle = if moved { 0 } else { idle + 1 };
+        assert!(idle < 1 << 24, "stuck");
+    }
+}
+
+fn pair(security: Security) -> (End, End) {
+    let options = Options {
+        security,
+        ..Options::default()
+    };
+    let any = (Ipv4Addr::LOCALHOST, 0).into();
+    let mut listener = Listener::bind(any, options.clone()).expect("bound");
+    let mut a = udp::connect(listener.local_addr(), &options).expect("connecting");
+    let wait = Some(Duration::from_millis(1));
+    // A key exchange goes to and fro.
+    let accepted = (0..10_000).find_map(|_| {
+        a.turn().expect("asking");
+        listener.accept(wait).expect("accepting")
+    });
+    let mut b = accepted.expect("asked");
+    drive(&mut a, &mut b, |a, b| a.is_connected() && b.is_connected());
+    (a, b)
+}
+
+/// One Transfer from a to b; the memory comes back.
+fn transfer(a: &mut End, b: &mut End, from: Memory, to: Region) -> (Memory, Region) {
+    b.post_receive(to).expect("posted");
+    a.post_send(from, Delivery::Interrupt).expect("posted");
+    drive(a, b, |a, b| a.has_completion() && b.has_completion());
+    let sent = a.next_completion().expect("over");
+    let received = b.next_completion().expect("over");
+    assert!(sent.result.is_ok() && sent.result == received.result);
+    let Some(Memory::Exclusive(received)) = received.memory else {
+        panic!("a region was posted");
+    };
+    (sent.memory.expect("posted"), received)
+}
+
+/// What `rounds` Transfers of `len` bytes take, at both ends together.
+fn taken(a: &mut End, b: &mut End, len: usize, rounds: u64) -> u64 {
+    let mut from = Region::anonymous(len).expect("memory");
+    for (at, byte) in from.iter_mut().enumerate() {
+        *byte = (at / 251 + at * 7) as u8;
+    }
+    let expected = from.to_vec();
+    let (mut from, mut to) = (from.into(), Region::anonymous(len).expect("memory"));
+    let before = TAKEN.get();
+    for _ in 0..rounds {
+        (from, to) = transfer(a, b, from, to);
+    }
+    let taken = TAKEN.get() - before;
+    assert!(to[..] == expected[..], "content");
+    taken
+}
+
+/// At both ends together, for one Transfer. It is 1; timers that strike on a busy machine take a few
+/// more. A long one has 1024 STUs in 64 Blocks.
+const PER_TRANSFER: u64 = 16;
+
+#[test]
+fn transfer__takes_no_memory_per_stu() {
+    check(pair(Security::plain()));
+}
+
+#[test]
+fn transfer__sealed_takes_no_memory_per_stu() {
+    check(pair(Security::default()));
+}
+
+fn check((mut a, mut b): (End, End)) {
+    // Queues and tables grow to what is needed, path probes settle.
+    taken(&mut a, &mut b, 64 << 20, 2);
+    taken(&mut a, &mut b, 1 << 20, 32);
+    let rounds = 16;
+    let short = taken(&mut a, &mut b, 64 << 10, rounds);
+    let long = taken(&mut a, &mut b, 64 << 20, rounds);
+    eprintln!("{short} for short Transfers, {long} for long ones, {rounds} each");
+    assert!(
+        a.account().datagrams_sent > 16_000,
+        "long ones have 1024 STUs each"
+    );
+    assert_eq!(b.account().bytes_moved(), 0, "nothing was mispredicted");
+    assert!(
+        short <= PER_TRANSFER * rounds,
+        "{short} by {rounds} short Transfers"
+    );
+    assert!(
+        long <= PER_TRANSFER * rounds,
+        "{long} by {rounds} long Transfers"
+    );
+}

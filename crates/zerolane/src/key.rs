@@ -1,0 +1,116 @@
+//! The name of an exported region.
+
+use zerolane_lane::{PostError, RemotePlace, RemoteRegion};
+use zerolane_wire::Rights;
+
+/// Names a region that one end of a connection exported, for the other end of that connection.
+///
+/// [`Connection::export`](crate::Connection::export) makes one for the peer, which gets it as bytes by
+/// any means, or by name with [`Connection::open_region`](crate::Connection::open_region). What
+/// RDMA calls an rkey with its address and length; in the thesis's words, handle, Mx and Bufx.
+///
+/// ```
+/// use zerolane::RegionKey;
+/// let bytes = [0; RegionKey::BYTES];
+/// assert_eq!(RegionKey::from_bytes(bytes).map(|key| key.to_bytes()), Some(bytes));
+/// assert_eq!(RegionKey::from_bytes([0xff; RegionKey::BYTES]), None);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RegionKey {
+    region: RemoteRegion,
+}
+
+impl RegionKey {
+    /// Length as bytes.
+    pub const BYTES: usize = 24;
+
+    pub(crate) fn new(region: RemoteRegion) -> RegionKey {
+        RegionKey { region }
+    }
+
+    /// Length of the region, bytes.
+    pub fn len(&self) -> u64 {
+        self.region.length
+    }
+
+    /// Whether the region has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What may be done with it.
+    pub fn rights(&self) -> Rights {
+        self.region.rights
+    }
+
+    /// The handle: region and generation.
+    pub fn handle(&self) -> u32 {
+        self.region.start.handle
+    }
+
+    /// The memory index.
+    pub fn mx(&self) -> u16 {
+        self.region.start.mx
+    }
+
+    /// As bytes, big-endian, to be sent to the peer.
+    pub fn to_bytes(&self) -> [u8; RegionKey::BYTES] {
+        let RemoteRegion {
+            start,
+            length,
+            rights,
+        } = self.region;
+        let mut bytes = [0; RegionKey::BYTES];
+        bytes[..4].copy_from_slice(&start.handle.to_be_bytes());
+        bytes[4..6].copy_from_slice(&start.mx.to_be_bytes());
+        bytes[6..8].copy_from_slice(&rights.bits().to_be_bytes());
+        bytes[8..16].copy_from_slice(&start.address.to_be_bytes());
+        bytes[16..].copy_from_slice(&length.to_be_bytes());
+        bytes
+    }
+
+    /// From bytes; `None` if they are none of a key. A key that was made up is refused by the peer.
+    pub fn from_bytes(bytes: [u8; RegionKey::BYTES]) -> Option<RegionKey> {
+        let [a, b, c, d, e, f, g, h, rest @ ..] = bytes;
+        let [address @ .., _, _, _, _, _, _, _, _] = rest;
+        let [_, _, _, _, _, _, _, _, length @ ..] = rest;
+        let start = RemotePlace {
+            handle: u32::from_be_bytes([a, b, c, d]),
+            mx: u16::from_be_bytes([e, f]),
+            address: u64::from_be_bytes(address),
+        };
+        let length = u64::from_be_bytes(length);
+        start.address.checked_add(length)?;
+        let rights = Rights::from_bits(u16::from_be_bytes([g, h]))?;
+        Some(RegionKey {
+            region: RemoteRegion {
+                start,
+                length,
+                rights,
+            },
+        })
+    }
+
+    /// The place of `len` bytes at `offset`, if they lie in the region and `right` was given.
+    ///
+    /// # Errors
+    /// What the peer would refuse.
+    pub(crate) fn place(
+        &self,
+        offset: u64,
+        len: u64,
+        right: Rights,
+    ) -> Result<RemotePlace, PostError> {
+        let end = offset.checked_add(len);
+        if end.is_none_or(|end| end > self.region.length) {
+            return Err(PostError::OutOfBounds);
+        }
+        if !self.region.rights.contains(right) {
+            return Err(PostError::Denied);
+        }
+        Ok(RemotePlace {
+            address: self.region.start.address + offset,
+            ..self.region.start
+        })
+    }
+}

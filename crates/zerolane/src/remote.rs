@@ -1,0 +1,513 @@
+//! The peer's memory as a user sees it: exports, puts, gets, atomic operations, messages.
+
+use crate::{Connection, Error, RegionKey, Result};
+use zerolane_lane::{
+    Atomic, ExportedRegion, Memory, MessageControl, PostError, Region, RegionName, RemotePlace,
+    TransferId, WorkFlags,
+};
+use zerolane_wire::{FetchOpKind, Rights};
+
+/// How a posted request is to be done.
+///
+/// ```
+/// use zerolane::Work;
+/// let work = Work::default().unsignalled().fenced().with_immediate(7);
+/// assert_eq!((work.signalled, work.fence, work.immediate), (false, true, Some(7)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Work {
+    /// Completes with a [`Completion`](crate::Completion) also when it succeeds. If not, owned
+    /// memory is freed on success.
+    pub signalled: bool,
+    /// Begins only when everything asked of the peer's memory before is complete.
+    pub fence: bool,
+    /// A put shows the peer this number when it, and every put before it, is placed.
+    pub immediate: Option<u32>,
+}
+
+impl Default for Work {
+    fn default() -> Work {
+        Work {
+            signalled: true,
+            fence: false,
+            immediate: None,
+        }
+    }
+}
+
+impl Work {
+    /// Tells of failure alone.
+    #[must_use]
+    pub fn unsignalled(self) -> Work {
+        Work {
+            signalled: false,
+            ..self
+        }
+    }
+
+    /// Begins when all before is complete.
+    #[must_use]
+    pub fn fenced(self) -> Work {
+        Work {
+            fence: true,
+            ..self
+        }
+    }
+
+    /// Shows the peer `number`.
+    #[must_use]
+    pub fn with_immediate(self, number: u32) -> Work {
+        Work {
+            immediate: Some(number),
+            ..self
+        }
+    }
+
+    fn flags(self) -> WorkFlags {
+        WorkFlags {
+            signalled: self.signalled,
+            fence: self.fence,
+        }
+    }
+}
+
+/// An atomic operation on an aligned 64-bit word, in the byte order of the machine that owns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FetchOp {
+    /// Adds, wrapping.
+    Add(u64),
+    /// Adds one, wrapping.
+    Increment,
+    /// Subtracts one, wrapping.
+    Decrement,
+    /// Stores zero.
+    Clear,
+    /// Stores this.
+    Swap(u64),
+    /// Stores `new` if the word is `expected`.
+    CompareAndSwap {
+        /// What the word has to be.
+        expected: u64,
+        /// What it becomes then.
+        new: u64,
+    },
+}
+
+impl From<FetchOp> for Atomic {
+    fn from(op: FetchOp) -> Atomic {
+        let (kind, operand, comparand) = match op {
+            FetchOp::Add(n) => (FetchOpKind::Add, n, 0),
+            FetchOp::Increment => (FetchOpKind::Increment, 0, 0),
+            FetchOp::Decrement => (FetchOpKind::Decrement, 0, 0),
+            FetchOp::Clear => (FetchOpKind::Clear, 0, 0),
+            FetchOp::Swap(new) => (FetchOpKind::Swap, new, 0),
+            FetchOp::CompareAndSwap { expected, new } => {
+                (FetchOpKind::CompareAndSwap, new, expected)
+            }
+        };
+        Atomic {
+            kind,
+            operand,
+            comparand,
+        }
+    }
+}
+
+/// A message received.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    /// Its control.
+    pub control: MessageControl,
+    /// Bytes of its payload.
+    pub payload: usize,
+}
+
+/// # Remote memory
+///
+/// What is asked of the peer's memory takes effect there once and in the order it was asked; the
+/// exact rules are in `docs/memory-model.md`. An operation that is refused (out of bounds, no right,
+/// revoked) completes with that reason, and the connection goes on.
+///
+/// ```
+/// use std::sync::atomic::Ordering;
+/// use zerolane::{Connection, Endpoint, ExportedRegion, Options, Region, Rights};
+/// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+/// let address = endpoint.local_addr();
+/// let owner = std::thread::spawn(move || -> zerolane::Result<u64> {
+///     let mut connection = endpoint.accept(None)?.expect("no timeout");
+///     let table = ExportedRegion::new(Region::anonymous(4096)?).expect("page-aligned");
+///     connection.export_named("table", &table, Rights::ALL)?;
+///     while connection.wait(None).is_ok() {} // until the peer is done
+///     Ok(table.word(0).load(Ordering::Acquire))
+/// });
+/// let mut connection = Connection::connect(address, &Options::default())?;
+/// let table = connection.open_region("table", Rights::ALL)?;
+/// connection.put(&table, 64, b"placed in the peer's memory")?;
+/// let mut back = [0; 6];
+/// connection.get(&table, 64, &mut back)?;
+/// assert_eq!(&back, b"placed");
+/// assert_eq!(connection.fetch_add(&table, 0, 5)?, 0);
+/// assert_eq!(connection.fetch_inc(&table, 0)?, 5);
+/// connection.close()?;
+/// assert_eq!(owner.join().unwrap()?, 6);
+/// # Ok::<(), zerolane::Error>(())
+/// ```
+impl Connection {
+    /// Lets the peer use `region` with `rights`; the key is for the peer.
+    ///
+    /// # Errors
+    /// The connection is closed, or too many regions are exported on it.
+    pub fn export(&mut self, region: &ExportedRegion, rights: Rights) -> Result<RegionKey> {
+        Ok(RegionKey::new(self.driver.export(region, rights, None)?))
+    }
+
+    /// The same, and the peer can ask for it by `name`, of at most 32 bytes.
+    ///
+    /// # Errors
+    /// As of [`Connection::export`]; or the name is too long, or taken.
+    pub fn export_named(
+        &mut self,
+        name: &str,
+        region: &ExportedRegion,
+        rights: Rights,
+    ) -> Result<RegionKey> {
+        let name = Some(region_name(name)?);
+        Ok(RegionKey::new(self.driver.export(region, rights, name)?))
+    }
+
+    /// Ends an export on this connection: when this returns, no late packet writes the region, and
+    /// nothing of it is sent any more. False if `key` names none that this end exported.
+    pub fn revoke(&mut self, key: &RegionKey) -> bool {
+        self.driver.revoke(key.handle())
+    }
+
+    /// Asks the peer for the region it exported as `name`.
+    ///
+    /// # Errors
+    /// `Refused` with `Unknown` or `Denied` inside [`Error::Transfer`]; or the connection's.
+    pub fn open_region(&mut self, name: &str, rights: Rights) -> Result<RegionKey> {
+        let name = region_name(name)?;
+        Ok(RegionKey::new(self.driver.open_region(name, rights)??))
+    }
+
+    /// Puts `data` into the peer's memory; returns when it is placed there, to be seen by all who
+    /// look.
+    ///
+    /// # Errors
+    /// The refusal in [`Error::Transfer`]; or the connection's.
+    pub fn put(&mut self, to: &RegionKey, offset: u64, data: &[u8]) -> Result<()> {
+        let place = to.place(offset, data.len() as u64, Rights::WRITE)?;
+        self.driver.put(place, data, None)??;
+        Ok(())
+    }
+
+    /// The same, and shows the peer `immediate` when it is placed: a
+    /// [`Completion`](crate::Completion) there, of kind
+    /// [`WorkKind::Immediate`](crate::WorkKind::Immediate).
+    ///
+    /// # Errors
+    /// As of [`Connection::put`].
+    pub fn put_with_immediate(
+        &mut self,
+        to: &RegionKey,
+        offset: u64,
+        data: &[u8],
+        immediate: u32,
+    ) -> Result<()> {
+        let place = to.place(offset, data.len() as u64, Rights::WRITE)?;
+        self.driver.put(place, data, Some(immediate))??;
+        Ok(())
+    }
+
+    /// Gets bytes of the peer's memory.
+    ///
+    /// # Errors
+    /// As of [`Connection::put`].
+    pub fn get(&mut self, from: &RegionKey, offset: u64, into: &mut [u8]) -> Result<()> {
+        let place = from.place(offset, into.len() as u64, Rights::READ)?;
+        self.driver.get(place, into)??;
+        Ok(())
+    }
+
+    /// Does `op` on the word at `offset` of the peer's memory, exactly once; returns the word before.
+    ///
+    /// # Errors
+    /// As of [`Connection::put`]; or `offset` is no multiple of 8.
+    pub fn fetch_op(&mut self, on: &RegionKey, offset: u64, op: FetchOp) -> Result<u64> {
+        let place = word(on, offset)?;
+        Ok(self.driver.fetch_op(place, op.into())??)
+    }
+
+    /// [`FetchOp::Add`].
+    ///
+    /// # Errors
+    /// As of [`Connection::fetch_op`].
+    pub fn fetch_add(&mut self, on: &RegionKey, offset: u64, n: u64) -> Result<u64> {
+        self.fetch_op(on, offset, FetchOp::Add(n))
+    }
+
+    /// [`FetchOp::Increment`].
+    ///
+    /// # Errors
+    /// As of [`Connection::fetch_op`].
+    pub fn fetch_inc(&mut self, on: &RegionKey, offset: u64) -> Result<u64> {
+        self.fetch_op(on, offset, FetchOp::Increment)
+    }
+
+    /// [`FetchOp::Decrement`].
+    ///
+    /// # Errors
+    /// As of [`Connection::fetch_op`].
+    pub fn fetch_dec(&mut self, on: &RegionKey, offset: u64) -> Result<u64> {
+        self.fetch_op(on, offset, FetchOp::Decrement)
+    }
+
+    /// [`FetchOp::Clear`].
+    ///
+    /// # Errors
+    /// As of [`Connection::fetch_op`].
+    pub fn fetch_clear(&mut self, on: &RegionKey, offset: u64) -> Result<u64> {
+        self.fetch_op(on, offset, FetchOp::Clear)
+    }
+
+    /// [`FetchOp::Swap`].
+    ///
+    /// # Errors
+    /// As of [`Connection::fetch_op`].
+    pub fn swap(&mut self, on: &RegionKey, offset: u64, new: u64) -> Result<u64> {
+        self.fetch_op(on, offset, FetchOp::Swap(new))
+    }
+
+    /// [`FetchOp::CompareAndSwap`]: it took place if what is returned is `expected`.
+    ///
+    /// # Errors
+    /// As of [`Connection::fetch_op`].
+    pub fn compare_and_swap(
+        &mut self,
+        on: &RegionKey,
+        offset: u64,
+        expected: u64,
+        new: u64,
+    ) -> Result<u64> {
+        self.fetch_op(on, offset, FetchOp::CompareAndSwap { expected, new })
+    }
+
+    /// Posts a put of `memory`. Its completion says that it is placed and visible at the peer.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    pub fn post_put(
+        &mut self,
+        to: &RegionKey,
+        offset: u64,
+        memory: impl Into<Memory>,
+        work: Work,
+    ) -> Result<TransferId> {
+        let memory = memory.into();
+        let place = to.place(offset, memory.len() as u64, Rights::WRITE)?;
+        let posted = self
+            .driver
+            .post_put(place, memory, work.immediate, work.flags());
+        Ok(posted?)
+    }
+
+    /// Posts a put of a copy of `data`, at most [`MAX_INLINE`](crate::MAX_INLINE) bytes: the weaker, local completion is
+    /// the return of this call, after which `data` may change. Many that are posted together leave
+    /// as one burst.
+    ///
+    /// # Errors
+    /// See [`PostError`]; with `Full`, [`Connection::poll`] and try again.
+    pub fn post_put_inline(
+        &mut self,
+        to: &RegionKey,
+        offset: u64,
+        data: &[u8],
+        work: Work,
+    ) -> Result<TransferId> {
+        let place = to.place(offset, data.len() as u64, Rights::WRITE)?;
+        if data.len() > crate::MAX_INLINE {
+            return Err(Error::NotInline { len: data.len() });
+        }
+        let posted = self
+            .driver
+            .post_put_inline(place, data, work.immediate, work.flags());
+        Ok(posted?)
+    }
+
+    /// Posts a put of several pieces, each to an offset of its own: gathered here, scattered there.
+    /// One completion, with all memory in [`Completion::pieces`](crate::Completion::pieces), comes
+    /// when all are placed; an immediate of `work` goes with the last. If posting one fails, those
+    /// before it are done all the same.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    pub fn post_put_vectored(
+        &mut self,
+        to: &RegionKey,
+        pieces: Vec<(u64, Memory)>,
+        work: Work,
+    ) -> Result<TransferId> {
+        let lens = pieces
+            .iter()
+            .map(|(offset, memory)| (*offset, memory.len()));
+        check(to, lens, Rights::WRITE)?;
+        let (count, mut ids) = (pieces.len(), vec![]);
+        for (index, (offset, memory)) in pieces.into_iter().enumerate() {
+            let work = part(work, index, count);
+            match self.post_put(to, offset, memory, work) {
+                Ok(id) => ids.push(id),
+                Err(error) => {
+                    self.begin_group(ids);
+                    return Err(error);
+                }
+            }
+        }
+        self.begin_group(ids).ok_or(Error::NoPieces)
+    }
+
+    /// Posts a get into `into`.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    pub fn post_get(
+        &mut self,
+        from: &RegionKey,
+        offset: u64,
+        into: Region,
+        work: Work,
+    ) -> Result<TransferId> {
+        let place = from.place(offset, into.len() as u64, Rights::READ)?;
+        Ok(self.driver.post_get(place, into, work.flags())?)
+    }
+
+    /// Posts a get of several pieces, each from an offset of its own. As
+    /// [`Connection::post_put_vectored`].
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    pub fn post_get_vectored(
+        &mut self,
+        from: &RegionKey,
+        pieces: Vec<(u64, Region)>,
+        work: Work,
+    ) -> Result<TransferId> {
+        let lens = pieces
+            .iter()
+            .map(|(offset, region)| (*offset, region.len()));
+        check(from, lens, Rights::READ)?;
+        let (count, mut ids) = (pieces.len(), vec![]);
+        for (index, (offset, region)) in pieces.into_iter().enumerate() {
+            let work = part(work, index, count);
+            match self.post_get(from, offset, region, work) {
+                Ok(id) => ids.push(id),
+                Err(error) => {
+                    self.begin_group(ids);
+                    return Err(error);
+                }
+            }
+        }
+        self.begin_group(ids).ok_or(Error::NoPieces)
+    }
+
+    /// Posts an atomic operation. Its completion's `value` is the word before.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    pub fn post_fetch_op(
+        &mut self,
+        on: &RegionKey,
+        offset: u64,
+        op: FetchOp,
+        work: Work,
+    ) -> Result<TransferId> {
+        let place = word(on, offset)?;
+        let posted = self.driver.post_fetch_op(place, op.into(), work.flags());
+        Ok(posted?)
+    }
+
+    /// Posts a message: up to [`MAX_CONTROL`](crate::MAX_CONTROL) bytes of control, which are copied,
+    /// and a payload of any length. It meets the peer's next [`Connection::post_message_recv`], and
+    /// waits for it if need be.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    pub fn post_message(
+        &mut self,
+        control: &[u8],
+        payload: Option<Memory>,
+        work: Work,
+    ) -> Result<TransferId> {
+        Ok(self.driver.post_message(control, payload, work.flags())?)
+    }
+
+    /// Posts a receive of a message: the n-th gets the n-th message. A payload needs a region with
+    /// room for it.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    pub fn post_message_recv(&mut self, payload: Option<Region>) -> Result<TransferId> {
+        Ok(self.driver.post_message_receive(payload)?)
+    }
+
+    /// Sends a message; returns when the peer has it.
+    ///
+    /// # Errors
+    /// `MessageTooLarge` in [`Error::Transfer`] if the receive that it met had less room; or the
+    /// connection's.
+    pub fn send_message(&mut self, control: &[u8], payload: Option<&[u8]>) -> Result<()> {
+        let payload = payload.unwrap_or_default();
+        self.driver.send_message(control, payload)??;
+        Ok(())
+    }
+
+    /// Receives the next message that no posted receive gets, its payload into `payload`.
+    ///
+    /// # Errors
+    /// As of [`Connection::send_message`].
+    pub fn recv_message(&mut self, payload: Option<&mut [u8]>) -> Result<Message> {
+        let completion = self.driver.receive_message(payload.unwrap_or_default())?;
+        Ok(Message {
+            payload: completion.result? as usize,
+            control: completion.control,
+        })
+    }
+
+    fn begin_group(&mut self, ids: Vec<TransferId>) -> Option<TransferId> {
+        let &last = ids.last()?;
+        self.vectored.begin(ids);
+        Some(last)
+    }
+}
+
+/// Piece `index` of `count`: a fence belongs before the first, an immediate behind the last. All
+/// tell the connection of their end.
+fn part(work: Work, index: usize, count: usize) -> Work {
+    Work {
+        signalled: true,
+        fence: work.fence && index == 0,
+        immediate: work.immediate.filter(|_| index + 1 == count),
+    }
+}
+
+fn check(key: &RegionKey, pieces: impl Iterator<Item = (u64, usize)>, right: Rights) -> Result<()> {
+    for (offset, len) in pieces {
+        key.place(offset, len as u64, right)?;
+    }
+    Ok(())
+}
+
+fn word(key: &RegionKey, offset: u64) -> Result<RemotePlace> {
+    if !offset.is_multiple_of(8) {
+        return Err(PostError::Misaligned.into());
+    }
+    Ok(key.place(offset, 8, Rights::ATOMIC)?)
+}
+
+fn region_name(name: &str) -> Result<RegionName> {
+    let mut padded = RegionName::default();
+    let place = padded.get_mut(..name.len());
+    place
+        .ok_or(Error::NameTooLong { len: name.len() })?
+        .copy_from_slice(name.as_bytes());
+    Ok(padded)
+}

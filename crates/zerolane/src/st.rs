@@ -1,0 +1,144 @@
+//! Remote memory in the thesis's terms, for those who come from libst (4.3.2, 6.1.4): the same types
+//! under their names there, and the six steps to prepare a buffer in as many calls.
+//!
+//! | step | libst's word | call |
+//! |---|---|---|
+//! | 1 | open an Interface | [`Interface::open`] |
+//! | 2 | make a Connector | [`Interface::connector`], or [`Connector::open`] at the other end |
+//! | 3 | take a Bufxrange | [`Bufxrange::new`] |
+//! | 4 | map it to an Mx | [`Connector::map`] |
+//! | 5 | ask for the region (Request_Memory_Region) | [`Connector::request_memory_region`] |
+//! | 6 | Put, Get, FetchOp | [`Connector::put`], [`Connector::get`], [`Connector::fetch_op`] |
+//!
+//! ```
+//! use zerolane::st::{Bufxrange, Connector, Interface};
+//! use zerolane::{FetchOp, Options, Region, Rights};
+//! let mut interface = Interface::open("127.0.0.1:0", Options::default())?;
+//! let address = interface.endpoint().local_addr();
+//! let responder = std::thread::spawn(move || -> zerolane::Result<()> {
+//!     let mut connector = interface.connector(None)?.expect("no timeout");
+//!     let bufx = Bufxrange::new(Region::anonymous(4096)?).expect("page-aligned");
+//!     connector.map("status", &bufx, Rights::ALL)?;
+//!     while connector.connection().wait(None).is_ok() {}
+//!     Ok(())
+//! });
+//! let mut connector = Connector::open(address, &Options::default())?;
+//! let mx = connector.request_memory_region("status", Rights::ALL)?;
+//! connector.put(&mx, 8, &7u64.to_ne_bytes())?;
+//! assert_eq!(connector.fetch_op(&mx, 8, FetchOp::Increment)?, 7);
+//! let mut word = [0; 8];
+//! connector.get(&mx, 8, &mut word)?;
+//! assert_eq!(u64::from_ne_bytes(word), 8);
+//! connector.close()?;
+//! responder.join().unwrap()?;
+//! # Ok::<(), zerolane::Error>(())
+//! ```
+
+use crate::{Connection, Endpoint, FetchOp, Options, Result};
+use std::net::ToSocketAddrs;
+use std::time::Duration;
+use zerolane_wire::Rights;
+
+/// Memory of this end that can be mapped for the other: consecutive buffers.
+pub use crate::ExportedRegion as Bufxrange;
+/// The index under which the other end knows a Bufxrange, with its handle.
+pub use crate::RegionKey as Mx;
+
+/// A network interface's port on which Connectors are made.
+#[derive(Debug)]
+pub struct Interface(Endpoint);
+
+impl Interface {
+    /// Opens it at a local address.
+    ///
+    /// # Errors
+    /// As of [`Endpoint::bind`].
+    pub fn open(on: impl ToSocketAddrs, options: Options) -> Result<Interface> {
+        Ok(Interface(Endpoint::bind(on, options)?))
+    }
+
+    /// The next Connector that another end opens; `None` on timeout.
+    ///
+    /// # Errors
+    /// As of [`Endpoint::accept`].
+    pub fn connector(&mut self, timeout: Option<Duration>) -> Result<Option<Connector>> {
+        Ok(self.0.accept(timeout)?.map(Connector))
+    }
+
+    /// What it is.
+    pub fn endpoint(&mut self) -> &mut Endpoint {
+        &mut self.0
+    }
+}
+
+/// One end of a virtual connection.
+#[derive(Debug)]
+pub struct Connector(Connection);
+
+impl Connector {
+    /// Opens one to the Interface at `to`.
+    ///
+    /// # Errors
+    /// As of [`Connection::connect`].
+    pub fn open(to: impl ToSocketAddrs, options: &Options) -> Result<Connector> {
+        Ok(Connector(Connection::connect(to, options)?))
+    }
+
+    /// Maps a Bufxrange for the other end, which finds it by `name`.
+    ///
+    /// # Errors
+    /// As of [`Connection::export_named`].
+    pub fn map(&mut self, name: &str, bufx: &Bufxrange, rights: Rights) -> Result<Mx> {
+        self.0.export_named(name, bufx, rights)
+    }
+
+    /// Ends a mapping, at once. False if there is none.
+    pub fn unmap(&mut self, mx: &Mx) -> bool {
+        self.0.revoke(mx)
+    }
+
+    /// Request_Memory_Region, answered by Memory_Region_Available.
+    ///
+    /// # Errors
+    /// As of [`Connection::open_region`].
+    pub fn request_memory_region(&mut self, name: &str, rights: Rights) -> Result<Mx> {
+        self.0.open_region(name, rights)
+    }
+
+    /// Put, confirmed.
+    ///
+    /// # Errors
+    /// As of [`Connection::put`].
+    pub fn put(&mut self, to: &Mx, offset: u64, data: &[u8]) -> Result<()> {
+        self.0.put(to, offset, data)
+    }
+
+    /// Get.
+    ///
+    /// # Errors
+    /// As of [`Connection::get`].
+    pub fn get(&mut self, from: &Mx, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.0.get(from, offset, into)
+    }
+
+    /// FetchOp and its FetchOp_Complete; the word before.
+    ///
+    /// # Errors
+    /// As of [`Connection::fetch_op`].
+    pub fn fetch_op(&mut self, on: &Mx, offset: u64, op: FetchOp) -> Result<u64> {
+        self.0.fetch_op(on, offset, op)
+    }
+
+    /// Ends the connection.
+    ///
+    /// # Errors
+    /// As of [`Connection::close`].
+    pub fn close(self) -> Result<()> {
+        self.0.close()
+    }
+
+    /// What it is, for all else.
+    pub fn connection(&mut self) -> &mut Connection {
+        &mut self.0
+    }
+}

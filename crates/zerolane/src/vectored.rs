@@ -1,0 +1,61 @@
+//! Requests of several pieces: gathered here, scattered there, completed as one.
+
+use crate::Completion;
+use std::collections::VecDeque;
+use zerolane_lane::{Memory, TransferId};
+
+/// A request of which not all pieces are complete.
+#[derive(Debug)]
+struct Group {
+    /// The pieces, by identifier, and what was posted, when it is over.
+    pieces: Vec<(TransferId, Option<Memory>)>,
+    left: usize,
+    bytes: usize,
+    error: Option<zerolane_lane::TransferError>,
+}
+
+/// All such requests of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Vectored {
+    groups: VecDeque<Group>,
+}
+
+impl Vectored {
+    /// `ids` are one request, named by the last of them.
+    pub(crate) fn begin(&mut self, ids: Vec<TransferId>) {
+        self.groups.push_back(Group {
+            left: ids.len(),
+            pieces: ids.into_iter().map(|id| (id, None)).collect(),
+            bytes: 0,
+            error: None,
+        });
+    }
+
+    /// Takes in the completion of a piece; gives the request's when that was the last.
+    pub(crate) fn absorb(&mut self, mut completion: Completion) -> Option<Completion> {
+        let piece = |group: &Group| group.pieces.iter().position(|it| it.0 == completion.id);
+        let found = self.groups.iter().enumerate();
+        let Some((index, at)) = found
+            .filter_map(|(index, group)| Some((index, piece(group)?)))
+            .next()
+        else {
+            return Some(completion);
+        };
+        let group = &mut self.groups[index];
+        group.left -= 1;
+        match &completion.result {
+            Ok(bytes) => group.bytes += bytes,
+            Err(error) => group.error = group.error.or(Some(*error)),
+        }
+        let empty = crate::completion::nothing();
+        group.pieces[at].1 = Some(std::mem::replace(&mut completion.memory, empty));
+        if group.left > 0 {
+            return None;
+        }
+        let group = self.groups.remove(index)?;
+        completion.id = group.pieces.last().map_or(completion.id, |it| it.0);
+        completion.result = group.error.map_or(Ok(group.bytes), Err);
+        completion.pieces = group.pieces.into_iter().filter_map(|it| it.1).collect();
+        Some(completion)
+    }
+}

@@ -1,0 +1,717 @@
+//! Remote memory between two connections over loopback, content verified.
+#![allow(non_snake_case)]
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use zerolane::{
+    CloseReason, Completion, CompletionQueue, Connection, Endpoint, Error, ExportedRegion, FetchOp,
+    MAX_INLINE, Memory, Options, PostError, Profiles, Reason, Region, RegionKey, Rights,
+    TransferError, Work, WorkKind,
+};
+
+fn content(seed: u8, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|i| (i as u8).wrapping_mul(31) ^ (i >> 8) as u8 ^ seed)
+        .collect()
+}
+
+fn region(bytes: &[u8]) -> Region {
+    let mut region = Region::anonymous(bytes.len()).unwrap();
+    region.copy_from_slice(bytes);
+    region
+}
+
+/// An owner of memory that serves until its peer closes.
+struct Owner {
+    memory: ExportedRegion,
+    thread: JoinHandle<Connection>,
+}
+
+/// Connects to an owner of `len` bytes, exported as "m" with `rights`.
+fn pair(len: usize, rights: Rights, options: &Options) -> (Connection, Owner, RegionKey) {
+    let memory = ExportedRegion::new(Region::anonymous(len).unwrap()).unwrap();
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
+    let address = endpoint.local_addr();
+    let exported = memory.clone();
+    let thread = std::thread::spawn(move || {
+        let mut connection = endpoint.accept(None).unwrap().unwrap();
+        connection.export_named("m", &exported, rights).unwrap();
+        drop(exported);
+        serve(&mut connection);
+        connection
+    });
+    let mut connection = Connection::connect(address, options).unwrap();
+    let key = connection.open_region("m", rights).unwrap();
+    (connection, Owner { memory, thread }, key)
+}
+
+fn serve(connection: &mut Connection) {
+    while connection.wait(None).is_ok() {}
+}
+
+impl Owner {
+    fn holds(&self, offset: usize, bytes: &[u8]) -> bool {
+        let mut there = vec![0; bytes.len()];
+        self.memory.read(offset, &mut there);
+        there == bytes
+    }
+
+    fn done(self, connection: Connection) -> ExportedRegion {
+        connection.close().unwrap();
+        drop(self.thread.join().unwrap());
+        self.memory
+    }
+}
+
+fn next(connection: &mut Connection) -> Completion {
+    let completion = connection.wait(Some(Duration::from_secs(20))).unwrap();
+    completion.expect("a completion in time")
+}
+
+fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> Reason {
+    match result {
+        Err(Error::Transfer(TransferError::Refused(reason))) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn classic() -> Options {
+    Options {
+        profiles: Profiles::only(zerolane::Profile::Classic),
+        ..Options::default()
+    }
+}
+
+#[test]
+fn put_get__any_length_and_alignment() {
+    for options in [
+        Options::default(),
+        classic(),
+        Options {
+            checksum: true,
+            gso: false,
+            ..Options::default()
+        },
+    ] {
+        let (mut connection, owner, key) = pair(300_003, Rights::ALL, &options);
+        for (seed, (offset, len)) in [
+            (0, 0),
+            (1, 1),
+            (7, 8),
+            (8, 8),
+            (13, 300),
+            (65, 1_192),
+            (64, 1_193),
+            (3, 9_000),
+            (1, 300_001),
+            (300_003, 0),
+            (299_999, 4),
+            (300_002, 1),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let bytes = content(seed as u8, len);
+            connection.put(&key, offset, &bytes).unwrap();
+            assert!(
+                owner.holds(offset as usize, &bytes),
+                "{len} bytes at {offset}"
+            );
+            let mut back = vec![0; len];
+            connection.get(&key, offset, &mut back).unwrap();
+            assert!(back == bytes, "{len} bytes from {offset}");
+        }
+        let memory = owner.done(connection);
+        assert_eq!(memory.revoke().unwrap().len(), 300_003);
+    }
+}
+
+#[test]
+fn fetch_ops__atomic_with_this_programs_own() {
+    let (mut connection, owner, key) = pair(64, Rights::ATOMIC, &Options::default());
+    let word = owner.memory.clone();
+    let local = std::thread::spawn(move || {
+        for _ in 0..10_000 {
+            word.word(8).fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    for _ in 0..500 {
+        connection.fetch_add(&key, 8, 2).unwrap();
+    }
+    local.join().unwrap();
+    assert_eq!(connection.fetch_clear(&key, 8).unwrap(), 11_000);
+    assert_eq!(connection.swap(&key, 8, 5).unwrap(), 0);
+    assert_eq!(connection.compare_and_swap(&key, 8, 4, 9).unwrap(), 5);
+    assert_eq!(connection.compare_and_swap(&key, 8, 5, 9).unwrap(), 5);
+    assert_eq!(connection.fetch_dec(&key, 8).unwrap(), 9);
+    assert_eq!(connection.fetch_inc(&key, 8).unwrap(), 8);
+    assert_eq!(owner.memory.word(8).load(Ordering::Acquire), 9);
+    owner.done(connection);
+}
+
+#[test]
+fn fetch_add__of_many_peers_adds_up() {
+    let memory = ExportedRegion::new(Region::anonymous(8).unwrap()).unwrap();
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
+    let address = endpoint.local_addr();
+    let peers: Vec<_> = (0..4)
+        .map(|_| {
+            std::thread::spawn(move || {
+                let mut connection = Connection::connect(address, &Options::default()).unwrap();
+                let key = connection.open_region("m", Rights::ATOMIC).unwrap();
+                let ids: Vec<_> = (0..200)
+                    .map(|_| connection.post_fetch_op(&key, 0, FetchOp::Increment, Work::default()))
+                    .collect();
+                let seen: Vec<u64> = ids
+                    .into_iter()
+                    .map(|id| {
+                        let completion = next(&mut connection);
+                        assert_eq!(
+                            (completion.id, completion.kind),
+                            (id.unwrap(), WorkKind::FetchOp)
+                        );
+                        completion.value
+                    })
+                    .collect();
+                connection.close().unwrap();
+                seen
+            })
+        })
+        .collect();
+    let servers: Vec<_> = (0..4)
+        .map(|_| {
+            let mut connection = endpoint.accept(None).unwrap().unwrap();
+            let memory = memory.clone();
+            std::thread::spawn(move || {
+                connection.export_named("m", &memory, Rights::ALL).unwrap();
+                serve(&mut connection);
+            })
+        })
+        .collect();
+    let mut seen: Vec<u64> = peers
+        .into_iter()
+        .flat_map(|peer| peer.join().unwrap())
+        .collect();
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..800), "every value was seen once");
+    servers
+        .into_iter()
+        .for_each(|server| server.join().unwrap());
+    assert_eq!(memory.word(0).load(Ordering::Relaxed), 800);
+}
+
+#[test]
+fn post__signalled_or_not_inline_or_owned() {
+    let (mut connection, owner, key) = pair(100_000, Rights::ALL, &Options::default());
+    let first = connection
+        .post_put_inline(&key, 0, &content(1, 64), Work::default())
+        .unwrap();
+    let quiet = Work::default().unsignalled();
+    connection
+        .post_put_inline(&key, 64, &content(2, 64), quiet)
+        .unwrap();
+    connection
+        .post_put(&key, 128, region(&content(3, 500)), quiet)
+        .unwrap();
+    let shared = region(&content(4, 70_000)).share();
+    let long = connection
+        .post_put(&key, 1_000, shared.clone(), Work::default())
+        .unwrap();
+    let last = connection
+        .post_put(&key, 90_000, region(&content(5, 8)), Work::default())
+        .unwrap();
+    let completions: Vec<Completion> = (0..3).map(|_| next(&mut connection)).collect();
+    let ids: Vec<_> = completions.iter().map(|it| it.id).collect();
+    assert_eq!(ids, [first, long, last]);
+    assert!(
+        completions
+            .iter()
+            .all(|it| it.kind == WorkKind::Put && it.result.is_ok())
+    );
+    assert_eq!(completions[1].result, Ok(70_000));
+    assert_eq!(&completions[2].memory[..], content(5, 8));
+    for (offset, seed, len) in [
+        (0, 1, 64),
+        (64, 2, 64),
+        (128, 3, 500),
+        (1_000, 4, 70_000),
+        (90_000, 5, 8),
+    ] {
+        assert!(owner.holds(offset, &content(seed, len)), "at {offset}");
+    }
+    assert_eq!(connection.in_flight(), 0);
+    let too_long = connection.post_put_inline(&key, 0, &[0; MAX_INLINE + 1], quiet);
+    assert!(matches!(too_long, Err(Error::NotInline { len: 257 })));
+    owner.done(connection);
+}
+
+#[test]
+fn post_put_inline__many_leave_as_bursts() {
+    let (mut connection, owner, key) = pair(64 * 5_000, Rights::ALL, &Options::default());
+    let before = connection.account();
+    let mut posted = 0u64;
+    while posted < 5_000 {
+        let bytes = content(posted as u8, 64);
+        let work = if posted == 4_999 {
+            Work::default()
+        } else {
+            Work::default().unsignalled()
+        };
+        match connection.post_put_inline(&key, 64 * posted, &bytes, work) {
+            Ok(_) => posted += 1,
+            Err(Error::Post(PostError::Full)) => assert!(connection.poll().unwrap().is_none()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(next(&mut connection).result, Ok(0));
+    for n in 0..5_000 {
+        assert!(owner.holds(64 * n, &content(n as u8, 64)), "{n}");
+    }
+    let after = connection.account();
+    let calls = after.tx_data_syscalls - before.tx_data_syscalls;
+    assert!(calls < 1_000, "{calls} calls for 5000 puts");
+    owner.done(connection);
+}
+
+#[test]
+fn vectored__gathers_and_scatters() {
+    let (mut connection, owner, key) = pair(100_000, Rights::ALL, &Options::default());
+    let pieces: Vec<(u64, Memory)> = vec![
+        (5, region(&content(1, 10)).into()),
+        (1_000, region(&content(2, 50_000)).into()),
+        (60_000, region(&content(3, 900)).share().into()),
+    ];
+    let id = connection
+        .post_put_vectored(&key, pieces, Work::default())
+        .unwrap();
+    let completion = next(&mut connection);
+    assert_eq!((completion.id, completion.result), (id, Ok(50_910)));
+    assert_eq!(completion.pieces.len(), 3);
+    let places = [(5, 1, 10), (1_000, 2, 50_000), (60_000, 3, 900)];
+    for (index, (offset, seed, len)) in places.into_iter().enumerate() {
+        assert!(owner.holds(offset, &content(seed, len)));
+        assert!(completion.pieces[index][..] == content(seed, len));
+    }
+    let into = places.map(|(offset, _, len)| (offset as u64, Region::anonymous(len).unwrap()));
+    let id = connection
+        .post_get_vectored(&key, into.into(), Work::default())
+        .unwrap();
+    let completion = next(&mut connection);
+    assert_eq!((completion.id, completion.result), (id, Ok(50_910)));
+    for (piece, (_, seed, len)) in completion.pieces.iter().zip(places) {
+        assert!(piece[..] == content(seed, len));
+    }
+    let outside = connection.post_put_vectored(
+        &key,
+        vec![(99_999, region(&[1, 2]).into())],
+        Work::default(),
+    );
+    assert!(matches!(outside, Err(Error::Post(PostError::OutOfBounds))));
+    let none = connection.post_get_vectored(&key, vec![], Work::default());
+    assert!(matches!(none, Err(Error::NoPieces)));
+    owner.done(connection);
+}
+
+#[test]
+fn immediate__completes_at_the_peer_after_its_bytes() {
+    let memory = ExportedRegion::new(Region::anonymous(80_000).unwrap()).unwrap();
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
+    let address = endpoint.local_addr();
+    let peer = std::thread::spawn(move || {
+        let mut connection = Connection::connect(address, &Options::default()).unwrap();
+        let key = connection.open_region("m", Rights::WRITE).unwrap();
+        for (n, len) in [(1u32, 8), (2, 70_000), (3, 0), (u32::MAX, 100)] {
+            connection
+                .put_with_immediate(&key, 0, &content(n as u8, len), n)
+                .unwrap();
+        }
+        connection.close().unwrap();
+    });
+    let mut connection = endpoint.accept(None).unwrap().unwrap();
+    connection.export_named("m", &memory, Rights::ALL).unwrap();
+    for (n, len) in [(1u32, 8), (2, 70_000), (3, 0), (u32::MAX, 100)] {
+        let completion = next(&mut connection);
+        assert_eq!(
+            (completion.kind, completion.value),
+            (WorkKind::Immediate, u64::from(n))
+        );
+        // The next put may be under way by now, but not one that changes all of it.
+        let mut last = [0];
+        memory.read(len.max(1) - 1, &mut last);
+        assert!(len == 0 || last[0] == content(n as u8, len)[len - 1] || len < 70_000);
+    }
+    serve(&mut connection);
+    peer.join().unwrap();
+}
+
+#[test]
+fn message__control_and_payload() {
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
+    let address = endpoint.local_addr();
+    let lengths = [0, 1, 100, 5_000, 400_000];
+    let peer = std::thread::spawn(move || {
+        let mut connection = Connection::connect(address, &Options::default()).unwrap();
+        for (n, len) in lengths.into_iter().enumerate() {
+            let payload = content(n as u8, len);
+            connection
+                .send_message(&content(n as u8, n * 32), Some(&payload))
+                .unwrap();
+        }
+        for (n, len) in lengths.into_iter().enumerate() {
+            let memory = (len > 0).then(|| region(&content(n as u8, len)).into());
+            connection
+                .post_message(&content(n as u8, 5), memory, Work::default())
+                .unwrap();
+        }
+        for _ in lengths {
+            let completion = next(&mut connection);
+            assert_eq!(
+                (completion.kind, completion.result.is_ok()),
+                (WorkKind::Message, true)
+            );
+        }
+        let too_long = connection.post_message(&[0; 129], None, Work::default());
+        assert!(matches!(
+            too_long,
+            Err(Error::Post(PostError::ControlTooLong))
+        ));
+        connection.close().unwrap();
+    });
+    let mut connection = endpoint.accept(None).unwrap().unwrap();
+    let mut buffer = vec![0; 400_000];
+    for (n, len) in lengths.into_iter().enumerate() {
+        let message = connection.recv_message(Some(&mut buffer)).unwrap();
+        assert_eq!(&message.control[..], content(n as u8, n * 32));
+        assert_eq!(message.payload, len);
+        assert!(buffer[..len] == content(n as u8, len));
+    }
+    for len in lengths {
+        let room = (len > 0).then(|| Region::anonymous(len).unwrap());
+        connection.post_message_recv(room).unwrap();
+    }
+    let mut seen: Vec<Completion> = lengths.iter().map(|_| next(&mut connection)).collect();
+    seen.sort_by_key(|it| it.id);
+    for (n, completion) in seen.into_iter().enumerate() {
+        assert_eq!(completion.kind, WorkKind::MessageReceived);
+        assert_eq!(&completion.control[..], content(n as u8, 5));
+        assert_eq!(completion.result, Ok(lengths[n]));
+        assert!(completion.memory[..] == content(n as u8, lengths[n]));
+    }
+    serve(&mut connection);
+    peer.join().unwrap();
+}
+
+#[test]
+fn message__without_a_receive_waits_and_too_large_fails_both() {
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
+    let address = endpoint.local_addr();
+    let peer = std::thread::spawn(move || {
+        let mut connection = Connection::connect(address, &Options::default()).unwrap();
+        connection.send_message(b"first", None).unwrap();
+        let large = connection.send_message(b"large", Some(&[1; 200]));
+        let error = TransferError::MessageTooLarge {
+            length: 200,
+            room: 100,
+        };
+        assert!(
+            matches!(large, Err(Error::Transfer(it)) if it == error),
+            "{large:?}"
+        );
+        connection.send_message(b"last", None).unwrap();
+        connection.close().unwrap();
+    });
+    let mut connection = endpoint.accept(None).unwrap().unwrap();
+    // Busy with other things.
+    let nothing = connection.wait(Some(Duration::from_millis(150))).unwrap();
+    assert!(nothing.is_none());
+    assert_eq!(
+        &connection.recv_message(None).unwrap().control[..],
+        b"first"
+    );
+    let large = connection.recv_message(Some(&mut [0; 100]));
+    assert!(matches!(
+        large,
+        Err(Error::Transfer(TransferError::MessageTooLarge { .. }))
+    ));
+    assert_eq!(&connection.recv_message(None).unwrap().control[..], b"last");
+    serve(&mut connection);
+    peer.join().unwrap();
+}
+
+#[test]
+fn refused__with_a_reason_and_the_connection_goes_on() {
+    let (mut connection, owner, key) = pair(4_096, Rights::READ, &Options::default());
+    // What the key shows to be wrong fails at once.
+    let wrong = [
+        connection.put(&key, 0, &[1]),
+        connection.put(&key, 4_096, &[1]),
+        connection.get(&key, u64::MAX, &mut [0; 2]),
+        connection.fetch_inc(&key, 4).map(drop),
+    ];
+    let errors = wrong.map(|result| match result {
+        Err(Error::Post(error)) => error,
+        other => panic!("{other:?}"),
+    });
+    use PostError::{Denied, Misaligned, OutOfBounds};
+    assert_eq!(errors, [Denied, OutOfBounds, OutOfBounds, Misaligned]);
+    // What a forged key hides, the owner refuses.
+    let mut bytes = key.to_bytes();
+    bytes[7] = 7;
+    bytes[16] = 1;
+    let forged = RegionKey::from_bytes(bytes).unwrap();
+    assert_eq!(refused(connection.put(&forged, 0, &[1])), Reason::Denied);
+    assert_eq!(
+        refused(connection.put(&forged, 0, &[1; 5_000])),
+        Reason::Denied
+    );
+    assert_eq!(refused(connection.fetch_inc(&forged, 0)), Reason::Denied);
+    assert_eq!(
+        refused(connection.get(&forged, 4_096, &mut [0])),
+        Reason::OutOfBounds
+    );
+    assert_eq!(
+        refused(connection.get(&forged, 1 << 40, &mut [0; 9_000])),
+        Reason::OutOfBounds
+    );
+    bytes[1] ^= 0x40;
+    let stranger = RegionKey::from_bytes(bytes).unwrap();
+    assert_eq!(
+        refused(connection.get(&stranger, 0, &mut [0])),
+        Reason::Unknown
+    );
+    assert_eq!(
+        refused(connection.open_region("none", Rights::READ)),
+        Reason::Unknown
+    );
+    assert_eq!(
+        refused(connection.open_region("m", Rights::ALL)),
+        Reason::Denied
+    );
+    let name = connection.open_region(&"x".repeat(33), Rights::READ);
+    assert!(matches!(name, Err(Error::NameTooLong { len: 33 })));
+    let mut back = [7; 4_096];
+    connection.get(&key, 0, &mut back).unwrap();
+    assert!(back == [0; 4_096], "nothing was written");
+    owner.done(connection);
+}
+
+#[test]
+fn revoke__by_another_thread_gives_the_region_back_at_once() {
+    for round in 0..20 {
+        let (mut connection, owner, key) = pair(1 << 20, Rights::ALL, &Options::default());
+        let writer = std::thread::spawn(move || {
+            let ones = vec![1; 1 << 20];
+            let mut puts = 0;
+            loop {
+                let len = if puts % 2 == 0 { 1 << 20 } else { 512 };
+                match connection.put(&key, 0, &ones[..len]) {
+                    Ok(()) => puts += 1,
+                    Err(error) => break (connection, error),
+                }
+            }
+        });
+        std::thread::sleep(Duration::from_millis(3 + round));
+        let Owner { memory, thread } = owner;
+        // Something has landed, perhaps the middle of the first put.
+        while memory.word(0).load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        // The serving thread's handle went when it exported.
+        let mut mine = memory.revoke().expect("the last handle");
+        mine.fill(2);
+        let (mut connection, error) = writer.join().unwrap();
+        assert!(
+            matches!(
+                error,
+                Error::Transfer(TransferError::Refused(Reason::Revoked))
+            ),
+            "{error}"
+        );
+        let again = connection.get(&key, 0, &mut [0; 8]);
+        assert_eq!(refused(again), Reason::Revoked);
+        assert!(mine.iter().all(|&byte| byte == 2), "written after revoke");
+        connection.close().unwrap();
+        drop(thread.join().unwrap());
+        assert!(mine.iter().all(|&byte| byte == 2));
+    }
+}
+
+#[test]
+fn revoke__on_one_connection_leaves_the_others() {
+    let memory = ExportedRegion::new(Region::anonymous(64).unwrap()).unwrap();
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
+    let address = endpoint.local_addr();
+    let peer = std::thread::spawn(move || {
+        let mut first = Connection::connect(address, &Options::default()).unwrap();
+        let a = first.open_region("m", Rights::ALL).unwrap();
+        first.put(&a, 0, b"a").unwrap();
+        first.send_message(b"revoke", None).unwrap();
+        first.recv_message(None).unwrap();
+        assert_eq!(refused(first.put(&a, 0, b"late")), Reason::Revoked);
+        let b = first.open_region("n", Rights::ALL).unwrap();
+        first.put(&b, 8, b"b").unwrap();
+        first.close().unwrap();
+    });
+    let mut connection = endpoint.accept(None).unwrap().unwrap();
+    let key = connection.export_named("m", &memory, Rights::ALL).unwrap();
+    connection.recv_message(None).unwrap();
+    assert!(connection.revoke(&key) && !connection.revoke(&key));
+    connection.export_named("n", &memory, Rights::ALL).unwrap();
+    connection.send_message(b"revoked", None).unwrap();
+    serve(&mut connection);
+    peer.join().unwrap();
+    let mut bytes = [0; 9];
+    memory.read(0, &mut bytes);
+    assert_eq!((bytes[0], bytes[8]), (b'a', b'b'));
+}
+
+#[test]
+fn drop__of_all_handles_keeps_the_memory_while_it_is_exported() {
+    let (mut connection, owner, key) = pair(4_096, Rights::ALL, &Options::default());
+    drop(owner.memory);
+    connection.put(&key, 0, b"still there").unwrap();
+    let mut back = [0; 11];
+    connection.get(&key, 0, &mut back).unwrap();
+    assert_eq!(&back, b"still there");
+    connection.close().unwrap();
+    drop(owner.thread.join().unwrap());
+}
+
+#[test]
+fn queue__of_many_connections_full_and_waited_for() {
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
+    let address = endpoint.local_addr();
+    let count = 60u64;
+    let peers: Vec<_> = (0..3)
+        .map(|_| {
+            std::thread::spawn(move || {
+                let mut connection = Connection::connect(address, &Options::default()).unwrap();
+                for n in 0..count {
+                    connection
+                        .post_message(&n.to_be_bytes(), None, Work::default())
+                        .unwrap();
+                }
+                (0..count).for_each(|_| assert!(next(&mut connection).result.is_ok()));
+                connection.close().unwrap();
+            })
+        })
+        .collect();
+    // Far less than comes.
+    let queue = CompletionQueue::new(8).unwrap();
+    let drivers: Vec<_> = (0..3)
+        .map(|tag| {
+            let mut connection = endpoint.accept(None).unwrap().unwrap();
+            let queue = queue.clone();
+            std::thread::spawn(move || {
+                connection.set_completion_queue(&queue, tag);
+                for _ in 0..count {
+                    connection.post_message_recv(None).unwrap();
+                }
+                while connection.wait(Some(Duration::from_millis(1))).is_ok() {}
+            })
+        })
+        .collect();
+    let mut seen = [0u64; 3];
+    while seen != [count; 3] {
+        let (tag, completion) = queue
+            .wait(Some(Duration::from_secs(20)))
+            .unwrap()
+            .expect("in time");
+        if completion.result != Err(TransferError::Closed(CloseReason::Local)) {
+            assert!(queue.len() <= 8);
+            let n = u64::from_be_bytes(completion.control[..].try_into().unwrap());
+            assert_eq!(n, seen[tag as usize], "in order, none lost");
+            seen[tag as usize] += 1;
+        }
+    }
+    assert!(queue.poll().is_none());
+    let mut fds = [rustix::event::PollFd::new(
+        &queue,
+        rustix::event::PollFlags::IN,
+    )];
+    let now = rustix::event::Timespec::default();
+    assert_eq!(
+        rustix::event::poll(&mut fds, Some(&now)).unwrap(),
+        0,
+        "readable though empty"
+    );
+    let _ = queue.as_fd();
+    peers.into_iter().for_each(|peer| peer.join().unwrap());
+    drivers
+        .into_iter()
+        .for_each(|driver| driver.join().unwrap());
+}
+
+#[test]
+fn peer__that_dies_ends_everything_once() {
+    let options = Options {
+        idle_timeout: Duration::from_millis(600),
+        ..Options::default()
+    };
+    let memory = ExportedRegion::new(Region::anonymous(1 << 20).unwrap()).unwrap();
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
+    let address = endpoint.local_addr();
+    let peer = std::thread::spawn(move || {
+        let mut connection = endpoint.accept(None).unwrap().unwrap();
+        connection.export_named("m", &memory, Rights::ALL).unwrap();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(200) {
+            connection.wait(Some(Duration::from_millis(10))).unwrap();
+        }
+        // Neither driven nor closed from here on.
+        connection
+    });
+    let mut connection = Connection::connect(address, &options).unwrap();
+    let key = connection.open_region("m", Rights::ALL).unwrap();
+    let silent = peer.join().unwrap();
+    let mut ids = vec![
+        connection
+            .post_put_inline(&key, 0, &[1; 8], Work::default())
+            .unwrap(),
+        connection
+            .post_put_inline(&key, 0, &[1; 8], Work::default().unsignalled())
+            .unwrap(),
+        connection
+            .post_put(&key, 0, region(&[1; 500_000]), Work::default())
+            .unwrap(),
+        connection
+            .post_get(&key, 0, Region::anonymous(8).unwrap(), Work::default())
+            .unwrap(),
+        connection
+            .post_get(&key, 0, Region::anonymous(50_000).unwrap(), Work::default())
+            .unwrap(),
+        connection
+            .post_fetch_op(&key, 0, FetchOp::Clear, Work::default())
+            .unwrap(),
+        connection
+            .post_message(b"x", Some(region(&[1; 9_000]).into()), Work::default())
+            .unwrap(),
+        connection
+            .post_message_recv(Some(Region::anonymous(8).unwrap()))
+            .unwrap(),
+    ];
+    let mut over = vec![];
+    while let Ok(completion) = connection.wait(None) {
+        let completion = completion.unwrap();
+        let dead = TransferError::Closed(CloseReason::PeerDead);
+        assert_eq!(completion.result, Err(dead));
+        over.push(completion.id);
+    }
+    ids.sort_unstable();
+    over.sort_unstable();
+    assert_eq!(over, ids);
+    drop(silent);
+}
+
+#[test]
+fn key__survives_bytes() {
+    let (connection, owner, key) = pair(4_096, Rights::READ, &Options::default());
+    assert_eq!(RegionKey::from_bytes(key.to_bytes()), Some(key));
+    assert_eq!(
+        (key.len(), key.rights(), key.is_empty()),
+        (4_096, Rights::READ, false)
+    );
+    owner.done(connection);
+}
