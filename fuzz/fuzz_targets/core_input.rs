@@ -202,6 +202,7 @@ impl Pair {
         let flags = WorkFlags {
             signalled: kind & 8 != 0,
             fence: len % 7 == 0,
+            awaited: len % 3 == 0,
         };
         let atomic = Atomic {
             kind: FetchOpKind::ALL[usize::from(kind) % 6],

@@ -245,9 +245,9 @@ def test_completion_queue__of_a_connection(pair: Pair, executor: ThreadPoolExecu
     receives = [peers.post_receive(place) for place in places]
     with pytest.raises(RuntimeError, match="queue"):
         peers.send(b"blocking")
-    with serving(peers):
-        for _ in places:
-            ours.post_send(b"abc")
+    for _ in places:
+        ours.post_send(b"abc")
+    with serving(peers), serving(ours):
         poller = select.poll()
         poller.register(queue.fileno(), select.POLLIN)
         assert poller.poll(10_000)

@@ -9,6 +9,7 @@ use crate::inbound::Refusal;
 use crate::limits::{CONFIRM_DELAY, CONFIRM_EVERY, MAX_FETCHES};
 use crate::{Instant, TransferId};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// What to do with a numbered operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +54,8 @@ pub(crate) struct Executor {
     due: Option<Instant>,
     /// Something before `expected` arrived again, or `expected` is asked for: answer at once.
     pressed: bool,
-    /// Number that was asked for last.
-    asked: Option<u32>,
+    /// Number that was asked for last, and when.
+    asked: Option<(u32, Instant)>,
     /// Why the operation expected waits; its Initiator was told.
     pub(crate) lack: Option<Lack>,
 }
@@ -85,14 +86,18 @@ impl Executor {
         Admission::Early
     }
 
-    /// Whether the Initiator is to be asked for what is missing: once for each gap, unless it asks.
-    pub(crate) fn ask(&mut self, pressing: bool) -> bool {
+    /// Whether the Initiator is to be asked for what is missing: once for each gap, and again if it
+    /// presses later than what it sends in answer takes to come, `rtt`.
+    pub(crate) fn ask(&mut self, now: Instant, pressing: bool, rtt: Duration) -> bool {
         if self.lack.is_some() || self.refusal.is_some() {
             return false;
         }
-        let again = self.asked == Some(self.expected);
-        self.asked = Some(self.expected);
-        !again || pressing
+        let again = matches!(self.asked, Some((number, at))
+            if number == self.expected && !(pressing && now >= at + rtt));
+        if !again {
+            self.asked = Some((self.expected, now));
+        }
+        !again
     }
 
     /// The operation expected was executed.

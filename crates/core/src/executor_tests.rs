@@ -1,5 +1,6 @@
 #![allow(non_snake_case)]
 use super::*;
+use std::time::Duration;
 use zerolane_wire::Reason;
 
 const NOW: Instant = Instant::ZERO;
@@ -23,13 +24,22 @@ fn admit__in_order_once_across_the_wrap() {
 #[test]
 fn ask__once_a_gap_unless_pressed() {
     let mut executor = Executor::default();
-    assert!(executor.ask(false));
-    assert!(!executor.ask(false));
-    assert!(executor.ask(true));
+    let rtt = Duration::from_millis(1);
+    assert!(executor.ask(NOW, false, rtt));
+    assert!(!executor.ask(NOW + rtt, false, rtt));
+    assert!(
+        !executor.ask(NOW, true, rtt),
+        "what was asked for is under way"
+    );
+    assert!(executor.ask(NOW + rtt, true, rtt));
+    assert!(!executor.ask(NOW + rtt, true, rtt));
     executor.executed(NOW);
-    assert!(executor.ask(false), "another gap");
+    assert!(executor.ask(NOW, false, rtt), "another gap");
     executor.lack = Some(Lack::Receive);
-    assert!(!executor.ask(true), "nothing is missing but a receive");
+    assert!(
+        !executor.ask(NOW + 2 * rtt, true, rtt),
+        "nothing is missing but a receive"
+    );
 }
 
 #[test]

@@ -43,6 +43,9 @@ pub struct WorkFlags {
     pub signalled: bool,
     /// Begin only when everything asked for before is complete.
     pub fence: bool,
+    /// Somebody waits for its end: the peer is asked to confirm at once, rather than with what it
+    /// sends next.
+    pub awaited: bool,
 }
 
 impl Default for WorkFlags {
@@ -50,6 +53,7 @@ impl Default for WorkFlags {
         WorkFlags {
             signalled: true,
             fence: false,
+            awaited: true,
         }
     }
 }

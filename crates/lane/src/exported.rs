@@ -1,34 +1,27 @@
 //! Memory that peers use while this program does.
 
 use crate::fault;
+use crate::gate::Gate;
 use crate::memory::Region;
 use crate::shared::{self, Bounds};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
-/// Set in the gate when the memory is revoked; below it, the count of lanes that use it now.
-const REVOKED: usize = 1 << (usize::BITS - 1);
+use std::sync::atomic::AtomicU64;
 
 /// The memory, as lanes see it: to be entered for the length of a turn.
 pub(crate) struct Window {
     region: Region,
-    gate: AtomicUsize,
+    gate: Gate,
 }
 
 impl Window {
     /// From here to [`Window::leave`] the memory stays exported. False if it was revoked.
     pub(crate) fn enter(&self) -> bool {
-        let before = self.gate.fetch_add(1, Ordering::Acquire);
-        if before & REVOKED == 0 {
-            return true;
-        }
-        self.leave();
-        false
+        self.gate.enter()
     }
 
     pub(crate) fn leave(&self) {
-        self.gate.fetch_sub(1, Ordering::Release);
+        self.gate.leave();
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
@@ -40,13 +33,10 @@ impl Window {
         self.region.is_file()
     }
 
-    /// Nobody enters any more, and whoever was in has left.
+    /// Nobody enters any more, and whoever was in has left: a lane's turn takes microseconds, and no
+    /// turn sleeps.
     fn revoke(&self) {
-        self.gate.fetch_or(REVOKED, Ordering::AcqRel);
-        while self.gate.load(Ordering::Acquire) != REVOKED {
-            // A lane's turn takes microseconds, and no turn sleeps.
-            std::thread::yield_now();
-        }
+        self.gate.shut();
     }
 }
 
@@ -99,7 +89,7 @@ impl ExportedRegion {
         }
         let window = Window {
             region,
-            gate: AtomicUsize::new(0),
+            gate: Gate::default(),
         };
         Ok(ExportedRegion {
             handle: Arc::new(Handle {
@@ -171,7 +161,7 @@ impl ExportedRegion {
 
     /// Whether it was revoked.
     pub fn is_revoked(&self) -> bool {
-        self.window().gate.load(Ordering::Acquire) & REVOKED != 0
+        self.window().gate.is_shut()
     }
 
     /// Ends all exports of it, on every connection, at once: when this returns, no peer and no lane

@@ -1,5 +1,6 @@
 #![allow(non_snake_case)]
 use super::*;
+use crate::sync::Ordering;
 use std::sync::atomic::AtomicBool;
 
 fn exported(len: usize) -> ExportedRegion {
@@ -61,7 +62,7 @@ fn revoke__waits_for_who_is_in() {
             assert!(left.load(Ordering::SeqCst), "revoked while a lane was in");
             region
         });
-        while window.gate.load(Ordering::Acquire) & REVOKED == 0 {
+        while !window.gate.is_shut() {
             std::thread::yield_now();
         }
         assert!(!window.enter(), "nobody enters any more");

@@ -17,9 +17,11 @@ mod account;
 mod cleanup;
 mod clock;
 mod datapath;
+mod doorbell;
 mod driver;
 mod exported;
 mod fault;
+mod gate;
 mod memory;
 mod options;
 mod registry;
@@ -44,3 +46,9 @@ pub use zerolane_core::{
     RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler, TransferError, TransferId, Trust,
     WorkFlags, limits,
 };
+
+/// What threads share memory by; tests put loom's in its place.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+    pub(crate) use std::thread::yield_now;
+}

@@ -7,9 +7,9 @@
 //! An entry of exported memory is touched only between [`Window::enter`](crate::exported::Window) and
 //! its leave, which is the length of a turn, and only as `shared` does it.
 
-use crate::exported;
-use crate::fault;
 use crate::shared::{self, Bounds};
+use crate::{Region, exported, fault};
+use std::io;
 use std::sync::atomic::Ordering::SeqCst;
 use zerolane_core::{Atomic, RegionId, Span};
 use zerolane_wire::FetchOpKind;
@@ -41,6 +41,8 @@ pub(crate) struct Access {
 pub struct Registry {
     entries: Vec<Entry>,
     free: Vec<u32>,
+    /// Memory of the connection's own, which lives as long as its entries.
+    own: Vec<Region>,
 }
 
 // SAFETY: the pointers name memory posted to the connection that owns this registry; they move with
@@ -80,6 +82,26 @@ impl Registry {
             offset: 0,
             len: len as u64,
         }
+    }
+
+    /// Opens an entry for `len` bytes of new memory, zeroed, that lasts as long as the registry.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub(crate) fn allocate(&mut self, len: usize) -> io::Result<Span> {
+        let region = Region::anonymous(len)?;
+        let (start, len) = region.raw();
+        let access = Access {
+            writable: true,
+            file: false,
+            kept: false,
+            shared: false,
+        };
+        // SAFETY: the region is kept here and never touched but through this registry, whose memory
+        // the driver's lane alone works with.
+        let span = unsafe { self.open(start, len, access) };
+        self.own.push(region);
+        Ok(span)
     }
 
     /// Closes the entry: its name means nothing any more.

@@ -1,9 +1,9 @@
 //! Waking a driver that another thread has work for.
 
+use crate::doorbell::Doorbell;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Ends a wait of the [`Driver`](crate::Driver) it belongs to, or the next one if none is under way.
 /// Costs a syscall only while the driver sleeps.
@@ -14,11 +14,19 @@ pub struct Waker {
 
 #[derive(Debug)]
 struct Shared {
-    asked: AtomicBool,
-    sleeping: AtomicBool,
+    bell: Doorbell,
     /// Absent if the system had no descriptor left; then a sleep ends with its timer.
     event: Option<std::fs::File>,
 }
+
+/// Wakers of one driver are equal.
+impl PartialEq for Waker {
+    fn eq(&self, other: &Waker) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for Waker {}
 
 impl Waker {
     pub(crate) fn new() -> Waker {
@@ -27,12 +35,9 @@ impl Waker {
         // SAFETY: a descriptor just made, that nobody else owns.
         let event = (fd >= 0)
             .then(|| unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) }.into());
-        let asked = AtomicBool::new(false);
-        let sleeping = AtomicBool::new(false);
         Waker {
             shared: Arc::new(Shared {
-                asked,
-                sleeping,
+                bell: Doorbell::default(),
                 event,
             }),
         }
@@ -40,10 +45,7 @@ impl Waker {
 
     /// Ends the wait.
     pub fn wake(&self) {
-        // Asked, then look; the sleeper says that it sleeps, then looks whether it was asked. One
-        // of the two sees the other.
-        self.shared.asked.store(true, Ordering::SeqCst);
-        if self.shared.sleeping.load(Ordering::SeqCst)
+        if self.shared.bell.ring()
             && let Some(mut event) = self.shared.event.as_ref()
         {
             // A full counter wakes as well.
@@ -53,19 +55,17 @@ impl Waker {
 
     /// Whether it was used since the last look.
     pub(crate) fn take(&self) -> bool {
-        self.shared.asked.load(Ordering::Relaxed) && self.shared.asked.swap(false, Ordering::SeqCst)
+        self.shared.bell.take()
     }
 
     /// Runs `sleep`, which must end when its descriptor is readable; `None` if already used.
     pub(crate) fn sleep<T>(&self, sleep: impl FnOnce(Option<BorrowedFd<'_>>) -> T) -> Option<T> {
-        self.shared.sleeping.store(true, Ordering::SeqCst);
-        let slept = (!self.shared.asked.load(Ordering::SeqCst))
-            .then(|| sleep(self.shared.event.as_ref().map(AsFd::as_fd)));
-        self.shared.sleeping.store(false, Ordering::SeqCst);
+        let event = self.shared.event.as_ref();
+        let slept = self.shared.bell.sleep(|| sleep(event.map(AsFd::as_fd)));
         // Always: a wake may write after all else of it was seen, and what is left in the descriptor
         // would end every sleep from then on.
         if slept.is_some()
-            && let Some(mut event) = self.shared.event.as_ref()
+            && let Some(mut event) = event
         {
             let _ = event.read(&mut [0; 8]);
         }

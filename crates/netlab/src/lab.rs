@@ -41,14 +41,11 @@ pub use lateness::Lateness;
 
 use crate::link::{LinkConfig, LinkStats};
 use crate::netns::{self, Star};
+use crate::worker::Worker;
 use forwarder::Forwarder;
 use lateness::Delays;
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use port::Port;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
 use switch::Switch;
 
 pub use frame::hardware_address;
@@ -156,7 +153,7 @@ impl LabStats {
 #[derive(Debug)]
 pub struct Lab {
     // Declared first, so dropped first: the thread ends before its ports go.
-    network: Network,
+    network: Worker<State>,
     star: Star,
 }
 
@@ -173,7 +170,12 @@ impl Lab {
                 .map(|host| Port::open(&star.port(host), config.mtu))
                 .collect()
         })?;
-        let network = ports.and_then(|ports| Network::start(&config, ports));
+        let network = ports.and_then(|ports| {
+            Worker::start("netlab-lab", State::new(&config), |shared| {
+                let forwarder = Forwarder::new(ports, shared);
+                Ok(move || forwarder.run())
+            })
+        });
         let network = network.map_err(|error| netns::Error::io("start the network", error))?;
         Ok(Self { network, star })
     }
@@ -198,7 +200,7 @@ impl Lab {
     /// If there are not that many.
     #[must_use]
     pub fn link(&self, towards: usize) -> LinkConfig {
-        *self.network.shared.state().switch.link(towards).config()
+        *self.network.state().switch.link(towards).config()
     }
 
     /// Changes the link towards the host of this index, as
@@ -207,7 +209,7 @@ impl Lab {
     /// # Panics
     /// If there are not that many.
     pub fn set_link(&self, towards: usize, config: LinkConfig) {
-        let mut state = self.network.shared.state();
+        let mut state = self.network.state();
         state.switch.link_mut(towards).set_config(config);
     }
 
@@ -218,19 +220,19 @@ impl Lab {
     /// # Panics
     /// If there are not that many.
     pub fn set_up(&self, towards: usize, up: bool) {
-        let mut state = self.network.shared.state();
+        let mut state = self.network.state();
         state.switch.link_mut(towards).set_up(up);
     }
 
     /// The counters as they are now.
     #[must_use]
     pub fn stats(&self) -> LabStats {
-        self.network.shared.state().stats()
+        self.network.state().stats()
     }
 
     /// Forgets how late frames were until now.
     pub fn reset_lateness(&self) {
-        self.network.shared.state().delays.reset();
+        self.network.state().delays.reset();
     }
 
     /// Ends the network and removes the namespaces; returns its last counters.
@@ -243,65 +245,6 @@ impl Lab {
     }
 }
 
-/// The running thread.
-#[derive(Debug)]
-struct Network {
-    shared: Arc<Shared>,
-    /// `None` once it was joined.
-    thread: Option<JoinHandle<io::Result<()>>>,
-}
-
-impl Network {
-    fn start(config: &LabConfig, ports: Vec<Port>) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                switch: Switch::new(config),
-                delays: Delays::default(),
-                missed: vec![0; config.hosts],
-                overflowed: 0,
-                unsent: 0,
-            }),
-            stopping: AtomicBool::new(false),
-            wake: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
-        });
-        let forwarder = Forwarder::new(ports, Arc::clone(&shared));
-        let thread = thread::Builder::new()
-            .name("netlab-lab".into())
-            .spawn(move || forwarder.run())?;
-        Ok(Self {
-            shared,
-            thread: Some(thread),
-        })
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        let Some(thread) = self.thread.take() else {
-            return Ok(());
-        };
-        self.shared.stopping.store(true, Ordering::Release);
-        self.shared.wake.write(1)?;
-        thread
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the network's thread panicked")))
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        // Whoever wants to know how it went calls `stop`.
-        let _ = self.end();
-    }
-}
-
-/// What the caller and the thread have in common.
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    stopping: AtomicBool,
-    /// Ends the thread's wait.
-    wake: EventFd,
-}
-
 #[derive(Debug)]
 struct State {
     switch: Switch<Vec<u8>>,
@@ -312,14 +255,17 @@ struct State {
     unsent: u64,
 }
 
-impl Shared {
-    /// The counters stay right even if another thread panicked holding them.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl State {
+    fn new(config: &LabConfig) -> Self {
+        Self {
+            switch: Switch::new(config),
+            delays: Delays::default(),
+            missed: vec![0; config.hosts],
+            overflowed: 0,
+            unsent: 0,
+        }
+    }
+
     fn stats(&self) -> LabStats {
         LabStats {
             towards: self.switch.stats(),

@@ -21,6 +21,7 @@ pub mod link;
 pub mod netns;
 pub mod pair;
 pub mod udp;
+mod worker;
 
 /// One end of a two-ended topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

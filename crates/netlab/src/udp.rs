@@ -26,13 +26,10 @@ mod tests;
 use crate::Side;
 use crate::link::{Link, LinkConfig, LinkStats};
 use crate::pair::direction_seeds;
+use crate::worker::Worker;
 use forwarder::{Datagram, Forwarder};
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
 
 /// Most client addresses of one relay; datagrams from others are dropped and
 /// counted. Bounds the sockets that stray datagrams can make it open.
@@ -67,9 +64,7 @@ pub const MAX_UNDER_WAY_PACKETS: usize = 4096;
 #[derive(Debug)]
 pub struct Relay {
     addr: SocketAddr,
-    shared: Arc<Shared>,
-    /// `None` once it was joined.
-    thread: Option<JoinHandle<io::Result<()>>>,
+    worker: Worker<State>,
 }
 
 /// What a relay did so far.
@@ -104,16 +99,12 @@ impl Relay {
     ) -> io::Result<Self> {
         let front = UdpSocket::bind((loopback_like(server), 0))?;
         let addr = front.local_addr()?;
-        let shared = Arc::new(Shared::new(a_to_b, b_to_a, seed)?);
-        let forwarder = Forwarder::new(front, server, Arc::clone(&shared))?;
-        let thread = thread::Builder::new()
-            .name("netlab-relay".into())
-            .spawn(move || forwarder.run())?;
-        Ok(Self {
-            addr,
-            shared,
-            thread: Some(thread),
-        })
+        let state = State::new(a_to_b, b_to_a, seed);
+        let worker = Worker::start("netlab-relay", state, |shared| {
+            let forwarder = Forwarder::new(front, server, shared)?;
+            Ok(move || forwarder.run())
+        })?;
+        Ok(Self { addr, worker })
     }
 
     /// Where clients send to instead of to the server.
@@ -125,18 +116,18 @@ impl Relay {
     /// The counters as they are now.
     #[must_use]
     pub fn stats(&self) -> RelayStats {
-        self.shared.state().stats()
+        self.worker.state().stats()
     }
 
     /// Changes the link that carries what `from` sends (A: the clients, B: the
     /// server), as [`Link::set_config`] does.
     pub fn set_config(&self, from: Side, config: LinkConfig) {
-        self.shared.state().links[from.index()].set_config(config);
+        self.worker.state().links[from.index()].set_config(config);
     }
 
     /// Takes both links down or up again, as [`Link::set_up`] does.
     pub fn set_up(&self, up: bool) {
-        for link in &mut self.shared.state().links {
+        for link in &mut self.worker.state().links {
             link.set_up(up);
         }
     }
@@ -146,36 +137,9 @@ impl Relay {
     /// # Errors
     /// The system's error if one had ended it before.
     pub fn stop(mut self) -> io::Result<RelayStats> {
-        self.end()?;
+        self.worker.end()?;
         Ok(self.stats())
     }
-
-    fn end(&mut self) -> io::Result<()> {
-        let Some(thread) = self.thread.take() else {
-            return Ok(());
-        };
-        self.shared.stopping.store(true, Ordering::Release);
-        self.shared.wake.write(1)?;
-        thread
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the relay's thread panicked")))
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        // Whoever wants to know how it went calls `stop`.
-        let _ = self.end();
-    }
-}
-
-/// What the caller and the relay's thread have in common.
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    stopping: AtomicBool,
-    /// Ends the thread's wait.
-    wake: EventFd,
 }
 
 #[derive(Debug)]
@@ -188,29 +152,18 @@ struct State {
     unsent: u64,
 }
 
-impl Shared {
-    fn new(a_to_b: LinkConfig, b_to_a: LinkConfig, seed: u64) -> io::Result<Self> {
-        let [seed_a, seed_b] = direction_seeds(seed);
-        Ok(Self {
-            state: Mutex::new(State {
-                links: [Link::new(a_to_b, seed_a), Link::new(b_to_a, seed_b)],
-                clients: 0,
-                refused: 0,
-                overflowed: 0,
-                unsent: 0,
-            }),
-            stopping: AtomicBool::new(false),
-            wake: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
-        })
-    }
-
-    /// The counters stay right even if another thread panicked holding them.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl State {
+    fn new(a_to_b: LinkConfig, b_to_a: LinkConfig, seed: u64) -> Self {
+        let [seed_a, seed_b] = direction_seeds(seed);
+        Self {
+            links: [Link::new(a_to_b, seed_a), Link::new(b_to_a, seed_b)],
+            clients: 0,
+            refused: 0,
+            overflowed: 0,
+            unsent: 0,
+        }
+    }
+
     fn stats(&self) -> RelayStats {
         let [a_to_b, b_to_a] = [self.links[0].stats(), self.links[1].stats()];
         RelayStats {

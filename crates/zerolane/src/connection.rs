@@ -207,10 +207,15 @@ impl Connection {
     /// The connection ended and all completions were taken.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let waker = self.driver.waker();
         loop {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             if !self.driver.has_completion() {
-                let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
                 self.driver.wait(left, Driver::has_completion)?;
+            } else if let Some((queue, _)) = &self.queue {
+                // The peer must not take us for dead because of a queue that nobody empties.
+                self.driver
+                    .wait(left, |_| queue.has_room_or_wakes(&waker))?;
             }
             // A piece of a request of several is none that is told.
             let pieces_only = self.driver.has_completion() && self.queue.is_none();

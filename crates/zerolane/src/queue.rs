@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use zerolane_lane::Waker;
 
 /// Completions of many connections, in one place: to be polled, waited for, or watched by epoll
 /// (the descriptor is readable while there are any).
@@ -45,9 +46,16 @@ pub struct CompletionQueue {
 
 #[derive(Debug)]
 struct Shared {
-    list: Mutex<VecDeque<(u64, Completion)>>,
+    list: Mutex<List>,
     capacity: usize,
     event: OwnedFd,
+}
+
+#[derive(Debug)]
+struct List {
+    completions: VecDeque<(u64, Completion)>,
+    /// Connections that wait for room.
+    starved: Vec<Waker>,
 }
 
 impl CompletionQueue {
@@ -59,17 +67,20 @@ impl CompletionQueue {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let event = eventfd(0, flags).map_err(std::io::Error::from)?;
         let capacity = capacity.max(1);
-        let list = Mutex::new(VecDeque::with_capacity(capacity));
+        let list = List {
+            completions: VecDeque::with_capacity(capacity),
+            starved: vec![],
+        };
         Ok(CompletionQueue {
             shared: Arc::new(Shared {
-                list,
+                list: Mutex::new(list),
                 capacity,
                 event,
             }),
         })
     }
 
-    fn list(&self) -> MutexGuard<'_, VecDeque<(u64, Completion)>> {
+    fn list(&self) -> MutexGuard<'_, List> {
         // Nothing that is done under the lock leaves the list in between.
         let list = self.shared.list.lock();
         list.unwrap_or_else(PoisonError::into_inner)
@@ -77,26 +88,37 @@ impl CompletionQueue {
 
     /// Puts `next`'s completions in while there is room. Returns how many.
     pub(crate) fn fill(&self, tag: u64, mut next: impl FnMut() -> Option<Completion>) -> usize {
-        let mut list = self.list();
-        let before = list.len();
-        while list.len() < self.shared.capacity {
+        let completions = &mut self.list().completions;
+        let before = completions.len();
+        while completions.len() < self.shared.capacity {
             let Some(completion) = next() else { break };
-            list.push_back((tag, completion));
+            completions.push_back((tag, completion));
         }
-        if before == 0 && !list.is_empty() {
+        if before == 0 && !completions.is_empty() {
             // A full counter is readable as well.
             let _ = rustix::io::write(&self.shared.event, &1u64.to_ne_bytes());
         }
-        list.len() - before
+        completions.len() - before
+    }
+
+    /// Whether there is room; if not, `waker` is used when there is.
+    pub(crate) fn has_room_or_wakes(&self, waker: &Waker) -> bool {
+        let mut list = self.list();
+        let room = list.completions.len() < self.shared.capacity;
+        if !room && !list.starved.contains(waker) {
+            list.starved.push(waker.clone());
+        }
+        room
     }
 
     /// The next completion and the tag of its connection, if there is one.
     pub fn poll(&self) -> Option<(u64, Completion)> {
         let mut list = self.list();
-        let next = list.pop_front();
-        if next.is_some() && list.is_empty() {
+        let next = list.completions.pop_front();
+        if next.is_some() && list.completions.is_empty() {
             let _ = rustix::io::read(&self.shared.event, &mut [0; 8]);
         }
+        list.starved.drain(..).for_each(|waker| waker.wake());
         next
     }
 
@@ -126,12 +148,12 @@ impl CompletionQueue {
 
     /// Completions that are there.
     pub fn len(&self) -> usize {
-        self.list().len()
+        self.list().completions.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.list().is_empty()
+        self.list().completions.is_empty()
     }
 }
 

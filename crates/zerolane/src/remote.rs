@@ -67,6 +67,7 @@ impl Work {
         WorkFlags {
             signalled: self.signalled,
             fence: self.fence,
+            awaited: self.signalled,
         }
     }
 }

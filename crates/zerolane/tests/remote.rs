@@ -715,3 +715,35 @@ fn key__survives_bytes() {
     );
     owner.done(connection);
 }
+
+#[test]
+fn queue__full_holds_up_completions_not_the_connection() {
+    let options = Options {
+        idle_timeout: Duration::from_secs(2),
+        ..Options::default()
+    };
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
+    let address = endpoint.local_addr();
+    let count = 6;
+    let queue = CompletionQueue::new(2).unwrap();
+    let driver = std::thread::spawn({
+        let queue = queue.clone();
+        move || {
+            let mut connection = endpoint.accept(None).unwrap().unwrap();
+            connection.set_completion_queue(&queue, 0);
+            for _ in 0..count {
+                connection.post_message_recv(None).unwrap();
+            }
+            while connection.wait(None).is_ok() {}
+        }
+    });
+    let mut connection = Connection::connect(address, &options).unwrap();
+    // Each returns when the peer has it, though its queue takes two of them.
+    (0..count).for_each(|n| connection.send_message(&[n], None).unwrap());
+    connection.close().unwrap();
+    for n in 0..count {
+        let next = queue.wait(Some(Duration::from_secs(20))).unwrap();
+        assert_eq!(next.expect("in time").1.control[..], [n]);
+    }
+    driver.join().unwrap();
+}

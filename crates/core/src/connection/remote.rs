@@ -699,9 +699,9 @@ impl Connection {
         let number = burst.first.wrapping_add(index);
         let work = self.memory.stream.get(number)?;
         let last = index + 1 == burst.count;
-        // Who repeats, or is of the thesis, wants to hear of it at once.
-        let press =
-            self.profile == Profile::Classic || last && self.memory.stream.is_repeat(number);
+        // Who repeats, waits, or is of the thesis, wants to hear of it at once.
+        let press = self.profile == Profile::Classic
+            || last && (self.memory.stream.is_repeat(number) || self.is_awaited(burst));
         let header = Header {
             flags: Flags::NONE.with_if(Flags::SEND_STATE, press),
             param: self.memory.executor.expected() as u16,
@@ -753,6 +753,13 @@ impl Connection {
                 };
                 Outgoing::data(&header, None)
             }
+        })
+    }
+
+    fn is_awaited(&self, burst: &OperationBurst) -> bool {
+        (0..burst.count).any(|index| {
+            let work = self.memory.stream.get(burst.first.wrapping_add(index));
+            work.is_some_and(|work| work.flags.awaited)
         })
     }
 

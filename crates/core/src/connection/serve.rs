@@ -122,7 +122,8 @@ impl Connection {
                 Err(DropReason::Early)
             }
             Admission::Early => {
-                if self.memory.executor.ask(press) {
+                let rtt = self.recovery.rtt().unwrap_or_default();
+                if self.memory.executor.ask(now, press, rtt) {
                     self.ask_from_expected();
                 }
                 Err(DropReason::Early)

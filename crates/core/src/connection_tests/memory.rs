@@ -1,6 +1,6 @@
 //! Persistent memory: Figure 12 of the thesis in words (4.3.2), order, visibility, messages.
 
-use super::sim::{Host, Sim, content};
+use super::sim::{Host, Sim, content, wake_time};
 use crate::*;
 use netlab::Side;
 use netlab::link::LinkConfig;
@@ -408,6 +408,25 @@ fn immediate__shown_when_its_put_and_all_before_are_there() {
         ids.iter()
             .all(|&id| sim.a.outcomes(id) == 1 && sim.a.sent(id))
     );
+}
+
+#[test]
+fn put__awaited_is_confirmed_in_the_turn_it_arrives_in() {
+    for (awaited, at_once) in [(true, true), (false, false)] {
+        let mut sim = quiet(Config::default());
+        let target = sim.b.empty(8);
+        let place = export(&mut sim, target, Rights::WRITE);
+        let (now, span) = (sim.now(), sim.a.filled(1, 8));
+        let flags = WorkFlags {
+            awaited,
+            ..WorkFlags::default()
+        };
+        let id = sim.a.c().post_put(now, place, span, None, flags).unwrap();
+        until_over(&mut sim, id);
+        let took = sim.now() - now;
+        let rtt = 2 * (clean().delay + wake_time(Duration::ZERO));
+        assert_eq!(took < rtt + limits::CONFIRM_DELAY, at_once, "{took:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Short payloads copied when they are posted: a ring, freed as operations are over.
 
-use crate::registry::Access;
-use crate::{Region, Registry};
+use crate::Registry;
 use std::collections::VecDeque;
 use std::io;
 use zerolane_core::{Connection, Span, TransferId};
@@ -20,7 +19,7 @@ struct Taken {
 /// The ring. Its memory is had when it is first used.
 #[derive(Default)]
 pub(super) struct Inline {
-    memory: Option<(Region, Span)>,
+    memory: Option<Span>,
     taken: VecDeque<Taken>,
     head: usize,
 }
@@ -37,9 +36,9 @@ impl Inline {
         core: &Connection,
     ) -> io::Result<Option<Span>> {
         debug_assert!(bytes.len() <= MAX_INLINE);
-        let whole = match &self.memory {
-            Some((_, span)) => *span,
-            None => self.open(registry)?,
+        let whole = match self.memory {
+            Some(span) => span,
+            None => *self.memory.insert(registry.allocate(ROOM)?),
         };
         let Some(start) = self.room(bytes.len()).or_else(|| {
             self.free(core);
@@ -64,22 +63,6 @@ impl Inline {
         }
         let start = span.offset as usize;
         self.taken.push_back(Taken { id, start });
-    }
-
-    fn open(&mut self, registry: &mut Registry) -> io::Result<Span> {
-        let region = Region::anonymous(ROOM)?;
-        let (start, len) = region.raw();
-        let access = Access {
-            writable: true,
-            file: false,
-            kept: false,
-            shared: false,
-        };
-        // SAFETY: the region is kept beside its span, never dereferenced, and lives as long as the
-        // registry, both being the driver's; who writes is `copy` alone, where nobody reads.
-        let span = unsafe { registry.open(start, len, access) };
-        self.memory = Some((region, span));
-        Ok(span)
     }
 
     /// Where `len` bytes in one piece are free.

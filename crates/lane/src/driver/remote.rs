@@ -3,7 +3,6 @@
 use super::inline::MAX_INLINE;
 use super::post::{Posted, Sort};
 use super::{Completion, Driver, DriverError};
-use crate::registry::Access;
 use crate::{Lane, Memory, Region};
 use zerolane_core::{
     Atomic, Connection, Instant, PostError, RegionName, RemotePlace, RemoteRegion, Span,
@@ -334,7 +333,7 @@ fn told(flags: WorkFlags) -> WorkFlags {
 /// Slots for the control of messages to be received, in pieces that are had as needed.
 #[derive(Default)]
 pub(super) struct Controls {
-    pieces: Vec<(Region, Span)>,
+    pieces: Vec<Span>,
     free: Vec<u32>,
 }
 
@@ -344,19 +343,9 @@ const SLOTS_PER_PIECE: u32 = 32;
 impl Controls {
     fn take(&mut self, registry: &mut crate::Registry) -> Option<u32> {
         if self.free.is_empty() {
-            let region = Region::anonymous(SLOT * SLOTS_PER_PIECE as usize).ok()?;
-            let (start, len) = region.raw();
-            let access = Access {
-                writable: true,
-                file: false,
-                kept: false,
-                shared: false,
-            };
-            // SAFETY: the region is kept beside its span, never dereferenced, and lives as long as
-            // the registry, both being the driver's; `read` goes by the registry, too.
-            let span = unsafe { registry.open(start, len, access) };
+            let piece = registry.allocate(SLOT * SLOTS_PER_PIECE as usize).ok()?;
             let first = self.pieces.len() as u32 * SLOTS_PER_PIECE;
-            self.pieces.push((region, span));
+            self.pieces.push(piece);
             self.free.extend((first..first + SLOTS_PER_PIECE).rev());
         }
         self.free.pop()
@@ -364,8 +353,7 @@ impl Controls {
 
     pub(super) fn span(&self, slot: u32) -> Span {
         let (piece, index) = (slot / SLOTS_PER_PIECE, slot % SLOTS_PER_PIECE);
-        let (_, whole) = &self.pieces[piece as usize];
-        whole.part(u64::from(index) * SLOT as u64, SLOT as u64)
+        self.pieces[piece as usize].part(u64::from(index) * SLOT as u64, SLOT as u64)
     }
 
     pub(super) fn give_back(&mut self, slot: u32) {

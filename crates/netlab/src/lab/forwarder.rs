@@ -4,7 +4,8 @@ use super::clock::Clock;
 use super::frame;
 use super::port::{BATCH_FRAMES, Port, Received};
 use super::switch::Departure;
-use super::{MAX_UNDER_WAY_BYTES, Shared};
+use super::{MAX_UNDER_WAY_BYTES, State};
+use crate::worker::Shared;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::prctl;
@@ -14,7 +15,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The shortest sleep: what falls due within it is put out together. Shorter
@@ -30,7 +30,7 @@ const SPARE_BUFFERS: usize = 8192;
 #[derive(Debug)]
 pub(super) struct Forwarder {
     ports: Vec<Port>,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<State>>,
     clock: Clock,
     /// Buffers without a frame.
     spare: Vec<Vec<u8>>,
@@ -45,7 +45,7 @@ struct Sent {
 }
 
 impl Forwarder {
-    pub(super) fn new(ports: Vec<Port>, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(ports: Vec<Port>, shared: Arc<Shared<State>>) -> Self {
         let longest = ports.iter().map(Port::frame_bytes).max();
         Self {
             longest_frame_bytes: longest.unwrap_or_default(),
@@ -62,7 +62,7 @@ impl Forwarder {
         prctl::set_timerslack(1)?;
         put_first();
         let mut frames = Vec::new();
-        while !self.shared.stopping.load(Ordering::Acquire) {
+        while !self.shared.is_stopping() {
             let started = self.clock.now();
             self.take(&mut frames)?;
             self.enter(&mut frames);
@@ -194,7 +194,7 @@ impl Forwarder {
 
     /// Waits for a frame at one of `ports`, a wake-up, or until the time is up.
     fn wait(&self, timeout: Option<Duration>, ports: &[Port]) -> io::Result<()> {
-        let mut fds: Vec<PollFd<'_>> = std::iter::once(self.shared.wake.as_fd())
+        let mut fds: Vec<PollFd<'_>> = std::iter::once(self.shared.wake_fd())
             .chain(ports.iter().map(Port::as_fd))
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
             .collect();
@@ -203,8 +203,7 @@ impl Forwarder {
             Err(error) => return Err(error.into()),
         }
         if fds[0].any().unwrap_or(false) {
-            // Nothing to read is what is wanted here.
-            let _ = self.shared.wake.read();
+            self.shared.woken();
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! The relay's thread: one loop over all sockets.
 
-use super::{MAX_CLIENTS, MAX_UNDER_WAY_PACKETS, Shared, State};
+use super::{MAX_CLIENTS, MAX_UNDER_WAY_PACKETS, State};
 use crate::Side;
+use crate::worker::Shared;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -11,7 +12,6 @@ use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Biggest datagram there is.
@@ -48,7 +48,7 @@ pub(super) struct Forwarder {
     server: SocketAddr,
     clients: Vec<Client>,
     client_of: HashMap<SocketAddr, usize>,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<State>>,
     start: Instant,
     buffer: Vec<u8>,
 }
@@ -72,7 +72,7 @@ impl Forwarder {
     pub(super) fn new(
         front: UdpSocket,
         server: SocketAddr,
-        shared: Arc<Shared>,
+        shared: Arc<Shared<State>>,
     ) -> io::Result<Self> {
         prepare(&front)?;
         Ok(Self {
@@ -88,7 +88,7 @@ impl Forwarder {
 
     /// Relays until told to stop, or until a socket fails.
     pub(super) fn run(mut self) -> io::Result<()> {
-        while !self.shared.stopping.load(Ordering::Acquire) {
+        while !self.shared.is_stopping() {
             let readable = self.wait()?;
             if readable.front {
                 self.receive_from_clients()?;
@@ -105,7 +105,7 @@ impl Forwarder {
     fn wait(&self) -> io::Result<Readable> {
         let timeout = self.time_to_next_delivery().map(TimeSpec::from);
         let upstream = self.clients.iter().map(|client| client.upstream.as_fd());
-        let mut fds: Vec<PollFd<'_>> = [self.shared.wake.as_fd(), self.front.as_fd()]
+        let mut fds: Vec<PollFd<'_>> = [self.shared.wake_fd(), self.front.as_fd()]
             .into_iter()
             .chain(upstream)
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
@@ -117,8 +117,7 @@ impl Forwarder {
         // Errors count too: reading is what clears them.
         let ready = |fd: &PollFd<'_>| fd.any().unwrap_or(false);
         if ready(&fds[0]) {
-            // Nothing to read is what is wanted here.
-            let _ = self.shared.wake.read();
+            self.shared.woken();
         }
         Ok(Readable {
             front: ready(&fds[1]),

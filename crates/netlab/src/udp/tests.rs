@@ -3,6 +3,7 @@
 use super::*;
 use crate::link::{Loss, Reorder};
 use std::collections::BTreeSet;
+use std::thread;
 use std::time::Duration;
 
 /// Long enough on a busy machine; only ever waited for in full on failure.

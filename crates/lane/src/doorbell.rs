@@ -1,0 +1,39 @@
+//! How one thread ends another's sleep without a system call unless it sleeps.
+//!
+//! Kept apart from descriptors and from `std`'s atomics, so that loom can try every order of its
+//! steps (`tests/loom.rs`).
+
+use super::sync::{AtomicBool, Ordering, fence};
+
+/// Rung by many, heard by one.
+#[derive(Debug, Default)]
+pub(crate) struct Doorbell {
+    rung: AtomicBool,
+    sleeping: AtomicBool,
+}
+
+impl Doorbell {
+    /// Rings. True if the hearer sleeps, or is about to, so that it has to be woken.
+    pub(crate) fn ring(&self) -> bool {
+        // Rung, then look; the hearer says that it sleeps, then looks whether it was rung. The fences
+        // put the two in one order, so that one of them sees the other.
+        // A swap, and no store, for who hears two rings at once is to see what came before either.
+        self.rung.swap(true, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.sleeping.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was rung since the last look.
+    pub(crate) fn take(&self) -> bool {
+        self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::Acquire)
+    }
+
+    /// Runs `sleep`, which must end when the hearer is woken; `None` if it was rung already.
+    pub(crate) fn sleep<T>(&self, sleep: impl FnOnce() -> T) -> Option<T> {
+        self.sleeping.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let slept = (!self.rung.load(Ordering::Relaxed)).then(sleep);
+        self.sleeping.store(false, Ordering::Relaxed);
+        slept
+    }
+}

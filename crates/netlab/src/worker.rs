@@ -1,0 +1,104 @@
+//! A thread that works on shared state until it is told to end.
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// The running thread. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Worker<S> {
+    shared: Arc<Shared<S>>,
+    /// `None` once it was joined.
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl<S: Send + 'static> Worker<S> {
+    /// Starts what `make` makes in a thread of that name.
+    ///
+    /// # Errors
+    /// The system's error if the thread or its descriptor cannot be made, or that of `make`.
+    pub(crate) fn start<R>(
+        name: &str,
+        state: S,
+        make: impl FnOnce(Arc<Shared<S>>) -> io::Result<R>,
+    ) -> io::Result<Self>
+    where
+        R: FnOnce() -> io::Result<()> + Send + 'static,
+    {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            stopping: AtomicBool::new(false),
+            wake: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
+        });
+        let run = make(Arc::clone(&shared))?;
+        let thread = thread::Builder::new().name(name.into()).spawn(run)?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl<S> Worker<S> {
+    /// What the thread works on.
+    pub(crate) fn state(&self) -> MutexGuard<'_, S> {
+        self.shared.state()
+    }
+
+    /// Ends the thread. Ending it again does nothing.
+    ///
+    /// # Errors
+    /// The system's error if one had ended it before.
+    pub(crate) fn end(&mut self) -> io::Result<()> {
+        let Some(thread) = self.thread.take() else {
+            return Ok(());
+        };
+        self.shared.stopping.store(true, Ordering::Release);
+        self.shared.wake.write(1)?;
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the network's thread panicked")))
+    }
+}
+
+impl<S> Drop for Worker<S> {
+    fn drop(&mut self) {
+        // Whoever wants to know how it went calls `end`.
+        let _ = self.end();
+    }
+}
+
+/// What the thread and its owner have in common.
+#[derive(Debug)]
+pub(crate) struct Shared<S> {
+    state: Mutex<S>,
+    stopping: AtomicBool,
+    /// Ends the thread's wait.
+    wake: EventFd,
+}
+
+impl<S> Shared<S> {
+    /// The state, which stays right even if another thread panicked holding it.
+    pub(crate) fn state(&self) -> MutexGuard<'_, S> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the thread is to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Readable when the thread is to look whether it is to end.
+    pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Makes the descriptor unreadable again.
+    pub(crate) fn woken(&self) {
+        // Nothing to read is no harm.
+        let _ = self.wake.read();
+    }
+}
