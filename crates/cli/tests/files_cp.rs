@@ -73,7 +73,7 @@ impl Lab {
             .and_then(|rest| rest.split(' ').next());
         self.address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
         // Whose key, who may connect, and from where; the server goes on when all is read.
-        for said in ["Its key: zl:", "Who may connect: ", "Only this machine can"] {
+        for said in ["Its key: zl:", " connect", "Only this machine can"] {
             line.clear();
             out.read_line(&mut line).unwrap();
             assert!(line.contains(said), "{line:?}");

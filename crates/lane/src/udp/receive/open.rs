@@ -98,7 +98,8 @@ impl Receiver {
             None => Err(DropReason::Forged),
             Some((start, trailer)) => {
                 // SAFETY: the registry has these bytes open for writing, the kernel has filled them,
-                // and nobody else touches them: they are granted and not reported yet.
+                // and nobody else touches them: they are neither exported nor a file's, granted and
+                // not reported yet.
                 let payload = unsafe { std::slice::from_raw_parts_mut(start, landed.len as usize) };
                 let header = &self.slots[slot].header;
                 self.incoming.open(header, payload, &trailer)
@@ -123,6 +124,9 @@ impl Receiver {
         turn: &Turn<'_>,
     ) -> Option<(*mut u8, Trailer)> {
         let start = turn.memory.target(landed)?;
+        if self.opens_apart(turn.memory, landed.region) {
+            return None;
+        }
         let mut trailer = self.slots[slot + 1].trailer;
         let before = (place - landed.len).min(TRAILER_LEN as u64) as usize;
         if before > 0 {
