@@ -8,7 +8,9 @@ use crate::transmit::split;
 use crate::work::RemotePlace;
 use crate::{Delivery, Instant, Span, TransferId, tiling};
 use std::collections::{BTreeMap, VecDeque};
-use zerolane_wire::{ClearToSend, Grant, Profile, Reason, RequestToSend, Target, encapsulation};
+use zerolane_wire::{
+    ClearToSend, Delivered, Grant, Profile, Reason, RequestToSend, Target, encapsulation,
+};
 
 /// Where an incoming Transfer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -494,6 +496,20 @@ impl Inbox {
     pub(crate) fn find(&self, s_id: u32) -> Option<Slot> {
         let named = |slot: &&Slot| slot.rts.is_some_and(|rts| rts.s_id == s_id);
         self.slots.iter().rev().find(named).copied()
+    }
+
+    /// The latest announcements whose Transfers arrived whole.
+    pub(crate) fn delivered(&self) -> Delivered {
+        let told = self.slots.len().min(Delivered::ANNOUNCEMENTS as usize);
+        let skip = self.slots.len() - told;
+        let first = self.base.wrapping_add(skip as u32);
+        let mut delivered = Delivered::new(0, first);
+        for (sequence, slot) in (0..).zip(self.slots.iter().skip(skip)) {
+            if slot.state == InboundState::Complete {
+                delivered.add(first.wrapping_add(sequence));
+            }
+        }
+        delivered
     }
 
     /// Length of the announced Transfer that waits for a receive.

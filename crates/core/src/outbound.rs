@@ -8,7 +8,7 @@ use crate::window::Window;
 use crate::{Delivery, DropReason, Instant, Span, TransferId, tiling};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use zerolane_wire::{ClearToSend, Flags, Header, Op, Profile, Range, Route, State, Target};
+use zerolane_wire::{ClearToSend, Flags, Header, Op, Profile, Range, Reason, Route, State, Target};
 
 /// Where an outgoing Transfer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -183,11 +183,21 @@ struct Repair {
     len: u32,
 }
 
+/// The payload of a message that was cancelled before it was announced. The peer waits for it, or will.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Withdrawn {
+    pub(crate) id: TransferId,
+    /// Number of the message.
+    pub(crate) message: u32,
+    pub(crate) reason: Reason,
+}
+
 /// All outgoing Transfers of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox {
     transfers: BTreeMap<TransferId, Outbound>,
     queued: VecDeque<TransferId>,
+    withdrawn: VecDeque<Withdrawn>,
     /// Granted Blocks with bytes never sent, in the order of the grants.
     ready: VecDeque<(u32, TransferId, u32)>,
     repairs: VecDeque<Repair>,
@@ -219,6 +229,7 @@ impl Outbox {
         Outbox {
             transfers: BTreeMap::new(),
             queued: VecDeque::new(),
+            withdrawn: VecDeque::new(),
             ready: VecDeque::new(),
             repairs: VecDeque::new(),
             window: Window::default(),
@@ -234,8 +245,9 @@ impl Outbox {
         self.puts > 0
     }
 
+    /// Transfers that are not over, or of which the peer does not know that.
     pub(crate) fn len(&self) -> usize {
-        self.transfers.len()
+        self.transfers.len() + self.withdrawn.len()
     }
 
     pub(crate) fn ids(&self) -> Vec<TransferId> {
@@ -252,6 +264,13 @@ impl Outbox {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TransferId, &Outbound)> {
         self.transfers.iter().map(|(&id, it)| (id, it))
+    }
+
+    /// The Transfers announced under a number that `is_named`.
+    pub(crate) fn announced(&self, is_named: impl Fn(u32) -> bool) -> Vec<TransferId> {
+        let named = |it: &Outbound| it.state != OutboundState::Queued && is_named(it.sequence);
+        let all = self.iter().filter(|(_, it)| named(it));
+        all.map(|(id, _)| id).collect()
     }
 
     pub(crate) fn post(&mut self, id: TransferId, span: Span, delivery: Delivery, target: Target) {
@@ -272,6 +291,23 @@ impl Outbox {
         self.puts += usize::from(matches!(target, Target::Region(_)));
         self.transfers.insert(id, transfer);
         self.queued.push_back(id);
+    }
+
+    /// What is gone is to be ended under a number of its own.
+    pub(crate) fn withdraw(&mut self, it: Withdrawn) {
+        self.withdrawn.push_back(it);
+    }
+
+    /// The next one withdrawn and its number, if the peer's `slots` leave room.
+    pub(crate) fn number_withdrawn(&mut self, slots: u16) -> Option<(Withdrawn, u32)> {
+        self.withdrawn.front()?;
+        let sequence = self.window.open(slots)?;
+        Some((self.withdrawn.pop_front()?, sequence))
+    }
+
+    /// What is withdrawn needs no number any more.
+    pub(crate) fn forget_withdrawn(&mut self) {
+        self.withdrawn.clear();
     }
 
     /// The next Transfer to announce, if the peer's `slots` leave room.

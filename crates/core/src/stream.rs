@@ -205,6 +205,12 @@ impl Stream {
         true
     }
 
+    /// Whether operation `number` was executed, or refused.
+    pub(crate) fn has_executed(&self, number: u32) -> bool {
+        let first_open = self.base.wrapping_add(self.executed as u32);
+        number.wrapping_sub(first_open) as i32 <= -1
+    }
+
     /// The full number of which a peer's operation told the low half.
     pub(crate) fn widen(&self, low: u16) -> u32 {
         self.base

@@ -87,8 +87,11 @@ proptest! {
                 prop_assert_eq!(parsed, Err(truncated(Field::Header, len)));
             } else if len > HEADER_LEN {
                 prop_assert_eq!(parsed, Err(truncated(Field::Options, len - HEADER_LEN)));
-            } else if matches!(packet.operation.op(), Op::ClearToSend | Op::Nop) {
-                // The two operations whose options are optional.
+            } else if matches!(
+                packet.operation.op(),
+                Op::ClearToSend | Op::Nop | Op::RequestDisconnect
+            ) {
+                // The operations whose options are optional.
                 check_accepted(&bytes[..len], &parsed.unwrap())?;
             } else {
                 prop_assert_eq!(parsed, Err(truncated(Field::Options, 0)));

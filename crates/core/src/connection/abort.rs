@@ -4,11 +4,17 @@
 //! An announcement or a Read that is cancelled keeps its number, and so its slot, until the peer
 //! confirmed the End: otherwise a peer that never heard of it would wait for it for ever, and match
 //! nothing that comes after.
+//!
+//! The peer waits for the payload of a message as soon as it has the message. So the End of one that
+//! was not granted yet follows its message, and takes an announcement's number if it has none: an End
+//! that came first would be forgotten when the wait begins.
 
 use super::Connection;
 use crate::inbound::Origin;
 use crate::offers::Request;
+use crate::outbound::Withdrawn;
 use crate::recovery::Timed;
+use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::{DropReason, Event, Instant, OutboundState, TransferError, TransferId};
 use crate::{inbound, limits, outbound};
@@ -20,9 +26,17 @@ pub(super) struct Ending {
     end: End,
     pub(super) resend_at: Instant,
     tries: u32,
+    /// Number of the message that it may not overtake.
+    follows: Option<u32>,
 }
 
 impl Ending {
+    /// Whether what it follows was executed.
+    pub(super) fn may_leave(&self, stream: &Stream) -> bool {
+        self.follows
+            .is_none_or(|number| stream.has_executed(number))
+    }
+
     /// Whether a number stays unresolved until the peer confirms.
     fn holds_slot(&self) -> bool {
         self.end.from_source || self.end.d_id == 0
@@ -73,11 +87,40 @@ impl Connection {
             return false;
         };
         let (state, end) = (transfer.state, end_of_source(id, transfer, reason));
+        let follows = match transfer.target {
+            Target::Message(number) if state != OutboundState::Sending => Some(number),
+            _ => None,
+        };
         self.outbox.happen(id, outbound::Happening::Cancelled);
-        if state != OutboundState::Queued {
-            self.send_end(now, end);
+        match (state, follows) {
+            (OutboundState::Queued, None) => {}
+            (OutboundState::Queued, Some(message)) => {
+                self.outbox.withdraw(Withdrawn {
+                    id,
+                    message,
+                    reason,
+                });
+                self.end_withdrawn(now);
+            }
+            (_, follows) => self.send_end_behind(now, end, follows),
         }
         true
+    }
+
+    /// Gives payloads that were cancelled before they were announced numbers, as far as there are
+    /// slots, and ends them under those.
+    pub(super) fn end_withdrawn(&mut self, now: Instant) {
+        let slots = self.peer_slots();
+        while let Some((withdrawn, sequence)) = self.outbox.number_withdrawn(slots) {
+            let end = End {
+                reason: withdrawn.reason,
+                from_source: true,
+                sequence,
+                d_id: 0,
+                s_id: withdrawn.id,
+            };
+            self.send_end_behind(now, end, Some(withdrawn.message));
+        }
     }
 
     pub(super) fn abort_inbound(&mut self, now: Instant, id: TransferId, reason: Reason) -> bool {
@@ -126,6 +169,10 @@ impl Connection {
     }
 
     fn send_end(&mut self, now: Instant, end: End) {
+        self.send_end_behind(now, end, None);
+    }
+
+    fn send_end_behind(&mut self, now: Instant, end: End, follows: Option<u32>) {
         if self.endings.len() >= limits::MAX_ENDINGS {
             let expendable = self.endings.iter().position(|it| !it.holds_slot());
             self.endings.remove(expendable.unwrap_or(0));
@@ -134,6 +181,7 @@ impl Connection {
             end,
             resend_at: now,
             tries: 0,
+            follows,
         });
         self.timers.set_earlier(Timer::Answers, now);
         self.expect_peer(now);
@@ -144,7 +192,11 @@ impl Connection {
         let resend_at = now + self.recovery.control_timeout();
         let mut repeated = false;
         let mut due = vec![];
-        for ending in self.endings.iter_mut().filter(|it| it.resend_at <= now) {
+        let stream = &self.memory.stream;
+        for ending in self.endings.iter_mut() {
+            if ending.resend_at > now || !ending.may_leave(stream) {
+                continue;
+            }
             repeated |= ending.tries > 0;
             ending.tries = ending.tries.saturating_add(1);
             ending.resend_at = resend_at;

@@ -6,7 +6,8 @@ use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::{CloseReason, Event, Instant, Life, TransferError, inbound, limits, outbound};
 use zerolane_wire::{
-    Disconnect, Operation, Profiles, Reason, RequestConnection, VERSION, VERSION_MIN,
+    Delivered, Disconnect, Operation, Profiles, Reason, RequestConnection, RequestDisconnect,
+    VERSION, VERSION_MIN,
 };
 
 impl Connection {
@@ -35,7 +36,7 @@ impl Connection {
         );
         self.live(now, Happening::Lost, CloseReason::Local);
         if known {
-            self.push_control(Operation::RequestDisconnect(Disconnect { reason }));
+            self.request_disconnect(reason);
         }
     }
 
@@ -127,6 +128,33 @@ impl Connection {
         }));
     }
 
+    /// What arrived here goes with it: the reports of that may have been lost, and from here on
+    /// nobody answers questions.
+    fn request_disconnect(&mut self, reason: Reason) {
+        let mut delivered = self.inbox.delivered();
+        delivered.executed = self.memory.executor.expected();
+        self.push_control(Operation::RequestDisconnect(RequestDisconnect {
+            reason,
+            delivered: Some(delivered),
+        }));
+    }
+
+    pub(super) fn on_request_disconnect(&mut self, now: Instant, it: &RequestDisconnect) {
+        if let (Life::Established, Some(delivered)) = (self.life, &it.delivered) {
+            self.note_delivered(now, delivered);
+        }
+        let why = CloseReason::Peer(it.reason);
+        self.live(now, Happening::RequestDisconnect, why);
+    }
+
+    /// The peer's last word on what it received of us. A claim is worth as much as a State's.
+    fn note_delivered(&mut self, now: Instant, it: &Delivered) {
+        for id in self.outbox.announced(|sequence| it.contains(sequence)) {
+            self.end_outbound(now, id, outbound::Happening::Confirmed, None);
+        }
+        self.on_executed(now, it.executed);
+    }
+
     fn end(&mut self, before: Life, why: CloseReason) {
         if before == Life::Closed {
             return;
@@ -155,6 +183,7 @@ impl Connection {
             }
         }
         self.endings.clear();
+        self.outbox.forget_withdrawn();
         self.memory.clear();
     }
 
@@ -197,9 +226,7 @@ impl Connection {
 
     /// Asks to disconnect, again and again until answered.
     pub(super) fn ask_to_disconnect(&mut self, now: Instant) {
-        self.push_control(Operation::RequestDisconnect(Disconnect {
-            reason: self.disconnect_reason,
-        }));
+        self.request_disconnect(self.disconnect_reason);
         self.handshake_tries += 1;
         self.repeat_handshake(now);
     }

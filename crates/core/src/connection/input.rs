@@ -43,13 +43,7 @@ impl Connection {
         self.heard(now);
         self.live(now, Happening::Operation, CloseReason::Local);
         match packet.operation {
-            Operation::RequestDisconnect(it) => {
-                self.live(
-                    now,
-                    Happening::RequestDisconnect,
-                    CloseReason::Peer(it.reason),
-                );
-            }
+            Operation::RequestDisconnect(it) => self.on_request_disconnect(now, &it),
             Operation::DisconnectAnswer(_) => {
                 self.live(now, Happening::DisconnectAnswer, CloseReason::Local);
             }

@@ -541,6 +541,7 @@ impl Connection {
         if self.life != Life::Established {
             return;
         }
+        self.end_withdrawn(now);
         let slots = self.peer_slots();
         while let Some(id) = self.outbox.announce_next(slots) {
             self.send_announcement(now, id);

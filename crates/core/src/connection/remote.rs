@@ -409,7 +409,11 @@ impl Connection {
         if self.memory.stream.is_empty() {
             return;
         }
-        let expected = self.memory.stream.widen(low);
+        self.on_executed(now, self.memory.stream.widen(low));
+    }
+
+    /// The peer executed all numbered operations below `expected`.
+    pub(super) fn on_executed(&mut self, now: Instant, expected: u32) {
         if self.memory.stream.confirm(now, expected) {
             self.collect_over(now);
         }
@@ -432,6 +436,10 @@ impl Connection {
 
     /// Tells of what is over, and begins what waited for it.
     fn collect_over(&mut self, now: Instant) {
+        if !self.endings.is_empty() {
+            // Perhaps one may leave now.
+            self.timers.set_earlier(Timer::Answers, now);
+        }
         while let Some(over) = self.memory.stream.pop() {
             if !over.cancelled {
                 self.tell(now, &over);

@@ -1,6 +1,7 @@
 //! What follows from silence.
 
 use super::Connection;
+use super::abort::Ending;
 use crate::life::Happening;
 use crate::limits;
 use crate::outbound::Outbound;
@@ -97,7 +98,10 @@ impl Connection {
             .filter(|(_, it)| is_asking(it))
             .map(|(_, it)| it.resend_at);
         let reads = self.inbox.reads.asked().map(|(_, read)| read.resend_at);
-        let ends = self.endings.iter().map(|ending| ending.resend_at);
+        let stream = &self.memory.stream;
+        let may_leave = |ending: &&Ending| ending.may_leave(stream);
+        let ends = self.endings.iter().filter(may_leave);
+        let ends = ends.map(|ending| ending.resend_at);
         if let Some(at) = outbound.chain(reads).chain(ends).min() {
             self.timers.set_earlier(Timer::Answers, at);
         }

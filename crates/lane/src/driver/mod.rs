@@ -79,6 +79,11 @@ impl<L: Lane> Drop for Driver<L> {
 
 impl<L: Lane> Driver<L> {
     fn say_goodbye(&mut self) {
+        if self.core.life() == Life::Answered {
+            // The word that proves the peer's address may lie in the socket; before that, the peer is
+            // told nothing.
+            let _ = self.turn();
+        }
         if self.core.life() != Life::Established {
             return;
         }

@@ -252,7 +252,91 @@ impl ConnectionAnswer {
     }
 }
 
-/// Any of the three steps of the disconnect handshake.
+/// First step of the disconnect handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestDisconnect {
+    /// Why.
+    pub reason: Reason,
+    /// What the sender of this received of its peer, in case the reports of it were lost.
+    pub delivered: Option<Delivered>,
+}
+
+impl RequestDisconnect {
+    pub(super) fn emit(&self, header: Header) -> (Header, Option<Options>) {
+        let header = Header {
+            param: self.reason as u16,
+            ..header
+        };
+        match self.delivered {
+            None => (header, None),
+            Some(it) => (
+                Header {
+                    sync: it.executed,
+                    b_num: it.first,
+                    ..header
+                },
+                Some(it.whole),
+            ),
+        }
+    }
+
+    pub(super) fn parse(
+        header: &Header,
+        options: Option<&Options>,
+    ) -> Result<RequestDisconnect, ParseError> {
+        let delivered = options.map(|&whole| Delivered {
+            executed: header.sync,
+            first: header.b_num,
+            whole,
+        });
+        Ok(RequestDisconnect {
+            reason: Reason::parse(header.param)?,
+            delivered,
+        })
+    }
+}
+
+/// What an end received of the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Delivered {
+    /// Numbered operations below this were executed.
+    pub executed: u32,
+    /// Number of the first announcement that `whole` tells of.
+    pub first: u32,
+    whole: [u8; OPTIONS_LEN],
+}
+
+impl Delivered {
+    /// Announcements it tells of.
+    pub const ANNOUNCEMENTS: u32 = 8 * OPTIONS_LEN as u32;
+
+    /// Nothing of the announcements from `first` on.
+    pub const fn new(executed: u32, first: u32) -> Delivered {
+        Delivered {
+            executed,
+            first,
+            whole: [0; OPTIONS_LEN],
+        }
+    }
+
+    /// All of the Transfer with announcement `sequence` arrived. Without effect if that is none of
+    /// the [`Delivered::ANNOUNCEMENTS`] from `first` on.
+    pub fn add(&mut self, sequence: u32) {
+        let index = sequence.wrapping_sub(self.first);
+        if let Some(byte) = self.whole.get_mut(index as usize / 8) {
+            *byte |= 1 << (index % 8);
+        }
+    }
+
+    /// Whether all of the Transfer with announcement `sequence` arrived.
+    pub fn contains(&self, sequence: u32) -> bool {
+        let index = sequence.wrapping_sub(self.first);
+        let byte = self.whole.get(index as usize / 8);
+        byte.is_some_and(|byte| byte & 1 << (index % 8) != 0)
+    }
+}
+
+/// Second and third step of the disconnect handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Disconnect {
     /// Why.

@@ -10,8 +10,8 @@ mod state;
 mod transfer;
 
 pub use connection::{
-    Capabilities, ConnectionAnswer, ConnectionVerdict, Disconnect, Profile, Profiles,
-    RequestConnection, VERSION, VERSION_MIN,
+    Capabilities, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect, Profile, Profiles,
+    RequestConnection, RequestDisconnect, VERSION, VERSION_MIN,
 };
 pub use memory::{
     FetchOp, FetchOpKind, Get, MemoryRegionAvailable, MemoryState, Place, RequestMemoryRegion,
@@ -66,9 +66,9 @@ pub enum Operation {
     RequestConnection(RequestConnection),
     /// See [`ConnectionAnswer`].
     ConnectionAnswer(ConnectionAnswer),
-    /// First step of the disconnect handshake.
-    RequestDisconnect(Disconnect),
-    /// Second step.
+    /// See [`RequestDisconnect`].
+    RequestDisconnect(RequestDisconnect),
+    /// Second step of the disconnect handshake.
     DisconnectAnswer(Disconnect),
     /// Third step.
     DisconnectComplete(Disconnect),
@@ -234,9 +234,8 @@ impl Operation {
         match self {
             Operation::RequestConnection(it) => it.emit(header),
             Operation::ConnectionAnswer(it) => it.emit(header),
-            Operation::RequestDisconnect(it)
-            | Operation::DisconnectAnswer(it)
-            | Operation::DisconnectComplete(it) => (
+            Operation::RequestDisconnect(it) => it.emit(header),
+            Operation::DisconnectAnswer(it) | Operation::DisconnectComplete(it) => (
                 Header {
                     param: it.reason as u16,
                     ..header
@@ -300,7 +299,9 @@ impl Operation {
             Op::ConnectionAnswer => {
                 Operation::ConnectionAnswer(ConnectionAnswer::parse(header, need(options)?)?)
             }
-            Op::RequestDisconnect => Operation::RequestDisconnect(disconnect()?),
+            Op::RequestDisconnect => {
+                Operation::RequestDisconnect(RequestDisconnect::parse(header, options)?)
+            }
             Op::DisconnectAnswer => Operation::DisconnectAnswer(disconnect()?),
             Op::DisconnectComplete => Operation::DisconnectComplete(disconnect()?),
             Op::RequestMemoryRegion => {

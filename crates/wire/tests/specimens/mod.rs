@@ -2,11 +2,11 @@
 //! and the fuzz seeds are made of them.
 
 use zerolane_wire::{
-    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Disconnect, End,
-    FetchOp, FetchOpKind, Flags, Get, Grant, Header, MemoryRegionAvailable, MemoryState, Nop,
+    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect,
+    End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, MemoryRegionAvailable, MemoryState, Nop,
     Occasion, Op, Operation, Packet, Place, Profile, Profiles, Progress, Range, Ranges, Reason,
-    Report, RequestAnswer, RequestConnection, RequestMemoryRegion, RequestState, RequestToReceive,
-    RequestToSend, Rights, Route, State, Target, VERSION, VERSION_MIN,
+    Report, RequestAnswer, RequestConnection, RequestDisconnect, RequestMemoryRegion, RequestState,
+    RequestToReceive, RequestToSend, Rights, Route, State, Target, VERSION, VERSION_MIN,
 };
 
 const ROUTE: Route = Route {
@@ -107,8 +107,9 @@ fn connection() -> Vec<(&'static str, Operation)> {
         ),
         (
             "request_disconnect",
-            Operation::RequestDisconnect(Disconnect {
+            Operation::RequestDisconnect(RequestDisconnect {
                 reason: Reason::GoingAway,
+                delivered: Some(delivered()),
             }),
         ),
         (
@@ -120,6 +121,14 @@ fn connection() -> Vec<(&'static str, Operation)> {
             Operation::DisconnectComplete(Disconnect { reason }),
         ),
     ]
+}
+
+fn delivered() -> Delivered {
+    let mut delivered = Delivered::new(SYNC, B_NUM);
+    for ahead in [0, 1, 9, Delivered::ANNOUNCEMENTS - 1] {
+        delivered.add(B_NUM + ahead);
+    }
+    delivered
 }
 
 fn memory() -> Vec<(&'static str, Operation)> {

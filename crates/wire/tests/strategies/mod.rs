@@ -5,11 +5,12 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use zerolane_wire::{
-    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Disconnect, End,
-    FetchOp, FetchOpKind, Flags, Get, Grant, Header, MAX_RANGES, MemoryRegionAvailable,
+    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect,
+    End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, MAX_RANGES, MemoryRegionAvailable,
     MemoryState, Nop, Occasion, Op, Operation, Packet, Place, Profile, Profiles, Progress, Range,
-    Ranges, Reason, Report, RequestAnswer, RequestConnection, RequestMemoryRegion, RequestState,
-    RequestToReceive, RequestToSend, Rights, Route, State, Target,
+    Ranges, Reason, Report, RequestAnswer, RequestConnection, RequestDisconnect,
+    RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights, Route, State,
+    Target,
 };
 
 /// Small numbers are as likely as large ones: boundaries and zeros lie there.
@@ -99,12 +100,25 @@ fn connection() -> impl Strategy<Value = Operation> {
         (verdict(), number()).prop_map(|(verdict, sync)| Operation::ConnectionAnswer(
             ConnectionAnswer { verdict, sync }
         )),
-        (disconnect, 0..3).prop_map(|(it, step)| match step {
-            0 => Operation::RequestDisconnect(it),
-            1 => Operation::DisconnectAnswer(it),
-            _ => Operation::DisconnectComplete(it),
+        (reason(), proptest::option::of(delivered())).prop_map(|(reason, delivered)| {
+            Operation::RequestDisconnect(RequestDisconnect { reason, delivered })
+        }),
+        (disconnect, any::<bool>()).prop_map(|(it, last)| match last {
+            false => Operation::DisconnectAnswer(it),
+            true => Operation::DisconnectComplete(it),
         }),
     ]
+}
+
+fn delivered() -> impl Strategy<Value = Delivered> {
+    let sequences = proptest::collection::vec(0..Delivered::ANNOUNCEMENTS, 0..20);
+    (number(), number(), sequences).prop_map(|(executed, first, ahead)| {
+        let mut delivered = Delivered::new(executed, first);
+        for sequence in ahead {
+            delivered.add(first.wrapping_add(sequence));
+        }
+        delivered
+    })
 }
 
 fn capabilities(profiles: Profiles) -> impl Strategy<Value = Capabilities> {

@@ -220,6 +220,24 @@ fn peer__dropped_without_close_says_so() {
     }
 }
 
+/// The peer is connected when it has the answer; that it has it, nobody has looked yet.
+#[test]
+fn peer__dropped_after_its_first_call_says_so() {
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", impatient()).expect("bind");
+    let address = endpoint.local_addr();
+    std::thread::scope(|scope| {
+        let connecting = scope.spawn(move || Connection::connect(address, &impatient()));
+        let accepted = endpoint.accept(Some(PATIENCE)).expect("accept");
+        let mut b = accepted.expect("somebody connects");
+        assert!(b.poll().expect("the answer leaves").is_none());
+        let mut a = connecting.join().expect("no panic").expect("connected");
+        let posted = post_some(&mut a);
+        drop(b);
+        let reason = assert_all_fail(&mut a, posted);
+        assert_eq!(reason, CloseReason::Peer(Reason::GoingAway));
+    });
+}
+
 #[test]
 fn peer__that_never_calls_again_is_dead_after_the_idle_timeout() {
     for path in [Path::LoopbackV4, Path::LoopbackV6, Path::Veth(1500)] {
