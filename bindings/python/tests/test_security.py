@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import Pair, make_pair
 
 import zerolane
+from conftest import Pair, make_pair
 
 
 def key_of(file: Path) -> str:
