@@ -208,18 +208,18 @@ fn pacer__keeps_the_pace_and_makes_good_for_a_late_wake_up() {
     let mut pacer = Pacer::default();
     let at = |micros: u64| Instant::ZERO + Duration::from_micros(micros);
     // A megabyte a second: a thousand bytes a millisecond.
-    pacer.sent(at(1_000_000), 2000, 1_000_000, 2000);
+    pacer.sent(at(1_000_000), 4000, 1_000_000, 2000);
     assert_eq!(
         pacer.next(),
         at(1_000_000),
-        "a quantum is free after idleness"
+        "two quanta are free after idleness"
     );
     pacer.sent(at(1_000_000), 2000, 1_000_000, 2000);
     assert_eq!(pacer.next(), at(1_002_000));
-    pacer.sent(at(1_003_000), 2000, 1_000_000, 2000);
+    pacer.sent(at(1_005_000), 2000, 1_000_000, 2000);
     assert_eq!(
         pacer.next(),
         at(1_004_000),
-        "one millisecond late, made good"
+        "three milliseconds late, made good"
     );
 }

@@ -24,9 +24,8 @@ pub(crate) struct Sent {
     pub(crate) len: u32,
     /// Bytes sent since the connection began, these included.
     pub(crate) total: u64,
-    /// What the receiver had told by then, and when the last burst left that it had seen.
-    known: Known,
-    seen_sent: Instant,
+    /// What the receiver had told some time before.
+    base: Told,
     /// Nothing more was there to send.
     limited: bool,
 }
@@ -39,6 +38,20 @@ struct Known {
     received: u64,
     marked: u32,
 }
+
+/// What the receiver had told at some time, and when the last burst left that it had seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Told {
+    known: Known,
+    seen_sent: Instant,
+}
+
+/// Shortest time over which a rate is taken. An end that is late by a fraction of it, as ends are that
+/// have other things to do, changes the rate by as much.
+const RATE_SPAN: Duration = Duration::from_millis(1);
+
+/// Answers remembered in that time.
+const TOLD_IN_SPAN: u32 = 8;
 
 /// The bursts under way, oldest first.
 #[derive(Clone)]
@@ -53,6 +66,8 @@ pub(crate) struct Flight {
     total: u64,
     settled: u64,
     known: Known,
+    /// Earlier answers, oldest first: the first is as old as a rate's span, or there is none so old.
+    told: VecDeque<Told>,
     /// Bytes sent when the present round began.
     round: u64,
     /// Bytes sent when the receiver was last asked how it gets on.
@@ -81,6 +96,7 @@ impl Flight {
             total: 0,
             settled: 0,
             known: Known::default(),
+            told: VecDeque::new(),
             round: 0,
             asked: 0,
         }
@@ -106,7 +122,9 @@ impl Flight {
             // Idle time is nobody's rate.
             self.known.at = at;
             self.seen_sent = at;
+            self.told.clear();
         }
+        let now = self.told();
         self.total += u64::from(len);
         if self.log.len() >= MAX_FLIGHT {
             self.log.pop_front();
@@ -119,12 +137,31 @@ impl Flight {
             start,
             len,
             total: self.total,
-            known: self.known,
-            seen_sent: self.seen_sent,
+            base: self.told.front().copied().unwrap_or(now),
             limited: false,
         });
         // 0 is no number.
         self.next = self.next.checked_add(1).unwrap_or(1);
+    }
+
+    fn told(&self) -> Told {
+        Told {
+            known: self.known,
+            seen_sent: self.seen_sent,
+        }
+    }
+
+    /// Remembers the newest answer.
+    fn note_told(&mut self) {
+        let newest = self.told();
+        let span = RATE_SPAN / TOLD_IN_SPAN;
+        let since = |it: &Told| newest.known.at - it.known.at;
+        if self.told.back().is_none_or(|last| since(last) >= span) {
+            self.told.push_back(newest);
+        }
+        while self.told.get(1).is_some_and(|it| since(it) >= RATE_SPAN) {
+            self.told.pop_front();
+        }
     }
 
     /// The receiver has seen burst `number`. Returns that burst if it is news and not forgotten.
@@ -212,8 +249,9 @@ impl Flight {
             received,
             marked: progress.marked,
         };
-        let arrived = received.saturating_sub(sent.known.received);
-        let elapsed = (self.known.at - sent.known.at).max(sent.at - sent.seen_sent);
+        self.note_told();
+        let arrived = received.saturating_sub(sent.base.known.received);
+        let elapsed = (self.known.at - sent.base.known.at).max(sent.at - sent.base.seen_sent);
         let round = sent.total > self.round;
         if round {
             self.round = self.total;

@@ -99,10 +99,10 @@ impl Pacer {
         self.next
     }
 
-    /// A burst of `bytes` leaves `now`, at `pace`. Who wakes up late makes good for up to a quantum:
-    /// sleeping is not that exact.
+    /// A burst of `bytes` leaves `now`, at `pace`. Who wakes up late makes good for up to two
+    /// quanta: sleeping is not that exact.
     pub(crate) fn sent(&mut self, now: Instant, bytes: u64, pace: u64, quantum: u64) {
-        let earliest = now.before(transmission_time(quantum, pace));
+        let earliest = now.before(transmission_time(2 * quantum, pace));
         self.next = self.next.max(earliest) + transmission_time(bytes, pace);
     }
 }

@@ -68,8 +68,13 @@ const MAX_UNSTEADINESS: Duration = Duration::from_millis(2);
 /// Variation of the round trip that is no queue.
 const NOISE: Duration = Duration::from_micros(200);
 
-/// Longest burst, and its part of the round trip.
-const MAX_QUANTUM_TIME: Duration = Duration::from_micros(250);
+/// What a round trip takes that wakes two busy ends, however short the path: less under way than
+/// leaves in this time would be limited by them.
+const ENDS_RTT: Duration = Duration::from_micros(500);
+
+/// Shortest and longest burst, and its part of the round trip.
+const MIN_QUANTUM_TIME: Duration = Duration::from_micros(125);
+const MAX_QUANTUM_TIME: Duration = Duration::from_micros(500);
 const QUANTA_PER_RTT: u32 = 8;
 const MIN_QUANTUM: u64 = 3_000;
 /// What may leave at once of little that there is to send: TCP's ten packets (RFC 6928). It waits for
@@ -180,9 +185,9 @@ impl Model {
         self.rates.front().map(|&(_, _, rate)| rate)
     }
 
-    /// Bytes that fill the path without a queue.
+    /// Bytes that fill the path without a queue, and keep both ends busy.
     fn pipe(&self) -> Option<u64> {
-        Some(in_time(self.rate()?, self.min_rtt?))
+        Some(in_time(self.rate()?, self.min_rtt?.max(ENDS_RTT)))
     }
 
     fn gain(&self) -> u64 {
@@ -239,7 +244,7 @@ impl Model {
         };
         let mean = round.rtt_sum / round.samples;
         // Our own bursts take their time as well.
-        let slack = (min_rtt / QUANTA_PER_RTT).min(MAX_QUANTUM_TIME) + NOISE;
+        let slack = quantum_time(min_rtt) + NOISE;
         let queued = mean > min_rtt + min_rtt / 4 + slack;
         let all = (round.received + round.lost).max(1);
         let permille = round.lost.saturating_mul(1000) / all;
@@ -352,6 +357,11 @@ impl Model {
     }
 }
 
+/// How long a burst takes on a path with that round trip.
+fn quantum_time(rtt: Duration) -> Duration {
+    (rtt / QUANTA_PER_RTT).clamp(MIN_QUANTUM_TIME, MAX_QUANTUM_TIME)
+}
+
 impl Congestion for Model {
     fn name(&self) -> &'static str {
         "model"
@@ -392,7 +402,7 @@ impl Congestion for Model {
         let (Some(rate), Some(rtt)) = (self.rate(), self.min_rtt) else {
             return INITIAL_WINDOW / 4;
         };
-        let time = (rtt / QUANTA_PER_RTT).min(MAX_QUANTUM_TIME);
+        let time = quantum_time(rtt);
         let least = if self.limited {
             LIMITED_QUANTUM
         } else {

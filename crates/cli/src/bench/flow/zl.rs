@@ -20,9 +20,10 @@ use crate::exit::Exit;
 /// What the receiver says when the time begins.
 pub(super) const GO: u8 = b'g';
 
-/// Pieces of a buffer, each a Transfer of its own. Enough that some are under
-/// way on a long path while others are checked.
-const PIECES: usize = 8;
+/// Pieces of a buffer, each a Transfer of its own. So many that looking one
+/// through, in which time nobody answers the sender, takes less than a round
+/// trip, and that enough are under way on a long path meanwhile.
+const PIECES: usize = 64;
 
 /// The defaults, with more patience: a bad link is what is measured.
 fn options(profile: Profile, protection: Protection) -> Options {
