@@ -285,10 +285,13 @@ impl Listener {
             let (bytes, len) = rejection.emit();
             return self.answer(&bytes[..len], peer);
         };
-        if let Some(sealer) = Sealer::new(session.cipher, session.send)
-            && let Ok(bytes) = Stage::new(sealer).packet(&rejection)
-        {
-            self.answer(bytes, peer);
+        if let Some(sealer) = Sealer::new(session.cipher, session.send) {
+            let mut stage = Stage::new(sealer);
+            stage.lend();
+            if let Ok(bytes) = stage.packet(&rejection) {
+                self.answer(bytes, peer);
+            }
+            stage.give_back();
         }
     }
 

@@ -132,6 +132,22 @@ impl Sender {
         peer: SocketAddr,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
+        if let Protection::Sealed(stage) = &mut self.protection {
+            stage.lend();
+        }
+        let sent = self.transmit_bursts(socket, peer, turn);
+        if let Protection::Sealed(stage) = &mut self.protection {
+            stage.give_back();
+        }
+        sent
+    }
+
+    fn transmit_bursts(
+        &mut self,
+        socket: &Socket,
+        peer: SocketAddr,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, LaneError> {
         let mut sent = self.lender.is_lending() && self.lender.settle(socket);
         for _ in 0..BURSTS_PER_TURN {
             turn.refresh();

@@ -3,6 +3,7 @@
 
 use crate::Registry;
 use crate::seal::{Sealer, TRAILER_LEN};
+use std::cell::Cell;
 use zerolane_core::{ControlDatagram, DataBurst, Span};
 use zerolane_wire::{HEADER_LEN, Packet};
 
@@ -22,18 +23,35 @@ pub(super) enum Unstaged {
     Refused,
 }
 
+thread_local! {
+    /// The room of all connections that this thread drives: a thousand of them need one.
+    static SPARE: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
+}
+
 #[derive(Debug)]
 pub(super) struct Stage {
     sealer: Sealer,
+    /// Lent by the thread for the length of a call: what it holds has left when that ends.
     bytes: Box<[u8]>,
 }
 
 impl Stage {
+    /// Without room: nothing can be staged but between [`Stage::lend`] and [`Stage::give_back`].
     pub(super) fn new(sealer: Sealer) -> Stage {
         Stage {
             sealer,
-            bytes: vec![0; STAGE].into(),
+            bytes: Box::default(),
         }
+    }
+
+    /// Takes the thread's room.
+    pub(super) fn lend(&mut self) {
+        self.bytes = SPARE.take().unwrap_or_else(|| vec![0; STAGE].into());
+    }
+
+    /// Leaves it to the thread's other connections.
+    pub(super) fn give_back(&mut self) {
+        SPARE.set(Some(std::mem::take(&mut self.bytes)));
     }
 
     pub(super) fn sealer(&self) -> &Sealer {
