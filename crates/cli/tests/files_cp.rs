@@ -659,4 +659,96 @@ fn keys__made_once_and_never_overwritten() {
     assert_eq!(succeed(command("id")), made);
     fail(command("keygen"), 1, "is there already");
     assert_eq!(succeed(command("id")), made);
+
+#[test]
+fn cp__killed_at_random_moments_then_resumed() {
+    let seed = std::env::var("ZEROLANE_SEED").map_or_else(
+        |_| u64::from(std::process::id()),
+        |it| it.parse().expect("a number"),
+    );
+    eprintln!("ZEROLANE_SEED={seed}");
+    let mut lab = Lab::new(&[]);
+    let bytes = content(seed, 96 * MIB);
+    fs::write(lab.local("big"), &bytes).unwrap();
+    for (round, dice) in content(seed + 1, 8).into_iter().enumerate() {
+        let mut copy = lab.put(&["--resume"], "big", "");
+        let quiet = copy.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut copy = Running(quiet.spawn().unwrap());
+        std::thread::sleep(Duration::from_millis(u64::from(dice)));
+        if round % 4 != 3 {
+            copy.0.kill().unwrap();
+        } else {
+            let address = lab.address.clone();
+            lab.server = None;
+            lab.start(zerolane(), &[], &address);
+        }
+        copy.0.wait().unwrap();
+        // All of it or nothing, under the right name.
+        if let Ok(there) = fs::read(lab.share("big")) {
+            assert!(there == bytes, "round {round}");
+            fs::remove_file(lab.share("big")).unwrap();
+        }
+    }
+    eventually("a copy", || when_free(lab.put(&["--resume"], "big", "")));
+    assert!(fs::read(lab.share("big")).unwrap() == bytes);
+    assert_eq!(names(&lab.share("")), ["big"]);
+}
+
+#[test]
+fn cp__server_that_stops_in_the_middle_is_given_up() {
+    let lab = Lab::new(&[]);
+    let bytes = content(7, 192 * MIB);
+    fs::write(lab.local("big"), &bytes).unwrap();
+    let server = Pid::from_raw(lab.server.as_ref().unwrap().0.id() as i32);
+    let mut copy = Running(
+        lab.put(&[], "big", "")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    while part_bytes(&lab.share(""), "big") < 20 << 20 && copy.0.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    kill(server, Signal::SIGSTOP).unwrap();
+    let status = copy.0.wait().unwrap();
+    kill(server, Signal::SIGCONT).unwrap();
+    let mut words = String::new();
+    let err = copy.0.stderr.as_mut().unwrap();
+    std::io::Read::read_to_string(err, &mut words).unwrap();
+    assert_eq!(
+        status.code(),
+        Some(1),
+        "complete before the server stopped? {words}"
+    );
+    assert!(words.contains("does not answer"), "{words}");
+    eventually("a copy", || when_free(lab.put(&["--resume"], "big", "")));
+    assert!(fs::read(lab.share("big")).unwrap() == bytes);
+}
+
+#[test]
+fn cp__source_that_may_not_be_read() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: needs root, to be somebody else");
+        return;
+    }
+    let lab = Lab::new(&[]);
+    // Where somebody else may start it.
+    let program = lab.base.path().join("zerolane");
+    fs::copy(env!("CARGO_BIN_EXE_zerolane"), &program).unwrap();
+    fs::set_permissions(lab.base.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for (name, mode) in [("open", 0o644), ("secret", 0o600)] {
+        fs::write(lab.local(name), name).unwrap();
+        fs::set_permissions(lab.local(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut copy = Command::new(program);
+    let (uid, gid) = (65534, 65534);
+    std::os::unix::process::CommandExt::uid(&mut copy, uid);
+    std::os::unix::process::CommandExt::gid(&mut copy, gid);
+    copy.stdin(Stdio::null())
+        .env("HOME", lab.base.path())
+        .arg("cp")
+        .args([lab.local("secret"), lab.local("open")])
+        .arg(lab.there(""));
+    fail(copy, 5, "secret: permission denied");
+    assert_eq!(names(&lab.share("")), ["open"], "the other one is there");
 }

@@ -65,25 +65,24 @@ impl Slots {
     }
 }
 
-/// Puts, from the first one posted to the last one complete.
+/// Puts, from the first one posted to the last one complete. Seconds are those of the puts: their
+/// memory was filled before.
 pub(super) fn puts(end: &mut End<'_>) -> Result<Seen> {
-    let started = Instant::now();
-    match end.job.size <= MAX_INLINE {
+    let seconds = match end.job.size <= MAX_INLINE {
         true => inline_puts(end)?,
         false => placed_puts(end)?,
-    }
-    let seconds = started.elapsed().as_secs_f64();
+    };
     end.say_done()?;
     Ok(streamed(end.job, seconds))
 }
 
-fn inline_puts(end: &mut End<'_>) -> Result<()> {
+fn inline_puts(end: &mut End<'_>) -> Result<f64> {
     let job = end.job;
     let content = Content::new(job.seed, job.size);
     let mut message = vec![0; job.size];
     content.fill(&mut message);
     let every = SIGNAL_EVERY.min(job.depth as u64);
-    let (mut posted, mut complete) = (0, 0);
+    let (mut posted, mut complete, started) = (0, 0, Instant::now());
     while complete < job.rounds() {
         while posted < job.rounds() && posted - complete < job.depth as u64 {
             content.stamp(&mut message, posted);
@@ -103,14 +102,14 @@ fn inline_puts(end: &mut End<'_>) -> Result<()> {
         end.next()?.result?;
         complete = (complete + every).min(job.rounds());
     }
-    Ok(())
+    Ok(started.elapsed().as_secs_f64())
 }
 
-fn placed_puts(end: &mut End<'_>) -> Result<()> {
+fn placed_puts(end: &mut End<'_>) -> Result<f64> {
     let job = end.job;
     let content = Content::new(job.seed, job.size);
     let mut slots = Slots::new(job, &content)?;
-    let mut index = 0;
+    let (mut index, started) = (0, Instant::now());
     while index < job.rounds() || !slots.posted.is_empty() {
         while index < job.rounds()
             && let Some((slot, mut region)) = slots.take(index)
@@ -132,7 +131,7 @@ fn placed_puts(end: &mut End<'_>) -> Result<()> {
         }
         slots.put_back(end.next()?)?;
     }
-    Ok(())
+    Ok(started.elapsed().as_secs_f64())
 }
 
 /// The other end of [`puts`]: its memory holds the last message of each slot.
