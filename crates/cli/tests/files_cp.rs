@@ -659,6 +659,7 @@ fn keys__made_once_and_never_overwritten() {
     assert_eq!(succeed(command("id")), made);
     fail(command("keygen"), 1, "is there already");
     assert_eq!(succeed(command("id")), made);
+}
 
 #[test]
 fn cp__killed_at_random_moments_then_resumed() {
@@ -731,7 +732,7 @@ fn cp__source_that_may_not_be_read() {
         eprintln!("skipped: needs root, to be somebody else");
         return;
     }
-    let lab = Lab::new(&[]);
+    let lab = Lab::new(&["--anyone"]);
     // Where somebody else may start it.
     let program = lab.base.path().join("zerolane");
     fs::copy(env!("CARGO_BIN_EXE_zerolane"), &program).unwrap();
@@ -744,8 +745,11 @@ fn cp__source_that_may_not_be_read() {
     let (uid, gid) = (65534, 65534);
     std::os::unix::process::CommandExt::uid(&mut copy, uid);
     std::os::unix::process::CommandExt::gid(&mut copy, gid);
+    let home = lab.base.path().join("home");
+    fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(uid), Some(gid)).unwrap();
     copy.stdin(Stdio::null())
-        .env("HOME", lab.base.path())
+        .env("ZEROLANE_HOME", home)
         .arg("cp")
         .args([lab.local("secret"), lab.local("open")])
         .arg(lab.there(""));
