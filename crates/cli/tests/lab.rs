@@ -264,3 +264,24 @@ fn lab__without_rights_says_so() {
     assert_eq!(done.status.code(), Some(1));
     assert!(text(&done.stderr).contains("as root"));
 }
+
+#[test]
+fn lab__changes_while_the_command_runs() {
+    if !permitted() {
+        return;
+    }
+    // Refused at once by a host that is there; without an answer once the links are down.
+    let script = r#"
+        there() { timeout 2 bash -c ": </dev/tcp/$ZEROLANE_LAB_ADDR2/9" 2>/dev/null; [ $? -eq 1 ]; }
+        there || exit 3
+        for i in $(seq 300); do there || exit 0; sleep 0.1; done
+        exit 4"#;
+    let words = [
+        "lab", "--quiet", "--change", "1s down", "--", "sh", "-c", script,
+    ];
+    assert_eq!(output(zerolane(words)).status.code(), Some(0));
+    let wrong = output(zerolane(["lab", "--change", "5s sideways", "--", "true"]));
+    assert_eq!(wrong.status.code(), Some(2));
+    let words = text(&wrong.stderr);
+    assert!(words.contains("sideways"), "{words}");
+}

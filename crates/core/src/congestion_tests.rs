@@ -196,11 +196,27 @@ fn auto__a_long_path_or_a_long_queue_is_no_lan() {
         rtt: 30 * MS,
         ..sample(MS * 60 / 1000, 1000)
     };
-    for _ in 0..3 {
+    for millis in [100, 200, 399] {
+        auto.on_progress(Instant::ZERO + MS * millis, &queued);
         assert!(auto.is_lan());
-        auto.on_progress(Instant::ZERO + MS, &queued);
     }
+    auto.on_progress(Instant::ZERO + MS * 400, &queued);
     assert!(!auto.is_lan());
+}
+
+#[test]
+fn auto__a_queue_that_is_gone_in_between_was_none() {
+    let mut auto = Auto::default();
+    auto.on_new_path(Some(MS * 60 / 1000));
+    for millis in 1..2_000 {
+        let rtt = if millis % 250 == 0 { MS } else { 30 * MS };
+        let sample = Sample {
+            rtt,
+            ..sample(MS * 60 / 1000, 1000)
+        };
+        auto.on_progress(Instant::ZERO + MS * millis, &sample);
+        assert!(auto.is_lan());
+    }
 }
 
 #[test]

@@ -73,8 +73,12 @@ pub struct Counters {
     pub reordered: u64,
     /// Payload that was asked for again and came before a repair can have come.
     pub asked_in_vain: u64,
-    /// STUs received that the path had marked "congestion experienced".
+    /// Datagrams received that the path had marked "congestion experienced".
     pub marked: u64,
+    /// Datagrams received that the path could have marked (ECN-capable), those marked included.
+    pub capable: u64,
+    /// Times that an address changed, the peer's or ours.
+    pub moves: u64,
     /// Times a wait for payload or for an answer ran out.
     pub timeouts: u64,
     drops: [u64; DropReason::ALL.len()],

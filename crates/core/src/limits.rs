@@ -75,6 +75,9 @@ pub const INITIAL_RTO: Duration = Duration::from_millis(100);
 /// without anything being lost.
 pub const MIN_RTO: Duration = Duration::from_millis(20);
 
+/// STUs over which it is judged whether the path carries ECN marks.
+pub const MARKS_TRIAL_STUS: u64 = 64;
+
 /// Timeouts without news of anything sent after which all of it counts as lost (RFC 9002, 7.6.1).
 pub const PERSISTENT_TIMEOUTS: u32 = 3;
 

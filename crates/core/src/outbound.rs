@@ -577,10 +577,13 @@ fn granted(
     let address = join(cts.bufx, cts.offset, buffer_log2);
     let (transfer_offset, len) =
         granted_range(transfer, cts, profile, address).ok_or(DropReason::OutOfBounds)?;
-    // Nothing computed from a place the peer names may overflow later.
-    address
-        .checked_add(u64::from(len))
-        .ok_or(DropReason::OutOfBounds)?;
+    // Nothing computed from a place the peer names may overflow later, nor does a place exist that has
+    // no Bufx.
+    let end = address.checked_add(u64::from(len));
+    let last = end.map(|end| end.saturating_sub(1) >> buffer_log2);
+    if last.is_none_or(|bufx| bufx > u64::from(u32::MAX)) {
+        return Err(DropReason::OutOfBounds);
+    }
     Ok(Held {
         mx: cts.mx,
         address,

@@ -136,14 +136,28 @@ impl Recovery {
         self.smoothed.map(|(mean, _)| mean)
     }
 
-    /// How long without an answer to a control operation means it was lost. Back-off ends at
-    /// [`MAX_RTO`], unless the round trip itself is longer.
-    pub(crate) fn control_timeout(&self) -> Duration {
-        let base = match self.smoothed {
+    /// How long a peer that has something to say may be silent: [`Recovery::control_timeout`] before
+    /// any back-off.
+    pub(crate) fn patience(&self) -> Duration {
+        let usual = match self.smoothed {
             None => INITIAL_RTO,
             Some((mean, deviation)) => mean.saturating_add(deviation * 4),
         };
-        let base = base.max(MIN_RTO);
+        usual.max(MIN_RTO)
+    }
+
+    /// The path is another: nothing is known of it. A fixed wait stays.
+    pub(crate) fn forget(&mut self) {
+        *self = Recovery {
+            fixed: self.fixed,
+            ..Recovery::adaptive()
+        };
+    }
+
+    /// How long without an answer to a control operation means it was lost. Back-off ends at
+    /// [`MAX_RTO`], unless the round trip itself is longer.
+    pub(crate) fn control_timeout(&self) -> Duration {
+        let base = self.patience();
         base.saturating_mul(1 << self.backoff)
             .min(MAX_RTO.max(base))
     }

@@ -1,7 +1,7 @@
 //! Two protocol ends joined by two links, in virtual time.
 
 use crate::Side;
-use crate::link::{Link, LinkConfig};
+use crate::link::{Arrival, Link, LinkConfig};
 use std::time::Duration;
 
 /// Sets the seeds of several links apart (the golden ratio in 64 bits).
@@ -105,6 +105,12 @@ impl<P> Duplex<P> {
     /// A delivery at the deadline itself comes before the timers, and what A
     /// sent comes before what B sent. A deadline in the past counts as now.
     pub fn advance(&mut self, deadline: Option<Duration>) -> Option<(Side, P)> {
+        let (side, arrival) = self.advance_to_arrival(deadline)?;
+        Some((side, arrival.packet))
+    }
+
+    /// As [`advance`](Self::advance), with what the link knows of the packet.
+    pub fn advance_to_arrival(&mut self, deadline: Option<Duration>) -> Option<(Side, Arrival<P>)> {
         let limit = deadline.map(|at| at.max(self.now));
         let next = self
             .next_sender()
@@ -115,8 +121,8 @@ impl<P> Duplex<P> {
         };
         self.now = self.now.max(due);
         let now = self.now;
-        let packet = self.link_mut(sender).pop_due(now)?;
-        Some((sender.other(), packet))
+        let arrival = self.link_mut(sender).pop_arrival(now)?;
+        Some((sender.other(), arrival))
     }
 
     /// The link that carries what `from` sends.

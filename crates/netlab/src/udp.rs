@@ -125,6 +125,13 @@ impl Relay {
         self.worker.state().links[from.index()].set_config(config);
     }
 
+    /// Forgets which socket stands for which client, as a NAT does: towards the server, all clients
+    /// have other addresses from the next datagram on, and what the server sends to the old ones
+    /// vanishes.
+    pub fn rebind(&self) {
+        self.worker.state().rebinding = true;
+    }
+
     /// Takes both links down or up again, as [`Link::set_up`] does.
     pub fn set_up(&self, up: bool) {
         for link in &mut self.worker.state().links {
@@ -150,6 +157,8 @@ struct State {
     refused: u64,
     overflowed: u64,
     unsent: u64,
+    /// The clients are to have other addresses.
+    rebinding: bool,
 }
 
 impl State {
@@ -161,6 +170,7 @@ impl State {
             refused: 0,
             overflowed: 0,
             unsent: 0,
+            rebinding: false,
         }
     }
 

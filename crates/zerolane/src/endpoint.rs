@@ -14,6 +14,9 @@ use zerolane_lane::{GateCounters, Options, PublicKey};
 /// lose nothing (incast). By default each gets a fair part; another [`Schedule`](crate::Schedule) is
 /// chosen by the options, and several endpoints, or connections opened from here, can share one.
 ///
+/// A connection outlives the endpoint that accepted it, but only as long as that is there does it find a
+/// peer again whose address changed (a NAT that forgot it, a host that moved).
+///
 /// ```
 /// use zerolane::{Connection, Endpoint, Options, Schedule, Scheduler};
 /// // Whoever needs fewest bytes is served first.

@@ -3,9 +3,11 @@
 //! | module | what it does |
 //! |---|---|
 //! | `units`, `link` | from the command line to the link's configuration |
+//! | `changes` | what the link becomes while they run |
 //! | `program` | what runs in the hosts |
 //! | `report` | what became of the frames |
 
+mod changes;
 pub(crate) mod link;
 mod program;
 pub(crate) mod report;
@@ -21,6 +23,7 @@ use netlab::netns::{self, MAX_HOSTS};
 use crate::console;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
+use changes::Change;
 use link::LinkArgs;
 use program::Programs;
 
@@ -54,6 +57,10 @@ pub(crate) struct Args {
     /// Decides which packets are lost, doubled and held back
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// What the links become after a time: "5s --loss 1%" (in place of all options before),
+    /// "8s down", "9s up"; as often as wanted
+    #[arg(long, value_name = "TIME WHAT")]
+    change: Vec<Change>,
     /// A line for each host, run by sh; ends when host 1's line ends
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     script: Option<PathBuf>,
@@ -78,7 +85,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     let config = config(&args, &programs)?;
     check_rights()?;
     let interrupt = Interrupt::install()?;
-    let code = interrupt.explain(run_in_lab(config, &programs, args.quiet, &interrupt))?;
+    let code = interrupt.explain(run_in_lab(config, &programs, &args, &interrupt))?;
     // A command that was killed because of our signal has no code of its own.
     interrupt.check()?;
     Ok(Exit::Command(code))
@@ -117,7 +124,7 @@ fn check_rights() -> Result<()> {
 fn run_in_lab(
     config: LabConfig,
     programs: &Programs,
-    quiet: bool,
+    args: &Args,
     interrupt: &Interrupt,
 ) -> Result<u8> {
     // What a killed lab could not remove itself.
@@ -127,12 +134,18 @@ fn run_in_lab(
         ));
     }
     let lab = Lab::start(config).context("cannot set up the lab")?;
-    let code = programs.run(&lab, interrupt);
+    let code = std::thread::scope(|scope| {
+        let (running, ended) = std::sync::mpsc::channel();
+        scope.spawn(|| changes::make(args.change.clone(), &lab, &{ ended }));
+        let code = programs.run(&lab, interrupt);
+        drop(running);
+        code
+    });
     for host in lab.hosts() {
         host.kill_all()?;
     }
     let stats = lab.stop()?;
-    if !quiet {
+    if !args.quiet {
         console::note(report::of(&stats));
     }
     code

@@ -19,6 +19,11 @@ type Parsed<T> = Result<T, String>;
 
 /// A time: `20ms`, `1.5s`, `300us`; `0` needs no unit.
 pub(crate) fn duration(text: &str) -> Parsed<Duration> {
+    duration_up_to(text, LONGEST)
+}
+
+/// As [`duration`], of at most `longest`.
+pub(crate) fn duration_up_to(text: &str, longest: Duration) -> Parsed<Duration> {
     const UNITS: [(&str, f64); 5] = [
         ("s", 1.0),
         ("ms", 1e-3),
@@ -32,8 +37,8 @@ pub(crate) fn duration(text: &str) -> Parsed<Duration> {
         quantity(text, &UNITS, "a time such as 20ms, 1.5s or 300us")?
     };
     let duration = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
-    if duration > LONGEST {
-        return Err(format!("at most {} s", LONGEST.as_secs()));
+    if duration > longest {
+        return Err(format!("at most {} s", longest.as_secs()));
     }
     Ok(duration)
 }

@@ -7,8 +7,12 @@ use std::time::Duration;
 /// Paths with a shorter round trip are taken for a LAN: a grant fills them many times over.
 const LAN_RTT: Duration = Duration::from_micros(500);
 
-/// A queue that makes the round trip so long is not a LAN of one's own.
+/// A queue that makes the round trip so long is not a LAN of one's own, if it stands for so many rounds
+/// and so long. An end that is off its core makes round trips as long, but not all of them for such a
+/// time: what leaves while both are on theirs comes back at once.
 const LAN_QUEUE: Duration = Duration::from_millis(20);
+const STANDING_ROUNDS: u32 = 3;
+const STANDING: Duration = Duration::from_millis(300);
 
 /// Parts per thousand of payload that may be lost on a LAN.
 const LAN_LOSS_PERMILLE: u64 = 5;
@@ -33,8 +37,8 @@ pub struct Auto {
     quarantine: Duration,
     received: u64,
     lost: u64,
-    /// Samples in a row with a long queue.
-    queued: u32,
+    /// Since when all samples told of a long queue, and for how many rounds.
+    queued: Option<(Instant, u32)>,
 }
 
 impl Default for Auto {
@@ -46,7 +50,7 @@ impl Default for Auto {
             quarantine: QUARANTINE,
             received: 0,
             lost: 0,
-            queued: 0,
+            queued: None,
         }
     }
 }
@@ -67,16 +71,16 @@ impl Auto {
 
     fn judge(&mut self, now: Instant, sample: &Sample) {
         self.received += sample.received;
-        self.queued = if sample.rtt > LAN_QUEUE {
-            self.queued + 1
-        } else {
-            0
-        };
+        self.queued = (sample.rtt > LAN_QUEUE).then(|| {
+            let (since, rounds) = self.queued.unwrap_or((now, 0));
+            (since, rounds + u32::from(sample.round))
+        });
+        let stands = |(since, rounds)| now - since >= STANDING && rounds >= STANDING_ROUNDS;
         let lossy = self.lost * 1000 > self.received.max(JUDGED_BYTES) * LAN_LOSS_PERMILLE;
         if self.received >= JUDGED_BYTES || lossy {
             (self.received, self.lost) = (0, 0);
         }
-        if lossy || self.queued >= 3 {
+        if lossy || self.queued.is_some_and(stands) {
             self.leave_lan(now, sample.min_rtt);
         } else if sample.min_rtt >= LAN_RTT {
             if self.is_lan {

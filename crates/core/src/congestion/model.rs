@@ -39,6 +39,10 @@ const RATE_MEMORY: Duration = Duration::from_millis(200);
 
 /// Rounds without growth after which the pipe is full.
 const FULL_ROUNDS: u32 = 3;
+/// Round trips from which on these are looked at.
+const LONG_RTT: Duration = Duration::from_millis(4);
+/// Late answers in a row that tell of a queue: a quarter of a round's.
+const LATE_SAMPLES: u32 = 4;
 /// Rounds after congestion, and time, in which nothing more is tried: what a competing Reno or CUBIC
 /// flow takes to come back.
 const HOLD_ROUNDS: u64 = 63;
@@ -144,6 +148,8 @@ pub struct Model {
     /// Rounds of loss with a queue, and of heavy loss, in a row.
     full_rounds: u32,
     heavy_rounds: u32,
+    /// Answers in a row that a queue held up.
+    late_samples: u32,
     /// Mean of the round trip, and its mean deviation.
     smoothed: (Duration, Duration),
     /// The round in which the last congestion was answered: what was lost until the answer took
@@ -173,6 +179,7 @@ impl Default for Model {
             usual_loss: 0,
             full_rounds: 0,
             heavy_rounds: 0,
+            late_samples: 0,
             smoothed: (Duration::ZERO, Duration::ZERO),
             answered: 0,
         }
@@ -265,6 +272,19 @@ impl Model {
         round.marked > 0 || self.full_rounds >= enough || self.heavy_rounds >= HEAVY_ROUNDS
     }
 
+    /// Whether several answers in a row came late: a queue grows that more would only fill.
+    fn is_queuing(&self) -> bool {
+        self.late_samples >= LATE_SAMPLES
+    }
+
+    fn note_lateness(&mut self, sample: &Sample) {
+        let slack = quantum_time(sample.min_rtt) + NOISE;
+        // On shorter paths an end that is late looks the same.
+        let late =
+            sample.min_rtt >= LONG_RTT && sample.rtt > sample.min_rtt + sample.min_rtt / 4 + slack;
+        self.late_samples = if late { self.late_samples + 1 } else { 0 };
+    }
+
     fn back_off(&mut self, now: Instant, under_way: u64) {
         let had = self.ceiling.unwrap_or(u64::MAX).min(under_way);
         let most = (had * BACKOFF / UNIT).max(self.pipe().unwrap_or(0) * BACKOFF / UNIT);
@@ -329,6 +349,10 @@ impl Model {
         let pipe = self.pipe().unwrap_or(INITIAL_WINDOW);
         let rounds = self.rounds - self.mode_round;
         match self.mode {
+            Mode::Startup if self.is_queuing() => {
+                self.ceiling = Some(sample.under_way.max(pipe));
+                self.enter(now, Mode::Drain);
+            }
             Mode::Startup if self.flat_rounds >= FULL_ROUNDS => self.enter(now, Mode::Drain),
             Mode::Startup => {}
             Mode::Drain | Mode::Down if sample.under_way <= pipe || rounds >= 4 => {
@@ -430,6 +454,7 @@ impl Congestion for Model {
         self.round.marked += u64::from(sample.marked);
         self.round.samples += 1;
         self.round.rtt_sum += sample.rtt;
+        self.note_lateness(sample);
         self.note_rate(now, sample);
         self.note_peak(now, sample.rate);
         self.smooth(sample.rtt);

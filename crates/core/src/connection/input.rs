@@ -512,6 +512,8 @@ impl Connection {
         let flight = &mut self.outbox.flight;
         if let Some(sample) = flight.sample(now, sent, progress, rtt, min_rtt) {
             self.congestion.on_progress(now, &sample);
+            let (wanted, stu) = (self.congestion.wants_marks(), self.stu());
+            self.marks.note(now, wanted, sent.at, stu, progress);
         }
     }
 

@@ -3,7 +3,8 @@
 //! `input.rs` takes control operations, `data.rs` takes payload headers, `repair.rs` asks for what is
 //! missing, `output.rs` drains what is owed to the peer in priority order, `timeouts.rs` owns what
 //! follows from silence, `admit.rs` asks what may be granted while others receive too, `abort.rs` what
-//! follows when a Transfer is given up, `close.rs` what follows from the table of a connection's life.
+//! follows when a Transfer is given up, `roam.rs` when an address changes, `close.rs` what follows from
+//! the table of a connection's life.
 
 mod abort;
 mod admit;
@@ -16,13 +17,16 @@ mod output;
 mod protect;
 mod remote;
 mod repair;
+mod roam;
 mod serve;
 mod timeouts;
 
 pub use listen::{listen, reject};
+pub use roam::Stray;
 
 use crate::congestion::Pacer;
 use crate::credit::Credit;
+use crate::ecn::Marks;
 use crate::handshake::{HandshakeDatagram, Session};
 use crate::inbound::{self, Geometry, Inbox};
 use crate::offers::{Offer, Offers};
@@ -113,6 +117,8 @@ pub struct Connection {
     unanswered_pings: u32,
     /// When the peer was last heard.
     heard: Instant,
+    /// Where else it may be.
+    candidate: Option<roam::Candidate>,
     close_reason: CloseReason,
     /// What Request_Disconnect says.
     disconnect_reason: Reason,
@@ -122,6 +128,7 @@ pub struct Connection {
     recovery: Recovery,
     congestion: Box<dyn Congestion>,
     pacer: Pacer,
+    marks: Marks,
     /// Our place among the connections that receive here; none: we are the only one.
     admission: Option<Member>,
     /// Payload bytes that had to be moved.
@@ -206,6 +213,7 @@ impl Connection {
             handshake_sync: entropy.sync,
             unanswered_pings: 0,
             heard: now,
+            candidate: None,
             close_reason: CloseReason::Local,
             disconnect_reason: Reason::Normal,
             peer_stu: 0,
@@ -213,6 +221,7 @@ impl Connection {
             recovery: Recovery::adaptive(),
             congestion: Box::new(GrantsOnly),
             pacer: Pacer::default(),
+            marks: Marks::default(),
             admission: None,
             moved: 0,
             overtaken: 0,
@@ -388,7 +397,14 @@ impl Connection {
 
     /// Whether the lane is to mark its datagrams as ECN-capable: the controller reads the marks.
     pub fn wants_marks(&self) -> bool {
-        self.congestion.wants_marks()
+        self.congestion.wants_marks() && self.marks.may_work()
+    }
+
+    /// Datagrams came that the path could have marked ("congestion experienced", ECN), and `marked` of
+    /// them are. To be told before they are shown.
+    pub fn on_marks(&mut self, capable: u32, marked: u32) {
+        self.counters.capable += u64::from(capable);
+        self.counters.marked += u64::from(marked);
     }
 
     /// Payload bytes an STU sent at present.

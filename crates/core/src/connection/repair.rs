@@ -243,6 +243,7 @@ impl Connection {
             received: self.counters.bytes_received - self.memory.apart,
             delay_us: u32::try_from(delay).unwrap_or(u32::MAX),
             marked: self.counters.marked as u32,
+            capable: self.counters.capable as u32,
         })
     }
 

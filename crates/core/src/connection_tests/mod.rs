@@ -1,16 +1,20 @@
 #![allow(non_snake_case)]
 
 mod bring_up;
+mod ecn;
 mod endings;
 mod faults;
 mod goodput;
 mod hostile;
 mod incast;
+mod lan;
+mod liars;
 mod memory;
 mod memory_faults;
 mod memory_hostile;
 mod model;
 mod reports;
+mod roam;
 mod seeds;
 mod sequences;
 mod sim;

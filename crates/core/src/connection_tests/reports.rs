@@ -145,6 +145,7 @@ fn progress__made_up_does_not_open_the_window_beyond_what_was_sent() {
                 received: dice.pick(&[0, 1, LENGTH, u64::MAX, 700_000]),
                 delay_us: dice.pick(&[0, 1, u32::MAX]),
                 marked: dice.next() as u32,
+                capable: 0,
             };
             let number = dice.pick(&[newest, newest.wrapping_sub(1), 0, 1]);
             let occasion = dice.pick(&[Occasion::Seen(number), Occasion::Reply(number)]);

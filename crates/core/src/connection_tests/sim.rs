@@ -49,8 +49,12 @@ pub(super) struct Host {
     targets: Vec<Span>,
     /// Datagrams in the socket.
     pub(super) arrived: Vec<Vec<u8>>,
+    /// How many of them are ECN-capable, and how many of those are marked.
+    marks: (u32, u32),
     /// When it takes them.
     pub(super) wake_at: Option<Duration>,
+    /// Until then it is off its core: nothing is sent, taken or timed.
+    pub(super) stalled_until: Duration,
     /// How far this host's clock is ahead.
     pub(super) skew: Duration,
 }
@@ -66,7 +70,9 @@ impl Host {
             frozen: HashMap::new(),
             targets: vec![],
             arrived: vec![],
+            marks: (0, 0),
             wake_at: None,
+            stalled_until: Duration::ZERO,
             skew: Duration::ZERO,
         }
     }
@@ -150,6 +156,8 @@ impl Host {
     /// checked, then payload that missed is moved.
     pub(super) fn receive(&mut self, now: Instant) {
         let datagrams = std::mem::take(&mut self.arrived);
+        let (capable, marked) = std::mem::take(&mut self.marks);
+        self.c().on_marks(capable, marked);
         let places = self.land(&datagrams);
         let mut moves = vec![];
         let mut next = 0;
@@ -340,6 +348,8 @@ pub(super) struct Sim {
     seed: u64,
     /// The Responder takes nobody.
     pub(super) busy: bool,
+    /// The path clears the ECN field.
+    pub(super) clears_marks: bool,
     /// Every datagram sent, when recording.
     pub(super) trace: Option<Vec<(Side, Vec<u8>)>>,
 }
@@ -359,6 +369,7 @@ impl Sim {
             b_config: b,
             seed,
             busy: false,
+            clears_marks: false,
             trace: None,
         }
     }
@@ -374,7 +385,14 @@ impl Sim {
         }
     }
 
+    fn is_stalled(&mut self, side: Side) -> bool {
+        self.net.now() < self.host(side).stalled_until
+    }
+
     fn transmit(&mut self, side: Side) {
+        if self.is_stalled(side) {
+            return;
+        }
         let now = self.now() + self.host(side).skew;
         for (bytes, _) in self.host(side).outgoing(now) {
             self.send(side, bytes);
@@ -428,10 +446,11 @@ impl Sim {
             return;
         }
         let wake_at = wake_time(self.net.now());
+        let stalled = self.is_stalled(to);
         let host = self.host(to);
-        host.wake_at.get_or_insert(wake_at);
+        host.wake_at.get_or_insert(wake_at.max(host.stalled_until));
         host.arrived.push(datagram.to_vec());
-        if host.arrived.len() >= BATCH {
+        if host.arrived.len() >= BATCH && !stalled {
             self.wake(to);
         }
     }
@@ -468,17 +487,27 @@ impl Sim {
         let hosts = [&self.a, &self.b];
         let timers = hosts.into_iter().filter_map(|host| {
             let at = host.connection.as_ref()?.next_timeout()?;
-            Some((at - Instant::ZERO).saturating_sub(host.skew))
+            let at = (at - Instant::ZERO).saturating_sub(host.skew);
+            Some(at.max(host.stalled_until))
         });
+        let stalls = hosts.into_iter().map(|host| host.stalled_until);
+        let stalls = stalls.filter(|&until| until > self.net.now());
         let wakes = hosts.into_iter().filter_map(|host| host.wake_at);
-        let until = timers.chain(wakes).min().unwrap_or(Duration::MAX);
+        let until = timers
+            .chain(wakes)
+            .chain(stalls)
+            .min()
+            .unwrap_or(Duration::MAX);
         let delivery = self.net.next_delivery().unwrap_or(Duration::MAX);
         if until.min(delivery) > deadline {
             self.net.advance(Some(deadline));
             return false;
         }
-        match self.net.advance(Some(until)) {
-            Some((side, datagram)) => self.deliver(side, &datagram),
+        match self.net.advance_to_arrival(Some(until)) {
+            Some((side, arrival)) => {
+                self.note_marks(side, arrival.marked);
+                self.deliver(side, &arrival.packet);
+            }
             None => {
                 self.wake_due();
                 self.strike_timers();
@@ -488,8 +517,21 @@ impl Sim {
         true
     }
 
+    /// What arrives next at `to` passed the queue, `marked` if its sender is ECN-capable.
+    fn note_marks(&mut self, to: Side, marked: bool) {
+        let sender = self.host(to.other()).connection.as_ref();
+        let capable = sender.is_some_and(Connection::wants_marks);
+        if capable && !self.clears_marks {
+            let marks = &mut self.host(to).marks;
+            *marks = (marks.0 + 1, marks.1 + u32::from(marked));
+        }
+    }
+
     fn strike_timers(&mut self) {
         for side in Side::BOTH {
+            if self.is_stalled(side) {
+                continue;
+            }
             let now = self.now() + self.host(side).skew;
             if let Some(connection) = self.host(side).connection.as_mut() {
                 connection.on_timeout(now);

@@ -1,6 +1,7 @@
 //! The listening socket: what strangers send arrives here, and each that proves who it is (or, in
 //! plain mode, merely asks) gets a connected socket of its own.
 
+use super::roam::{Roam, Strays};
 use super::{UdpLane, config, entropy, socket};
 use crate::clock::Clock;
 use crate::seal::Sealer;
@@ -10,19 +11,17 @@ use crate::{Driver, Options};
 use socket2::{SockAddr, Socket};
 use std::collections::VecDeque;
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zerolane_core::{Admitted, Gate, GateCounters, PublicKey, Reply, Session, refuse_hello};
-use zerolane_wire::handshake::{HandshakeMessage, MAX_HANDSHAKE};
+use zerolane_wire::handshake::HandshakeMessage;
 use zerolane_wire::{Operation, Packet, Reason};
 
 /// Initiators remembered, so that a repeated request does not become a second connection.
 const MAX_REMEMBERED: usize = 1024;
 /// How long: longer than an Initiator tries.
 const REMEMBER: Duration = Duration::from_secs(30);
-/// All that a stranger may say is shorter.
-const MAX_DATAGRAM: usize = MAX_HANDSHAKE + 1;
 
 /// A listening UDP port.
 #[derive(Debug)]
@@ -30,6 +29,8 @@ pub struct Listener {
     socket: Socket,
     local: SocketAddr,
     options: Options,
+    /// What comes for connections that exist.
+    strays: Arc<Strays>,
     /// What strangers meet; `None` in plain mode.
     gate: Option<Gate>,
     key: Option<PublicKey>,
@@ -61,8 +62,10 @@ impl Listener {
             }
             None => None,
         };
+        let strays = Arc::new(Strays::new(&socket)?);
         Ok(Listener {
             socket,
+            strays,
             local,
             options,
             gate,
@@ -122,19 +125,10 @@ impl Listener {
     /// The next datagram. `None` when the socket is empty.
     fn next_datagram(&mut self) -> io::Result<Option<(Vec<u8>, SocketAddr)>> {
         loop {
-            let mut buffer = [MaybeUninit::uninit(); MAX_DATAGRAM];
-            let (len, from) = match self.socket.recv_from(&mut buffer) {
-                Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            match self.strays.next_other() {
                 // Errors of answers sent earlier are not the listener's.
-                Err(error) if is_peers(&error) => continue,
-                Err(error) => return Err(error),
-            };
-            let received = buffer[..len].iter();
-            // SAFETY: recv_from initialised the first `len` bytes.
-            let bytes = received.map(|byte| unsafe { byte.assume_init() });
-            if let Some(peer) = from.as_socket() {
-                return Ok(Some((bytes.collect(), peer)));
+                Err(error) if is_peers(&error) => {}
+                next => return next,
             }
         }
     }
@@ -209,11 +203,12 @@ impl Listener {
             self.refuse(rejection, Some(session), peer);
             return Ok(None);
         }
-        let Some(lane) = self.lane(peer)? else {
+        let Some(mut lane) = self.lane(peer)? else {
             return Ok(None);
         };
         let config = config(&lane.socket, peer, &self.options);
         let entropy = entropy()?;
+        lane.roam = Roam::responder(&self.strays, entropy.key);
         let made = Driver::try_new(lane, &self.options, |now| {
             zerolane_core::Connection::admit(now, config, entropy, &request, finish)
         });
@@ -244,11 +239,12 @@ impl Listener {
         if self.is_known(peer, request.s_key) {
             return Ok(None);
         }
-        let Some(lane) = self.lane(peer)? else {
+        let Some(mut lane) = self.lane(peer)? else {
             return Ok(None);
         };
         let config = config(&lane.socket, peer, &self.options);
         let entropy = entropy()?;
+        lane.roam = Roam::responder(&self.strays, entropy.key);
         let made = Driver::try_new(lane, &self.options, |now| {
             zerolane_core::listen(now, config, entropy, packet)
         });

@@ -2,6 +2,7 @@
 
 mod listener;
 mod receive;
+mod roam;
 mod send;
 mod small;
 mod socket;
@@ -15,10 +16,11 @@ use crate::seal::{Opener, Sealer};
 use crate::security;
 use crate::{Account, Driver, Lane, LaneError, Options, Turn, Waker};
 use receive::Receiver;
+use roam::Roam;
 use send::Sender;
 use socket2::{SockAddr, Socket};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 use zerolane_core::{Config, Connection, Entropy, PublicKey, RegionId, Session};
 
@@ -30,6 +32,7 @@ pub struct UdpLane {
     peer: SocketAddr,
     sender: Sender,
     receiver: Receiver,
+    roam: Roam,
     strict: bool,
     /// Who the peer proved to be.
     peer_key: Option<PublicKey>,
@@ -45,6 +48,7 @@ impl UdpLane {
             peer,
             sender,
             receiver,
+            roam: Roam::initiator(),
             strict: options.strict,
             peer_key: None,
         })
@@ -76,7 +80,7 @@ impl UdpLane {
         std::os::fd::AsFd::as_fd(&self.socket)
     }
 
-    /// The peer's address.
+    /// The peer's address at present.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer
     }
@@ -88,7 +92,15 @@ impl Lane for UdpLane {
         if let Some(session) = turn.core.take_session() {
             self.protect(session);
         }
-        received
+        let received = received?;
+        let ends = (&mut self.sender, &mut self.receiver);
+        if !received && let Some(peer) = self.roam.look(&self.socket, self.peer, ends, turn) {
+            self.peer = peer;
+            if let Some(datagram) = socket::path_datagram(&self.socket, peer) {
+                turn.core.set_path_datagram(turn.now, datagram);
+            }
+        }
+        Ok(received)
     }
 
     fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
@@ -97,6 +109,7 @@ impl Lane for UdpLane {
 
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {
         let full = self.sender.is_full();
+        let timeout = timeout.into_iter().chain(self.roam.longest_sleep()).min();
         waker
             .sleep(|wake| socket::wait(&self.socket, full, wake, timeout))
             .unwrap_or(Ok(false))
@@ -120,11 +133,7 @@ impl Lane for UdpLane {
 /// # Errors
 /// No socket, or no route to `peer`.
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane>> {
-    let any: IpAddr = match peer {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = socket::bind(SocketAddr::new(any, 0), false, options)?;
+    let socket = socket::bind(socket::any_address(peer, 0), false, options)?;
     let lane = UdpLane::new(socket, peer, options)?;
     let config = config(&lane.socket, peer, options);
     let entropy = entropy()?;

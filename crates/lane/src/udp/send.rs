@@ -5,7 +5,7 @@ use super::zerocopy::{Headers, Lender};
 use super::{socket, system};
 use crate::seal::Sealer;
 use crate::{Account, LaneError, Mode, Options, Registry, Turn, Zerocopy};
-use socket2::Socket;
+use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -54,6 +54,8 @@ pub(super) struct Sender {
     /// Headers and short payloads of small operations.
     pub(super) small: Vec<u8>,
     messages: Vec<libc::mmsghdr>,
+    /// Datagrams leave ECN-capable.
+    capable: bool,
     /// A transmission that met a full socket buffer.
     held: Option<Transmit>,
     pub(super) burst: u32,
@@ -88,6 +90,7 @@ impl Sender {
             small: Vec::new(),
             iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
             messages: Vec::with_capacity(MAX_SEGMENTS),
+            capable: false,
             held: None,
             burst: FIRST_BURST,
             last: Instant::ZERO,
@@ -149,6 +152,10 @@ impl Sender {
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
         let mut sent = self.lender.is_lending() && self.lender.settle(socket);
+        if turn.core.wants_marks() != self.capable {
+            self.capable = !self.capable;
+            socket::send_capable(socket, peer, self.capable);
+        }
         for _ in 0..BURSTS_PER_TURN {
             turn.refresh();
             let Some(transmit) = self.held.take().or_else(|| {
@@ -216,6 +223,28 @@ impl Sender {
             },
         }
         self.send_alone(socket, account)
+    }
+
+    /// Sends a control datagram to another address than the peer's.
+    pub(super) fn send_elsewhere(
+        &mut self,
+        socket: &Socket,
+        datagram: &ControlDatagram,
+        to: SocketAddr,
+    ) {
+        let to = SockAddr::from(to);
+        // As good as lost if it cannot be sent.
+        let _ = match &mut self.protection {
+            Protection::Plain => socket.send_to(datagram.bytes(), &to),
+            Protection::Waiting => return,
+            Protection::Sealed(stage) => {
+                stage.lend();
+                let sealed = stage.control(datagram);
+                let sent = sealed.map(|bytes| socket.send_to(bytes, &to));
+                stage.give_back();
+                sent.unwrap_or(Ok(0))
+            }
+        };
     }
 
     /// A control datagram as it is, with its padding.
@@ -508,6 +537,7 @@ impl Sender {
                 | libc::ENETDOWN
                 | libc::EPERM
                 | libc::EADDRNOTAVAIL
+                | libc::EDESTADDRREQ
                 | libc::ENODEV
                 | libc::EIO,
             ) => {}
@@ -536,7 +566,8 @@ pub(super) fn is_lost_offload(
 ) -> bool {
     match error.raw_os_error() {
         Some(libc::EIO | libc::EOPNOTSUPP) => true,
-        Some(libc::EINVAL) => path_datagram.is_none_or(|largest| segment <= largest),
+        // Without a path there is no source address, or no route: no fault of the offload either.
+        Some(libc::EINVAL) => path_datagram.is_some_and(|largest| segment <= largest),
         _ => false,
     }
 }

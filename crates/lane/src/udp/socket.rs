@@ -4,7 +4,7 @@
 use crate::Options;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 use zerolane_wire::encapsulation::Encapsulation;
@@ -102,6 +102,41 @@ pub(super) fn path_datagram(socket: &Socket, peer: SocketAddr) -> Option<usize> 
     Some(encapsulation(peer).max_stu(mtu) + zerolane_wire::HEADER_LEN)
 }
 
+/// Connects an Initiator's socket anew, so that the system chooses the source address that is right
+/// at present; the port stays if it can. True if our address is another now.
+pub(super) fn renew_source(socket: &Socket, peer: SocketAddr) -> io::Result<bool> {
+    let before = socket.local_addr()?.as_socket();
+    let port = before.map_or(0, |address| address.port());
+    disconnect(socket)?;
+    // Refused where it is still bound, or was taken: then there is another.
+    let _ = socket.bind(&SockAddr::from(any_address(peer, port)));
+    // Without a way to the peer it stays unconnected until the next try.
+    socket.connect(&SockAddr::from(peer))?;
+    Ok(socket.local_addr()?.as_socket() != before)
+}
+
+/// No address in particular, of the family of `like`.
+pub(super) fn any_address(like: SocketAddr, port: u16) -> SocketAddr {
+    let any: IpAddr = match like {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(any, port)
+}
+
+/// Lets go of the peer's address, and so of our own.
+fn disconnect(socket: &Socket) -> io::Result<()> {
+    // SAFETY: all fields of sockaddr are integers, for which zero is a value.
+    let mut nobody: libc::sockaddr = unsafe { std::mem::zeroed() };
+    nobody.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
+    let len = size_of::<libc::sockaddr>() as libc::socklen_t;
+    // SAFETY: an address of that length that lives across the call; fd is an open socket.
+    match unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// As [`path_datagram`], of whom the socket is connected to.
 pub(super) fn path_datagram_now(socket: &Socket) -> Option<usize> {
     path_datagram(socket, socket.peer_addr().ok()?.as_socket()?)
@@ -115,6 +150,28 @@ pub(super) fn has_gso(socket: &Socket) -> bool {
 /// Permits sends without a copy, if the kernel has them.
 pub(super) fn enable_zerocopy(socket: &Socket) -> bool {
     set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1).is_ok()
+}
+
+/// ECN-capable: the path may mark it instead of dropping it (ECT(0), RFC 3168).
+const ECT_0: i32 = 0b10;
+
+/// Has the socket say of each datagram what its ECN field was. GRO merges none that differ in it.
+pub(super) fn show_marks(socket: &Socket) {
+    let fd = socket.as_raw_fd();
+    // Where the kernel has one of them only, the other address family is not in use.
+    let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
+    let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
+}
+
+/// Sends ECN-capable datagrams to `peer`, or such as cannot be marked. Where the kernel refuses, no marks
+/// come back, and the core finds out.
+pub(super) fn send_capable(socket: &Socket, peer: SocketAddr, capable: bool) {
+    let fd = socket.as_raw_fd();
+    let field = if capable { ECT_0 } else { 0 };
+    let _ = match peer {
+        SocketAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_TOS, field),
+        SocketAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, field),
+    };
 }
 
 /// Turns receive offload on, if the kernel has it.

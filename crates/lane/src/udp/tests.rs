@@ -5,6 +5,7 @@ use super::system::seam::{self, Sends};
 use super::*;
 use crate::{Completion, Memory, Progress, Region, Security, Zerocopy};
 use netlab::netns::{self, Topology};
+use std::net::Ipv4Addr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use zerolane_core::Delivery;

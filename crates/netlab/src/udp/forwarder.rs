@@ -40,6 +40,8 @@ pub(super) struct Datagram {
 struct Client {
     address: SocketAddr,
     upstream: UdpSocket,
+    /// What stood for it before. Open, so that nobody is told that it is not read any more.
+    forgotten: Option<UdpSocket>,
 }
 
 #[derive(Debug)]
@@ -90,6 +92,9 @@ impl Forwarder {
     pub(super) fn run(mut self) -> io::Result<()> {
         while !self.shared.is_stopping() {
             let readable = self.wait()?;
+            if std::mem::take(&mut self.shared.state().rebinding) {
+                self.rebind()?;
+            }
             if readable.front {
                 self.receive_from_clients()?;
             }
@@ -97,6 +102,15 @@ impl Forwarder {
                 self.receive_from_server(client)?;
             }
             self.deliver();
+        }
+        Ok(())
+    }
+
+    /// Puts new sockets in the places of those that stand for the clients.
+    fn rebind(&mut self) -> io::Result<()> {
+        for client in &mut self.clients {
+            let upstream = connected_to(self.server)?;
+            client.forgotten = Some(std::mem::replace(&mut client.upstream, upstream));
         }
         Ok(())
     }
@@ -172,7 +186,11 @@ impl Forwarder {
         }
         let client = self.clients.len();
         let upstream = connected_to(self.server)?;
-        self.clients.push(Client { address, upstream });
+        self.clients.push(Client {
+            address,
+            upstream,
+            forgotten: None,
+        });
         self.client_of.insert(address, client);
         self.shared.state().clients = self.clients.len();
         Ok(Some(client))

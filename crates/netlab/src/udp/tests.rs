@@ -238,6 +238,24 @@ fn relay__survives_a_server_that_is_not_there_yet() {
 }
 
 #[test]
+fn rebind__gives_clients_new_addresses_and_leaves_the_old_ones_unread() {
+    let server = socket();
+    let relay = relay_to(&server, LinkConfig::default());
+    let client = socket();
+    send_numbered(&client, relay.addr(), 0..1);
+    let (_, before) = receive_numbered(&server);
+    relay.rebind();
+    send_numbered(&client, relay.addr(), 1..2);
+    let (number, after) = receive_numbered(&server);
+    assert_eq!(number, 1);
+    assert_ne!(before, after);
+    // To the old address goes what never arrives, to the new one what does.
+    send_numbered(&server, before, 2..3);
+    send_numbered(&server, after, 3..4);
+    assert_eq!(receive_numbered(&client).0, 3);
+}
+
+#[test]
 fn relay__refuses_one_client_too_many() {
     let server = socket();
     let relay = relay_to(&server, LinkConfig::default());

@@ -103,6 +103,8 @@ pub struct Progress {
     pub delay_us: u32,
     /// STUs that arrived with the mark "congestion experienced", modulo 2^32.
     pub marked: u32,
+    /// STUs that arrived ECN-capable, marked or not, modulo 2^32: none, if the path clears the field.
+    pub capable: u32,
 }
 
 /// What a [`State`] tells in its options.
@@ -148,6 +150,7 @@ impl Progress {
         options[..8].copy_from_slice(&self.received.to_be_bytes());
         options[8..12].copy_from_slice(&self.delay_us.to_be_bytes());
         options[12..16].copy_from_slice(&self.marked.to_be_bytes());
+        options[16..20].copy_from_slice(&self.capable.to_be_bytes());
         options
     }
 
@@ -156,6 +159,7 @@ impl Progress {
             received: be64(options, 0),
             delay_us: be32(options, 8),
             marked: be32(options, 12),
+            capable: be32(options, 16),
         }
     }
 }

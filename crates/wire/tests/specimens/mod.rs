@@ -359,6 +359,7 @@ fn upkeep() -> Vec<(&'static str, Operation)> {
                     received: 0x1122_3344_5566,
                     delay_us: 0x77,
                     marked: 0x8899,
+                    capable: 0xaabb,
                 }),
             }),
         ),

@@ -398,11 +398,13 @@ fn occasion() -> impl Strategy<Value = Occasion> {
 }
 
 fn report() -> impl Strategy<Value = Report> {
-    let progress = (long(), number(), number()).prop_map(|(received, delay_us, marked)| {
+    let told = (long(), number(), number(), number());
+    let progress = told.prop_map(|(received, delay_us, marked, capable)| {
         Report::Progress(Progress {
             received,
             delay_us,
             marked,
+            capable,
         })
     });
     prop_oneof![ranges().prop_map(Report::Missing), progress]

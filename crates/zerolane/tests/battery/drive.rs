@@ -133,3 +133,48 @@ pub fn transfer(pair: &mut Pair, seed: u64, lengths: &[usize]) {
         |b| receive_all(b, seed, lengths),
     );
 }
+
+/// Pieces that a stream consists of.
+const PIECES: u64 = 12;
+
+/// Streams pieces of `len` bytes from a to b; when the first one is complete, `happen` runs beside the
+/// rest of it, and is over before the last one is received.
+pub fn stream_while(a: &mut Connection, b: &mut Connection, len: usize, happen: impl Fn() + Sync) {
+    let (sent, received) = (&Flag::default(), &Flag::default());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let raise = sent.raise_at_end();
+            send_all(a, 1, &[len; PIECES as usize]);
+            drop(raise);
+            received.drive_until_raised(a);
+        });
+        let raise = received.raise_at_end();
+        let mut posted = Vec::new();
+        let post = |b: &mut Connection, seed| {
+            let region = Region::anonymous(len).expect("memory");
+            (b.post_recv(region).expect("posted"), seed)
+        };
+        posted.extend((1..PIECES).map(|seed| post(b, seed)));
+        let mut happening = None;
+        let mut last = Some(PIECES);
+        let end = Instant::now() + 2 * PATIENCE;
+        while last.is_some() || !posted.is_empty() {
+            assert!(Instant::now() < end, "{:#?}", b.account());
+            let over = |it: &std::thread::ScopedJoinHandle<'_, ()>| it.is_finished();
+            if happening.as_ref().is_some_and(over) {
+                posted.extend(last.take().map(|seed| post(b, seed)));
+            }
+            let Some(completion) = b.wait(Some(LOOK)).expect("connected") else {
+                continue;
+            };
+            happening.get_or_insert_with(|| scope.spawn(&happen));
+            let index = posted.iter().position(|it| it.0 == completion.id);
+            let (_, seed) = posted.swap_remove(index.expect("posted"));
+            assert_eq!(completion.result, Ok(len));
+            content::verify(seed, &completion.into_region());
+        }
+        happening.expect("began").join().expect("happened");
+        drop(raise);
+        sent.drive_until_raised(b);
+    });
+}

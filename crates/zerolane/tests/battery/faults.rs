@@ -1,49 +1,22 @@
 //! What happens to interfaces in the middle of a Transfer, and strangers' datagrams.
 
 use crate::content;
-use crate::drive::{Flag, both, next, send_all, transfer};
+use crate::drive::{self, both, transfer};
 use crate::path::{Pair, Path};
 use netlab::Side;
 use netlab::netns::{Offloads, Topology};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
-use zerolane::{Connection, Options, Region};
+use zerolane::{Connection, Options};
 
-const PIECES: u64 = 12;
 const PIECE: usize = 4 << 20;
 
 /// Streams from a to b; when the first piece is complete, `happen` runs beside the rest of it.
 fn stream_while(pair: &mut Pair, happen: impl Fn(&Topology) + Sync) {
     let Pair { a, b, net } = pair;
     let hosts = net.hosts();
-    let (sent, received) = (&Flag::default(), &Flag::default());
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let raise = sent.raise_at_end();
-            send_all(a, 1, &[PIECE; PIECES as usize]);
-            drop(raise);
-            received.drive_until_raised(a);
-        });
-        let raise = received.raise_at_end();
-        let mut posted = Vec::new();
-        for seed in 1..=PIECES {
-            let region = Region::anonymous(PIECE).expect("memory");
-            posted.push((b.post_recv(region).expect("posted"), seed));
-        }
-        let mut happening = None;
-        while !posted.is_empty() {
-            let completion = next(b);
-            happening.get_or_insert_with(|| scope.spawn(|| happen(hosts)));
-            let index = posted.iter().position(|it| it.0 == completion.id);
-            let (_, seed) = posted.swap_remove(index.expect("posted"));
-            assert_eq!(completion.result, Ok(PIECE));
-            content::verify(seed, &completion.into_region());
-        }
-        happening.expect("began").join().expect("happened");
-        drop(raise);
-        sent.drive_until_raised(b);
-    });
+    drive::stream_while(a, b, PIECE, || happen(hosts));
 }
 
 /// The same with the network changed between two pieces, for sure under way: the sender goes on.
@@ -61,6 +34,29 @@ fn interface__down_for_5_s_and_up_again() {
         hosts.set_link_up(Side::A, false).expect("set");
         std::thread::sleep(Duration::from_secs(5));
         hosts.set_link_up(Side::A, true).expect("set");
+    });
+}
+
+#[test]
+fn interface__flaps_several_times() {
+    // On a busy machine the commands take their time, with the link down.
+    let options = Options {
+        idle_timeout: Duration::from_secs(60),
+        ..Options::default()
+    };
+    change_amid(Path::Veth(1500), &options, |hosts| {
+        for (side, down) in [
+            (Side::A, 1),
+            (Side::A, 30),
+            (Side::B, 5),
+            (Side::B, 100),
+            (Side::A, 10),
+        ] {
+            hosts.set_link_up(side, false).expect("set");
+            std::thread::sleep(Duration::from_millis(down));
+            hosts.set_link_up(side, true).expect("set");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     });
 }
 

@@ -7,6 +7,8 @@
 //!  faults.rs  what happens to interfaces in the middle of a Transfer; strangers' datagrams
 //!  files.rs   mapped files as memory
 //!  incast.rs  several senders, one receiver
+//!  marks.rs   ECN: what leaves capable, and is counted
+//!  roam.rs    addresses that change in the middle of a Transfer
 //! ```
 //!
 //! Every payload is verified by content: a word tells the Transfer it belongs to and its offset.
@@ -24,4 +26,6 @@ mod drive;
 mod faults;
 mod files;
 mod incast;
+mod marks;
 mod path;
+mod roam;

@@ -23,6 +23,18 @@ impl Message {
     }
 }
 
+/// The ECN field of an IP header; all ones: marked.
+const ECN_MASK: u8 = 0b11;
+
+/// What the kernel says of a message.
+#[derive(Clone, Copy, Debug, Default)]
+struct Control {
+    /// The segment size, if it merged.
+    segment: Option<usize>,
+    /// The ECN field of its datagrams: what differs in it is not merged.
+    ecn: u8,
+}
+
 /// STUs with consecutive headers, to be judged as one.
 struct Group {
     first: Header,
@@ -53,7 +65,7 @@ impl Receiver {
     pub(super) fn take(&mut self, index: usize, turn: &mut Turn<'_>) {
         let total = self.messages[index].msg_len as usize;
         let dropped = turn.account.dropped_socket_buffer;
-        let segment = self.read_control(index, turn.account);
+        let Control { segment, ecn } = self.read_control(index, turn.account);
         if turn.account.dropped_socket_buffer > dropped {
             turn.core.on_overrun(turn.now);
         }
@@ -67,6 +79,11 @@ impl Receiver {
             return;
         }
         turn.account.datagrams_received += message.segments() as u64;
+        if ecn != 0 {
+            let segments = message.segments() as u32;
+            let marked = if ecn == ECN_MASK { segments } else { 0 };
+            turn.core.on_marks(segments, marked);
+        }
         if message.segments() > 1 {
             self.singles = 0;
         } else if self.layouts[index].pairs > 0 && total > self.incoming.around() + OPTIONS_LEN {
@@ -80,10 +97,10 @@ impl Receiver {
         }
     }
 
-    /// The segment size, if the kernel merged; counts what it dropped.
-    fn read_control(&mut self, index: usize, account: &mut Account) -> Option<usize> {
+    /// What the kernel says of a message; counts what it dropped.
+    fn read_control(&mut self, index: usize, account: &mut Account) -> Control {
         let message = &self.messages[index].msg_hdr;
-        let mut segment = None;
+        let mut control = Control::default();
         // SAFETY: the kernel wrote msg_controllen bytes of well-formed control messages into our
         // buffer; the macros walk them within that length.
         unsafe {
@@ -92,8 +109,14 @@ impl Receiver {
                 let data = libc::CMSG_DATA(header);
                 match ((*header).cmsg_level, (*header).cmsg_type) {
                     (libc::SOL_UDP, libc::UDP_GRO) => {
-                        segment = usize::try_from(data.cast::<i32>().read_unaligned()).ok();
+                        let segment = data.cast::<i32>().read_unaligned();
+                        control.segment = usize::try_from(segment).ok();
                     }
+                    // An int in the one, a byte in the other; the field is the lowest bits of either.
+                    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                        control.ecn = data.cast::<i32>().read_unaligned() as u8 & ECN_MASK;
+                    }
+                    (libc::IPPROTO_IP, libc::IP_TOS) => control.ecn = data.read() & ECN_MASK,
                     (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                         let overflow = data.cast::<u32>().read_unaligned();
                         account.dropped_socket_buffer +=
@@ -105,7 +128,7 @@ impl Receiver {
                 header = libc::CMSG_NXTHDR(message, header);
             }
         }
-        segment
+        control
     }
 
     /// The prediction's pattern held: judge the STUs where they lie, consecutive ones as one.

@@ -35,8 +35,8 @@ const BATCH: u32 = 96 << 10;
 const SINGLES: u32 = 16;
 /// Bytes of spill a message: the largest datagram or super-packet there is.
 const SPILL: usize = 65_536;
-/// Bytes of control messages a message: UDP_GRO and SO_RXQ_OVFL.
-const CONTROL: usize = 64;
+/// Bytes of control messages a message: UDP_GRO, SO_RXQ_OVFL, and the ECN field.
+const CONTROL: usize = 96;
 /// Longest payload that comes without announcement: strict mode does not mind its copy.
 const SMALL: usize = zerolane_core::limits::MAX_SMALL as usize;
 /// Of a control operation, no more is ever looked at.
@@ -109,6 +109,7 @@ unsafe impl Send for Receiver {}
 
 impl Receiver {
     pub(super) fn new(socket: &Socket, options: &Options) -> Receiver {
+        socket::show_marks(socket);
         Receiver {
             gro: options.gro && socket::enable_gro(socket),
             singles: 0,

@@ -64,7 +64,7 @@ impl Incoming {
 impl Receiver {
     /// Opens a datagram in one piece and returns its header and payload: `None` if there is nothing
     /// left to do with it.
-    pub(super) fn unseal<'d>(
+    pub(in crate::udp) fn unseal<'d>(
         &mut self,
         datagram: &'d mut [u8],
         turn: &mut Turn<'_>,

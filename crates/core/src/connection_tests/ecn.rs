@@ -1,0 +1,77 @@
+//! Queues that mark instead of dropping, and paths that clear the marks.
+
+use super::sim::Sim;
+use crate::*;
+use netlab::Side;
+use netlab::link::{LinkConfig, LinkStats};
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+const LENGTH: u64 = 32 << 20;
+
+/// Where a queue of ten round trips would fill, if nobody said anything.
+fn deep(mark_packets: Option<usize>) -> LinkConfig {
+    LinkConfig {
+        delay: 10 * MS,
+        rate_bits_per_s: Some(100_000_000),
+        queue_packets: 1_700,
+        mark_packets,
+        ..LinkConfig::default()
+    }
+}
+
+/// A Transfer from A to B; its goodput in Mb/s and what the link says.
+fn transfer(sim: &mut Sim) -> (f64, LinkStats) {
+    sim.connect();
+    let (start, now) = (sim.net.now(), sim.now());
+    let source = sim.a.filled(7, LENGTH);
+    let target = sim.b.empty(LENGTH);
+    sim.b.c().post_receive(now, target).expect("posted");
+    let sent = sim.a.c().post_send(now, source, Delivery::Polled);
+    let sent = sent.expect("posted");
+    sim.run_until(Duration::from_secs(100), |sim| sim.a.sent(sent));
+    assert!(sim.b.holds(target, 7, LENGTH));
+    let seconds = (sim.net.now() - start).as_secs_f64();
+    let stats = sim.net.link(Side::A).stats();
+    (LENGTH as f64 * 8.0 / seconds / 1e6, stats)
+}
+
+fn sim(link: LinkConfig) -> Sim {
+    Sim::new(link, 1, Config::default(), Config::default())
+}
+
+#[test]
+fn marks__are_answered_before_anything_is_dropped() {
+    let mut sim = sim(deep(Some(40)));
+    let (goodput, link) = transfer(&mut sim);
+    assert!(sim.a.c().wants_marks(), "the path carries them");
+    let counters = *sim.b.c().counters();
+    assert_eq!(counters.marked, link.marked);
+    assert!(counters.marked > 0);
+    assert_eq!(link.queue_dropped, 0);
+    assert!(goodput > 80.0, "{goodput} Mb/s");
+    // Marks keep the queue where they begin: at 40 packets, 5 ms.
+    let part = counters.marked as f64 / counters.capable as f64;
+    assert!(part < 0.05, "{part} of all were marked");
+}
+
+#[test]
+fn marks__that_the_path_clears_are_given_up() {
+    let mut sim = sim(deep(Some(40)));
+    sim.clears_marks = true;
+    let (goodput, _) = transfer(&mut sim);
+    assert!(!sim.a.c().wants_marks());
+    assert_eq!(sim.b.c().counters().capable, 0);
+    assert!(goodput > 80.0, "{goodput} Mb/s");
+}
+
+#[test]
+fn marks__are_not_asked_for_on_a_lan() {
+    let lan = LinkConfig {
+        delay: Duration::from_micros(25),
+        ..LinkConfig::default()
+    };
+    let mut sim = sim(lan);
+    transfer(&mut sim);
+    assert!(!sim.a.c().wants_marks());
+}

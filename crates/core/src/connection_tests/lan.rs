@@ -1,0 +1,88 @@
+//! A LAN whose hosts have other things to do.
+
+use super::seeds::{Dice, each};
+use super::sim::Sim;
+use crate::*;
+use netlab::Side;
+use netlab::link::LinkConfig;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn lan() -> LinkConfig {
+    LinkConfig {
+        delay: Duration::from_micros(25),
+        rate_bits_per_s: Some(1_000_000_000),
+        queue_packets: 3_000,
+        ..LinkConfig::default()
+    }
+}
+
+/// Runs for `time` with stalls of up to 60 ms at either end, or at both; returns in how many looks, and
+/// in how many of them it was taken for a LAN.
+fn stall_for(sim: &mut Sim, dice: &mut Dice, time: Duration) -> (u32, u32) {
+    let (end, mut looks, mut as_lan) = (sim.net.now() + time, 0, 0);
+    while sim.net.now() < end {
+        let now = sim.net.now();
+        for side in Side::BOTH {
+            if dice.chance(40) {
+                sim.host(side).stalled_until = now + Duration::from_micros(dice.below(60_000));
+            }
+        }
+        sim.run_for(Duration::from_micros(dice.below(80_000)));
+        let now = sim.now();
+        looks += 1;
+        as_lan += u32::from(sim.a.c().path_state(now).controller == "auto: lan");
+    }
+    (looks, as_lan)
+}
+
+#[test]
+fn auto__stalls_of_the_hosts_are_no_queue() {
+    each(6, |seed| {
+        let mut dice = Dice::new(seed);
+        let mut sim = Sim::new(lan(), seed, Config::default(), Config::default());
+        sim.connect();
+        let now = sim.now();
+        let length = 96 << 20;
+        let source = sim.a.filled(7, length);
+        let target = sim.b.empty(length);
+        let to = sim.b.c().post_receive(now, target).expect("posted");
+        let sent = sim.a.c().post_send(now, source, Delivery::Polled);
+        sent.expect("posted");
+        sim.run_for(20 * MS);
+        let now = sim.now();
+        assert_eq!(sim.a.c().path_state(now).controller, "auto: lan");
+        let (looks, as_lan) = stall_for(&mut sim, &mut dice, 800 * MS);
+        assert_eq!(looks, as_lan);
+        assert!(sim.b.received(to).is_none(), "the stalls came too late");
+        let resent = sim.a.c().counters().bytes_resent;
+        assert_eq!(resent, 0, "nothing was lost");
+        sim.run_until(3_000 * MS, |sim| sim.b.received(to).is_some());
+        assert!(sim.b.holds(target, 7, length));
+    });
+}
+
+/// What does stand is seen, for all that.
+#[test]
+fn auto__a_queue_that_stands_is_no_lan() {
+    let slow = LinkConfig {
+        rate_bits_per_s: Some(100_000_000),
+        ..lan()
+    };
+    let mut sim = Sim::new(slow, 1, Config::default(), Config::default());
+    sim.connect();
+    let now = sim.now();
+    let length = 32 << 20;
+    let source = sim.a.filled(7, length);
+    let target = sim.b.empty(length);
+    sim.b.c().post_receive(now, target).expect("posted");
+    let sent = sim.a.c().post_send(now, source, Delivery::Polled);
+    sent.expect("posted");
+    sim.run_for(20 * MS);
+    let now = sim.now();
+    assert_eq!(sim.a.c().path_state(now).controller, "auto: lan");
+    sim.run_for(1_800 * MS);
+    let now = sim.now();
+    assert_eq!(sim.a.c().path_state(now).controller, "auto: model");
+}

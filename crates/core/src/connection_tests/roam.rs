@@ -1,0 +1,130 @@
+//! Datagrams of a connection from addresses that are not its peer's.
+
+use super::sim::Sim;
+use crate::*;
+use netlab::Side;
+use netlab::link::LinkConfig;
+use std::net::SocketAddr;
+use std::time::Duration;
+use zerolane_wire::{Nop, Operation, Packet};
+
+const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
+const NONCE: u32 = 0x1234_5678;
+
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], port))
+}
+
+/// Connected, with a Transfer from A to B under way, and all that A said since.
+fn streaming() -> (Sim, TransferId) {
+    let link = LinkConfig {
+        delay: MS,
+        rate_bits_per_s: Some(100_000_000),
+        ..LinkConfig::default()
+    };
+    let mut sim = Sim::new(link, 1, Config::default(), Config::default());
+    sim.connect();
+    sim.trace = Some(vec![]);
+    let now = sim.now();
+    let source = sim.a.filled(1, 2_000_000);
+    let target = sim.b.empty(2_000_000);
+    let to = sim.b.c().post_receive(now, target).expect("posted");
+    let sent = sim.a.c().post_send(now, source, Delivery::Polled);
+    sent.expect("posted");
+    sim.run_for(20 * MS);
+    (sim, to)
+}
+
+/// What A said last.
+fn last_of_a(sim: &Sim) -> Vec<u8> {
+    let said = sim.trace.iter().flatten().rev();
+    let of_a = said.clone().find(|(side, _)| *side == Side::A);
+    of_a.expect("it said something").1.clone()
+}
+
+fn stray(sim: &mut Sim, from: SocketAddr, datagram: &[u8]) -> Stray {
+    let now = sim.now();
+    sim.b.c().on_stray(now, from, NONCE, datagram)
+}
+
+/// The answer of A to the question that B asks at `to`.
+fn answer(sim: &mut Sim, to: SocketAddr) -> Vec<u8> {
+    let last = last_of_a(sim);
+    let Stray::Ask(question) = stray(sim, to, &last) else {
+        panic!("it is silent elsewhere");
+    };
+    let asked = Packet::parse(question.bytes()).expect("what we send");
+    assert!(matches!(
+        asked.operation,
+        Operation::Nop(Nop {
+            sync: NONCE,
+            send_state: true,
+            ..
+        })
+    ));
+    assert!(question.pad_to <= last.len(), "it amplifies");
+    let now = sim.now();
+    sim.a
+        .c()
+        .on_control(now, question.bytes(), question.bytes().len());
+    let said = sim.a.outgoing(now).into_iter().map(|(bytes, _)| bytes);
+    let nop = |bytes: &Vec<u8>| {
+        let packet = Packet::parse(bytes).map(|it| it.operation);
+        matches!(packet, Ok(Operation::Nop(Nop { reply: true, .. })))
+    };
+    said.into_iter().find(nop).expect("answered")
+}
+
+#[test]
+fn stray__of_a_peer_that_is_heard_means_nothing() {
+    let (mut sim, _) = streaming();
+    let last = last_of_a(&sim);
+    assert_eq!(stray(&mut sim, address(1), &last), Stray::Nothing);
+}
+
+#[test]
+fn stray__without_the_key_means_nothing() {
+    let (mut sim, _) = streaming();
+    sim.net.link_mut(Side::A).set_up(false);
+    sim.run_for(200 * MS);
+    let last = last_of_a(&sim);
+    for at in [4, 8, 11] {
+        let mut forged = last.clone();
+        forged[at] ^= 1;
+        assert_eq!(stray(&mut sim, address(1), &forged), Stray::Nothing);
+    }
+    assert_eq!(stray(&mut sim, address(1), &last[..20]), Stray::Nothing);
+    assert!(matches!(stray(&mut sim, address(1), &last), Stray::Ask(_)));
+}
+
+#[test]
+fn stray__is_believed_when_it_answers_from_there() {
+    let (mut sim, to) = streaming();
+    sim.net.link_mut(Side::A).set_up(false);
+    sim.run_for(200 * MS);
+    let answer = answer(&mut sim, address(1));
+    // One question at a time, and only who was asked can answer it.
+    assert_eq!(stray(&mut sim, address(2), &answer), Stray::Nothing);
+    let mut guessed = answer.clone();
+    guessed[27] ^= 1;
+    assert_eq!(stray(&mut sim, address(1), &guessed), Stray::Nothing);
+    assert_eq!(stray(&mut sim, address(1), &answer), Stray::Moved);
+    assert_eq!(stray(&mut sim, address(1), &answer), Stray::Nothing, "once");
+    assert_eq!(sim.b.c().counters().moves, 1);
+    sim.net.link_mut(Side::A).set_up(true);
+    sim.run_until(3 * S, |sim| sim.b.received(to).is_some());
+}
+
+#[test]
+fn stray__of_who_does_not_answer_does_not_keep_others_out() {
+    let (mut sim, _) = streaming();
+    sim.net.link_mut(Side::A).set_up(false);
+    sim.run_for(200 * MS);
+    let last = last_of_a(&sim);
+    assert!(matches!(stray(&mut sim, address(1), &last), Stray::Ask(_)));
+    sim.run_for(200 * MS);
+    let answer = answer(&mut sim, address(2));
+    assert_eq!(stray(&mut sim, address(1), &answer), Stray::Nothing);
+    assert_eq!(stray(&mut sim, address(2), &answer), Stray::Moved);
+}

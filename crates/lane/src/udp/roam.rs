@@ -1,0 +1,254 @@
+//! Addresses that change while connections last.
+//!
+//! A connected socket hears its peer at one address. When a NAT gives the Initiator another one, or it
+//! moves, what it sends finds no connected socket at the Responder and goes to the listening one:
+//!
+//! ```text
+//!  Initiator, new address --> listening socket --> Strays: by the key in the header
+//!                                                    |
+//!  connected socket  <-- connect() <-- the core asks that address, and believes the answer
+//! ```
+//!
+//! The listener sorts what it reads; a connection whose peer is silent reads the listening socket
+//! itself, for nobody may be accepting. An Initiator whose own address is gone, or is not the one that
+//! the system would choose now, connects its socket anew.
+
+use super::receive::Receiver;
+use super::send::Sender;
+use super::socket;
+use crate::Turn;
+use socket2::{SockAddr, Socket};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use zerolane_core::{Instant, Stray};
+
+/// Bytes of a datagram that are looked at: more than any that is not payload has.
+const SHOWN: usize = 2048;
+/// Datagrams kept for one connection, and for the listener. Who sent them repeats what was dropped.
+const MAX_KEPT: usize = 64;
+/// Datagrams read in one go: what a sender has under way when its address changes.
+const MAX_READ: usize = 4096;
+/// Time between two looks of a Responder whose peer is silent.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+/// The same of an Initiator at its own address, which costs more.
+const SOURCE_INTERVAL: Duration = Duration::from_millis(250);
+/// Where a D_Key lies in a header.
+const KEY: std::ops::Range<usize> = 8..12;
+
+/// What seals and opens.
+type Ends<'a> = (&'a mut Sender, &'a mut Receiver);
+
+/// A datagram and where it came from.
+type Received = (Vec<u8>, SocketAddr);
+
+/// What arrives at a listening socket for connections that exist.
+#[derive(Debug)]
+pub(super) struct Strays {
+    socket: Socket,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// By the key of each connection that wants to know.
+    strays: HashMap<u32, VecDeque<Received>>,
+    /// What a connection read that is the listener's.
+    others: VecDeque<Received>,
+}
+
+impl Strays {
+    pub(super) fn new(socket: &Socket) -> io::Result<Strays> {
+        Ok(Strays {
+            socket: socket.try_clone()?,
+            kept: Mutex::default(),
+        })
+    }
+
+    /// Nobody leaves it half changed.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next datagram that is no connection's. `None` when the socket is empty.
+    ///
+    /// # Errors
+    /// The socket's, those of datagrams sent earlier among them.
+    pub(super) fn next_other(&self) -> io::Result<Option<Received>> {
+        let mut kept = self.kept();
+        loop {
+            let next = match kept.others.pop_front() {
+                Some(other) => Some(other),
+                None => receive(&self.socket)?,
+            };
+            match next {
+                Some(received) => match kept.sort(received) {
+                    Some(other) => return Ok(Some(other)),
+                    None => continue,
+                },
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// What came for `key`, the listening socket's contents included.
+    fn of(&self, key: u32) -> VecDeque<Received> {
+        let mut kept = self.kept();
+        for _ in 0..MAX_READ {
+            match receive(&self.socket) {
+                Ok(Some(received)) => {
+                    if let Some(other) = kept.sort(received)
+                        && kept.others.len() < MAX_KEPT
+                    {
+                        kept.others.push_back(other);
+                    }
+                }
+                Ok(None) => break,
+                // Of something sent earlier, and taken by this.
+                Err(_) => {}
+            }
+        }
+        kept.strays
+            .get_mut(&key)
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+}
+
+impl Kept {
+    /// Keeps what is a connection's, and gives back what is not.
+    fn sort(&mut self, received: Received) -> Option<Received> {
+        let key = received.0.get(KEY).and_then(|key| key.try_into().ok());
+        let strays = key.and_then(|key| self.strays.get_mut(&u32::from_be_bytes(key)));
+        let Some(strays) = strays else {
+            return Some(received);
+        };
+        if strays.len() >= MAX_KEPT {
+            strays.pop_front();
+        }
+        strays.push_back(received);
+        None
+    }
+}
+
+fn receive(socket: &Socket) -> io::Result<Option<Received>> {
+    let mut buffer = [MaybeUninit::uninit(); SHOWN];
+    let (len, from) = match socket.recv_from(&mut buffer) {
+        Ok(received) => received,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let received = buffer[..len].iter();
+    // SAFETY: recv_from initialised the first `len` bytes.
+    let bytes = received.map(|byte| unsafe { byte.assume_init() });
+    Ok(from.as_socket().map(|from| (bytes.collect(), from)))
+}
+
+/// How a lane finds its peer again.
+#[derive(Debug)]
+pub(super) struct Roam {
+    /// Of an accepted connection: where its peer may be heard. Gone with the listener.
+    strays: Option<(Weak<Strays>, u32)>,
+    /// When to look again.
+    next_look: Instant,
+}
+
+impl Roam {
+    pub(super) fn initiator() -> Roam {
+        Roam {
+            strays: None,
+            next_look: Instant::ZERO,
+        }
+    }
+
+    /// Of the connection with that key.
+    pub(super) fn responder(strays: &Arc<Strays>, key: u32) -> Roam {
+        strays.kept().strays.insert(key, VecDeque::new());
+        Roam {
+            strays: Some((Arc::downgrade(strays), key)),
+            next_look: Instant::ZERO,
+        }
+    }
+
+    /// Longest sleep of a lane that has to look elsewhere for its peer.
+    pub(super) fn longest_sleep(&self) -> Option<Duration> {
+        let (strays, _) = self.strays.as_ref()?;
+        (strays.strong_count() > 0).then_some(Duration::from_secs(1))
+    }
+
+    /// Looks for a peer that is silent. Returns its new address, to which `socket` is connected then.
+    pub(super) fn look(
+        &mut self,
+        socket: &Socket,
+        peer: SocketAddr,
+        ends: Ends<'_>,
+        turn: &mut Turn<'_>,
+    ) -> Option<SocketAddr> {
+        if turn.now < self.next_look || !turn.core.is_peer_silent(turn.now) {
+            return None;
+        }
+        match &self.strays {
+            Some((strays, key)) => {
+                self.next_look = turn.now + LOOK_INTERVAL;
+                let received = strays.upgrade()?.of(*key);
+                let (sender, receiver) = ends;
+                let moved = received.into_iter().find_map(|(mut bytes, from)| {
+                    let ends = (&mut *sender, &mut *receiver);
+                    is_peers(&mut bytes, from, socket, ends, turn).then_some(from)
+                });
+                let from = moved?;
+                // If there is no way, there is none to the old address either.
+                let _ = socket.connect(&SockAddr::from(from));
+                Some(from)
+            }
+            None => {
+                self.next_look = turn.now + SOURCE_INTERVAL;
+                let renewed = socket::renew_source(socket, peer).unwrap_or(false);
+                if renewed {
+                    turn.core.on_new_path(turn.now);
+                }
+                renewed.then_some(peer)
+            }
+        }
+    }
+}
+
+impl Drop for Roam {
+    fn drop(&mut self) {
+        if let Some((strays, key)) = &self.strays
+            && let Some(strays) = strays.upgrade()
+        {
+            strays.kept().strays.remove(key);
+        }
+    }
+}
+
+/// Whether `bytes` prove that the peer is at `from`. Asks for the proof if they do not.
+fn is_peers(
+    bytes: &mut [u8],
+    from: SocketAddr,
+    socket: &Socket,
+    (sender, receiver): Ends<'_>,
+    turn: &mut Turn<'_>,
+) -> bool {
+    // Who has not the connection's keys is not asked either.
+    let Some(opened) = receiver.unseal(bytes, turn) else {
+        return false;
+    };
+    let mut nonce = [0; 4];
+    if getrandom::fill(&mut nonce).is_err() {
+        return false;
+    }
+    let nonce = u32::from_ne_bytes(nonce);
+    match turn.core.on_stray(turn.now, from, nonce, opened) {
+        Stray::Nothing => false,
+        Stray::Ask(question) => {
+            sender.send_elsewhere(socket, &question, from);
+            false
+        }
+        Stray::Moved => true,
+    }
+}
