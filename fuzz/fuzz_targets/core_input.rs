@@ -95,6 +95,8 @@ impl Pair {
                 break;
             };
             match it {
+                // These connections are plain; the exchange has a target of its own.
+                Transmit::Handshake(_) => {}
                 Transmit::Control(it) => {
                     let mut bytes = it.bytes().to_vec();
                     bytes.resize(bytes.len().max(it.pad_to), 0);

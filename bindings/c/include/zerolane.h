@@ -60,6 +60,11 @@
 #define ZL_INLINE_LENGTH 256
 
 /**
+ * Bytes that hold any public key as a text ("zl:" and 43 characters), with the zero at its end.
+ */
+#define ZL_PUBLIC_KEY_LENGTH 47
+
+/**
  * Version of the binary interface. It grows when something that was compiled against an older
  * header would not work any more; while it is 0, with any release.
  */
@@ -160,6 +165,10 @@ enum zl_status
      */
     ZL_ERROR_UNKNOWN = -19,
     /**
+     * The peer is not one of those to be spoken to (zl_options_trust).
+     */
+    ZL_ERROR_UNTRUSTED = -20,
+    /**
      * A fault of this library. The handle cannot be used any more, only freed.
      */
     ZL_ERROR_INTERNAL = -99,
@@ -220,6 +229,11 @@ enum zl_option
      * Transfers the peer may announce before the first is answered.
      */
     ZL_OPTION_SLOTS = 10,
+    /**
+     * 1: neither encrypt nor ask who is there; the peer has to be told the same. Who is on the way
+     * reads and changes what it likes. Default 0.
+     */
+    ZL_OPTION_PLAIN = 11,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -395,7 +409,7 @@ typedef struct zl_endpoint zl_endpoint;
 typedef struct zl_exported zl_exported;
 
 /**
- * Settings of connections. The defaults suit a local network.
+ * Settings of connections. The defaults suit a local network, encrypt, and trust any peer.
  */
 typedef struct zl_options zl_options;
 
@@ -1007,6 +1021,44 @@ zl_status zl_post_fetch(struct zl_connection *connection,
                         uint64_t expected,
                         const struct zl_work *how,
                         uint32_t *id);
+
+/**
+ * Lets this end be known by the key in `file`, as `zerolane keygen` makes it; made if there is none.
+ * Others must not be able to read it. Without, each connection and endpoint has a key of its own.
+ * Writes the public half to `buffer`, if that is not null, as a text and a zero:
+ * ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ *
+ * Threads: any.
+ */
+zl_status zl_options_identity(struct zl_options *options,
+                              const char *file,
+                              char *buffer,
+                              size_t capacity);
+
+/**
+ * Speaks only to peers that prove to own `key` (a text, as `zerolane id` shows it), or another key
+ * given in an earlier call. Without, to any: then nobody listens in, but who the peer is, is not
+ * known.
+ *
+ * Threads: any.
+ */
+zl_status zl_options_trust(struct zl_options *options, const char *key);
+
+/**
+ * Writes the key that the peer proved to own to `buffer`, as a text and a zero; an empty text if
+ * the connection is plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_peer_key(const struct zl_connection *connection, char *buffer, size_t capacity);
+
+/**
+ * Writes the key by which those who connect know this end to `buffer`, as a text and a zero; an
+ * empty text if connections are plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_endpoint_key(const struct zl_endpoint *endpoint, char *buffer, size_t capacity);
 
 /**
  * Why the last call of this thread that failed did so, as a sentence with its particulars; empty if

@@ -10,7 +10,7 @@ use std::sync::{Mutex, TryLockError};
 use zerolane::Endpoint;
 
 /// A listening UDP port.
-pub struct zl_endpoint(Mutex<Endpoint>);
+pub struct zl_endpoint(pub(crate) Mutex<Endpoint>);
 
 /// What a lock that cannot be had at once means for the caller.
 pub(crate) fn refused<T>(error: TryLockError<T>) -> Failure {

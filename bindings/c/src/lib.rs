@@ -28,6 +28,7 @@ mod pointer;
 pub mod queue;
 pub mod region;
 pub mod remote;
+pub mod security;
 pub mod status;
 pub mod transfer;
 pub mod version;

@@ -2,12 +2,20 @@
 
 use crate::pointer::{Output, free, give, handle};
 use crate::status::{Failure, guard, zl_status};
+use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Duration;
-use zerolane::Options;
+use zerolane::{Mode, Options, PublicKey};
 
-/// Settings of connections. The defaults suit a local network.
-pub struct zl_options(Mutex<Options>);
+/// Settings of connections. The defaults suit a local network, encrypt, and trust any peer.
+pub struct zl_options(Mutex<Settings>);
+
+#[derive(Default)]
+pub(crate) struct Settings {
+    pub(crate) options: Options,
+    /// The peers to speak to; none: any.
+    pub(crate) trusted: HashSet<PublicKey>,
+}
 
 /// What can be set with zl_options_set.
 #[repr(u32)]
@@ -33,6 +41,9 @@ pub enum zl_option {
     ZL_OPTION_IDLE_TIMEOUT_MS = 9,
     /// Transfers the peer may announce before the first is answered.
     ZL_OPTION_SLOTS = 10,
+    /// 1: neither encrypt nor ask who is there; the peer has to be told the same. Who is on the way
+    /// reads and changes what it likes. Default 0.
+    ZL_OPTION_PLAIN = 11,
 }
 
 use zl_option::*;
@@ -47,7 +58,22 @@ pub(crate) unsafe fn read(options: *const zl_options) -> Result<Options, Failure
     }
     // SAFETY: the caller's promise.
     let options = unsafe { handle(options, "options") }?;
-    Ok(options.0.lock().map_err(|_| poisoned())?.clone())
+    let settings = options.0.lock().map_err(|_| poisoned())?;
+    if settings.options.security.mode == Mode::Plain && !settings.trusted.is_empty() {
+        return Err(Failure::argument(
+            "plain connections prove no key: there is none to trust",
+        ));
+    }
+    Ok(settings.options.clone())
+}
+
+/// Changes settings.
+pub(crate) fn change(
+    options: &zl_options,
+    body: impl FnOnce(&mut Settings) -> Result<(), Failure>,
+) -> Result<zl_status, Failure> {
+    body(&mut *options.0.lock().map_err(|_| poisoned())?)?;
+    Ok(zl_status::ZL_OK)
 }
 
 fn poisoned() -> Failure {
@@ -62,7 +88,7 @@ pub unsafe extern "C" fn zl_options_new(options: *mut *mut zl_options) -> zl_sta
     guard(|| {
         // SAFETY: C's promise about outputs.
         let output = unsafe { Output::new(options, "options") }?;
-        output.set(give(zl_options(Mutex::new(Options::default()))));
+        output.set(give(zl_options(Mutex::default())));
         Ok(zl_status::ZL_OK)
     })
 }
@@ -79,12 +105,9 @@ pub unsafe extern "C" fn zl_options_set(
     guard(|| {
         // SAFETY: C's promise about handles.
         let options = unsafe { handle(options, "options") }?;
-        set(
-            &mut *options.0.lock().map_err(|_| poisoned())?,
-            option,
-            value,
-        )?;
-        Ok(zl_status::ZL_OK)
+        change(options, |settings| {
+            set(&mut settings.options, option, value)
+        })
     })
 }
 
@@ -99,6 +122,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
     const CONNECT_TIMEOUT_MS: u32 = ZL_OPTION_CONNECT_TIMEOUT_MS as u32;
     const IDLE_TIMEOUT_MS: u32 = ZL_OPTION_IDLE_TIMEOUT_MS as u32;
     const SLOTS: u32 = ZL_OPTION_SLOTS as u32;
+    const PLAIN: u32 = ZL_OPTION_PLAIN as u32;
     match option {
         STRICT => options.strict = switch(value)?,
         GSO => options.gso = switch(value)?,
@@ -110,6 +134,12 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
         CONNECT_TIMEOUT_MS => options.connect_timeout = milliseconds(value)?,
         IDLE_TIMEOUT_MS => options.idle_timeout = milliseconds(value)?,
         SLOTS => options.slots = fit(value)?,
+        PLAIN => {
+            options.security.mode = match switch(value)? {
+                true => Mode::Plain,
+                false => Mode::Encrypted,
+            };
+        }
         _ => return Err(Failure::argument(format!("there is no option {option}"))),
     }
     Ok(())

@@ -53,6 +53,8 @@ pub enum zl_status {
     ZL_ERROR_REVOKED = -18,
     /// The peer exports nothing of that name or key, on this connection.
     ZL_ERROR_UNKNOWN = -19,
+    /// The peer is not one of those to be spoken to (zl_options_trust).
+    ZL_ERROR_UNTRUSTED = -20,
     /// A fault of this library. The handle cannot be used any more, only freed.
     ZL_ERROR_INTERNAL = -99,
 }
@@ -83,11 +85,12 @@ impl zl_status {
             ZL_ERROR_DENIED => c"no right to do that",
             ZL_ERROR_REVOKED => c"the memory was revoked",
             ZL_ERROR_UNKNOWN => c"no such memory",
+            ZL_ERROR_UNTRUSTED => c"the peer is not trusted",
             ZL_ERROR_INTERNAL => c"internal error",
         }
     }
 
-    const ALL: [zl_status; 22] = [
+    const ALL: [zl_status; 23] = [
         ZL_OK,
         ZL_TIMEOUT,
         ZL_ERROR_ARGUMENT,
@@ -109,6 +112,7 @@ impl zl_status {
         ZL_ERROR_DENIED,
         ZL_ERROR_REVOKED,
         ZL_ERROR_UNKNOWN,
+        ZL_ERROR_UNTRUSTED,
         ZL_ERROR_INTERNAL,
     ];
 }
@@ -190,7 +194,8 @@ pub(crate) fn of_transfer(error: TransferError) -> zl_status {
 fn of_close(reason: CloseReason) -> zl_status {
     match reason {
         CloseReason::Local | CloseReason::Peer(_) => ZL_ERROR_CLOSED,
-        CloseReason::Rejected { .. } => ZL_ERROR_REJECTED,
+        CloseReason::Rejected { .. } | CloseReason::ExchangeRefused(_) => ZL_ERROR_REJECTED,
+        CloseReason::Untrusted(_) => ZL_ERROR_UNTRUSTED,
         CloseReason::ConnectTimeout => ZL_ERROR_CONNECT_TIMEOUT,
         CloseReason::PeerDead | CloseReason::Unreachable => ZL_ERROR_PEER_DEAD,
         CloseReason::Violation => ZL_ERROR_PROTOCOL,

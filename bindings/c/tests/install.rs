@@ -125,6 +125,10 @@ fn install__programs_compile_without_a_warning_and_run() {
     );
 
     installed.run(&installed.compile(&source("tests/c/arguments.c")));
+    let security = installed.compile(&source("tests/c/security.c"));
+    run(bounded(&security)
+        .arg(installed.root.path())
+        .env("LD_LIBRARY_PATH", installed.path("lib")));
     for document in documented_programs(&installed) {
         assert!(!installed.run(&installed.compile(&document)).is_empty());
     }

@@ -107,6 +107,7 @@ impl State {
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Connection {
     peer: SocketAddr,
+    peer_key: Option<zerolane::PublicKey>,
     state: Mutex<State>,
     /// Held while waiting for `state`, so that who waits gets it before who had it comes again.
     turn: Mutex<()>,
@@ -121,6 +122,7 @@ impl Connection {
     pub(crate) fn new(connection: zerolane::Connection) -> Connection {
         Connection {
             peer: connection.peer_addr(),
+            peer_key: connection.peer_key(),
             waker: connection.waker(),
             state: Mutex::new(State {
                 connection: Some(connection),
@@ -224,6 +226,12 @@ impl Connection {
     #[getter]
     fn peer_address(&self) -> (String, u16) {
         pair(self.peer)
+    }
+
+    /// The key that the peer proved to own; None if the connection is plain.
+    #[getter]
+    fn peer_key(&self) -> Option<String> {
+        self.peer_key.map(|key| key.to_string())
     }
 
     /// Requests posted and not done.

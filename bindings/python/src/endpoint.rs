@@ -17,6 +17,7 @@ use std::time::Duration;
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Endpoint {
     local: SocketAddr,
+    key: Option<zerolane::PublicKey>,
     /// None when closed.
     listener: Mutex<Option<zerolane::Endpoint>>,
 }
@@ -54,6 +55,7 @@ impl Endpoint {
         let endpoint = endpoint.map_err(|error| errors::of(py, error))?;
         Ok(Endpoint {
             local: endpoint.local_addr(),
+            key: endpoint.public_key(),
             listener: Mutex::new(Some(endpoint)),
         })
     }
@@ -62,6 +64,12 @@ impl Endpoint {
     #[getter]
     fn address(&self) -> (String, u16) {
         pair(self.local)
+    }
+
+    /// The key by which those who connect know this end; None if connections are plain.
+    #[getter]
+    fn key(&self) -> Option<String> {
+        self.key.map(|key| key.to_string())
     }
 
     /// The next connection. Raises TimeoutError if none comes within `timeout` seconds.

@@ -62,7 +62,8 @@ fn of_transfer(error: TransferError) -> &'static str {
 fn of_close(reason: CloseReason) -> &'static str {
     match reason {
         CloseReason::Local | CloseReason::Peer(_) => "Closed",
-        CloseReason::Rejected { .. } => "Rejected",
+        CloseReason::Rejected { .. } | CloseReason::ExchangeRefused(_) => "Rejected",
+        CloseReason::Untrusted(_) => "Untrusted",
         CloseReason::ConnectTimeout => "ConnectTimeout",
         CloseReason::PeerDead | CloseReason::Unreachable => "PeerDead",
         CloseReason::Violation => "ProtocolError",

@@ -1,10 +1,20 @@
 //! Settings of endpoints and connections.
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+use zerolane::keys::identity;
+use zerolane::{PublicKey, Security};
 
 /// Settings of connections; the defaults suit a local network. Times are in seconds, sizes in bytes.
+///
+/// Connections are encrypted. `identity` is the file of the key by which peers know this end, as
+/// `zerolane keygen` makes it, and made if there is none: without, there is a key for the occasion.
+/// `trust` has the keys ("zl:...") of the peers to be spoken to: without, any. `plain` turns all that
+/// off, if the peer does so too: then who is on the way reads and changes what it likes.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);
@@ -22,11 +32,41 @@ pub(crate) fn seconds(value: f64, name: &str) -> PyResult<Duration> {
         .map_err(|_| PyValueError::new_err(format!("{name} is not a time: {value} s")))
 }
 
+/// How connections are protected.
+fn security(
+    plain: bool,
+    identity: Option<PathBuf>,
+    trust: Option<Vec<String>>,
+) -> PyResult<Security> {
+    if plain {
+        return match (identity, trust) {
+            (None, None) => Ok(Security::plain()),
+            _ => Err(PyValueError::new_err(
+                "plain connections prove no key: neither identity nor trust has a meaning",
+            )),
+        };
+    }
+    let mut security = Security::default();
+    if let Some(file) = identity {
+        let identity = identity::load_or_create(&file);
+        let identity = identity.map_err(|error| PyOSError::new_err(error.to_string()))?;
+        security.identity = Some(Arc::new(identity));
+    }
+    if let Some(keys) = trust {
+        let keys = keys.iter().map(|key| key.parse());
+        let keys: Result<HashSet<PublicKey>, _> = keys.collect();
+        let keys = keys.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        security.trust = Arc::new(keys);
+    }
+    Ok(security)
+}
+
 #[pymethods]
 impl Options {
     #[new]
     #[pyo3(signature = (*, strict=None, gso=None, gro=None, checksum=None, receive_buffer=None,
-                        max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None))]
+                        max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None,
+                        plain=None, identity=None, trust=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         strict: Option<bool>,
@@ -38,6 +78,9 @@ impl Options {
         spin: Option<f64>,
         connect_timeout: Option<f64>,
         idle_timeout: Option<f64>,
+        plain: Option<bool>,
+        identity: Option<PathBuf>,
+        trust: Option<Vec<String>>,
     ) -> PyResult<Options> {
         let default = zerolane::Options::default();
         let time = |value: Option<f64>, name, default| {
@@ -53,8 +96,16 @@ impl Options {
             spin: time(spin, "spin", default.spin)?,
             connect_timeout: time(connect_timeout, "connect_timeout", default.connect_timeout)?,
             idle_timeout: time(idle_timeout, "idle_timeout", default.idle_timeout)?,
+            security: security(plain.unwrap_or(false), identity, trust)?,
             ..default
         }))
+    }
+
+    /// The key by which others know an end with these settings; None if it has one for the occasion.
+    #[getter]
+    fn key(&self) -> Option<String> {
+        let identity = self.0.security.identity.as_ref();
+        identity.map(|identity| identity.public().to_string())
     }
 
     fn __repr__(&self) -> String {

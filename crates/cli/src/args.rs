@@ -24,6 +24,10 @@ pub(crate) enum Command {
     Ls(crate::files::list::Args),
     /// Export memory to other hosts; read, write and count in theirs
     Mem(crate::mem::Args),
+    /// Make a key to be known by
+    Keygen(crate::keys::Args),
+    /// Say which key you are known by
+    Id(crate::keys::Args),
     /// Copy a real file over TCP and over Zerolane, and compare
     Demo(crate::demo::Args),
     /// Measure Zerolane against the kernel's TCP

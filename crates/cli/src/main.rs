@@ -11,8 +11,10 @@ mod demo;
 mod exit;
 mod files;
 mod interrupt;
+mod keys;
 mod lab;
 mod mem;
+mod security;
 
 use clap::Parser;
 
@@ -26,6 +28,8 @@ fn main() -> Exit {
         Command::Cp(args) => files::copy::run(args).map(succeed),
         Command::Ls(args) => files::list::run(args).map(succeed),
         Command::Mem(args) => mem::run(args).map(succeed),
+        Command::Keygen(args) => keys::generate(args).map(succeed),
+        Command::Id(args) => keys::show(args).map(succeed),
         Command::Demo(args) => demo::run(args).map(succeed),
         Command::Bench(args) => bench::run(args).map(succeed),
         Command::Lab(args) => lab::run(args),

@@ -263,8 +263,9 @@ fn serve__refuses_hostile_requests_and_goes_on() {
     let prepare = r#"{"do":"prepare","buffer":4096,"seed":0}"#;
     let tcp = r#"{"send_bytes":8,"recv_bytes":8,"send_buffer":null,"recv_buffer":null,"wait_all":false,"congestion":null}"#;
     let file = r#"{"file":{"name":"passwd","bytes":1}}"#;
-    let receive =
-        format!(r#"{{"do":"receive","mover":"tcp","payload":{file},"token":1,"tcp":{tcp}}}"#);
+    let receive = format!(
+        r#"{{"do":"receive","mover":"tcp","payload":{file},"token":1,"tcp":{tcp},"security":"plain"}}"#
+    );
     let reply = answer(address, format!("{prepare}\n{receive}\n").as_bytes());
     assert!(reply.contains("has no files"), "{reply}");
 
@@ -277,7 +278,7 @@ fn serve__refuses_hostile_requests_and_goes_on() {
         let reply = answer(address, garbage);
         assert!(reply.is_empty() || reply.contains("failed"), "{reply}");
     }
-    assert!(answer(address, b"{\"do\":\"hello\",\"version\":2}\n").contains("kernel"));
+    assert!(answer(address, b"{\"do\":\"hello\",\"version\":3}\n").contains("kernel"));
 }
 
 #[test]

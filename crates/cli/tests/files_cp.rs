@@ -72,9 +72,12 @@ impl Lab {
             .nth(1)
             .and_then(|rest| rest.split(' ').next());
         self.address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
-        line.clear();
-        out.read_line(&mut line).unwrap();
-        assert!(line.contains("Only this machine can connect"), "{line:?}");
+        // Whose key, who may connect, and from where; the server goes on when all is read.
+        for said in ["Its key: zl:", " connect", "Only this machine can"] {
+            line.clear();
+            out.read_line(&mut line).unwrap();
+            assert!(line.contains(said), "{line:?}");
+        }
     }
 
     fn share(&self, name: &str) -> PathBuf {
@@ -112,9 +115,12 @@ impl Lab {
 
 fn zerolane() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zerolane"));
-    command.stdin(Stdio::null());
+    command.stdin(Stdio::null()).env("ZEROLANE_HOME", HOME);
     command
 }
+
+/// Keys of these tests' user, made by the first that needs one.
+const HOME: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/zerolane-home");
 
 /// Runs a command; its exit code, output and errors.
 fn run(mut command: Command) -> (i32, String, String) {
@@ -493,7 +499,7 @@ fn cp__disk_full_in_the_middle() {
             script,
             env!("CARGO_BIN_EXE_zerolane"),
         ]);
-        command.stdin(Stdio::null());
+        command.stdin(Stdio::null()).env("ZEROLANE_HOME", HOME);
         command
     };
     let lab = Lab::served_by(program, &[]);
@@ -537,6 +543,122 @@ fn cp__target_without_write_permission() {
     assert_eq!(fs::read(lab.share("a")).unwrap(), b"old");
     succeed(lab.put(&["--force"], "a", ""));
     assert_eq!(fs::read(lab.share("a")).unwrap(), b"new");
+}
+
+/// A lab whose server is somebody else's, with its own keys.
+fn strangers(options: &[&str]) -> (Lab, tempfile::TempDir) {
+    let home = tempfile::tempdir().unwrap();
+    let program = || {
+        let mut command = zerolane();
+        command.env("ZEROLANE_HOME", home.path());
+        command
+    };
+    (Lab::served_by(program, options), home)
+}
+
+fn own_key() -> String {
+    // The first use makes it.
+    let _ = zerolane().arg("keygen").output().unwrap();
+    let mut id = zerolane();
+    id.arg("id");
+    succeed(id).trim().to_owned()
+}
+
+#[test]
+fn keys__a_client_not_on_the_list_is_told_what_to_do() {
+    let (lab, home) = strangers(&[]);
+    fs::write(lab.share("a"), b"theirs").unwrap();
+    let own = own_key();
+    let hint = format!("'{own} read'");
+    let (code, _, err) = run(lab.get(&[], "a", ""));
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains(&hint), "{err}");
+
+    // The owner adds it while the server runs.
+    let list = home.path().join("allowed_keys");
+    fs::write(&list, format!("{own} read # a friend\n")).unwrap();
+    succeed(lab.get(&[], "a", ""));
+    assert_eq!(fs::read(lab.local("a")).unwrap(), b"theirs");
+    fail(lab.put(&[], "a", "b"), 1, "the server is read-only");
+
+    fs::create_dir(lab.share("in")).unwrap();
+    fs::write(&list, format!("{own} read-write below=in\n")).unwrap();
+    succeed(lab.put(&[], "a", "b"));
+    assert_eq!(names(&lab.share("in")), ["b"]);
+    fail(lab.get(&[], "a", "c"), 1, "no such file");
+}
+
+#[test]
+fn keys__a_server_is_remembered_and_another_in_its_place_refused() {
+    let client = tempfile::tempdir().unwrap();
+    let (mut lab, _home) = strangers(&["--anyone"]);
+    let port = lab.address.clone();
+    let ls = |lab: &Lab| {
+        let mut command = zerolane();
+        command.env("ZEROLANE_HOME", client.path());
+        command.arg("ls").arg(lab.there(""));
+        command
+    };
+    let (code, _, err) = run(ls(&lab));
+    assert!(code == 0 && err.contains("First contact with"), "{err}");
+    assert_eq!(succeed(ls(&lab)), "", "known by now");
+
+    // Somebody with another key takes the address.
+    lab.server = None;
+    let other = tempfile::tempdir().unwrap();
+    let mut program = zerolane();
+    program.env("ZEROLANE_HOME", other.path());
+    lab.start(program, &["--anyone"], &port);
+    let (code, _, err) = run(ls(&lab));
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("IS NOT WHO IT WAS"), "{err}");
+}
+
+#[test]
+fn plain__only_if_both_say_so_and_loudly() {
+    let mut lab = Lab::new(&[]);
+    fs::write(lab.local("a"), b"x").unwrap();
+    let (code, _, err) = run(lab.put(&["--plain"], "a", ""));
+    assert_eq!(code, 3, "{err}");
+    assert!(
+        err.contains("refuses connections without protection"),
+        "{err}"
+    );
+    lab.server = None;
+    let mut plain = zerolane()
+        .args(["serve", "--plain", "--listen", "127.0.0.1:0"])
+        .arg(lab.share(""))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(plain.stdout.take().unwrap());
+    lab.server = Some(Running(plain));
+    let said: Vec<String> = out.lines().take(3).map(Result::unwrap).collect();
+    assert!(said[1].contains("WARNING: plain"), "{said:?}");
+    let address = said[0].split(" on ").nth(1).unwrap();
+    lab.address = address.split(' ').next().unwrap().to_owned();
+    let (code, _, err) = run(lab.put(&["--plain"], "a", ""));
+    assert!(code == 0 && err.contains("WARNING: plain"), "{err}");
+    let (code, _, err) = run(lab.put(&[], "a", ""));
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("both ends must ask for plain"), "{err}");
+}
+
+#[test]
+fn keys__made_once_and_never_overwritten() {
+    let home = tempfile::tempdir().unwrap();
+    let command = |name: &str| {
+        let mut command = zerolane();
+        command.env("ZEROLANE_HOME", home.path()).arg(name);
+        command
+    };
+    fail(command("id"), 1, "no key in");
+    let (code, made, _) = run(command("keygen"));
+    assert_eq!(code, 0);
+    assert_eq!(succeed(command("id")), made);
+    fail(command("keygen"), 1, "is there already");
+    assert_eq!(succeed(command("id")), made);
 }
 
 #[test]
@@ -610,7 +732,7 @@ fn cp__source_that_may_not_be_read() {
         eprintln!("skipped: needs root, to be somebody else");
         return;
     }
-    let lab = Lab::new(&[]);
+    let lab = Lab::new(&["--anyone"]);
     // Where somebody else may start it.
     let program = lab.base.path().join("zerolane");
     fs::copy(env!("CARGO_BIN_EXE_zerolane"), &program).unwrap();
@@ -623,8 +745,11 @@ fn cp__source_that_may_not_be_read() {
     let (uid, gid) = (65534, 65534);
     std::os::unix::process::CommandExt::uid(&mut copy, uid);
     std::os::unix::process::CommandExt::gid(&mut copy, gid);
+    let home = lab.base.path().join("home");
+    fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(uid), Some(gid)).unwrap();
     copy.stdin(Stdio::null())
-        .env("HOME", lab.base.path())
+        .env("ZEROLANE_HOME", home)
         .arg("cp")
         .args([lab.local("secret"), lab.local("open")])
         .arg(lab.there(""));

@@ -74,6 +74,8 @@ impl Virtual {
         if let Some(connection) = self.end(side) {
             while let Some(transmit) = connection.poll_transmit(now, BurstLimit::default()) {
                 match transmit {
+                    // Plain connections exchange no keys.
+                    Transmit::Handshake(_) => unreachable!(),
                     Transmit::Control(it) => {
                         let mut bytes = it.bytes().to_vec();
                         bytes.resize(bytes.len().max(it.pad_to), 0);

@@ -39,6 +39,9 @@ pub struct Config {
     pub encapsulation: Encapsulation,
     /// Longest datagram the path is thought to carry at first, header included, bytes.
     pub path_datagram: usize,
+    /// Bytes that the lane adds to each datagram to seal it; 0 without protection. They count as
+    /// part of the datagram.
+    pub seal: usize,
     /// Give up connecting after this.
     pub connect_timeout: Duration,
     /// Declare the peer dead after it left requests unanswered for this long.
@@ -63,6 +66,7 @@ impl Default for Config {
             classic_data_timeout: Duration::from_millis(200),
             encapsulation: Encapsulation::UdpV4,
             path_datagram: 1472,
+            seal: 0,
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(15),
         }

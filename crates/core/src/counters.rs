@@ -24,11 +24,17 @@ pub enum DropReason {
     Unexpected,
     /// One with a lower number has to be executed first, and is missing.
     Early,
+    /// Not sealed, where everything is.
+    Unprotected,
+    /// The seal does not hold: forged, or damaged on the way.
+    Forged,
+    /// Sealed by the peer, and here already: a copy made on the way, or by an attacker.
+    Replayed,
 }
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [DropReason; 9] = [
+    pub const ALL: [DropReason; 12] = [
         DropReason::Malformed,
         DropReason::WrongKey,
         DropReason::NoGrant,
@@ -38,6 +44,9 @@ impl DropReason {
         DropReason::Limit,
         DropReason::Unexpected,
         DropReason::Early,
+        DropReason::Unprotected,
+        DropReason::Forged,
+        DropReason::Replayed,
     ];
 }
 

@@ -9,8 +9,7 @@ use crate::work::RemotePlace;
 use crate::{Delivery, Instant, Span, TransferId, tiling};
 use std::collections::{BTreeMap, VecDeque};
 use zerolane_wire::{
-    ClearToSend, Delivered, Grant, HEADER_LEN, Profile, Reason, RequestToSend, Target,
-    encapsulation,
+    ClearToSend, Delivered, Grant, Profile, Reason, RequestToSend, Target, encapsulation,
 };
 
 /// Where an incoming Transfer stands.
@@ -156,12 +155,14 @@ pub(crate) struct Geometry {
     /// The sender's STU, as far as known.
     pub(crate) stu: u32,
     pub(crate) burst_segments: u32,
+    /// Bytes around the payload of a datagram.
+    pub(crate) around: u32,
 }
 
 impl Geometry {
     /// Length of a Block that is a whole number of bursts, so that no STU within it is short.
     fn block_len(&self) -> u32 {
-        let most = encapsulation::MAX_UDP_PAYLOAD_V4 as u32 / (self.stu + HEADER_LEN as u32);
+        let most = encapsulation::MAX_UDP_PAYLOAD_V4 as u32 / (self.stu + self.around);
         let burst = self.stu * most.clamp(1, self.burst_segments.max(1));
         let target = self
             .block

@@ -29,6 +29,7 @@ mod forecast;
 mod gaps;
 mod gets;
 mod grants;
+mod handshake;
 mod inbound;
 mod life;
 pub mod limits;
@@ -56,6 +57,10 @@ pub use event::{CloseReason, Delivery, Event, TransferError, TransferId};
 pub use exports::RegionName;
 pub use forecast::{Forecast, Run};
 pub use grants::Placement;
+pub use handshake::{
+    Admitted, Anyone, Cipher, Ciphers, Credentials, Gate, GateCounters, HandshakeDatagram,
+    Identity, KeyError, PublicKey, Reply, Session, Trust, refuse_hello,
+};
 pub use inbound::InboundState;
 pub use life::Life;
 pub use outbound::OutboundState;

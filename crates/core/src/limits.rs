@@ -124,11 +124,36 @@ pub const MIN_MTU: usize = 1280;
 /// peer counts as dead: a few losses must not kill a connection, nor a jump of the clock.
 pub const KEEPALIVES_PER_IDLE_TIMEOUT: u32 = 10;
 
+/// Key exchanges begun by strangers and not done, on one listening end. Each holds about 2 KiB.
+pub const MAX_PENDING_HANDSHAKES: usize = 256;
+
+/// Of those, from one IP address.
+pub const MAX_PENDING_PER_ADDRESS: usize = 16;
+
+/// Unfinished key exchanges from which on a stranger has to prove its address by a cookie first. A
+/// few clients that come at once never meet it; forged addresses soon do.
+pub const COOKIE_FROM_PENDING: usize = 32;
+
+/// Hellos in one second from which on it is the same: key agreements for so many cost a core a few
+/// percent.
+pub const COOKIE_FROM_RATE: u32 = 200;
+
+/// Key exchanges answered in one second, whoever asks and whatever it proved: bounds what key
+/// agreements cost to about a fifth of a core.
+pub const MAX_ANSWERS_PER_SECOND: u32 = 1000;
+
+/// How long an unfinished key exchange is remembered: as long as an Initiator tries.
+pub const HANDSHAKE_LIFETIME: Duration = Duration::from_secs(5);
+
+/// How long a secret makes cookies; each is good for once or twice that.
+pub const COOKIE_LIFETIME: Duration = Duration::from_secs(60);
+
 /// Regions exported on one connection: the handle has 8 bits for which.
 pub const MAX_EXPORTS: usize = 256;
 
 /// Longest put, get or message that travels as one unannounced datagram, bytes: what every path
 /// must carry ([`MIN_MTU`] less IPv6, UDP and our header), so that no path probe is needed first.
+/// Less by the seal where datagrams have one.
 pub const MAX_SMALL: u32 = (MIN_MTU - 48 - zerolane_wire::HEADER_LEN) as u32;
 
 /// Bytes of control in a message (P0.1: Trapeze's control messages have 128).

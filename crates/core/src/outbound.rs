@@ -8,9 +8,7 @@ use crate::window::Window;
 use crate::{Delivery, DropReason, Instant, Span, TransferId, tiling};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use zerolane_wire::{
-    ClearToSend, Flags, HEADER_LEN, Header, Op, Profile, Range, Reason, Route, State, Target,
-};
+use zerolane_wire::{ClearToSend, Flags, Header, Op, Profile, Range, Reason, Route, State, Target};
 
 /// Where an outgoing Transfer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -641,6 +639,8 @@ pub(crate) struct Shape {
     /// The receiver's buffer size.
     pub(crate) buffer_log2: u8,
     pub(crate) limit: BurstLimit,
+    /// Bytes around the payload of a datagram.
+    pub(crate) around: u32,
     /// The burst asks the receiver how it gets on (extended profile).
     pub(crate) ask: bool,
 }
@@ -649,7 +649,7 @@ impl Shape {
     pub(crate) fn segments(&self) -> u32 {
         self.limit
             .segments
-            .min(self.limit.bytes / (self.stu + HEADER_LEN as u32))
+            .min(self.limit.bytes / (self.stu + self.around))
             .max(1)
     }
 }

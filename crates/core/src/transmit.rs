@@ -1,6 +1,6 @@
 //! What is to leave: a control datagram, or a burst of Data described, not copied.
 
-use crate::Span;
+use crate::{HandshakeDatagram, Span};
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::{Flags, HEADER_LEN, Header, OPTIONS_LEN, Packet};
 
@@ -23,8 +23,10 @@ impl Default for BurstLimit {
 }
 
 /// Something to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transmit {
+    /// One message of the key exchange, on its own and never sealed.
+    Handshake(HandshakeDatagram),
     /// One control datagram, on its own.
     Control(ControlDatagram),
     /// Data operations from one contiguous span.

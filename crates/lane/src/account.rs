@@ -1,7 +1,7 @@
 //! Honest counting: every byte placed or moved and why, every datagram dropped and where, every
 //! syscall and wake-up.
 
-use zerolane_core::{Counters, PathState};
+use zerolane_core::{Cipher, Counters, PathState};
 
 /// Why payload was copied again in user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,15 +15,19 @@ pub enum MoveCause {
     Unexpected,
     /// A small put, which comes without announcement (one copy, by design).
     Unannounced,
+    /// Sealed, and bound for memory that others may touch at the same time, exported or a mapped
+    /// file: opened in the lane's own (one copy, by design).
+    OpenedApart,
 }
 
 impl MoveCause {
     /// All causes.
-    pub const ALL: [MoveCause; 4] = [
+    pub const ALL: [MoveCause; 5] = [
         MoveCause::Mispredicted,
         MoveCause::Pattern,
         MoveCause::Unexpected,
         MoveCause::Unannounced,
+        MoveCause::OpenedApart,
     ];
 }
 
@@ -87,6 +91,8 @@ pub struct Account {
     pub gso: bool,
     /// Receive offload in use at present.
     pub gro: bool,
+    /// What seals the datagrams; `None` in plain mode, and before the key exchange is done.
+    pub cipher: Option<Cipher>,
     /// Sends without the kernel's copy.
     pub zerocopy: Zerocopy,
     /// Payload bytes of an STU at present.

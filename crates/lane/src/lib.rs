@@ -25,6 +25,8 @@ mod gate;
 mod memory;
 mod options;
 mod registry;
+mod seal;
+mod security;
 mod shared;
 pub mod udp;
 mod waker;
@@ -36,11 +38,13 @@ pub use exported::ExportedRegion;
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};
 pub use options::Options;
 pub use registry::Registry;
+pub use security::{Mode, Security, random};
 pub use waker::Waker;
 pub use zerolane_core::{
-    Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life,
-    PathState, PostError, RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler,
-    TransferError, TransferId, WorkFlags, limits,
+    Anyone, Atomic, Cipher, CloseReason, Config, Control, Counters, Delivery, DropReason,
+    FastAnswer, GateCounters, Identity, KeyError, Life, PathState, PostError, PublicKey,
+    RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler, TransferError, TransferId, Trust,
+    WorkFlags, limits,
 };
 
 /// What threads share memory by; tests put loom's in its place.

@@ -1,5 +1,6 @@
 //! What a user may choose about a connection.
 
+use crate::Security;
 use std::time::Duration;
 use zerolane_core::{Config, Control, Scheduler};
 use zerolane_wire::Profiles;
@@ -17,7 +18,8 @@ pub struct Options {
     pub gro: bool,
     /// Send without the kernel's copy (MSG_ZEROCOPY) where a probe shows that the kernel does
     /// without, and datagrams are large enough for it to pay. Memory sent so is handed back when
-    /// the kernel has let go of it, which may be after the peer has it all.
+    /// the kernel has let go of it, which may be after the peer has it all. In plain mode only:
+    /// sealing makes the copy.
     pub zerocopy: bool,
     /// Checksum payload on top of what UDP does.
     pub checksum: bool,
@@ -37,6 +39,8 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// Declare the peer dead after it left requests unanswered for this long.
     pub idle_timeout: Duration,
+    /// How connections are protected, and who the ends are.
+    pub security: Security,
     /// Transfers the peer may announce before the first is answered.
     pub slots: u16,
     /// Divides the link that this connection receives on among all connections with the same
@@ -62,6 +66,7 @@ impl Default for Options {
             spin: Duration::from_micros(50),
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
+            security: Security::default(),
             slots: config.slots,
             scheduler: None,
         }

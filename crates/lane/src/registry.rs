@@ -143,6 +143,13 @@ impl Registry {
         entry.is_some_and(|entry| entry.access.file)
     }
 
+    /// Whether only the lane and the kernel touch the region: it is neither exported nor a mapped
+    /// file.
+    pub(crate) fn is_exclusive(&self, region: RegionId) -> bool {
+        let entry = self.entries.get(region.index as usize);
+        entry.is_some_and(|entry| !entry.access.shared && !entry.access.file)
+    }
+
     /// Whether the kernel may go on reading the region after its Transfer is over. Not a mapped file:
     /// others may change that behind the lane's back.
     pub(crate) fn is_lendable(&self, region: RegionId) -> bool {

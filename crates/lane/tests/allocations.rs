@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use zerolane_lane::udp::{self, Listener, UdpLane};
-use zerolane_lane::{Delivery, Driver, Memory, Options, Progress, Region};
+use zerolane_lane::{Delivery, Driver, Memory, Options, Progress, Region, Security};
 
 /// Counts what this thread takes.
 struct Counting;
@@ -50,14 +50,21 @@ fn drive(a: &mut End, b: &mut End, done: impl Fn(&End, &End) -> bool) {
     }
 }
 
-fn pair() -> (End, End) {
-    let options = Options::default();
+fn pair(security: Security) -> (End, End) {
+    let options = Options {
+        security,
+        ..Options::default()
+    };
     let any = (Ipv4Addr::LOCALHOST, 0).into();
     let mut listener = Listener::bind(any, options.clone()).expect("bound");
     let mut a = udp::connect(listener.local_addr(), &options).expect("connecting");
-    a.turn().expect("asked");
-    let wait = Some(Duration::from_secs(10));
-    let mut b = listener.accept(wait).expect("accepting").expect("asked");
+    let wait = Some(Duration::from_millis(1));
+    // A key exchange goes to and fro.
+    let accepted = (0..10_000).find_map(|_| {
+        a.turn().expect("asking");
+        listener.accept(wait).expect("accepting")
+    });
+    let mut b = accepted.expect("asked");
     drive(&mut a, &mut b, |a, b| a.is_connected() && b.is_connected());
     (a, b)
 }
@@ -99,7 +106,15 @@ const PER_TRANSFER: u64 = 16;
 
 #[test]
 fn transfer__takes_no_memory_per_stu() {
-    let (mut a, mut b) = pair();
+    check(pair(Security::plain()));
+}
+
+#[test]
+fn transfer__sealed_takes_no_memory_per_stu() {
+    check(pair(Security::default()));
+}
+
+fn check((mut a, mut b): (End, End)) {
     // Queues and tables grow to what is needed, path probes settle.
     taken(&mut a, &mut b, 64 << 20, 2);
     taken(&mut a, &mut b, 1 << 20, 32);

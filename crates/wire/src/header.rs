@@ -295,6 +295,11 @@ impl Header {
         bytes[20..24].copy_from_slice(&offset.to_be_bytes());
     }
 
+    /// Whether the header in `bytes` is Data's: a look at five bits.
+    pub const fn is_data(bytes: &[u8; HEADER_LEN]) -> bool {
+        bytes[0] >> 3 == Op::Data as u8
+    }
+
     /// Whether `next` is the Data header that follows `last` and its `len` bytes of payload: same
     /// Block, same flags, no checksum, next place in the same buffer. Works on the bytes as they
     /// arrived, for lanes that look at every header of a burst.
@@ -314,7 +319,7 @@ impl Header {
             && last[4..OFFSET] == next[4..OFFSET]
             && last[OFFSET + 4..] == next[OFFSET + 4..]
             && last[12..14] == [0, 0]
-            && last[0] >> 3 == Op::Data as u8
+            && Header::is_data(last)
     }
 
     /// The sum over the 40 bytes, the Checksum field taken as zero.

@@ -21,6 +21,7 @@
 
 pub mod checksum;
 pub mod encapsulation;
+pub mod handshake;
 mod header;
 mod operation;
 

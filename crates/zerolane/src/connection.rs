@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use zerolane_lane::udp::{self, UdpLane};
 use zerolane_lane::{
-    Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, Region, TransferError,
-    TransferId, Waker,
+    Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, PublicKey, Region,
+    TransferError, TransferId, Waker,
 };
 
 /// Rounds of flushing that [`Connection::close`] waits for the peer, in idle timeouts.
@@ -99,6 +99,11 @@ impl Connection {
     /// The peer's address.
     pub fn peer_addr(&self) -> SocketAddr {
         self.driver.lane().peer_addr()
+    }
+
+    /// Who the peer proved to be; `None` in plain mode.
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        self.driver.lane().peer_key()
     }
 
     /// Sends `data` as one Transfer; returns when the peer has all of it.

@@ -3,8 +3,8 @@
 use crate::{Connection, Error, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
-use zerolane_lane::Options;
 use zerolane_lane::udp::Listener;
+use zerolane_lane::{GateCounters, Options, PublicKey};
 
 /// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
 /// another thread.
@@ -61,6 +61,16 @@ impl Endpoint {
     /// The address listened on.
     pub fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
+    }
+
+    /// Who this end is to those who connect; `None` in plain mode.
+    pub fn public_key(&self) -> Option<PublicKey> {
+        self.listener.public_key()
+    }
+
+    /// What was counted of strangers who knocked; `None` in plain mode.
+    pub fn gate_counters(&self) -> Option<&GateCounters> {
+        self.listener.gate_counters()
     }
 
     /// The next connection, `None` on timeout.

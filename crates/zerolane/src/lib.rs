@@ -41,6 +41,7 @@ mod endpoint;
 mod error;
 pub mod file;
 mod key;
+pub mod keys;
 mod queue;
 mod remote;
 pub mod st;
@@ -54,10 +55,11 @@ pub use key::RegionKey;
 pub use queue::CompletionQueue;
 pub use remote::{FetchOp, Message, Work};
 pub use zerolane_lane::{
-    Access, Account, CloseReason, Control, Counters, Delivery, DropReason, ExportedRegion,
-    FastAnswer, MAX_INLINE, Memory, MessageControl, MoveCause, Options, Owner, PathState,
-    PostError, Region, Schedule, Scheduler, SharedRegion, TransferError, TransferId, Waker,
-    WorkKind, Zerocopy,
+    Access, Account, Anyone, Cipher, CloseReason, Control, Counters, Delivery, DropReason,
+    ExportedRegion, FastAnswer, GateCounters, Identity, KeyError, MAX_INLINE, Memory,
+    MessageControl, Mode, MoveCause, Options, Owner, PathState, PostError, PublicKey, Region,
+    Schedule, Scheduler, Security, SharedRegion, TransferError, TransferId, Trust, Waker, WorkKind,
+    Zerocopy,
 };
 pub use zerolane_wire::{Profile, Profiles, Reason, Rights};
 

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zerolane::{
     CloseReason, Completion, CompletionQueue, Connection, Endpoint, Error, ExportedRegion, FetchOp,
-    MAX_INLINE, Memory, Options, PostError, Profiles, Reason, Region, RegionKey, Rights,
+    MAX_INLINE, Memory, Options, PostError, Profiles, Reason, Region, RegionKey, Rights, Security,
     TransferError, Work, WorkKind,
 };
 
@@ -84,6 +84,13 @@ fn classic() -> Options {
     }
 }
 
+fn plain() -> Options {
+    Options {
+        security: Security::plain(),
+        ..Options::default()
+    }
+}
+
 #[test]
 fn put_get__any_length_and_alignment() {
     for options in [
@@ -94,6 +101,20 @@ fn put_get__any_length_and_alignment() {
             gso: false,
             ..Options::default()
         },
+        plain(),
+        Options {
+            checksum: true,
+            gso: false,
+            ..plain()
+        },
+        Options {
+            gro: false,
+            ..plain()
+        },
+        Options {
+            gro: false,
+            ..Options::default()
+        },
     ] {
         let (mut connection, owner, key) = pair(300_003, Rights::ALL, &options);
         for (seed, (offset, len)) in [
@@ -102,6 +123,9 @@ fn put_get__any_length_and_alignment() {
             (7, 8),
             (8, 8),
             (13, 300),
+            // The longest that one datagram takes, and the next, sealed and plain.
+            (64, 1_168),
+            (63, 1_169),
             (65, 1_192),
             (64, 1_193),
             (3, 9_000),
@@ -130,7 +154,11 @@ fn put_get__any_length_and_alignment() {
 
 #[test]
 fn fetch_ops__atomic_with_this_programs_own() {
-    let (mut connection, owner, key) = pair(64, Rights::ATOMIC, &Options::default());
+    [Options::default(), plain()].iter().for_each(fetch_ops);
+}
+
+fn fetch_ops(options: &Options) {
+    let (mut connection, owner, key) = pair(64, Rights::ATOMIC, options);
     let word = owner.memory.clone();
     let local = std::thread::spawn(move || {
         for _ in 0..10_000 {
@@ -153,13 +181,18 @@ fn fetch_ops__atomic_with_this_programs_own() {
 
 #[test]
 fn fetch_add__of_many_peers_adds_up() {
+    [Options::default(), plain()].iter().for_each(fetch_add);
+}
+
+fn fetch_add(options: &Options) {
     let memory = ExportedRegion::new(Region::anonymous(8).unwrap()).unwrap();
-    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
     let address = endpoint.local_addr();
     let peers: Vec<_> = (0..4)
         .map(|_| {
+            let options = options.clone();
             std::thread::spawn(move || {
-                let mut connection = Connection::connect(address, &Options::default()).unwrap();
+                let mut connection = Connection::connect(address, &options).unwrap();
                 let key = connection.open_region("m", Rights::ATOMIC).unwrap();
                 let ids: Vec<_> = (0..200)
                     .map(|_| connection.post_fetch_op(&key, 0, FetchOp::Increment, Work::default()))
@@ -204,7 +237,11 @@ fn fetch_add__of_many_peers_adds_up() {
 
 #[test]
 fn post__signalled_or_not_inline_or_owned() {
-    let (mut connection, owner, key) = pair(100_000, Rights::ALL, &Options::default());
+    [Options::default(), plain()].iter().for_each(post);
+}
+
+fn post(options: &Options) {
+    let (mut connection, owner, key) = pair(100_000, Rights::ALL, options);
     let first = connection
         .post_put_inline(&key, 0, &content(1, 64), Work::default())
         .unwrap();
@@ -249,7 +286,13 @@ fn post__signalled_or_not_inline_or_owned() {
 
 #[test]
 fn post_put_inline__many_leave_as_bursts() {
-    let (mut connection, owner, key) = pair(64 * 5_000, Rights::ALL, &Options::default());
+    [Options::default(), plain()]
+        .iter()
+        .for_each(post_put_inline);
+}
+
+fn post_put_inline(options: &Options) {
+    let (mut connection, owner, key) = pair(64 * 5_000, Rights::ALL, options);
     let before = connection.account();
     let mut posted = 0u64;
     while posted < 5_000 {
@@ -277,7 +320,11 @@ fn post_put_inline__many_leave_as_bursts() {
 
 #[test]
 fn vectored__gathers_and_scatters() {
-    let (mut connection, owner, key) = pair(100_000, Rights::ALL, &Options::default());
+    [Options::default(), plain()].iter().for_each(vectored);
+}
+
+fn vectored(options: &Options) {
+    let (mut connection, owner, key) = pair(100_000, Rights::ALL, options);
     let pieces: Vec<(u64, Memory)> = vec![
         (5, region(&content(1, 10)).into()),
         (1_000, region(&content(2, 50_000)).into()),
@@ -316,11 +363,16 @@ fn vectored__gathers_and_scatters() {
 
 #[test]
 fn immediate__completes_at_the_peer_after_its_bytes() {
+    [Options::default(), plain()].iter().for_each(immediate);
+}
+
+fn immediate(options: &Options) {
     let memory = ExportedRegion::new(Region::anonymous(80_000).unwrap()).unwrap();
-    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
     let address = endpoint.local_addr();
+    let options = options.clone();
     let peer = std::thread::spawn(move || {
-        let mut connection = Connection::connect(address, &Options::default()).unwrap();
+        let mut connection = Connection::connect(address, &options).unwrap();
         let key = connection.open_region("m", Rights::WRITE).unwrap();
         for (n, len) in [(1u32, 8), (2, 70_000), (3, 0), (u32::MAX, 100)] {
             connection
@@ -348,11 +400,16 @@ fn immediate__completes_at_the_peer_after_its_bytes() {
 
 #[test]
 fn message__control_and_payload() {
-    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
+    [Options::default(), plain()].iter().for_each(message);
+}
+
+fn message(options: &Options) {
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
     let address = endpoint.local_addr();
     let lengths = [0, 1, 100, 5_000, 400_000];
+    let options = options.clone();
     let peer = std::thread::spawn(move || {
-        let mut connection = Connection::connect(address, &Options::default()).unwrap();
+        let mut connection = Connection::connect(address, &options).unwrap();
         for (n, len) in lengths.into_iter().enumerate() {
             let payload = content(n as u8, len);
             connection
@@ -442,7 +499,11 @@ fn message__without_a_receive_waits_and_too_large_fails_both() {
 
 #[test]
 fn refused__with_a_reason_and_the_connection_goes_on() {
-    let (mut connection, owner, key) = pair(4_096, Rights::READ, &Options::default());
+    [Options::default(), plain()].iter().for_each(refusals);
+}
+
+fn refusals(options: &Options) {
+    let (mut connection, owner, key) = pair(4_096, Rights::READ, options);
     // What the key shows to be wrong fails at once.
     let wrong = [
         connection.put(&key, 0, &[1]),

@@ -39,6 +39,10 @@ static void nulls(void)
 
     REFUSED(zl_options_new(NULL));
     REFUSED(zl_options_set(NULL, ZL_OPTION_STRICT, 1));
+    REFUSED(zl_options_identity(NULL, "file", NULL, 0));
+    REFUSED(zl_options_trust(NULL, "zl:"));
+    REFUSED(zl_peer_key(NULL, text, sizeof text));
+    REFUSED(zl_endpoint_key(NULL, text, sizeof text));
     REFUSED(zl_endpoint_bind(NULL, NULL, NULL));
     REFUSED(zl_endpoint_bind("127.0.0.1:0", NULL, NULL));
     REFUSED(zl_endpoint_address(NULL, text, sizeof text));

@@ -36,6 +36,7 @@ from zerolane._errors import (
     RequestFailed,
     Revoked,
     UnknownRegion,
+    Untrusted,
 )
 from zerolane._rights import Rights
 from zerolane._zerolane import (
@@ -78,5 +79,6 @@ __all__ = [
     "Revoked",
     "Rights",
     "UnknownRegion",
+    "Untrusted",
     "connect",
 ]

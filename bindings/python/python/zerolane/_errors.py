@@ -7,6 +7,7 @@ all else is below ``Error``::
     +-- ConnectionEnded (also ConnectionError): the connection is over
     |   +-- ConnectTimeout (also TimeoutError)
     |   +-- Rejected (also ConnectionRefusedError)
+    |   +-- Untrusted
     |   +-- Closed
     |   +-- PeerDead
     |   +-- ProtocolError
@@ -38,6 +39,10 @@ class ConnectTimeout(ConnectionEnded, TimeoutError):
 
 class Rejected(ConnectionEnded, ConnectionRefusedError):
     """The peer rejected the connection; the text says why."""
+
+
+class Untrusted(ConnectionEnded):
+    """The peer is not one of those to be spoken to; the text has its key."""
 
 
 class Closed(ConnectionEnded):

@@ -49,6 +49,11 @@ class Connection:
         """The peer's address: host and port."""
         return self._connection.peer_address
 
+    @property
+    def peer_key(self) -> str | None:
+        """The key that the peer proved to own; None if the connection is plain."""
+        return self._connection.peer_key
+
     async def send(self, buffer: _Memory) -> None:
         """Sends the bytes of ``buffer`` as one message; returns when the peer has all of them."""
         await self._finish(lambda: self._connection.post_send(buffer), sends=True)
@@ -209,6 +214,11 @@ class Endpoint:
     def address(self) -> tuple[str, int]:
         """The address listened on: host and port."""
         return self._endpoint.address
+
+    @property
+    def key(self) -> str | None:
+        """The key by which those who connect know this end; None if connections are plain."""
+        return self._endpoint.key
 
     async def accept(self) -> Connection:
         """The next connection. Accepts in a thread, in slices, so that it can be cancelled."""

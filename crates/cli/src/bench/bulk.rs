@@ -8,7 +8,7 @@ use super::link::{Host, Link, Offloads};
 use super::mover::Token;
 use super::orchestrate::{Ends, Plan, RunResult};
 use super::peer::Peer;
-use super::protocol::{Memory, Mover, Payload, TcpTuning, run_bytes};
+use super::protocol::{Memory, Mover, Payload, Protection, TcpTuning, run_bytes};
 use super::report::{METHOD, Report, Setup, gbps};
 use super::{cpu, hosts, table};
 use crate::console;
@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// Core of the receiver, where this command starts it [default: 1, or 0 if it is the only one]
     #[arg(long)]
     rx_core: Option<usize>,
+    /// Protection of Zerolane's connection
+    #[arg(long, default_value = "plain", value_name = "MODE")]
+    security: Protection,
     /// Seed of the payload [default: a fresh one]
     #[arg(long)]
     seed: Option<u64>,
@@ -118,6 +121,7 @@ fn plan(args: &Args) -> Result<(Memory, Plan)> {
             .only
             .map_or(vec![Mover::Tcp, Mover::Zerolane], |mover| vec![mover]),
         tcp,
+        security: args.security,
     };
     Ok((memory, plan))
 }
@@ -145,7 +149,7 @@ fn measure(args: &Args, memory: Memory, plan: &Plan, interrupt: &Interrupt) -> R
     let shaped = link.as_ref().is_some_and(Link::is_shaped);
     let setup = Setup {
         method: METHOD,
-        security: "plain",
+        security: args.security,
         path: link
             .as_ref()
             .map_or("between two machines", Link::describe)

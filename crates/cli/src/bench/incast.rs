@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::figures::{NetworkFigures, mbps};
 use super::flow::contender::Contender;
 use super::flow::stage::{Group, Outcome, Stage};
+use super::protocol::Protection;
 use super::sweep::LinkBenchArgs;
 use super::sweep_table::{jitter, percent, print, table};
 use crate::console;
@@ -46,6 +47,8 @@ struct Report {
     interface_bits_per_s: u64,
     rtt_ms: f64,
     seconds: f64,
+    /// Of Zerolane's connections.
+    security: Protection,
     verified: bool,
     results: Vec<Figures>,
 }
@@ -107,6 +110,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
         interface_bits_per_s: interface,
         rtt_ms: args.rtt.as_secs_f64() * 1e3,
         seconds: terms.time.as_secs_f64(),
+        security: terms.security,
         verified: true,
         results,
     })
@@ -175,12 +179,13 @@ fn text(report: &Report) -> String {
     });
     format!(
         "{table}\n{}{} senders to one receiver, {} s; port {:.0} Mb/s, senders' interfaces {:.0} \
-         Mb/s; payload verified.",
+         Mb/s; Zerolane {}; payload verified.",
         failures.collect::<String>(),
         report.senders,
         report.seconds,
         report.rate_bits_per_s as f64 / 1e6,
         report.interface_bits_per_s as f64 / 1e6,
+        report.security.name(),
     )
 }
 

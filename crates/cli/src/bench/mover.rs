@@ -74,7 +74,7 @@ impl Listener {
             Mover::Tcp => tcp::Listener::bind(address, &job.tcp).map(Listener::Tcp),
             Mover::Zerolane => Ok(Listener::Zerolane(Box::new(zl::Listener::bind(
                 address,
-                zl::options(),
+                zl::options(job.security),
             )?))),
         }
     }

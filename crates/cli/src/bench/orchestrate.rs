@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::mover::Token;
 use super::peer::Peer;
-use super::protocol::{Job, Measured, Memory, Mover, Payload, Request, TcpTuning};
+use super::protocol::{Job, Measured, Memory, Mover, Payload, Protection, Request, TcpTuning};
 
 /// What is moved, and by what.
 #[derive(Clone, Debug)]
@@ -15,6 +15,7 @@ pub(crate) struct Plan {
     /// The movers of a pair, first the one that goes first in the first pair.
     pub(crate) movers: Vec<Mover>,
     pub(crate) tcp: TcpTuning,
+    pub(crate) security: Protection,
 }
 
 /// The two ends of every run.
@@ -74,6 +75,7 @@ impl Ends {
             payload: plan.payload.clone(),
             token: Token::new()?.0,
             tcp: plan.tcp.clone(),
+            security: plan.security,
         };
         let port = self.receiver.listen(&Request::Receive(job.clone()))?;
         let to = SocketAddr::new(self.receiver_address, port);

@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
+use zerolane::Security;
 
 use super::cpu::CpuTime;
 use super::flow::job::{Arrived, FlowJob, Sent};
@@ -26,7 +27,7 @@ use super::pattern::WORD;
 use super::perftest;
 
 /// Changes with every incompatible change of these types.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// What moves the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -77,6 +78,36 @@ pub(crate) struct Job {
     /// First bytes on the data connection: the receiver takes no other sender.
     pub(crate) token: u64,
     pub(crate) tcp: TcpTuning,
+    pub(crate) security: Protection,
+}
+
+/// How Zerolane's connection is protected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Protection {
+    /// Encrypted and authenticated, with keys made for the run.
+    Encrypted,
+    /// Not at all, as kernel TCP is not.
+    #[default]
+    Plain,
+}
+
+impl Protection {
+    /// As the command line and the reports spell it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Protection::Encrypted => "encrypted",
+            Protection::Plain => "plain",
+        }
+    }
+
+    /// What it means to an end: neither knows the other, whose key is made for the run.
+    pub(crate) fn security(self) -> Security {
+        match self {
+            Protection::Encrypted => Security::default(),
+            Protection::Plain => Security::plain(),
+        }
+    }
 }
 
 /// The memory both movers use.
@@ -264,12 +295,14 @@ mod tests {
             payload,
             token: u64::MAX,
             tcp,
+            security: Protection::Encrypted,
         }
     }
 
     fn flow() -> FlowJob {
         FlowJob {
             contender: Contender::Bbr,
+            security: Protection::Plain,
             flows: 1,
             millis: 2,
             sample_millis: 3,

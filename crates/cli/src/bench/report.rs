@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::orchestrate::RunResult;
-use super::protocol::{Machine, Measured, Mover};
+use super::protocol::{Machine, Measured, Mover, Protection};
 
 /// How the figures came about, in words; part of every report.
 pub(crate) const METHOD: &str = "One buffer sent over and over, from memory to memory; sender and \
@@ -54,8 +54,8 @@ pub(crate) struct Comparison {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Setup {
     pub(crate) method: &'static str,
-    /// Neither mover encrypts.
-    pub(crate) security: &'static str,
+    /// Protection of Zerolane's connection; TCP has none.
+    pub(crate) security: Protection,
     /// The path between the ends, in words.
     pub(crate) path: String,
     pub(crate) sender: Machine,
@@ -220,7 +220,7 @@ mod tests {
     pub(crate) fn setup() -> Setup {
         Setup {
             method: "m",
-            security: "plain",
+            security: Protection::Plain,
             path: "p".into(),
             sender: machine(),
             receiver: machine(),

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::figures::{NetworkFigures, mbps};
 use super::flow::contender::Contender;
 use super::flow::stage::{Flow, Group, Stage};
+use super::protocol::Protection;
 use super::sweep::LinkBenchArgs;
 use super::sweep_table::{jitter, percent, print, table};
 use crate::interrupt::Interrupt;
@@ -40,6 +41,8 @@ struct Report {
     rtt_ms: f64,
     seconds: f64,
     sample_seconds: f64,
+    /// Of Zerolane's flow.
+    security: Protection,
     verified: bool,
     flows: Vec<Figures>,
     network: NetworkFigures,
@@ -95,6 +98,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
         rtt_ms: args.rtt.as_secs_f64() * 1e3,
         seconds: terms.time.as_secs_f64(),
         sample_seconds: terms.sample.as_secs_f64(),
+        security: terms.security,
         verified: true,
         flows: flows
             .map(|flow| Figures::of(flow, common.rate, terms.sample))
@@ -131,13 +135,14 @@ fn text(report: &Report) -> String {
     }
     format!(
         "{shares}\n{}\n{:.0} Mb/s, RTT {} ms, {} s; {} frames found the queue full; jitter added by \
-         this machine (median, 99 %): {} us; payload verified.",
+         this machine (median, 99 %): {} us; Zerolane {}; payload verified.",
         over_time(report),
         report.rate_bits_per_s as f64 / 1e6,
         report.rtt_ms,
         report.seconds,
         report.network.queue_dropped,
         jitter(&report.network),
+        report.security.name(),
     )
 }
 

@@ -13,6 +13,7 @@ use super::flow::contender::Contender;
 use super::flow::stage::{Group, Stage, Terms};
 use super::limits::{FLOW_MAX, REPS_MAX};
 use super::orchestrate::order;
+use super::protocol::Protection;
 use super::thesis::Thesis;
 use crate::console;
 use crate::exit::Exit;
@@ -43,6 +44,9 @@ pub(crate) struct LinkBenchArgs {
     /// Decides which packets are lost
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Protection of Zerolane's connections
+    #[arg(long, default_value = "plain", value_name = "MODE")]
+    pub(crate) security: Protection,
     /// Short and few: to see that it works
     #[arg(long)]
     pub(crate) quick: bool,
@@ -78,6 +82,7 @@ impl LinkBenchArgs {
             time,
             sample: Duration::from_millis(sample),
             buffer: usize::try_from(self.buffer.as_u64()).context(Exit::Usage)?,
+            security: self.security,
         })
     }
 }
@@ -113,6 +118,8 @@ pub(crate) struct Report {
     pub(crate) seconds_per_run: f64,
     pub(crate) reps: u32,
     pub(crate) seed: u64,
+    /// Of Zerolane's connections.
+    pub(crate) security: Protection,
     /// Every piece that arrived whole was right.
     pub(crate) verified: bool,
     pub(crate) cells: Vec<Cell>,
@@ -172,6 +179,7 @@ impl Sweep {
             seconds_per_run: terms.time.as_secs_f64(),
             reps: self.reps,
             seed: args.seed,
+            security: args.security,
             verified: true,
             cells,
             thesis: self.thesis,

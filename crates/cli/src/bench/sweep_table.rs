@@ -26,14 +26,15 @@ pub(super) fn text(report: &Report) -> String {
     parts.extend(failures(report));
     parts.extend(not_emulated(report));
     parts.push(format!(
-        "{:.0} Mb/s, MTU {}, {} runs of {} s each by turns, seed {}; payload verified. % of first: \
+        "{:.0} Mb/s, MTU {}, {} runs of {} s each by turns, seed {}; Zerolane {}; payload verified. % of first: \
          of its own goodput over the first link. Came twice: of its payload. Jitter: added by this \
          machine, microseconds.",
         report.rate_bits_per_s as f64 / 1e6,
         report.mtu,
         report.reps,
         report.seconds_per_run,
-        report.seed
+        report.seed,
+        report.security.name(),
     ));
     parts.join("\n")
 }

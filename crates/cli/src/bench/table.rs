@@ -77,7 +77,7 @@ pub(crate) fn bulk(report: &Report) -> String {
     let facts: Vec<String> = facts.into_iter().flatten().collect();
     format!(
         "{table}\n{}\n{}, MTU {}, offloads {}, {} MiB buffers, {} runs of {:.1} GB; one core's \
-         memcpy: {:.1} Gb/s; payload verified.",
+         memcpy: {:.1} Gb/s; Zerolane {}; payload verified.",
         facts.join("; "),
         setup.path,
         setup.mtu.map_or("as it is".into(), |mtu| mtu.to_string()),
@@ -86,6 +86,7 @@ pub(crate) fn bulk(report: &Report) -> String {
         setup.reps,
         setup.bytes_per_run as f64 / 1e9,
         setup.memcpy_gbps,
+        setup.security.name(),
     )
 }
 

@@ -14,7 +14,7 @@ use zerolane::{Account, Connection, Endpoint, Options};
 
 use super::cpu::CpuTime;
 use super::limits::{CONNECT, STALL};
-use super::protocol::Measured;
+use super::protocol::{Measured, Protection};
 
 /// What the receiver says when its clock starts, and when the last byte is in
 /// place.
@@ -26,8 +26,9 @@ const DONE: u8 = b'd';
 pub(crate) struct Listener(Endpoint);
 
 /// A connection that gives up on a peer as soon as the rest of the benchmark does.
-pub(crate) fn options() -> Options {
+pub(crate) fn options(protection: Protection) -> Options {
     Options {
+        security: protection.security(),
         idle_timeout: STALL,
         connect_timeout: CONNECT,
         ..Options::default()

@@ -17,7 +17,7 @@ use crate::bench::cpu;
 use crate::bench::link::{Host, Link, Offloads};
 use crate::bench::orchestrate::{Ends, Plan, RunResult};
 use crate::bench::peer::Peer;
-use crate::bench::protocol::{Mover, Payload};
+use crate::bench::protocol::{Mover, Payload, Protection};
 use crate::bench::tcp;
 use crate::console;
 use crate::interrupt::Interrupt;
@@ -69,6 +69,7 @@ fn compare(args: &Args, interrupt: &Interrupt) -> Result<String> {
             .only
             .map_or(vec![Mover::Tcp, Mover::Zerolane], |mover| vec![mover]),
         tcp: tcp::for_files(),
+        security: Protection::Plain,
     };
     let mut runs: Vec<RunResult> = Vec::new();
     for index in 0..PAIRS {

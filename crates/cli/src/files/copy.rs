@@ -7,9 +7,11 @@ use anyhow::{Result, anyhow};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use zerolane::file::{Client, CopyOptions, Error, Host, Location, LocationError, Totals};
 
+use super::guarded::Guarded;
 use super::progress::Progress;
-use super::{stop_on_signals, with_exit_code};
+use super::stop_on_signals;
 use crate::exit::Exit;
+use crate::security::ClientArgs;
 
 /// Arguments of `zerolane cp`.
 #[derive(Debug, clap::Args)]
@@ -42,6 +44,8 @@ pub(crate) struct Args {
     /// No progress
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    security: ClientArgs,
 }
 
 fn parse_location(text: OsString) -> Result<Location, LocationError> {
@@ -63,6 +67,15 @@ enum Direction {
     },
 }
 
+impl Direction {
+    /// The remote side.
+    fn host(&self) -> &Host {
+        match self {
+            Direction::Put { host, .. } | Direction::Get { host, .. } => host,
+        }
+    }
+}
+
 /// Copies; the exit code says whether everything, something or nothing was.
 pub(crate) fn run(args: Args) -> Result<()> {
     let progress = Progress::new(args.json, args.quiet);
@@ -75,37 +88,37 @@ pub(crate) fn run(args: Args) -> Result<()> {
     };
     let direction =
         direction(args.locations).map_err(|words| anyhow!(words).context(Exit::Usage))?;
-    let copied = copy(&direction, &options, &progress);
+    let guarded = Guarded::new(direction.host().clone(), args.security)?;
+    let copied = copy(&guarded.client, &direction, &options, &progress);
     progress.clear();
-    let totals = copied.map_err(with_exit_code)?;
+    let totals = guarded.explain(copied)?;
     progress.summarize(&totals);
     judge(&totals, progress.saw_corruption())
 }
 
 fn copy(
+    client: &Client,
     direction: &Direction,
     options: &CopyOptions,
     progress: &Progress,
 ) -> Result<Totals, Error> {
-    let client = |host: &Host| {
-        let client = Client::new(host.clone());
-        // Without the handler, Ctrl-C just ends the process: a killed copy is safe.
-        match stop_on_signals() {
-            Ok(stop) => client.with_stop(stop),
-            Err(_) => client,
-        }
+    let client = client.clone();
+    // Without the handler, Ctrl-C just ends the process: a killed copy is safe.
+    let client = match stop_on_signals() {
+        Ok(stop) => client.with_stop(stop),
+        Err(_) => client,
     };
     match direction {
         Direction::Put {
             sources,
-            host,
             destination,
-        } => client(host).put(sources, destination, options, progress),
+            ..
+        } => client.put(sources, destination, options, progress),
         Direction::Get {
-            host,
             sources,
             destination,
-        } => client(host).get(sources, destination, options, progress),
+            ..
+        } => client.get(sources, destination, options, progress),
     }
 }
 

@@ -1,10 +1,12 @@
 //! `zerolane ls`.
 
 use anyhow::Result;
-use zerolane::file::{Client, Entry, EntryKind, Host, escape};
+use zerolane::file::{Entry, EntryKind, Host, escape};
 
-use super::{parse_remote, stop_on_signals, with_exit_code};
+use super::guarded::Guarded;
+use super::{parse_remote, stop_on_signals};
 use crate::console;
+use crate::security::ClientArgs;
 
 /// Arguments of `zerolane ls`.
 #[derive(Debug, clap::Args)]
@@ -15,6 +17,8 @@ pub(crate) struct Args {
     /// One JSON object a line instead of text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    security: ClientArgs,
 }
 
 /// One line of `--json`.
@@ -31,11 +35,10 @@ struct Line {
 /// Lists, sorted by name.
 pub(crate) fn run(args: Args) -> Result<()> {
     let (host, path) = args.location;
-    let client = Client::new(host).with_stop(stop_on_signals()?);
+    let guarded = Guarded::new(host, args.security)?;
+    let client = guarded.client.clone().with_stop(stop_on_signals()?);
     let mut entries = Vec::new();
-    client
-        .list(&path, |entry| entries.push(entry))
-        .map_err(with_exit_code)?;
+    guarded.explain(client.list(&path, |entry| entries.push(entry)))?;
     entries.sort_by(|a: &Entry, b| a.name.cmp(&b.name));
     for entry in entries {
         match args.json {

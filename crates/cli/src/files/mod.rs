@@ -2,6 +2,7 @@
 //! they do is `zerolane::file`.
 
 pub(crate) mod copy;
+mod guarded;
 pub(crate) mod list;
 mod progress;
 pub(crate) mod serve;

@@ -11,6 +11,7 @@ use zerolane::{Options, Schedule, Scheduler};
 use super::{stop_on_signals, with_exit_code};
 use crate::address::parse_listen;
 use crate::console;
+use crate::security::{Doors, ServerArgs};
 
 /// Arguments of `zerolane serve`.
 #[derive(Debug, clap::Args)]
@@ -28,6 +29,8 @@ pub(crate) struct Args {
     /// How senders share the link when several write at once
     #[arg(long, value_enum, default_value_t = ScheduleName::Auto)]
     schedule: ScheduleName,
+    #[command(flatten)]
+    security: ServerArgs,
 }
 
 /// Names of [`Schedule`]s.
@@ -61,10 +64,17 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 /// Serves until Ctrl-C or SIGTERM.
 pub(crate) fn run(args: Args) -> Result<()> {
     let stop = stop_on_signals()?;
+    let Doors {
+        security,
+        access: allowed,
+        words,
+    } = args.security.doors()?;
     let options = ServeOptions {
         read_only: args.read_only,
+        access: allowed,
         transport: Options {
             scheduler: Some(Scheduler::new(args.schedule.into())),
+            security,
             ..Options::default()
         },
     };
@@ -79,10 +89,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
         "Serving {} on {address} for {access}.",
         args.directory.display()
     ))?;
-    console::say(match address.ip().is_loopback() {
-        true => "Only this machine can connect; --listen ADDR opens it to others.",
-        false => "Anybody who reaches this address can connect: there is no authentication yet.",
-    })?;
+    if let Some(key) = server.public_key() {
+        console::say(format_args!("Its key: {key}"))?;
+    }
+    console::say(words)?;
+    if address.ip().is_loopback() {
+        console::say("Only this machine can reach it; --listen ADDR opens it to others.")?;
+    }
     server.run(&stop, &Log).map_err(with_exit_code)
 }
 

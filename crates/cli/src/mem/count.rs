@@ -7,6 +7,7 @@ use super::place::Place;
 use super::remote::{Host, Remote};
 use crate::console;
 use crate::exit::Exit;
+use crate::security::ClientArgs;
 
 /// Arguments of `zerolane mem fetch-add`.
 #[derive(Debug, clap::Args)]
@@ -23,6 +24,8 @@ pub(crate) struct Args {
     /// Do so this many times, one after the other, and print each value
     #[arg(long, default_value_t = 1)]
     times: u64,
+    #[command(flatten)]
+    security: ClientArgs,
 }
 
 /// Bytes of the number.
@@ -40,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         offset.is_multiple_of(WORD),
         usage(format!("offset {offset} is not a multiple of {WORD}"))
     );
-    let mut remote = Remote::open(&args.host, &args.place, Rights::ATOMIC)?;
+    let mut remote = Remote::open(&args.host, &args.place, Rights::ATOMIC, &args.security)?;
     remote.check(offset, WORD)?;
     for _ in 0..args.times {
         let added = args.delta.cast_unsigned();

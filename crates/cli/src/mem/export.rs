@@ -10,14 +10,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytesize::ByteSize;
-use zerolane::file::Stop;
-use zerolane::{Access, Connection, Endpoint, Error, ExportedRegion, Options, Region, Rights};
+use zerolane::file::{Access as Allowed, Stop};
+use zerolane::{
+    Access, Connection, Endpoint, Error, ExportedRegion, Options, PublicKey, Region, Rights, Trust,
+};
 
 use super::DEFAULT_PORT;
 use crate::address::parse_listen;
 use crate::console;
 use crate::exit::Exit;
 use crate::files::stop_on_signals;
+use crate::security::{Doors, ServerArgs};
 
 /// Arguments of `zerolane mem export`.
 #[derive(Debug, clap::Args)]
@@ -38,6 +41,8 @@ pub(crate) struct Args {
     /// What others may do: read (r), write (w), atomic operations (a)
     #[arg(long, value_name = "RIGHTS", default_value = "rwa", value_parser = parse_rights)]
     rights: Rights,
+    #[command(flatten)]
+    security: ServerArgs,
 }
 
 /// Longest name, bytes.
@@ -76,6 +81,7 @@ struct Export {
     name: String,
     region: ExportedRegion,
     rights: Rights,
+    allowed: Allowed,
     connections: AtomicUsize,
 }
 
@@ -92,7 +98,20 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let Ok(region) = ExportedRegion::new(region) else {
         bail!("{:?} cannot be exported: it is not aligned", args.what);
     };
-    let mut endpoint = Endpoint::bind(args.listen, Options::default())
+    let Doors {
+        mut security,
+        access: allowed,
+        words: who,
+    } = args.security.doors()?;
+    if let Allowed::Listed(list) = &allowed {
+        // Whoever is not on the list gets no connection.
+        security.trust = Arc::clone(list) as Arc<dyn Trust>;
+    }
+    let transport = Options {
+        security,
+        ..Options::default()
+    };
+    let mut endpoint = Endpoint::bind(args.listen, transport)
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let address = endpoint.local_addr();
     console::say(format_args!(
@@ -101,14 +120,18 @@ pub(crate) fn run(args: Args) -> Result<()> {
         args.name,
         words(rights)
     ))?;
-    console::say(match address.ip().is_loopback() {
-        true => "Only this machine can connect; --listen ADDR opens it to others.",
-        false => "Anybody who reaches this address can connect: there is no authentication yet.",
-    })?;
+    if let Some(key) = endpoint.public_key() {
+        console::say(format_args!("Its key: {key}"))?;
+    }
+    console::say(who)?;
+    if address.ip().is_loopback() {
+        console::say("Only this machine can reach it; --listen ADDR opens it to others.")?;
+    }
     let export = Arc::new(Export {
         name: args.name,
         region,
         rights,
+        allowed,
         connections: AtomicUsize::new(0),
     });
     while !stop.requested() {
@@ -189,10 +212,33 @@ fn start(export: &Arc<Export>, connection: Connection, stop: &Stop) -> Result<()
     Ok(())
 }
 
+impl Export {
+    /// What the owner of `key` may do with the memory: no more than its line in the list says. One
+    /// that is confined to some path of a directory has no right to any memory.
+    fn rights_of(&self, key: Option<PublicKey>) -> Rights {
+        match self.allowed.rights(key) {
+            Some(its) if !its.below.is_empty() => NO_RIGHTS,
+            Some(its) if its.write => self.rights,
+            Some(_) => Rights {
+                read: self.rights.read,
+                ..NO_RIGHTS
+            },
+            None => NO_RIGHTS,
+        }
+    }
+}
+
+const NO_RIGHTS: Rights = Rights {
+    read: false,
+    write: false,
+    atomic: false,
+};
+
 /// Lets one peer at the memory until it goes or the command ends.
 fn serve(export: &Export, mut connection: Connection, stop: &Stop) -> Result<()> {
     // Before the first call that makes progress, so that no request can come too early.
-    connection.export_named(&export.name, &export.region, export.rights)?;
+    let rights = export.rights_of(connection.peer_key());
+    connection.export_named(&export.name, &export.region, rights)?;
     while !stop.requested() {
         match connection.wait(Some(LOOK)) {
             Ok(_) => {}

@@ -11,6 +11,7 @@ use zerolane::{Region, Rights, TransferId, Work};
 use super::place::Place;
 use super::remote::{AHEAD, Host, PIECE, Remote};
 use crate::console;
+use crate::security::ClientArgs;
 
 /// Arguments of `zerolane mem get`.
 #[derive(Debug, clap::Args)]
@@ -24,11 +25,13 @@ pub(crate) struct Args {
     /// Where to write it; `-` is standard output
     #[arg(default_value = "-")]
     file: PathBuf,
+    #[command(flatten)]
+    security: ClientArgs,
 }
 
 /// Reads the bytes asked for and writes them out, in their order.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut remote = Remote::open(&args.host, &args.place, Rights::READ)?;
+    let mut remote = Remote::open(&args.host, &args.place, Rights::READ, &args.security)?;
     let offset = args.place.offset;
     let len = args
         .place

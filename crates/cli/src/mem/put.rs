@@ -10,6 +10,7 @@ use zerolane::{Region, Rights, Work};
 use super::place::Place;
 use super::remote::{AHEAD, Host, PIECE, Remote};
 use crate::console;
+use crate::security::ClientArgs;
 
 /// Arguments of `zerolane mem put`.
 #[derive(Debug, clap::Args)]
@@ -23,6 +24,8 @@ pub(crate) struct Args {
     /// What to write; `-` is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
+    #[command(flatten)]
+    security: ClientArgs,
 }
 
 /// Writes all of the input; it is in the host's memory when this returns.
@@ -34,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             .context("the input says how many bytes are put, not NAME@OFFSET+LEN")
     );
     let mut input = open(args)?;
-    let mut remote = Remote::open(&args.host, place, Rights::WRITE)?;
+    let mut remote = Remote::open(&args.host, place, Rights::WRITE, &args.security)?;
     if let Some(len) = input.known_len {
         remote.check(place.offset, len)?;
     }

@@ -1,5 +1,7 @@
 //! A region of another host, opened by name.
 
+use std::fmt;
+
 use anyhow::{Context, Result, anyhow, ensure};
 use zerolane::{Completion, Connection, Error, Options, Reason, RegionKey, Rights, TransferError};
 
@@ -7,6 +9,7 @@ use super::DEFAULT_PORT;
 use super::place::Place;
 use crate::address;
 use crate::exit::Exit;
+use crate::security::{Caution, ClientArgs};
 
 /// A host, and the port at which it exports memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +22,31 @@ impl Host {
     /// From `HOST[:PORT]`.
     pub(crate) fn parse(text: &str) -> Result<Host, String> {
         address::parse_host(text, DEFAULT_PORT).map(|(name, port)| Host { name, port })
+    }
+
+    fn connect(&self, security: &ClientArgs) -> Result<Connection> {
+        let Host { name, port } = self;
+        let (caution, security) = Caution::new(self.to_string(), security.clone())?;
+        let options = Options {
+            security,
+            ..Options::default()
+        };
+        let connected = Connection::connect((name.as_str(), *port), &options);
+        caution.introduce();
+        connected.map_err(|error| {
+            let advise = caution.advise(Some(&error));
+            let words = format!("cannot reach {name} at port {port}");
+            advise(anyhow!(error).context(words).context(Exit::Unreachable))
+        })
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.contains(':') {
+            true => write!(f, "[{}]:{}", self.name, self.port),
+            false => write!(f, "{}:{}", self.name, self.port),
+        }
     }
 }
 
@@ -35,12 +63,13 @@ pub(crate) const AHEAD: usize = 4;
 
 impl Remote {
     /// Connects and opens the region of `place` with these rights.
-    pub(crate) fn open(host: &Host, place: &Place, rights: Rights) -> Result<Remote> {
-        let Host { name, port } = host;
-        let connected = Connection::connect((name.as_str(), *port), &Options::default());
-        let mut connection = connected
-            .with_context(|| format!("cannot reach {name} at port {port}"))
-            .context(Exit::Unreachable)?;
+    pub(crate) fn open(
+        host: &Host,
+        place: &Place,
+        rights: Rights,
+        security: &ClientArgs,
+    ) -> Result<Remote> {
+        let mut connection = host.connect(security)?;
         let key = connection
             .open_region(&place.name, rights)
             .map_err(|error| {

@@ -187,14 +187,18 @@ impl Connection {
         self.memory.clear();
     }
 
-    pub(super) fn request_connection(&mut self, now: Instant) {
-        self.push_control(Operation::RequestConnection(RequestConnection {
+    pub(super) fn connection_request(&self) -> RequestConnection {
+        RequestConnection {
             version_min: VERSION_MIN,
             version_max: VERSION,
             capabilities: self.config.capabilities(self.config.profiles),
             s_key: self.entropy.key,
             sync: self.handshake_sync,
-        }));
+        }
+    }
+
+    pub(super) fn request_connection(&mut self, now: Instant) {
+        self.ask_for_connection();
         if self.handshake_tries == 0 {
             self.recovery.time(Timed::Handshake, now);
         } else {

@@ -42,9 +42,9 @@ impl Connection {
         }
     }
 
-    /// Counts a Data operation the lane dropped itself: its checksum was wrong.
-    pub fn on_checksum_mismatch(&mut self) {
-        self.counters.count_drop(DropReason::Checksum, 1);
+    /// Counts a datagram the lane dropped itself: a wrong checksum, or one that it could not open.
+    pub fn on_dropped(&mut self, reason: DropReason) {
+        self.counters.count_drop(reason, 1);
     }
 
     fn judge(

@@ -14,6 +14,7 @@ mod input;
 mod listen;
 mod memory;
 mod output;
+mod protect;
 mod remote;
 mod repair;
 mod roam;
@@ -26,6 +27,7 @@ pub use roam::Stray;
 use crate::congestion::Pacer;
 use crate::credit::Credit;
 use crate::ecn::Marks;
+use crate::handshake::{HandshakeDatagram, Session};
 use crate::inbound::{self, Geometry, Inbox};
 use crate::offers::{Offer, Offers};
 use crate::outbound::Outbox;
@@ -39,6 +41,7 @@ use crate::{
 };
 use abort::Ending;
 use core::fmt;
+use protect::Protection;
 use std::collections::VecDeque;
 use zerolane_wire::{Capabilities, Operation, Profile, Reason, Route, Target};
 
@@ -102,6 +105,11 @@ pub struct Connection {
     control: VecDeque<Operation>,
     /// Size of the path probe to send, 0 for none.
     probe: usize,
+    protection: Protection,
+    /// Keys that the lane has not taken yet.
+    session: Option<Box<Session>>,
+    /// Message of the key exchange to be sent.
+    handshake: Option<HandshakeDatagram>,
     handshake_tries: u32,
     /// Sync of the Request_Connection.
     handshake_sync: u32,
@@ -155,14 +163,25 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// An Initiator: the first [`Connection::poll_transmit`] gives its Request_Connection.
+    /// An Initiator without protection: the first [`Connection::poll_transmit`] gives its
+    /// Request_Connection.
     pub fn connect(now: Instant, config: Config, entropy: Entropy) -> Connection {
+        Connection::initiate(now, config, entropy, Protection::Plain)
+    }
+
+    fn initiate(
+        now: Instant,
+        config: Config,
+        entropy: Entropy,
+        protection: Protection,
+    ) -> Connection {
         let route = Route {
             d_port: listen::SERVICE_PORT,
             s_port: entropy.port,
             d_key: 0,
         };
         let mut connection = Connection::new(now, config, entropy, route, Life::Connecting);
+        connection.protection = protection;
         connection.request_connection(now);
         connection
             .timers
@@ -187,6 +206,9 @@ impl Connection {
             endings: VecDeque::new(),
             control: VecDeque::new(),
             probe: 0,
+            protection: Protection::Plain,
+            session: None,
+            handshake: None,
             handshake_tries: 0,
             handshake_sync: entropy.sync,
             unanswered_pings: 0,
@@ -387,8 +409,9 @@ impl Connection {
 
     /// Payload bytes an STU sent at present.
     pub fn stu(&self) -> u32 {
-        let header = zerolane_wire::HEADER_LEN;
-        let path = self.path.confirmed().saturating_sub(header).max(1) as u32;
+        let path = (self.path.confirmed() as u32)
+            .saturating_sub(self.around())
+            .max(1);
         let peer = self.peer.map_or(u32::MAX, |peer| peer.max_stu);
         let limit = path.min(peer).max(1);
         match self.profile {
@@ -397,6 +420,11 @@ impl Connection {
             Profile::Extended if limit >= 64 => limit & !7,
             Profile::Extended => limit,
         }
+    }
+
+    /// Bytes around the payload of a datagram: header and seal.
+    fn around(&self) -> u32 {
+        (zerolane_wire::HEADER_LEN + self.config.seal) as u32
     }
 
     /// Length of the announced Transfer that waits for a receive, if one does.
@@ -464,6 +492,7 @@ impl Connection {
             buffer_log2: self.buffer_log2(),
             stu: self.expected_stu(),
             burst_segments: self.config.burst_segments,
+            around: self.around(),
         }
     }
 

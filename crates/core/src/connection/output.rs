@@ -8,14 +8,13 @@ use crate::timers::Timer;
 use crate::transmit::{BurstLimit, ControlDatagram, Transmit};
 use crate::{Instant, Life, TransferId};
 use std::time::Duration;
-use zerolane_wire::{
-    HEADER_LEN, Nop, Operation, Packet, Profile, RequestToReceive, RequestToSend, Route,
-};
+use zerolane_wire::{Nop, Operation, Packet, Profile, RequestToReceive, RequestToSend, Route};
 
 impl Connection {
     /// The next thing to send, if any. A burst is at most as large as `limit`.
     pub fn poll_transmit(&mut self, now: Instant, limit: BurstLimit) -> Option<Transmit> {
-        self.next_control(now)
+        self.next_handshake()
+            .or_else(|| self.next_control(now))
             .or_else(|| self.next_probe(now))
             .or_else(|| self.next_operations(now, limit))
             .or_else(|| self.next_value())
@@ -27,6 +26,12 @@ impl Connection {
     /// Whether granted payload waits to be sent.
     pub fn has_data(&self) -> bool {
         self.life == Life::Established && self.outbox.has_data()
+    }
+
+    fn next_handshake(&mut self) -> Option<Transmit> {
+        let message = self.handshake.take()?;
+        self.counters.control_sent += 1;
+        Some(Transmit::Handshake(message))
     }
 
     pub(super) fn next_control(&mut self, now: Instant) -> Option<Transmit> {
@@ -96,6 +101,7 @@ impl Connection {
                 bytes: bytes as u32,
                 ..limit
             },
+            around: self.around(),
             ask: self.asks_progress(),
         };
         let next = self.outbox.next_burst(now, &shape);
@@ -133,7 +139,7 @@ impl Connection {
         }
         let bytes = room.min(self.congestion.quantum()).max(pair);
         // Without a controller both may be as large as a number can be.
-        let headers = (bytes / u64::from(stu)).saturating_mul(HEADER_LEN as u64);
+        let headers = (bytes / u64::from(stu)).saturating_mul(self.around().into());
         Some(bytes.saturating_add(headers))
     }
 

@@ -21,9 +21,9 @@ use crate::{
     WorkFlags,
 };
 use zerolane_wire::{
-    Answer, FetchOp, Flags, Get, HEADER_LEN, Header, MemoryRegionAvailable, MemoryState,
-    OPTIONS_LEN, Op, Operation, Packet, Place, Profile, Range, Reason, RequestAnswer,
-    RequestMemoryRegion, Rights, Target,
+    Answer, FetchOp, Flags, Get, Header, MemoryRegionAvailable, MemoryState, OPTIONS_LEN, Op,
+    Operation, Packet, Place, Profile, Range, Reason, RequestAnswer, RequestMemoryRegion, Rights,
+    Target,
 };
 
 /// Mx of an operation to the messages that is nothing but its number.
@@ -184,7 +184,7 @@ impl Connection {
             Task::Put { place, span, .. } if !self.is_small(place.address, span.len) => {
                 stream.is_empty() && self.outbox.len() < MAX_POSTED
             }
-            Task::Get { span, .. } if !is_short(span.len) => {
+            Task::Get { span, .. } if !self.is_short(span.len) => {
                 !putting && self.inbox.len() < MAX_POSTED
             }
             Task::Get { .. } => !putting && self.memory.questions.has_room(),
@@ -213,7 +213,12 @@ impl Connection {
         let peer = |peer: zerolane_wire::Capabilities| (peer.max_stu, peer.buffer_log2);
         let (max_stu, log2) = self.peer.map_or((MAX_SMALL, 30), peer);
         let in_buffer = address & ((1 << log2) - 1);
-        is_short(len) && len <= u64::from(max_stu) && in_buffer + len <= 1 << log2
+        self.is_short(len) && len <= u64::from(max_stu) && in_buffer + len <= 1 << log2
+    }
+
+    /// Whether so many bytes and what is around them fit a datagram that every path carries.
+    fn is_short(&self, len: u64) -> bool {
+        len + self.config.seal as u64 <= u64::from(MAX_SMALL)
     }
 
     fn start(&mut self, now: Instant, work: Work) {
@@ -275,7 +280,7 @@ impl Connection {
 
     fn start_get(&mut self, now: Instant, id: TransferId, place: RemotePlace, span: Span) {
         let after = self.memory.stream.next_number();
-        if !is_short(span.len) {
+        if !self.is_short(span.len) {
             self.inbox.begin_got(id, span, place, after);
             return self.grant(now);
         }
@@ -661,6 +666,8 @@ impl Connection {
             return None;
         }
         let first = stream.upcoming(0)?;
+        let around = self.around();
+        let datagram_len = |work: &Work| around + content_len(work);
         let segment = datagram_len(first);
         let carries = !matches!(first.task, Task::Fetch { .. });
         let most = limit.segments.min(limit.bytes / segment).max(1);
@@ -790,18 +797,14 @@ impl Connection {
     }
 }
 
-fn is_short(len: u64) -> bool {
-    len <= u64::from(MAX_SMALL)
-}
-
-fn datagram_len(work: &Work) -> u32 {
-    let payload = match work.task {
-        Task::Put { span, .. } => span.len,
-        Task::Message { control, .. } => control.len,
-        Task::Fetch { .. } => OPTIONS_LEN as u64,
+/// Bytes of the datagram behind its header, and in front of its seal.
+fn content_len(work: &Work) -> u32 {
+    match work.task {
+        Task::Put { span, .. } => span.len as u32,
+        Task::Message { control, .. } => control.len as u32,
+        Task::Fetch { .. } => OPTIONS_LEN as u32,
         Task::Get { .. } | Task::Nothing => 0,
-    };
-    HEADER_LEN as u32 + payload as u32
+    }
 }
 
 /// What a refusal means to who asked.

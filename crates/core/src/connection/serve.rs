@@ -85,7 +85,7 @@ impl Connection {
         // What a large put was granted is told by its Block, not by the handle.
         self.on_piggyback(now, header.param);
         let press = header.flags.contains(Flags::SEND_STATE);
-        self.admit(now, header.sync, press)?;
+        self.let_through(now, header.sync, press)?;
         let outcome = match (header.d_id, header.b_id) {
             (MESSAGES, NOTHING) if len == 0 => Ok(Placement::Store(EMPTY)),
             (MESSAGES, _) => self.take_message(now, header, len),
@@ -113,7 +113,7 @@ impl Connection {
     }
 
     /// Lets through the operation whose turn it is, and deals with all others.
-    fn admit(&mut self, now: Instant, number: u32, press: bool) -> Result<(), DropReason> {
+    fn let_through(&mut self, now: Instant, number: u32, press: bool) -> Result<(), DropReason> {
         match self.memory.executor.admit(now, number, press) {
             Admission::Now => Ok(()),
             Admission::Repeated => Err(DropReason::Duplicate),
@@ -328,7 +328,7 @@ impl Connection {
         if behind {
             // As with the operation it would be the next to follow.
             let press = self.memory.executor.is_refusing();
-            return self.admit(now, it.after, press);
+            return self.let_through(now, it.after, press);
         }
         let place = Named {
             handle: it.handle,
@@ -371,7 +371,7 @@ impl Connection {
         }
         // It has no flag to press with; a refusal that went unheard is repeated to any of them.
         let press = self.memory.executor.is_refusing();
-        self.admit(now, it.sync, press)?;
+        self.let_through(now, it.sync, press)?;
         if !self.memory.executor.has_room(it.confirmed) || self.memory.order.is_some() {
             return Err(DropReason::Limit);
         }
@@ -508,6 +508,7 @@ impl Connection {
             profile: self.profile,
             buffer_log2: self.peer.map_or(0, |peer| peer.buffer_log2),
             limit,
+            around: self.around(),
             ask: false,
         };
         let burst = self.memory.replies.next_burst(&shape)?;

@@ -152,6 +152,10 @@ impl<L: Lane> Driver<L> {
         })
     }
 
+    pub(crate) fn lane_mut(&mut self) -> &mut L {
+        &mut self.lane
+    }
+
     /// How long nothing is due, if nothing arrives: then a turn is to be made.
     pub fn next_timeout(&self) -> Option<Duration> {
         let at = self.core.next_timeout()?;

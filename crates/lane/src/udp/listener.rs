@@ -1,8 +1,12 @@
-//! The listening socket: takes Request_Connections of strangers and makes a connected socket of
-//! each that it accepts.
+//! The listening socket: what strangers send arrives here, and each that proves who it is (or, in
+//! plain mode, merely asks) gets a connected socket of its own.
 
 use super::roam::{Roam, Strays};
 use super::{UdpLane, config, entropy, socket};
+use crate::clock::Clock;
+use crate::seal::Sealer;
+use crate::security;
+use crate::udp::stage::Stage;
 use crate::{Driver, Options};
 use socket2::{SockAddr, Socket};
 use std::collections::VecDeque;
@@ -10,7 +14,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use zerolane_wire::{Operation, Packet};
+use zerolane_core::{Admitted, Gate, GateCounters, PublicKey, Reply, Session, refuse_hello};
+use zerolane_wire::handshake::HandshakeMessage;
+use zerolane_wire::{Operation, Packet, Reason};
 
 /// Initiators remembered, so that a repeated request does not become a second connection.
 const MAX_REMEMBERED: usize = 1024;
@@ -25,6 +31,10 @@ pub struct Listener {
     options: Options,
     /// What comes for connections that exist.
     strays: Arc<Strays>,
+    /// What strangers meet; `None` in plain mode.
+    gate: Option<Gate>,
+    key: Option<PublicKey>,
+    clock: Clock,
     remembered: VecDeque<(Instant, SocketAddr, u32)>,
     /// Datagrams that were no Request_Connection, or one that was refused.
     refused: u64,
@@ -35,20 +45,45 @@ impl Listener {
     /// `options` or one of their own.
     ///
     /// # Errors
-    /// The address is in use or not ours.
+    /// The address is in use or not ours, or the system gives no random numbers.
     pub fn bind(local: SocketAddr, mut options: Options) -> io::Result<Listener> {
         options.scheduler.get_or_insert_default();
         let socket = socket::bind(local, true, &options)?;
         let local = socket.local_addr()?.as_socket().unwrap_or(local);
+        let clock = Clock::start();
+        let credentials = options.security.credentials()?;
+        let mut key = None;
+        let gate = match credentials {
+            Some(credentials) => {
+                key = Some(credentials.identity.public());
+                Some(with_random(|draw| {
+                    Gate::new(clock.now(), credentials, draw)
+                })?)
+            }
+            None => None,
+        };
         let strays = Arc::new(Strays::new(&socket)?);
         Ok(Listener {
             socket,
             strays,
             local,
             options,
+            gate,
+            key,
+            clock,
             remembered: VecDeque::new(),
             refused: 0,
         })
+    }
+
+    /// Who this end is to strangers: `None` in plain mode.
+    pub fn public_key(&self) -> Option<PublicKey> {
+        self.key
+    }
+
+    /// What the gate counted: `None` in plain mode.
+    pub fn gate_counters(&self) -> Option<&GateCounters> {
+        self.gate.as_ref().map(Gate::counters)
     }
 
     /// The address listened on.
@@ -68,13 +103,18 @@ impl Listener {
     /// The socket failed.
     pub fn accept(&mut self, timeout: Option<Duration>) -> io::Result<Option<Driver<UdpLane>>> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let left = || deadline.map(|at| at.saturating_duration_since(Instant::now()));
         loop {
-            while let Some((packet, peer)) = self.next_packet()? {
-                if let Some(driver) = self.consider(&packet, peer)? {
+            while let Some((datagram, peer)) = self.next_datagram()? {
+                if let Some(driver) = self.consider(&datagram, peer)? {
                     return Ok(Some(driver));
                 }
+                // Also when strangers never stop talking.
+                if left() == Some(Duration::ZERO) {
+                    return Ok(None);
+                }
             }
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let left = left();
             if left == Some(Duration::ZERO) {
                 return Ok(None);
             }
@@ -82,40 +122,125 @@ impl Listener {
         }
     }
 
-    /// The next datagram that is an operation. `None` when the socket is empty.
-    fn next_packet(&mut self) -> io::Result<Option<(Packet, SocketAddr)>> {
+    /// The next datagram. `None` when the socket is empty.
+    fn next_datagram(&mut self) -> io::Result<Option<(Vec<u8>, SocketAddr)>> {
         loop {
-            let (bytes, peer) = match self.strays.next_other() {
-                Ok(Some(received)) => received,
-                Ok(None) => return Ok(None),
+            match self.strays.next_other() {
                 // Errors of answers sent earlier are not the listener's.
-                Err(error) if is_peers(&error) => continue,
-                Err(error) => return Err(error),
-            };
-            match Packet::parse(&bytes) {
-                Ok(packet) => return Ok(Some((packet, peer))),
-                Err(_) => self.refused += 1,
+                Err(error) if is_peers(&error) => {}
+                next => return next,
             }
         }
     }
 
     fn consider(
         &mut self,
-        packet: &Packet,
+        datagram: &[u8],
         peer: SocketAddr,
     ) -> io::Result<Option<Driver<UdpLane>>> {
-        let Operation::RequestConnection(request) = packet.operation else {
+        match (&mut self.gate, HandshakeMessage::is(datagram)) {
+            (Some(_), true) => self.knock(datagram, peer),
+            (None, false) => self.request(datagram, peer),
+            (Some(_), false) => {
+                self.refused += 1;
+                let packet = Packet::parse(datagram).ok();
+                let reject = |packet| zerolane_core::reject(&packet, Reason::ProtectionRequired);
+                if let Some(rejection) = packet.and_then(reject) {
+                    let (bytes, len) = rejection.emit();
+                    self.answer(&bytes[..len], peer);
+                }
+                Ok(None)
+            }
+            (None, true) => {
+                self.refused += 1;
+                if let Some(refusal) = refuse_hello(datagram, Reason::PlainOnly) {
+                    self.answer(refusal.bytes(), peer);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Sends something to a stranger.
+    fn answer(&self, bytes: &[u8], peer: SocketAddr) {
+        // As good as lost if it cannot be sent.
+        let _ = self.socket.send_to(bytes, &SockAddr::from(peer));
+    }
+
+    /// A message of the key exchange.
+    fn knock(&mut self, datagram: &[u8], peer: SocketAddr) -> io::Result<Option<Driver<UdpLane>>> {
+        let Some(gate) = &mut self.gate else {
+            return Ok(None);
+        };
+        let now = self.clock.now();
+        match with_random(|draw| gate.take(now, peer, datagram, draw))? {
+            Reply::Nothing => {
+                self.refused += 1;
+                Ok(None)
+            }
+            Reply::Send(reply) => {
+                self.answer(reply.bytes(), peer);
+                Ok(None)
+            }
+            Reply::Admit(admitted) => self.admit(*admitted, peer),
+        }
+    }
+
+    /// A stranger whose key is proven becomes a connection, or is told why not.
+    fn admit(
+        &mut self,
+        admitted: Admitted,
+        peer: SocketAddr,
+    ) -> io::Result<Option<Driver<UdpLane>>> {
+        let Admitted {
+            session,
+            request,
+            trusted,
+            finish,
+        } = admitted;
+        if !trusted {
+            let rejection = zerolane_core::reject(&request, Reason::Denied);
+            self.refuse(rejection, Some(session), peer);
+            return Ok(None);
+        }
+        let Some(mut lane) = self.lane(peer)? else {
+            return Ok(None);
+        };
+        let config = config(&lane.socket, peer, &self.options);
+        let entropy = entropy()?;
+        lane.roam = Roam::responder(&self.strays, entropy.key);
+        let made = Driver::try_new(lane, &self.options, |now| {
+            zerolane_core::Connection::admit(now, config, entropy, &request, finish)
+        });
+        match made {
+            Ok(mut driver) => Ok(driver.lane_mut().protect(session).then_some(driver)),
+            Err(rejection) => {
+                self.refuse(rejection, Some(session), peer);
+                Ok(None)
+            }
+        }
+    }
+
+    /// A Request_Connection without protection.
+    fn request(
+        &mut self,
+        datagram: &[u8],
+        peer: SocketAddr,
+    ) -> io::Result<Option<Driver<UdpLane>>> {
+        let packet = Packet::parse(datagram);
+        let Ok(packet @ Packet { operation, .. }) = &packet else {
+            self.refused += 1;
+            return Ok(None);
+        };
+        let Operation::RequestConnection(request) = operation else {
             self.refused += 1;
             return Ok(None);
         };
         if self.is_known(peer, request.s_key) {
             return Ok(None);
         }
-        let socket = socket::bind(self.local, true, &self.options)?;
-        let mut lane = match UdpLane::new(socket, peer, &self.options) {
-            Ok(lane) => lane,
-            Err(error) if is_peers(&error) => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(mut lane) = self.lane(peer)? else {
+            return Ok(None);
         };
         let config = config(&lane.socket, peer, &self.options);
         let entropy = entropy()?;
@@ -130,14 +255,39 @@ impl Listener {
                 Ok(Some(driver))
             }
             Err(rejection) => {
-                self.refused += 1;
-                if let Some(rejection) = rejection {
-                    let (bytes, len) = rejection.emit();
-                    // As good as lost if it cannot be sent.
-                    let _ = self.socket.send_to(&bytes[..len], &SockAddr::from(peer));
-                }
+                self.refuse(rejection, None, peer);
                 Ok(None)
             }
+        }
+    }
+
+    /// A socket of its own for a peer; `None` if the peer cannot be reached.
+    fn lane(&self, peer: SocketAddr) -> io::Result<Option<UdpLane>> {
+        let socket = socket::bind(self.local, true, &self.options)?;
+        match UdpLane::new(socket, peer, &self.options) {
+            Ok(lane) => Ok(Some(lane)),
+            Err(error) if is_peers(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tells a stranger why not, with the keys of `session` if there is one.
+    fn refuse(&mut self, rejection: Option<Packet>, session: Option<Session>, peer: SocketAddr) {
+        self.refused += 1;
+        let Some(rejection) = rejection else {
+            return;
+        };
+        let Some(session) = session else {
+            let (bytes, len) = rejection.emit();
+            return self.answer(&bytes[..len], peer);
+        };
+        if let Some(sealer) = Sealer::new(session.cipher, session.send) {
+            let mut stage = Stage::new(sealer);
+            stage.lend();
+            if let Ok(bytes) = stage.packet(&rejection) {
+                self.answer(bytes, peer);
+            }
+            stage.give_back();
         }
     }
 
@@ -154,6 +304,24 @@ impl Listener {
         self.remembered
             .iter()
             .any(|&(_, other, its)| other == peer && its == key)
+    }
+}
+
+/// Calls `act` with a source of random numbers.
+///
+/// # Errors
+/// The system gave none; what `act` made is thrown away.
+fn with_random<T>(act: impl FnOnce(&mut dyn FnMut() -> [u8; 32]) -> T) -> io::Result<T> {
+    let mut failed = None;
+    let made = act(&mut || {
+        security::random().unwrap_or_else(|error| {
+            failed = Some(error);
+            [0; 32]
+        })
+    });
+    match failed {
+        None => Ok(made),
+        Some(error) => Err(error),
     }
 }
 

@@ -6,11 +6,14 @@ mod roam;
 mod send;
 mod small;
 mod socket;
+mod stage;
 mod system;
 mod zerocopy;
 
 pub use listener::Listener;
 
+use crate::seal::{Opener, Sealer};
+use crate::security;
 use crate::{Account, Driver, Lane, LaneError, Options, Turn, Waker};
 use receive::Receiver;
 use roam::Roam;
@@ -19,7 +22,7 @@ use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use zerolane_core::{Config, Connection, Entropy, RegionId};
+use zerolane_core::{Config, Connection, Entropy, PublicKey, RegionId, Session};
 
 /// One connected UDP socket: the kernel finds the connection by the peer's address, so that all
 /// that arrives is the connection's and the forecast holds.
@@ -31,6 +34,8 @@ pub struct UdpLane {
     receiver: Receiver,
     roam: Roam,
     strict: bool,
+    /// Who the peer proved to be.
+    peer_key: Option<PublicKey>,
 }
 
 impl UdpLane {
@@ -45,7 +50,29 @@ impl UdpLane {
             receiver,
             roam: Roam::initiator(),
             strict: options.strict,
+            peer_key: None,
         })
+    }
+
+    /// Seals and opens with the keys of `session` from here on. False if the cryptography refuses
+    /// them: nothing is sent or received then.
+    fn protect(&mut self, session: Session) -> bool {
+        self.peer_key = Some(session.peer);
+        let sealer = Sealer::new(session.cipher, session.send);
+        let opener = Opener::new(session.cipher, session.receive);
+        match (sealer, opener) {
+            (Some(sealer), Some(opener)) => {
+                self.sender.protect(sealer);
+                self.receiver.protect(opener);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Who the peer proved to be: `None` in plain mode, and before it did.
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        self.peer_key
     }
 
     /// The socket, to be waited on together with others.
@@ -61,8 +88,13 @@ impl UdpLane {
 
 impl Lane for UdpLane {
     fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
-        let received = self.receiver.receive(&self.socket, turn, self.strict)?;
-        if !received && let Some(peer) = self.roam.look(&self.socket, self.peer, turn) {
+        let received = self.receiver.receive(&self.socket, turn, self.strict);
+        if let Some(session) = turn.core.take_session() {
+            self.protect(session);
+        }
+        let received = received?;
+        let ends = (&mut self.sender, &mut self.receiver);
+        if !received && let Some(peer) = self.roam.look(&self.socket, self.peer, ends, turn) {
             self.peer = peer;
             if let Some(datagram) = socket::path_datagram(&self.socket, peer) {
                 turn.core.set_path_datagram(turn.now, datagram);
@@ -91,6 +123,7 @@ impl Lane for UdpLane {
         account.receive_buffer = socket::receive_buffer(&self.socket);
         account.gso = self.sender.gso;
         account.gro = self.receiver.gro;
+        account.cipher = self.sender.cipher();
         account.zerocopy = self.sender.zerocopy();
     }
 }
@@ -104,9 +137,16 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane
     let lane = UdpLane::new(socket, peer, options)?;
     let config = config(&lane.socket, peer, options);
     let entropy = entropy()?;
-    Ok(Driver::new(lane, options, |now| {
-        Connection::connect(now, config, entropy)
-    }))
+    let Some(credentials) = options.security.credentials()? else {
+        return Ok(Driver::new(lane, options, |now| {
+            Connection::connect(now, config, entropy)
+        }));
+    };
+    let ephemeral = security::random()?;
+    Driver::try_new(lane, options, |now| {
+        Connection::connect_protected(now, config, entropy, credentials, ephemeral)
+            .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))
+    })
 }
 
 /// What the core is to know of this socket.
@@ -122,6 +162,7 @@ fn config(socket: &Socket, peer: SocketAddr, options: &Options) -> Config {
         block: options.block,
         checksum: options.checksum,
         burst_segments: send::MAX_SEGMENTS as u32,
+        seal: options.security.seal_len(),
         encapsulation,
         path_datagram: path_datagram.unwrap_or(Config::default().path_datagram),
         connect_timeout: options.connect_timeout,

@@ -13,6 +13,8 @@
 //! itself, for nobody may be accepting. An Initiator whose own address is gone, or is not the one that
 //! the system would choose now, connects its socket anew.
 
+use super::receive::Receiver;
+use super::send::Sender;
 use super::socket;
 use crate::Turn;
 use socket2::{SockAddr, Socket};
@@ -36,6 +38,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 const SOURCE_INTERVAL: Duration = Duration::from_millis(250);
 /// Where a D_Key lies in a header.
 const KEY: std::ops::Range<usize> = 8..12;
+
+/// What seals and opens.
+type Ends<'a> = (&'a mut Sender, &'a mut Receiver);
 
 /// A datagram and where it came from.
 type Received = (Vec<u8>, SocketAddr);
@@ -179,6 +184,7 @@ impl Roam {
         &mut self,
         socket: &Socket,
         peer: SocketAddr,
+        ends: Ends<'_>,
         turn: &mut Turn<'_>,
     ) -> Option<SocketAddr> {
         if turn.now < self.next_look || !turn.core.is_peer_silent(turn.now) {
@@ -188,10 +194,12 @@ impl Roam {
             Some((strays, key)) => {
                 self.next_look = turn.now + LOOK_INTERVAL;
                 let received = strays.upgrade()?.of(*key);
-                let moved = received
-                    .into_iter()
-                    .find(|(bytes, from)| is_peers(bytes, *from, socket, turn));
-                let (_, from) = moved?;
+                let (sender, receiver) = ends;
+                let moved = received.into_iter().find_map(|(mut bytes, from)| {
+                    let ends = (&mut *sender, &mut *receiver);
+                    is_peers(&mut bytes, from, socket, ends, turn).then_some(from)
+                });
+                let from = moved?;
                 // If there is no way, there is none to the old address either.
                 let _ = socket.connect(&SockAddr::from(from));
                 Some(from)
@@ -219,17 +227,26 @@ impl Drop for Roam {
 }
 
 /// Whether `bytes` prove that the peer is at `from`. Asks for the proof if they do not.
-fn is_peers(bytes: &[u8], from: SocketAddr, socket: &Socket, turn: &mut Turn<'_>) -> bool {
+fn is_peers(
+    bytes: &mut [u8],
+    from: SocketAddr,
+    socket: &Socket,
+    (sender, receiver): Ends<'_>,
+    turn: &mut Turn<'_>,
+) -> bool {
+    // Who has not the connection's keys is not asked either.
+    let Some(opened) = receiver.unseal(bytes, turn) else {
+        return false;
+    };
     let mut nonce = [0; 4];
     if getrandom::fill(&mut nonce).is_err() {
         return false;
     }
     let nonce = u32::from_ne_bytes(nonce);
-    match turn.core.on_stray(turn.now, from, nonce, bytes) {
+    match turn.core.on_stray(turn.now, from, nonce, opened) {
         Stray::Nothing => false,
         Stray::Ask(question) => {
-            // As good as lost if it cannot be sent.
-            let _ = socket.send_to(question.bytes(), &SockAddr::from(from));
+            sender.send_elsewhere(socket, &question, from);
             false
         }
         Stray::Moved => true,

@@ -1,13 +1,17 @@
 //! Sending: one sendmsg for up to 64 KiB of STUs, headers and payload gathered where they lie.
 
+use super::stage::{AROUND, Stage, Unstaged};
 use super::zerocopy::{Headers, Lender};
 use super::{socket, system};
-use crate::{Account, LaneError, Options, Registry, Turn, Zerocopy};
-use socket2::Socket;
+use crate::seal::Sealer;
+use crate::{Account, LaneError, Mode, Options, Registry, Turn, Zerocopy};
+use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use zerolane_core::{BurstLimit, ControlDatagram, DataBurst, Instant, RegionId, Span, Transmit};
+use zerolane_core::{
+    BurstLimit, Cipher, ControlDatagram, DataBurst, Instant, RegionId, Span, Transmit,
+};
 use zerolane_wire::HEADER_LEN;
 use zerolane_wire::checksum::Sum;
 
@@ -56,6 +60,18 @@ pub(super) struct Sender {
     held: Option<Transmit>,
     pub(super) burst: u32,
     pub(super) last: Instant,
+    pub(super) protection: Protection,
+}
+
+/// What is done to datagrams before they leave.
+#[derive(Debug)]
+pub(super) enum Protection {
+    /// Nothing.
+    Plain,
+    /// They are to be sealed, and the keys are not there yet: none may leave.
+    Waiting,
+    /// They are sealed.
+    Sealed(Box<Stage>),
 }
 
 // SAFETY: the raw pointers in iovs and messages are made anew before every syscall and mean nothing
@@ -64,9 +80,11 @@ unsafe impl Send for Sender {}
 
 impl Sender {
     pub(super) fn new(socket: &Socket, options: &Options) -> Sender {
+        let mode = options.security.mode;
         Sender {
             gso: options.gso && socket::has_gso(socket),
-            lender: Lender::new(socket, options.zerocopy),
+            // What is sealed is the lane's own already, and written again for the next burst.
+            lender: Lender::new(socket, options.zerocopy && mode == Mode::Plain),
             lendable: false,
             headers: Box::new([[0; HEADER_LEN]; MAX_SEGMENTS]),
             small: Vec::new(),
@@ -76,6 +94,23 @@ impl Sender {
             held: None,
             burst: FIRST_BURST,
             last: Instant::ZERO,
+            protection: match mode {
+                Mode::Plain => Protection::Plain,
+                Mode::Encrypted => Protection::Waiting,
+            },
+        }
+    }
+
+    /// Seals everything from here on.
+    pub(super) fn protect(&mut self, sealer: Sealer) {
+        self.protection = Protection::Sealed(Box::new(Stage::new(sealer)));
+    }
+
+    /// What seals, if anything does by now.
+    pub(super) fn cipher(&self) -> Option<Cipher> {
+        match &self.protection {
+            Protection::Sealed(stage) => Some(stage.sealer().cipher()),
+            Protection::Plain | Protection::Waiting => None,
         }
     }
 
@@ -100,6 +135,22 @@ impl Sender {
         peer: SocketAddr,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
+        if let Protection::Sealed(stage) = &mut self.protection {
+            stage.lend();
+        }
+        let sent = self.transmit_bursts(socket, peer, turn);
+        if let Protection::Sealed(stage) = &mut self.protection {
+            stage.give_back();
+        }
+        sent
+    }
+
+    fn transmit_bursts(
+        &mut self,
+        socket: &Socket,
+        peer: SocketAddr,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, LaneError> {
         let mut sent = self.lender.is_lending() && self.lender.settle(socket);
         if turn.core.wants_marks() != self.capable {
             self.capable = !self.capable;
@@ -114,6 +165,7 @@ impl Sender {
                 break;
             };
             let outcome = match &transmit {
+                Transmit::Handshake(it) => self.handshake(socket, it.bytes(), turn.account),
                 Transmit::Control(it) => self.control(socket, it, turn.account),
                 Transmit::Data(it) => self.data(socket, it, turn)?,
                 Transmit::Operations(it) => self.operations(socket, it, turn)?,
@@ -144,34 +196,100 @@ impl Sender {
         }
     }
 
+    fn handshake(
+        &mut self,
+        socket: &Socket,
+        message: &[u8],
+        account: &mut Account,
+    ) -> io::Result<()> {
+        self.iovs.clear();
+        self.iovs.push(iovec(message.as_ptr(), message.len()));
+        self.send_alone(socket, account)
+    }
+
     fn control(
         &mut self,
         socket: &Socket,
         datagram: &ControlDatagram,
         account: &mut Account,
     ) -> io::Result<()> {
-        let bytes = datagram.bytes();
-        let padding = datagram
-            .pad_to
-            .saturating_sub(bytes.len())
-            .min(PADDING.0.len());
         self.iovs.clear();
+        match &mut self.protection {
+            Protection::Plain => return self.bare_control(socket, datagram, account),
+            Protection::Waiting => return Ok(()),
+            Protection::Sealed(stage) => match stage.control(datagram) {
+                Ok(bytes) => self.iovs.push(iovec(bytes.as_ptr(), bytes.len())),
+                Err(_) => return Ok(()),
+            },
+        }
+        self.send_alone(socket, account)
+    }
+
+    /// Sends a control datagram to another address than the peer's.
+    pub(super) fn send_elsewhere(
+        &mut self,
+        socket: &Socket,
+        datagram: &ControlDatagram,
+        to: SocketAddr,
+    ) {
+        let to = SockAddr::from(to);
+        // As good as lost if it cannot be sent.
+        let _ = match &mut self.protection {
+            Protection::Plain => socket.send_to(datagram.bytes(), &to),
+            Protection::Waiting => return,
+            Protection::Sealed(stage) => {
+                stage.lend();
+                let sealed = stage.control(datagram);
+                let sent = sealed.map(|bytes| socket.send_to(bytes, &to));
+                stage.give_back();
+                sent.unwrap_or(Ok(0))
+            }
+        };
+    }
+
+    /// A control datagram as it is, with its padding.
+    fn bare_control(
+        &mut self,
+        socket: &Socket,
+        datagram: &ControlDatagram,
+        account: &mut Account,
+    ) -> io::Result<()> {
+        let bytes = datagram.bytes();
+        let padding = datagram.pad_to.saturating_sub(bytes.len());
         self.iovs.push(iovec(bytes.as_ptr(), bytes.len()));
         if padding > 0 {
+            let padding = padding.min(PADDING.0.len());
             self.iovs.push(iovec(PADDING.0.as_ptr(), padding));
-        }
-        account.tx_control_syscalls += 1;
-        account.datagrams_sent += 1;
-        if padding > 0
-            && let Some(own) = self.lender.probe(bytes)
-        {
-            self.iovs[0] = iovec(own.0.as_ptr().cast(), bytes.len());
-            if let Some(outcome) = self.lend(socket, 0, own, None) {
+            if let Some(outcome) = self.lend_probe(socket, bytes, account) {
                 return outcome;
             }
-            account.tx_control_syscalls += 1;
-            self.iovs[0] = iovec(bytes.as_ptr(), bytes.len());
         }
+        self.send_alone(socket, account)
+    }
+
+    /// Sends the probe that is gathered, with `bytes` in front, without the kernel's copy. `None` if
+    /// it is to be sent with it.
+    fn lend_probe(
+        &mut self,
+        socket: &Socket,
+        bytes: &[u8],
+        account: &mut Account,
+    ) -> Option<io::Result<()>> {
+        let own = self.lender.probe(bytes)?;
+        account.tx_control_syscalls += 1;
+        self.iovs[0] = iovec(own.0.as_ptr().cast(), bytes.len());
+        let outcome = self.lend(socket, 0, own, None);
+        match outcome {
+            Some(_) => account.datagrams_sent += 1,
+            None => self.iovs[0] = iovec(bytes.as_ptr(), bytes.len()),
+        }
+        outcome
+    }
+
+    /// Sends what is gathered as one datagram that carries no Data.
+    fn send_alone(&mut self, socket: &Socket, account: &mut Account) -> io::Result<()> {
+        account.tx_control_syscalls += 1;
+        account.datagrams_sent += 1;
         self.send_gathered(socket, 0, 0)
     }
 
@@ -181,10 +299,24 @@ impl Sender {
         burst: &DataBurst,
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
+        let gone = LaneError::Fault(burst.span.region);
         let Some(payload) = turn.memory.source(burst.span) else {
-            return Err(LaneError::Fault(burst.span.region));
+            return Err(gone);
         };
-        self.gather(burst, payload, turn.core.uses_checksums(), turn.memory)?;
+        self.headers(burst, turn.core.uses_checksums(), turn.memory)?;
+        match &mut self.protection {
+            Protection::Plain => self.gather(burst, payload),
+            Protection::Waiting => return Ok(Ok(())),
+            Protection::Sealed(stage) => match stage.data(burst, &self.headers[..], turn.memory) {
+                Ok(bytes) => {
+                    let (start, len) = (bytes.as_ptr(), bytes.len());
+                    self.iovs.clear();
+                    self.iovs.push(iovec(start, len));
+                }
+                Err(Unstaged::Gone) => return Err(gone),
+                Err(Unstaged::Refused) => return Ok(Ok(())),
+            },
+        }
         self.burst = (self.burst * 2).min(MAX_SEGMENTS as u32);
         self.last = turn.now;
         turn.account.datagrams_sent += u64::from(burst.segments);
@@ -195,9 +327,7 @@ impl Sender {
             return Ok(outcome);
         }
         match self.send_burst(socket, burst, turn.account) {
-            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
-                Err(LaneError::Fault(burst.span.region))
-            }
+            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Err(gone),
             outcome => Ok(outcome),
         }
     }
@@ -262,44 +392,57 @@ impl Sender {
         if burst.segments == 1 {
             return self.send_gathered(socket, 0, 0);
         }
+        let around = match self.protection {
+            Protection::Sealed(_) => AROUND,
+            Protection::Plain | Protection::Waiting => HEADER_LEN,
+        };
+        let segment = burst.stu as usize + around;
         if !self.gso {
-            return self.send_separately(socket);
+            return self.send_separately(socket, segment);
         }
-        let segment = burst.stu as usize + HEADER_LEN;
         match self.send_gathered(socket, segment, 0) {
             Err(error) if is_lost_offload(&error, segment, socket::path_datagram_now(socket)) => {
                 self.gso = false;
                 account.tx_data_syscalls += 1;
-                self.send_separately(socket)
+                self.send_separately(socket, segment)
             }
             outcome => outcome,
         }
     }
 
-    /// Fills headers and iovecs: header, payload, header, payload.
-    fn gather(
+    /// Fills the headers.
+    fn headers(
         &mut self,
         burst: &DataBurst,
-        payload: *const u8,
         checksums: bool,
         memory: &Registry,
     ) -> Result<(), LaneError> {
-        self.iovs.clear();
-        let mut at = 0;
         burst.emit_headers(&mut self.headers[..]);
+        if !checksums {
+            return Ok(());
+        }
+        let mut at = 0;
         for (index, place) in (0..burst.segments).zip(self.headers.iter_mut()) {
             let len = u64::from(burst.stu).min(burst.span.len - at);
-            if checksums {
-                let sum = sum(memory, burst.span.part(at, len))?;
-                burst.header(index).sealed(sum).emit_into(place);
-            }
+            let sum = sum(memory, burst.span.part(at, len))?;
+            burst.header(index).sealed(sum).emit_into(place);
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// Fills the iovecs: header, payload, header, payload.
+    fn gather(&mut self, burst: &DataBurst, payload: *const u8) {
+        self.iovs.clear();
+        let mut at = 0;
+        for place in self.headers.iter().take(burst.segments as usize) {
+            let len = u64::from(burst.stu).min(burst.span.len - at);
             self.iovs.push(iovec(place.as_ptr(), HEADER_LEN));
             // SAFETY: at + len <= span.len, and all of span is readable at `payload`.
             self.iovs
                 .push(iovec(unsafe { payload.add(at as usize) }, len as usize));
             at += len;
         }
-        Ok(())
     }
 
     /// One sendmsg of all iovecs, in segments of `segment` bytes (0: one datagram).
@@ -335,13 +478,20 @@ impl Sender {
         Ok(())
     }
 
-    /// One datagram for every pair of iovecs, by sendmmsg: for kernels and interfaces without GSO.
-    fn send_separately(&mut self, socket: &Socket) -> io::Result<()> {
+    /// One datagram for every `segment` bytes, by sendmmsg: for kernels and interfaces without GSO.
+    fn send_separately(&mut self, socket: &Socket, segment: usize) -> io::Result<()> {
         self.messages.clear();
-        for pair in self.iovs.chunks_mut(2) {
+        let datagram = match self.protection {
+            Protection::Sealed(_) => {
+                cut(&mut self.iovs, segment);
+                1
+            }
+            Protection::Plain | Protection::Waiting => 2,
+        };
+        for pieces in self.iovs.chunks_mut(datagram) {
             let mut message = empty_message();
-            message.msg_iov = pair.as_mut_ptr();
-            message.msg_iovlen = pair.len();
+            message.msg_iov = pieces.as_mut_ptr();
+            message.msg_iovlen = pieces.len();
             self.messages.push(libc::mmsghdr {
                 msg_hdr: message,
                 msg_len: 0,
@@ -419,6 +569,17 @@ pub(super) fn is_lost_offload(
         // Without a path there is no source address, or no route: no fault of the offload either.
         Some(libc::EINVAL) => path_datagram.is_some_and(|largest| segment <= largest),
         _ => false,
+    }
+}
+
+/// Cuts the one piece into pieces of `segment` bytes.
+fn cut(iovs: &mut Vec<libc::iovec>, segment: usize) {
+    let Some(whole) = iovs.pop() else {
+        return;
+    };
+    for at in (0..whole.iov_len).step_by(segment) {
+        let start = whole.iov_base.cast::<u8>().wrapping_add(at);
+        iovs.push(iovec(start, segment.min(whole.iov_len - at)));
     }
 }
 

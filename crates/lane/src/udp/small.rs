@@ -1,10 +1,12 @@
 //! Sending small operations: many queued together leave as one burst.
 
-use super::send::{MAX_SEGMENTS, Sender, iovec, is_lost_offload, sum};
+use super::send::{MAX_SEGMENTS, Protection, Sender, iovec, is_lost_offload, sum};
 use super::socket;
+use super::stage::Unstaged;
 use crate::{LaneError, Turn};
 use socket2::Socket;
 use std::io;
+use std::ops::Range;
 use zerolane_core::{OperationBurst, Outgoing};
 use zerolane_wire::{HEADER_LEN, Header, OPTIONS_LEN};
 
@@ -26,7 +28,7 @@ impl Sender {
         self.last = turn.now;
         turn.account.datagrams_sent += u64::from(burst.count);
         if self.gso && burst.count > 1 {
-            let whole = self.gather_operations(burst, 0..burst.count, turn)?;
+            let whole = self.make_operations(burst, 0..burst.count, turn)?;
             turn.account.tx_data_syscalls += 1;
             // What is over by now would leave a gap where the kernel cuts.
             let segment = burst.segment as usize;
@@ -54,7 +56,7 @@ impl Sender {
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
         for index in 0..burst.count {
-            if !self.gather_operations(burst, index..index + 1, turn)? {
+            if !self.make_operations(burst, index..index + 1, turn)? {
                 continue;
             }
             turn.account.tx_data_syscalls += 1;
@@ -66,11 +68,57 @@ impl Sender {
         Ok(Ok(()))
     }
 
-    /// Makes iovecs of the operations `range` of `burst`. False if one of them is over.
+    /// Makes iovecs of the operations `range` of `burst`, sealed if they are to be. False if one of
+    /// them is over.
+    fn make_operations(
+        &mut self,
+        burst: &OperationBurst,
+        range: Range<u32>,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, LaneError> {
+        match self.protection {
+            Protection::Plain => self.gather_operations(burst, range, turn),
+            Protection::Waiting | Protection::Sealed(_) => self.seal_operations(burst, range, turn),
+        }
+    }
+
+    fn seal_operations(
+        &mut self,
+        burst: &OperationBurst,
+        range: Range<u32>,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, LaneError> {
+        let mut end = 0;
+        for index in range {
+            let Some(it) = turn.core.operation(burst, index) else {
+                return Ok(false);
+            };
+            self.small.clear();
+            self.push_head(&it, turn)?;
+            let Protection::Sealed(stage) = &mut self.protection else {
+                return Ok(false);
+            };
+            end = match (
+                stage.append(end, &self.small, it.payload, turn.memory),
+                it.payload,
+            ) {
+                (Ok(end), _) => end,
+                (Err(Unstaged::Gone), Some(span)) => return Err(LaneError::Fault(span.region)),
+                (Err(_), _) => return Ok(false),
+            };
+        }
+        if let Protection::Sealed(stage) = &self.protection {
+            let staged = stage.staged(end);
+            self.iovs.clear();
+            self.iovs.push(iovec(staged.as_ptr(), staged.len()));
+        }
+        Ok(true)
+    }
+
     fn gather_operations(
         &mut self,
         burst: &OperationBurst,
-        range: std::ops::Range<u32>,
+        range: Range<u32>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
         self.iovs.clear();

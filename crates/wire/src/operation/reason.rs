@@ -38,11 +38,15 @@ pub enum Reason {
     OutOfBounds = 14,
     /// The region was exported, and is not any more.
     Revoked = 15,
+    /// The other end asked for a connection without protection, and this one gives none.
+    ProtectionRequired = 16,
+    /// The other end asked for a protected connection, and this one gives none.
+    PlainOnly = 17,
 }
 
 impl Reason {
     /// All reasons, in order of their code points.
-    pub const ALL: [Reason; 16] = [
+    pub const ALL: [Reason; 18] = [
         Reason::Normal,
         Reason::VersionMismatch,
         Reason::NoCommonProfile,
@@ -59,9 +63,11 @@ impl Reason {
         Reason::MemoryFault,
         Reason::OutOfBounds,
         Reason::Revoked,
+        Reason::ProtectionRequired,
+        Reason::PlainOnly,
     ];
 
-    pub(super) fn parse(param: u16) -> Result<Reason, ParseError> {
+    pub(crate) fn parse(param: u16) -> Result<Reason, ParseError> {
         Self::ALL
             .get(usize::from(param))
             .copied()
@@ -90,6 +96,8 @@ impl Reason {
             Reason::MemoryFault => "the memory could not be accessed",
             Reason::OutOfBounds => "outside the region",
             Reason::Revoked => "the region was revoked",
+            Reason::ProtectionRequired => "the peer refuses connections without protection",
+            Reason::PlainOnly => "the peer gives no protection: both ends must ask for plain",
         }
     }
 }

@@ -122,6 +122,9 @@ pub enum Refusal {
     /// The request could not be understood.
     #[error("the server does not understand the request")]
     Malformed,
+    /// The client's key has no rights here, or only below a directory that is not there.
+    #[error("the server does not allow that")]
+    NotAllowed,
 }
 
 /// Why a whole copy or listing ended early.

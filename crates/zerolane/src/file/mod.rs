@@ -71,9 +71,10 @@ pub use client::Client;
 pub use error::{Cause, Error, Failure, Refusal};
 pub use location::{Host, Location, LocationError};
 pub use message::{CopyOptions, Entry, EntryKind, Meta, Totals};
+pub(crate) use name::RelativePath;
 pub use name::escape;
 pub use observe::Observer;
-pub use server::{ServeOptions, Server, ServerObserver};
+pub use server::{Access, ServeOptions, Server, ServerObserver};
 pub use stop::Stop;
 
 #[cfg(test)]

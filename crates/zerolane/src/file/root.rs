@@ -39,6 +39,12 @@ impl Root {
         })
     }
 
+    /// A directory below, and the right to what is below that only.
+    pub(crate) fn below(&self, path: &RelativePath) -> Result<Root, Cause> {
+        let directory = self.open_directory(path)?;
+        Ok(Root { directory })
+    }
+
     /// Opens a directory below (or the root itself).
     pub(crate) fn open_directory(&self, path: &RelativePath) -> Result<OwnedFd, Cause> {
         let resolve =

@@ -14,20 +14,55 @@ use super::root::{Root, kind_of, meta_of, stat_at};
 use super::send::{FileSender, Start};
 use super::stop::Stop;
 use super::target::{Sources, resolve_below, top_level};
-use crate::{Connection, Endpoint, Options};
+use crate::keys::{AllowFile, Rights};
+use crate::{Connection, Endpoint, Options, PublicKey, Trust};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::Dir;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
+
+/// Who may connect to a server.
+#[derive(Clone, Debug, Default)]
+pub enum Access {
+    /// Whoever reaches the address, with all rights.
+    #[default]
+    Anyone,
+    /// Whose keys are on the list, with the rights that stand there. Not with plain connections,
+    /// which prove no key.
+    Listed(Arc<AllowFile>),
+}
+
+impl Access {
+    /// What the owner of `key` may do (`None` in plain mode); `None`: not even connect.
+    pub fn rights(&self, key: Option<PublicKey>) -> Option<Rights> {
+        match self {
+            Access::Anyone => Some(Rights::ALL),
+            Access::Listed(list) => list.list().rights(&key?).cloned(),
+        }
+    }
+
+    /// What the owner of `key` sees of `root`, and whether it may write there; `None`: nothing.
+    fn admit(&self, key: Option<PublicKey>, root: &Arc<Root>) -> Option<(Arc<Root>, bool)> {
+        let rights = self.rights(key)?;
+        if rights.below.is_empty() {
+            return Some((Arc::clone(root), rights.write));
+        }
+        let below = RelativePath::parse(&rights.below).ok()?;
+        Some((Arc::new(root.below(&below).ok()?), rights.write))
+    }
+}
 
 /// How a directory is served.
 #[derive(Clone, Debug, Default)]
 pub struct ServeOptions {
     /// Refuse every request that would write.
     pub read_only: bool,
+    /// Who may connect, and what for.
+    pub access: Access,
     /// Options of the transport.
     pub transport: Options,
 }
@@ -51,14 +86,15 @@ impl ServerObserver for () {}
 /// A directory being served.
 #[derive(Debug)]
 pub struct Server {
-    root: Root,
+    root: Arc<Root>,
     endpoint: Endpoint,
     read_only: bool,
+    access: Access,
 }
 
 impl Server {
-    /// Opens `directory` and listens on `address`. Anybody who reaches that address may read all
-    /// that is below the directory and, unless read-only, write there.
+    /// Opens `directory` and listens on `address`. Whoever `options` let in may read what is below
+    /// the directory and, unless read-only, write there.
     ///
     /// # Errors
     /// [`Error::Local`] if the directory cannot be opened, [`Error::Transport`] if the address
@@ -69,12 +105,23 @@ impl Server {
         options: ServeOptions,
     ) -> Result<Server, Error> {
         let root = Root::open(directory).map_err(|cause| Error::local(directory, cause))?;
-        let endpoint = Endpoint::bind(address, options.transport)?;
+        let mut transport = options.transport;
+        if let Access::Listed(list) = &options.access {
+            // Whoever is not on the list gets no connection.
+            transport.security.trust = Arc::clone(list) as Arc<dyn Trust>;
+        }
+        let endpoint = Endpoint::bind(address, transport)?;
         Ok(Server {
-            root,
+            root: Arc::new(root),
             endpoint,
             read_only: options.read_only,
+            access: options.access,
         })
+    }
+
+    /// Who it is to those who connect; `None` with plain connections.
+    pub fn public_key(&self) -> Option<PublicKey> {
+        self.endpoint.public_key()
     }
 
     /// Where it listens.
@@ -91,6 +138,7 @@ impl Server {
             root,
             endpoint,
             read_only,
+            access,
         } = self;
         let active = AtomicUsize::new(0);
         thread::scope(|scope| {
@@ -99,12 +147,16 @@ impl Server {
                     continue;
                 };
                 if active.load(Ordering::Acquire) >= SERVER_CONNECTIONS {
-                    turn_away(connection, stop);
+                    turn_away(connection, Refusal::Full, stop);
                     continue;
                 }
+                let Some((root, write)) = access.admit(connection.peer_key(), root) else {
+                    turn_away(connection, Refusal::NotAllowed, stop);
+                    continue;
+                };
                 let session = Session {
                     root,
-                    read_only: *read_only,
+                    read_only: *read_only || !write,
                     stop,
                     observer,
                     peer: connection.peer_addr(),
@@ -130,13 +182,8 @@ const PATIENCE: Duration = Duration::from_secs(REPLY_SECONDS);
 /// A client that is turned away gets this long to hear why: nobody else is accepted meanwhile.
 const TURN_AWAY: Duration = Duration::from_millis(200);
 
-fn turn_away(mut connection: Connection, stop: &Stop) {
-    let _ = say(
-        &mut connection,
-        &Reply::Refused(Refusal::Full),
-        stop,
-        TURN_AWAY,
-    );
+fn turn_away(mut connection: Connection, why: Refusal, stop: &Stop) {
+    let _ = say(&mut connection, &Reply::Refused(why), stop, TURN_AWAY);
 }
 
 /// One of the connections a server may have; given back when dropped.
@@ -157,7 +204,7 @@ impl Drop for Slot<'_> {
 
 /// One connection and what it may do.
 struct Session<'a> {
-    root: &'a Root,
+    root: Arc<Root>,
     read_only: bool,
     stop: &'a Stop,
     observer: &'a dyn ServerObserver,
@@ -215,7 +262,7 @@ impl Session<'_> {
             return self.refuse(connection, Refusal::ReadOnly);
         }
         let target = RelativePath::parse(destination)
-            .and_then(|path| resolve_below(self.root, &path, sources));
+            .and_then(|path| resolve_below(&self.root, &path, sources));
         let (base, new_name) = match target {
             Ok(target) => target,
             Err(cause) => {
@@ -269,7 +316,7 @@ impl Session<'_> {
     }
 
     fn list(&self, connection: &mut Connection, path: &[u8]) -> Result<(), Error> {
-        let listing = RelativePath::parse(path).and_then(|path| Listing::open(self.root, &path));
+        let listing = RelativePath::parse(path).and_then(|path| Listing::open(&self.root, &path));
         let mut listing = match listing {
             Ok(listing) => listing,
             Err(cause) => {

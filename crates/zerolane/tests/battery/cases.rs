@@ -2,30 +2,35 @@
 
 use crate::content;
 use crate::drive::{both, idle, next, receive_all, send_all, transfer};
-use crate::path::{Pair, Path};
+use crate::path::{Pair, Path, plain};
 use std::time::Duration;
 use zerolane::{Options, Profile, Profiles, Reason, Region, TransferError};
 
 macro_rules! over_every_path {
     ($($case:ident),* $(,)?) => {
         over_every_path!(@ [$($case),*]
-            loopback_v4 Path::LoopbackV4,
-            loopback_v6 Path::LoopbackV6,
-            veth_1500 Path::Veth(1500),
-            veth_9000 Path::Veth(9000),
-            veth_v6_1500 Path::VethV6(1500),
-            lossy_1_percent Path::Lossy(0.01),
-            lossy_5_percent Path::Lossy(0.05),
-            lossy_20_percent Path::Lossy(0.20),
+            loopback_v4 Path::LoopbackV4, Options::default();
+            loopback_v6 Path::LoopbackV6, Options::default();
+            veth_1500 Path::Veth(1500), Options::default();
+            veth_9000 Path::Veth(9000), Options::default();
+            veth_v6_1500 Path::VethV6(1500), Options::default();
+            lossy_1_percent Path::Lossy(0.01), Options::default();
+            lossy_5_percent Path::Lossy(0.05), Options::default();
+            lossy_20_percent Path::Lossy(0.20), Options::default();
+            plain_loopback_v4 Path::LoopbackV4, plain();
+            plain_loopback_v6 Path::LoopbackV6, plain();
+            plain_veth_1500 Path::Veth(1500), plain();
+            plain_veth_9000 Path::Veth(9000), plain();
+            plain_lossy_5_percent Path::Lossy(0.05), plain();
         );
     };
-    (@ $cases:tt $($name:ident $path:expr,)*) => {
-        $(over_every_path!(@@ $cases $name $path);)*
+    (@ $cases:tt $($name:ident $path:expr, $options:expr;)*) => {
+        $(over_every_path!(@@ $cases $name $path, $options);)*
     };
-    (@@ [$($case:ident),*] $name:ident $path:expr) => {
+    (@@ [$($case:ident),*] $name:ident $path:expr, $options:expr) => {
         mod $name {
             use super::*;
-            $(#[test] fn $case() { super::$case($path); })*
+            $(#[test] fn $case() { super::$case($path, &$options); })*
         }
     };
 }
@@ -45,8 +50,8 @@ over_every_path!(
     close__flushes,
 );
 
-fn transfer__every_size(path: Path) {
-    let Some(mut pair) = path.connect(&Options::default()) else {
+fn transfer__every_size(path: Path, base: &Options) {
+    let Some(mut pair) = path.connect(base) else {
         return;
     };
     // Path probes, so that the lengths around an STU are around the one in use.
@@ -67,8 +72,8 @@ fn transfer__every_size(path: Path) {
     transfer(&mut pair, 1000, &lengths);
 }
 
-fn transfer__both_directions_at_once(path: Path) {
-    let Some(mut pair) = path.connect(&Options::default()) else {
+fn transfer__both_directions_at_once(path: Path, base: &Options) {
+    let Some(mut pair) = path.connect(base) else {
         return;
     };
     let lengths = [path.scale(8 << 20); 4];
@@ -105,21 +110,21 @@ fn send_and_receive(
     }
 }
 
-fn transfer__many_in_flight(path: Path) {
-    let Some(mut pair) = path.connect(&Options::default()) else {
+fn transfer__many_in_flight(path: Path, base: &Options) {
+    let Some(mut pair) = path.connect(base) else {
         return;
     };
     let lengths: Vec<usize> = (0..path.scale(3000)).map(|n| n * 7919 % 20_000).collect();
     transfer(&mut pair, 5000, &lengths);
 }
 
-fn transfer__classic_profile(path: Path) {
+fn transfer__classic_profile(path: Path, base: &Options) {
     let classic = Options {
         profiles: Profiles::only(Profile::Classic),
-        ..Options::default()
+        ..base.clone()
     };
     // Either end may be the one that speaks only that.
-    let Some(mut pair) = path.connect_with(&classic, &Options::default()) else {
+    let Some(mut pair) = path.connect_with(&classic, base) else {
         return;
     };
     // A Block is 64 datagrams there, and is repeated whole until all of it comes at once.
@@ -130,19 +135,19 @@ fn transfer__classic_profile(path: Path) {
     transfer(&mut pair, 10, &[len, 1, len]);
 }
 
-fn transfer__checksums(path: Path) {
+fn transfer__checksums(path: Path, base: &Options) {
     let summed = Options {
         checksum: true,
-        ..Options::default()
+        ..base.clone()
     };
-    let Some(mut pair) = path.connect_with(&Options::default(), &summed) else {
+    let Some(mut pair) = path.connect_with(base, &summed) else {
         return;
     };
     transfer(&mut pair, 20, &[path.scale(4 << 20), 1, 12_345]);
 }
 
-fn blocking__send_and_receive(path: Path) {
-    let Some(mut pair) = path.connect(&Options::default()) else {
+fn blocking__send_and_receive(path: Path, base: &Options) {
+    let Some(mut pair) = path.connect(base) else {
         return;
     };
     let lengths = [1, 100_000, 0, 40];
@@ -164,8 +169,8 @@ fn blocking__send_and_receive(path: Path) {
     both(&mut pair, sends, receives);
 }
 
-fn receive__too_small_fails_the_sender_and_loses_nothing(path: Path) {
-    let Some(mut pair) = path.connect(&Options::default()) else {
+fn receive__too_small_fails_the_sender_and_loses_nothing(path: Path, base: &Options) {
+    let Some(mut pair) = path.connect(base) else {
         return;
     };
     let too_large = TransferError::MessageTooLarge {
@@ -203,8 +208,8 @@ fn receive__too_small_fails_the_sender_and_loses_nothing(path: Path) {
     both(&mut pair, sends, receives);
 }
 
-fn receive__made_to_measure(path: Path) {
-    let Some(mut pair) = path.connect(&Options::default()) else {
+fn receive__made_to_measure(path: Path, base: &Options) {
+    let Some(mut pair) = path.connect(base) else {
         return;
     };
     let lengths = [70_000, 3, 9000];
@@ -220,8 +225,8 @@ fn receive__made_to_measure(path: Path) {
     both(&mut pair, |a| send_all(a, 40, &lengths), receives);
 }
 
-fn read__what_is_offered(path: Path) {
-    let Some(mut pair) = path.connect(&Options::default()) else {
+fn read__what_is_offered(path: Path, base: &Options) {
+    let Some(mut pair) = path.connect(base) else {
         return;
     };
     let len = path.scale(2 << 20);
@@ -257,8 +262,8 @@ fn turn_until(pair: &mut Pair, mut done: impl FnMut(&mut Pair) -> bool) {
     }
 }
 
-fn cancel__while_streaming_leaves_memory_alone(path: Path) {
-    let Some(mut pair) = path.connect(&Options::default()) else {
+fn cancel__while_streaming_leaves_memory_alone(path: Path, base: &Options) {
+    let Some(mut pair) = path.connect(base) else {
         return;
     };
     let len = path.scale(64 << 20);
@@ -299,8 +304,8 @@ fn next_of(pair: &mut Pair, end: End) -> zerolane::Completion {
     }
 }
 
-fn cancel__by_the_sender(path: Path) {
-    let Some(mut pair) = path.connect(&Options::default()) else {
+fn cancel__by_the_sender(path: Path, base: &Options) {
+    let Some(mut pair) = path.connect(base) else {
         return;
     };
     let len = path.scale(64 << 20);
@@ -323,8 +328,8 @@ fn cancel__by_the_sender(path: Path) {
     idle(&mut pair.b, Duration::from_millis(5));
 }
 
-fn close__flushes(path: Path) {
-    let Some(pair) = path.connect(&Options::default()) else {
+fn close__flushes(path: Path, base: &Options) {
+    let Some(pair) = path.connect(base) else {
         return;
     };
     let Pair { mut a, mut b, net } = pair;

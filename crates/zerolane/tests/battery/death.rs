@@ -2,7 +2,7 @@
 
 use crate::content;
 use crate::drive::{PATIENCE, both, idle, next, receive_all, transfer};
-use crate::path::{Pair, Path};
+use crate::path::{Pair, Path, plain};
 use netlab::Side;
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
@@ -418,7 +418,7 @@ fn connect__to_another_version_is_refused_with_words() {
         let (bytes, len) = answer.emit();
         scripted.send_to(&bytes[..len], from).expect("sent");
     });
-    let error = Connection::connect(address, &Options::default()).expect_err("another version");
+    let error = Connection::connect(address, &plain()).expect_err("another version");
     answering.join().expect("no panic");
     let says = error.to_string();
     assert!(
@@ -429,7 +429,7 @@ fn connect__to_another_version_is_refused_with_words() {
 
 #[test]
 fn accept__refuses_another_version_with_words_and_goes_on() {
-    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("bind");
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", plain()).expect("bind");
     let scripted = UdpSocket::bind("127.0.0.1:0").expect("bind");
     scripted.set_read_timeout(Some(PATIENCE)).expect("set");
     let capabilities = Capabilities {

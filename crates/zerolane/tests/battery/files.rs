@@ -2,7 +2,7 @@
 
 use crate::content;
 use crate::drive::{both, next, receive_all, send_all};
-use crate::path::{Pair, Path};
+use crate::path::{Pair, Path, plain};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use zerolane::{Access, Options, Reason, Region, TransferError};
@@ -30,14 +30,19 @@ fn empty_file(dir: &tempfile::TempDir, len: u64) -> File {
     file
 }
 
-fn paths() -> [Path; 3] {
-    [Path::LoopbackV4, Path::Veth(1500), Path::Lossy(0.05)]
+const PATHS: [Path; 3] = [Path::LoopbackV4, Path::Veth(1500), Path::Lossy(0.05)];
+
+/// Every path, encrypted and plain: the kernel places payload in the file only if it is plain.
+fn ways() -> impl Iterator<Item = (Path, Options)> {
+    PATHS
+        .into_iter()
+        .flat_map(|path| [(path, Options::default()), (path, plain())])
 }
 
 #[test]
 fn map_file__from_disk_to_disk() {
-    for path in paths() {
-        let Some(mut pair) = path.connect(&Options::default()) else {
+    for (path, options) in ways() {
+        let Some(mut pair) = path.connect(&options) else {
             continue;
         };
         let dir = tempfile::tempdir().expect("made");
@@ -88,16 +93,14 @@ fn map_file__at_any_offset() {
     content::verify(9, &on_disk[15_001..]);
 }
 
-/// With and without user-space access to the payload: checksums read it, losses move it.
-fn faulty_ways() -> Vec<(Path, Options)> {
-    let summed = Options {
-        checksum: true,
-        ..Options::default()
-    };
-    paths()
-        .into_iter()
-        .flat_map(|path| [(path, Options::default()), (path, summed.clone())])
-        .collect()
+/// With and without user-space access to the payload: seals and checksums read it, losses move it.
+fn faulty_ways() -> impl Iterator<Item = (Path, Options)> {
+    let summed = PATHS.into_iter().map(|path| {
+        let checksum = true;
+        let plain = plain();
+        (path, Options { checksum, ..plain })
+    });
+    ways().chain(summed)
 }
 
 #[test]
@@ -161,12 +164,14 @@ fn fault__target_truncated_fails_that_transfer_alone() {
 
 #[test]
 fn fault__neighbours_in_flight_are_spared() {
-    for (path, gro) in [(Path::Veth(1500), true), (Path::Veth(1500), false)] {
-        let options = Options {
-            gro,
-            ..Options::default()
-        };
-        let Some(mut pair) = path.connect(&options) else {
+    for (gro, base) in [
+        (true, plain()),
+        (false, plain()),
+        (true, Options::default()),
+        (false, Options::default()),
+    ] {
+        let options = Options { gro, ..base };
+        let Some(mut pair) = Path::Veth(1500).connect(&options) else {
             return;
         };
         crate::drive::transfer(&mut pair, 99, &[1]);

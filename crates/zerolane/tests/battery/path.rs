@@ -7,7 +7,15 @@ use netlab::netns::{self, Namespace, Topology};
 use netlab::udp::Relay;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use zerolane::{Connection, Endpoint, Options};
+use zerolane::{Connection, Endpoint, Options, Security};
+
+/// Without protection; the default is encrypted.
+pub fn plain() -> Options {
+    Options {
+        security: Security::plain(),
+        ..Options::default()
+    }
+}
 
 /// A way from one end to the other.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::limits::{BUFFER_MAX_BYTES, FLOW_MAX, FLOWS_MAX};
 use super::super::pattern::WORD;
+use super::super::protocol::Protection;
 use super::contender::Contender;
 
 /// Several flows of one protocol to one receiver, at the same time.
@@ -14,6 +15,8 @@ use super::contender::Contender;
 #[serde(deny_unknown_fields)]
 pub(crate) struct FlowJob {
     pub(crate) contender: Contender,
+    /// Protection of Zerolane's connections.
+    pub(crate) security: Protection,
     /// How many senders the receiver is to wait for.
     pub(crate) flows: usize,
     /// How long they flow.
@@ -98,6 +101,7 @@ mod tests {
     fn job() -> FlowJob {
         FlowJob {
             contender: Contender::Extended,
+            security: Protection::Plain,
             flows: 8,
             millis: 10_000,
             sample_millis: 1000,

@@ -44,7 +44,7 @@ impl Listener {
         Ok(match job.contender.carrier() {
             Carrier::Tcp { congestion } => Listener::Tcp(tcp::listen(address, congestion)?),
             Carrier::Zerolane { profile } => {
-                Listener::Zerolane(Box::new(zl::listen(address, profile)?))
+                Listener::Zerolane(Box::new(zl::listen(address, profile, job)?))
             }
         })
     }

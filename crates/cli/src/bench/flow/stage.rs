@@ -12,7 +12,7 @@ use netlab::netns;
 
 use super::super::mover::Token;
 use super::super::peer::Peer;
-use super::super::protocol::Request;
+use super::super::protocol::{Protection, Request};
 use super::contender::Contender;
 use super::job::{Arrived, FlowJob, Sent};
 use crate::interrupt::Interrupt;
@@ -39,6 +39,8 @@ pub(crate) struct Terms {
     pub(crate) sample: Duration,
     /// Memory at each end of each flow, bytes.
     pub(crate) buffer: usize,
+    /// Protection of Zerolane's connections.
+    pub(crate) security: Protection,
 }
 
 /// What was counted of one flow.
@@ -129,6 +131,7 @@ impl Stage {
     fn start(&self, group: &Group, terms: Terms) -> Result<Running> {
         let job = FlowJob {
             contender: group.contender,
+            security: terms.security,
             flows: group.senders.len(),
             millis: terms.time.as_millis() as u64,
             sample_millis: terms.sample.as_millis() as u64,

@@ -10,6 +10,7 @@ use zerolane::{Account, Connection, DropReason, Endpoint, Options, Profile, Prof
 use super::super::limits::{FLOW_CONNECT, FLOW_GRACE, FLOW_IDLE};
 use super::super::mover::buffer;
 use super::super::pattern::Pattern;
+use super::super::protocol::Protection;
 use super::super::zl::pieces::Pieces;
 use super::at_once;
 use super::job::{Arrived, FlowJob, Sent};
@@ -25,17 +26,21 @@ pub(super) const GO: u8 = b'g';
 const PIECES: usize = 64;
 
 /// The defaults, with more patience: a bad link is what is measured.
-fn options(profile: Profile) -> Options {
+fn options(profile: Profile, protection: Protection) -> Options {
     Options {
         profiles: Profiles::only(profile),
         idle_timeout: FLOW_IDLE,
         connect_timeout: FLOW_CONNECT,
+        security: protection.security(),
         ..Options::default()
     }
 }
 
-pub(super) fn listen(address: IpAddr, profile: Profile) -> Result<Endpoint> {
-    Ok(Endpoint::bind((address, 0), options(profile))?)
+pub(super) fn listen(address: IpAddr, profile: Profile, job: &FlowJob) -> Result<Endpoint> {
+    Ok(Endpoint::bind(
+        (address, 0),
+        options(profile, job.security),
+    )?)
 }
 
 /// The next connection that knows the token.
@@ -124,7 +129,7 @@ pub(super) fn send(to: SocketAddr, profile: Profile, job: &FlowJob) -> Result<Se
     let mut memory = buffer(job.buffer)?;
     pattern.fill(&mut memory);
     let mut pieces = Pieces::cut(&mut memory, PIECES)?;
-    let mut connection = Connection::connect(to, &options(profile))
+    let mut connection = Connection::connect(to, &options(profile, job.security))
         .with_context(|| format!("cannot connect to the receiver at {to}"))?;
     connection.send(&job.token.to_le_bytes())?;
     let mut heard = [0];

@@ -12,6 +12,7 @@ use super::test::Test;
 use crate::bench::limits::REPS_MAX;
 use crate::bench::link::{Host, Link};
 use crate::bench::mover::Token;
+use crate::bench::protocol::Protection;
 use crate::bench::{cpu, hosts};
 use crate::console;
 use crate::exit::Exit;
@@ -91,6 +92,9 @@ pub(crate) struct Args {
     /// Core of the responder, where this command starts it [default: 1, or 0 if it is the only one]
     #[arg(long)]
     rx_core: Option<usize>,
+    /// Protection of Zerolane's connection
+    #[arg(long, default_value = "plain", value_name = "MODE")]
+    security: Protection,
     /// Seed of the payload [default: a fresh one]
     #[arg(long)]
     seed: Option<u64>,
@@ -243,6 +247,7 @@ fn job(test: Test, args: &Args, size: usize, seed: u64) -> Result<Job> {
         depth: if streams { depth } else { 1 },
         datagram: (args.mtu.unwrap_or(hosts::MTU) - UDP_HEADERS) as usize,
         seed,
+        security: args.security,
         token: 0,
     };
     job.check()?;
@@ -273,6 +278,7 @@ fn report(args: &Args, plan: &Plan, interrupt: &Interrupt) -> Result<Report> {
             .then(|| args.mtu.unwrap_or(hosts::MTU)),
         initiator,
         responder,
+        security: args.security,
         reps: plan.reps,
     };
     Ok(Report::of(plan, setup, measured))

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::test::{FETCH_BYTES, Metric, SIZE_MAX, Test};
 use super::times::Quantiles;
+use crate::bench::protocol::Protection;
 
 /// Most bytes that the messages of one run take at an end.
 pub(crate) const RING_MAX_BYTES: usize = 64 << 20;
@@ -58,6 +59,8 @@ pub(crate) struct Job {
     /// Largest UDP payload that the path carries in one packet, bytes.
     pub(crate) datagram: usize,
     pub(crate) seed: u64,
+    /// Protection of Zerolane's connection.
+    pub(crate) security: Protection,
     /// First bytes on the data connection: the responder takes no other initiator.
     pub(crate) token: u64,
 }
@@ -150,6 +153,7 @@ pub(crate) mod tests {
             depth: 1,
             datagram: 1472,
             seed: 1,
+            security: Protection::Plain,
             token: 2,
         }
     }

@@ -10,7 +10,7 @@ use super::job::{Job, Seen, Wait};
 use super::measure::{Measured, Outcomes, Skipped};
 use super::test::Test;
 use super::times::Quantiles;
-use crate::bench::protocol::Machine;
+use crate::bench::protocol::{Machine, Protection};
 use crate::bench::report::Spread;
 
 /// How the figures came about, in words; part of every report.
@@ -57,8 +57,6 @@ pub(crate) struct Report {
     pub(crate) test: Test,
     pub(crate) wait: Wait,
     pub(crate) method: &'static str,
-    /// No side encrypts.
-    pub(crate) security: &'static str,
     #[serde(flatten)]
     pub(crate) setup: Setup,
     /// Every message that was received was the right one. A wrong one ends the command.
@@ -76,6 +74,8 @@ pub(crate) struct Setup {
     pub(crate) mtu: Option<u32>,
     pub(crate) initiator: Machine,
     pub(crate) responder: Machine,
+    /// Of Zerolane's connection; no other side is protected.
+    pub(crate) security: Protection,
     /// Runs of each side.
     pub(crate) reps: u32,
 }
@@ -179,7 +179,6 @@ impl Report {
             test: plan.test,
             wait: plan.wait,
             method: METHOD,
-            security: "plain",
             setup,
             verified: true,
             sizes: measured.sizes.iter().map(SizeReport::of).collect(),

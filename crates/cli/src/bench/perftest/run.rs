@@ -142,8 +142,12 @@ mod tests {
     fn stream__every_byte_is_in_place_or_told_as_lost() {
         for test in [Test::PutBw, Test::GetBw, Test::PutRate, Test::SendBw] {
             for job in jobs(test, &[1, 64, 1500, 70_000]) {
-                let [initiator, responder] = both(&job, &job).map(Result::unwrap);
-                let streamed = initiator.stream.or(responder.stream).unwrap();
+                let seen = match both(&job, &job) {
+                    [Ok(initiator), Ok(responder)] => initiator.stream.or(responder.stream),
+                    // One end's error often is only that the other one went.
+                    failed => panic!("{job:?}: {failed:?}"),
+                };
+                let streamed = seen.unwrap();
                 assert_eq!(streamed.bytes + streamed.lost, job.bytes(), "{job:?}");
                 assert!(streamed.seconds > 0.0 && streamed.bytes > 0, "{job:?}");
                 assert!(job.carrier == Carrier::Udp || streamed.lost == 0);

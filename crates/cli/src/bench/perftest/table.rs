@@ -112,7 +112,7 @@ fn facts(report: &Report) -> String {
         Wait::Event => "asleep while waiting",
     };
     format!(
-        "{}: {way}{wait}; {}, MTU {}, {} runs; payload verified.",
+        "{}: {way}{wait}; {}, MTU {}, {} runs; Zerolane {}; payload verified.",
         report.test.name(),
         report.setup.path,
         report
@@ -120,5 +120,6 @@ fn facts(report: &Report) -> String {
             .mtu
             .map_or("as it is".into(), |mtu| mtu.to_string()),
         report.setup.reps,
+        report.setup.security.name(),
     )
 }

@@ -88,6 +88,7 @@ mod tests {
             payload: Payload::Laps(LAPS),
             token,
             tcp,
+            security: Default::default(),
         }
     }
 

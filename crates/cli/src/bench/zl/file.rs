@@ -70,7 +70,7 @@ fn post(connection: &mut Connection, piece: Region, at: u64, bytes: u64) -> Resu
 
 /// Sends the file at `run.path`.
 pub(crate) fn send(to: SocketAddr, run: &FileRun<'_>) -> Result<Measured> {
-    let mut connection = open(to, run.job.token, &options())?;
+    let mut connection = open(to, run.job.token, &options(run.job.security))?;
     let file = File::open(&run.path)?;
     let mut free = (0..AHEAD)
         .map(|_| Region::anonymous(PIECE))

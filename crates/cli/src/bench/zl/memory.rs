@@ -57,7 +57,7 @@ fn post_receives(connection: &mut Connection, pieces: &mut Pieces, laps: u64) ->
 
 /// Sends all laps from `buffer`.
 pub(crate) fn send(to: SocketAddr, run: &Run<'_>, buffer: &mut Buffer) -> Result<Measured> {
-    let mut connection = open(to, run.job.token, &options())?;
+    let mut connection = open(to, run.job.token, &options(run.job.security))?;
     let mut pieces = Pieces::cut(buffer, PIECES)?;
     await_word(&mut connection, GO)?;
     let before = connection.account();

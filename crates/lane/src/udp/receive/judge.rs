@@ -4,7 +4,7 @@ use super::{CONTROL_DATAGRAM, Receiver, SPILL};
 use crate::cleanup::Move;
 use crate::udp::send;
 use crate::{Account, MoveCause, Registry, Turn, fault};
-use zerolane_core::{Placement, Span};
+use zerolane_core::{DropReason, Placement, Span};
 use zerolane_wire::{HEADER_LEN, Header, OPTIONS_LEN, Op, checksum::Sum};
 
 /// A message that the kernel filled.
@@ -46,6 +46,20 @@ struct Group {
     landed: Span,
 }
 
+impl Group {
+    fn of(header: &[u8; HEADER_LEN], slot: usize, landed: Span) -> Option<Group> {
+        let len = landed.len as u32;
+        Some(Group {
+            first: Header::parse(header).ok()?,
+            last_slot: slot,
+            len,
+            stu: len,
+            last_len: len,
+            landed,
+        })
+    }
+}
+
 impl Receiver {
     /// Judges one message.
     pub(super) fn take(&mut self, index: usize, turn: &mut Turn<'_>) {
@@ -72,11 +86,11 @@ impl Receiver {
         }
         if message.segments() > 1 {
             self.singles = 0;
-        } else if self.layouts[index].pairs > 0 && total > HEADER_LEN + OPTIONS_LEN {
+        } else if self.layouts[index].pairs > 0 && total > self.incoming.around() + OPTIONS_LEN {
             // What nobody predicted says nothing about those that are: small puts come on their own.
             self.singles = self.singles.saturating_add(1);
         }
-        if self.layouts[index].fits(total, message.segment) {
+        if self.layouts[index].fits(total, message.segment, self.incoming.around()) {
             self.take_in_place(message, turn);
         } else {
             self.take_linear(message, turn);
@@ -121,78 +135,78 @@ impl Receiver {
     fn take_in_place(&mut self, message: Message, turn: &mut Turn<'_>) {
         let layout = std::mem::take(&mut self.layouts[message.index]);
         let mut group: Option<Group> = None;
+        let around = self.incoming.around();
         let (mut at, mut slot) = (0, layout.slot);
         for run in &layout.runs {
             let mut start = 0;
             while start < run.span.len && at < message.total {
                 let datagram = message.segment.min(message.total - at);
-                let payload = datagram.saturating_sub(HEADER_LEN) as u32;
-                let place = u64::from(run.stu).min(run.span.len - start);
-                let continues = start > 0
-                    && group.as_ref().is_some_and(|group| {
-                        let last = &self.headers[group.last_slot];
-                        Header::continues(last, group.last_len, &self.headers[slot])
-                    });
-                if let (true, Some(group)) = (continues, &mut group) {
+                let place = run
+                    .span
+                    .part(start, u64::from(run.stu).min(run.span.len - start));
+                let payload = datagram.saturating_sub(around) as u32;
+                let landed = run.span.part(start, u64::from(payload));
+                let whole = datagram >= around;
+                let continues = whole && start > 0 && self.continues(group.as_ref(), slot);
+                if !(continues || whole && Header::is_data(&self.slots[slot].header)) {
+                    self.judge_all(group.take(), turn);
+                    self.take_control((message.index, slot), place, datagram, turn);
+                } else if !self.unseal_in_place(slot, landed, place.len, turn) {
+                    self.judge_all(group.take(), turn);
+                } else if let (true, Some(group)) = (continues, &mut group) {
                     group.len += payload;
                     group.last_len = payload;
                     group.last_slot = slot;
                     group.landed.len += u64::from(payload);
                 } else {
-                    if let Some(group) = group.take() {
-                        self.judge(&group, turn);
-                    }
-                    match Header::parse(&self.headers[slot][..datagram.min(HEADER_LEN)]) {
-                        Ok(first) if first.op == Op::Data => {
-                            let landed = run.span.part(start, u64::from(payload));
-                            let (len, stu, last_len) = (payload, payload, payload);
-                            group = Some(Group {
-                                first,
-                                last_slot: slot,
-                                len,
-                                stu,
-                                last_len,
-                                landed,
-                            });
-                        }
-                        _ => {
-                            let place = run.span.part(start, place);
-                            self.take_control(message.index, slot, &place, datagram, turn);
-                        }
+                    self.judge_all(group.take(), turn);
+                    group = Group::of(&self.slots[slot].header, slot, landed);
+                    if group.is_none() {
+                        turn.core.on_dropped(DropReason::Malformed);
                     }
                 }
                 at += datagram;
-                start += place;
+                start += place.len;
                 slot += 1;
             }
         }
-        if let Some(group) = group {
-            self.judge(&group, turn);
-        }
+        self.judge_all(group, turn);
         self.layouts[message.index] = layout;
     }
 
-    /// A control operation whose header lies in `slot`, the rest in the place and the spill.
-    fn take_control(
-        &self,
-        index: usize,
-        slot: usize,
-        place: &Span,
-        len: usize,
-        turn: &mut Turn<'_>,
-    ) {
-        let mut bytes = [0; CONTROL_DATAGRAM];
-        let count = len.min(CONTROL_DATAGRAM);
-        let head = count.min(HEADER_LEN);
-        bytes[..head].copy_from_slice(&self.headers[slot][..head]);
-        let placed = (count - head).min(place.len as usize);
-        if !turn.memory.read(*place, &mut bytes[head..head + placed]) {
-            // Gone with its page; as if lost.
-            return;
+    /// Whether the header in `slot` continues `group`.
+    fn continues(&self, group: Option<&Group>, slot: usize) -> bool {
+        group.is_some_and(|group| {
+            let last = &self.slots[group.last_slot].header;
+            Header::continues(last, group.last_len, &self.slots[slot].header)
+        })
+    }
+
+    /// A control operation whose header lies in a slot, the rest in the place and behind it.
+    fn take_control(&mut self, at: (usize, usize), place: Span, len: usize, turn: &mut Turn<'_>) {
+        let mut bytes = std::mem::take(&mut self.copy);
+        // To be opened, it has to be there as a whole.
+        let sealed = self.incoming.is_protected();
+        let count = if sealed {
+            len
+        } else {
+            len.min(CONTROL_DATAGRAM)
+        };
+        bytes.resize(count, 0);
+        // Else its place is gone with its page: as if lost.
+        if self.gather(at, place, &mut bytes, turn)
+            && let Some(opened) = self.unseal(&mut bytes, turn)
+        {
+            let shown = &opened[..opened.len().min(CONTROL_DATAGRAM)];
+            show_control(turn, shown, len);
         }
-        let spilled = &self.spill[index * SPILL..][..count - head - placed];
-        bytes[head + placed..count].copy_from_slice(spilled);
-        show_control(turn, &bytes[..count], len);
+        self.copy = bytes;
+    }
+
+    fn judge_all(&mut self, group: Option<Group>, turn: &mut Turn<'_>) {
+        if let Some(group) = group {
+            self.judge(&group, turn);
+        }
     }
 
     fn judge(&mut self, group: &Group, turn: &mut Turn<'_>) {
@@ -200,7 +214,7 @@ impl Receiver {
         if turn.core.uses_checksums() {
             match send::sum(turn.memory, landed) {
                 Ok(sum) if checksum_holds(&group.first, sum) => {}
-                Ok(_) => return turn.core.on_checksum_mismatch(),
+                Ok(_) => return turn.core.on_dropped(DropReason::Checksum),
                 Err(_) => return self.fault = Some(landed.region),
             }
         }
@@ -274,8 +288,8 @@ impl Receiver {
     fn take_linear(&mut self, message: Message, turn: &mut Turn<'_>) {
         if self.layouts[message.index].pairs == 0 {
             // Nothing was predicted: all of it lies in the spill, in one piece.
-            let spill = std::mem::take(&mut self.spill);
-            let bytes = &spill[message.index * SPILL..][..message.total];
+            let mut spill = std::mem::take(&mut self.spill);
+            let bytes = &mut spill[message.index * SPILL..][..message.total];
             self.take_datagrams(message, bytes, MoveCause::Unexpected, turn);
             self.spill = spill;
             return;
@@ -283,7 +297,7 @@ impl Receiver {
         let mut bytes = std::mem::take(&mut self.linear[message.index]);
         // Else part of it landed in a page that is gone already: as if lost.
         if self.linearize(message, turn.memory, &mut bytes) {
-            self.take_datagrams(message, &bytes, MoveCause::Pattern, turn);
+            self.take_datagrams(message, &mut bytes, MoveCause::Pattern, turn);
         }
         self.linear[message.index] = bytes;
     }
@@ -292,32 +306,41 @@ impl Receiver {
     fn take_datagrams(
         &mut self,
         message: Message,
-        bytes: &[u8],
+        bytes: &mut [u8],
         cause: MoveCause,
         turn: &mut Turn<'_>,
     ) {
-        for datagram in bytes.chunks(message.segment) {
-            let header = match Header::parse(datagram) {
-                Ok(header) if header.op == Op::Data => header,
-                _ => {
-                    let shown = &datagram[..datagram.len().min(CONTROL_DATAGRAM)];
-                    show_control(turn, shown, datagram.len());
-                    continue;
-                }
-            };
-            let payload = &datagram[HEADER_LEN..];
-            if turn.core.uses_checksums() && !checksum_holds(&header, Sum::of(payload)) {
-                turn.core.on_checksum_mismatch();
-                continue;
+        for datagram in bytes.chunks_mut(message.segment) {
+            let len = datagram.len();
+            if let Some(opened) = self.unseal(datagram, turn) {
+                self.take_opened(opened, len, cause, turn);
             }
-            let len = payload.len() as u32;
-            let placement = turn.core.on_data(turn.now, &header, len, len, None);
-            match placement {
-                Placement::Move(span) => {
-                    self.push_move(Some(payload.as_ptr()), false, span, cause, turn);
-                }
-                other => self.take_small(other, payload, turn),
+        }
+    }
+
+    /// A datagram of `len` bytes, of which `opened` are header and payload, outside any place.
+    fn take_opened(&mut self, opened: &[u8], len: usize, cause: MoveCause, turn: &mut Turn<'_>) {
+        let header = match Header::parse(opened) {
+            Ok(header) if header.op == Op::Data => header,
+            _ => {
+                let shown = &opened[..opened.len().min(CONTROL_DATAGRAM)];
+                show_control(turn, shown, len);
+                return;
             }
+        };
+        let payload = &opened[HEADER_LEN..];
+        if turn.core.uses_checksums() && !checksum_holds(&header, Sum::of(payload)) {
+            turn.core.on_dropped(DropReason::Checksum);
+            return;
+        }
+        let len = payload.len() as u32;
+        match turn.core.on_data(turn.now, &header, len, len, None) {
+            Placement::Move(span) => {
+                let apart = self.opens_apart(turn.memory, span.region);
+                let cause = if apart { MoveCause::OpenedApart } else { cause };
+                self.push_move(Some(payload.as_ptr()), false, span, cause, turn);
+            }
+            other => self.take_small(other, payload, turn),
         }
     }
 

@@ -1,7 +1,6 @@
 //! What one message was predicted to be, and whether it was.
 
 use zerolane_core::Run;
-use zerolane_wire::HEADER_LEN;
 
 /// The prediction for one message: pairs of header slot and place, by runs.
 #[derive(Debug, Default)]
@@ -19,14 +18,15 @@ impl Layout {
         self.pairs = 0;
     }
 
-    /// Whether segment n lies in pair n, for all of them: header in its slot, payload in its place.
-    pub(super) fn fits(&self, total: usize, segment: usize) -> bool {
+    /// Whether segment n, with `around` bytes around its payload, lies in pair n, for all of them:
+    /// header in its slot, payload in its place.
+    pub(super) fn fits(&self, total: usize, segment: usize, around: usize) -> bool {
         let segments = total.div_ceil(segment);
-        if segments == 0 || segments > self.pairs || segment < HEADER_LEN {
+        if segments == 0 || segments > self.pairs || segment < around {
             return false;
         }
-        let last = (total - (segments - 1) * segment).saturating_sub(HEADER_LEN) as u64;
-        let (payload, mut rest) = ((segment - HEADER_LEN) as u64, segments as u64);
+        let last = (total - (segments - 1) * segment).saturating_sub(around) as u64;
+        let (payload, mut rest) = ((segment - around) as u64, segments as u64);
         for run in &self.runs {
             let stus = u64::from(run.stus());
             let short = run.span.len - (stus - 1) * u64::from(run.stu);

@@ -6,12 +6,16 @@
 
 mod judge;
 mod layout;
+mod open;
 mod predict;
 
 use super::socket;
 use crate::cleanup::{self, Move};
-use crate::{LaneError, Options, Registry, Turn, fault};
+use crate::seal::{Opener, TRAILER_LEN};
+use crate::udp::send::iovec;
+use crate::{LaneError, Mode, Options, Registry, Turn, fault};
 use layout::Layout;
+use open::Incoming;
 use socket2::Socket;
 use std::cell::Cell;
 use std::io;
@@ -38,6 +42,37 @@ const SMALL: usize = zerolane_core::limits::MAX_SMALL as usize;
 /// Of a control operation, no more is ever looked at.
 const CONTROL_DATAGRAM: usize = 128;
 
+/// What lies between two payloads: the trailer of the datagram before, if datagrams have one, and
+/// the header of the next. In one piece, so that one iovec takes both.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Slot {
+    trailer: [u8; TRAILER_LEN],
+    header: [u8; HEADER_LEN],
+}
+
+const _: () = assert!(size_of::<Slot>() == TRAILER_LEN + HEADER_LEN);
+
+impl Slot {
+    const EMPTY: Slot = Slot {
+        trailer: [0; TRAILER_LEN],
+        header: [0; HEADER_LEN],
+    };
+
+    /// The place for a trailer alone, behind the last payload.
+    fn iovec_of_trailer(&mut self) -> libc::iovec {
+        iovec(self.trailer.as_mut_ptr(), TRAILER_LEN)
+    }
+
+    /// The place for a header, and for the trailer in front of it if there is one.
+    fn iovec(&mut self, trailer: bool) -> libc::iovec {
+        match trailer {
+            true => iovec(std::ptr::from_mut(self).cast(), size_of::<Slot>()),
+            false => iovec(self.header.as_mut_ptr(), HEADER_LEN),
+        }
+    }
+}
+
 thread_local! {
     /// The spill of all connections that this thread drives: a thousand of them need one.
     static SPARE: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
@@ -50,7 +85,8 @@ pub(super) struct Receiver {
     singles: u32,
     forecast: Forecast,
     layouts: Vec<Layout>,
-    headers: Box<[[u8; HEADER_LEN]]>,
+    slots: Box<[Slot]>,
+    incoming: Incoming,
     /// Lent by the thread for the length of a call: what it holds is judged before that ends.
     spill: Box<[u8]>,
     controls: Box<[[u64; CONTROL / 8]]>,
@@ -60,7 +96,7 @@ pub(super) struct Receiver {
     /// Messages that did not fit the prediction, made linear. What is moved from them stays until the
     /// end of the batch.
     linear: Vec<Vec<u8>>,
-    /// A put that landed where something else was predicted.
+    /// A put or a control operation that landed where something else was predicted.
     copy: Vec<u8>,
     /// A region whose memory was found to be gone.
     fault: Option<RegionId>,
@@ -79,7 +115,11 @@ impl Receiver {
             singles: 0,
             forecast: Forecast::default(),
             layouts: (0..MAX_MESSAGES).map(|_| Layout::default()).collect(),
-            headers: vec![[0; HEADER_LEN]; MAX_MESSAGES.max(MAX_SEGMENTS)].into(),
+            slots: vec![Slot::EMPTY; MAX_MESSAGES.max(MAX_SEGMENTS) + 1].into(),
+            incoming: match options.security.mode {
+                Mode::Plain => Incoming::Plain,
+                Mode::Encrypted => Incoming::Waiting,
+            },
             spill: Box::default(),
             controls: vec![[0; CONTROL / 8]; MAX_MESSAGES].into(),
             iovs: Vec::with_capacity(3 * MAX_MESSAGES),
@@ -90,6 +130,11 @@ impl Receiver {
             fault: None,
             overflow: 0,
         }
+    }
+
+    /// Opens everything from here on.
+    pub(super) fn protect(&mut self, opener: Opener) {
+        self.incoming = Incoming::Sealed(Box::new(opener));
     }
 
     /// Takes what the socket has, at most one recvmmsg. True if there was anything.

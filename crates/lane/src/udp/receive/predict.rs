@@ -5,7 +5,6 @@ use crate::Registry;
 use crate::udp::send::{empty_message, iovec};
 use std::ops::Range;
 use zerolane_core::{Connection, Run};
-use zerolane_wire::HEADER_LEN;
 
 impl Receiver {
     /// Builds iovecs by the forecast. Returns the number of messages.
@@ -31,8 +30,12 @@ impl Receiver {
 
     /// One pair for each of `messages`.
     fn predict_datagrams(&mut self, messages: usize, memory: &Registry) {
+        let sealed = self.incoming.is_protected();
         let mut message = 0;
         'runs: for run in self.forecast.runs() {
+            if sealed && !memory.is_exclusive(run.span.region) {
+                break;
+            }
             let mut at = 0;
             while at < run.span.len && message < messages {
                 let len = u64::from(run.stu).min(run.span.len - at);
@@ -40,14 +43,16 @@ impl Receiver {
                 let Some(place) = memory.target(span) else {
                     break 'runs;
                 };
-                let slot = self.headers[message].as_mut_ptr();
                 let layout = &mut self.layouts[message];
                 layout.runs.clear();
                 layout.runs.push(Run { span, stu: run.stu });
                 layout.pairs = 1;
                 layout.slot = message;
-                self.iovs.push(iovec(slot, HEADER_LEN));
+                self.iovs.push(self.slots[message].iovec(false));
                 self.iovs.push(iovec(place, len as usize));
+                if sealed {
+                    self.iovs.push(self.slots[message + 1].iovec_of_trailer());
+                }
                 self.iovs
                     .push(iovec(spill(&mut self.spill, message), SPILL));
                 at += len;
@@ -68,9 +73,13 @@ impl Receiver {
 
     /// All pairs in one message, up to the first short STU: nothing is merged behind that.
     fn predict_super_packet(&mut self, memory: &Registry) {
+        let sealed = self.incoming.is_protected();
         let layout = &mut self.layouts[0];
         layout.slot = 0;
         'runs: for run in self.forecast.runs() {
+            if sealed && !memory.is_exclusive(run.span.region) {
+                break;
+            }
             let Some(start) = memory.target(run.span) else {
                 break;
             };
@@ -81,7 +90,7 @@ impl Receiver {
                 }
                 let len = u64::from(run.stu).min(run.span.len - at);
                 self.iovs
-                    .push(iovec(self.headers[layout.pairs].as_mut_ptr(), HEADER_LEN));
+                    .push(self.slots[layout.pairs].iovec(sealed && layout.pairs > 0));
                 // SAFETY: at + len <= span.len, and all of span is writable at `start`.
                 self.iovs
                     .push(iovec(unsafe { start.add(at as usize) }, len as usize));
@@ -93,13 +102,19 @@ impl Receiver {
                 break;
             }
         }
+        let pairs = self.layouts[0].pairs;
+        if sealed && pairs > 0 {
+            self.iovs.push(self.slots[pairs].iovec_of_trailer());
+        }
         self.iovs.push(iovec(spill(&mut self.spill, 0), SPILL));
     }
 
     fn point_messages(&mut self, count: usize) {
+        let sealed = self.incoming.is_protected();
         let mut next = 0;
         for index in 0..count {
-            let iovs = 2 * self.layouts[index].pairs + 1;
+            let pairs = self.layouts[index].pairs;
+            let iovs = 2 * pairs + 1 + usize::from(sealed && pairs > 0);
             let mut message = empty_message();
             message.msg_iov = &raw mut self.iovs[next];
             message.msg_iovlen = iovs;

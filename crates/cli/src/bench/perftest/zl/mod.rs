@@ -48,7 +48,10 @@ fn waiting(job: &Job) -> Options {
         Wait::Poll => STALL,
         Wait::Event => Duration::ZERO,
     };
-    Options { spin, ..options() }
+    Options {
+        spin,
+        ..options(job.security)
+    }
 }
 
 /// Answers what the initiator of `job` asks.

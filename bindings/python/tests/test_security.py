@@ -1,0 +1,87 @@
+"""Who the ends are, whom they speak to, and connections without protection."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import zerolane
+from conftest import Pair, make_pair
+
+
+def key_of(file: Path) -> str:
+    """The key that lives in `file` from now on."""
+    key = zerolane.Options(identity=file).key
+    assert key is not None
+    return key
+
+
+def test_default__is_protected_by_keys_for_the_occasion(pair: Pair) -> None:
+    ours, peers = pair
+    keys = {ours.peer_key, peers.peer_key}
+    assert len(keys) == 2
+    assert all(key is not None and key.startswith("zl:") for key in keys)
+    assert zerolane.Options().key is None
+
+
+def test_plain__only_if_both_say_so() -> None:
+    plain = zerolane.Options(plain=True)
+    ours, peers = make_pair(plain)
+    assert (ours.peer_key, peers.peer_key) == (None, None)
+    ours.abort()
+    peers.abort()
+    for here, there in [(None, plain), (plain, None)]:
+        with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", here) as endpoint:
+            connecting = executor.submit(zerolane.connect, endpoint.address, there)
+            with pytest.raises(TimeoutError):
+                endpoint.accept(timeout=2)
+            with pytest.raises(zerolane.Rejected):
+                connecting.result()
+
+
+def test_identity__is_kept_and_shown_to_the_peer(tmp_path: Path) -> None:
+    file = tmp_path / "identity"
+    key = key_of(file)
+    options = zerolane.Options(identity=str(file))
+    assert options.key == key
+    with (
+        ThreadPoolExecutor(1) as executor,
+        zerolane.Endpoint("127.0.0.1:0", options) as endpoint,
+    ):
+        assert endpoint.key == key
+        trusting = zerolane.Options(trust=[key])
+        connecting = executor.submit(zerolane.connect, endpoint.address, trusting)
+        accepted = endpoint.accept(timeout=10)
+        connected = connecting.result()
+        assert connected.peer_key == key
+        connected.abort()
+        accepted.abort()
+
+
+def test_trust__nobody_else_is_spoken_to(tmp_path: Path) -> None:
+    friend = key_of(tmp_path / "friend")
+    trusting = zerolane.Options(trust=[friend])
+    with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0") as endpoint:
+        connecting = executor.submit(zerolane.connect, endpoint.address, trusting)
+        with pytest.raises(TimeoutError):
+            endpoint.accept(timeout=2)
+        with pytest.raises(zerolane.Untrusted):
+            connecting.result()
+    with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", trusting) as endpoint:
+        connecting = executor.submit(zerolane.connect, endpoint.address)
+        with pytest.raises(TimeoutError):
+            endpoint.accept(timeout=2)
+        with pytest.raises(zerolane.Rejected):
+            connecting.result()
+
+
+def test_options__that_will_not_do(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="zl:"):
+        zerolane.Options(trust=["me"])
+    with pytest.raises(ValueError, match="plain"):
+        zerolane.Options(plain=True, trust=[key_of(tmp_path / "identity")])
+    exposed = tmp_path / "exposed"
+    key_of(exposed)
+    exposed.chmod(0o644)
+    with pytest.raises(OSError, match="0600"):
+        zerolane.Options(identity=exposed)

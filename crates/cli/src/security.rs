@@ -1,0 +1,239 @@
+//! Who the commands are, and whom they trust: key files, servers met before, keys let in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use zerolane::file::Access;
+use zerolane::keys::{self, AllowFile, HostTrust, KnownHosts, Meeting, identity};
+use zerolane::{CloseReason, Identity, PublicKey, Reason, Security};
+
+use crate::console;
+
+/// Files in the directory of the user's keys.
+const IDENTITY: &str = "identity";
+const KNOWN_HOSTS: &str = "known_hosts";
+const ALLOWED_KEYS: &str = "allowed_keys";
+
+/// Options of what connects: `cp`, `ls`, `mem put` and its like.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Security")]
+pub(crate) struct ClientArgs {
+    /// File with this end's key [default: identity beside the user's other keys, made if missing]
+    #[arg(long, value_name = "FILE", conflicts_with = "plain")]
+    identity: Option<PathBuf>,
+    /// Trust the server with this key and no other
+    #[arg(long, value_name = "KEY", conflicts_with = "plain")]
+    server_key: Option<PublicKey>,
+    /// Neither encrypt nor ask who is there. The server must be told the same
+    #[arg(long)]
+    plain: bool,
+}
+
+/// Options of what listens: `serve`, `mem export`.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Security")]
+pub(crate) struct ServerArgs {
+    /// File with this end's key [default: identity beside the user's other keys, made if missing]
+    #[arg(long, value_name = "FILE", conflicts_with = "plain")]
+    identity: Option<PathBuf>,
+    /// Keys that may connect, read again when it changes [default: allowed_keys beside the user's
+    /// other keys]. The server's own key always may
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "anyone"])]
+    allowed: Option<PathBuf>,
+    /// Let anybody connect
+    #[arg(long)]
+    anyone: bool,
+    /// Neither encrypt nor ask who is there. Clients must be told the same
+    #[arg(long)]
+    plain: bool,
+}
+
+/// The file in which this user's key is, or would be.
+pub(crate) fn identity_file(given: Option<PathBuf>) -> Result<PathBuf> {
+    let of_user = || keys::home().map(|home| home.join(IDENTITY));
+    given
+        .or_else(of_user)
+        .ok_or_else(|| anyhow!("no directory for keys: set HOME or ZEROLANE_HOME"))
+}
+
+/// This end's identity. Without a place to keep it, one for this process only.
+fn own(given: Option<PathBuf>) -> Result<Option<Arc<Identity>>> {
+    match identity_file(given) {
+        Ok(path) => Ok(Some(Arc::new(identity::load_or_create(&path)?))),
+        Err(why) => {
+            console::note(format_args!("A key for this time only: {why:#}."));
+            Ok(None)
+        }
+    }
+}
+
+/// What a client thinks of the host it connects to.
+pub(crate) struct Caution {
+    trust: Arc<HostTrust>,
+    own: Option<PublicKey>,
+    host: String,
+    plain: bool,
+}
+
+impl Caution {
+    /// Trust in `host` (name and port) as `args` say, and what a connection needs for it.
+    pub(crate) fn new(host: String, args: ClientArgs) -> Result<(Caution, Security)> {
+        if args.plain {
+            let caution = Caution {
+                trust: Arc::new(HostTrust::anyone()),
+                own: None,
+                host,
+                plain: true,
+            };
+            return Ok((caution, Security::plain()));
+        }
+        let identity = own(args.identity)?;
+        let own = identity.as_ref().map(|identity| identity.public());
+        let trust = match (args.server_key, keys::home()) {
+            (Some(key), _) => HostTrust::only(key),
+            (None, Some(home)) => {
+                let path = home.join(KNOWN_HOSTS);
+                let known = KnownHosts::load(&path).with_context(|| path.display().to_string())?;
+                known.trust(&host, own)
+            }
+            (None, None) => HostTrust::anyone(),
+        };
+        let trust = Arc::new(trust);
+        let security = Security {
+            identity,
+            trust: Arc::clone(&trust) as Arc<dyn zerolane::Trust>,
+            ..Security::default()
+        };
+        let caution = Caution {
+            trust,
+            own,
+            host,
+            plain: false,
+        };
+        Ok((caution, security))
+    }
+
+    /// Says whom it met, before anything else is said.
+    pub(crate) fn introduce(&self) {
+        if self.plain {
+            console::note("WARNING: plain: what was sent could be read and changed by others.");
+        }
+        if let Some(Meeting::First { key, kept }) = self.trust.meeting() {
+            let host = &self.host;
+            console::note(match kept {
+                true => format!("First contact with {host}: its key {key} is remembered."),
+                false => format!("First contact with {host}: its key {key} cannot be remembered."),
+            });
+        }
+    }
+
+    /// Puts in front of an error that was caused by `why` what the user can do about it.
+    pub(crate) fn advise(
+        &self,
+        why: Option<&zerolane::Error>,
+    ) -> impl FnOnce(anyhow::Error) -> anyhow::Error + use<> {
+        let advice = self.advice(why);
+        |error| match advice {
+            Some(advice) => error.context(Advice(advice)),
+            None => error,
+        }
+    }
+
+    fn advice(&self, why: Option<&zerolane::Error>) -> Option<String> {
+        let host = &self.host;
+        if let Some(Meeting::Changed { known, shown }) = self.trust.meeting() {
+            return Some(format!(
+                "WARNING: {host} IS NOT WHO IT WAS. Its key was {known} and now is {shown}. Somebody \
+                 may be listening in its place. If you know that it has a new key, remove its line \
+                 from {}",
+                place(KNOWN_HOSTS)
+            ));
+        }
+        match (why?, self.own) {
+            (
+                zerolane::Error::Closed(CloseReason::Rejected {
+                    reason: Reason::Denied,
+                    ..
+                }),
+                Some(own),
+            ) => Some(format!(
+                "{host} does not let you in. Its owner can: by the line '{own} read' (or read-write) \
+                 in its allowed_keys"
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// What a user can do, said in front of an error.
+#[derive(Debug)]
+struct Advice(String);
+
+impl std::fmt::Display for Advice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A file of the user's, for people.
+fn place(name: &str) -> String {
+    let path = keys::home().map(|home| home.join(name));
+    path.map_or(name.into(), |path| path.display().to_string())
+}
+
+/// How a server proves who it is, and whom it lets in.
+pub(crate) struct Doors {
+    pub(crate) security: Security,
+    pub(crate) access: Access,
+    /// For people: who may connect.
+    pub(crate) words: String,
+}
+
+impl ServerArgs {
+    /// Reads the files that the options name.
+    pub(crate) fn doors(self) -> Result<Doors> {
+        if self.plain {
+            return Ok(Doors {
+                security: Security::plain(),
+                access: Access::Anyone,
+                words:
+                    "WARNING: plain: anybody who reaches this address can connect, and who is on \
+                        the way can read and change everything."
+                        .into(),
+            });
+        }
+        let identity = own(self.identity)?;
+        let own = identity.as_ref().map(|identity| identity.public());
+        let (access, words) = match self.anyone {
+            true => (
+                Access::Anyone,
+                "WARNING: anybody who reaches this address can connect.".into(),
+            ),
+            false => listed(self.allowed, own)?,
+        };
+        let security = Security {
+            identity,
+            ..Security::default()
+        };
+        Ok(Doors {
+            security,
+            access,
+            words,
+        })
+    }
+}
+
+fn listed(given: Option<PathBuf>, own: Option<PublicKey>) -> Result<(Access, String)> {
+    let path = given.or_else(|| keys::home().map(|home| home.join(ALLOWED_KEYS)));
+    let path = path.context("no list of keys: name one with --allowed, or say --anyone")?;
+    let list = AllowFile::load(&path, own).with_context(|| path.display().to_string())?;
+    let others = list.list().len() - usize::from(own.is_some());
+    let words = words(&path, others);
+    Ok((Access::Listed(Arc::new(list)), words))
+}
+
+fn words(path: &Path, others: usize) -> String {
+    let path = path.display();
+    format!("Who may connect: its own key and {others} others, from {path}.")
+}

@@ -1,0 +1,192 @@
+//! The Initiator's side of the key exchange. Its messages are repeated by the connection's timers
+//! until something is heard; a forged answer changes nothing.
+
+use super::noise::{self, Role};
+use super::{Cipher, Ciphers, Credentials, HandshakeDatagram, PublicKey, Session, VERSION};
+use snow::HandshakeState;
+use zerolane_wire::Reason;
+use zerolane_wire::handshake::{COOKIE_LEN, HandshakeMessage, MAX_HANDSHAKE, Step};
+
+/// What the Initiator speaks, in the first message: versions, ciphers, room.
+pub(super) const OFFER_LEN: usize = 8;
+
+/// What came of a datagram.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// It was none of this exchange, or forged.
+    Nothing,
+    /// The message to be sent is another one now: send it at once.
+    SendAgain,
+    /// The keys are there; the message to be sent is the last one.
+    Done(Box<Session>),
+    /// The Responder says no. Anybody on the path could have said so.
+    Refused(Reason),
+    /// The Responder proved to be somebody who is not trusted.
+    Untrusted(PublicKey),
+}
+
+/// One exchange.
+pub(crate) struct Initiator {
+    credentials: Credentials,
+    state: HandshakeState,
+    /// The first Noise message, which stays the same when a cookie is added.
+    hello: Vec<u8>,
+    s_port: u16,
+    d_port: u16,
+    s_key: u32,
+    sync: u32,
+    current: HandshakeDatagram,
+    finished: bool,
+}
+
+impl Initiator {
+    /// `None` if the cryptography refuses, which a sane build never does.
+    pub(crate) fn new(
+        credentials: Credentials,
+        ephemeral: [u8; 32],
+        (d_port, s_port): (u16, u16),
+        s_key: u32,
+        sync: u32,
+    ) -> Option<Initiator> {
+        let frame = frame(
+            credentials.pre_shared.is_some(),
+            (d_port, s_port),
+            s_key,
+            sync,
+        );
+        let mut state = noise::begin(Role::Initiator, &credentials, &frame, ephemeral).ok()?;
+        let mut hello = vec![0; MAX_HANDSHAKE];
+        let len = state
+            .write_message(&offer(credentials.ciphers), &mut hello)
+            .ok()?;
+        hello.truncate(len);
+        let current = with_cookie(&frame, &[0; COOKIE_LEN], &hello);
+        Some(Initiator {
+            credentials,
+            state,
+            hello,
+            s_port,
+            d_port,
+            s_key,
+            sync,
+            current,
+            finished: false,
+        })
+    }
+
+    /// What to send now, and again until something is heard.
+    pub(crate) fn message(&self) -> HandshakeDatagram {
+        self.current.clone()
+    }
+
+    /// Takes a datagram. `request` is the Request_Connection that goes with the last message.
+    pub(crate) fn take(&mut self, datagram: &[u8], request: &[u8]) -> Taken {
+        let Ok(message) = HandshakeMessage::parse(datagram) else {
+            return Taken::Nothing;
+        };
+        if message.d_key != self.s_key || message.sync != self.sync || self.finished {
+            return Taken::Nothing;
+        }
+        match message.step {
+            Step::Retry => self.retry(message.body),
+            Step::Answer => self.answer(&message, request).unwrap_or(Taken::Nothing),
+            Step::Refusal => Taken::Refused(message.reason),
+            Step::Hello | Step::Finish => Taken::Nothing,
+        }
+    }
+
+    fn frame(&self) -> HandshakeMessage<'static> {
+        let ports = (self.d_port, self.s_port);
+        let pre_shared = self.credentials.pre_shared.is_some();
+        frame(pre_shared, ports, self.s_key, self.sync)
+    }
+
+    fn retry(&mut self, cookie: &[u8]) -> Taken {
+        let Ok(cookie) = <[u8; COOKIE_LEN]>::try_from(cookie) else {
+            return Taken::Nothing;
+        };
+        let next = with_cookie(&self.frame(), &cookie, &self.hello);
+        if next == self.current {
+            // A late copy: the timer repeats what was sent.
+            return Taken::Nothing;
+        }
+        self.current = next;
+        Taken::SendAgain
+    }
+
+    /// `None`: forged. snow takes its digests back when a message fails; the keys that the Answer
+    /// leads to all follow from them, so the right one still counts.
+    fn answer(&mut self, message: &HandshakeMessage<'_>, request: &[u8]) -> Option<Taken> {
+        let mut payload = [0; MAX_HANDSHAKE];
+        let len = self.state.read_message(message.body, &mut payload).ok()?;
+        let peer = PublicKey(self.state.get_remote_static()?.try_into().ok()?);
+        if !self.credentials.trust.trusts(&peer) {
+            return Some(Taken::Untrusted(peer));
+        }
+        let Some(cipher) = chosen(&payload[..len], self.credentials.ciphers) else {
+            return Some(Taken::Refused(Reason::ProtocolViolation));
+        };
+        let mut body = [0; MAX_HANDSHAKE];
+        let len = self.state.write_message(request, &mut body).ok()?;
+        self.current = HandshakeDatagram::new(&HandshakeMessage {
+            step: Step::Finish,
+            d_key: message.s_key,
+            body: &body[..len],
+            ..self.frame()
+        });
+        self.finished = true;
+        let [send, receive] = noise::split(&mut self.state);
+        Some(Taken::Done(Box::new(Session {
+            send,
+            receive,
+            cipher,
+            peer,
+        })))
+    }
+}
+
+fn frame(
+    pre_shared: bool,
+    (d_port, s_port): (u16, u16),
+    s_key: u32,
+    sync: u32,
+) -> HandshakeMessage<'static> {
+    HandshakeMessage {
+        step: Step::Hello,
+        pre_shared,
+        reason: Reason::Normal,
+        d_port,
+        s_port,
+        d_key: 0,
+        s_key,
+        sync,
+        body: &[],
+    }
+}
+
+fn with_cookie(
+    frame: &HandshakeMessage<'_>,
+    cookie: &[u8; COOKIE_LEN],
+    hello: &[u8],
+) -> HandshakeDatagram {
+    let body = [&cookie[..], hello].concat();
+    HandshakeDatagram::new(&HandshakeMessage {
+        body: &body,
+        ..*frame
+    })
+}
+
+fn offer(ciphers: Ciphers) -> [u8; OFFER_LEN] {
+    [VERSION, VERSION, ciphers.0, 0, 0, 0, 0, 0]
+}
+
+/// What the Responder chose, if it was offered.
+fn chosen(payload: &[u8], offered: Ciphers) -> Option<Cipher> {
+    match payload {
+        [VERSION, cipher, ..] => {
+            let only = Ciphers(*cipher).common(offered)?;
+            (only as u8 == *cipher).then_some(only)
+        }
+        _ => None,
+    }
+}

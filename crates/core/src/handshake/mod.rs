@@ -1,0 +1,155 @@
+//! The key exchange: Noise XX (optionally with a pre-shared key) in datagrams that may be lost,
+//! repeated, reordered and forged.
+//!
+//! Sans-IO like the rest of the room: datagrams, time and randomness come in, datagrams and in the
+//! end a [`Session`] go out. An [`Initiator`] belongs to a connection, which repeats its messages; a
+//! [`Gate`] stands before all connections of a listening end and is what strangers meet: until a
+//! stranger's address is proven it costs the gate a bounded entry, and under load not even that.
+//!
+//! What the session's keys seal, and how, is the lane's to know: the core never sees a payload byte.
+
+mod cookie;
+mod gate;
+mod identity;
+mod initiator;
+mod noise;
+
+pub use gate::{Admitted, Gate, GateCounters, Reply, refuse_hello};
+pub use identity::{Identity, KeyError, PublicKey};
+pub(crate) use initiator::{Initiator, Taken};
+
+use core::fmt;
+use std::collections::HashSet;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+use zerolane_wire::handshake::HandshakeMessage;
+
+/// Oldest and newest version of the key exchange spoken.
+const VERSION: u8 = 1;
+
+/// What seals a session's datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cipher {
+    /// Fast where the processor has AES.
+    Aes128Gcm = 1,
+    /// Fast enough everywhere, and in constant time without hardware.
+    ChaCha20Poly1305 = 2,
+}
+
+/// A set of ciphers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ciphers(u8);
+
+impl Ciphers {
+    /// What an end offers: AES only where the processor has it (`aes`), ChaCha20 always.
+    pub const fn of_machine(aes: bool) -> Ciphers {
+        let chacha = Cipher::ChaCha20Poly1305 as u8;
+        Ciphers(if aes {
+            chacha | Cipher::Aes128Gcm as u8
+        } else {
+            chacha
+        })
+    }
+
+    /// The better cipher that both ends offer.
+    fn common(self, other: Ciphers) -> Option<Cipher> {
+        [Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305]
+            .into_iter()
+            .find(|&cipher| self.0 & other.0 & cipher as u8 != 0)
+    }
+}
+
+/// Decides whether the owner of a key may be spoken to. Asked once a connection, after the key is
+/// proven, from the thread that drives the connection or the listener.
+pub trait Trust: fmt::Debug + Send + Sync {
+    /// Whether the connection is to go on.
+    fn trusts(&self, peer: &PublicKey) -> bool;
+}
+
+/// Trusts whoever proves any key: the connection is private, but who the peer is, is not known.
+#[derive(Clone, Copy, Debug)]
+pub struct Anyone;
+
+impl Trust for Anyone {
+    fn trusts(&self, _peer: &PublicKey) -> bool {
+        true
+    }
+}
+
+/// Trusts the owners of these keys and nobody else.
+impl Trust for HashSet<PublicKey> {
+    fn trusts(&self, peer: &PublicKey) -> bool {
+        self.contains(peer)
+    }
+}
+
+/// What an end proves, and what it wants proven.
+#[derive(Clone)]
+pub struct Credentials {
+    /// Who this end is.
+    pub identity: Arc<Identity>,
+    /// A secret that both ends must know beside their keys.
+    pub pre_shared: Option<Zeroizing<[u8; 32]>>,
+    /// Whom to speak to.
+    pub trust: Arc<dyn Trust>,
+    /// What this end's machine seals well.
+    pub ciphers: Ciphers,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("identity", &self.identity)
+            .field("pre_shared", &self.pre_shared.is_some())
+            .field("trust", &self.trust)
+            .field("ciphers", &self.ciphers)
+            .finish()
+    }
+}
+
+/// The outcome of a key exchange. The secrets are for one connection only, one for each direction.
+pub struct Session {
+    /// Seals what this end sends.
+    pub send: Zeroizing<[u8; 32]>,
+    /// Opens what this end receives.
+    pub receive: Zeroizing<[u8; 32]>,
+    /// With which cipher.
+    pub cipher: Cipher,
+    /// Who the peer proved to be.
+    pub peer: PublicKey,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("cipher", &self.cipher)
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A handshake message on the wire.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HandshakeDatagram(Arc<[u8]>);
+
+impl HandshakeDatagram {
+    fn new(message: &HandshakeMessage<'_>) -> HandshakeDatagram {
+        let (bytes, len) = message.emit();
+        HandshakeDatagram(bytes[..len].into())
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for HandshakeDatagram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        HandshakeMessage::parse(self.bytes()).fmt(f)
+    }
+}
+
+#[cfg(test)]
+#[path = "../handshake_tests/mod.rs"]
+mod tests;

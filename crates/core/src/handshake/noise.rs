@@ -1,0 +1,94 @@
+//! The Noise state of either end, with the randomness handed in.
+
+use super::Credentials;
+use snow::params::{CipherChoice, DHChoice, HashChoice};
+use snow::resolvers::{CryptoResolver, DefaultResolver};
+use snow::types::{Cipher, Dh, Hash, Random};
+use snow::{Builder, Error, HandshakeState};
+use zeroize::Zeroizing;
+use zerolane_wire::handshake::HandshakeMessage;
+
+/// XX: neither end needs to know the other's key before, and the Initiator shows its own only to a
+/// Responder that it accepted.
+const XX: &str = "Noise_XX_25519_ChaChaPoly_BLAKE2s";
+const XX_PSK: &str = "Noise_XXpsk3_25519_ChaChaPoly_BLAKE2s";
+/// Where XXpsk3 mixes the key in.
+const PSK_PLACE: u8 = 3;
+
+/// Draws from what the caller drew: the one ephemeral key of an exchange.
+struct Given(Zeroizing<[u8; 32]>);
+
+/// Gives the bytes once. A second draw would repeat an ephemeral key, so it fails.
+struct Once(Option<Zeroizing<[u8; 32]>>);
+
+impl Random for Once {
+    fn try_fill_bytes(&mut self, dest: &mut [u8]) -> Result<(), Error> {
+        match self.0.take() {
+            Some(bytes) if bytes.len() == dest.len() => {
+                dest.copy_from_slice(&bytes[..]);
+                Ok(())
+            }
+            _ => Err(Error::Rng),
+        }
+    }
+}
+
+impl CryptoResolver for Given {
+    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
+        Some(Box::new(Once(Some(self.0.clone()))))
+    }
+    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
+        DefaultResolver.resolve_dh(choice)
+    }
+    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
+        DefaultResolver.resolve_hash(choice)
+    }
+    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
+        DefaultResolver.resolve_cipher(choice)
+    }
+}
+
+/// Which end of the exchange.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Initiator,
+    Responder,
+}
+
+/// The state of one exchange. `hello` is its first message, whose header is bound to all that
+/// follows by the prologue.
+pub(super) fn begin(
+    role: Role,
+    credentials: &Credentials,
+    hello: &HandshakeMessage<'_>,
+    ephemeral: [u8; 32],
+) -> Result<HandshakeState, Error> {
+    let name = if hello.pre_shared { XX_PSK } else { XX };
+    let prologue = prologue(hello);
+    let random = Given(Zeroizing::new(ephemeral));
+    let mut builder = Builder::with_resolver(name.parse()?, Box::new(random))
+        .prologue(&prologue)?
+        .local_private_key(credentials.identity.secret())?;
+    if let (true, Some(key)) = (hello.pre_shared, &credentials.pre_shared) {
+        builder = builder.psk(PSK_PLACE, key)?;
+    }
+    match role {
+        Role::Initiator => builder.build_initiator(),
+        Role::Responder => builder.build_responder(),
+    }
+}
+
+fn prologue(hello: &HandshakeMessage<'_>) -> Vec<u8> {
+    let mut bytes = b"Zerolane handshake 1".to_vec();
+    bytes.extend(hello.s_port.to_be_bytes());
+    bytes.extend(hello.d_port.to_be_bytes());
+    bytes.extend(hello.s_key.to_be_bytes());
+    bytes.extend(hello.sync.to_be_bytes());
+    bytes
+}
+
+/// The two directions' secrets: the Initiator's first.
+pub(super) fn split(state: &mut HandshakeState) -> [Zeroizing<[u8; 32]>; 2] {
+    let (first, second) = state.dangerously_get_raw_split();
+    [Zeroizing::new(first), Zeroizing::new(second)]
+}

@@ -1,0 +1,226 @@
+//! The exchange with the connection's timers around it, over a network that loses and repeats.
+
+use super::*;
+use crate::connection::listen;
+use crate::{CloseReason, Config, Connection, Entropy, Event, Life, Transmit};
+use std::time::Duration;
+
+/// Who a datagram is for.
+#[derive(Clone, Copy, PartialEq)]
+enum To {
+    Initiator,
+    Responder,
+}
+
+/// One Initiator, one gate and what becomes of it; what is sealed travels as it is, marked.
+struct World {
+    now: Instant,
+    a: Connection,
+    a_session: Option<Session>,
+    gate: Gate,
+    b: Option<Connection>,
+    wire: Vec<(Instant, To, Vec<u8>)>,
+    random: u64,
+    /// Of 100 datagrams, so many are lost; as many are repeated, as many late.
+    loss: u64,
+    draw: Box<dyn FnMut() -> [u8; 32]>,
+}
+
+impl World {
+    fn new(seed: u64, loss: u64, a: Credentials, b: Credentials) -> World {
+        let entropy = Entropy {
+            key: 0xabcd,
+            port: 9,
+            sync: 42,
+        };
+        let mut draw: Box<dyn FnMut() -> [u8; 32]> = Box::new(draw());
+        let config = Config::default();
+        let a = Connection::connect_protected(Instant::ZERO, config, entropy, a, draw());
+        World {
+            now: Instant::ZERO,
+            a: a.unwrap(),
+            a_session: None,
+            gate: Gate::new(Instant::ZERO, b, &mut draw),
+            b: None,
+            wire: vec![],
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            loss,
+            draw,
+        }
+    }
+
+    fn chance(&mut self) -> bool {
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.random >> 33) % 100 < self.loss
+    }
+
+    fn send(&mut self, to: To, bytes: Vec<u8>) {
+        let copies = if self.chance() { 2 } else { 1 };
+        for _ in 0..copies {
+            if self.chance() {
+                continue;
+            }
+            let late = if self.chance() { 7 } else { 1 };
+            let at = self.now + Duration::from_millis(late);
+            self.wire.push((at, to, bytes.clone()));
+        }
+    }
+
+    fn transmit(&mut self, to: To) {
+        loop {
+            let now = self.now;
+            let from = match to {
+                To::Responder => Some(&mut self.a),
+                To::Initiator => self.b.as_mut(),
+            };
+            match from.and_then(|it| it.poll_transmit(now, Default::default())) {
+                Some(Transmit::Handshake(it)) => self.send(to, it.bytes().to_vec()),
+                Some(Transmit::Control(it)) => self.send(to, it.bytes().to_vec()),
+                Some(Transmit::Data(_) | Transmit::Operations(_)) => panic!("nothing to transfer"),
+                None => return,
+            }
+        }
+    }
+
+    fn deliver(&mut self, to: To, bytes: &[u8]) {
+        let protected = HandshakeMessage::is(bytes);
+        match (to, &mut self.b) {
+            (To::Initiator, _) if protected => {
+                self.a.on_handshake(self.now, bytes);
+                if let Some(session) = self.a.take_session() {
+                    assert!(self.a_session.replace(session).is_none(), "one session");
+                }
+            }
+            // A lane without keys drops what it cannot open.
+            (To::Initiator, _) if self.a_session.is_some() => {
+                self.a.on_control(self.now, bytes, bytes.len());
+            }
+            (To::Responder, Some(b)) if protected => b.on_handshake(self.now, bytes),
+            (To::Responder, Some(b)) => b.on_control(self.now, bytes, bytes.len()),
+            (To::Responder, None) => self.knock(bytes),
+            (To::Initiator, _) => {}
+        }
+    }
+
+    fn knock(&mut self, bytes: &[u8]) {
+        match self.gate.take(self.now, address(1), bytes, &mut self.draw) {
+            Reply::Nothing => {}
+            Reply::Send(datagram) => self.send(To::Initiator, datagram.bytes().to_vec()),
+            Reply::Admit(admitted) => {
+                let entropy = Entropy {
+                    key: 0xb0b,
+                    port: 5,
+                    sync: 1,
+                };
+                let Admitted {
+                    request, finish, ..
+                } = *admitted;
+                let made =
+                    Connection::admit(self.now, Config::default(), entropy, &request, finish);
+                self.b = Some(made.unwrap());
+            }
+        }
+    }
+
+    /// Runs for `most`, or until both are connected.
+    fn run(&mut self, most: Duration) {
+        let end = self.now + most;
+        while self.now < end && !self.is_open() {
+            self.transmit(To::Responder);
+            self.transmit(To::Initiator);
+            let next_packet = self.wire.iter().map(|(at, ..)| *at).min();
+            let timers = [
+                self.a.next_timeout(),
+                self.b.as_ref().and_then(Connection::next_timeout),
+            ];
+            let Some(next) = timers.into_iter().flatten().chain(next_packet).min() else {
+                return;
+            };
+            self.now = self.now.max(next);
+            let due = |(at, ..): &(Instant, To, Vec<u8>)| *at <= self.now;
+            let (due, rest) = self.wire.drain(..).partition(due);
+            self.wire = rest;
+            let due: Vec<(Instant, To, Vec<u8>)> = due;
+            for (_, to, bytes) in due {
+                self.deliver(to, &bytes);
+            }
+            self.a.on_timeout(self.now);
+            if let Some(b) = &mut self.b {
+                b.on_timeout(self.now);
+            }
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        let open = |it: &Connection| it.life() == Life::Established;
+        open(&self.a) && self.b.as_ref().is_some_and(open)
+    }
+}
+
+#[test]
+fn connect__without_loss_takes_two_round_trips() {
+    let mut world = World::new(0, 0, credentials(1), credentials(2));
+    world.run(Duration::from_secs(5));
+    assert!(world.is_open());
+    // And one step more, by which the Responder knows.
+    assert_eq!(world.now, Instant::ZERO + Duration::from_millis(5));
+    assert_eq!(world.a_session.unwrap().peer, identity(2).public());
+}
+
+#[test]
+fn connect__survives_loss_repetition_and_reordering() {
+    let mut open = 0;
+    for seed in 0..200 {
+        let mut world = World::new(seed, 20, credentials(1), credentials(2));
+        world.run(Duration::from_secs(5));
+        open += u32::from(world.is_open());
+        assert!(world.gate.counters().admitted <= 1, "seed {seed}");
+    }
+    // At 20 % loss each way a few fail, as bare connections do.
+    assert!(open >= 195, "{open} of 200");
+}
+
+#[test]
+fn connect__untrusted_peer_is_named() {
+    let a = Credentials {
+        trust: Arc::new(Only(identity(9).public())),
+        ..credentials(1)
+    };
+    let mut world = World::new(0, 0, a, credentials(2));
+    world.run(Duration::from_secs(5));
+    let why = CloseReason::Untrusted(identity(2).public());
+    assert_eq!(world.a.poll_event(), Some(Event::Closed(why)));
+    assert!(world.b.is_none());
+}
+
+#[test]
+fn connect__to_an_end_that_gives_no_protection_is_refused_in_words() {
+    let mut world = World::new(0, 0, credentials(1), credentials(2));
+    let Some(Transmit::Handshake(hello)) = world.a.poll_transmit(world.now, Default::default())
+    else {
+        panic!("no Hello");
+    };
+    let reason = zerolane_wire::Reason::PlainOnly;
+    let refusal = refuse_hello(hello.bytes(), reason).unwrap();
+    world.a.on_handshake(world.now, refusal.bytes());
+    let why = CloseReason::ExchangeRefused(reason);
+    assert_eq!(world.a.poll_event(), Some(Event::Closed(why)));
+}
+
+#[test]
+fn on_handshake__a_plain_connection_ignores_it() {
+    let entropy = Entropy {
+        key: 1,
+        port: 2,
+        sync: 3,
+    };
+    let packet = Packet::parse(&request()).unwrap();
+    let mut plain = listen(Instant::ZERO, Config::default(), entropy, &packet).unwrap();
+    let hello = initiator(credentials(1)).message();
+    plain.on_handshake(Instant::ZERO, hello.bytes());
+    assert_eq!(plain.counters().dropped_total(), 1);
+    assert!(plain.take_session().is_none());
+}

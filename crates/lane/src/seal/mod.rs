@@ -1,0 +1,265 @@
+//! Sealing datagrams and opening them: encryption and authentication of one connection's traffic.
+//!
+//! A sealed datagram is `[header][payload, encrypted][number][tag]`. The header stays readable and
+//! is authenticated with the payload. The number counts the datagrams of one direction and is never
+//! used twice under one key, since the one [`Sealer`] of a direction counts it up and cannot be
+//! copied. Keys change every [`GENERATION`] datagrams: the number says which key it is, so that
+//! neither end has to tell the other, and an old key cannot be had from a new one.
+
+mod window;
+
+use ring::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Tag, UnboundKey};
+use std::fmt;
+use window::Window;
+use zeroize::Zeroizing;
+use zerolane_core::{Cipher, Ciphers, DropReason};
+use zerolane_wire::HEADER_LEN;
+
+/// Bytes of the number behind the payload.
+const NUMBER_LEN: usize = 8;
+/// Bytes of the tag behind the number.
+const TAG_LEN: usize = 16;
+/// Bytes that sealing adds to a datagram.
+pub(crate) const TRAILER_LEN: usize = NUMBER_LEN + TAG_LEN;
+
+/// log2 of the datagrams sealed with one key. RFC 9001 (B.1) allows AES-GCM 2^23 packets of up to
+/// 64 KiB, the largest we send; half of that.
+const GENERATION_LOG2: u32 = 22;
+
+/// Forged datagrams after which a direction opens nothing more: RFC 9001 (6.6) allows
+/// ChaCha20-Poly1305 2^36, and AES-GCM more. The connection dies of silence then.
+const MAX_FORGED: u64 = 1 << 36;
+
+/// What follows a sealed payload.
+pub(crate) type Trailer = [u8; TRAILER_LEN];
+
+/// What this machine seals well.
+pub(crate) fn ciphers() -> Ciphers {
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    let aes = std::is_x86_feature_detected!("aes") && std::is_x86_feature_detected!("pclmulqdq");
+    #[cfg(target_arch = "aarch64")]
+    let aes = std::arch::is_aarch64_feature_detected!("aes")
+        && std::arch::is_aarch64_feature_detected!("pmull");
+    #[cfg(not(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64")))]
+    let aes = false;
+    Ciphers::of_machine(aes)
+}
+
+/// The secret that a generation's key is made of, and that the next one's secret is made of.
+#[derive(Clone)]
+struct Secret(Zeroizing<[u8; 32]>);
+
+impl Secret {
+    fn next(&self) -> Secret {
+        let next = blake3::derive_key("Zerolane 1, secret of the next generation", &self.0[..]);
+        Secret(Zeroizing::new(next))
+    }
+
+    fn key(&self, cipher: Cipher) -> Option<Key> {
+        let mut hasher = blake3::Hasher::new_derive_key("Zerolane 1, key of a generation");
+        hasher.update(&[cipher as u8]).update(&self.0[..]);
+        let mut made = Zeroizing::new([0; 32 + NONCE_LEN]);
+        hasher.finalize_xof().fill(&mut made[..]);
+        let algorithm = match cipher {
+            Cipher::Aes128Gcm => &AES_128_GCM,
+            Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+        };
+        let key = UnboundKey::new(algorithm, &made[..algorithm.key_len()]).ok()?;
+        let mut mask = [0; NONCE_LEN];
+        mask.copy_from_slice(&made[32..]);
+        Some(Key {
+            key: LessSafeKey::new(key),
+            mask,
+        })
+    }
+}
+
+const NONCE_LEN: usize = ring::aead::NONCE_LEN;
+
+/// The key of one generation.
+struct Key {
+    key: LessSafeKey,
+    /// Makes nonces that nobody can guess, as TLS 1.3 does (RFC 8446, 5.3).
+    mask: [u8; NONCE_LEN],
+}
+
+impl Key {
+    fn nonce(&self, number: u64) -> Nonce {
+        let mut nonce = self.mask;
+        for (byte, number) in nonce[NONCE_LEN - NUMBER_LEN..]
+            .iter_mut()
+            .zip(number.to_be_bytes())
+        {
+            *byte ^= number;
+        }
+        Nonce::assume_unique_for_key(nonce)
+    }
+}
+
+fn generation(number: u64) -> u64 {
+    number >> GENERATION_LOG2
+}
+
+/// Seals what one end sends. Owned by that connection's sender, and not to be copied: its numbers
+/// are what makes the nonces unique.
+pub(crate) struct Sealer {
+    cipher: Cipher,
+    secret: Secret,
+    key: Key,
+    next: u64,
+}
+
+impl Sealer {
+    /// `None` if the cryptography refuses the key, which a sane build never does.
+    pub(crate) fn new(cipher: Cipher, secret: Zeroizing<[u8; 32]>) -> Option<Sealer> {
+        let secret = Secret(secret);
+        Some(Sealer {
+            cipher,
+            key: secret.key(cipher)?,
+            secret,
+            next: 0,
+        })
+    }
+
+    /// Encrypts `payload` where it lies. `None` if it cannot be: the datagram is as good as lost.
+    pub(crate) fn seal(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        payload: &mut [u8],
+    ) -> Option<Trailer> {
+        let number = self.next;
+        if number > 0 && number.trailing_zeros() >= GENERATION_LOG2 {
+            let secret = self.secret.next();
+            self.key = secret.key(self.cipher)?;
+            self.secret = secret;
+        }
+        self.next = number.checked_add(1)?;
+        let tag = self
+            .key
+            .key
+            .seal_in_place_separate_tag(self.key.nonce(number), Aad::from(header), payload)
+            .ok()?;
+        let mut trailer = [0; TRAILER_LEN];
+        trailer[..NUMBER_LEN].copy_from_slice(&number.to_be_bytes());
+        trailer[NUMBER_LEN..].copy_from_slice(tag.as_ref());
+        Some(trailer)
+    }
+
+    /// With which cipher.
+    pub(crate) fn cipher(&self) -> Cipher {
+        self.cipher
+    }
+}
+
+/// Opens what one end receives.
+pub(crate) struct Opener {
+    cipher: Cipher,
+    /// Generation of `current`.
+    generation: u64,
+    /// For datagrams that were overtaken by the change of keys.
+    previous: Option<Key>,
+    current: Key,
+    next: Key,
+    /// Secret of `next`.
+    next_secret: Secret,
+    window: Window,
+    forged: u64,
+}
+
+impl Opener {
+    /// `None` if the cryptography refuses the key, which a sane build never does.
+    pub(crate) fn new(cipher: Cipher, secret: Zeroizing<[u8; 32]>) -> Option<Opener> {
+        let secret = Secret(secret);
+        let next_secret = secret.next();
+        Some(Opener {
+            cipher,
+            generation: 0,
+            previous: None,
+            current: secret.key(cipher)?,
+            next: next_secret.key(cipher)?,
+            next_secret,
+            window: Window::default(),
+            forged: 0,
+        })
+    }
+
+    /// Decrypts `payload` where it lies.
+    ///
+    /// # Errors
+    /// It came before, or the peer did not seal it. `payload` is unspecified bytes then.
+    pub(crate) fn open(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        payload: &mut [u8],
+        trailer: &Trailer,
+    ) -> Result<(), DropReason> {
+        let (number, tag) = trailer.split_at(NUMBER_LEN);
+        let number = number.try_into().map_or(0, u64::from_be_bytes);
+        if !self.window.is_new(number) {
+            return Err(DropReason::Replayed);
+        }
+        let opened = self.key_for(number).and_then(|key| {
+            let tag = Tag::try_from(tag).ok()?;
+            let (nonce, header) = (key.nonce(number), Aad::from(header));
+            key.key
+                .open_in_place_separate_tag(nonce, header, tag, payload, 0..)
+                .ok()
+                .map(|_| ())
+        });
+        if opened.is_none() {
+            self.forged += 1;
+            return Err(DropReason::Forged);
+        }
+        self.window.mark(number);
+        if generation(number) > self.generation {
+            self.advance();
+        }
+        Ok(())
+    }
+
+    fn key_for(&self, number: u64) -> Option<&Key> {
+        let generation = generation(number);
+        match generation.wrapping_sub(self.generation) {
+            _ if self.forged >= MAX_FORGED => None,
+            0 => Some(&self.current),
+            1 => Some(&self.next),
+            u64::MAX => self.previous.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The peer has changed its key: so do we.
+    fn advance(&mut self) {
+        let secret = self.next_secret.next();
+        // Without a key for after the next change, this one goes on until then.
+        let Some(next) = secret.key(self.cipher) else {
+            return;
+        };
+        let current = std::mem::replace(&mut self.next, next);
+        self.previous = Some(std::mem::replace(&mut self.current, current));
+        self.next_secret = secret;
+        self.generation += 1;
+    }
+}
+
+impl fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sealer")
+            .field("cipher", &self.cipher)
+            .field("next", &self.next)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opener")
+            .field("cipher", &self.cipher)
+            .field("generation", &self.generation)
+            .field("forged", &self.forged)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

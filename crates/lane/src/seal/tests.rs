@@ -1,0 +1,142 @@
+#![allow(non_snake_case)]
+use super::*;
+
+const BOTH: [Cipher; 2] = [Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305];
+const HEADER: [u8; HEADER_LEN] = [3; HEADER_LEN];
+
+fn secret() -> Zeroizing<[u8; 32]> {
+    Zeroizing::new([9; 32])
+}
+
+fn pair(cipher: Cipher) -> (Sealer, Opener) {
+    let sealer = Sealer::new(cipher, secret()).unwrap();
+    (sealer, Opener::new(cipher, secret()).unwrap())
+}
+
+#[test]
+fn open__what_was_sealed() {
+    for cipher in BOTH {
+        let (mut sealer, mut opener) = pair(cipher);
+        for len in [0, 1, 16, 1408, 65_000] {
+            let plain: Vec<u8> = (0..len).map(|n| n as u8).collect();
+            let mut bytes = plain.clone();
+            let trailer = sealer.seal(&HEADER, &mut bytes).unwrap();
+            assert!(len < 16 || bytes != plain, "not encrypted");
+            assert_eq!(opener.open(&HEADER, &mut bytes, &trailer), Ok(()));
+            assert_eq!(bytes, plain);
+        }
+    }
+}
+
+#[test]
+fn open__any_bit_changed_is_forged_and_the_right_one_still_opens() {
+    for cipher in BOTH {
+        let (mut sealer, mut opener) = pair(cipher);
+        let mut sealed = [7; 50];
+        let trailer = sealer.seal(&HEADER, &mut sealed).unwrap();
+        let whole = HEADER_LEN + sealed.len() + TRAILER_LEN;
+        for bit in 0..whole * 8 {
+            let mut bytes = [&HEADER[..], &sealed, &trailer].concat();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let header = *bytes.first_chunk().unwrap();
+            let trailer = *bytes.last_chunk().unwrap();
+            let payload = &mut bytes[HEADER_LEN..whole - TRAILER_LEN];
+            let opened = opener.open(&header, payload, &trailer);
+            assert_eq!(opened, Err(DropReason::Forged), "bit {bit}");
+        }
+        assert_eq!(opener.open(&HEADER, &mut sealed, &trailer), Ok(()));
+        assert_eq!(sealed, [7; 50]);
+    }
+}
+
+#[test]
+fn open__twice_is_a_replay() {
+    let (mut sealer, mut opener) = pair(Cipher::Aes128Gcm);
+    let mut bytes = [7; 50];
+    let trailer = sealer.seal(&HEADER, &mut bytes).unwrap();
+    let mut copy = bytes;
+    assert_eq!(opener.open(&HEADER, &mut bytes, &trailer), Ok(()));
+    let again = opener.open(&HEADER, &mut copy, &trailer);
+    assert_eq!(again, Err(DropReason::Replayed));
+}
+
+#[test]
+fn seal__numbers_and_so_nonces_never_repeat() {
+    let (mut sealer, _) = pair(Cipher::Aes128Gcm);
+    let numbers: std::collections::HashSet<_> = (0..10_000)
+        .map(|_| sealer.seal(&HEADER, &mut []).unwrap()[..NUMBER_LEN].to_vec())
+        .collect();
+    assert_eq!(numbers.len(), 10_000);
+}
+
+/// A sealer that is about to use number `next`.
+fn at(next: u64) -> Sealer {
+    let mut sealer = Sealer::new(Cipher::Aes128Gcm, secret()).unwrap();
+    for _ in 0..generation(next.saturating_sub(1)) {
+        sealer.secret = sealer.secret.next();
+    }
+    sealer.key = sealer.secret.key(Cipher::Aes128Gcm).unwrap();
+    sealer.next = next;
+    sealer
+}
+
+#[test]
+fn open__across_changes_of_keys_with_late_ones() {
+    let (_, mut opener) = pair(Cipher::Aes128Gcm);
+    for change in 1..4u64 {
+        let mut sealer = at((change << GENERATION_LOG2) - 2);
+        let mut sealed: Vec<([u8; 20], Trailer)> = (0..4)
+            .map(|n| {
+                let mut bytes = [n; 20];
+                let trailer = sealer.seal(&HEADER, &mut bytes).unwrap();
+                (bytes, trailer)
+            })
+            .collect();
+        // The last before the change comes after the first behind it.
+        sealed.swap(1, 2);
+        for (bytes, trailer) in &mut sealed {
+            assert_eq!(opener.open(&HEADER, bytes, trailer), Ok(()), "{change}");
+        }
+        assert_eq!(opener.generation, change);
+    }
+}
+
+#[test]
+fn open__keys_of_two_changes_ahead_are_not_tried() {
+    let (_, mut opener) = pair(Cipher::Aes128Gcm);
+    let mut bytes = [1; 20];
+    let trailer = at(2 << GENERATION_LOG2).seal(&HEADER, &mut bytes).unwrap();
+    let opened = opener.open(&HEADER, &mut bytes, &trailer);
+    assert_eq!(opened, Err(DropReason::Forged));
+    assert_eq!(opener.generation, 0);
+}
+
+#[test]
+fn seal__another_generation_is_another_key() {
+    let mut texts = std::collections::HashSet::new();
+    for change in 0..3u64 {
+        let mut sealer = at((change << GENERATION_LOG2) + 1);
+        // The same number in each: only the key differs.
+        sealer.next = 1;
+        let mut bytes = [0; 32];
+        sealer.seal(&HEADER, &mut bytes).unwrap();
+        texts.insert(bytes);
+    }
+    assert_eq!(texts.len(), 3);
+}
+
+#[test]
+fn open__after_too_many_forgeries_nothing() {
+    let (mut sealer, mut opener) = pair(Cipher::Aes128Gcm);
+    opener.forged = MAX_FORGED;
+    let mut bytes = [1; 20];
+    let trailer = sealer.seal(&HEADER, &mut bytes).unwrap();
+    assert!(opener.open(&HEADER, &mut bytes, &trailer).is_err());
+}
+
+#[test]
+fn debug__shows_no_secret() {
+    let (sealer, opener) = pair(Cipher::Aes128Gcm);
+    let shown = format!("{sealer:?} {opener:?}");
+    assert!(!shown.contains("09") && !shown.contains("9, 9"), "{shown}");
+}

@@ -1,0 +1,88 @@
+//! Reading and writing small files that matter.
+
+use super::{Error, MAX_BYTES};
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, RenameFlags};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+/// Whether a file may be read by others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Secrecy {
+    /// It may.
+    Public,
+    /// Only its owner, and so may change it.
+    Secret,
+}
+
+/// What is in the file, `None` if there is none.
+pub(super) fn read(path: &Path, secrecy: Secrecy) -> Result<Option<String>, Error> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = match fs::openat(CWD, path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(Error::io(path, error)),
+    };
+    let meta = file.metadata().map_err(|error| Error::io(path, error))?;
+    if !meta.is_file() {
+        return Err(Error::io(path, ErrorKind::InvalidInput));
+    }
+    check(path, &meta, secrecy)?;
+    let mut text = String::new();
+    file.take(MAX_BYTES)
+        .read_to_string(&mut text)
+        .map_err(|error| Error::io(path, error))?;
+    Ok(Some(text))
+}
+
+/// Refuses what others may read (a secret) or change (either).
+fn check(path: &Path, meta: &std::fs::Metadata, secrecy: Secrecy) -> Result<(), Error> {
+    let others = meta.permissions().mode() & 0o077;
+    let what = match secrecy {
+        Secrecy::Secret if others != 0 => "read",
+        _ if others & 0o022 != 0 => "change",
+        _ if meta.uid() != rustix::process::geteuid().as_raw() && meta.uid() != 0 => "change",
+        _ => return Ok(()),
+    };
+    let path = path.to_owned();
+    Err(Error::Exposed { path, what })
+}
+
+/// Puts `text` into place as a whole: whoever reads meanwhile finds the old file or the new one.
+/// Makes its directory if there is none. With `fresh` an existing file stays.
+pub(super) fn write(path: &Path, text: &str, fresh: bool) -> Result<(), Error> {
+    let io = |error: std::io::Error| Error::io(path, error);
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    if !directory.exists() {
+        std::fs::create_dir_all(directory).map_err(io)?;
+        std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700)).map_err(io)?;
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let beside = directory.join(name);
+    let written = write_new(&beside, text).and_then(|()| {
+        let flags = match fresh {
+            true => RenameFlags::NOREPLACE,
+            false => RenameFlags::empty(),
+        };
+        fs::renameat_with(CWD, &beside, CWD, path, flags).map_err(Into::into)
+    });
+    written.map_err(|error| {
+        let _ = fs::unlinkat(CWD, &beside, AtFlags::empty());
+        match error.kind() {
+            ErrorKind::AlreadyExists => Error::Exists(path.to_owned()),
+            _ => io(error),
+        }
+    })
+}
+
+fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+    // What an earlier process of this number left.
+    let _ = fs::unlinkat(CWD, path, AtFlags::empty());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut file = File::from(fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?);
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}

@@ -1,0 +1,168 @@
+//! Servers met before, and their keys: trust on first use, as with ssh.
+
+use super::file::{self, Secrecy};
+use super::{Error, MAX_LINES, content};
+use crate::{PublicKey, Trust};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// The file of servers met before. One line for each: name and port, then the key.
+#[derive(Clone, Debug)]
+pub struct KnownHosts {
+    path: PathBuf,
+    hosts: Vec<(String, PublicKey)>,
+}
+
+impl KnownHosts {
+    /// Reads the file; without one, no server was met.
+    ///
+    /// # Errors
+    /// It cannot be read, or a line is no host and key.
+    pub fn load(path: &Path) -> Result<KnownHosts, Error> {
+        let text = file::read(path, Secrecy::Public)?.unwrap_or_default();
+        Ok(KnownHosts {
+            path: path.to_owned(),
+            hosts: parse(&text)?,
+        })
+    }
+
+    /// The key that `host` (name and port) showed when it was met first.
+    pub fn key_of(&self, host: &str) -> Option<PublicKey> {
+        let known = self.hosts.iter().find(|(name, _)| name == host);
+        known.map(|&(_, key)| key)
+    }
+
+    /// Whom to trust when connecting to `host`: whoever shows the key it showed before, or, if it was
+    /// never met, anybody, whose key is then remembered at once. Who shows `own`, the key of this
+    /// end, is this end's user and needs no remembering.
+    pub fn trust(&self, host: &str, own: Option<PublicKey>) -> HostTrust {
+        HostTrust {
+            known: self.key_of(host),
+            own,
+            remember: Some((self.clone(), host.to_owned())),
+            meeting: Mutex::new(None),
+        }
+    }
+
+    /// Remembers the key of a host met for the first time.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn remember(&self, host: &str, key: PublicKey) -> Result<(), Error> {
+        // As it is now: another process may have met somebody meanwhile.
+        let mut text = file::read(&self.path, Secrecy::Public)?.unwrap_or_default();
+        if parse(&text)?.iter().any(|(name, _)| name == host) {
+            return Ok(());
+        }
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text += &format!("{host} {key}\n");
+        file::write(&self.path, &text, false)
+    }
+}
+
+fn parse(text: &str) -> Result<Vec<(String, PublicKey)>, Error> {
+    let lines = text.lines().map(content).zip(1..).take(MAX_LINES);
+    lines
+        .filter(|(line, _)| !line.is_empty())
+        .map(|(text, line)| {
+            let syntax = |problem| Error::Syntax { line, problem };
+            let mut words = text.split_whitespace();
+            let (Some(host), Some(key), None) = (words.next(), words.next(), words.next()) else {
+                return Err(syntax("expected a host and its key"));
+            };
+            let key = key.parse().map_err(|_| syntax("not a key"))?;
+            Ok((host.to_owned(), key))
+        })
+        .collect()
+}
+
+/// What came of meeting a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meeting {
+    /// It was never met before.
+    First {
+        /// The key it showed.
+        key: PublicKey,
+        /// Whether that is remembered. If not, the next time will be the first again.
+        kept: bool,
+    },
+    /// It was never met before, and showed this end's own key.
+    Own,
+    /// It showed the key it showed before.
+    Again(PublicKey),
+    /// It showed another key. Somebody may be in its place.
+    Changed {
+        /// The key it showed before.
+        known: PublicKey,
+        /// The key it showed now.
+        shown: PublicKey,
+    },
+}
+
+/// The trust of one connection in one host.
+#[derive(Debug)]
+pub struct HostTrust {
+    known: Option<PublicKey>,
+    own: Option<PublicKey>,
+    remember: Option<(KnownHosts, String)>,
+    meeting: Mutex<Option<Meeting>>,
+}
+
+impl HostTrust {
+    /// Trusts the owner of `key` and nobody else.
+    pub fn only(key: PublicKey) -> HostTrust {
+        HostTrust {
+            known: Some(key),
+            own: None,
+            remember: None,
+            meeting: Mutex::new(None),
+        }
+    }
+
+    /// Trusts whoever comes, and remembers nobody.
+    pub fn anyone() -> HostTrust {
+        HostTrust {
+            known: None,
+            own: None,
+            remember: None,
+            meeting: Mutex::new(None),
+        }
+    }
+
+    /// What came of it; `None` if the host proved no key.
+    pub fn meeting(&self) -> Option<Meeting> {
+        *self
+            .meeting
+            .lock()
+            .unwrap_or_else(|error| error.into_inner())
+    }
+}
+
+impl HostTrust {
+    fn keep(&self, key: PublicKey) -> bool {
+        let kept = self.remember.as_ref();
+        kept.is_some_and(|(hosts, host)| hosts.remember(host, key).is_ok())
+    }
+}
+
+impl Trust for HostTrust {
+    fn trusts(&self, peer: &PublicKey) -> bool {
+        let shown = *peer;
+        let meeting = match self.known {
+            None if self.own == Some(shown) => Meeting::Own,
+            None => Meeting::First {
+                key: shown,
+                kept: self.keep(shown),
+            },
+            Some(known) if known == shown => Meeting::Again(shown),
+            Some(known) => Meeting::Changed { known, shown },
+        };
+        *self
+            .meeting
+            .lock()
+            .unwrap_or_else(|error| error.into_inner()) = Some(meeting);
+        !matches!(meeting, Meeting::Changed { .. })
+    }
+}

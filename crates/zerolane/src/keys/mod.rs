@@ -1,0 +1,94 @@
+//! Who an end is and whom it trusts, in files: an [`identity`] of one's own, the servers met before
+//! ([`KnownHosts`]), and the keys a server lets in ([`AllowList`]).
+//!
+//! ```
+//! use zerolane::keys::{AllowList, Rights};
+//! let key = zerolane::Identity::from_secret([7; 32]).public();
+//! let list = AllowList::parse(&format!("{key} read below=pub # a friend\n"))?;
+//! let rights = list.rights(&key).unwrap();
+//! assert!(!rights.write);
+//! # Ok::<(), zerolane::keys::Error>(())
+//! ```
+
+mod allow;
+mod file;
+pub mod identity;
+mod known;
+
+pub use allow::{AllowFile, AllowList, Rights};
+pub use known::{HostTrust, KnownHosts, Meeting};
+
+use std::path::PathBuf;
+
+/// Lines in one file of keys: more is no list that somebody keeps by hand.
+const MAX_LINES: usize = 10_000;
+/// Bytes in one file of keys, or in one identity.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Why a file of keys cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refuses.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Others could read or change it.
+    #[error(
+        "{}: others may {what} it. Its permissions must be 0600: chmod 600 {}",
+        path.display(),
+        path.display()
+    )]
+    Exposed {
+        /// Which file.
+        path: PathBuf,
+        /// What others may do.
+        what: &'static str,
+    },
+    /// There is one already, and a key is not to be lost.
+    #[error("{}: is there already, and stays as it is", .0.display())]
+    Exists(PathBuf),
+    /// The content is not what it should be.
+    #[error("line {line}: {problem}")]
+    Syntax {
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The system gives no random numbers.
+    #[error("no random numbers: {0}")]
+    Random(std::io::Error),
+}
+
+impl Error {
+    fn io(path: &std::path::Path, error: impl Into<std::io::Error>) -> Error {
+        let (path, error) = (path.to_owned(), error.into());
+        Error::Io { path, error }
+    }
+}
+
+/// The directory where a user's keys are kept: `ZEROLANE_HOME`, or `zerolane` below
+/// `XDG_CONFIG_HOME` or `~/.config`. `None` if the environment names none.
+pub fn home() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let config = || {
+        set("XDG_CONFIG_HOME")
+            .map(PathBuf::from)
+            .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".config")))
+            .map(|config| config.join("zerolane"))
+    };
+    set("ZEROLANE_HOME").map(PathBuf::from).or_else(config)
+}
+
+/// The content of a line without comment and space around it.
+fn content(line: &str) -> &str {
+    line.split('#').next().unwrap_or_default().trim()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+#![allow(non_snake_case)]
+use super::*;
+use crate::{Identity, PublicKey, Trust};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+fn key(n: u8) -> PublicKey {
+    Identity::from_secret([n; 32]).public()
+}
+
+fn permit(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn identity__made_once_and_kept() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("deep/identity");
+    assert!(identity::load(&path).unwrap().is_none());
+    let made = identity::load_or_create(&path).unwrap().public();
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+    assert_eq!(identity::load(&path).unwrap().unwrap().public(), made);
+    assert_eq!(identity::load_or_create(&path).unwrap().public(), made);
+    assert!(matches!(identity::create(&path), Err(Error::Exists(_))));
+    let left: Vec<_> = std::fs::read_dir(path.parent().unwrap()).unwrap().collect();
+    assert_eq!(left.len(), 1, "nothing beside it: {left:?}");
+}
+
+#[test]
+fn identity__that_others_may_read_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("identity");
+    identity::create(&path).unwrap();
+    for open in [0o640, 0o604, 0o660, 0o700 | 0o001] {
+        permit(&path, open);
+        let refused = identity::load(&path);
+        assert!(matches!(refused, Err(Error::Exposed { .. })), "{open:o}");
+    }
+    permit(&path, 0o400);
+    assert!(identity::load(&path).unwrap().is_some());
+}
+
+#[test]
+fn identity__parse_refuses_what_is_no_key() {
+    for text in [
+        "",
+        "# only words",
+        "zl-secret:",
+        "zl-secret:AAAA",
+        "zl:AAAA",
+    ] {
+        assert!(identity::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn known_hosts__first_again_and_changed() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("known_hosts");
+    let known = KnownHosts::load(&path).unwrap();
+    let trust = known.trust("a:1", None);
+    assert_eq!(trust.meeting(), None);
+    assert!(trust.trusts(&key(1)));
+    let first = Meeting::First {
+        key: key(1),
+        kept: true,
+    };
+    assert_eq!(trust.meeting(), Some(first));
+    known.remember("[::1]:2", key(2)).unwrap();
+
+    let known = KnownHosts::load(&path).unwrap();
+    assert_eq!(known.key_of("a:1"), Some(key(1)));
+    assert_eq!(known.key_of("[::1]:2"), Some(key(2)));
+    assert_eq!(known.key_of("b:1"), None);
+    assert_eq!(known.key_of("c:1"), None, "our own is not remembered");
+    assert!(known.trust("a:1", None).trusts(&key(1)));
+    let trust = known.trust("a:1", None);
+    assert!(!trust.trusts(&key(2)), "another key");
+    let changed = Meeting::Changed {
+        known: key(1),
+        shown: key(2),
+    };
+    assert_eq!(trust.meeting(), Some(changed));
+    known.remember("a:1", key(2)).unwrap();
+    let known = KnownHosts::load(&path).unwrap();
+    assert_eq!(known.key_of("a:1"), Some(key(1)), "never overwritten");
+}
+
+#[test]
+fn known_hosts__broken_or_writable_by_others_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("known_hosts");
+    std::fs::write(&path, "a:1 zl:short\n").unwrap();
+    let broken = KnownHosts::load(&path);
+    assert!(matches!(broken, Err(Error::Syntax { line: 1, .. })));
+    std::fs::write(&path, "").unwrap();
+    permit(&path, 0o666);
+    let exposed = KnownHosts::load(&path);
+    assert!(matches!(exposed, Err(Error::Exposed { .. })));
+}
+
+#[test]
+fn allow_list__rights() {
+    let (a, b, c) = (key(1), key(2), key(3));
+    let text = format!(
+        "# friends\n\n{a} read\n{b}  read-write below=in/box # one of them\n{c} below=x read\n"
+    );
+    let list = AllowList::parse(&text).unwrap();
+    assert_eq!(list.len(), 3);
+    let rights = |write, below: &str| Rights {
+        write,
+        below: below.into(),
+    };
+    assert_eq!(list.rights(&a), Some(&rights(false, "")));
+    assert_eq!(list.rights(&b), Some(&rights(true, "in/box")));
+    assert_eq!(list.rights(&c), Some(&rights(false, "x")));
+    assert_eq!(list.rights(&key(4)), None);
+}
+
+#[test]
+fn allow_list__a_broken_line_breaks_it_all() {
+    let key = key(1);
+    for line in [
+        format!("{key}"),
+        format!("{key} write"),
+        format!("{key} read read"),
+        format!("{key} read read-write"),
+        format!("{key} read below=../up"),
+        format!("{key} read below=/up"),
+        format!("{key} read below=a below=b"),
+        format!("{key} read\n{key} read-write"),
+        "zl:x read".to_owned(),
+    ] {
+        assert!(AllowList::parse(&line).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn allow_file__is_read_again_and_a_broken_one_changes_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("allowed_keys");
+    let file = AllowFile::load(&path, Some(key(9))).unwrap();
+    assert!(file.trusts(&key(9)) && !file.trusts(&key(1)));
+    std::fs::write(&path, format!("{} read\n", key(1))).unwrap();
+    assert!(file.trusts(&key(1)) && file.broken().is_none());
+    std::fs::write(
+        &path,
+        "nonsense that is longer than the line before, surely\n".repeat(2),
+    )
+    .unwrap();
+    assert!(file.trusts(&key(1)), "the last good one is in force");
+    assert!(file.broken().is_some());
+    std::fs::remove_file(&path).unwrap();
+    assert!(!file.trusts(&key(1)) && file.trusts(&key(9)));
+    assert!(file.broken().is_none());
+}

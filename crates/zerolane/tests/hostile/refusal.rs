@@ -1,0 +1,95 @@
+//! Peers that do not fit together: who is told what.
+
+use super::{Only, identity, options, serve};
+use std::sync::Arc;
+use zerolane::{CloseReason, Connection, Error, Reason, Security};
+
+/// Why a client with `client` cannot connect to a server with `server`.
+fn refused(client: Security, server: Security) -> CloseReason {
+    let (address, server) = serve(server, |connection| connection.is_none());
+    let refused = match Connection::connect(address, &options(client)) {
+        Err(Error::Closed(reason)) => reason,
+        other => panic!("not refused: {other:?}"),
+    };
+    assert!(server.join().unwrap(), "the server has no connection of it");
+    refused
+}
+
+fn rejected(reason: CloseReason) -> Reason {
+    match reason {
+        CloseReason::Rejected { reason, .. } | CloseReason::ExchangeRefused(reason) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn plain__only_if_both_ask() {
+    let (plain, encrypted) = (Security::plain, Security::default);
+    assert_eq!(
+        rejected(refused(plain(), encrypted())),
+        Reason::ProtectionRequired
+    );
+    assert_eq!(rejected(refused(encrypted(), plain())), Reason::PlainOnly);
+}
+
+#[test]
+fn trust__a_client_that_is_not_allowed_is_told_so() {
+    let server = Security {
+        trust: Arc::new(Only(identity(1).public())),
+        ..Security::default()
+    };
+    let client = Security {
+        identity: Some(identity(2)),
+        ..Security::default()
+    };
+    assert_eq!(rejected(refused(client, server)), Reason::Denied);
+}
+
+#[test]
+fn trust__a_server_that_is_not_the_right_one_is_named() {
+    let server = Security {
+        identity: Some(identity(3)),
+        ..Security::default()
+    };
+    let client = Security {
+        trust: Arc::new(Only(identity(1).public())),
+        ..Security::default()
+    };
+    let reason = refused(client, server);
+    assert_eq!(reason, CloseReason::Untrusted(identity(3).public()));
+}
+
+#[test]
+fn trust__both_know_each_other() {
+    let end = |own: u8, other: u8| Security {
+        identity: Some(identity(own)),
+        trust: Arc::new(Only(identity(other).public())),
+        ..Security::default()
+    };
+    let (address, server) = serve(end(1, 2), |connection| {
+        let mut connection = connection.expect("a client");
+        let mut word = [0; 5];
+        connection.recv_into(&mut word).unwrap();
+        (connection.peer_key(), word)
+    });
+    let mut client = Connection::connect(address, &options(end(2, 1))).unwrap();
+    assert_eq!(client.peer_key(), Some(identity(1).public()));
+    client.send(b"hello").unwrap();
+    let known = server.join().unwrap();
+    assert_eq!(known, (Some(identity(2).public()), *b"hello"));
+}
+
+#[test]
+fn pre_shared__a_wrong_one_gets_no_connection() {
+    let with = |key: u8| Security {
+        pre_shared: Some([key; 32].into()),
+        ..Security::default()
+    };
+    let (address, server) = serve(with(1), |connection| connection.is_none());
+    let outcome = Connection::connect(address, &options(with(2)));
+    assert!(
+        matches!(outcome, Err(Error::ConnectTimeout(_))),
+        "{outcome:?}"
+    );
+    assert!(server.join().unwrap());
+}
