@@ -32,8 +32,10 @@ const SHOWN: usize = 2048;
 const MAX_KEPT: usize = 64;
 /// Datagrams read in one go: what a sender has under way when its address changes.
 const MAX_READ: usize = 4096;
-/// Time between two looks of a Responder whose peer is silent.
+/// Time between two looks of a Responder whose peer is silent: doubled for each that found nothing, for
+/// a thousand idle connections may be polled all the time.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+const MAX_LOOK_INTERVAL: Duration = Duration::from_millis(128);
 /// The same of an Initiator at its own address, which costs more.
 const SOURCE_INTERVAL: Duration = Duration::from_millis(250);
 /// Where a D_Key lies in a header.
@@ -152,8 +154,9 @@ fn receive(socket: &Socket) -> io::Result<Option<Received>> {
 pub(super) struct Roam {
     /// Of an accepted connection: where its peer may be heard. Gone with the listener.
     strays: Option<(Weak<Strays>, u32)>,
-    /// When to look again.
+    /// When to look again, and how long after that.
     next_look: Instant,
+    interval: Duration,
 }
 
 impl Roam {
@@ -161,6 +164,7 @@ impl Roam {
         Roam {
             strays: None,
             next_look: Instant::ZERO,
+            interval: LOOK_INTERVAL,
         }
     }
 
@@ -170,6 +174,7 @@ impl Roam {
         Roam {
             strays: Some((Arc::downgrade(strays), key)),
             next_look: Instant::ZERO,
+            interval: LOOK_INTERVAL,
         }
     }
 
@@ -187,13 +192,22 @@ impl Roam {
         ends: Ends<'_>,
         turn: &mut Turn<'_>,
     ) -> Option<SocketAddr> {
-        if turn.now < self.next_look || !turn.core.is_peer_silent(turn.now) {
+        if !turn.core.is_peer_silent(turn.now) {
+            self.interval = LOOK_INTERVAL;
+            return None;
+        }
+        if turn.now < self.next_look {
             return None;
         }
         match &self.strays {
             Some((strays, key)) => {
-                self.next_look = turn.now + LOOK_INTERVAL;
                 let received = strays.upgrade()?.of(*key);
+                // What was found calls for an answer, which comes the same way.
+                self.interval = match received.is_empty() {
+                    true => (self.interval * 2).min(MAX_LOOK_INTERVAL),
+                    false => LOOK_INTERVAL,
+                };
+                self.next_look = turn.now + self.interval;
                 let (sender, receiver) = ends;
                 let moved = received.into_iter().find_map(|(mut bytes, from)| {
                     let ends = (&mut *sender, &mut *receiver);
@@ -234,6 +248,10 @@ fn is_peers(
     (sender, receiver): Ends<'_>,
     turn: &mut Turn<'_>,
 ) -> bool {
+    if bytes.len() >= SHOWN {
+        // Perhaps not all of it: there is no opening that.
+        return false;
+    }
     // Who has not the connection's keys is not asked either.
     let Some(opened) = receiver.unseal(bytes, turn) else {
         return false;

@@ -9,7 +9,7 @@ use netlab::udp::Relay;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
-use zerolane::{Connection, Endpoint, Options};
+use zerolane::{Connection, Endpoint, Options, Security};
 
 const PIECE: usize = 256 << 10;
 
@@ -20,15 +20,19 @@ struct Roaming {
 }
 
 /// Two ends behind a relay, and that.
-fn behind_nat() -> Roaming {
-    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("bind");
+fn behind_nat(security: Security) -> Roaming {
+    let options = Options {
+        security,
+        ..Options::default()
+    };
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).expect("bind");
     let link = LinkConfig {
         delay: Duration::from_millis(1),
         rate_bits_per_s: Some(200_000_000),
         ..LinkConfig::default()
     };
     let relay = Relay::start(endpoint.local_addr(), link, link, 7).expect("relay");
-    let (a, b) = connect(&mut endpoint, relay.addr(), &|_, work| work());
+    let (a, b) = connect(&mut endpoint, relay.addr(), &options, &|_, work| work());
     let net = Net::Relay(relay);
     Roaming {
         pair: Pair { a, b, net },
@@ -42,6 +46,7 @@ type Work<'a> = &'a mut (dyn FnMut() + Send);
 fn connect(
     endpoint: &mut Endpoint,
     to: SocketAddr,
+    options: &Options,
     run: &(dyn Fn(Side, Work<'_>) + Sync),
 ) -> (Connection, Connection) {
     let connected = &Flag::default();
@@ -50,7 +55,7 @@ fn connect(
         scope.spawn(|| {
             run(Side::A, &mut || {
                 let _raised = connected.raise_at_end();
-                a = Some(Connection::connect(to, &Options::default()).expect("connect"));
+                a = Some(Connection::connect(to, options).expect("connect"));
             });
         });
         run(Side::B, &mut || {
@@ -85,10 +90,12 @@ fn stream_amid(pair: &mut Pair, happen: impl Fn(&Net) + Sync) {
 
 #[test]
 fn nat__forgets_the_port_and_nobody_accepts() {
-    let Roaming { mut pair, endpoint } = behind_nat();
-    stream_amid(&mut pair, |net| relay(net).rebind());
-    transfer(&mut pair, 91, &[100_000, 1]);
-    drop(endpoint);
+    for security in [Security::plain(), Security::default()] {
+        let Roaming { mut pair, endpoint } = behind_nat(security);
+        stream_amid(&mut pair, |net| relay(net).rebind());
+        transfer(&mut pair, 91, &[100_000, 1]);
+        drop(endpoint);
+    }
 }
 
 #[test]
@@ -96,7 +103,7 @@ fn nat__forgets_the_port_while_somebody_accepts() {
     let Roaming {
         mut pair,
         mut endpoint,
-    } = behind_nat();
+    } = behind_nat(Security::default());
     let (done, address) = (&Flag::default(), endpoint.local_addr());
     std::thread::scope(|scope| {
         let accepting = scope.spawn(move || {
@@ -125,7 +132,7 @@ fn nat__forgets_the_port_while_somebody_accepts() {
 /// Nothing is under way when it happens, and the end that has to notice waits for nothing but the peer.
 #[test]
 fn nat__forgets_the_port_of_an_idle_connection() {
-    let Roaming { mut pair, endpoint } = behind_nat();
+    let Roaming { mut pair, endpoint } = behind_nat(Security::default());
     transfer(&mut pair, 90, &[1000]);
     relay(&pair.net).rebind();
     let announced = |b: &mut Connection| {
@@ -157,7 +164,7 @@ fn host__gets_another_address() {
     let bind = || Endpoint::bind((hosts.b().ipv4(), 0), Options::default());
     let mut endpoint = hosts.b().enter_thread(bind).expect("enter").expect("bind");
     let to = endpoint.local_addr();
-    let (a, b) = connect(&mut endpoint, to, &|side, work| {
+    let (a, b) = connect(&mut endpoint, to, &Options::default(), &|side, work| {
         hosts.side(side).enter_thread(work).expect("enter");
     });
     let before = b.peer_addr();

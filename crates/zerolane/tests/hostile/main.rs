@@ -5,6 +5,7 @@
 mod flood;
 mod refusal;
 mod relay;
+mod stray;
 mod tamper;
 
 use std::net::SocketAddr;
