@@ -46,7 +46,8 @@ fuzz_target!(|input: &[u8]| {
     };
     let mut now = Instant::ZERO;
     let mut gate = Gate::new(now, credentials(1), &mut draw);
-    let made = Connection::connect_protected(now, Config::default(), entropy, credentials(2), draw());
+    let made =
+        Connection::connect_protected(now, Config::default(), entropy, credentials(2), draw());
     let mut client = made.expect("sane credentials");
     // What the client says at present, and the keys it has by now.
     let mut said = vec![];
