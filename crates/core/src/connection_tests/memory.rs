@@ -411,6 +411,28 @@ fn immediate__shown_when_its_put_and_all_before_are_there() {
 }
 
 #[test]
+fn put_get__beyond_4_gib_is_no_small_one() {
+    let mut sim = quiet(Config::default());
+    let target = sim.b.filled(3, 8);
+    let place = export(&mut sim, target, Rights::ALL);
+    // A length of 32 bits would be 8, which fits.
+    let span = Span {
+        len: (1 << 32) + 8,
+        ..sim.a.filled(1, 8)
+    };
+    let now = sim.now();
+    let flags = WorkFlags::default();
+    let put = sim.a.c().post_put(now, place, span, None, flags).unwrap();
+    let get = sim.a.c().post_get(now, place, span, flags).unwrap();
+    for id in [put, get] {
+        until_over(&mut sim, id);
+        let refused = TransferError::Refused(Reason::OutOfBounds);
+        assert_eq!(sim.a.failed(id), Some(refused));
+    }
+    assert!(sim.b.holds(target, 3, 8), "untouched");
+}
+
+#[test]
 fn put__awaited_is_confirmed_in_the_turn_it_arrives_in() {
     for (awaited, at_once) in [(true, true), (false, false)] {
         let mut sim = quiet(Config::default());
