@@ -233,6 +233,16 @@ fn listed(given: Option<PathBuf>, own: Option<PublicKey>) -> Result<(Access, Str
     Ok((Access::Listed(Arc::new(list)), words))
 }
 
+/// Says what became of a list of keys.
+pub(crate) fn tell_news(news: Result<usize, String>) {
+    console::note(match news {
+        Ok(count) => format!("The list of keys was read again: {count} may connect."),
+        Err(why) => {
+            format!("WARNING: the list of keys stays as it was, for it cannot be used: {why}")
+        }
+    });
+}
+
 fn words(path: &Path, others: usize) -> String {
     let path = path.display();
     format!("Who may connect: its own key and {others} others, from {path}.")

@@ -13,7 +13,7 @@ use zerolane::{Options, Schedule, Scheduler};
 use super::{stop_on_signals, user, with_exit_code};
 use crate::address::parse_listen;
 use crate::console;
-use crate::security::{Doors, ServerArgs};
+use crate::security::{self, Doors, ServerArgs};
 
 /// Arguments of `zerolane serve`.
 #[derive(Debug, clap::Args)]
@@ -134,10 +134,12 @@ fn confine(server: &Server, list: Option<&AllowFile>) -> Result<()> {
             "The kernel is to keep this process to the directory even if it goes wrong. {why}."
         ));
     }
-    if let Some(Err(why)) = list.map(AllowFile::reload) {
-        console::note(format_args!(
-            "WARNING: changes to the list of keys will not count, for it cannot be read from here on: {why}"
-        ));
+    if let Some(list) = list {
+        // Whether it still can be read.
+        list.reload();
+        if let Some(broken @ Err(_)) = list.news() {
+            security::tell_news(broken);
+        }
     }
     Ok(())
 }
@@ -152,6 +154,10 @@ fn place_of(file: &Path) -> &Path {
 struct Log;
 
 impl ServerObserver for Log {
+    fn list_changed(&self, news: Result<usize, String>) {
+        security::tell_news(news);
+    }
+
     fn asked(&self, peer: SocketAddr, what: &str) {
         console::note(format_args!("{peer}: {what}"));
     }

@@ -20,7 +20,7 @@ use crate::address::parse_listen;
 use crate::console;
 use crate::exit::Exit;
 use crate::files::stop_on_signals;
-use crate::security::{Doors, ServerArgs};
+use crate::security::{self, Doors, ServerArgs};
 
 /// Arguments of `zerolane mem export`.
 #[derive(Debug, clap::Args)]
@@ -135,6 +135,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
         connections: AtomicUsize::new(0),
     });
     while !stop.requested() {
+        if let Some(news) = export.allowed.news() {
+            security::tell_news(news);
+        }
         if let Some(connection) = endpoint.accept(Some(LOOK))? {
             start(&export, connection, &stop)?;
         }
@@ -213,26 +216,12 @@ fn start(export: &Arc<Export>, connection: Connection, stop: &Stop) -> Result<()
 }
 
 impl Export {
-    /// What the owner of `key` may do with the memory: no more than its line in the list says. One
-    /// that is confined to some path of a directory has no right to any memory.
+    /// What the owner of `key` may do with the memory: no more than its line in the list says.
     fn rights_of(&self, key: Option<PublicKey>) -> Rights {
-        match self.allowed.rights(key) {
-            Some(its) if !its.below.is_empty() => NO_RIGHTS,
-            Some(its) if its.write => self.rights,
-            Some(_) => Rights {
-                read: self.rights.read,
-                ..NO_RIGHTS
-            },
-            None => NO_RIGHTS,
-        }
+        let its = self.allowed.rights(key);
+        its.map_or(Rights::NONE, |its| its.memory(&self.name, self.rights))
     }
 }
-
-const NO_RIGHTS: Rights = Rights {
-    read: false,
-    write: false,
-    atomic: false,
-};
 
 /// Lets one peer at the memory until it goes or the command ends.
 fn serve(export: &Export, mut connection: Connection, stop: &Stop) -> Result<()> {

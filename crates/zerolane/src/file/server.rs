@@ -47,13 +47,22 @@ impl Access {
         }
     }
 
+    /// [`AllowFile::news`] of the list, if there is one.
+    pub fn news(&self) -> Option<Result<usize, String>> {
+        match self {
+            Access::Anyone => None,
+            Access::Listed(list) => list.news(),
+        }
+    }
+
     /// What the owner of `key` sees of `root`, and whether it may write there; `None`: nothing.
     fn admit(&self, key: Option<PublicKey>, root: &Arc<Root>) -> Option<(Arc<Root>, bool)> {
         let rights = self.rights(key)?;
-        if rights.below.is_empty() {
+        let below = rights.files()?;
+        if below.is_empty() {
             return Some((Arc::clone(root), rights.write));
         }
-        let below = RelativePath::parse(&rights.below).ok()?;
+        let below = RelativePath::parse(below).ok()?;
         Some((Arc::new(root.below(&below).ok()?), rights.write))
     }
 }
@@ -74,6 +83,12 @@ pub trait ServerObserver: Sync {
     /// A client asks for something; `what` is for people.
     fn asked(&self, peer: SocketAddr, what: &str) {
         let _ = (peer, what);
+    }
+
+    /// The list of keys changed: how many it has now, or why the file cannot be used and the list
+    /// before it stays in force.
+    fn list_changed(&self, news: Result<usize, String>) {
+        let _ = news;
     }
 
     /// What came of it. `None`: there is nothing to count (a listing).
@@ -168,6 +183,9 @@ impl Server {
         let active = AtomicUsize::new(0);
         thread::scope(|scope| {
             while !stop.requested() {
+                if let Some(news) = access.news() {
+                    observer.list_changed(news);
+                }
                 let Some(connection) = endpoint.accept(Some(ACCEPT_WAIT))? else {
                     continue;
                 };

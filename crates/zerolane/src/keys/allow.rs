@@ -5,25 +5,57 @@ use super::{Error, MAX_LINES, content};
 use crate::file::RelativePath;
 use crate::{PublicKey, Trust};
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the owner of a key may do.
+/// Longest name of a memory region, bytes: what its operation carries.
+const MAX_REGION_NAME: usize = zerolane_wire::OPTIONS_LEN;
+
+/// What the owner of a key may do. Who is confined to a path has no right to memory, and who is
+/// confined to regions none to files; a line may name both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// Write, not only read.
+    /// Write files and memory, not only read.
     pub write: bool,
-    /// See only what is below this, a path below the served directory; empty: all of it.
-    pub below: Vec<u8>,
+    /// Atomic operations on memory; who may write may do these too.
+    pub fetch: bool,
+    /// See only the files below this, a path below the served directory.
+    pub below: Option<Vec<u8>>,
+    /// See only the memory regions of these names.
+    pub regions: Option<Vec<String>>,
 }
 
 impl Rights {
     /// Everything.
     pub const ALL: Rights = Rights {
         write: true,
-        below: Vec::new(),
+        fetch: true,
+        below: None,
+        regions: None,
     };
+
+    /// The path below which files may be seen, empty for all of them; `None`: no files.
+    pub fn files(&self) -> Option<&[u8]> {
+        match (&self.below, &self.regions) {
+            (Some(below), _) => Some(below),
+            (None, None) => Some(b""),
+            (None, Some(_)) => None,
+        }
+    }
+
+    /// What of `offered` its owner may do with the memory region `name`.
+    pub fn memory(&self, name: &str, offered: crate::Rights) -> crate::Rights {
+        let seen = match (&self.regions, &self.below) {
+            (Some(names), _) => names.iter().any(|it| it == name),
+            (None, below) => below.is_none(),
+        };
+        crate::Rights {
+            read: seen && offered.read,
+            write: seen && self.write && offered.write,
+            atomic: seen && (self.write || self.fetch) && offered.atomic,
+        }
+    }
 }
 
 /// Keys and their rights. One line for each:
@@ -32,6 +64,8 @@ impl Rights {
 /// zl:...  read                  # may read everything
 /// zl:...  read-write            # and write
 /// zl:...  read-write below=in   # sees only what is below `in`
+/// zl:...  read regions=a,b      # sees only the memory regions `a` and `b`
+/// zl:...  read fetch regions=n  # and may count there, but not put
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList {
@@ -85,30 +119,45 @@ impl AllowList {
 }
 
 fn rights<'w>(words: impl Iterator<Item = &'w str>) -> Result<Rights, &'static str> {
-    let (mut write, mut below) = (None, None);
+    let (mut write, mut fetch, mut below, mut regions) = (None, None, None, None);
     for word in words {
         let once = match word.split_once('=') {
             None if word == "read" => write.replace(false).is_none(),
             None if word == "read-write" => write.replace(true).is_none(),
-            Some(("below", path)) => {
-                RelativePath::parse(path.as_bytes())
-                    .map_err(|_| "not a path below the directory")?;
-                below.replace(path.as_bytes().to_vec()).is_none()
-            }
-            _ => return Err("expected read, read-write or below=PATH"),
+            None if word == "fetch" => fetch.replace(true).is_none(),
+            Some(("below", path)) => below.replace(path_below(path)?).is_none(),
+            Some(("regions", names)) => regions.replace(region_names(names)?).is_none(),
+            _ => return Err("expected read, read-write, fetch, below=PATH or regions=NAME,NAME"),
         };
         if !once {
             return Err("a right is there twice");
         }
     }
+    let write = write.ok_or("expected read or read-write")?;
     Ok(Rights {
-        write: write.ok_or("expected read or read-write")?,
-        below: below.unwrap_or_default(),
+        write,
+        fetch: write || fetch.unwrap_or(false),
+        below,
+        regions,
     })
 }
 
+fn path_below(path: &str) -> Result<Vec<u8>, &'static str> {
+    let path = path.as_bytes();
+    RelativePath::parse(path).map_err(|_| "not a path below the directory")?;
+    Ok(path.to_vec())
+}
+
+fn region_names(names: &str) -> Result<Vec<String>, &'static str> {
+    let name = |name: &str| match name.len() {
+        1..=MAX_REGION_NAME => Ok(name.to_owned()),
+        _ => Err("a name of a region has 1 to 32 bytes"),
+    };
+    names.split(',').map(name).collect()
+}
+
 /// A list in a file, read again when the file changes: for the connections that come then, those
-/// that are there go on.
+/// that are there go on. A file that cannot be used changes nothing.
 #[derive(Debug)]
 pub struct AllowFile {
     path: PathBuf,
@@ -118,27 +167,30 @@ pub struct AllowFile {
 
 #[derive(Debug)]
 struct Loaded {
-    stamp: Option<(SystemTime, u64)>,
+    stamp: Stamp,
     list: Arc<AllowList>,
     /// Why the file as it is now cannot be used; the list before it stays.
     broken: Option<String>,
+    /// Nobody was told of the list, or of what is wrong with it.
+    is_news: bool,
 }
 
 impl Loaded {
     /// Takes what was read, or keeps what is there.
-    fn replace(&mut self, read: Result<(Stamp, AllowList), Error>) -> Result<(), Error> {
+    fn take(&mut self, read: Result<(Stamp, AllowList), Error>) {
         match read {
             Ok((stamp, list)) => {
                 *self = Loaded {
                     stamp,
                     list: Arc::new(list),
                     broken: None,
+                    is_news: true,
                 };
-                Ok(())
             }
             Err(error) => {
-                self.broken = Some(error.to_string());
-                Err(error)
+                let broken = Some(error.to_string());
+                self.is_news |= self.broken != broken;
+                self.broken = broken;
             }
         }
     }
@@ -158,34 +210,33 @@ impl AllowFile {
                 stamp,
                 list: Arc::new(list),
                 broken: None,
+                is_news: false,
             }),
         })
     }
 
     /// The list as it is now.
     pub fn list(&self) -> Arc<AllowList> {
-        let mut loaded = self
-            .loaded
-            .lock()
-            .unwrap_or_else(|error| error.into_inner());
+        let mut loaded = self.loaded();
         if stamp(&self.path) != loaded.stamp {
-            // What is wrong is kept in `broken`.
-            let _ = loaded.replace(read(&self.path, self.own));
+            loaded.take(read(&self.path, self.own));
         }
         Arc::clone(&loaded.list)
     }
 
-    /// Reads the file now, whether it seems to have changed or not.
-    ///
-    /// # Errors
-    /// It cannot be read or is broken: the list before it stays in force.
-    pub fn reload(&self) -> Result<(), Error> {
+    /// What became of the file since it was loaded, or this was asked last: `None`, if it is as it was;
+    /// how many keys the list has now; or why the file cannot be used, and the list stays as it was.
+    pub fn news(&self) -> Option<Result<usize, String>> {
+        let count = self.list().len();
+        let mut loaded = self.loaded();
+        let news = std::mem::take(&mut loaded.is_news);
+        news.then(|| loaded.broken.clone().map_or(Ok(count), Err))
+    }
+
+    /// Reads the file now, though it may look the same: whether this process still can.
+    pub fn reload(&self) {
         let read = read(&self.path, self.own);
-        let mut loaded = self
-            .loaded
-            .lock()
-            .unwrap_or_else(|error| error.into_inner());
-        loaded.replace(read)
+        self.loaded().take(read);
     }
 
     /// Where it is.
@@ -193,13 +244,9 @@ impl AllowFile {
         &self.path
     }
 
-    /// Why the file as it was last seen cannot be used, if so: the list before it is in force.
-    pub fn broken(&self) -> Option<String> {
-        let loaded = self
-            .loaded
-            .lock()
-            .unwrap_or_else(|error| error.into_inner());
-        loaded.broken.clone()
+    /// Nobody leaves it half changed.
+    fn loaded(&self) -> MutexGuard<'_, Loaded> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -209,12 +256,14 @@ impl Trust for AllowFile {
     }
 }
 
-fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
-    let meta = std::fs::metadata(path).ok()?;
-    Some((meta.modified().ok()?, meta.len()))
-}
+/// What tells one content of a file from another: its number, time of change and length. The time is
+/// the one that a change of permissions or a move into place sets as well.
+type Stamp = Option<(u64, i64, i64, u64)>;
 
-type Stamp = Option<(SystemTime, u64)>;
+fn stamp(path: &Path) -> Stamp {
+    let meta = std::fs::metadata(path).ok()?;
+    Some((meta.ino(), meta.ctime(), meta.ctime_nsec(), meta.len()))
+}
 
 fn read(path: &Path, own: Option<PublicKey>) -> Result<(Stamp, AllowList), Error> {
     // Before the content: what changes between the two is seen the next time.

@@ -106,20 +106,59 @@ fn known_hosts__broken_or_writable_by_others_is_refused() {
 
 #[test]
 fn allow_list__rights() {
-    let (a, b, c) = (key(1), key(2), key(3));
     let text = format!(
-        "# friends\n\n{a} read\n{b}  read-write below=in/box # one of them\n{c} below=x read\n"
+        "# friends\n\n{} read\n{}  read-write below=in/box # one of them\n{} below=x read\n\
+         {} regions=a,b read\n{} fetch read regions=n below=in\n",
+        key(1),
+        key(2),
+        key(3),
+        key(4),
+        key(5)
     );
     let list = AllowList::parse(&text).unwrap();
-    assert_eq!(list.len(), 3);
-    let rights = |write, below: &str| Rights {
-        write,
-        below: below.into(),
+    assert_eq!(list.len(), 5);
+    let rights = |n| list.rights(&key(n)).unwrap();
+    let files = |n| (rights(n).files(), rights(n).write);
+    assert_eq!(files(1), (Some(&b""[..]), false));
+    assert_eq!(files(2), (Some(&b"in/box"[..]), true));
+    assert_eq!(files(3), (Some(&b"x"[..]), false));
+    assert_eq!(files(4), (None, false), "it is for regions");
+    assert_eq!(files(5), (Some(&b"in"[..]), false));
+    assert_eq!(list.rights(&key(6)), None);
+}
+
+#[test]
+fn rights__of_memory() {
+    use crate::Rights as Of;
+    let of = |line: &str, name, offered| {
+        let list = AllowList::parse(&format!("{} {line}", key(1))).unwrap();
+        list.rights(&key(1)).unwrap().memory(name, offered)
     };
-    assert_eq!(list.rights(&a), Some(&rights(false, "")));
-    assert_eq!(list.rights(&b), Some(&rights(true, "in/box")));
-    assert_eq!(list.rights(&c), Some(&rights(false, "x")));
-    assert_eq!(list.rights(&key(4)), None);
+    let counting = Of::READ.with(Of::ATOMIC);
+    for (line, name, granted) in [
+        ("read", "a", Of::READ),
+        ("read-write", "a", Of::ALL),
+        ("read fetch", "a", counting),
+        ("read regions=a", "a", Of::READ),
+        ("read-write regions=b,a", "a", Of::ALL),
+        ("read fetch regions=a", "a", counting),
+        // Of another name; a part of a name, or the list as a name, is another one.
+        ("read-write regions=a", "b", Of::NONE),
+        ("read-write regions=a,b", "ab", Of::NONE),
+        ("read-write regions=ab", "a", Of::NONE),
+        ("read-write regions=a,b", "a,b", Of::NONE),
+        // For files only, and for both.
+        ("read-write below=in", "a", Of::NONE),
+        ("read-write below=in regions=a", "a", Of::ALL),
+        ("read-write below=in regions=a", "b", Of::NONE),
+    ] {
+        assert_eq!(of(line, name, Of::ALL), granted, "{line}, region {name}");
+        // Never more than is offered to anybody.
+        for offered in [Of::NONE, Of::READ, Of::WRITE, Of::ATOMIC] {
+            assert!(offered.contains(of(line, name, offered)), "{line}");
+            assert!(granted.contains(of(line, name, offered)), "{line}");
+        }
+    }
 }
 
 #[test]
@@ -133,6 +172,14 @@ fn allow_list__a_broken_line_breaks_it_all() {
         format!("{key} read below=../up"),
         format!("{key} read below=/up"),
         format!("{key} read below=a below=b"),
+        format!("{key} regions=a"),
+        format!("{key} fetch"),
+        format!("{key} read regions="),
+        format!("{key} read regions=a,,b"),
+        format!("{key} read regions=a, b"),
+        format!("{key} read regions={}", "n".repeat(33)),
+        format!("{key} read regions=a regions=b"),
+        format!("{key} read fetch fetch"),
         format!("{key} read\n{key} read-write"),
         "zl:x read".to_owned(),
     ] {
@@ -147,15 +194,34 @@ fn allow_file__is_read_again_and_a_broken_one_changes_nothing() {
     let file = AllowFile::load(&path, Some(key(9))).unwrap();
     assert!(file.trusts(&key(9)) && !file.trusts(&key(1)));
     std::fs::write(&path, format!("{} read\n", key(1))).unwrap();
-    assert!(file.trusts(&key(1)) && file.broken().is_none());
+    assert!(file.trusts(&key(1)));
+    assert_eq!(file.news(), Some(Ok(2)));
+    assert_eq!(file.news(), None, "told once");
     std::fs::write(
         &path,
         "nonsense that is longer than the line before, surely\n".repeat(2),
     )
     .unwrap();
     assert!(file.trusts(&key(1)), "the last good one is in force");
-    assert!(file.broken().is_some());
+    assert!(matches!(file.news(), Some(Err(why)) if why.starts_with("line 1: ")));
+    assert_eq!(file.news(), None, "told once");
     std::fs::remove_file(&path).unwrap();
     assert!(!file.trusts(&key(1)) && file.trusts(&key(9)));
-    assert!(file.broken().is_none());
+    assert_eq!(file.news(), Some(Ok(1)));
+}
+
+#[test]
+fn allow_file__sees_a_change_that_keeps_length_and_time() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("allowed_keys");
+    std::fs::write(&path, format!("{} read\n", key(1))).unwrap();
+    let modified = path.metadata().unwrap().modified().unwrap();
+    let file = AllowFile::load(&path, None).unwrap();
+    let new = home.path().join("new");
+    std::fs::write(&new, format!("{} read\n", key(2))).unwrap();
+    let times = std::fs::FileTimes::new().set_modified(modified);
+    let opened = std::fs::File::options().write(true).open(&new).unwrap();
+    opened.set_times(times).unwrap();
+    std::fs::rename(&new, &path).unwrap();
+    assert!(file.trusts(&key(2)) && !file.trusts(&key(1)));
 }
