@@ -197,7 +197,7 @@ fn goodput__of_a_get_is_that_of_a_put() {
         random(50, 0.0),
         shallow,
     ] {
-        let (put, get) = (extended(link.clone()), got(link.clone(), 64 << 20));
+        let (put, get) = (extended(link), got(link, 64 << 20));
         let ratio = get.mbps / put.mbps;
         assert!(ratio >= 0.9, "{link:?}: {ratio} of {} Mb/s", put.mbps);
         // The congestion controller holds the answers back, not the Gets' grants alone.
