@@ -100,6 +100,33 @@ fn bulk__small_run_gives_the_promised_json() {
 }
 
 #[test]
+fn bulk__encrypted_is_compared_with_what_else_encrypts() {
+    // Laps that are no whole number of TLS records.
+    let output =
+        output("bench bulk --security encrypted --buffer 1000KiB --bytes 4MiB --reps 2 --json");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["verified"], json!(true));
+    assert_eq!(report["security"], json!("encrypted"));
+    for mover in ["tcp", "tls", "quinn", "zerolane"] {
+        let gbps = report[mover]["gbps"]["min"].as_f64();
+        assert!(gbps.unwrap() > 0.0, "{mover}");
+    }
+    for ratio in ["ratio_vs_tcp", "ratio_vs_tls", "ratio_vs_quinn"] {
+        assert!(report[ratio].as_f64().unwrap() > 0.0, "{ratio}");
+    }
+}
+
+#[test]
+fn bulk__only_the_movers_that_were_named() {
+    let output = output("bench bulk --only tls,quinn --buffer 1MiB --bytes 4MiB --reps 1");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert!(table.contains("TLS") && table.contains("quinn"), "{table}");
+    assert!(!table.contains("Zerolane /"), "{table}");
+}
+
+#[test]
 fn bulk__bad_sizes_are_usage_errors_with_the_range() {
     for (words, says) in [
         ("bench bulk --buffer 5", "4096 to"),

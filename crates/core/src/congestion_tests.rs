@@ -121,7 +121,7 @@ fn model__backs_off_from_a_full_queue_and_from_marks() {
         fluid.rate /= 2;
         fluid.queue = fluid.queue_limit;
         fluid.marks = marks;
-        fluid.run(&mut model, 20);
+        fluid.run(&mut model, 30);
         assert!(
             model.window() < before * 3 / 4,
             "{} of {before}",
@@ -136,8 +136,46 @@ fn model__follows_a_path_that_gets_faster() {
     fluid.run(&mut model, 100);
     fluid.rate *= 4;
     fluid.queue_limit *= 4;
-    fluid.run(&mut model, 200);
+    // It needs two tries; one after the other would take seven rounds each.
+    fluid.run(&mut model, 25);
     assert!(fluid.run(&mut model, 100) > 0.9);
+}
+
+/// A sample of a round trip of `rtt` over a path of 50 ms that carries `mbps` megabits a second.
+fn over_50_ms(rtt: Duration, mbps: u64, round: bool) -> Sample {
+    Sample {
+        rate: mbps * 125_000,
+        min_rtt: 50 * MS,
+        round,
+        ..sample(rtt, mbps * 125_000 / 320)
+    }
+}
+
+/// Whether a start that found 320 Mb/s goes on after these round trips.
+fn goes_on_after(late_rtts: impl Iterator<Item = Duration>) -> bool {
+    let mut model = Model::default();
+    let mut now = Instant::ZERO;
+    let mut tell = |model: &mut Model, sample: Sample| {
+        now = now + 3 * MS;
+        model.on_progress(now, &sample);
+    };
+    for doubled in [10, 20, 40, 80, 160, 320] {
+        for part in 0..16 {
+            tell(&mut model, over_50_ms(50 * MS, doubled, part == 15));
+        }
+    }
+    for rtt in late_rtts {
+        tell(&mut model, over_50_ms(rtt, 320, false));
+    }
+    model.pace().expect("a pace") > 320 * 125_000
+}
+
+#[test]
+fn model__leaves_the_start_for_a_queue_and_not_for_an_end_that_was_late() {
+    let queue = (0..8).map(|step| 60 * MS + step * MS);
+    assert!(!goes_on_after(queue));
+    let stall = (0..8).map(|step| 80 * MS - 3 * step * MS);
+    assert!(goes_on_after(stall));
 }
 
 #[test]

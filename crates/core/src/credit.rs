@@ -14,7 +14,7 @@ const MIN_ROUND: Duration = Duration::from_millis(1);
 /// and the time of a busy machine may look like the path's.
 const LONG_RTT: Duration = Duration::from_millis(3);
 
-/// How long the base alone counts after the socket buffer overflowed.
+/// How long no more than what arrives is granted on top of the base, after the socket buffer overflowed.
 const OVERRUN_MEMORY: Duration = Duration::from_secs(1);
 
 /// Round trips' worth granted on top of the base: one under way, and what the next one is once it
@@ -36,6 +36,10 @@ pub(crate) struct Credit {
     peak: u64,
     old_peak: u64,
     overrun_until: Instant,
+    /// It overflowed lately.
+    overran: bool,
+    /// Bytes of the last round trip.
+    last: u64,
 }
 
 impl Credit {
@@ -50,6 +54,8 @@ impl Credit {
             peak: 0,
             old_peak: 0,
             overrun_until: Instant::ZERO,
+            overran: false,
+            last: 0,
         }
     }
 
@@ -63,18 +69,19 @@ impl Credit {
         }
     }
 
-    /// More came at once than the socket buffer held.
+    /// More came at once than the socket buffer held. On a long path that is an end which was off its
+    /// core more often than one that is too slow, so what arrives may go on arriving, but not faster.
     pub(crate) fn overrun(&mut self, now: Instant) {
-        (self.peak, self.old_peak) = (0, 0);
-        self.overrun_until = now + OVERRUN_MEMORY;
+        (self.peak, self.old_peak) = (self.last, 0);
+        (self.overran, self.overrun_until) = (true, now + OVERRUN_MEMORY);
     }
 
     fn end_round(&mut self, now: Instant, elapsed: Duration, round: Duration) {
         let (elapsed, round) = (elapsed.as_nanos().max(1), round.as_nanos());
         let bytes = u128::from(self.round_bytes) * round / elapsed;
-        if now >= self.overrun_until {
-            self.peak = self.peak.max(u64::try_from(bytes).unwrap_or(u64::MAX));
-        }
+        self.last = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.peak = self.peak.max(self.last);
+        self.overran &= now < self.overrun_until;
         (self.round_began, self.round_bytes) = (now, 0);
         self.rounds += 1;
         if self.rounds >= MEMORY_ROUNDS {
@@ -84,7 +91,8 @@ impl Credit {
 
     /// Bytes that may be granted and not arrived.
     pub(crate) fn window(&self) -> u32 {
-        let path = self.peak.max(self.old_peak).saturating_mul(PEAKS);
+        let peaks = if self.overran { 1 } else { PEAKS };
+        let path = self.peak.max(self.old_peak).saturating_mul(peaks);
         let wanted = self.base.saturating_add(path);
         u32::try_from(wanted.min(self.budget)).unwrap_or(u32::MAX)
     }

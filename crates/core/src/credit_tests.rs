@@ -51,12 +51,35 @@ fn window__shrinks_when_less_comes() {
 }
 
 #[test]
-fn overrun__falls_back_to_the_base_for_a_while() {
+fn overrun__grants_no_more_than_arrives_for_a_while() {
     let (mut credit, mut now) = (Credit::new(BASE, 128 << 20), Instant::ZERO);
-    feed(&mut credit, &mut now, 1000, 125_000, 50 * MS);
+    let line = 125_000;
+    let round = 51 * line;
+    feed(&mut credit, &mut now, 1000, line, 50 * MS);
+    assert!(credit.window() >= BASE + 3 * 49 * line);
     credit.overrun(now);
-    feed(&mut credit, &mut now, 900, 125_000, 50 * MS);
-    assert_eq!(credit.window(), BASE);
-    feed(&mut credit, &mut now, 1000, 125_000, 50 * MS);
-    assert!(credit.window() > 10_000_000);
+    // Enough to go on, not to go faster.
+    let most = BASE + round;
+    assert!(
+        (BASE + 49 * line..=most).contains(&credit.window()),
+        "{}",
+        credit.window()
+    );
+    feed(&mut credit, &mut now, 900, line, 50 * MS);
+    assert!(
+        (BASE + 49 * line..=most).contains(&credit.window()),
+        "{}",
+        credit.window()
+    );
+    feed(&mut credit, &mut now, 200, line, 50 * MS);
+    assert!(credit.window() >= BASE + 3 * 49 * line);
+}
+
+#[test]
+fn overrun__forgets_what_arrived_faster_before() {
+    let (mut credit, mut now) = (Credit::new(BASE, 128 << 20), Instant::ZERO);
+    feed(&mut credit, &mut now, 500, 125_000, 50 * MS);
+    feed(&mut credit, &mut now, 102, 12_500, 50 * MS);
+    credit.overrun(now);
+    assert!(credit.window() <= BASE + 51 * 12_500, "{}", credit.window());
 }

@@ -29,13 +29,22 @@ pub(crate) struct Watched {
     /// When it was last asked for, and when a repair is overdue. Meaningless before.
     asked: Instant,
     due: Instant,
+    /// How often it was asked for, as it is.
     asks: u32,
+    /// It was asked for before, as part of more: what comes may answer that.
+    again: bool,
 }
 
 impl Watched {
     /// Whether it was never asked for.
     pub(crate) fn is_fresh(&self) -> bool {
         self.asks == 0
+    }
+
+    /// Whether what comes of it tells about that one request: Karn's rule, and parts of its Block had
+    /// come, so the sender knew of it.
+    fn was_asked_once(&self) -> bool {
+        self.asks == 1 && !self.again && !self.untouched
     }
 }
 
@@ -86,6 +95,7 @@ impl Watch {
                 asked: now,
                 due: now,
                 asks: 0,
+                again: false,
             });
         }
     }
@@ -111,15 +121,16 @@ impl Watch {
             return Late::Reordered;
         }
         match self.asked.iter().take(LATE_SEARCH).find(|it| touches(it)) {
-            Some(&it) if it.asks == 1 && !it.untouched && now - it.asked < min_rtt => {
+            // Not by a hair: round trips are not measured that exactly.
+            Some(&it) if it.was_asked_once() && now - it.asked < min_rtt * 3 / 4 => {
                 self.learn(now, now - it.noticed, min_rtt);
                 Late::AskedInVain
             }
             Some(&it) => {
                 self.answered = self.answered.max(it.asked);
-                match it.asks {
-                    1 if !it.untouched => Late::Repaired(now - it.asked),
-                    _ => Late::Unknown,
+                match it.was_asked_once() {
+                    true => Late::Repaired(now - it.asked),
+                    false => Late::Unknown,
                 }
             }
             None => Late::Unknown,
@@ -207,6 +218,7 @@ impl Watch {
             asked: now,
             due,
             asks: before + 1,
+            again: it.again || it.asks > 0,
             ..it
         };
         let place = self.asked.iter().rposition(|other| other.due <= due);

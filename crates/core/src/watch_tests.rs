@@ -106,8 +106,26 @@ fn filled__sooner_than_a_repair_can_be_was_asked_in_vain() {
         watch.asked(at(2000), it, (100, 200), 10 * MS);
         watch.filled(at(2000) + answered_after, (1, 150, 160), RTT)
     };
-    assert_eq!(ask(7 * MS), Late::AskedInVain);
+    assert_eq!(ask(5 * MS), Late::AskedInVain);
+    let hair = MS / 100;
+    assert_eq!(ask(RTT - hair), Late::Repaired(RTT - hair));
     assert_eq!(ask(8 * MS), Late::Repaired(8 * MS));
+}
+
+#[test]
+fn filled__the_rest_of_what_was_asked_for_as_a_whole_teaches_nothing() {
+    let mut watch = Watch::default();
+    watch.overtaken(at(0), (1, 100, 200), false);
+    let it = watch.take_due(at(2000), RTT).unwrap();
+    watch.asked(at(2000), it, (100, 200), 10 * MS);
+    let it = watch.take_due(at(12_000), RTT).unwrap();
+    watch.asked(at(12_000), it, (150, 200), 10 * MS);
+    // To the first request or to the second: who knows.
+    for after in [1, 9] {
+        let late = watch.filled(at(12_000) + after * MS, (1, 150, 160), RTT);
+        assert_eq!(late, Late::Unknown);
+    }
+    assert_eq!(watch.reordering(at(21_000)), Duration::ZERO);
 }
 
 #[test]

@@ -63,6 +63,16 @@ impl Endpoint {
         self.listener.local_addr()
     }
 
+    /// Makes the address one of the user with this number, so that this process can become that user
+    /// and go on accepting connections, each of which binds a socket of its own to the address. Ports
+    /// below 1024 need `CAP_NET_BIND_SERVICE` for that besides.
+    ///
+    /// # Errors
+    /// Only root may give to others.
+    pub fn give_to(&self, uid: u32) -> Result<()> {
+        Ok(self.listener.give_to(uid)?)
+    }
+
     /// Who this end is to those who connect; `None` in plain mode.
     pub fn public_key(&self) -> Option<PublicKey> {
         self.listener.public_key()

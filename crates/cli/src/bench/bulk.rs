@@ -39,9 +39,10 @@ pub(crate) struct Args {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// Measure only one mover
-    #[arg(long, value_name = "MOVER")]
-    only: Option<Mover>,
+    /// Measure only these movers, separated by commas [default: tcp and zerolane; if Zerolane encrypts,
+    /// tls and quinn as well]
+    #[arg(long, value_name = "MOVERS", value_delimiter = ',')]
+    only: Vec<Mover>,
     /// Core of the sender
     #[arg(long, default_value_t = 0)]
     tx_core: usize,
@@ -117,13 +118,22 @@ fn plan(args: &Args) -> Result<(Memory, Plan)> {
     run_bytes(laps, memory.buffer).context(Exit::Usage)?;
     let plan = Plan {
         payload: Payload::Laps(laps),
-        movers: args
-            .only
-            .map_or(vec![Mover::Tcp, Mover::Zerolane], |mover| vec![mover]),
+        movers: movers(args),
         tcp,
         security: args.security,
     };
     Ok((memory, plan))
+}
+
+/// What is measured: beside a Zerolane that encrypts also what else encrypts.
+fn movers(args: &Args) -> Vec<Mover> {
+    match (args.only.is_empty(), args.security) {
+        (false, _) => args.only.clone(),
+        (true, Protection::Plain) => vec![Mover::Tcp, Mover::Zerolane],
+        (true, Protection::Encrypted) => {
+            vec![Mover::Tcp, Mover::Tls, Mover::Quinn, Mover::Zerolane]
+        }
+    }
 }
 
 fn measure(args: &Args, memory: Memory, plan: &Plan, interrupt: &Interrupt) -> Result<Report> {

@@ -6,7 +6,8 @@
 //! | `end` | one end of a run, in a process of its own |
 //! | `peer` | the orchestrator's handle to an end |
 //! | `protocol`, `channel`, `limits` | what they say, how, and how much at most |
-//! | `mover`, `tcp` | what carries the bytes |
+//! | `mover`, `tcp`, `tls`, `quic`, `zl` | what carries the bytes |
+//! | `certificate` | TLS's settings for those that need it |
 //! | `pattern` | what the bytes are |
 //! | `cpu` | pinning, CPU time, memcpy |
 //! | `link`, `hosts` | the two hosts, and an end on each |
@@ -19,6 +20,7 @@
 //! | `incast`, `share` | several flows at the same time |
 
 mod bulk;
+mod certificate;
 pub(crate) mod channel;
 pub(crate) mod cpu;
 mod end;
@@ -35,6 +37,7 @@ pub(crate) mod pattern;
 pub(crate) mod peer;
 mod perftest;
 pub(crate) mod protocol;
+mod quic;
 pub(crate) mod report;
 mod rtt;
 mod serve;
@@ -44,6 +47,7 @@ mod sweep_table;
 pub(crate) mod table;
 pub(crate) mod tcp;
 mod thesis;
+mod tls;
 mod watchdog;
 mod zl;
 

@@ -5,12 +5,12 @@ use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use zerolane::Region;
 
 use super::pattern::Pattern;
 use super::protocol::{Job, Measured, Mover};
-use super::{tcp, zl};
+use super::{quic, tcp, tls, zl};
 
 /// A run of the buffer, with all that an end knows about it.
 #[derive(Debug)]
@@ -60,10 +60,14 @@ pub(crate) fn buffer(len: usize) -> Result<Buffer> {
     Ok(buffer)
 }
 
+const MEMORY_ONLY: &str = "this mover carries memory, not files";
+
 /// A receiver waiting for its sender.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(tcp::Listener),
+    Tls(tcp::Listener),
+    Quinn(Box<quic::Listener>),
     Zerolane(Box<zl::Listener>),
 }
 
@@ -72,6 +76,8 @@ impl Listener {
     pub(crate) fn bind(address: IpAddr, job: &Job) -> Result<Listener> {
         match job.mover {
             Mover::Tcp => tcp::Listener::bind(address, &job.tcp).map(Listener::Tcp),
+            Mover::Tls => tcp::Listener::bind(address, &job.tcp).map(Listener::Tls),
+            Mover::Quinn => Ok(Listener::Quinn(Box::new(quic::Listener::bind(address)?))),
             Mover::Zerolane => Ok(Listener::Zerolane(Box::new(zl::Listener::bind(
                 address,
                 zl::options(job.security),
@@ -82,7 +88,8 @@ impl Listener {
     /// The port the sender is to connect to.
     pub(crate) fn port(&self) -> Result<u16> {
         match self {
-            Listener::Tcp(listener) => listener.port(),
+            Listener::Tcp(listener) | Listener::Tls(listener) => listener.port(),
+            Listener::Quinn(listener) => listener.port(),
             Listener::Zerolane(listener) => Ok(listener.port()),
         }
     }
@@ -93,6 +100,8 @@ impl Listener {
     pub(crate) fn receive(self, run: &Run<'_>, buffer: &mut Buffer) -> Result<Measured> {
         match self {
             Listener::Tcp(listener) => tcp::memory::receive(listener, run, buffer),
+            Listener::Tls(listener) => tls::receiver::receive(listener, run, buffer),
+            Listener::Quinn(listener) => quic::memory::receive(*listener, run, buffer),
             Listener::Zerolane(listener) => zl::memory::receive(*listener, run, buffer),
         }
     }
@@ -101,6 +110,7 @@ impl Listener {
     pub(crate) fn receive_file(self, run: &FileRun<'_>) -> Result<Measured> {
         match self {
             Listener::Tcp(listener) => tcp::file::receive(listener, run),
+            Listener::Tls(_) | Listener::Quinn(_) => bail!(MEMORY_ONLY),
             Listener::Zerolane(listener) => zl::file::receive(*listener, run),
         }
     }
@@ -111,6 +121,8 @@ impl Listener {
 pub(crate) fn send(to: SocketAddr, run: &Run<'_>, buffer: &mut Buffer) -> Result<Measured> {
     match run.job.mover {
         Mover::Tcp => tcp::memory::send(to, run, buffer),
+        Mover::Tls => tls::sender::send(to, run, buffer),
+        Mover::Quinn => quic::memory::send(to, run, buffer),
         Mover::Zerolane => zl::memory::send(to, run, buffer),
     }
 }
@@ -119,6 +131,7 @@ pub(crate) fn send(to: SocketAddr, run: &Run<'_>, buffer: &mut Buffer) -> Result
 pub(crate) fn send_file(to: SocketAddr, run: &FileRun<'_>) -> Result<Measured> {
     match run.job.mover {
         Mover::Tcp => tcp::file::send(to, run),
+        Mover::Tls | Mover::Quinn => bail!(MEMORY_ONLY),
         Mover::Zerolane => zl::file::send(to, run),
     }
 }

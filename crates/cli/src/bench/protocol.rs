@@ -27,7 +27,7 @@ use super::pattern::WORD;
 use super::perftest;
 
 /// Changes with every incompatible change of these types.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// What moves the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -35,6 +35,10 @@ pub(crate) const VERSION: u32 = 3;
 pub(crate) enum Mover {
     /// The kernel's TCP, send and recv.
     Tcp,
+    /// TLS 1.3 over TCP: rustls, AES-128-GCM.
+    Tls,
+    /// QUIC: quinn, AES-128-GCM.
+    Quinn,
     /// Zerolane.
     Zerolane,
 }

@@ -7,7 +7,7 @@ use super::protocol::{Machine, Measured, Mover, Protection};
 
 /// How the figures came about, in words; part of every report.
 pub(crate) const METHOD: &str = "One buffer sent over and over, from memory to memory; sender and \
-    receiver are processes pinned to one core each; the movers take turns (A B B A) on the same \
+    receiver are processes pinned to one core each; the movers take turns (A B .. B A) on the same \
     buffers. Goodput: payload bytes in place over the receiver's time from its go, said when the \
     connection stands, to the last byte in place. CPU: getrusage of the process plus its core's \
     ksoftirqd, over the same time; 1 GB is 1e9 bytes. Content: sampled words are checked during \
@@ -29,13 +29,19 @@ pub(crate) struct Report {
     pub(crate) comparison: Comparison,
 }
 
-/// Two movers side by side; what needs one that was not run is `None`.
+/// The movers side by side; what needs one that was not run is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Comparison {
     pub(crate) tcp: Option<Figures>,
+    pub(crate) tls: Option<Figures>,
+    pub(crate) quinn: Option<Figures>,
     pub(crate) zerolane: Option<Figures>,
     /// Zerolane's goodput over TCP's: the median over the pairs.
     pub(crate) ratio_vs_tcp: Option<f64>,
+    /// Over TLS's: likewise.
+    pub(crate) ratio_vs_tls: Option<f64>,
+    /// Over quinn's: likewise.
+    pub(crate) ratio_vs_quinn: Option<f64>,
     /// Zerolane's CPU seconds a GB over TCP's, both ends together: likewise.
     pub(crate) cpu_ratio_vs_tcp: Option<f64>,
     /// Share of the bytes that the kernel wrote to their final place.
@@ -54,7 +60,7 @@ pub(crate) struct Comparison {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Setup {
     pub(crate) method: &'static str,
-    /// Protection of Zerolane's connection; TCP has none.
+    /// Protection of Zerolane's connection. TCP has none, TLS and quinn encrypt by AES-128-GCM.
     pub(crate) security: Protection,
     /// The path between the ends, in words.
     pub(crate) path: String,
@@ -173,12 +179,10 @@ impl Comparison {
                 .collect()
         };
         let (tcp, zerolane) = (by(Mover::Tcp), by(Mover::Zerolane));
-        let pairs = |figure: fn(&RunResult) -> f64| {
-            median(
-                tcp.iter()
-                    .zip(&zerolane)
-                    .map(|(tcp, zerolane)| figure(zerolane) / figure(tcp)),
-            )
+        let (tls, quinn) = (by(Mover::Tls), by(Mover::Quinn));
+        let pairs = |other: &[RunResult], figure: fn(&RunResult) -> f64| {
+            let pairs = other.iter().zip(&zerolane);
+            median(pairs.map(|(other, zerolane)| figure(zerolane) / figure(other)))
         };
         let of = |figure: fn(&RunResult) -> f64| median(zerolane.iter().map(figure));
         let moved = |run: &RunResult| (run.tx.moved_bytes + run.rx.moved_bytes) as f64;
@@ -187,9 +191,13 @@ impl Comparison {
         };
         Comparison {
             tcp: Figures::of(&tcp),
+            tls: Figures::of(&tls),
+            quinn: Figures::of(&quinn),
             zerolane: Figures::of(&zerolane),
-            ratio_vs_tcp: pairs(gbps),
-            cpu_ratio_vs_tcp: pairs(both_cpu),
+            ratio_vs_tcp: pairs(&tcp, gbps),
+            ratio_vs_tls: pairs(&tls, gbps),
+            ratio_vs_quinn: pairs(&quinn, gbps),
+            cpu_ratio_vs_tcp: pairs(&tcp, both_cpu),
             placed_fraction: of(|run| run.rx.placed_bytes as f64 / run.rx.bytes as f64),
             moved_bytes_per_byte: median(
                 zerolane.iter().map(|run| moved(run) / run.rx.bytes as f64),
@@ -292,6 +300,18 @@ mod tests {
     }
 
     #[test]
+    fn Comparison__each_baseline_has_a_ratio_of_its_own() {
+        let mut runs = pairs();
+        runs.push(run(Mover::Tls, 2.0, 1.0, 0));
+        runs.push(run(Mover::Quinn, 4.0, 1.0, 0));
+        let report = Comparison::of(&runs);
+        assert_eq!(report.ratio_vs_tcp, Some(2.0));
+        assert_eq!(report.ratio_vs_tls, Some(4.0));
+        assert_eq!(report.ratio_vs_quinn, Some(8.0));
+        assert_eq!(report.quinn.unwrap().gbps.median, 2.0);
+    }
+
+    #[test]
     fn Comparison__counts_the_receivers_bytes() {
         let report = Comparison::of(&pairs());
         let zerolane = report.zerolane.unwrap();
@@ -315,10 +335,12 @@ mod tests {
 
     #[test]
     fn Report__json_holds_what_scripts_rely_on() {
-        let json = serde_json::to_value(Report::of(setup(), &pairs())).unwrap();
         let shape =
             |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
-        for mover in ["tcp", "zerolane"] {
+        let encrypted = [run(Mover::Tls, 1.0, 1.0, 0), run(Mover::Quinn, 1.0, 1.0, 0)];
+        let runs: Vec<RunResult> = pairs().into_iter().chain(encrypted).collect();
+        let json = serde_json::to_value(Report::of(setup(), &runs)).unwrap();
+        for mover in ["tcp", "tls", "quinn", "zerolane"] {
             assert_eq!(shape(&json[mover]["gbps"]), ["max", "median", "min"]);
             for figure in ["tx_cpu_s_per_gb", "rx_cpu_s_per_gb"] {
                 assert!(json[mover][figure].is_f64(), "{mover}.{figure}");
@@ -326,6 +348,8 @@ mod tests {
         }
         for figure in [
             "ratio_vs_tcp",
+            "ratio_vs_tls",
+            "ratio_vs_quinn",
             "cpu_ratio_vs_tcp",
             "placed_fraction",
             "moved_bytes_per_byte",

@@ -4,29 +4,39 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::report::{Comparison, Figures, Report, Spread};
 
-/// A table with a column for each mover.
+/// A table with a column for each mover: TCP and Zerolane, between them those that were run.
 pub(crate) struct SideBySide<'a> {
-    compared: &'a Comparison,
+    columns: Vec<Option<&'a Figures>>,
     table: Table,
 }
 
 impl SideBySide<'_> {
     /// A table without rows yet.
     pub(crate) fn new(compared: &Comparison) -> SideBySide<'_> {
+        let between = [("TLS", &compared.tls), ("quinn", &compared.quinn)];
+        let between = between.into_iter().filter(|(_, figures)| figures.is_some());
+        let movers = [("TCP", &compared.tcp)]
+            .into_iter()
+            .chain(between)
+            .chain([("Zerolane", &compared.zerolane)]);
+        let (names, columns): (Vec<&str>, Vec<Option<&Figures>>) = movers
+            .map(|(name, figures)| (name, figures.as_ref()))
+            .unzip();
         let mut table = Table::new();
         table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-        table.set_header(["", "TCP", "Zerolane"]);
-        SideBySide { compared, table }
+        table.set_header([""].into_iter().chain(names));
+        SideBySide { columns, table }
     }
 
     /// A row of a figure that every mover has.
     pub(crate) fn row(&mut self, name: &str, figure: &dyn Fn(&Figures) -> String) {
-        let cell = |figures: &Option<Figures>| figures.as_ref().map_or("-".into(), figure);
-        let (tcp, zerolane) = (cell(&self.compared.tcp), cell(&self.compared.zerolane));
-        self.cells(name, &tcp, &zerolane);
+        let cells = self.columns.iter();
+        let cells = cells.map(|figures| figures.map_or("-".into(), figure));
+        self.table
+            .add_row([name.to_owned()].into_iter().chain(cells));
     }
 
-    /// A row of cells as they are.
+    /// A row of cells as they are, of a table of TCP and Zerolane alone.
     pub(crate) fn cells(&mut self, name: &str, tcp: &str, zerolane: &str) {
         self.table.add_row([name, tcp, zerolane]);
     }
@@ -60,10 +70,13 @@ pub(crate) fn bulk(report: &Report) -> String {
         format!("{:.1}", figures.rx_syscalls_per_mib)
     });
     let table = table.finish();
+    let ratio = |of: &str, ratio: Option<f64>| {
+        ratio.map(|ratio| format!("Zerolane / {of}: {ratio:.2} (median of pairs)"))
+    };
     let facts = [
-        compared
-            .ratio_vs_tcp
-            .map(|ratio| format!("Zerolane / TCP: {ratio:.2} (median of pairs)")),
+        ratio("TCP", compared.ratio_vs_tcp),
+        ratio("TLS", compared.ratio_vs_tls),
+        ratio("quinn", compared.ratio_vs_quinn),
         compared
             .cpu_ratio_vs_tcp
             .map(|ratio| format!("CPU, both ends: {ratio:.2} of TCP's")),

@@ -43,8 +43,8 @@ use super::protocol::TcpTuning;
 
 /// What the receiver says when its clock starts, and when the last byte is in
 /// place.
-const GO: u8 = b'g';
-const DONE: u8 = b'd';
+pub(crate) const GO: u8 = b'g';
+pub(crate) const DONE: u8 = b'd';
 
 /// A port waiting for the sender.
 #[derive(Debug)]
@@ -123,6 +123,16 @@ impl Connection {
         self.stream
     }
 
+    /// The socket, for who puts something between it and the payload.
+    pub(crate) fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// System calls for data until now.
+    pub(crate) fn syscalls(&self) -> u64 {
+        self.syscalls
+    }
+
     fn say(&mut self, word: u8) -> Result<()> {
         Ok(self.stream.write_all(&[word])?)
     }
@@ -156,7 +166,7 @@ impl Connection {
     }
 
     /// One recv; how many bytes it brought, at least one.
-    fn recv_some(&mut self, space: &mut [u8]) -> Result<usize> {
+    pub(crate) fn recv_some(&mut self, space: &mut [u8]) -> Result<usize> {
         loop {
             self.syscalls += 1;
             match recv(self.stream.as_raw_fd(), space, self.recv_flags) {
@@ -200,7 +210,8 @@ fn tune(socket: &Socket, tuning: &TcpTuning) -> Result<()> {
     Ok(())
 }
 
-fn stalled(error: std::io::Error) -> anyhow::Error {
+/// An error of a data connection, in words.
+pub(crate) fn stalled(error: std::io::Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
             anyhow::anyhow!("the peer did nothing for {} s", STALL.as_secs())

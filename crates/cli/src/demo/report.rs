@@ -16,6 +16,8 @@ const SAME: f64 = 0.05;
 pub(crate) fn line(run: &RunResult) -> String {
     let mover = match run.mover {
         Mover::Tcp => "TCP:     ",
+        Mover::Tls => "TLS:     ",
+        Mover::Quinn => "quinn:   ",
         Mover::Zerolane => "Zerolane:",
     };
     format!(

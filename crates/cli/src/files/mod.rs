@@ -6,6 +6,7 @@ mod guarded;
 pub(crate) mod list;
 mod progress;
 pub(crate) mod serve;
+mod user;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};

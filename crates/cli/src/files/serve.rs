@@ -1,14 +1,16 @@
 //! `zerolane serve`.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use zerolane::file::limits::DEFAULT_PORT;
-use zerolane::file::{Error, ServeOptions, Server, ServerObserver, Totals};
+use zerolane::file::{Access, Confinement, Error, ServeOptions, Server, ServerObserver, Totals};
+use zerolane::keys::AllowFile;
 use zerolane::{Options, Schedule, Scheduler};
 
-use super::{stop_on_signals, with_exit_code};
+use super::{stop_on_signals, user, with_exit_code};
 use crate::address::parse_listen;
 use crate::console;
 use crate::security::{Doors, ServerArgs};
@@ -29,6 +31,10 @@ pub(crate) struct Args {
     /// How senders share the link when several write at once
     #[arg(long, value_enum, default_value_t = ScheduleName::Auto)]
     schedule: ScheduleName,
+    /// As root: once the address is bound, become this user, who must be able to read the list of
+    /// keys and to do in DIR what clients may do there
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     #[command(flatten)]
     security: ServerArgs,
 }
@@ -64,11 +70,16 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 /// Serves until Ctrl-C or SIGTERM.
 pub(crate) fn run(args: Args) -> Result<()> {
     let stop = stop_on_signals()?;
+    let user = args.user.as_deref().map(user::find).transpose()?;
     let Doors {
         security,
         access: allowed,
         words,
     } = args.security.doors()?;
+    let list = match &allowed {
+        Access::Listed(list) => Some(Arc::clone(list)),
+        Access::Anyone => None,
+    };
     let options = ServeOptions {
         read_only: args.read_only,
         access: allowed,
@@ -80,6 +91,14 @@ pub(crate) fn run(args: Args) -> Result<()> {
     };
     let mut server = Server::bind(&args.directory, args.listen, options).map_err(with_exit_code)?;
     let address = server.local_addr();
+    if let Some(user) = &user {
+        server
+            .give_to(user.uid.as_raw())
+            .map_err(with_exit_code)
+            .with_context(|| format!("giving {address} to {}", user.name))?;
+        user::become_user(user, address.port())?;
+    }
+    confine(&server, list.as_deref())?;
     let access = if args.read_only {
         "reading"
     } else {
@@ -97,6 +116,36 @@ pub(crate) fn run(args: Args) -> Result<()> {
         console::say("Only this machine can reach it; --listen ADDR opens it to others.")?;
     }
     server.run(&stop, &Log).map_err(with_exit_code)
+}
+
+/// From here on this process reaches the directory and its list of keys, and little else.
+fn confine(server: &Server, list: Option<&AllowFile>) -> Result<()> {
+    let readable = list.map(|list| place_of(list.path()));
+    let confined = server.confine(readable.as_slice());
+    let why = match confined.context("confining this process to what it serves")? {
+        Confinement::Full => None,
+        Confinement::Partial => {
+            Some("This kernel is older than Linux 6.12 and does so in part only")
+        }
+        Confinement::None => Some("This kernel does not (no Landlock)"),
+    };
+    if let Some(why) = why {
+        console::note(format_args!(
+            "The kernel is to keep this process to the directory even if it goes wrong. {why}."
+        ));
+    }
+    if let Some(Err(why)) = list.map(AllowFile::reload) {
+        console::note(format_args!(
+            "WARNING: changes to the list of keys will not count, for it cannot be read from here on: {why}"
+        ));
+    }
+    Ok(())
+}
+
+/// The directory of a file: an editor may put a new file in the old one's place.
+fn place_of(file: &Path) -> &Path {
+    let directory = file.parent().filter(|it| !it.as_os_str().is_empty());
+    directory.unwrap_or(Path::new("."))
 }
 
 /// One line for each request and each end, on standard error.

@@ -27,8 +27,6 @@ const PROBE_DOWN_GAIN: u64 = 230;
 const CRUISE_GAIN: u64 = 254;
 /// Rounds without a pause after which a sender counts as one that always has something to send.
 const BUSY_ROUNDS: u64 = 4;
-/// Who has less to send than the path carries, for want of grants say, has not seen its rate.
-const LIMITED_GAIN: u64 = 512;
 const UNIT: u64 = 256;
 
 /// Round trips of cruising between two probes for more.
@@ -41,8 +39,12 @@ const RATE_MEMORY: Duration = Duration::from_millis(200);
 const FULL_ROUNDS: u32 = 3;
 /// Round trips from which on these are looked at.
 const LONG_RTT: Duration = Duration::from_millis(4);
-/// Late answers in a row that tell of a queue: a quarter of a round's.
+/// An answer is late by this part of the shortest round trip. So many in a row, each as late as the one
+/// before or later, tell of a queue that grows: a quarter of a round's.
+const LATE_PART: u32 = 8;
 const LATE_SAMPLES: u32 = 4;
+/// The part by which the rate has to grow in a round for the next one to try for still more.
+const GROWTH_PART: u64 = 8;
 /// Rounds after congestion, and time, in which nothing more is tried: what a competing Reno or CUBIC
 /// flow takes to come back.
 const HOLD_ROUNDS: u64 = 63;
@@ -76,6 +78,10 @@ const NOISE: Duration = Duration::from_micros(200);
 /// leaves in this time would be limited by them.
 const ENDS_RTT: Duration = Duration::from_micros(500);
 
+/// What leaves in this time may be under way beyond what fills the path, where that is more than half of
+/// it, but not more than all of it.
+const SPARE: Duration = Duration::from_millis(1);
+
 /// Shortest and longest burst, and its part of the round trip.
 const MIN_QUANTUM_TIME: Duration = Duration::from_micros(125);
 const MAX_QUANTUM_TIME: Duration = Duration::from_micros(500);
@@ -95,7 +101,7 @@ enum Mode {
     Startup,
     /// Letting go the queue that made.
     Drain,
-    /// One round trip with a little more.
+    /// A little more for a round trip, and again while that brings more.
     Up,
     /// Until the queue that made is gone.
     Down,
@@ -130,7 +136,7 @@ pub struct Model {
     min_rtt: Option<Duration>,
     /// When the round trip was last close to the shortest.
     uncrowded: Instant,
-    /// Startup: best rate, and rounds since it grew.
+    /// Startup: best rate, and rounds since it grew. Up: the rate at its begin.
     best: u64,
     flat_rounds: u32,
     /// Most that may be under way, after congestion.
@@ -150,6 +156,7 @@ pub struct Model {
     heavy_rounds: u32,
     /// Answers in a row that a queue held up.
     late_samples: u32,
+    latest_rtt: Duration,
     /// Mean of the round trip, and its mean deviation.
     smoothed: (Duration, Duration),
     /// The round in which the last congestion was answered: what was lost until the answer took
@@ -180,6 +187,7 @@ impl Default for Model {
             full_rounds: 0,
             heavy_rounds: 0,
             late_samples: 0,
+            latest_rtt: Duration::ZERO,
             smoothed: (Duration::ZERO, Duration::ZERO),
             answered: 0,
         }
@@ -199,7 +207,6 @@ impl Model {
 
     fn gain(&self) -> u64 {
         match self.mode {
-            Mode::Down | Mode::Cruise if self.limited => LIMITED_GAIN,
             Mode::Startup => STARTUP_GAIN,
             Mode::Drain => DRAIN_GAIN,
             Mode::Up => PROBE_UP_GAIN,
@@ -210,6 +217,9 @@ impl Model {
 
     fn enter(&mut self, now: Instant, mode: Mode) {
         (self.mode, self.since, self.mode_round) = (mode, now, self.rounds);
+        if mode == Mode::Up {
+            self.best = self.rate().unwrap_or(0);
+        }
     }
 
     fn note_rate(&mut self, now: Instant, sample: &Sample) {
@@ -277,12 +287,35 @@ impl Model {
         self.late_samples >= LATE_SAMPLES
     }
 
+    /// Whether the last answer came late.
+    fn is_late(&self) -> bool {
+        self.late_samples > 0
+    }
+
+    /// Whether the rate is clearly more than it was when this was begun.
+    fn has_grown(&self) -> bool {
+        self.rate().unwrap_or(0) >= self.best + self.best / GROWTH_PART
+    }
+
     fn note_lateness(&mut self, sample: &Sample) {
-        let slack = quantum_time(sample.min_rtt) + NOISE;
+        let slack = sample.min_rtt / LATE_PART + quantum_time(sample.min_rtt) + NOISE;
         // On shorter paths an end that is late looks the same.
-        let late =
-            sample.min_rtt >= LONG_RTT && sample.rtt > sample.min_rtt + sample.min_rtt / 4 + slack;
-        self.late_samples = if late { self.late_samples + 1 } else { 0 };
+        let late = sample.min_rtt >= LONG_RTT && sample.rtt > sample.min_rtt + slack;
+        // What an end that was off its core answers, it answers all at once: what left later, sooner.
+        let grows = sample.rtt + NOISE >= self.latest_rtt;
+        self.latest_rtt = sample.rtt;
+        self.late_samples = if late && grows {
+            self.late_samples + 1
+        } else {
+            0
+        };
+    }
+
+    /// What may be under way on top of what fills the path: a short one needs as much as leaves while
+    /// the answer to a question is lost, a long one would fill its queue with it.
+    fn spare(&self, pipe: u64) -> u64 {
+        let short = in_time(self.rate().unwrap_or(0), SPARE);
+        (pipe / 2).max(short.min(pipe))
     }
 
     fn back_off(&mut self, now: Instant, under_way: u64) {
@@ -359,6 +392,9 @@ impl Model {
                 self.enter(now, Mode::Cruise);
             }
             Mode::Drain | Mode::Down => {}
+            Mode::Up if rounds >= 1 && self.has_grown() && !self.is_late() => {
+                self.enter(now, Mode::Up);
+            }
             Mode::Up if rounds >= 1 => {
                 // What is not needed any more limits nothing.
                 self.ceiling = self.ceiling.filter(|&it| it < 2 * pipe);
@@ -399,7 +435,7 @@ impl Congestion for Model {
             Mode::ProbeRtt => pipe / 2,
             // The rate lags by a round trip, in which it doubles.
             Mode::Startup => (pipe * STARTUP_WINDOW_GAIN / UNIT).max(INITIAL_WINDOW),
-            Mode::Drain | Mode::Up | Mode::Down | Mode::Cruise => 2 * pipe,
+            Mode::Drain | Mode::Up | Mode::Down | Mode::Cruise => pipe + self.spare(pipe),
         };
         let window = wanted + 3 * self.quantum() + self.unsteady();
         window.min(self.ceiling.unwrap_or(u64::MAX)).max(MIN_WINDOW)

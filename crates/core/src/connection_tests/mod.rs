@@ -4,6 +4,7 @@ mod bring_up;
 mod ecn;
 mod endings;
 mod faults;
+mod flow;
 mod goodput;
 mod hostile;
 mod incast;

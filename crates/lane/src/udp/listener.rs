@@ -76,6 +76,16 @@ impl Listener {
         })
     }
 
+    /// Makes the address one of the user `uid`, for a process that is about to become that user: every
+    /// connection binds a socket of its own to it, and the kernel lets only one user's sockets share
+    /// an address.
+    ///
+    /// # Errors
+    /// Only root may give to others.
+    pub fn give_to(&self, uid: u32) -> io::Result<()> {
+        std::os::unix::fs::fchown(&self.socket, Some(uid), None)
+    }
+
     /// Who this end is to strangers: `None` in plain mode.
     pub fn public_key(&self) -> Option<PublicKey> {
         self.key

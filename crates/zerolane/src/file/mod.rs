@@ -46,6 +46,7 @@
 //! ```
 
 mod client;
+mod confine;
 mod digest;
 mod error;
 mod extents;
@@ -68,6 +69,7 @@ mod stop;
 mod target;
 
 pub use client::Client;
+pub use confine::Confinement;
 pub use error::{Cause, Error, Failure, Refusal};
 pub use location::{Host, Location, LocationError};
 pub use message::{CopyOptions, Entry, EntryKind, Meta, Totals};

@@ -8,7 +8,7 @@
 use super::error::Cause;
 use super::limits::NAME_BYTES;
 use super::message::Meta;
-use super::root::stat_at;
+use super::root::{open_in, stat_at};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     self, AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps,
@@ -207,7 +207,7 @@ fn open_locked(directory: BorrowedFd<'_>, part_name: &[u8]) -> Result<(OwnedFd, 
     let flags =
         OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     for _ in 0..CREATE_TRIES {
-        let file = fs::openat(directory, part_name, flags, Mode::from_raw_mode(0o600))?;
+        let file = open_in(directory, part_name, flags, Mode::from_raw_mode(0o600))?;
         match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Err(Cause::Busy),
             locked => locked?,

@@ -15,7 +15,7 @@ use super::pack::PackReader;
 use super::part::{Part, Replace, make_link, set_meta};
 use super::port::{Buffer, Port};
 use super::receive_file::{OpenFile, hash_left_over};
-use super::root::DIRECTORY;
+use super::root::{DIRECTORY, open_in};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
@@ -548,7 +548,7 @@ fn make_directory(parent: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Cause> {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno.into()),
     }
-    match fs::openat(parent, name, DIRECTORY, Mode::empty()) {
+    match open_in(parent, name, DIRECTORY, Mode::empty()) {
         Ok(directory) => Ok(directory),
         // A link stands there: it is not followed.
         Err(Errno::LOOP | Errno::NOTDIR) => Err(Cause::NotADirectory),

@@ -5,10 +5,10 @@ use super::error::{Cause, Error};
 use super::limits::{HAVE_DIGESTS, RESUME_UNITS, UNIT_BYTES};
 use super::message::{CopyOptions, EntryKind, Meta, Piece};
 use super::part::{Part, Replace, check_target, set_meta};
-use super::root::{READ_FILE, kind_of};
+use super::root::{READ_FILE, kind_of, open_in};
 use super::send::read_full;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, fstat, openat};
+use rustix::fs::{Mode, fstat};
 use std::sync::Arc;
 
 /// What a resumed copy can build on.
@@ -308,7 +308,7 @@ fn usable_units(size: u64, present: u64) -> u64 {
 
 /// The target, if it is a file of the right size already.
 fn open_target(directory: BorrowedFd<'_>, name: &[u8], size: u64) -> Option<OwnedFd> {
-    let target = openat(directory, name, READ_FILE, Mode::empty()).ok()?;
+    let target = open_in(directory, name, READ_FILE, Mode::empty()).ok()?;
     let stat = fstat(&target).ok()?;
     (kind_of(&stat) == EntryKind::File && stat.st_size as u64 == size).then_some(target)
 }

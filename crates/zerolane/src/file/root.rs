@@ -3,7 +3,8 @@
 //! Two locks on the same door. Requests name paths, which are checked ([`RelativePath`]) and then
 //! resolved by `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`: the kernel refuses whatever
 //! would leave, even if the tree changes at that moment. Everything below a resolved directory is
-//! reached name by name with `O_NOFOLLOW`.
+//! reached name by name, opened under the same rules ([`open_in`]) or, where the system call opens
+//! nothing (rename, unlink and the like), as one checked name whose link is not followed.
 
 use super::error::Cause;
 use super::message::{EntryKind, Meta};
@@ -23,6 +24,21 @@ pub(crate) const READ_FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK);
+
+/// Nothing above, and no links on the way.
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS);
+
+/// Opens what is at `name` below `directory`.
+pub(crate) fn open_in(
+    directory: impl AsFd,
+    name: &[u8],
+    flags: OFlags,
+    mode: Mode,
+) -> rustix::io::Result<OwnedFd> {
+    fs::openat2(directory, name, flags, mode, BENEATH)
+}
 
 /// A directory and the right to all that is below it.
 #[derive(Debug)]
@@ -47,16 +63,13 @@ impl Root {
 
     /// Opens a directory below (or the root itself).
     pub(crate) fn open_directory(&self, path: &RelativePath) -> Result<OwnedFd, Cause> {
-        let resolve =
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         // Without O_NOFOLLOW, a link at the end is told apart from a file there (ELOOP, ENOTDIR).
         let flags = DIRECTORY.difference(OFlags::NOFOLLOW);
-        Ok(fs::openat2(
+        Ok(open_in(
             &self.directory,
-            path.as_bytes(),
+            &path.as_bytes(),
             flags,
             Mode::empty(),
-            resolve,
         )?)
     }
 
@@ -112,8 +125,10 @@ pub(crate) fn meta_of(stat: &Stat) -> Meta {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
     use std::fs as std_fs;
     use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     /// root/{inside/file, out -> ../outside, loop -> inside}, outside/secret
     fn tree() -> (tempfile::TempDir, Root) {
@@ -171,6 +186,67 @@ mod tests {
             root.open_directory(&parse(b"inside/file")).unwrap_err(),
             Cause::NotADirectory
         );
+    }
+
+    #[test]
+    fn open_in__neither_up_nor_through_a_link_nor_absolute() {
+        let (base, root) = tree();
+        let absolute = base.path().join("outside/secret").into_os_string();
+        let names: [&[u8]; 6] = [
+            b"../outside/secret",
+            b"inside/../../outside/secret",
+            b"out/secret",
+            b"out",
+            b"..",
+            absolute.as_encoded_bytes(),
+        ];
+        for name in names {
+            let opened = open_in(&root, name, READ_FILE, Mode::empty());
+            assert!(
+                matches!(opened, Err(Errno::XDEV | Errno::LOOP)),
+                "{}: {opened:?}",
+                name.escape_ascii()
+            );
+        }
+        open_in(&root, b"inside/file", READ_FILE, Mode::empty()).unwrap();
+    }
+
+    #[test]
+    fn open__while_directories_and_links_change_places() {
+        const TRIES: usize = 20_000;
+        let (base, root) = tree();
+        std_fs::write(base.path().join("root/inside/secret"), b"x").unwrap();
+        let done = AtomicBool::new(false);
+        let (mut opened, mut refused) = (0, 0);
+        std::thread::scope(|scope| {
+            // What a check in user space, and then an open, would fall for.
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let exchange = fs::RenameFlags::EXCHANGE;
+                    fs::renameat_with(&root, "inside", &root, "out", exchange).unwrap();
+                }
+            });
+            for tries in 0..100 * TRIES {
+                if tries >= TRIES && opened > 0 && refused > 0 {
+                    break;
+                }
+                let path = parse(b"inside/secret");
+                let found = root.open_parent(&path).and_then(|found| {
+                    let (parent, name) = found.unwrap();
+                    Ok(open_in(parent, name, READ_FILE, Mode::empty())?)
+                });
+                match found {
+                    Ok(file) => {
+                        let content = std::io::read_to_string(std_fs::File::from(file)).unwrap();
+                        assert_eq!(content, "x", "the secret is s");
+                        opened += 1;
+                    }
+                    Err(_) => refused += 1,
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert!(opened > 0 && refused > 0, "{opened} and {refused}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The server: one directory, a thread for each connection.
 
 use super::client::{CONTROL, DATA};
+use super::confine::{Confinement, confine};
 use super::error::{Cause, Error, Refusal};
 use super::limits::{
     CONTROL_BYTES, ENTRY_OVERHEAD_BYTES, REPLY_SECONDS, REQUEST_SECONDS, SERVER_CONNECTIONS,
@@ -18,6 +19,7 @@ use crate::keys::{AllowFile, Rights};
 use crate::{Connection, Endpoint, Options, PublicKey, Trust};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::Dir;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
@@ -127,6 +129,29 @@ impl Server {
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.endpoint.local_addr()
+    }
+
+    /// [`Endpoint::give_to`].
+    ///
+    /// # Errors
+    /// Only root may give to others.
+    pub fn give_to(&self, uid: u32) -> Result<(), Error> {
+        Ok(self.endpoint.give_to(uid)?)
+    }
+
+    /// Takes from the calling thread, and from all threads that it starts from now on, what serving
+    /// does not need, by Landlock: files outside of the directory (but those below `readable`, for
+    /// reading), starting programs, TCP, signals to other processes. A server that only reads may
+    /// not write below the directory either. It cannot be undone; threads that are there stay as
+    /// they are.
+    ///
+    /// It is a second lock, behind the first, should that fail: no request names anything outside of
+    /// the directory. Connections are UDP, which Landlock does not know.
+    ///
+    /// # Errors
+    /// The kernel has Landlock and refuses. What of `readable` is not there is left out.
+    pub fn confine(&self, readable: &[&Path]) -> io::Result<Confinement> {
+        confine(self.root.as_fd(), !self.read_only, readable)
     }
 
     /// Serves until `stop` is requested, then lets running copies end early.

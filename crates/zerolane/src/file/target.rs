@@ -3,7 +3,7 @@
 use super::error::Cause;
 use super::name::{RelativePath, check_name};
 use super::receive::TopLevel;
-use super::root::{Root, stat_at};
+use super::root::{DIRECTORY, Root, open_in, stat_at};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, CWD, Mode, OFlags};
 use std::os::unix::ffi::OsStrExt;
@@ -46,14 +46,7 @@ pub(crate) fn resolve_below(
         name,
         path.must_be_directory(),
         sources,
-        |parent, name| {
-            Ok(fs::openat(
-                parent,
-                name,
-                super::root::DIRECTORY,
-                Mode::empty(),
-            )?)
-        },
+        |parent, name| Ok(open_in(parent, name, DIRECTORY, Mode::empty())?),
     )
 }
 

@@ -124,6 +124,26 @@ struct Loaded {
     broken: Option<String>,
 }
 
+impl Loaded {
+    /// Takes what was read, or keeps what is there.
+    fn replace(&mut self, read: Result<(Stamp, AllowList), Error>) -> Result<(), Error> {
+        match read {
+            Ok((stamp, list)) => {
+                *self = Loaded {
+                    stamp,
+                    list: Arc::new(list),
+                    broken: None,
+                };
+                Ok(())
+            }
+            Err(error) => {
+                self.broken = Some(error.to_string());
+                Err(error)
+            }
+        }
+    }
+}
+
 impl AllowFile {
     /// Reads the list; without a file it is empty. The owner of `own` may do everything.
     ///
@@ -149,18 +169,28 @@ impl AllowFile {
             .lock()
             .unwrap_or_else(|error| error.into_inner());
         if stamp(&self.path) != loaded.stamp {
-            match read(&self.path, self.own) {
-                Ok((stamp, list)) => {
-                    *loaded = Loaded {
-                        stamp,
-                        list: Arc::new(list),
-                        broken: None,
-                    };
-                }
-                Err(error) => loaded.broken = Some(error.to_string()),
-            }
+            // What is wrong is kept in `broken`.
+            let _ = loaded.replace(read(&self.path, self.own));
         }
         Arc::clone(&loaded.list)
+    }
+
+    /// Reads the file now, whether it seems to have changed or not.
+    ///
+    /// # Errors
+    /// It cannot be read or is broken: the list before it stays in force.
+    pub fn reload(&self) -> Result<(), Error> {
+        let read = read(&self.path, self.own);
+        let mut loaded = self
+            .loaded
+            .lock()
+            .unwrap_or_else(|error| error.into_inner());
+        loaded.replace(read)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Why the file as it was last seen cannot be used, if so: the list before it is in force.

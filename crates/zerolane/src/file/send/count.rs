@@ -3,9 +3,9 @@
 use super::Start;
 use crate::file::limits::TREE_DEPTH;
 use crate::file::message::EntryKind;
-use crate::file::root::{DIRECTORY, entry_kind, kind_of, stat_at};
+use crate::file::root::{DIRECTORY, entry_kind, kind_of, open_in, stat_at};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Dir, FileType, Mode, openat};
+use rustix::fs::{Dir, FileType, Mode};
 
 /// Files and bytes below `starts`. What cannot be read counts nothing: it is reported later.
 pub(super) fn count(starts: &[Start], recursive: bool) -> (u64, u64) {
@@ -45,7 +45,7 @@ fn count_entry(
             sum.1 += stat.map_or(0, |stat| stat.st_size as u64);
         }
         Some(EntryKind::Directory) if recursive && depth > 0 => {
-            if let Ok(directory) = openat(directory, name, DIRECTORY, Mode::empty()) {
+            if let Ok(directory) = open_in(directory, name, DIRECTORY, Mode::empty()) {
                 count_contents(&directory, depth - 1, sum);
             }
         }

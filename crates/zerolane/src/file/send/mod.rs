@@ -16,11 +16,11 @@ use super::message::{CopyOptions, EntryKind, Record, Totals};
 use super::observe::Observer;
 use super::pack::PackWriter;
 use super::port::{Buffer, Port};
-use super::root::{DIRECTORY, READ_FILE, entry_kind, kind_of, meta_of, stat_at};
+use super::root::{DIRECTORY, READ_FILE, entry_kind, kind_of, meta_of, open_in, stat_at};
 use count::count;
 use packing::Pending;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Dir, FileType, Mode, Stat, fstat, openat, readlinkat};
+use rustix::fs::{Dir, FileType, Mode, Stat, fstat, readlinkat};
 use rustix::io::Errno;
 use segments::changed;
 
@@ -214,7 +214,7 @@ impl<'a> FileSender<'a> {
             return Err(Cause::IsADirectory.into());
         }
         let depth = depth.checked_sub(1).ok_or(Cause::TooDeep)?;
-        let directory = openat(parent, name, DIRECTORY, Mode::empty())?;
+        let directory = open_in(parent, name, DIRECTORY, Mode::empty())?;
         let meta = meta_of(&fstat(&directory)?);
         self.add(&Record::Enter { name, meta }, 0)?;
         self.contents(&directory, depth)?;
@@ -258,7 +258,7 @@ impl<'a> FileSender<'a> {
     }
 
     fn file(&mut self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Trouble> {
-        let file = openat(directory, name, READ_FILE, Mode::empty())?;
+        let file = open_in(directory, name, READ_FILE, Mode::empty())?;
         let stat = fstat(&file)?;
         if kind_of(&stat) != EntryKind::File {
             return Err(Cause::Special.into());

@@ -1,0 +1,104 @@
+//! Who is let in, and who is believed to be who.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use super::lab::*;
+
+#[test]
+fn keys__a_client_not_on_the_list_is_told_what_to_do() {
+    let (lab, home) = strangers(&[]);
+    fs::write(lab.share("a"), b"theirs").unwrap();
+    let own = own_key();
+    let hint = format!("'{own} read'");
+    let (code, _, err) = run(lab.get(&[], "a", ""));
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains(&hint), "{err}");
+
+    // The owner adds it while the server runs.
+    let list = home.path().join("allowed_keys");
+    fs::write(&list, format!("{own} read # a friend\n")).unwrap();
+    succeed(lab.get(&[], "a", ""));
+    assert_eq!(fs::read(lab.local("a")).unwrap(), b"theirs");
+    fail(lab.put(&[], "a", "b"), 1, "the server is read-only");
+
+    fs::create_dir(lab.share("in")).unwrap();
+    fs::write(&list, format!("{own} read-write below=in\n")).unwrap();
+    succeed(lab.put(&[], "a", "b"));
+    assert_eq!(names(&lab.share("in")), ["b"]);
+    fail(lab.get(&[], "a", "c"), 1, "no such file");
+}
+
+#[test]
+fn keys__a_server_is_remembered_and_another_in_its_place_refused() {
+    let client = tempfile::tempdir().unwrap();
+    let (mut lab, _home) = strangers(&["--anyone"]);
+    let port = lab.address.clone();
+    let ls = |lab: &Lab| {
+        let mut command = zerolane();
+        command.env("ZEROLANE_HOME", client.path());
+        command.arg("ls").arg(lab.there(""));
+        command
+    };
+    let (code, _, err) = run(ls(&lab));
+    assert!(code == 0 && err.contains("First contact with"), "{err}");
+    assert_eq!(succeed(ls(&lab)), "", "known by now");
+
+    // Somebody with another key takes the address.
+    lab.server = None;
+    let other = tempfile::tempdir().unwrap();
+    let mut program = zerolane();
+    program.env("ZEROLANE_HOME", other.path());
+    lab.start(program, &["--anyone"], &port);
+    let (code, _, err) = run(ls(&lab));
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("IS NOT WHO IT WAS"), "{err}");
+}
+
+#[test]
+fn plain__only_if_both_say_so_and_loudly() {
+    let mut lab = Lab::new(&[]);
+    fs::write(lab.local("a"), b"x").unwrap();
+    let (code, _, err) = run(lab.put(&["--plain"], "a", ""));
+    assert_eq!(code, 3, "{err}");
+    assert!(
+        err.contains("refuses connections without protection"),
+        "{err}"
+    );
+    lab.server = None;
+    let mut plain = zerolane()
+        .args(["serve", "--plain", "--listen", "127.0.0.1:0"])
+        .arg(lab.share(""))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(plain.stdout.take().unwrap());
+    lab.server = Some(Running(plain));
+    let said: Vec<String> = out.lines().take(3).map(Result::unwrap).collect();
+    assert!(said[1].contains("WARNING: plain"), "{said:?}");
+    let address = said[0].split(" on ").nth(1).unwrap();
+    lab.address = address.split(' ').next().unwrap().to_owned();
+    let (code, _, err) = run(lab.put(&["--plain"], "a", ""));
+    assert!(code == 0 && err.contains("WARNING: plain"), "{err}");
+    let (code, _, err) = run(lab.put(&[], "a", ""));
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("both ends must ask for plain"), "{err}");
+}
+
+#[test]
+fn keys__made_once_and_never_overwritten() {
+    let home = tempfile::tempdir().unwrap();
+    let command = |name: &str| {
+        let mut command = zerolane();
+        command.env("ZEROLANE_HOME", home.path()).arg(name);
+        command
+    };
+    fail(command("id"), 1, "no key in");
+    let (code, made, _) = run(command("keygen"));
+    assert_eq!(code, 0);
+    assert_eq!(succeed(command("id")), made);
+    fail(command("keygen"), 1, "is there already");
+    assert_eq!(succeed(command("id")), made);
+}

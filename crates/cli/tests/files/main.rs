@@ -1,0 +1,9 @@
+//! `zerolane serve`, `cp` and `ls` as a user starts them: real files over loopback, and what goes
+//! wrong.
+
+#![allow(non_snake_case)]
+
+mod confined;
+mod copy;
+mod keys;
+mod lab;

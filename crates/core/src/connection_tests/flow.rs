@@ -1,0 +1,106 @@
+//! Flows of many Transfers over a long path: what a program that sends all the time gets, from the
+//! start on.
+
+use super::seeds;
+use super::sim::Sim;
+use crate::*;
+use netlab::Side;
+use netlab::link::{LinkConfig, LinkStats, Loss};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+const RATE_BITS_PER_S: u64 = 1_000_000_000;
+
+/// Transfers posted at a time, and their length: as `zerolane bench rtt`.
+const POSTED: usize = 64;
+const LENGTH: u64 = 512 << 10;
+
+/// What came of a flow.
+#[derive(Debug)]
+struct Outcome {
+    /// Payload over the rate of the link.
+    fraction: f64,
+    /// Payload sent again, for each byte that arrived.
+    resent: f64,
+    link: LinkStats,
+    asked_in_vain: u64,
+}
+
+/// Sends from A to B for `time` over 1 Gb/s with a queue of one round trip; A loses `loss`.
+fn flow(rtt: Duration, loss: f64, time: Duration, seed: u64) -> Outcome {
+    let clean = LinkConfig {
+        delay: rtt / 2,
+        rate_bits_per_s: Some(RATE_BITS_PER_S),
+        queue_packets: (rtt.as_micros() / 12) as usize,
+        ..LinkConfig::default()
+    };
+    let mut sim = Sim::new(clean, seed, Config::default(), Config::default());
+    sim.connect();
+    sim.run_for(10 * rtt);
+    sim.net.link_mut(Side::A).set_config(LinkConfig {
+        loss: Loss::Random(loss),
+        ..clean
+    });
+    let mut sources: VecDeque<Span> = (0..POSTED).map(|_| sim.a.filled(7, LENGTH)).collect();
+    let mut targets: VecDeque<Span> = (0..POSTED).map(|_| sim.b.empty(LENGTH)).collect();
+    let (mut sending, mut receiving) = (VecDeque::new(), VecDeque::new());
+    let end = sim.net.now() + time;
+    while sim.net.now() < end {
+        let now = sim.now();
+        while let Some(span) = targets.pop_front() {
+            let id = sim.b.c().post_receive(now, span).expect("posted");
+            receiving.push_back((id, span));
+        }
+        while let Some(span) = sources.pop_front() {
+            let id = sim.a.c().post_send(now, span, Delivery::Polled);
+            sending.push_back((id.expect("posted"), span));
+        }
+        sim.step(end);
+        for event in std::mem::take(&mut sim.a.events) {
+            if let Event::Sent { id } = event {
+                sources.push_back(take(&mut sending, id));
+            }
+        }
+        for event in std::mem::take(&mut sim.b.events) {
+            if let Event::Received { id, .. } = event {
+                let target = take(&mut receiving, id);
+                assert!(sim.b.holds(target, 7, 4096), "payload");
+                targets.push_back(target);
+            }
+        }
+    }
+    let arrived = sim.b.c().counters().bytes_received;
+    let resent = sim.a.c().counters().bytes_resent;
+    Outcome {
+        fraction: arrived as f64 * 8.0 / time.as_secs_f64() / RATE_BITS_PER_S as f64,
+        resent: resent as f64 / arrived as f64,
+        link: sim.net.link(Side::A).stats(),
+        asked_in_vain: sim.b.c().counters().asked_in_vain,
+    }
+}
+
+fn take(posted: &mut VecDeque<(TransferId, Span)>, id: TransferId) -> Span {
+    let at = posted.iter().position(|it| it.0 == id).expect("posted");
+    posted.remove(at).expect("there").1
+}
+
+#[test]
+fn flow__long_path_that_loses_a_little_is_filled() {
+    seeds::each(2, |seed| {
+        let it = flow(50 * MS, 0.001, Duration::from_secs(4), seed);
+        assert!(it.fraction >= 0.8, "{it:?}");
+        // The start alone finds the queue full.
+        assert!(it.link.queue_dropped * 200 <= it.link.sent, "{it:?}");
+        assert!(it.resent <= 0.008, "{it:?}");
+        assert_eq!(it.asked_in_vain, 0, "{it:?}");
+    });
+}
+
+#[test]
+fn flow__long_path_is_filled_from_the_start_on() {
+    for (rtt, time, least) in [(10, 2, 0.92), (50, 4, 0.85)] {
+        let it = flow(MS * rtt, 0.0, Duration::from_secs(time), 1);
+        assert!(it.fraction >= least, "{rtt} ms: {it:?}");
+    }
+}
