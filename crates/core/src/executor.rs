@@ -150,9 +150,8 @@ impl Executor {
     /// The Initiator knows how operation `number` ended. False if that says nothing new.
     pub(crate) fn outcome_known(&mut self, now: Instant, number: u32) -> bool {
         let before = self.values.len();
-        if number.wrapping_sub(self.expected) > u32::MAX / 2 {
-            self.forget_below(number.wrapping_add(1));
-        }
+        // Of that one only: a repeat may tell of a refusal, with values before it still unknown.
+        self.values.retain(|it| it.number != number);
         if self.refusal.is_some() && number == self.expected {
             self.refusal = None;
             self.executed(now);

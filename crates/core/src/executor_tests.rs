@@ -72,6 +72,7 @@ fn values__kept_until_confirmed() {
     );
     assert!(executor.outcome_known(NOW, 5));
     assert_eq!(executor.value(5, 105), None);
+    assert_eq!(executor.value(4, 104), Some(4), "nothing was said of it");
     executor.assert_bounded();
 }
 

@@ -77,6 +77,28 @@ pub(crate) struct Reply {
     pub(crate) mx: u16,
     pub(crate) b_num: u32,
     pub(crate) address: u64,
+    /// Its bursts are numbered, and the congestion controller's.
+    pub(crate) numbered: bool,
+    /// It was sent before.
+    pub(crate) repeated: bool,
+}
+
+/// What became of an answer that was to be queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queued {
+    /// It waits to be sent.
+    New,
+    /// It waited already.
+    Before,
+    /// There are too many.
+    Full,
+}
+
+/// A burst of an answer.
+pub(crate) struct ReplyBurst {
+    pub(crate) burst: DataBurst,
+    /// Its bytes were sent before.
+    pub(crate) repeated: bool,
 }
 
 impl Reply {
@@ -95,21 +117,22 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+    /// Whether the answer that is next is numbered; `None` if there is none.
+    pub(crate) fn is_next_numbered(&self) -> Option<bool> {
+        self.queue.front().map(|it| it.numbered)
     }
 
-    /// Queues an answer. False if there are too many.
-    pub(crate) fn push(&mut self, reply: Reply) -> bool {
+    /// Queues an answer.
+    pub(crate) fn push(&mut self, reply: Reply) -> Queued {
         // Asked again while it waits to be sent: it is sent once.
         if self.queue.iter().any(|it| it.covers(&reply)) {
-            return true;
+            return Queued::Before;
         }
-        let room = self.queue.len() < MAX_REPLIES;
-        if room {
-            self.queue.push_back(reply);
+        if self.queue.len() >= MAX_REPLIES {
+            return Queued::Full;
         }
-        room
+        self.queue.push_back(reply);
+        Queued::New
     }
 
     /// Takes out an answer from the region `handle`, if there is one.
@@ -123,7 +146,7 @@ impl Replies {
     }
 
     /// The next burst.
-    pub(crate) fn next_burst(&mut self, shape: &Shape) -> Option<DataBurst> {
+    pub(crate) fn next_burst(&mut self, shape: &Shape) -> Option<ReplyBurst> {
         let reply = self.queue.front_mut()?;
         let Shape {
             route,
@@ -151,6 +174,7 @@ impl Replies {
         let len = u64::from(bytes);
         let span = reply.span.part(0, len);
         let ends = len == reply.span.len;
+        let repeated = reply.repeated;
         if ends {
             self.queue.pop_front();
         } else {
@@ -158,14 +182,15 @@ impl Replies {
             reply.span = reply.span.part(len, reply.span.len - len);
         }
         let last_flags = if ends { Flags::NONE } else { Flags::SILENT };
-        Some(DataBurst {
+        let burst = DataBurst {
             span,
             stu,
             segments,
             first,
             address,
             buffer_log2,
-            last_flags,
-        })
+            last_flags: last_flags.with_if(Flags::SEND_STATE, shape.ask),
+        };
+        Some(ReplyBurst { burst, repeated })
     }
 }

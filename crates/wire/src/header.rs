@@ -117,6 +117,10 @@ impl Flags {
     pub const MEMORY: Flags = Flags(0x010);
     /// Request_To_Send: the payload of a message.
     pub const MESSAGE: Flags = Flags(0x100);
+    /// Get: the bursts of the answer are to be numbered, as all of a Transfer.
+    pub const NUMBERED: Flags = Flags(0x001);
+    /// Get: of what was asked for before and did not come.
+    pub const REPEATED: Flags = Flags(0x002);
     /// State: the options hold what the connection received, not ranges.
     pub const PROGRESS: Flags = Flags(0x200);
     /// Connection_Answer, Request_Answer: refused for good.

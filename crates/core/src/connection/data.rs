@@ -3,7 +3,7 @@
 use super::Connection;
 use crate::exports::HANDLE;
 use crate::grants::{Accepted, Order};
-use crate::inbound::{Happening, Origin};
+use crate::inbound::{Happening, Inbound, Origin};
 use crate::recovery::Timed;
 use crate::{Delivery, DropReason, Event, Instant, Life, Placement, Span, TransferId};
 use zerolane_wire::{Flags, Header, Occasion, Op, Operation, Profile, Report, State};
@@ -82,11 +82,12 @@ impl Connection {
         stu: u32,
     ) -> Result<Span, DropReason> {
         self.note_burst(now, header);
+        let asked = header.flags.contains(Flags::SEND_STATE) && self.profile == Profile::Extended;
+        let is_got = |it: &Inbound| matches!(it.origin, Origin::Got { .. });
+        let got = asked && self.inbox.get(header.d_id).is_some_and(is_got);
         let placed = self.place(now, header, len, stu);
-        let asked = header.flags.contains(Flags::SEND_STATE);
-        // A Transfer that is complete has just been confirmed, progress and all.
-        let open = placed.is_err() || self.inbox.get(header.d_id).is_some();
-        if asked && open && self.profile == Profile::Extended {
+        // A Transfer that is complete has just been confirmed, progress and all; but a Get is not.
+        if asked && (placed.is_err() || got || self.inbox.get(header.d_id).is_some()) {
             self.tell_progress(now, header.d_id);
         }
         placed
@@ -134,10 +135,8 @@ impl Connection {
             return;
         };
         transfer.received += u64::from(accepted.new_bytes);
-        if matches!(transfer.origin, Origin::Got { .. }) {
-            self.memory.apart += u64::from(accepted.new_bytes);
-        }
-        if end == Some(transfer.span.len) && header.flags.contains(Flags::SEND_STATE) {
+        let got = matches!(transfer.origin, Origin::Got { .. });
+        if !got && end == Some(transfer.span.len) && header.flags.contains(Flags::SEND_STATE) {
             transfer.delivery = delivery(header.flags);
         }
     }

@@ -19,7 +19,7 @@ impl Connection {
             .or_else(|| self.next_operations(now, limit))
             .or_else(|| self.next_value())
             .or_else(|| self.next_confirmation(now))
-            .or_else(|| self.next_reply(limit))
+            .or_else(|| self.next_reply(now, limit))
             .or_else(|| self.next_data(now, limit))
     }
 
@@ -90,23 +90,9 @@ impl Connection {
         if !self.has_data() {
             return None;
         }
-        let stu = self.stu();
-        let bytes = self.allowance(now, stu)?.min(limit.bytes.into());
-        let shape = Shape {
-            route: self.route,
-            stu,
-            profile: self.profile,
-            buffer_log2: self.peer.map_or(0, |peer| peer.buffer_log2),
-            limit: BurstLimit {
-                bytes: bytes as u32,
-                ..limit
-            },
-            around: self.around(),
-            ask: self.asks_progress(),
-        };
+        let shape = self.controlled_shape(now, limit)?;
         let next = self.outbox.next_burst(now, &shape);
         if !self.outbox.has_data() {
-            self.outbox.flight.limited();
             let wait = self.confirmation_timeout();
             self.timers.set(Timer::Confirmation, now + wait);
         }
@@ -114,11 +100,45 @@ impl Connection {
         let len = next.burst.span.len;
         self.counters.bytes_sent += len;
         self.counters.bytes_resent += if next.repair { len } else { 0 };
+        self.note_departure(now, len);
+        Some(Transmit::Data(next.burst))
+    }
+
+    /// What a burst of payload is to be like that leaves now. `None`: the congestion controller lets
+    /// none go, and it does leave otherwise.
+    pub(super) fn controlled_shape(&mut self, now: Instant, limit: BurstLimit) -> Option<Shape> {
+        let bytes = self.allowance(now, self.stu())?.min(limit.bytes.into());
+        Some(Shape {
+            ask: self.asks_progress(),
+            ..self.shape(BurstLimit {
+                bytes: bytes as u32,
+                ..limit
+            })
+        })
+    }
+
+    /// What a burst is like that waits for nobody.
+    pub(super) fn shape(&self, limit: BurstLimit) -> Shape {
+        Shape {
+            route: self.route,
+            stu: self.stu(),
+            profile: self.profile,
+            buffer_log2: self.peer.map_or(0, |peer| peer.buffer_log2),
+            limit,
+            around: self.around(),
+            ask: false,
+        }
+    }
+
+    /// A numbered burst of `len` bytes leaves.
+    pub(super) fn note_departure(&mut self, now: Instant, len: u64) {
+        if !self.outbox.has_data() && self.memory.replies.is_next_numbered().is_none() {
+            self.outbox.flight.limited();
+        }
         if let Some(pace) = self.congestion.pace() {
             let quantum = self.congestion.quantum();
             self.pacer.sent(now, len, pace, quantum);
         }
-        Some(Transmit::Data(next.burst))
     }
 
     /// Bytes, headers included, that the congestion controller lets leave now; if none, a timer or

@@ -315,6 +315,8 @@ impl Connection {
             length: it.span.len as u32,
             after: it.after,
             b_num: 0,
+            numbered: false,
+            repeated: it.tries > 0,
         }));
     }
 
@@ -348,6 +350,8 @@ impl Connection {
             length: range.len,
             after,
             b_num: block.b_num,
+            numbered: self.profile == Profile::Extended,
+            repeated: false,
         })
     }
 
@@ -356,7 +360,10 @@ impl Connection {
         for &range in missing {
             if let Some(get) = self.get_part(sequence, range) {
                 self.counters.reports_sent += 1;
-                self.push_control(Operation::Get(get));
+                self.push_control(Operation::Get(Get {
+                    repeated: true,
+                    ..get
+                }));
             }
         }
     }

@@ -29,7 +29,7 @@ impl Connection {
     /// A burst of this number came.
     pub(super) fn note_burst(&mut self, now: Instant, header: &Header) {
         let newer = header.sync.wrapping_sub(self.seen.burst) as i32 > 0;
-        // What answers a Get has no number.
+        // What answers a short Get has no number.
         if newer && header.sync != 0 {
             (self.seen.burst, self.seen.at) = (header.sync, now);
         }
@@ -107,14 +107,17 @@ impl Connection {
     }
 
     /// Grants again what should have been begun by now, once, on a path that loses: one Block less
-    /// to send may leave the sender with nothing to send.
+    /// to send may leave the sender with nothing to send. A Get is not repeated so: answers come in
+    /// order, and the sender, who keeps none, would send twice what it is about to send.
     pub(super) fn repeat_overdue_grants(&mut self, now: Instant) {
         if self.profile == Profile::Classic || self.counters.reports_sent == 0 {
             return;
         }
         let wait = self.recovery.repair_timeout();
         for sequence in self.inbox.grants.take_overdue(now.before(wait)) {
-            self.send_grant(sequence);
+            if self.get_block(sequence).is_none() {
+                self.send_grant(sequence);
+            }
         }
     }
 

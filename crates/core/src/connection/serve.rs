@@ -6,10 +6,9 @@ use super::memory::{AwaitedPayload, MessageReceive, Ordered};
 use super::remote::NOTHING;
 use crate::executor::{Admission, Lack};
 use crate::exports::{MESSAGES, Named};
-use crate::gets::Reply;
+use crate::gets::{Queued, Reply};
 use crate::inbound::{Matched, Origin, Refusal};
 use crate::limits::{MAX_CONTROL, MAX_UNREAD, MAX_VALUES};
-use crate::outbound::Shape;
 use crate::timers::Timer;
 use crate::transmit::{ControlDatagram, join};
 use crate::work::Order;
@@ -19,7 +18,7 @@ use crate::{
 };
 use zerolane_wire::{
     Answer, FetchOp, Flags, Get, Header, MemoryRegionAvailable, MemoryState, Op, Operation, Place,
-    Reason, RequestAnswer, RequestMemoryRegion, RequestToSend, Rights,
+    Profile, Reason, RequestAnswer, RequestMemoryRegion, RequestToSend, Rights,
 };
 
 impl Connection {
@@ -356,11 +355,18 @@ impl Connection {
             mx: it.return_mx,
             b_num: it.b_num,
             address,
+            numbered: it.numbered && self.profile == Profile::Extended,
+            repeated: it.repeated,
         });
-        if queued {
-            Ok(())
-        } else {
-            Err(DropReason::Limit)
+        match queued {
+            Queued::New => {
+                if it.numbered && it.repeated {
+                    self.congestion.on_lost(now, it.length.into());
+                }
+                Ok(())
+            }
+            Queued::Before => Ok(()),
+            Queued::Full => Err(DropReason::Limit),
         }
     }
 
@@ -497,22 +503,28 @@ impl Connection {
         }
     }
 
-    /// Answers to Gets: what the peer granted by asking, and no more at a time.
-    pub(super) fn next_reply(&mut self, limit: BurstLimit) -> Option<Transmit> {
-        if self.memory.replies.is_empty() || self.life != Life::Established {
+    /// Answers to Gets: what the peer granted by asking, and no more at a time than the congestion
+    /// controller lets go. An answer of one datagram waits for nobody, as small operations do.
+    pub(super) fn next_reply(&mut self, now: Instant, limit: BurstLimit) -> Option<Transmit> {
+        let numbered = self.memory.replies.is_next_numbered()?;
+        if self.life != Life::Established {
             return None;
         }
-        let shape = Shape {
-            route: self.route,
-            stu: self.stu(),
-            profile: self.profile,
-            buffer_log2: self.peer.map_or(0, |peer| peer.buffer_log2),
-            limit,
-            around: self.around(),
-            ask: false,
+        let shape = match numbered {
+            true => self.controlled_shape(now, limit)?,
+            false => self.shape(limit),
         };
-        let burst = self.memory.replies.next_burst(&shape)?;
-        self.counters.bytes_sent += burst.span.len;
+        let reply = self.memory.replies.next_burst(&shape)?;
+        let (mut burst, len) = (reply.burst, reply.burst.span.len);
+        self.counters.bytes_sent += len;
+        self.counters.bytes_resent += if reply.repeated { len } else { 0 };
+        if numbered {
+            let flight = &mut self.outbox.flight;
+            burst.first.sync = flight.next_number();
+            // Of no Transfer of ours: Gets ask for what is missing of it.
+            flight.sent(now, 0, burst.first.b_num, 0, len as u32);
+            self.note_departure(now, len);
+        }
         Some(Transmit::Data(burst))
     }
 }

@@ -113,11 +113,12 @@ impl Connection {
             return;
         }
         let open = |it: &Outbound| it.state == OutboundState::Sending;
-        if !self.outbox.iter().any(|(_, it)| open(it)) {
+        let answering = self.memory.replies.is_next_numbered().is_some();
+        if !answering && !self.outbox.iter().any(|(_, it)| open(it)) {
             return;
         }
         let silent = now - self.heard >= self.recovery.data_timeout();
-        if self.outbox.has_data() {
+        if answering || self.outbox.has_data() {
             self.give_up_flight(now);
         }
         if !self.outbox.has_data() {

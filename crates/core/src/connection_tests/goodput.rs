@@ -7,7 +7,7 @@ use netlab::Side;
 use netlab::link::{LinkConfig, Loss, Reorder};
 use std::fmt::Write;
 use std::time::Duration;
-use zerolane_wire::{Profile, Profiles};
+use zerolane_wire::{Profile, Profiles, Rights};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -61,6 +61,35 @@ fn transfer(profile: Profile, link: LinkConfig, length: u64) -> Outcome {
 
 fn extended(link: LinkConfig) -> Outcome {
     transfer(Profile::Extended, link, 64 << 20)
+}
+
+/// The same of a Get: B holds the bytes, A gets them.
+fn got(link: LinkConfig, length: u64) -> Outcome {
+    let mut sim = Sim::new(link, 1, Config::default(), Config::default());
+    sim.connect();
+    sim.run_for(Duration::from_secs(1));
+    let (start, now) = (sim.net.now(), sim.now());
+    let source = sim.b.filled(7, length);
+    let target = sim.a.empty(length);
+    let (handle, mx) = sim.b.c().export(source, Rights::READ, None).unwrap();
+    let place = RemotePlace {
+        handle,
+        mx,
+        address: 0,
+    };
+    let flags = WorkFlags::default();
+    let id = sim.a.c().post_get(now, place, target, flags).unwrap();
+    sim.run_until(Duration::from_secs(36_000), |sim| sim.a.outcomes(id) > 0);
+    assert!(sim.a.holds(target, 7, length));
+    let seconds = (sim.net.now() - start).as_secs_f64();
+    let stats = sim.net.link(Side::B).stats();
+    Outcome {
+        mbps: length as f64 * 8.0 / seconds / 1e6,
+        length,
+        sender: *sim.b.c().counters(),
+        receiver: *sim.a.c().counters(),
+        lost: stats.lost + stats.queue_dropped,
+    }
 }
 
 /// Part lost, percent, up to which the classic profile ends at all: at 5 % it needs ages.
@@ -151,5 +180,28 @@ fn goodput__what_is_lost_is_sent_again_and_nothing_else() {
         let it = extended(link(MS * rtt, Loss::Random(0.01)));
         let resent = it.sender.bytes_resent / 1432;
         assert!(resent <= it.lost + it.lost / 50, "{resent} for {}", it.lost);
+    }
+}
+
+#[test]
+fn goodput__of_a_get_is_that_of_a_put() {
+    let shallow = LinkConfig {
+        queue_packets: 800,
+        ..link(20 * MS, Loss::None)
+    };
+    let random = |rtt, loss| link(MS * rtt, Loss::Random(loss));
+    for link in [
+        random(1, 0.01),
+        random(20, 0.0),
+        random(20, 0.001),
+        random(50, 0.0),
+        shallow,
+    ] {
+        let (put, get) = (extended(link), got(link, 64 << 20));
+        let ratio = get.mbps / put.mbps;
+        assert!(ratio >= 0.9, "{link:?}: {ratio} of {} Mb/s", put.mbps);
+        // The congestion controller holds the answers back, not the Gets' grants alone.
+        let most = 4 * put.lost.max(250);
+        assert!(get.lost <= most, "{link:?}: {} lost", get.lost);
     }
 }

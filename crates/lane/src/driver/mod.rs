@@ -260,8 +260,14 @@ impl<L: Lane> Driver<L> {
         let eager = self.core.is_eager() && self.transmit(now)?;
         let (lane, mut turn) = self.lend(now);
         let received = lane.receive(&mut turn);
+        // A thread may be off its core in the middle of a turn. With the turn's first time, a round
+        // trip could seem shorter than any is, and the shortest one is what the pace rests on; or a
+        // burst older than it is, and lost.
+        let now = match received {
+            Ok(true) => turn.now,
+            _ => self.clock.now(),
+        };
         let received = self.survive(received)?;
-        let now = if received { self.clock.now() } else { now };
         if self.core.next_timeout().is_some_and(|at| at <= now) {
             self.core.on_timeout(now);
         }

@@ -156,8 +156,10 @@ impl Sender {
             self.capable = !self.capable;
             socket::send_capable(socket, peer, self.capable);
         }
-        for _ in 0..BURSTS_PER_TURN {
-            turn.refresh();
+        for burst in 0..BURSTS_PER_TURN {
+            if burst > 0 {
+                turn.refresh();
+            }
             let Some(transmit) = self.held.take().or_else(|| {
                 turn.core
                     .poll_transmit(turn.now, self.limit(turn.now, turn.core.stu()))

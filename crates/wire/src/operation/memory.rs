@@ -179,6 +179,10 @@ pub struct Get {
     pub after: u32,
     /// Echoed in B_num of the Data.
     pub b_num: u32,
+    /// The bursts of the answer are to be numbered, so that their sender learns how they get on.
+    pub numbered: bool,
+    /// It was asked for before and did not come.
+    pub repeated: bool,
 }
 
 impl Get {
@@ -189,6 +193,10 @@ impl Get {
         options[8..12].copy_from_slice(&self.length.to_be_bytes());
         options[12..14].copy_from_slice(&self.return_mx.to_be_bytes());
         let header = Header {
+            flags: header
+                .flags
+                .with_if(Flags::NUMBERED, self.numbered)
+                .with_if(Flags::REPEATED, self.repeated),
             b_id: self.mx,
             bufx: self.bufx,
             offset: self.offset,
@@ -214,6 +222,8 @@ impl Get {
             length: not_zero(Field::Options, be32(options, 8))?,
             after: header.sync,
             b_num: header.b_num,
+            numbered: header.flags.contains(Flags::NUMBERED),
+            repeated: header.flags.contains(Flags::REPEATED),
         })
     }
 }

@@ -178,6 +178,8 @@ fn memory() -> Vec<(&'static str, Operation)> {
                 length: 0x0001_0000,
                 after: SYNC,
                 b_num: B_NUM,
+                numbered: true,
+                repeated: true,
             }),
         ),
         (

@@ -268,13 +268,14 @@ fn memory() -> impl Strategy<Value = Operation> {
             })
         },
     );
-    let get = (place(), number(), id(), place(), (id(), number(), number())).prop_map(
+    let wanted = (id(), number(), number(), any::<(bool, bool)>());
+    let get = (place(), number(), id(), place(), wanted).prop_map(
         |(
             (mx, bufx, offset),
             handle,
             s_id,
             (return_mx, return_bufx, return_offset),
-            (length, after, b_num),
+            (length, after, b_num, (numbered, repeated)),
         )| {
             Operation::Get(Get {
                 mx,
@@ -288,6 +289,8 @@ fn memory() -> impl Strategy<Value = Operation> {
                 length,
                 after,
                 b_num,
+                numbered,
+                repeated,
             })
         },
     );

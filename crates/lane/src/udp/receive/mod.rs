@@ -1,4 +1,4 @@
-//! Receiving by forecast: recvmmsg scatters [header][final place] pairs, the checks come after, and
+//! Receiving by forecast: recvmsg or recvmmsg scatters [header][final place] pairs, the checks come after, and
 //! what missed is moved (row P2.1).
 //!
 //! Every message's iovec ends with a spill: whatever is longer than predicted goes there, so that
@@ -137,7 +137,7 @@ impl Receiver {
         self.incoming = Incoming::Sealed(Box::new(opener));
     }
 
-    /// Takes what the socket has, at most one recvmmsg. True if there was anything.
+    /// Takes what the socket has, at most one system call. True if there was anything.
     pub(super) fn receive(
         &mut self,
         socket: &Socket,
@@ -158,23 +158,13 @@ impl Receiver {
         strict: bool,
     ) -> Result<bool, LaneError> {
         let count = self.prepare(turn.core, turn.memory);
-        // SAFETY: every message's iovecs name header slots, spill and control space of ours, and
-        // places that the registry has open for writing and the core granted: theirs for the call.
-        let received = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                self.messages.as_mut_ptr(),
-                count as u32,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-            )
+        let received = match self.fill(socket, count) {
+            Ok(received) => received,
+            Err(error) => return self.refused(error, turn),
         };
-        if received < 0 {
-            return self.refused(io::Error::last_os_error(), turn);
-        }
         turn.refresh();
         let data_before = turn.core.counters().stus_received;
-        for index in 0..received as usize {
+        for index in 0..received {
             self.take(index, turn);
         }
         if turn.core.counters().stus_received > data_before {
@@ -184,6 +174,32 @@ impl Receiver {
         }
         self.clean_up(strict)?;
         Ok(true)
+    }
+
+    /// Has the kernel fill the first `count` messages. How many it filled.
+    fn fill(&mut self, socket: &Socket, count: usize) -> io::Result<usize> {
+        let fd = socket.as_raw_fd();
+        let received = if count == 1 {
+            let message = &mut self.messages[0];
+            // SAFETY: the message's iovecs name header slots, spill and control space of ours, and
+            // places that the registry has open for writing and the core granted: theirs for the call.
+            let len = unsafe { libc::recvmsg(fd, &raw mut message.msg_hdr, libc::MSG_DONTWAIT) };
+            message.msg_len = u32::try_from(len).unwrap_or(0);
+            // An empty datagram is one, too.
+            if len < 0 { -1 } else { 1 }
+        } else {
+            // SAFETY: as above, for all of them.
+            unsafe {
+                libc::recvmmsg(
+                    fd,
+                    self.messages.as_mut_ptr(),
+                    count as u32,
+                    libc::MSG_DONTWAIT,
+                    std::ptr::null_mut(),
+                )
+            }
+        };
+        usize::try_from(received).map_err(|_| io::Error::last_os_error())
     }
 
     fn refused(&mut self, error: io::Error, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
