@@ -130,7 +130,10 @@ fn serve__says_that_its_list_is_out_of_reach() {
     let errors = server.0.stderr.take().unwrap();
     drop(server);
     let said = std::io::read_to_string(errors).unwrap();
-    assert!(said.contains("the list of keys stays as it was"), "{said:?}");
+    assert!(
+        said.contains("the list of keys stays as it was"),
+        "{said:?}"
+    );
 }
 
 #[test]
