@@ -75,6 +75,9 @@ pub struct LabConfig {
     /// faster waits there, without limit or loss. `None`: all it sends is at
     /// the receiver's link at once.
     pub interface_bits_per_s: Option<u64>,
+    /// Core that the network's thread stays on; `None`: any. It goes before whatever else runs
+    /// there, so it should not be that of a host which is to keep up with the links.
+    pub core: Option<usize>,
     /// Decides all luck.
     pub seed: u64,
 }
@@ -88,6 +91,7 @@ impl Default for LabConfig {
             mtu: 1500,
             link: LinkConfig::default(),
             interface_bits_per_s: None,
+            core: None,
             seed: 0,
         }
     }
@@ -178,7 +182,7 @@ impl Lab {
         })?;
         let network = ports.and_then(|ports| {
             Worker::start("netlab-lab", State::new(&config), |shared| {
-                let forwarder = Forwarder::new(ports, shared);
+                let forwarder = Forwarder::new(ports, shared, config.core);
                 Ok(move || forwarder.run())
             })
         });
