@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use zerolane::file::Access;
 use zerolane::keys::{self, AllowFile, HostTrust, KnownHosts, Meeting, identity};
-use zerolane::{CloseReason, Identity, PublicKey, Reason, Security};
+use zerolane::{CloseReason, Code, Identity, PublicKey, Reason, Security};
 
 use crate::console;
 
@@ -25,6 +25,9 @@ pub(crate) struct ClientArgs {
     /// Trust the server with this key and no other
     #[arg(long, value_name = "KEY", conflicts_with = "plain")]
     server_key: Option<PublicKey>,
+    /// The one-time code that `serve --code` showed there, in place of keys
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["plain", "server_key", "identity"])]
+    code: Option<Code>,
     /// Neither encrypt nor ask who is there. The server must be told the same
     #[arg(long)]
     plain: bool,
@@ -74,19 +77,24 @@ pub(crate) struct Caution {
     own: Option<PublicKey>,
     host: String,
     plain: bool,
+    by_code: bool,
 }
 
 impl Caution {
     /// Trust in `host` (name and port) as `args` say, and what a connection needs for it.
     pub(crate) fn new(host: String, args: ClientArgs) -> Result<(Caution, Security)> {
+        let without_keys = |host, plain| Caution {
+            trust: Arc::new(HostTrust::anyone()),
+            own: None,
+            host,
+            plain,
+            by_code: !plain,
+        };
         if args.plain {
-            let caution = Caution {
-                trust: Arc::new(HostTrust::anyone()),
-                own: None,
-                host,
-                plain: true,
-            };
-            return Ok((caution, Security::plain()));
+            return Ok((without_keys(host, true), Security::plain()));
+        }
+        if let Some(code) = args.code {
+            return Ok((without_keys(host, false), by_code(code)));
         }
         let identity = own(args.identity)?;
         let own = identity.as_ref().map(|identity| identity.public());
@@ -110,6 +118,7 @@ impl Caution {
             own,
             host,
             plain: false,
+            by_code: false,
         };
         Ok((caution, security))
     }
@@ -151,6 +160,17 @@ impl Caution {
             ));
         }
         match (why?, self.own) {
+            (zerolane::Error::Closed(CloseReason::ExchangeRefused(Reason::Denied)), _) => {
+                Some(match self.by_code {
+                    true => format!(
+                        "{host} does not know this code: it was mistyped, is used up, or was made by \
+                         another server. Ask for the one that `zerolane serve --code` shows there now"
+                    ),
+                    false => format!(
+                        "{host} wants a one-time code: ask there for it, and say --code CODE"
+                    ),
+                })
+            }
             (
                 zerolane::Error::Closed(CloseReason::Rejected {
                     reason: Reason::Denied,
@@ -182,12 +202,31 @@ fn place(name: &str) -> String {
     path.map_or(name.into(), |path| path.display().to_string())
 }
 
+/// Protection by a code in place of keys: those are made for the one connection.
+fn by_code(code: Code) -> Security {
+    Security {
+        pre_shared: Some(code.into()),
+        ..Security::default()
+    }
+}
+
 /// How a server proves who it is, and whom it lets in.
 pub(crate) struct Doors {
     pub(crate) security: Security,
     pub(crate) access: Access,
     /// For people: who may connect.
     pub(crate) words: String,
+}
+
+impl Doors {
+    /// Lets in who has `code`, once.
+    pub(crate) fn by_code(code: Code) -> Doors {
+        Doors {
+            security: by_code(code),
+            access: Access::Anyone,
+            words: "Who may connect: one client, once, with a code.".into(),
+        }
+    }
 }
 
 impl ServerArgs {

@@ -44,7 +44,7 @@ fn run__the_cipher_is_one_that_both_have() {
 
 fn with_pre_shared(n: u8, key: u8) -> Credentials {
     Credentials {
-        pre_shared: Some(Zeroizing::new([key; 32])),
+        pre_shared: Some([key; 32].into()),
         ..credentials(n)
     }
 }
