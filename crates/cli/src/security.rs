@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use zerolane::file::Access;
 use zerolane::keys::{self, AllowFile, HostTrust, KnownHosts, Meeting, identity};
-use zerolane::{CloseReason, Identity, PublicKey, Reason, Security};
+use zerolane::{CloseReason, Identity, Mode, PublicKey, Reason, Security};
 
 use crate::console;
 
@@ -25,6 +25,9 @@ pub(crate) struct ClientArgs {
     /// Trust the server with this key and no other
     #[arg(long, value_name = "KEY", conflicts_with = "plain")]
     server_key: Option<PublicKey>,
+    /// Let others on the way read, and change nothing. The server must be told the same
+    #[arg(long, conflicts_with = "plain")]
+    authenticated: bool,
     /// Neither encrypt nor ask who is there. The server must be told the same
     #[arg(long)]
     plain: bool,
@@ -44,9 +47,20 @@ pub(crate) struct ServerArgs {
     /// Let anybody connect
     #[arg(long)]
     anyone: bool,
+    /// Let others on the way read, and change nothing. Clients must be told the same
+    #[arg(long, conflicts_with = "plain")]
+    authenticated: bool,
     /// Neither encrypt nor ask who is there. Clients must be told the same
     #[arg(long)]
     plain: bool,
+}
+
+/// What protects a connection whose ends prove who they are.
+fn protection(authenticated: bool) -> Security {
+    match authenticated {
+        true => Security::authenticated(),
+        false => Security::default(),
+    }
 }
 
 /// The file in which this user's key is, or would be.
@@ -73,7 +87,7 @@ pub(crate) struct Caution {
     trust: Arc<HostTrust>,
     own: Option<PublicKey>,
     host: String,
-    plain: bool,
+    mode: Mode,
 }
 
 impl Caution {
@@ -84,7 +98,7 @@ impl Caution {
                 trust: Arc::new(HostTrust::anyone()),
                 own: None,
                 host,
-                plain: true,
+                mode: Mode::Plain,
             };
             return Ok((caution, Security::plain()));
         }
@@ -103,21 +117,27 @@ impl Caution {
         let security = Security {
             identity,
             trust: Arc::clone(&trust) as Arc<dyn zerolane::Trust>,
-            ..Security::default()
+            ..protection(args.authenticated)
         };
         let caution = Caution {
             trust,
             own,
             host,
-            plain: false,
+            mode: security.mode,
         };
         Ok((caution, security))
     }
 
     /// Says whom it met, before anything else is said.
     pub(crate) fn introduce(&self) {
-        if self.plain {
-            console::note("WARNING: plain: what was sent could be read and changed by others.");
+        match self.mode {
+            Mode::Encrypted => {}
+            Mode::Authenticated => {
+                console::note("Not encrypted: what was sent could be read by others.");
+            }
+            Mode::Plain => {
+                console::note("WARNING: plain: what was sent could be read and changed by others.");
+            }
         }
         if let Some(Meeting::First { key, kept }) = self.trust.meeting() {
             let host = &self.host;
@@ -212,9 +232,13 @@ impl ServerArgs {
             ),
             false => listed(self.allowed, own)?,
         };
+        let words = match self.authenticated {
+            true => format!("{words} Not encrypted: who is on the way can read everything."),
+            false => words,
+        };
         let security = Security {
             identity,
-            ..Security::default()
+            ..protection(self.authenticated)
         };
         Ok(Doors {
             security,

@@ -339,7 +339,7 @@ fn respond(
         return Err(Some(Reason::VersionMismatch));
     }
     let cipher = credentials.ciphers.common(Ciphers(ciphers));
-    let cipher = cipher.ok_or(Some(Reason::ProtocolViolation))?;
+    let cipher = cipher.ok_or(Some(Reason::OtherProtection))?;
     let choice = [VERSION, cipher as u8, 0, 0];
     let mut body = [0; MAX_HANDSHAKE];
     let len = state.write_message(&choice, &mut body).map_err(|_| None)?;
