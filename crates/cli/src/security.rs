@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use zerolane::file::Access;
 use zerolane::keys::{self, AllowFile, HostTrust, KnownHosts, Meeting, identity};
-use zerolane::{CloseReason, Identity, Mode, PublicKey, Reason, Security};
+use zerolane::{CloseReason, Code, Identity, Mode, PublicKey, Reason, Security};
 
 use crate::console;
 
@@ -28,6 +28,9 @@ pub(crate) struct ClientArgs {
     /// Let others on the way read, and change nothing. The server must be told the same
     #[arg(long, conflicts_with = "plain")]
     authenticated: bool,
+    /// The one-time code that `serve --code` showed there, in place of keys
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["plain", "authenticated", "server_key", "identity"])]
+    code: Option<Code>,
     /// Neither encrypt nor ask who is there. The server must be told the same
     #[arg(long)]
     plain: bool,
@@ -88,19 +91,24 @@ pub(crate) struct Caution {
     own: Option<PublicKey>,
     host: String,
     mode: Mode,
+    by_code: bool,
 }
 
 impl Caution {
     /// Trust in `host` (name and port) as `args` say, and what a connection needs for it.
     pub(crate) fn new(host: String, args: ClientArgs) -> Result<(Caution, Security)> {
+        let without_keys = |host, mode| Caution {
+            trust: Arc::new(HostTrust::anyone()),
+            own: None,
+            host,
+            mode,
+            by_code: mode != Mode::Plain,
+        };
         if args.plain {
-            let caution = Caution {
-                trust: Arc::new(HostTrust::anyone()),
-                own: None,
-                host,
-                mode: Mode::Plain,
-            };
-            return Ok((caution, Security::plain()));
+            return Ok((without_keys(host, Mode::Plain), Security::plain()));
+        }
+        if let Some(code) = args.code {
+            return Ok((without_keys(host, Mode::Encrypted), by_code(code)));
         }
         let identity = own(args.identity)?;
         let own = identity.as_ref().map(|identity| identity.public());
@@ -124,6 +132,7 @@ impl Caution {
             own,
             host,
             mode: security.mode,
+            by_code: false,
         };
         Ok((caution, security))
     }
@@ -171,6 +180,17 @@ impl Caution {
             ));
         }
         match (why?, self.own) {
+            (zerolane::Error::Closed(CloseReason::ExchangeRefused(Reason::Denied)), _) => {
+                Some(match self.by_code {
+                    true => format!(
+                        "{host} does not know this code: it was mistyped, is used up, or was made by \
+                         another server. Ask for the one that `zerolane serve --code` shows there now"
+                    ),
+                    false => format!(
+                        "{host} wants a one-time code: ask there for it, and say --code CODE"
+                    ),
+                })
+            }
             (
                 zerolane::Error::Closed(CloseReason::Rejected {
                     reason: Reason::Denied,
@@ -202,12 +222,31 @@ fn place(name: &str) -> String {
     path.map_or(name.into(), |path| path.display().to_string())
 }
 
+/// Protection by a code in place of keys: those are made for the one connection.
+fn by_code(code: Code) -> Security {
+    Security {
+        pre_shared: Some(code.into()),
+        ..Security::default()
+    }
+}
+
 /// How a server proves who it is, and whom it lets in.
 pub(crate) struct Doors {
     pub(crate) security: Security,
     pub(crate) access: Access,
     /// For people: who may connect.
     pub(crate) words: String,
+}
+
+impl Doors {
+    /// Lets in who has `code`, once.
+    pub(crate) fn by_code(code: Code) -> Doors {
+        Doors {
+            security: by_code(code),
+            access: Access::Anyone,
+            words: "Who may connect: one client, once, with a code.".into(),
+        }
+    }
 }
 
 impl ServerArgs {

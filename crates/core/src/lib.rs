@@ -58,8 +58,9 @@ pub use exports::RegionName;
 pub use forecast::{Forecast, Run};
 pub use grants::Placement;
 pub use handshake::{
-    Admitted, Anyone, Cipher, Ciphers, Credentials, Gate, GateCounters, HandshakeDatagram,
-    Identity, KeyError, PublicKey, Reply, Session, Trust, refuse_hello,
+    Admitted, Anyone, Cipher, Ciphers, Code, CodeError, Credentials, Gate, GateCounters,
+    HandshakeDatagram, Identity, KeyError, PreShared, PublicKey, Reply, Session, Trust,
+    refuse_hello,
 };
 pub use inbound::InboundState;
 pub use life::Life;

@@ -142,6 +142,10 @@ pub const COOKIE_FROM_RATE: u32 = 200;
 /// agreements cost to about a fifth of a core.
 pub const MAX_ANSWERS_PER_SECOND: u32 = 1000;
 
+/// Wrong guesses at a one-time code before nobody gets in by it: a person who types it may err, and an
+/// attacker has one chance in 33 million.
+pub const CODE_GUESSES: u32 = 3;
+
 /// How long an unfinished key exchange is remembered: as long as an Initiator tries.
 pub const HANDSHAKE_LIFETIME: Duration = Duration::from_secs(5);
 

@@ -41,10 +41,10 @@ pub use registry::Registry;
 pub use security::{Mode, Security, random};
 pub use waker::Waker;
 pub use zerolane_core::{
-    Anyone, Atomic, Cipher, CloseReason, Config, Control, Counters, Delivery, DropReason,
-    FastAnswer, GateCounters, Identity, KeyError, Life, PathState, PostError, PublicKey,
-    RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler, TransferError, TransferId, Trust,
-    WorkFlags, limits,
+    Anyone, Atomic, Cipher, CloseReason, Code, CodeError, Config, Control, Counters, Delivery,
+    DropReason, FastAnswer, GateCounters, Identity, KeyError, Life, PathState, PostError,
+    PreShared, PublicKey, RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler,
+    TransferError, TransferId, Trust, WorkFlags, limits,
 };
 
 /// What threads share memory by; tests put loom's in its place.

@@ -3,8 +3,7 @@
 use crate::seal;
 use std::io;
 use std::sync::Arc;
-use zeroize::Zeroizing;
-use zerolane_core::{Anyone, Cipher, Ciphers, Credentials, Identity, Trust};
+use zerolane_core::{Anyone, Cipher, Ciphers, Credentials, Identity, PreShared, Trust};
 
 /// Protection of a connection's datagrams. Both ends must choose the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +28,7 @@ pub struct Security {
     /// listener.
     pub identity: Option<Arc<Identity>>,
     /// A secret that both ends must know beside their keys.
-    pub pre_shared: Option<Zeroizing<[u8; 32]>>,
+    pub pre_shared: Option<PreShared>,
     /// Whom to speak to.
     pub trust: Arc<dyn Trust>,
     /// Seal with this one and no other, for those whose rules name one. `None`: the fastest that both

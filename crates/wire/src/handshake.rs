@@ -41,13 +41,40 @@ impl Step {
     ];
 }
 
+/// What the Initiator means to prove beside its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Proof {
+    /// Nothing.
+    None = 0,
+    /// That it has a pre-shared key.
+    PreSharedKey = 1,
+    /// That it knows a one-time code.
+    Code = 2,
+}
+
+impl Proof {
+    const ALL: [Proof; 3] = [Proof::None, Proof::PreSharedKey, Proof::Code];
+
+    fn parse(flags: Flags) -> Result<Proof, ParseError> {
+        let bits = flags.bits() & PROOF_MASK;
+        let proof = Proof::ALL.into_iter().find(|&it| it as u16 == bits);
+        proof.ok_or(ParseError::new(
+            Field::Flags,
+            Problem::Unassigned(u32::from(bits)),
+        ))
+    }
+}
+
+/// Bits of Flags that hold a [`Proof`].
+const PROOF_MASK: u16 = 0x003;
+
 /// What all messages of one key exchange repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HandshakeMessage<'a> {
     /// Which.
     pub step: Step,
-    /// Hello, Finish: the Initiator means to prove a pre-shared key.
-    pub pre_shared: bool,
+    /// Hello, Finish: what is to be proven.
+    pub proof: Proof,
     /// Refusal: why.
     pub reason: Reason,
     /// Port of the receiver.
@@ -105,7 +132,7 @@ impl<'a> HandshakeMessage<'a> {
             ))?;
         Ok(HandshakeMessage {
             step,
-            pre_shared: header.flags.contains(PRE_SHARED),
+            proof: Proof::parse(header.flags)?,
             reason: Reason::parse(header.b_id)?,
             d_port: header.d_port,
             s_port: header.s_port,
@@ -123,7 +150,7 @@ impl<'a> HandshakeMessage<'a> {
     /// can be.
     pub fn emit(&self) -> ([u8; MAX_HANDSHAKE], usize) {
         let header = Header {
-            flags: Flags::NONE.with_if(PRE_SHARED, self.pre_shared),
+            flags: Flags::from_bits(self.proof as u16),
             param: self.step as u16,
             b_id: self.reason as u16,
             d_port: self.d_port,
@@ -142,8 +169,6 @@ impl<'a> HandshakeMessage<'a> {
     }
 }
 
-const PRE_SHARED: Flags = Flags::from_bits(0x001);
-
 const _: () = assert!(Op::ALL.len() < HANDSHAKE_CODE as usize);
 
 #[cfg(test)]
@@ -153,7 +178,7 @@ mod tests {
 
     const HELLO: HandshakeMessage<'_> = HandshakeMessage {
         step: Step::Hello,
-        pre_shared: true,
+        proof: Proof::PreSharedKey,
         reason: Reason::Normal,
         d_port: 1,
         s_port: 2,
@@ -171,6 +196,11 @@ mod tests {
             assert!(HandshakeMessage::is(&bytes));
             assert_eq!(HandshakeMessage::parse(&bytes[..len]), Ok(message));
         }
+        for proof in Proof::ALL {
+            let message = HandshakeMessage { proof, ..HELLO };
+            let (bytes, len) = message.emit();
+            assert_eq!(HandshakeMessage::parse(&bytes[..len]), Ok(message));
+        }
     }
 
     #[test]
@@ -183,6 +213,7 @@ mod tests {
             parsed.map(|_| ()).map_err(|error| error.field)
         };
         assert_eq!(broken(&|bytes| bytes[0] = 20 << 3), Err(Field::Op));
+        assert_eq!(broken(&|bytes| bytes[1] |= 3), Err(Field::Flags));
         assert_eq!(broken(&|bytes| bytes[3] = 0), Err(Field::Param));
         assert_eq!(broken(&|bytes| bytes[3] = 6), Err(Field::Param));
         assert_eq!(broken(&|bytes| bytes[14] = 0xff), Err(Field::Param));

@@ -83,6 +83,12 @@ impl Endpoint {
         self.listener.gate_counters()
     }
 
+    /// Whether nobody gets in any more: there is a one-time code, and it was used, or guessed at too
+    /// often.
+    pub fn is_spent(&self) -> bool {
+        self.listener.is_spent()
+    }
+
     /// The next connection, `None` on timeout.
     ///
     /// # Errors

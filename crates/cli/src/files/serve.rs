@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use zerolane::file::limits::DEFAULT_PORT;
 use zerolane::file::{Access, Confinement, Error, ServeOptions, Server, ServerObserver, Totals};
 use zerolane::keys::AllowFile;
-use zerolane::{Options, Schedule, Scheduler};
+use zerolane::{Code, Options, Schedule, Scheduler};
 
 use super::{stop_on_signals, user, with_exit_code};
 use crate::address::parse_listen;
@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// keys and to do in DIR what clients may do there
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
+    /// Let in who has a one-time code, which is shown here, instead of keys; end after that client
+    #[arg(long, conflicts_with_all = ["identity", "allowed", "anyone", "authenticated", "plain"])]
+    code: bool,
     #[command(flatten)]
     security: ServerArgs,
 }
@@ -71,11 +74,15 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 pub(crate) fn run(args: Args) -> Result<()> {
     let stop = stop_on_signals()?;
     let user = args.user.as_deref().map(user::find).transpose()?;
+    let code = args.code.then(one_time_code).transpose()?;
     let Doors {
         security,
         access: allowed,
         words,
-    } = args.security.doors()?;
+    } = match code.clone() {
+        Some(code) => Doors::by_code(code),
+        None => args.security.doors()?,
+    };
     let list = match &allowed {
         Access::Listed(list) => Some(Arc::clone(list)),
         Access::Anyone => None,
@@ -108,14 +115,33 @@ pub(crate) fn run(args: Args) -> Result<()> {
         "Serving {} on {address} for {access}.",
         args.directory.display()
     ))?;
-    if let Some(key) = server.public_key() {
+    if let (Some(key), None) = (server.public_key(), &code) {
         console::say(format_args!("Its key: {key}"))?;
     }
     console::say(words)?;
+    if let Some(code) = code {
+        let place = place(address);
+        console::say(format_args!(
+            "There: zerolane cp -r --code {code} {place}: DIR"
+        ))?;
+    }
     if address.ip().is_loopback() {
         console::say("Only this machine can reach it; --listen ADDR opens it to others.")?;
     }
     server.run(&stop, &Log).map_err(with_exit_code)
+}
+
+fn one_time_code() -> Result<Code> {
+    let random = zerolane::random().context("no random numbers for a code")?;
+    Ok(Code::from_random(random))
+}
+
+/// How others name `address`, as far as it is known here.
+fn place(address: SocketAddr) -> String {
+    match address.ip().is_unspecified() {
+        true => format!("THIS-HOST:{}", address.port()),
+        false => address.to_string(),
+    }
 }
 
 /// From here on this process reaches the directory and its list of keys, and little else.
@@ -160,6 +186,16 @@ impl ServerObserver for Log {
 
     fn asked(&self, peer: SocketAddr, what: &str) {
         console::note(format_args!("{peer}: {what}"));
+    }
+
+    fn wrong_code(&self, left: u32) {
+        console::note(match left {
+            0 => "WARNING: a wrong code was tried again. This one is void: nobody gets in by it."
+                .into(),
+            _ => {
+                format!("WARNING: somebody tried a wrong code. After {left} more this one is void.")
+            }
+        });
     }
 
     fn ended(&self, peer: SocketAddr, outcome: &Result<Option<Totals>, Error>) {

@@ -3,6 +3,7 @@
 
 #![allow(non_snake_case)]
 
+mod code;
 mod confined;
 mod copy;
 mod keys;

@@ -6,21 +6,19 @@
 //! No answer is longer than the question times three, and none is sent unasked.
 
 use super::cookie::Cookies;
-use super::initiator::OFFER_LEN;
-use super::noise::{self, Role};
-use super::{Cipher, Ciphers, Credentials, HandshakeDatagram, PublicKey, Session, VERSION};
+use super::responder::{Admitted, Answered, admit, back, respond};
+use super::{Credentials, HandshakeDatagram, PreShared};
 use crate::Instant;
 use crate::limits::{
-    COOKIE_FROM_PENDING, COOKIE_FROM_RATE, HANDSHAKE_LIFETIME, MAX_ANSWERS_PER_SECOND,
-    MAX_PENDING_HANDSHAKES, MAX_PENDING_PER_ADDRESS,
+    CODE_GUESSES, COOKIE_FROM_PENDING, COOKIE_FROM_RATE, HANDSHAKE_LIFETIME,
+    MAX_ANSWERS_PER_SECOND, MAX_PENDING_HANDSHAKES, MAX_PENDING_PER_ADDRESS,
 };
-use snow::HandshakeState;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 use zeroize::Zeroizing;
-use zerolane_wire::handshake::{COOKIE_LEN, HandshakeMessage, MAX_HANDSHAKE, Step};
-use zerolane_wire::{Operation, Packet, Reason};
+use zerolane_wire::Reason;
+use zerolane_wire::handshake::{COOKIE_LEN, HandshakeMessage, MAX_HANDSHAKE, Proof, Step};
 
 /// What to do about a datagram.
 #[derive(Debug)]
@@ -31,19 +29,6 @@ pub enum Reply {
     Send(HandshakeDatagram),
     /// The exchange is done.
     Admit(Box<Admitted>),
-}
-
-/// A stranger no more: its address and its key are proven.
-#[derive(Debug)]
-pub struct Admitted {
-    /// The keys to speak with it.
-    pub session: Session,
-    /// Its Request_Connection.
-    pub request: Packet,
-    /// Whether the owner of its key is trusted. If not, say so with the session's keys.
-    pub trusted: bool,
-    /// Its last message, to tell a repetition.
-    pub finish: Box<[u8]>,
 }
 
 /// What the gate counted.
@@ -63,6 +48,8 @@ pub struct GateCounters {
     pub limited: u64,
     /// Exchanges refused in words.
     pub refused: u64,
+    /// Wrong guesses at a code.
+    pub wrong_codes: u64,
 }
 
 /// An exchange that waits for its last message.
@@ -77,14 +64,19 @@ struct Pending {
     hello: Box<[u8]>,
     /// With which, and with the Hello, the answer can be worked out again.
     ephemeral: Zeroizing<[u8; 32]>,
-    answered: Answered,
+    stage: Stage,
 }
 
-/// What the Responder made of a Hello.
-struct Answered {
-    state: HandshakeState,
-    cipher: Cipher,
-    datagram: HandshakeDatagram,
+/// How far an exchange is. With a code, those that are over are remembered for as long as their messages may
+/// still come: the one that a late Hello belongs to must not be refused, the others must be told, and none
+/// be begun again.
+enum Stage {
+    /// Its last message is waited for.
+    Answered(Box<Answered>),
+    /// It was let in.
+    Over,
+    /// The code was wrong, or is no good any more.
+    Denied,
 }
 
 /// Where strangers knock.
@@ -96,6 +88,8 @@ pub struct Gate {
     second: Instant,
     hellos: u32,
     answers: u32,
+    /// With a code: how many may still be tried. None once it was right.
+    tries: u32,
     counters: GateCounters,
 }
 
@@ -118,6 +112,7 @@ impl Gate {
             second: now,
             hellos: 0,
             answers: 0,
+            tries: CODE_GUESSES,
             counters: GateCounters::default(),
         }
     }
@@ -127,7 +122,16 @@ impl Gate {
         &self.counters
     }
 
-    /// Exchanges begun and not done.
+    /// Whether nobody gets in any more: there is a code, and it was used or guessed at too often.
+    pub fn is_spent(&self) -> bool {
+        self.proof() == Proof::Code && self.tries == 0
+    }
+
+    fn proof(&self) -> Proof {
+        PreShared::proof(self.credentials.pre_shared.as_ref())
+    }
+
+    /// Exchanges remembered: begun and not done, and with a code also those that were over lately.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
@@ -189,7 +193,11 @@ impl Gate {
                 && it.frame.sync == message.sync
                 && *it.hello == *hello
         }) {
-            return Reply::Send(known.answered.datagram.clone());
+            return match &known.stage {
+                Stage::Answered(answered) => Reply::Send(answered.datagram.clone()),
+                Stage::Over => Reply::Nothing,
+                Stage::Denied => self.refuse(message, Reason::Denied),
+            };
         }
         self.cookies.age(now, draw);
         let loaded = self.pending.len() >= COOKIE_FROM_PENDING || self.hellos > COOKIE_FROM_RATE;
@@ -198,7 +206,7 @@ impl Gate {
             let cookie = self.cookies.give(from, hello);
             return Reply::Send(back(message, Step::Retry, Reason::Normal, 0, &cookie));
         }
-        if message.pre_shared != self.credentials.pre_shared.is_some() {
+        if message.proof != self.proof() || self.is_spent() {
             return self.refuse(message, Reason::Denied);
         }
         if !self.has_room(from) {
@@ -258,7 +266,7 @@ impl Gate {
             key,
             hello: hello.into(),
             ephemeral,
-            answered,
+            stage: Stage::Answered(Box::new(answered)),
         });
         Reply::Send(answer)
     }
@@ -276,7 +284,31 @@ impl Gate {
         let it = &mut self.pending[index];
         let (frame, hello) = (&it.frame, &it.hello);
         if let Ok(again) = respond(&self.credentials, frame, hello, &it.ephemeral, it.key) {
-            it.answered = again;
+            it.stage = Stage::Answered(Box::new(again));
+        }
+    }
+
+    /// A guess: this exchange is over, and perhaps all are.
+    fn wrong_code(&mut self, index: usize, message: &HandshakeMessage<'_>) -> Reply {
+        self.counters.wrong_codes += 1;
+        self.tries = self.tries.saturating_sub(1);
+        self.pending[index].stage = Stage::Denied;
+        if self.tries == 0 {
+            self.deny_all();
+        }
+        self.refuse(message, Reason::Denied)
+    }
+
+    /// The code was right: nobody else gets in by it.
+    fn right_code(&mut self, index: usize) {
+        self.tries = 0;
+        self.deny_all();
+        self.pending[index].stage = Stage::Over;
+    }
+
+    fn deny_all(&mut self) {
+        for it in &mut self.pending {
+            it.stage = Stage::Denied;
         }
     }
 
@@ -295,20 +327,27 @@ impl Gate {
         let Some(index) = self.pending.iter().position(of_it) else {
             return self.malformed();
         };
+        let answered = match &mut self.pending[index].stage {
+            Stage::Answered(answered) => answered,
+            Stage::Over => return Reply::Nothing,
+            Stage::Denied => return self.refuse(message, Reason::Denied),
+        };
         let mut payload = [0; MAX_HANDSHAKE];
-        let pending = &mut self.pending[index];
-        let read = pending
-            .answered
-            .state
-            .read_message(message.body, &mut payload);
-        let Ok(len) = read else {
+        let Ok(len) = answered.state.read_message(message.body, &mut payload) else {
+            // Who sent it is who said Hello if its key could be decrypted: then the code is another.
+            let is_guess = answered.state.get_remote_static().is_some();
+            if is_guess && self.proof() == Proof::Code {
+                return self.wrong_code(index, message);
+            }
             self.restore(index);
             return self.malformed();
         };
-        let Some(done) = self.pending.remove(index) else {
-            return self.malformed();
-        };
-        match admit(done, &payload[..len], &self.credentials, datagram) {
+        let admitted = admit(answered, &payload[..len], &self.credentials, datagram);
+        match self.proof() {
+            Proof::Code => self.right_code(index),
+            Proof::None | Proof::PreSharedKey => drop(self.pending.remove(index)),
+        }
+        match admitted {
             Some(admitted) => {
                 self.counters.admitted += 1;
                 Reply::Admit(Box::new(admitted))
@@ -316,90 +355,4 @@ impl Gate {
             None => self.malformed(),
         }
     }
-}
-
-/// The Responder's part of an exchange, the same whenever it is worked out again.
-///
-/// # Errors
-/// The refusal, or `None` if the Hello deserves no answer.
-fn respond(
-    credentials: &Credentials,
-    frame: &HandshakeMessage<'_>,
-    hello: &[u8],
-    ephemeral: &[u8; 32],
-    key: u32,
-) -> Result<Answered, Option<Reason>> {
-    let begun = noise::begin(Role::Responder, credentials, frame, *ephemeral);
-    let mut state = begun.map_err(|_| None)?;
-    let mut payload = [0; MAX_HANDSHAKE];
-    let len = state.read_message(hello, &mut payload).map_err(|_| None)?;
-    let offer = <&[u8; OFFER_LEN]>::try_from(&payload[..len]).map_err(|_| None)?;
-    let &[oldest, newest, ciphers, ..] = offer;
-    if oldest > VERSION || newest < VERSION {
-        return Err(Some(Reason::VersionMismatch));
-    }
-    let cipher = credentials.ciphers.common(Ciphers(ciphers));
-    let cipher = cipher.ok_or(Some(Reason::OtherProtection))?;
-    let choice = [VERSION, cipher as u8, 0, 0];
-    let mut body = [0; MAX_HANDSHAKE];
-    let len = state.write_message(&choice, &mut body).map_err(|_| None)?;
-    let datagram = back(frame, Step::Answer, Reason::Normal, key, &body[..len]);
-    Ok(Answered {
-        state,
-        cipher,
-        datagram,
-    })
-}
-
-fn admit(
-    mut done: Pending,
-    request: &[u8],
-    credentials: &Credentials,
-    finish: &[u8],
-) -> Option<Admitted> {
-    let request = Packet::parse(request).ok()?;
-    if !matches!(request.operation, Operation::RequestConnection(_)) {
-        return None;
-    }
-    let state = &mut done.answered.state;
-    let peer = PublicKey(state.get_remote_static()?.try_into().ok()?);
-    let [receive, send] = noise::split(state);
-    Some(Admitted {
-        session: Session {
-            send,
-            receive,
-            cipher: done.answered.cipher,
-            peer,
-        },
-        request,
-        trusted: credentials.trust.trusts(&peer),
-        finish: finish.into(),
-    })
-}
-
-/// A message in answer to `message`.
-fn back(
-    message: &HandshakeMessage<'_>,
-    step: Step,
-    reason: Reason,
-    s_key: u32,
-    body: &[u8],
-) -> HandshakeDatagram {
-    HandshakeDatagram::new(&HandshakeMessage {
-        step,
-        pre_shared: false,
-        reason,
-        d_port: message.s_port,
-        s_port: message.d_port,
-        d_key: message.s_key,
-        s_key,
-        sync: message.sync,
-        body,
-    })
-}
-
-/// The refusal of a Hello by an end that gives no protection. `None`: it is no Hello.
-pub fn refuse_hello(datagram: &[u8], reason: Reason) -> Option<HandshakeDatagram> {
-    let message = HandshakeMessage::parse(datagram).ok()?;
-    (message.step == Step::Hello).then(|| back(&message, Step::Refusal, reason, 0, &[]))
 }

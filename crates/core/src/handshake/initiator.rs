@@ -1,14 +1,19 @@
 //! The Initiator's side of the key exchange. Its messages are repeated by the connection's timers
 //! until something is heard; a forged answer changes nothing.
 
+use super::code::{self, Agreement};
 use super::noise::{self, Role};
-use super::{Cipher, Ciphers, Credentials, HandshakeDatagram, PublicKey, Session, VERSION};
+use super::{
+    Cipher, Ciphers, Credentials, HandshakeDatagram, PreShared, PublicKey, Session, VERSION,
+};
 use snow::HandshakeState;
 use zerolane_wire::Reason;
-use zerolane_wire::handshake::{COOKIE_LEN, HandshakeMessage, MAX_HANDSHAKE, Step};
+use zerolane_wire::handshake::{COOKIE_LEN, HandshakeMessage, MAX_HANDSHAKE, Proof, Step};
 
 /// What the Initiator speaks, in the first message: versions, ciphers, room.
 pub(super) const OFFER_LEN: usize = 8;
+/// What the Responder chose, in the second.
+pub(super) const CHOICE_LEN: usize = 4;
 
 /// What came of a datagram.
 #[derive(Debug)]
@@ -37,6 +42,8 @@ pub(crate) struct Initiator {
     sync: u32,
     current: HandshakeDatagram,
     finished: bool,
+    /// With a code, until the Answer: our half of the agreement on a key.
+    agreement: Option<Agreement>,
 }
 
 impl Initiator {
@@ -48,17 +55,18 @@ impl Initiator {
         s_key: u32,
         sync: u32,
     ) -> Option<Initiator> {
-        let frame = frame(
-            credentials.pre_shared.is_some(),
-            (d_port, s_port),
-            s_key,
-            sync,
-        );
+        let proof = PreShared::proof(credentials.pre_shared.as_ref());
+        let frame = frame(proof, (d_port, s_port), s_key, sync);
         let mut state = noise::begin(Role::Initiator, &credentials, &frame, ephemeral).ok()?;
+        let mut payload = offer(credentials.ciphers).to_vec();
+        let mut agreement = None;
+        if let Some(PreShared::Code(code)) = &credentials.pre_shared {
+            let (half, share) = code::begin(Role::Initiator, code, &ephemeral);
+            payload.extend(share);
+            agreement = Some(half);
+        }
         let mut hello = vec![0; MAX_HANDSHAKE];
-        let len = state
-            .write_message(&offer(credentials.ciphers), &mut hello)
-            .ok()?;
+        let len = state.write_message(&payload, &mut hello).ok()?;
         hello.truncate(len);
         let current = with_cookie(&frame, &[0; COOKIE_LEN], &hello);
         Some(Initiator {
@@ -71,6 +79,7 @@ impl Initiator {
             sync,
             current,
             finished: false,
+            agreement,
         })
     }
 
@@ -84,7 +93,10 @@ impl Initiator {
         let Ok(message) = HandshakeMessage::parse(datagram) else {
             return Taken::Nothing;
         };
-        if message.d_key != self.s_key || message.sync != self.sync || self.finished {
+        if message.d_key != self.s_key || message.sync != self.sync {
+            return Taken::Nothing;
+        }
+        if self.finished && !self.may_be_wrong(&message) {
             return Taken::Nothing;
         }
         match message.step {
@@ -95,10 +107,17 @@ impl Initiator {
         }
     }
 
+    /// Whether it says that the code was wrong: the one thing that a Responder can say about the last
+    /// message without the keys, since it has none then.
+    fn may_be_wrong(&self, message: &HandshakeMessage<'_>) -> bool {
+        let by_code = matches!(self.credentials.pre_shared, Some(PreShared::Code(_)));
+        by_code && message.step == Step::Refusal
+    }
+
     fn frame(&self) -> HandshakeMessage<'static> {
         let ports = (self.d_port, self.s_port);
-        let pre_shared = self.credentials.pre_shared.is_some();
-        frame(pre_shared, ports, self.s_key, self.sync)
+        let proof = PreShared::proof(self.credentials.pre_shared.as_ref());
+        frame(proof, ports, self.s_key, self.sync)
     }
 
     fn retry(&mut self, cookie: &[u8]) -> Taken {
@@ -123,9 +142,16 @@ impl Initiator {
         if !self.credentials.trust.trusts(&peer) {
             return Some(Taken::Untrusted(peer));
         }
-        let Some(cipher) = chosen(&payload[..len], self.credentials.ciphers) else {
+        let (choice, share) = payload[..len].split_at(len.min(CHOICE_LEN));
+        let Some(cipher) = chosen(choice, self.credentials.ciphers) else {
             return Some(Taken::Refused(Reason::ProtocolViolation));
         };
+        if let Some(agreement) = self.agreement.take() {
+            let Some(key) = agreement.finish(share) else {
+                return Some(Taken::Refused(Reason::ProtocolViolation));
+            };
+            noise::set_key(&mut self.state, &key).ok()?;
+        }
         let mut body = [0; MAX_HANDSHAKE];
         let len = self.state.write_message(request, &mut body).ok()?;
         self.current = HandshakeDatagram::new(&HandshakeMessage {
@@ -146,14 +172,14 @@ impl Initiator {
 }
 
 fn frame(
-    pre_shared: bool,
+    proof: Proof,
     (d_port, s_port): (u16, u16),
     s_key: u32,
     sync: u32,
 ) -> HandshakeMessage<'static> {
     HandshakeMessage {
         step: Step::Hello,
-        pre_shared,
+        proof,
         reason: Reason::Normal,
         d_port,
         s_port,

@@ -8,21 +8,25 @@
 //!
 //! What the session's keys seal, and how, is the lane's to know: the core never sees a payload byte.
 
+mod code;
 mod cookie;
 mod gate;
 mod identity;
 mod initiator;
 mod noise;
+mod responder;
 
-pub use gate::{Admitted, Gate, GateCounters, Reply, refuse_hello};
+pub use code::{Code, CodeError};
+pub use gate::{Gate, GateCounters, Reply};
 pub use identity::{Identity, KeyError, PublicKey};
 pub(crate) use initiator::{Initiator, Taken};
+pub use responder::{Admitted, refuse_hello};
 
 use core::fmt;
 use std::collections::HashSet;
 use std::sync::Arc;
 use zeroize::Zeroizing;
-use zerolane_wire::handshake::HandshakeMessage;
+use zerolane_wire::handshake::{HandshakeMessage, Proof};
 
 /// Oldest and newest version of the key exchange spoken.
 const VERSION: u8 = 1;
@@ -118,13 +122,54 @@ impl Trust for HashSet<PublicKey> {
     }
 }
 
+/// A secret that both ends must know beside their keys.
+#[derive(Clone)]
+pub enum PreShared {
+    /// A key that nobody can guess: 32 random bytes, for any number of connections.
+    Key(Zeroizing<[u8; 32]>),
+    /// A code for one connection. A gate lets in the first that proves it and then nobody, and after
+    /// [`CODE_GUESSES`](crate::limits::CODE_GUESSES) wrong ones nobody either.
+    Code(Code),
+}
+
+impl PreShared {
+    fn proof(this: Option<&PreShared>) -> Proof {
+        match this {
+            None => Proof::None,
+            Some(PreShared::Key(_)) => Proof::PreSharedKey,
+            Some(PreShared::Code(_)) => Proof::Code,
+        }
+    }
+}
+
+impl From<[u8; 32]> for PreShared {
+    fn from(key: [u8; 32]) -> PreShared {
+        PreShared::Key(Zeroizing::new(key))
+    }
+}
+
+impl From<Code> for PreShared {
+    fn from(code: Code) -> PreShared {
+        PreShared::Code(code)
+    }
+}
+
+impl fmt::Debug for PreShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PreShared::Key(_) => "Key",
+            PreShared::Code(_) => "Code",
+        })
+    }
+}
+
 /// What an end proves, and what it wants proven.
 #[derive(Clone)]
 pub struct Credentials {
     /// Who this end is.
     pub identity: Arc<Identity>,
     /// A secret that both ends must know beside their keys.
-    pub pre_shared: Option<Zeroizing<[u8; 32]>>,
+    pub pre_shared: Option<PreShared>,
     /// Whom to speak to.
     pub trust: Arc<dyn Trust>,
     /// What this end's machine seals well.
@@ -135,7 +180,7 @@ impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials")
             .field("identity", &self.identity)
-            .field("pre_shared", &self.pre_shared.is_some())
+            .field("pre_shared", &self.pre_shared)
             .field("trust", &self.trust)
             .field("ciphers", &self.ciphers)
             .finish()

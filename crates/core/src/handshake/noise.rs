@@ -1,12 +1,12 @@
 //! The Noise state of either end, with the randomness handed in.
 
-use super::Credentials;
+use super::{Credentials, PreShared};
 use snow::params::{CipherChoice, DHChoice, HashChoice};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, Error, HandshakeState};
 use zeroize::Zeroizing;
-use zerolane_wire::handshake::HandshakeMessage;
+use zerolane_wire::handshake::{HandshakeMessage, Proof};
 
 /// XX: neither end needs to know the other's key before, and the Initiator shows its own only to a
 /// Responder that it accepted.
@@ -63,13 +63,17 @@ pub(super) fn begin(
     hello: &HandshakeMessage<'_>,
     ephemeral: [u8; 32],
 ) -> Result<HandshakeState, Error> {
-    let name = if hello.pre_shared { XX_PSK } else { XX };
+    let name = match hello.proof {
+        Proof::None => XX,
+        Proof::PreSharedKey | Proof::Code => XX_PSK,
+    };
     let prologue = prologue(hello);
     let random = Given(Zeroizing::new(ephemeral));
     let mut builder = Builder::with_resolver(name.parse()?, Box::new(random))
         .prologue(&prologue)?
         .local_private_key(credentials.identity.secret())?;
-    if let (true, Some(key)) = (hello.pre_shared, &credentials.pre_shared) {
+    if let (Proof::PreSharedKey, Some(PreShared::Key(key))) = (hello.proof, &credentials.pre_shared)
+    {
         builder = builder.psk(PSK_PLACE, key)?;
     }
     match role {
@@ -78,12 +82,20 @@ pub(super) fn begin(
     }
 }
 
+/// Mixes the key of a code in, before the third message.
+pub(super) fn set_key(state: &mut HandshakeState, key: &[u8; 32]) -> Result<(), Error> {
+    state.set_psk(usize::from(PSK_PLACE), key)
+}
+
 fn prologue(hello: &HandshakeMessage<'_>) -> Vec<u8> {
     let mut bytes = b"Zerolane handshake 1".to_vec();
     bytes.extend(hello.s_port.to_be_bytes());
     bytes.extend(hello.d_port.to_be_bytes());
     bytes.extend(hello.s_key.to_be_bytes());
     bytes.extend(hello.sync.to_be_bytes());
+    if hello.proof == Proof::Code {
+        bytes.extend(b"code");
+    }
     bytes
 }
 

@@ -183,6 +183,49 @@ fn connect__survives_loss_repetition_and_reordering() {
     assert!(open >= 195, "{open} of 200");
 }
 
+fn with_code(n: u8, code: &str) -> Credentials {
+    Credentials {
+        pre_shared: Some(code.parse::<Code>().unwrap().into()),
+        ..credentials(n)
+    }
+}
+
+#[test]
+fn connect__by_a_code_survives_loss_repetition_and_reordering() {
+    let mut open = 0;
+    for seed in 0..200 {
+        let code = "1234-5678";
+        let mut world = World::new(seed, 20, with_code(1, code), with_code(2, code));
+        world.run(Duration::from_secs(5));
+        open += u32::from(world.is_open());
+        let counters = world.gate.counters();
+        assert_eq!(counters.wrong_codes, 0, "seed {seed}");
+        assert!(counters.admitted <= 1, "seed {seed}");
+        let why = CloseReason::ExchangeRefused(zerolane_wire::Reason::Denied);
+        assert_ne!(
+            world.a.poll_event(),
+            Some(Event::Closed(why)),
+            "seed {seed}"
+        );
+    }
+    assert!(open >= 195, "{open} of 200");
+}
+
+#[test]
+fn connect__by_a_wrong_code_is_told_so_under_loss_and_counts_once() {
+    let mut told = 0;
+    for seed in 0..200 {
+        let (a, b) = (with_code(1, "1234-5679"), with_code(2, "1234-5678"));
+        let mut world = World::new(seed, 20, a, b);
+        world.run(Duration::from_secs(10));
+        assert!(world.b.is_none(), "seed {seed}");
+        assert!(world.gate.counters().wrong_codes <= 1, "seed {seed}");
+        let why = CloseReason::ExchangeRefused(zerolane_wire::Reason::Denied);
+        told += u32::from(world.a.poll_event() == Some(Event::Closed(why)));
+    }
+    assert!(told >= 195, "{told} of 200");
+}
+
 #[test]
 fn connect__untrusted_peer_is_named() {
     let a = Credentials {

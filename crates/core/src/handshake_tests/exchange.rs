@@ -79,7 +79,7 @@ fn run__who_asks_for_other_protection_is_told_so() {
 
 fn with_pre_shared(n: u8, key: u8) -> Credentials {
     Credentials {
-        pre_shared: Some(Zeroizing::new([key; 32])),
+        pre_shared: Some([key; 32].into()),
         ..credentials(n)
     }
 }

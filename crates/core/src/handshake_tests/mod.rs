@@ -2,6 +2,7 @@
 //! The key exchange: both ends by themselves, and with a connection around the Initiator's.
 
 mod attack;
+mod code;
 mod connection;
 mod exchange;
 mod flood;

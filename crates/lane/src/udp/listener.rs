@@ -96,6 +96,11 @@ impl Listener {
         self.gate.as_ref().map(Gate::counters)
     }
 
+    /// Whether nobody gets in any more by the one-time code that is asked for.
+    pub fn is_spent(&self) -> bool {
+        self.gate.as_ref().is_some_and(Gate::is_spent)
+    }
+
     /// The address listened on.
     pub fn local_addr(&self) -> SocketAddr {
         self.local

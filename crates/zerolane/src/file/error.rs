@@ -185,6 +185,9 @@ pub enum Error {
     /// A defect of this program.
     #[error("internal error")]
     Internal,
+    /// A one-time code was tried so often that it lets nobody in any more.
+    #[error("wrong codes were tried too often: nobody gets in by this one any more")]
+    CodeGuessed,
     /// The copy was told to stop.
     #[error("stopped")]
     Stopped,

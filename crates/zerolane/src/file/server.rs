@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
+use zerolane_lane::limits::CODE_GUESSES;
 
 /// Who may connect to a server.
 #[derive(Clone, Debug, Default)]
@@ -89,6 +90,11 @@ pub trait ServerObserver: Sync {
     /// before it stays in force.
     fn list_changed(&self, news: Result<usize, String>) {
         let _ = news;
+    }
+
+    /// Somebody tried a wrong one-time code; after `left` more nobody gets in.
+    fn wrong_code(&self, left: u32) {
+        let _ = left;
     }
 
     /// What came of it. `None`: there is nothing to count (a listing).
@@ -169,10 +175,12 @@ impl Server {
         confine(self.root.as_fd(), !self.read_only, readable)
     }
 
-    /// Serves until `stop` is requested, then lets running copies end early.
+    /// Serves until `stop` is requested, then lets running copies end early. With a one-time code
+    /// ([`PreShared::Code`](crate::PreShared)), until the one client that it lets in is served.
     ///
     /// # Errors
     /// If the endpoint itself fails; what goes wrong with one connection ends only that one.
+    /// [`Error::CodeGuessed`] if the code was tried so often that nobody gets in any more.
     pub fn run(&mut self, stop: &Stop, observer: &dyn ServerObserver) -> Result<(), Error> {
         let Server {
             root,
@@ -181,12 +189,18 @@ impl Server {
             access,
         } = self;
         let active = AtomicUsize::new(0);
+        let mut told = 0;
         thread::scope(|scope| {
             while !stop.requested() {
                 if let Some(news) = access.news() {
                     observer.list_changed(news);
                 }
-                let Some(connection) = endpoint.accept(Some(ACCEPT_WAIT))? else {
+                let accepted = endpoint.accept(Some(ACCEPT_WAIT))?;
+                tell_wrong_codes(endpoint, &mut told, observer);
+                let Some(connection) = accepted else {
+                    if endpoint.is_spent() && active.load(Ordering::Acquire) == 0 {
+                        return how_spent(endpoint);
+                    }
                     continue;
                 };
                 if active.load(Ordering::Acquire) >= SERVER_CONNECTIONS {
@@ -224,6 +238,23 @@ const ACCEPT_WAIT: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(REPLY_SECONDS);
 /// A client that is turned away gets this long to hear why: nobody else is accepted meanwhile.
 const TURN_AWAY: Duration = Duration::from_millis(200);
+
+/// Tells of the wrong codes beyond the first `told`.
+fn tell_wrong_codes(endpoint: &Endpoint, told: &mut u32, observer: &dyn ServerObserver) {
+    let wrong_codes = endpoint.gate_counters().map_or(0, |it| it.wrong_codes);
+    while u64::from(*told) < wrong_codes {
+        *told += 1;
+        observer.wrong_code(CODE_GUESSES.saturating_sub(*told));
+    }
+}
+
+/// What became of a code by which nobody gets in any more.
+fn how_spent(endpoint: &Endpoint) -> Result<(), Error> {
+    match endpoint.gate_counters() {
+        Some(strangers) if strangers.admitted == 0 => Err(Error::CodeGuessed),
+        _ => Ok(()),
+    }
+}
 
 fn turn_away(mut connection: Connection, why: Refusal, stop: &Stop) {
     let _ = say(&mut connection, &Reply::Refused(why), stop, TURN_AWAY);

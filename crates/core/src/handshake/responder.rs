@@ -1,0 +1,127 @@
+//! What the Responder does about the messages of one exchange; which to answer is the gate's to decide.
+
+use super::code;
+use super::initiator::OFFER_LEN;
+use super::noise::{self, Role};
+use super::{
+    Cipher, Ciphers, Credentials, HandshakeDatagram, PreShared, PublicKey, Session, VERSION,
+};
+use snow::HandshakeState;
+use zerolane_wire::handshake::{HandshakeMessage, MAX_HANDSHAKE, Proof, Step};
+use zerolane_wire::{Operation, Packet, Reason};
+
+/// A stranger no more: its address and its key are proven.
+#[derive(Debug)]
+pub struct Admitted {
+    /// The keys to speak with it.
+    pub session: Session,
+    /// Its Request_Connection.
+    pub request: Packet,
+    /// Whether the owner of its key is trusted. If not, say so with the session's keys.
+    pub trusted: bool,
+    /// Its last message, to tell a repetition.
+    pub finish: Box<[u8]>,
+}
+
+/// What the Responder made of a Hello.
+pub(super) struct Answered {
+    pub(super) state: HandshakeState,
+    cipher: Cipher,
+    pub(super) datagram: HandshakeDatagram,
+}
+
+/// The Responder's part of an exchange, the same whenever it is worked out again.
+///
+/// # Errors
+/// The refusal, or `None` if the Hello deserves no answer.
+pub(super) fn respond(
+    credentials: &Credentials,
+    frame: &HandshakeMessage<'_>,
+    hello: &[u8],
+    ephemeral: &[u8; 32],
+    key: u32,
+) -> Result<Answered, Option<Reason>> {
+    let begun = noise::begin(Role::Responder, credentials, frame, *ephemeral);
+    let mut state = begun.map_err(|_| None)?;
+    let mut payload = [0; MAX_HANDSHAKE];
+    let len = state.read_message(hello, &mut payload).map_err(|_| None)?;
+    let (offer, share) = payload[..len]
+        .split_first_chunk::<OFFER_LEN>()
+        .ok_or(None)?;
+    let &[oldest, newest, ciphers, ..] = offer;
+    if oldest > VERSION || newest < VERSION {
+        return Err(Some(Reason::VersionMismatch));
+    }
+    let cipher = credentials.ciphers.common(Ciphers(ciphers));
+    let cipher = cipher.ok_or(Some(Reason::OtherProtection))?;
+    let mut choice = vec![VERSION, cipher as u8, 0, 0];
+    if let Some(PreShared::Code(code)) = &credentials.pre_shared {
+        let (agreement, own) = code::begin(Role::Responder, code, ephemeral);
+        let key = agreement.finish(share).ok_or(None)?;
+        noise::set_key(&mut state, &key).map_err(|_| None)?;
+        choice.extend(own);
+    } else if !share.is_empty() {
+        return Err(None);
+    }
+    let mut body = [0; MAX_HANDSHAKE];
+    let len = state.write_message(&choice, &mut body).map_err(|_| None)?;
+    let datagram = back(frame, Step::Answer, Reason::Normal, key, &body[..len]);
+    Ok(Answered {
+        state,
+        cipher,
+        datagram,
+    })
+}
+
+pub(super) fn admit(
+    done: &mut Answered,
+    request: &[u8],
+    credentials: &Credentials,
+    finish: &[u8],
+) -> Option<Admitted> {
+    let request = Packet::parse(request).ok()?;
+    if !matches!(request.operation, Operation::RequestConnection(_)) {
+        return None;
+    }
+    let state = &mut done.state;
+    let peer = PublicKey(state.get_remote_static()?.try_into().ok()?);
+    let [receive, send] = noise::split(state);
+    Some(Admitted {
+        session: Session {
+            send,
+            receive,
+            cipher: done.cipher,
+            peer,
+        },
+        request,
+        trusted: credentials.trust.trusts(&peer),
+        finish: finish.into(),
+    })
+}
+
+/// A message in answer to `message`.
+pub(super) fn back(
+    message: &HandshakeMessage<'_>,
+    step: Step,
+    reason: Reason,
+    s_key: u32,
+    body: &[u8],
+) -> HandshakeDatagram {
+    HandshakeDatagram::new(&HandshakeMessage {
+        step,
+        proof: Proof::None,
+        reason,
+        d_port: message.s_port,
+        s_port: message.d_port,
+        d_key: message.s_key,
+        s_key,
+        sync: message.sync,
+        body,
+    })
+}
+
+/// The refusal of a Hello by an end that gives no protection. `None`: it is no Hello.
+pub fn refuse_hello(datagram: &[u8], reason: Reason) -> Option<HandshakeDatagram> {
+    let message = HandshakeMessage::parse(datagram).ok()?;
+    (message.step == Step::Hello).then(|| back(&message, Step::Refusal, reason, 0, &[]))
+}
