@@ -6,9 +6,10 @@
 //! copied. Keys change every [`GENERATION`] datagrams: the number says which key it is, so that
 //! neither end has to tell the other, and an old key cannot be had from a new one.
 
+mod key;
 mod window;
 
-use ring::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Tag, UnboundKey};
+use key::Key;
 use std::fmt;
 use window::Window;
 use zeroize::Zeroizing;
@@ -18,7 +19,7 @@ use zerolane_wire::HEADER_LEN;
 /// Bytes of the number behind the payload.
 const NUMBER_LEN: usize = 8;
 /// Bytes of the tag behind the number.
-const TAG_LEN: usize = 16;
+const TAG_LEN: usize = key::TAG_LEN;
 /// Bytes that sealing adds to a datagram.
 pub(crate) const TRAILER_LEN: usize = NUMBER_LEN + TAG_LEN;
 
@@ -58,41 +59,9 @@ impl Secret {
     fn key(&self, cipher: Cipher) -> Option<Key> {
         let mut hasher = blake3::Hasher::new_derive_key("Zerolane 1, key of a generation");
         hasher.update(&[cipher as u8]).update(&self.0[..]);
-        let mut made = Zeroizing::new([0; 32 + NONCE_LEN]);
-        hasher.finalize_xof().fill(&mut made[..]);
-        let algorithm = match cipher {
-            Cipher::Aes128Gcm => &AES_128_GCM,
-            Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
-        };
-        let key = UnboundKey::new(algorithm, &made[..algorithm.key_len()]).ok()?;
-        let mut mask = [0; NONCE_LEN];
-        mask.copy_from_slice(&made[32..]);
-        Some(Key {
-            key: LessSafeKey::new(key),
-            mask,
-        })
-    }
-}
-
-const NONCE_LEN: usize = ring::aead::NONCE_LEN;
-
-/// The key of one generation.
-struct Key {
-    key: LessSafeKey,
-    /// Makes nonces that nobody can guess, as TLS 1.3 does (RFC 8446, 5.3).
-    mask: [u8; NONCE_LEN],
-}
-
-impl Key {
-    fn nonce(&self, number: u64) -> Nonce {
-        let mut nonce = self.mask;
-        for (byte, number) in nonce[NONCE_LEN - NUMBER_LEN..]
-            .iter_mut()
-            .zip(number.to_be_bytes())
-        {
-            *byte ^= number;
-        }
-        Nonce::assume_unique_for_key(nonce)
+        let mut material = Zeroizing::new([0; key::MATERIAL_LEN]);
+        hasher.finalize_xof().fill(&mut material[..]);
+        Key::new(cipher, &material)
     }
 }
 
@@ -121,7 +90,8 @@ impl Sealer {
         })
     }
 
-    /// Encrypts `payload` where it lies. `None` if it cannot be: the datagram is as good as lost.
+    /// Encrypts `payload` where it lies, if the cipher hides anything. `None` if it cannot be: the
+    /// datagram is as good as lost.
     pub(crate) fn seal(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -134,14 +104,10 @@ impl Sealer {
             self.secret = secret;
         }
         self.next = number.checked_add(1)?;
-        let tag = self
-            .key
-            .key
-            .seal_in_place_separate_tag(self.key.nonce(number), Aad::from(header), payload)
-            .ok()?;
+        let tag = self.key.seal(number, header, payload)?;
         let mut trailer = [0; TRAILER_LEN];
         trailer[..NUMBER_LEN].copy_from_slice(&number.to_be_bytes());
-        trailer[NUMBER_LEN..].copy_from_slice(tag.as_ref());
+        trailer[NUMBER_LEN..].copy_from_slice(&tag);
         Some(trailer)
     }
 
@@ -183,7 +149,7 @@ impl Opener {
         })
     }
 
-    /// Decrypts `payload` where it lies.
+    /// Decrypts `payload` where it lies, if it was encrypted.
     ///
     /// # Errors
     /// It came before, or the peer did not seal it. `payload` is unspecified bytes then.
@@ -198,15 +164,9 @@ impl Opener {
         if !self.window.is_new(number) {
             return Err(DropReason::Replayed);
         }
-        let opened = self.key_for(number).and_then(|key| {
-            let tag = Tag::try_from(tag).ok()?;
-            let (nonce, header) = (key.nonce(number), Aad::from(header));
-            key.key
-                .open_in_place_separate_tag(nonce, header, tag, payload, 0..)
-                .ok()
-                .map(|_| ())
-        });
-        if opened.is_none() {
+        let opened = self.key_for(number).zip(tag.first_chunk());
+        let opened = opened.is_some_and(|(key, tag)| key.open(number, header, payload, tag));
+        if !opened {
             self.forged += 1;
             return Err(DropReason::Forged);
         }
