@@ -1,6 +1,6 @@
 //! The key of one generation, and what it does to one datagram.
 
-use super::NUMBER_LEN;
+use super::{NUMBER_LEN, aegis as from};
 use aegis::aegis128x2::{Aegis128X2, Aegis128X2Mac};
 use ring::aead::{self, AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, UnboundKey};
 use zeroize::Zeroizing;
@@ -13,7 +13,7 @@ pub(super) const MATERIAL_LEN: usize = 48;
 pub(super) const TAG_LEN: usize = 16;
 
 /// A datagram's tag.
-type Tag = [u8; TAG_LEN];
+pub(super) type Tag = [u8; TAG_LEN];
 
 /// The key of one generation.
 pub(super) struct Key {
@@ -71,6 +71,22 @@ impl Key {
             }
             Algorithm::AegisMac(key) => Some(self.mac(key, number, header, payload).finalize()),
         }
+    }
+
+    /// Protects datagram `number`, whose payload is `source`, and puts that in `place`, which is as long.
+    /// `None` if it cannot be.
+    pub(super) fn seal_from(
+        &self,
+        number: u64,
+        header: &[u8; HEADER_LEN],
+        source: &[u8],
+        place: &mut [u8],
+    ) -> Option<Tag> {
+        if let Algorithm::Aegis(key) = &self.algorithm {
+            return from::encrypt(key, &self.nonce(number), header, source, place);
+        }
+        place.copy_from_slice(source);
+        self.seal(number, header, place)
     }
 
     /// Restores datagram `number` where it lies. False if its peer did not seal it so; `payload` is

@@ -6,6 +6,7 @@
 //! copied. Keys change every [`GENERATION`] datagrams: the number says which key it is, so that
 //! neither end has to tell the other, and an old key cannot be had from a new one.
 
+mod aegis;
 mod key;
 mod window;
 
@@ -65,6 +66,13 @@ impl Secret {
     }
 }
 
+fn trailer(number: u64, tag: &[u8; TAG_LEN]) -> Trailer {
+    let mut trailer = [0; TRAILER_LEN];
+    trailer[..NUMBER_LEN].copy_from_slice(&number.to_be_bytes());
+    trailer[NUMBER_LEN..].copy_from_slice(tag);
+    trailer
+}
+
 fn generation(number: u64) -> u64 {
     number >> GENERATION_LOG2
 }
@@ -97,6 +105,26 @@ impl Sealer {
         header: &[u8; HEADER_LEN],
         payload: &mut [u8],
     ) -> Option<Trailer> {
+        let number = self.number()?;
+        let tag = self.key.seal(number, header, payload)?;
+        Some(trailer(number, &tag))
+    }
+
+    /// Puts `source`, sealed, in `place`, which is as long: in one pass, if the cipher can. Otherwise as
+    /// [`Sealer::seal`].
+    pub(crate) fn seal_from(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        source: &[u8],
+        place: &mut [u8],
+    ) -> Option<Trailer> {
+        let number = self.number()?;
+        let tag = self.key.seal_from(number, header, source, place)?;
+        Some(trailer(number, &tag))
+    }
+
+    /// The next number, with its key in place.
+    fn number(&mut self) -> Option<u64> {
         let number = self.next;
         if number > 0 && number.trailing_zeros() >= GENERATION_LOG2 {
             let secret = self.secret.next();
@@ -104,11 +132,7 @@ impl Sealer {
             self.secret = secret;
         }
         self.next = number.checked_add(1)?;
-        let tag = self.key.seal(number, header, payload)?;
-        let mut trailer = [0; TRAILER_LEN];
-        trailer[..NUMBER_LEN].copy_from_slice(&number.to_be_bytes());
-        trailer[NUMBER_LEN..].copy_from_slice(&tag);
-        Some(trailer)
+        Some(number)
     }
 
     /// With which cipher.

@@ -27,6 +27,20 @@ fn open__what_was_sealed() {
     }
 }
 
+#[test]
+fn seal_from__gives_what_sealing_in_place_gives() {
+    for cipher in Cipher::ALL {
+        let ((mut here, _), (mut there, _)) = (pair(cipher), pair(cipher));
+        for len in [0, 1, 15, 64, 1408, 65_000] {
+            let source: Vec<u8> = (0..len).map(|n| (n * 7) as u8).collect();
+            let (mut in_place, mut apart) = (source.clone(), vec![0xa5; len]);
+            let trailer = here.seal(&HEADER, &mut in_place).unwrap();
+            let other = there.seal_from(&HEADER, &source, &mut apart).unwrap();
+            assert_eq!((trailer, in_place), (other, apart), "{cipher:?}, {len}");
+        }
+    }
+}
+
 /// What docs/protocol.md says of keys, nonces and tags, as bytes: a change here is a change of the wire.
 #[test]
 fn seal__bytes_are_those_of_version_1() {
