@@ -5,6 +5,7 @@
 mod flood;
 mod refusal;
 mod relay;
+mod spray;
 mod stray;
 mod tamper;
 
