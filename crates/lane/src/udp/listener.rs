@@ -2,6 +2,7 @@
 //! plain mode, merely asks) gets a connected socket of its own.
 
 use super::roam::{Roam, Strays};
+use super::socket::Share;
 use super::{UdpLane, config, entropy, socket};
 use crate::clock::Clock;
 use crate::seal::Sealer;
@@ -48,7 +49,7 @@ impl Listener {
     /// The address is in use or not ours, or the system gives no random numbers.
     pub fn bind(local: SocketAddr, mut options: Options) -> io::Result<Listener> {
         options.scheduler.get_or_insert_default();
-        let socket = socket::bind(local, true, &options)?;
+        let socket = socket::bind(local, Share::WithJoining, &options)?;
         let local = socket.local_addr()?.as_socket().unwrap_or(local);
         let clock = Clock::start();
         let credentials = options.security.credentials()?;
@@ -278,7 +279,7 @@ impl Listener {
 
     /// A socket of its own for a peer; `None` if the peer cannot be reached.
     fn lane(&self, peer: SocketAddr) -> io::Result<Option<UdpLane>> {
-        let socket = socket::bind(self.local, true, &self.options)?;
+        let socket = socket::bind(self.local, Share::Joins, &self.options)?;
         match UdpLane::new(socket, peer, &self.options) {
             Ok(lane) => Ok(Some(lane)),
             Err(error) if is_peers(&error) => Ok(None),

@@ -133,7 +133,7 @@ impl Lane for UdpLane {
 /// # Errors
 /// No socket, or no route to `peer`.
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane>> {
-    let socket = socket::bind(socket::any_address(peer, 0), false, options)?;
+    let socket = socket::bind(socket::any_address(peer, 0), socket::Share::Nothing, options)?;
     let lane = UdpLane::new(socket, peer, options)?;
     let config = config(&lane.socket, peer, options);
     let entropy = entropy()?;
