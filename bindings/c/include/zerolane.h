@@ -234,6 +234,12 @@ enum zl_option
      * reads and changes what it likes. Default 0.
      */
     ZL_OPTION_PLAIN = 11,
+    /**
+     * 1: prove who is there and let nobody change anything, but do not encrypt; the peer has to be told
+     * the same. Who is on the way reads what it likes. Default 0. Of this and ZL_OPTION_PLAIN, the one
+     * set last counts.
+     */
+    ZL_OPTION_AUTHENTICATED = 12,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

@@ -44,6 +44,10 @@ pub enum zl_option {
     /// 1: neither encrypt nor ask who is there; the peer has to be told the same. Who is on the way
     /// reads and changes what it likes. Default 0.
     ZL_OPTION_PLAIN = 11,
+    /// 1: prove who is there and let nobody change anything, but do not encrypt; the peer has to be told
+    /// the same. Who is on the way reads what it likes. Default 0. Of this and ZL_OPTION_PLAIN, the one
+    /// set last counts.
+    ZL_OPTION_AUTHENTICATED = 12,
 }
 
 use zl_option::*;
@@ -123,6 +127,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
     const IDLE_TIMEOUT_MS: u32 = ZL_OPTION_IDLE_TIMEOUT_MS as u32;
     const SLOTS: u32 = ZL_OPTION_SLOTS as u32;
     const PLAIN: u32 = ZL_OPTION_PLAIN as u32;
+    const AUTHENTICATED: u32 = ZL_OPTION_AUTHENTICATED as u32;
     match option {
         STRICT => options.strict = switch(value)?,
         GSO => options.gso = switch(value)?,
@@ -134,15 +139,18 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
         CONNECT_TIMEOUT_MS => options.connect_timeout = milliseconds(value)?,
         IDLE_TIMEOUT_MS => options.idle_timeout = milliseconds(value)?,
         SLOTS => options.slots = fit(value)?,
-        PLAIN => {
-            options.security.mode = match switch(value)? {
-                true => Mode::Plain,
-                false => Mode::Encrypted,
-            };
-        }
+        PLAIN => options.security.mode = mode(Mode::Plain, value)?,
+        AUTHENTICATED => options.security.mode = mode(Mode::Authenticated, value)?,
         _ => return Err(Failure::argument(format!("there is no option {option}"))),
     }
     Ok(())
+}
+
+fn mode(other: Mode, value: u64) -> Result<Mode, Failure> {
+    Ok(match switch(value)? {
+        true => other,
+        false => Mode::Encrypted,
+    })
 }
 
 fn switch(value: u64) -> Result<bool, Failure> {

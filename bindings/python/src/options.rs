@@ -35,18 +35,25 @@ pub(crate) fn seconds(value: f64, name: &str) -> PyResult<Duration> {
 /// How connections are protected.
 fn security(
     plain: bool,
+    authenticated: bool,
     identity: Option<PathBuf>,
     trust: Option<Vec<String>>,
 ) -> PyResult<Security> {
     if plain {
-        return match (identity, trust) {
-            (None, None) => Ok(Security::plain()),
+        return match (authenticated, identity, trust) {
+            (false, None, None) => Ok(Security::plain()),
+            (true, ..) => Err(PyValueError::new_err(
+                "plain connections are not authenticated: say one of the two",
+            )),
             _ => Err(PyValueError::new_err(
                 "plain connections prove no key: neither identity nor trust has a meaning",
             )),
         };
     }
-    let mut security = Security::default();
+    let mut security = match authenticated {
+        true => Security::authenticated(),
+        false => Security::default(),
+    };
     if let Some(file) = identity {
         let identity = identity::load_or_create(&file);
         let identity = identity.map_err(|error| PyOSError::new_err(error.to_string()))?;
@@ -66,7 +73,7 @@ impl Options {
     #[new]
     #[pyo3(signature = (*, strict=None, gso=None, gro=None, checksum=None, receive_buffer=None,
                         max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None,
-                        plain=None, identity=None, trust=None))]
+                        plain=None, authenticated=None, identity=None, trust=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         strict: Option<bool>,
@@ -79,6 +86,7 @@ impl Options {
         connect_timeout: Option<f64>,
         idle_timeout: Option<f64>,
         plain: Option<bool>,
+        authenticated: Option<bool>,
         identity: Option<PathBuf>,
         trust: Option<Vec<String>>,
     ) -> PyResult<Options> {
@@ -96,7 +104,12 @@ impl Options {
             spin: time(spin, "spin", default.spin)?,
             connect_timeout: time(connect_timeout, "connect_timeout", default.connect_timeout)?,
             idle_timeout: time(idle_timeout, "idle_timeout", default.idle_timeout)?,
-            security: security(plain.unwrap_or(false), identity, trust)?,
+            security: security(
+                plain.unwrap_or(false),
+                authenticated.unwrap_or(false),
+                identity,
+                trust,
+            )?,
             ..default
         }))
     }

@@ -39,6 +39,21 @@ def test_plain__only_if_both_say_so() -> None:
                 connecting.result()
 
 
+def test_authenticated__only_if_both_say_so() -> None:
+    authenticated = zerolane.Options(authenticated=True)
+    ours, peers = make_pair(authenticated)
+    assert ours.peer_key is not None and ours.peer_key != peers.peer_key
+    ours.abort()
+    peers.abort()
+    for here, there in [(None, authenticated), (authenticated, None)]:
+        with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", here) as endpoint:
+            connecting = executor.submit(zerolane.connect, endpoint.address, there)
+            with pytest.raises(TimeoutError):
+                endpoint.accept(timeout=2)
+            with pytest.raises(zerolane.Rejected, match="authenticate"):
+                connecting.result()
+
+
 def test_identity__is_kept_and_shown_to_the_peer(tmp_path: Path) -> None:
     file = tmp_path / "identity"
     key = key_of(file)
@@ -80,6 +95,8 @@ def test_options__that_will_not_do(tmp_path: Path) -> None:
         zerolane.Options(trust=["me"])
     with pytest.raises(ValueError, match="plain"):
         zerolane.Options(plain=True, trust=[key_of(tmp_path / "identity")])
+    with pytest.raises(ValueError, match="one of the two"):
+        zerolane.Options(plain=True, authenticated=True)
     exposed = tmp_path / "exposed"
     key_of(exposed)
     exposed.chmod(0o644)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use zerolane::file::Access;
 use zerolane::keys::{self, AllowFile, HostTrust, KnownHosts, Meeting, identity};
-use zerolane::{CloseReason, Code, Identity, PublicKey, Reason, Security};
+use zerolane::{CloseReason, Code, Identity, Mode, PublicKey, Reason, Security};
 
 use crate::console;
 
@@ -25,8 +25,11 @@ pub(crate) struct ClientArgs {
     /// Trust the server with this key and no other
     #[arg(long, value_name = "KEY", conflicts_with = "plain")]
     server_key: Option<PublicKey>,
+    /// Let others on the way read, and change nothing. The server must be told the same
+    #[arg(long, conflicts_with = "plain")]
+    authenticated: bool,
     /// The one-time code that `serve --code` showed there, in place of keys
-    #[arg(long, value_name = "CODE", conflicts_with_all = ["plain", "server_key", "identity"])]
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["plain", "authenticated", "server_key", "identity"])]
     code: Option<Code>,
     /// Neither encrypt nor ask who is there. The server must be told the same
     #[arg(long)]
@@ -47,9 +50,20 @@ pub(crate) struct ServerArgs {
     /// Let anybody connect
     #[arg(long)]
     anyone: bool,
+    /// Let others on the way read, and change nothing. Clients must be told the same
+    #[arg(long, conflicts_with = "plain")]
+    authenticated: bool,
     /// Neither encrypt nor ask who is there. Clients must be told the same
     #[arg(long)]
     plain: bool,
+}
+
+/// What protects a connection whose ends prove who they are.
+fn protection(authenticated: bool) -> Security {
+    match authenticated {
+        true => Security::authenticated(),
+        false => Security::default(),
+    }
 }
 
 /// The file in which this user's key is, or would be.
@@ -76,25 +90,25 @@ pub(crate) struct Caution {
     trust: Arc<HostTrust>,
     own: Option<PublicKey>,
     host: String,
-    plain: bool,
+    mode: Mode,
     by_code: bool,
 }
 
 impl Caution {
     /// Trust in `host` (name and port) as `args` say, and what a connection needs for it.
     pub(crate) fn new(host: String, args: ClientArgs) -> Result<(Caution, Security)> {
-        let without_keys = |host, plain| Caution {
+        let without_keys = |host, mode| Caution {
             trust: Arc::new(HostTrust::anyone()),
             own: None,
             host,
-            plain,
-            by_code: !plain,
+            mode,
+            by_code: mode != Mode::Plain,
         };
         if args.plain {
-            return Ok((without_keys(host, true), Security::plain()));
+            return Ok((without_keys(host, Mode::Plain), Security::plain()));
         }
         if let Some(code) = args.code {
-            return Ok((without_keys(host, false), by_code(code)));
+            return Ok((without_keys(host, Mode::Encrypted), by_code(code)));
         }
         let identity = own(args.identity)?;
         let own = identity.as_ref().map(|identity| identity.public());
@@ -111,13 +125,13 @@ impl Caution {
         let security = Security {
             identity,
             trust: Arc::clone(&trust) as Arc<dyn zerolane::Trust>,
-            ..Security::default()
+            ..protection(args.authenticated)
         };
         let caution = Caution {
             trust,
             own,
             host,
-            plain: false,
+            mode: security.mode,
             by_code: false,
         };
         Ok((caution, security))
@@ -125,8 +139,14 @@ impl Caution {
 
     /// Says whom it met, before anything else is said.
     pub(crate) fn introduce(&self) {
-        if self.plain {
-            console::note("WARNING: plain: what was sent could be read and changed by others.");
+        match self.mode {
+            Mode::Encrypted => {}
+            Mode::Authenticated => {
+                console::note("Not encrypted: what was sent could be read by others.");
+            }
+            Mode::Plain => {
+                console::note("WARNING: plain: what was sent could be read and changed by others.");
+            }
         }
         if let Some(Meeting::First { key, kept }) = self.trust.meeting() {
             let host = &self.host;
@@ -251,9 +271,13 @@ impl ServerArgs {
             ),
             false => listed(self.allowed, own)?,
         };
+        let words = match self.authenticated {
+            true => format!("{words} Not encrypted: who is on the way can read everything."),
+            false => words,
+        };
         let security = Security {
             identity,
-            ..Security::default()
+            ..protection(self.authenticated)
         };
         Ok(Doors {
             security,

@@ -209,6 +209,17 @@ impl Registry {
         })
     }
 
+    /// The bytes of `span`, if nobody but the lane and the kernel touches them.
+    pub(crate) fn bytes(&self, span: Span) -> Option<&[u8]> {
+        let start = self
+            .source(span)
+            .filter(|_| self.is_exclusive(span.region))?;
+        let len = usize::try_from(span.len).ok()?;
+        // SAFETY: an open entry's bytes are there, and as long as this registry is borrowed nothing is
+        // received into them: both go through the one thread that drives the lane.
+        Some(unsafe { std::slice::from_raw_parts(start, len) })
+    }
+
     /// Reads the first bytes of `span`, as many as `buffer` takes. False if they are not there.
     pub(crate) fn read(&self, span: Span, buffer: &mut [u8]) -> bool {
         let len = buffer.len() as u64;

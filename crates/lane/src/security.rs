@@ -3,7 +3,7 @@
 use crate::seal;
 use std::io;
 use std::sync::Arc;
-use zerolane_core::{Anyone, Credentials, Identity, PreShared, Trust};
+use zerolane_core::{Anyone, Cipher, Ciphers, Credentials, Identity, PreShared, Trust};
 
 /// Protection of a connection's datagrams. Both ends must choose the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,6 +11,9 @@ pub enum Mode {
     /// Encrypted, authenticated, protected from repetition.
     #[default]
     Encrypted,
+    /// Authenticated and protected from repetition, and open to whoever is on the path: for networks
+    /// where others may, or are to, read along, as long as they change nothing.
+    Authenticated,
     /// Not at all. Whoever is on the path reads and changes what it likes.
     Plain,
 }
@@ -28,6 +31,9 @@ pub struct Security {
     pub pre_shared: Option<PreShared>,
     /// Whom to speak to.
     pub trust: Arc<dyn Trust>,
+    /// Seal with this one and no other, for those whose rules name one. `None`: the fastest that both
+    /// machines have hardware for.
+    pub cipher: Option<Cipher>,
 }
 
 impl Default for Security {
@@ -37,6 +43,7 @@ impl Default for Security {
             identity: None,
             pre_shared: None,
             trust: Arc::new(Anyone),
+            cipher: None,
         }
     }
 }
@@ -50,14 +57,30 @@ impl Security {
         }
     }
 
+    /// Authenticates, and hides nothing.
+    pub fn authenticated() -> Security {
+        Security {
+            mode: Mode::Authenticated,
+            ..Security::default()
+        }
+    }
+
     /// What to prove and to ask for, `None` in plain mode.
     ///
     /// # Errors
-    /// The system gives no random numbers.
+    /// The cipher is not one of the mode, or the system gives no random numbers.
     pub(crate) fn credentials(&self) -> io::Result<Option<Credentials>> {
-        if self.mode == Mode::Plain {
-            return Ok(None);
-        }
+        let ciphers = match (self.mode, self.cipher) {
+            (Mode::Plain, None) => return Ok(None),
+            (Mode::Encrypted, None) => seal::ciphers(),
+            (Mode::Authenticated, None) => Ciphers::only(Cipher::Aegis128X2Mac),
+            (Mode::Encrypted, Some(cipher)) if cipher.hides() => Ciphers::only(cipher),
+            (Mode::Authenticated, Some(cipher)) if !cipher.hides() => Ciphers::only(cipher),
+            (mode, Some(cipher)) => {
+                let why = format!("{} is no cipher of mode {mode:?}", cipher.name());
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+            }
+        };
         let identity = match &self.identity {
             Some(identity) => Arc::clone(identity),
             None => Arc::new(Identity::from_secret(random()?)),
@@ -66,14 +89,14 @@ impl Security {
             identity,
             pre_shared: self.pre_shared.clone(),
             trust: Arc::clone(&self.trust),
-            ciphers: seal::ciphers(),
+            ciphers,
         }))
     }
 
     /// Bytes that sealing adds to each datagram.
     pub(crate) fn seal_len(&self) -> usize {
         match self.mode {
-            Mode::Encrypted => seal::TRAILER_LEN,
+            Mode::Encrypted | Mode::Authenticated => seal::TRAILER_LEN,
             Mode::Plain => 0,
         }
     }

@@ -57,7 +57,7 @@ static zl_status meet(zl_options *ours, zl_options *theirs, char *their_view, ch
 
 int main(int count, char **arguments)
 {
-    zl_options *server, *client, *plain;
+    zl_options *server, *client, *plain, *authenticated;
     char file[4096], key[ZL_PUBLIC_KEY_LENGTH], again[ZL_PUBLIC_KEY_LENGTH];
     char seen[ZL_PUBLIC_KEY_LENGTH], ours[ZL_PUBLIC_KEY_LENGTH];
 
@@ -66,6 +66,8 @@ int main(int count, char **arguments)
     EXPECT(zl_options_new(&server) == ZL_OK && zl_options_new(&client) == ZL_OK);
     EXPECT(zl_options_new(&plain) == ZL_OK);
     EXPECT(zl_options_set(plain, ZL_OPTION_PLAIN, 1) == ZL_OK);
+    EXPECT(zl_options_new(&authenticated) == ZL_OK);
+    EXPECT(zl_options_set(authenticated, ZL_OPTION_AUTHENTICATED, 1) == ZL_OK);
 
     /* Protected without being asked, by keys for the occasion. */
     EXPECT(meet(NULL, NULL, seen, ours) == ZL_OK);
@@ -75,6 +77,11 @@ int main(int count, char **arguments)
     EXPECT(meet(plain, plain, seen, ours) == ZL_OK && seen[0] == 0 && ours[0] == 0);
     EXPECT(meet(plain, NULL, seen, ours) == ZL_ERROR_REJECTED);
     EXPECT(meet(NULL, plain, seen, ours) == ZL_ERROR_REJECTED);
+
+    /* Nor authenticated alone, which proves keys all the same. */
+    EXPECT(meet(authenticated, authenticated, seen, ours) == ZL_OK && strcmp(seen, ours) != 0);
+    EXPECT(meet(authenticated, NULL, seen, ours) == ZL_ERROR_REJECTED);
+    EXPECT(meet(NULL, authenticated, seen, ours) == ZL_ERROR_REJECTED);
 
     /* A key is made once, kept, and shown to the peer. */
     EXPECT(zl_options_identity(server, file, key, sizeof key) == ZL_OK);
@@ -97,5 +104,6 @@ int main(int count, char **arguments)
     zl_options_free(server);
     zl_options_free(client);
     zl_options_free(plain);
+    zl_options_free(authenticated);
     return 0;
 }

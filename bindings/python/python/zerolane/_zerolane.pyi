@@ -56,6 +56,7 @@ class Options:
         connect_timeout: float | None = None,
         idle_timeout: float | None = None,
         plain: bool | None = None,
+        authenticated: bool | None = None,
         identity: str | PathLike[str] | None = None,
         trust: Sequence[str] | None = None,
     ) -> Self: ...

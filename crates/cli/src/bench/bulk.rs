@@ -129,8 +129,10 @@ fn plan(args: &Args) -> Result<(Memory, Plan)> {
 fn movers(args: &Args) -> Vec<Mover> {
     match (args.only.is_empty(), args.security) {
         (false, _) => args.only.clone(),
-        (true, Protection::Plain) => vec![Mover::Tcp, Mover::Zerolane],
-        (true, Protection::Encrypted) => {
+        (true, Protection::Plain | Protection::Authenticated) => {
+            vec![Mover::Tcp, Mover::Zerolane]
+        }
+        (true, Protection::Encrypted | Protection::Aes128Gcm) => {
             vec![Mover::Tcp, Mover::Tls, Mover::Quinn, Mover::Zerolane]
         }
     }

@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use zerolane::Security;
+use zerolane::{Cipher, Security};
 
 use super::cpu::CpuTime;
 use super::flow::job::{Arrived, FlowJob, Sent};
@@ -89,18 +89,26 @@ pub(crate) struct Job {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Protection {
-    /// Encrypted and authenticated, with keys made for the run.
+    /// Encrypted and authenticated, with keys made for the run, by the best cipher that both ends have.
     Encrypted,
+    /// The same, by the cipher of TLS's and quinn's runs.
+    #[value(name = "aes-128-gcm")]
+    #[serde(rename = "aes-128-gcm")]
+    Aes128Gcm,
+    /// Authenticated, not hidden, with keys made for the run.
+    Authenticated,
     /// Not at all, as kernel TCP is not.
     #[default]
     Plain,
 }
 
 impl Protection {
-    /// As the command line and the reports spell it.
+    /// As the reports say it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Protection::Encrypted => "encrypted",
+            Protection::Aes128Gcm => "encrypted by AES-128-GCM",
+            Protection::Authenticated => "authenticated",
             Protection::Plain => "plain",
         }
     }
@@ -109,6 +117,11 @@ impl Protection {
     pub(crate) fn security(self) -> Security {
         match self {
             Protection::Encrypted => Security::default(),
+            Protection::Aes128Gcm => Security {
+                cipher: Some(Cipher::Aes128Gcm),
+                ..Security::default()
+            },
+            Protection::Authenticated => Security::authenticated(),
             Protection::Plain => Security::plain(),
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Let in who has a one-time code, which is shown here, instead of keys; end after that client
-    #[arg(long, conflicts_with_all = ["identity", "allowed", "anyone", "plain"])]
+    #[arg(long, conflicts_with_all = ["identity", "allowed", "anyone", "authenticated", "plain"])]
     code: bool,
     #[command(flatten)]
     security: ServerArgs,

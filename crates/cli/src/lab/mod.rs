@@ -109,6 +109,7 @@ fn config(args: &Args, programs: &Programs) -> Result<LabConfig> {
         mtu: args.mtu,
         link: args.link.config()?,
         interface_bits_per_s: args.interface_rate,
+        core: None,
         seed: args.seed,
     })
 }

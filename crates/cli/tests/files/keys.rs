@@ -88,6 +88,18 @@ fn plain__only_if_both_say_so_and_loudly() {
 }
 
 #[test]
+fn authenticated__only_if_both_say_so() {
+    let lab = Lab::new(&["--authenticated"]);
+    fs::write(lab.local("a"), b"x").unwrap();
+    let (code, _, err) = run(lab.put(&[], "a", ""));
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("both must ask for the same"), "{err}");
+    let (code, _, err) = run(lab.put(&["--authenticated"], "a", ""));
+    assert!(code == 0 && err.contains("Not encrypted"), "{err}");
+    assert_eq!(fs::read(lab.share("a")).unwrap(), b"x");
+}
+
+#[test]
 fn keys__made_once_and_never_overwritten() {
     let home = tempfile::tempdir().unwrap();
     let command = |name: &str| {

@@ -36,30 +36,65 @@ const VERSION: u8 = 1;
 /// What seals a session's datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cipher {
-    /// Fast where the processor has AES.
+    /// AES-128-GCM: fast where the processor has AES, and what standards bodies ask for.
     Aes128Gcm = 1,
-    /// Fast enough everywhere, and in constant time without hardware.
+    /// ChaCha20-Poly1305: fast enough everywhere, and in constant time without hardware.
     ChaCha20Poly1305 = 2,
+    /// AEGIS-128X2 (CFRG's draft-irtf-cfrg-aegis-aead): the fastest where the processor has AES.
+    Aegis128X2 = 4,
+    /// AEGISMAC of AEGIS-128X2: authenticates and hides nothing.
+    Aegis128X2Mac = 8,
 }
 
-/// A set of ciphers.
+impl Cipher {
+    /// All of them, the better ones first.
+    pub const ALL: [Cipher; 4] = [
+        Cipher::Aegis128X2,
+        Cipher::Aes128Gcm,
+        Cipher::ChaCha20Poly1305,
+        Cipher::Aegis128X2Mac,
+    ];
+
+    /// Its name, as users write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cipher::Aes128Gcm => "aes-128-gcm",
+            Cipher::ChaCha20Poly1305 => "chacha20-poly1305",
+            Cipher::Aegis128X2 => "aegis-128x2",
+            Cipher::Aegis128X2Mac => "aegis-128x2-mac",
+        }
+    }
+
+    /// Whether who listens learns nothing of payload and options.
+    pub const fn hides(self) -> bool {
+        !matches!(self, Cipher::Aegis128X2Mac)
+    }
+}
+
+/// A set of ciphers. One end offers such that hide, or such that do not, and never both: what is
+/// protected less is not agreed on by accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ciphers(u8);
 
 impl Ciphers {
-    /// What an end offers: AES only where the processor has it (`aes`), ChaCha20 always.
+    /// What an end offers: those of AES only where the processor has it (`aes`), ChaCha20 always.
     pub const fn of_machine(aes: bool) -> Ciphers {
-        let chacha = Cipher::ChaCha20Poly1305 as u8;
+        let chacha = Ciphers::only(Cipher::ChaCha20Poly1305).0;
         Ciphers(if aes {
-            chacha | Cipher::Aes128Gcm as u8
+            chacha | Cipher::Aes128Gcm as u8 | Cipher::Aegis128X2 as u8
         } else {
             chacha
         })
     }
 
+    /// This one and no other.
+    pub const fn only(cipher: Cipher) -> Ciphers {
+        Ciphers(cipher as u8)
+    }
+
     /// The better cipher that both ends offer.
     fn common(self, other: Ciphers) -> Option<Cipher> {
-        [Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305]
+        Cipher::ALL
             .into_iter()
             .find(|&cipher| self.0 & other.0 & cipher as u8 != 0)
     }

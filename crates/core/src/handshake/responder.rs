@@ -53,7 +53,7 @@ pub(super) fn respond(
         return Err(Some(Reason::VersionMismatch));
     }
     let cipher = credentials.ciphers.common(Ciphers(ciphers));
-    let cipher = cipher.ok_or(Some(Reason::ProtocolViolation))?;
+    let cipher = cipher.ok_or(Some(Reason::OtherProtection))?;
     let mut choice = vec![VERSION, cipher as u8, 0, 0];
     if let Some(PreShared::Code(code)) = &credentials.pre_shared {
         let (agreement, own) = code::begin(Role::Responder, code, ephemeral);

@@ -11,8 +11,8 @@ fn run__both_ends_hold_the_same_secrets() {
     assert_ne!(session.send, session.receive, "one for each direction");
     assert_eq!(session.peer, identity(2).public());
     assert_eq!(admitted.session.peer, identity(1).public());
-    assert_eq!(session.cipher, Cipher::Aes128Gcm);
-    assert_eq!(admitted.session.cipher, Cipher::Aes128Gcm);
+    assert_eq!(session.cipher, Cipher::Aegis128X2);
+    assert_eq!(admitted.session.cipher, Cipher::Aegis128X2);
     assert!(admitted.trusted);
     let (bytes, len) = admitted.request.emit();
     assert_eq!(bytes[..len], request());
@@ -40,6 +40,41 @@ fn run__the_cipher_is_one_that_both_have() {
         assert_eq!(session.cipher, Cipher::ChaCha20Poly1305);
         assert_eq!(admitted.session.cipher, Cipher::ChaCha20Poly1305);
     }
+}
+
+#[test]
+fn run__the_cipher_that_an_end_insists_on() {
+    for cipher in Cipher::ALL.into_iter().filter(|cipher| cipher.hides()) {
+        let insisting = Credentials {
+            ciphers: Ciphers::only(cipher),
+            ..credentials(1)
+        };
+        let (mut a, mut b) = (initiator(insisting), gate(credentials(2)));
+        let (session, admitted) = run(&mut a, &mut b);
+        assert_eq!(session.cipher, cipher);
+        assert_eq!(admitted.session.cipher, cipher);
+    }
+}
+
+#[test]
+fn run__who_asks_for_other_protection_is_told_so() {
+    let authenticated = |n| Credentials {
+        ciphers: Ciphers::only(Cipher::Aegis128X2Mac),
+        ..credentials(n)
+    };
+    for (a_has, b_has) in [
+        (credentials(1), authenticated(2)),
+        (authenticated(1), credentials(2)),
+    ] {
+        let answer = sent(knock(&mut gate(b_has), &initiator(a_has)));
+        let refused = HandshakeMessage::parse(answer.bytes()).unwrap();
+        assert_eq!(refused.step, Step::Refusal);
+        assert_eq!(refused.reason, Reason::OtherProtection);
+    }
+    let (mut a, mut b) = (initiator(authenticated(1)), gate(authenticated(2)));
+    let (session, admitted) = run(&mut a, &mut b);
+    assert_eq!(session.cipher, Cipher::Aegis128X2Mac);
+    assert_eq!(session.send, admitted.session.receive);
 }
 
 fn with_pre_shared(n: u8, key: u8) -> Credentials {

@@ -12,7 +12,8 @@ use crate::Instant;
 use std::net::SocketAddr;
 use zerolane_wire::handshake::Step;
 use zerolane_wire::{
-    Capabilities, Operation, Packet, Profiles, RequestConnection, Route, VERSION, VERSION_MIN,
+    Capabilities, Operation, Packet, Profiles, Reason, RequestConnection, Route, VERSION,
+    VERSION_MIN,
 };
 
 /// Trusts one key.

@@ -6,9 +6,11 @@
 //! copied. Keys change every [`GENERATION`] datagrams: the number says which key it is, so that
 //! neither end has to tell the other, and an old key cannot be had from a new one.
 
+mod aegis;
+mod key;
 mod window;
 
-use ring::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Tag, UnboundKey};
+use key::Key;
 use std::fmt;
 use window::Window;
 use zeroize::Zeroizing;
@@ -18,7 +20,7 @@ use zerolane_wire::HEADER_LEN;
 /// Bytes of the number behind the payload.
 const NUMBER_LEN: usize = 8;
 /// Bytes of the tag behind the number.
-const TAG_LEN: usize = 16;
+const TAG_LEN: usize = key::TAG_LEN;
 /// Bytes that sealing adds to a datagram.
 pub(crate) const TRAILER_LEN: usize = NUMBER_LEN + TAG_LEN;
 
@@ -58,42 +60,17 @@ impl Secret {
     fn key(&self, cipher: Cipher) -> Option<Key> {
         let mut hasher = blake3::Hasher::new_derive_key("Zerolane 1, key of a generation");
         hasher.update(&[cipher as u8]).update(&self.0[..]);
-        let mut made = Zeroizing::new([0; 32 + NONCE_LEN]);
-        hasher.finalize_xof().fill(&mut made[..]);
-        let algorithm = match cipher {
-            Cipher::Aes128Gcm => &AES_128_GCM,
-            Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
-        };
-        let key = UnboundKey::new(algorithm, &made[..algorithm.key_len()]).ok()?;
-        let mut mask = [0; NONCE_LEN];
-        mask.copy_from_slice(&made[32..]);
-        Some(Key {
-            key: LessSafeKey::new(key),
-            mask,
-        })
+        let mut material = Zeroizing::new([0; key::MATERIAL_LEN]);
+        hasher.finalize_xof().fill(&mut material[..]);
+        Key::new(cipher, &material)
     }
 }
 
-const NONCE_LEN: usize = ring::aead::NONCE_LEN;
-
-/// The key of one generation.
-struct Key {
-    key: LessSafeKey,
-    /// Makes nonces that nobody can guess, as TLS 1.3 does (RFC 8446, 5.3).
-    mask: [u8; NONCE_LEN],
-}
-
-impl Key {
-    fn nonce(&self, number: u64) -> Nonce {
-        let mut nonce = self.mask;
-        for (byte, number) in nonce[NONCE_LEN - NUMBER_LEN..]
-            .iter_mut()
-            .zip(number.to_be_bytes())
-        {
-            *byte ^= number;
-        }
-        Nonce::assume_unique_for_key(nonce)
-    }
+fn trailer(number: u64, tag: &[u8; TAG_LEN]) -> Trailer {
+    let mut trailer = [0; TRAILER_LEN];
+    trailer[..NUMBER_LEN].copy_from_slice(&number.to_be_bytes());
+    trailer[NUMBER_LEN..].copy_from_slice(tag);
+    trailer
 }
 
 fn generation(number: u64) -> u64 {
@@ -121,12 +98,33 @@ impl Sealer {
         })
     }
 
-    /// Encrypts `payload` where it lies. `None` if it cannot be: the datagram is as good as lost.
+    /// Encrypts `payload` where it lies, if the cipher hides anything. `None` if it cannot be: the
+    /// datagram is as good as lost.
     pub(crate) fn seal(
         &mut self,
         header: &[u8; HEADER_LEN],
         payload: &mut [u8],
     ) -> Option<Trailer> {
+        let number = self.number()?;
+        let tag = self.key.seal(number, header, payload)?;
+        Some(trailer(number, &tag))
+    }
+
+    /// Puts `source`, sealed, in `place`, which is as long: in one pass, if the cipher can. Otherwise as
+    /// [`Sealer::seal`].
+    pub(crate) fn seal_from(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        source: &[u8],
+        place: &mut [u8],
+    ) -> Option<Trailer> {
+        let number = self.number()?;
+        let tag = self.key.seal_from(number, header, source, place)?;
+        Some(trailer(number, &tag))
+    }
+
+    /// The next number, with its key in place.
+    fn number(&mut self) -> Option<u64> {
         let number = self.next;
         if number > 0 && number.trailing_zeros() >= GENERATION_LOG2 {
             let secret = self.secret.next();
@@ -134,15 +132,7 @@ impl Sealer {
             self.secret = secret;
         }
         self.next = number.checked_add(1)?;
-        let tag = self
-            .key
-            .key
-            .seal_in_place_separate_tag(self.key.nonce(number), Aad::from(header), payload)
-            .ok()?;
-        let mut trailer = [0; TRAILER_LEN];
-        trailer[..NUMBER_LEN].copy_from_slice(&number.to_be_bytes());
-        trailer[NUMBER_LEN..].copy_from_slice(tag.as_ref());
-        Some(trailer)
+        Some(number)
     }
 
     /// With which cipher.
@@ -183,7 +173,7 @@ impl Opener {
         })
     }
 
-    /// Decrypts `payload` where it lies.
+    /// Decrypts `payload` where it lies, if it was encrypted.
     ///
     /// # Errors
     /// It came before, or the peer did not seal it. `payload` is unspecified bytes then.
@@ -198,15 +188,9 @@ impl Opener {
         if !self.window.is_new(number) {
             return Err(DropReason::Replayed);
         }
-        let opened = self.key_for(number).and_then(|key| {
-            let tag = Tag::try_from(tag).ok()?;
-            let (nonce, header) = (key.nonce(number), Aad::from(header));
-            key.key
-                .open_in_place_separate_tag(nonce, header, tag, payload, 0..)
-                .ok()
-                .map(|_| ())
-        });
-        if opened.is_none() {
+        let opened = self.key_for(number).zip(tag.first_chunk());
+        let opened = opened.is_some_and(|(key, tag)| key.open(number, header, payload, tag));
+        if !opened {
             self.forged += 1;
             return Err(DropReason::Forged);
         }

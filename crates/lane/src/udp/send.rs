@@ -96,7 +96,7 @@ impl Sender {
             last: Instant::ZERO,
             protection: match mode {
                 Mode::Plain => Protection::Plain,
-                Mode::Encrypted => Protection::Waiting,
+                Mode::Encrypted | Mode::Authenticated => Protection::Waiting,
             },
         }
     }

@@ -107,10 +107,16 @@ impl Stage {
         let place = self.bytes.get_mut(at..end).ok_or(Unstaged::Refused)?;
         let (start, rest) = place.split_at_mut(head.len());
         start.copy_from_slice(head);
-        if let Some(span) = payload
-            && !memory.read(span, &mut rest[..len])
-        {
-            return Err(Unstaged::Gone);
+        if let Some(span) = payload {
+            if let (Ok(header), Some(source)) = (head.try_into(), memory.bytes(span)) {
+                let (payload, trailer) = rest.split_last_chunk_mut().ok_or(Unstaged::Refused)?;
+                let sealed = self.sealer.seal_from(header, source, payload);
+                *trailer = sealed.ok_or(Unstaged::Refused)?;
+                return Ok(end);
+            }
+            if !memory.read(span, &mut rest[..len]) {
+                return Err(Unstaged::Gone);
+            }
         }
         seal(&mut self.sealer, place)?;
         Ok(end)

@@ -1,13 +1,22 @@
 //! What the network has to know of an Ethernet frame.
 
+use super::vnet::Checksum;
+
 /// Destination, source and type.
 pub(super) const ETHERNET_HEADER_BYTES: usize = 14;
 
-const TYPE_IPV4: [u8; 2] = [0x08, 0x00];
-const TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+pub(super) const TYPE_IPV4: [u8; 2] = [0x08, 0x00];
+pub(super) const TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 
 /// Both bits of the ECN field: congestion experienced (RFC 3168).
 const ECN_CE: u8 = 0b11;
+
+/// A frame as on a wire, but for a checksum that may be open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) bytes: Vec<u8>,
+    pub(super) checksum: Option<Checksum>,
+}
 
 /// Where a frame goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +77,16 @@ fn mark_ipv4(packet: &mut [u8]) {
     header[1] |= ECN_CE;
     let new = u16::from_be_bytes([header[0], header[1]]);
     let checksum = u16::from_be_bytes([header[10], header[11]]);
+    header[10..12].copy_from_slice(&amend(checksum, old, new).to_be_bytes());
+}
+
+/// The checksum when a word of what it is of changes.
+pub(super) fn amend(checksum: u16, old: u16, new: u16) -> u16 {
     // RFC 1624: HC' = ~(~HC + ~m + m').
     let sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
     let sum = (sum & 0xffff) + (sum >> 16);
     let sum = (sum & 0xffff) + (sum >> 16);
-    header[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    !(sum as u16)
 }
 
 fn mark_ipv6(packet: &mut [u8]) {

@@ -1,14 +1,18 @@
 //! A port of the hub: a packet socket on one device, frames in batches.
 
-use super::frame::ETHERNET_HEADER_BYTES;
+use super::frame::{ETHERNET_HEADER_BYTES, Frame};
+use super::segments::{self, Together};
+use super::vnet::{self, Vnet};
 use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
+use nix::libc;
 use nix::sys::socket::{
     AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockProtocol,
     SockType, SockaddrLike, bind, recvmmsg, sendmmsg, setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeSpec;
+use nix::{setsockopt_impl, sockopt_impl};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, SystemTime};
@@ -16,6 +20,21 @@ use std::time::{Duration, SystemTime};
 /// Frames taken or given in one system call. More would make the last of a
 /// batch late.
 pub(super) const BATCH_FRAMES: usize = 32;
+
+/// Longest frame that a host hands over, to be cut: an IP packet, and what the kernel says of it.
+const LONGEST_BYTES: usize = vnet::HEADER_BYTES + ETHERNET_HEADER_BYTES + 65_535;
+
+/// `PACKET_VNET_HDR` of linux/if_packet.h.
+const PACKET_VNET_HDR: libc::c_int = 15;
+
+sockopt_impl!(
+    /// Long frames come and go with what is to be known to cut them.
+    VnetHeader,
+    SetOnly,
+    libc::SOL_PACKET,
+    PACKET_VNET_HDR,
+    bool
+);
 
 /// What a port holds while the thread is elsewhere: at 10 Gb/s and the
 /// kernel's way of counting, some 20 ms.
@@ -25,14 +44,24 @@ const SOCKET_BUFFER_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Port {
     socket: OwnedFd,
-    /// Longest frame, bytes.
+    /// Longest frame on the wire, bytes.
     frame_bytes: usize,
+}
+
+/// Room for what one look at a port brings.
+#[derive(Debug)]
+pub(super) struct Room(Vec<Vec<u8>>);
+
+impl Room {
+    pub(super) fn new() -> Self {
+        Self(vec![vec![0; LONGEST_BYTES]; BATCH_FRAMES])
+    }
 }
 
 /// A frame that a host sent.
 #[derive(Debug)]
 pub(super) struct Received {
-    pub(super) bytes: Vec<u8>,
+    pub(super) frame: Frame,
     /// When the kernel saw it.
     pub(super) stamp: SystemTime,
 }
@@ -40,7 +69,10 @@ pub(super) struct Received {
 /// What one look at a port brought.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Taken {
-    pub(super) frames: usize,
+    /// What the kernel gave at once: a frame, or what is to be cut into several.
+    pub(super) pieces: usize,
+    /// Of these, such as no host here should send.
+    pub(super) unknown: u64,
     /// Frames that the kernel dropped since the port was opened, if it said.
     pub(super) missed: Option<u64>,
 }
@@ -59,6 +91,7 @@ impl Port {
         setsockopt(&socket, sockopt::SndBufForce, &SOCKET_BUFFER_BYTES)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
         setsockopt(&socket, sockopt::RxqOvfl, &1)?;
+        setsockopt(&socket, VnetHeader, &true)?;
         Ok(Self {
             socket,
             frame_bytes: mtu as usize + ETHERNET_HEADER_BYTES,
@@ -70,31 +103,29 @@ impl Port {
         self.frame_bytes
     }
 
-    /// Takes up to [`BATCH_FRAMES`] frames, in buffers from `spare` as far as
-    /// there are any.
+    /// Takes what hosts sent in up to [`BATCH_FRAMES`] pieces, which may be many more frames, in buffers
+    /// from `spare` as far as there are any.
     pub(super) fn receive(
         &self,
+        room: &mut Room,
         spare: &mut Vec<Vec<u8>>,
         into: &mut Vec<Received>,
     ) -> io::Result<Taken> {
-        let mut buffers: Vec<Vec<u8>> = (0..BATCH_FRAMES)
-            .map(|_| spare.pop().unwrap_or_default())
-            .collect();
-        for buffer in &mut buffers {
-            buffer.resize(self.frame_bytes, 0);
-        }
         let mut taken = Taken::default();
-        let arrived = self.receive_into(&mut buffers, &mut taken)?;
-        taken.frames = arrived.len();
-        let mut buffers = buffers.into_iter();
-        for (length, stamp) in arrived {
-            let Some(mut bytes) = buffers.next() else {
-                break;
+        let arrived = self.receive_into(&mut room.0, &mut taken)?;
+        taken.pieces = arrived.len();
+        for (bytes, (length, stamp)) in room.0.iter().zip(arrived) {
+            let bytes = bytes.get(..length).unwrap_or(bytes);
+            let Some((header, bytes)) = bytes.split_first_chunk() else {
+                continue;
             };
-            bytes.truncate(length);
-            into.push(Received { bytes, stamp });
+            match Vnet::parse(header) {
+                Some(vnet) => segments::cut(&vnet, bytes, spare, |frame| {
+                    into.push(Received { frame, stamp });
+                }),
+                None => taken.unknown += 1,
+            }
         }
-        spare.extend(buffers);
         Ok(taken)
     }
 
@@ -141,25 +172,29 @@ impl Port {
     }
 
     /// Sends frames; returns how many of them the kernel did not take.
-    pub(super) fn send(&self, frames: &[&[u8]]) -> u64 {
+    pub(super) fn send(&self, frames: &[&Frame]) -> u64 {
+        let all = segments::put_together(frames);
         let mut refused = 0;
-        let mut rest = frames;
-        while !rest.is_empty() {
+        let mut rest = &all[..];
+        while let Some(first) = rest.first() {
             let sent = self.send_some(rest).unwrap_or(0);
             if sent == 0 {
                 // The first is what it did not take.
-                refused += 1;
-                rest = &rest[1..];
-            } else {
-                rest = &rest[sent.min(rest.len())..];
+                refused += first.frames as u64;
             }
+            rest = &rest[sent.clamp(1, rest.len())..];
         }
         refused
     }
 
-    fn send_some(&self, frames: &[&[u8]]) -> io::Result<usize> {
-        let slices: Vec<[IoSlice<'_>; 1]> =
-            frames.iter().map(|frame| [IoSlice::new(frame)]).collect();
+    fn send_some(&self, all: &[Together<'_>]) -> io::Result<usize> {
+        let slices: Vec<Vec<IoSlice<'_>>> = all
+            .iter()
+            .map(|it| {
+                let parts = std::iter::once(&it.head[..]).chain(it.payloads.iter().copied());
+                parts.map(IoSlice::new).collect()
+            })
+            .collect();
         let mut headers = MultiHeaders::<()>::preallocate(slices.len(), None);
         let nobody: Vec<Option<()>> = vec![None; slices.len()];
         let results = sendmmsg(

@@ -1,7 +1,7 @@
 //! Switching segmentation and coalescing of a device with `ethtool -K`.
 
 use super::Namespace;
-use super::error::{Error, Result};
+use super::error::Result;
 use super::tool::ETHTOOL;
 
 /// What a device may do for the stack.
@@ -80,42 +80,6 @@ fn apply(namespace: &Namespace, wanted: &[(&'static Feature, bool)]) -> Result<O
         ETHTOOL.run(&["-k", device])
     })??;
     Ok(sort_by_outcome(wanted, &listing))
-}
-
-/// What a device must not leave to the next, so that what it sends can be
-/// looked at, delayed and dropped a frame at a time.
-const DEFERRED_WORK: [Feature; 4] = [
-    Feature {
-        name: "tx",
-        listed: "tx-checksumming",
-    },
-    Feature {
-        name: "tso",
-        listed: "tcp-segmentation-offload",
-    },
-    Feature {
-        name: "tx-udp-segmentation",
-        listed: "tx-udp-segmentation",
-    },
-    GRO,
-];
-
-/// Makes the namespace's device send frames as they are on a wire: at most an
-/// MTU long and with their checksums. Segmentation in software, just before
-/// the device, stays on: it costs what it costs with any plain interface.
-pub(super) fn none(namespace: &Namespace) -> Result<()> {
-    let wanted: Vec<_> = DEFERRED_WORK
-        .iter()
-        .map(|feature| (feature, false))
-        .collect();
-    let on = apply(namespace, &wanted)?.unavailable;
-    if on.is_empty() {
-        return Ok(());
-    }
-    Err(Error::CommandFailed {
-        command: format!("ethtool -K {}", namespace.device()),
-        message: format!("cannot switch off {}", on.join(", ")),
-    })
 }
 
 /// Switches what can be switched. Failures are ignored: what counts is the

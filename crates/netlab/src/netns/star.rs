@@ -14,7 +14,7 @@
 
 use super::error::{Error, Result};
 use super::name::Names;
-use super::offload;
+use super::offload::{self, Offloads};
 use super::{Guard, Host, IPV6_MIN_MTU_BYTES, Namespace};
 use crate::netns::tool::IP;
 use std::fmt::Write;
@@ -22,6 +22,12 @@ use std::fmt::Write;
 /// Most hosts of a star: each costs a namespace, two devices and a socket, and
 /// one thread serves them all.
 pub const MAX_HOSTS: usize = 64;
+
+/// Hosts hand over what they send whole, to be cut by the network, and merge nothing themselves.
+const WHOLE: Offloads = Offloads {
+    tx: true,
+    gro: false,
+};
 
 /// Hosts around a hub. Dropping it removes all namespaces, as with
 /// [`Topology`](super::Topology).
@@ -35,8 +41,8 @@ pub struct Star {
 impl Star {
     /// Makes `hosts` (2 to [`MAX_HOSTS`]) namespaces, and one for the hub,
     /// joined by veth of the given MTU (68 to 65535 bytes). The devices of the
-    /// hosts leave no work to others: each frame is at most an MTU long, with
-    /// its checksum. `prefix` is as in [`Topology::pair`](super::Topology::pair).
+    /// hosts leave the cutting to MTU and the checksums to the hub, where they can, as to a
+    /// network card. `prefix` is as in [`Topology::pair`](super::Topology::pair).
     ///
     /// # Errors
     /// As [`Topology::pair`](super::Topology::pair), and
@@ -106,7 +112,7 @@ impl Star {
             "link", "add", host.device(), "mtu", &mtu_text, "address", &address, "type", "veth",
             "peer", "name", &port, "mtu", &mtu_text, "netns", self.hub.name(),
         ])?;
-        offload::none(host)?;
+        offload::set(host, WHOLE)?;
         self.hub
             .ip(&["link", "set", "dev", &port, "arp", "off", "up"])?;
         host.ip_batch(&self.host_commands(host, mtu)?)

@@ -42,11 +42,13 @@ pub enum Reason {
     ProtectionRequired = 16,
     /// The other end asked for a protected connection, and this one gives none.
     PlainOnly = 17,
+    /// The ends ask for different protection: one for encryption, the other for authentication alone.
+    OtherProtection = 18,
 }
 
 impl Reason {
     /// All reasons, in order of their code points.
-    pub const ALL: [Reason; 18] = [
+    pub const ALL: [Reason; 19] = [
         Reason::Normal,
         Reason::VersionMismatch,
         Reason::NoCommonProfile,
@@ -65,6 +67,7 @@ impl Reason {
         Reason::Revoked,
         Reason::ProtectionRequired,
         Reason::PlainOnly,
+        Reason::OtherProtection,
     ];
 
     pub(crate) fn parse(param: u16) -> Result<Reason, ParseError> {
@@ -98,6 +101,9 @@ impl Reason {
             Reason::Revoked => "the region was revoked",
             Reason::ProtectionRequired => "the peer refuses connections without protection",
             Reason::PlainOnly => "the peer gives no protection: both ends must ask for plain",
+            Reason::OtherProtection => {
+                "one end asks to encrypt, the other only to authenticate: both must ask for the same"
+            }
         }
     }
 }

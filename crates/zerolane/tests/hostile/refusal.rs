@@ -2,7 +2,7 @@
 
 use super::{Only, identity, options, serve};
 use std::sync::Arc;
-use zerolane::{CloseReason, Connection, Error, Reason, Security};
+use zerolane::{Cipher, CloseReason, Connection, Error, Reason, Security};
 
 /// Why a client with `client` cannot connect to a server with `server`.
 fn refused(client: Security, server: Security) -> CloseReason {
@@ -30,6 +30,44 @@ fn plain__only_if_both_ask() {
         Reason::ProtectionRequired
     );
     assert_eq!(rejected(refused(encrypted(), plain())), Reason::PlainOnly);
+}
+
+#[test]
+fn authenticated__only_if_both_ask() {
+    for (client, server) in [
+        (Security::authenticated(), Security::default()),
+        (Security::default(), Security::authenticated()),
+    ] {
+        assert_eq!(rejected(refused(client, server)), Reason::OtherProtection);
+    }
+    let refused = |client, server| rejected(refused(client, server));
+    let (plain, authenticated) = (Security::plain, Security::authenticated);
+    assert_eq!(
+        refused(plain(), authenticated()),
+        Reason::ProtectionRequired
+    );
+    assert_eq!(refused(authenticated(), plain()), Reason::PlainOnly);
+}
+
+#[test]
+fn cipher__of_another_mode_is_refused_here() {
+    for (cipher, other) in [
+        (Cipher::Aegis128X2Mac, Security::default()),
+        (Cipher::Aes128Gcm, Security::authenticated()),
+        (Cipher::Aes128Gcm, Security::plain()),
+    ] {
+        let security = Security {
+            cipher: Some(cipher),
+            ..other
+        };
+        let nobody: std::net::SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let error = Connection::connect(nobody, &options(security)).unwrap_err();
+        let Error::Io(error) = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(cipher.name()), "{error}");
+    }
 }
 
 #[test]

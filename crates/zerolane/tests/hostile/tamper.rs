@@ -3,7 +3,7 @@
 use super::relay::{Attack, Relay};
 use super::{options, pattern, serve};
 use std::sync::{Arc, Mutex};
-use zerolane::{Account, Connection, DropReason, Mode, Security};
+use zerolane::{Account, Cipher, Connection, DropReason, Mode, Security};
 
 const BYTES: usize = 4 << 20;
 
@@ -50,13 +50,17 @@ fn encrypted__what_is_sent_cannot_be_overheard() {
         is_overheard(&Security::plain()),
         "the search finds what is there"
     );
+    assert!(
+        is_overheard(&Security::authenticated()),
+        "authenticated hides nothing, and does not say so"
+    );
 }
 
-#[test]
-fn encrypted__completes_under_changed_cut_repeated_and_made_up_packets() {
+/// Changes, cuts, repeats and makes up, beside what it lets pass.
+fn mischief() -> Attack {
     let mut turn = 0usize;
     let mut earlier: Vec<Vec<u8>> = vec![];
-    let attack = move |datagram: &[u8]| {
+    Box::new(move |datagram: &[u8]| {
         turn += 1;
         let mut sent = vec![];
         if turn.is_multiple_of(4) {
@@ -85,12 +89,26 @@ fn encrypted__completes_under_changed_cut_repeated_and_made_up_packets() {
             earlier.remove(0);
         }
         sent
-    };
-    let (received, account) = transfer(&Security::default(), Box::new(attack));
-    assert!(received == pattern(BYTES), "wrong content");
-    assert!(account.protocol.dropped(DropReason::Forged) > 0);
-    assert!(account.protocol.dropped(DropReason::Replayed) > 0);
-    assert_eq!(account.protocol.bytes_received, BYTES as u64);
+    })
+}
+
+#[test]
+fn sealed__completes_under_changed_cut_repeated_and_made_up_packets() {
+    for cipher in Cipher::ALL {
+        let security = Security {
+            cipher: Some(cipher),
+            ..match cipher.hides() {
+                true => Security::default(),
+                false => Security::authenticated(),
+            }
+        };
+        let (received, account) = transfer(&security, mischief());
+        assert!(received == pattern(BYTES), "{cipher:?}: wrong content");
+        assert_eq!(account.cipher, Some(cipher));
+        assert!(account.protocol.dropped(DropReason::Forged) > 0);
+        assert!(account.protocol.dropped(DropReason::Replayed) > 0);
+        assert_eq!(account.protocol.bytes_received, BYTES as u64);
+    }
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl Receiver {
             slots: vec![Slot::EMPTY; MAX_MESSAGES.max(MAX_SEGMENTS) + 1].into(),
             incoming: match options.security.mode {
                 Mode::Plain => Incoming::Plain,
-                Mode::Encrypted => Incoming::Waiting,
+                Mode::Encrypted | Mode::Authenticated => Incoming::Waiting,
             },
             spill: Box::default(),
             controls: vec![[0; CONTROL / 8]; MAX_MESSAGES].into(),
