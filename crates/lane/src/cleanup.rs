@@ -6,6 +6,7 @@
 
 use crate::fault::{self, Gone};
 use crate::shared::{self, Bounds};
+use std::borrow::Cow;
 use zerolane_core::RegionId;
 
 /// Bytes to be moved.
@@ -32,13 +33,15 @@ impl Move {
         }
         if let Some(bounds) = self.shared {
             let offset = self.to as usize - bounds.start as usize;
-            let mut copy = vec![0; self.len];
             // SAFETY: as promised. What lies at the source was put there by the kernel for us: if
             // that is exported memory, too, who writes it meanwhile spoils it, as a late put would.
-            unsafe {
-                std::ptr::copy_nonoverlapping(self.from, copy.as_mut_ptr(), self.len);
-                shared::store(bounds, offset, &copy);
-            }
+            let source = unsafe { std::slice::from_raw_parts(self.from, self.len) };
+            let bytes = match overlaps(self.from, self.len, self.to, self.len) {
+                false => Cow::Borrowed(source),
+                true => Cow::Owned(source.to_vec()),
+            };
+            // SAFETY: as promised.
+            unsafe { shared::store(bounds, offset, &bytes) };
             return Ok(());
         }
         // SAFETY: as promised by the caller; ptr::copy allows the two to overlap.

@@ -47,22 +47,51 @@ impl Bounds {
 pub(crate) unsafe fn store(bounds: Bounds, offset: usize, bytes: &[u8]) {
     // What was stored before is seen by who sees any of this.
     std::sync::atomic::fence(Ordering::Release);
-    let (mut at, mut rest) = (offset, bytes);
-    while !rest.is_empty() && at < bounds.words() {
-        let skip = at % WORD;
-        let (part, others) = rest.split_at(rest.len().min(WORD - skip));
+    let pieces = Pieces::of(bounds, offset, bytes.len());
+    let (head, rest) = bytes.split_at(pieces.head);
+    let (words, rest) = rest.split_at(pieces.words);
+    let (tail, behind) = rest.split_at(pieces.tail);
+    let mut at = offset;
+    if !head.is_empty() {
         // SAFETY: the word that holds `at` lies in bounds.
-        let word = unsafe { bounds.word(at - skip) };
-        match <[u8; WORD]>::try_from(part) {
-            Ok(whole) => word.store(u64::from_ne_bytes(whole), Ordering::Relaxed),
-            Err(_) => store_part(word, skip, part),
-        }
-        at += part.len();
-        rest = others;
+        store_part(unsafe { bounds.word(at / WORD * WORD) }, at % WORD, head);
+        at += head.len();
     }
-    for (index, &byte) in rest.iter().enumerate() {
+    for whole in words.as_chunks().0 {
+        // SAFETY: a whole word in bounds.
+        unsafe { bounds.word(at) }.store(u64::from_ne_bytes(*whole), Ordering::Relaxed);
+        at += WORD;
+    }
+    if !tail.is_empty() {
+        // SAFETY: as above.
+        store_part(unsafe { bounds.word(at) }, 0, tail);
+        at += tail.len();
+    }
+    for (index, &byte) in behind.iter().enumerate() {
         // SAFETY: behind the whole words and in bounds.
         unsafe { bounds.byte(at + index) }.store(byte, Ordering::Relaxed);
+    }
+}
+
+/// How an access falls on words, bytes: the end of one, whole ones, the start of one, and what is behind
+/// all words.
+#[derive(Clone, Copy, Debug)]
+struct Pieces {
+    head: usize,
+    words: usize,
+    tail: usize,
+}
+
+impl Pieces {
+    fn of(bounds: Bounds, offset: usize, len: usize) -> Pieces {
+        let in_words = len.min(bounds.words().saturating_sub(offset));
+        let head = in_words.min((WORD - offset % WORD) % WORD);
+        let tail = (in_words - head) % WORD;
+        Pieces {
+            head,
+            words: in_words - head - tail,
+            tail,
+        }
     }
 }
 
@@ -76,22 +105,39 @@ fn store_part(word: &AtomicU64, skip: usize, part: &[u8]) {
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace);
 }
 
+fn load_part(word: &AtomicU64, skip: usize, into: &mut [u8]) {
+    let bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+    into.copy_from_slice(&bytes[skip..skip + into.len()]);
+}
+
 /// Reads `into.len()` bytes at `offset`.
 ///
 /// # Safety
 /// As of [`store`], but that the memory need not be writable.
 pub(crate) unsafe fn load(bounds: Bounds, offset: usize, into: &mut [u8]) {
-    let (mut at, mut done) = (offset, 0);
-    while done < into.len() && at < bounds.words() {
-        let skip = at % WORD;
-        let len = (into.len() - done).min(WORD - skip);
+    let pieces = Pieces::of(bounds, offset, into.len());
+    let (head, rest) = into.split_at_mut(pieces.head);
+    let (words, rest) = rest.split_at_mut(pieces.words);
+    let (tail, behind) = rest.split_at_mut(pieces.tail);
+    let mut at = offset;
+    if !head.is_empty() {
         // SAFETY: the word that holds `at` lies in bounds.
-        let word = unsafe { bounds.word(at - skip) }.load(Ordering::Relaxed);
-        into[done..done + len].copy_from_slice(&word.to_ne_bytes()[skip..skip + len]);
-        at += len;
-        done += len;
+        load_part(unsafe { bounds.word(at / WORD * WORD) }, at % WORD, head);
+        at += head.len();
     }
-    for (index, byte) in into[done..].iter_mut().enumerate() {
+    for whole in words.as_chunks_mut().0 {
+        // SAFETY: a whole word in bounds.
+        *whole = unsafe { bounds.word(at) }
+            .load(Ordering::Relaxed)
+            .to_ne_bytes();
+        at += WORD;
+    }
+    if !tail.is_empty() {
+        // SAFETY: as above.
+        load_part(unsafe { bounds.word(at) }, 0, tail);
+        at += tail.len();
+    }
+    for (index, byte) in behind.iter_mut().enumerate() {
         // SAFETY: behind the whole words and in bounds.
         *byte = unsafe { bounds.byte(at + index) }.load(Ordering::Relaxed);
     }

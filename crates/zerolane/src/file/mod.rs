@@ -50,6 +50,8 @@ mod confine;
 mod digest;
 mod error;
 mod extents;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod limits;
 mod location;
 mod message;

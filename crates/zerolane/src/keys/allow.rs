@@ -1,7 +1,7 @@
 //! Who may connect to a server, and what they may do there.
 
 use super::file::{self, Secrecy};
-use super::{Error, MAX_LINES, content};
+use super::{Error, lines};
 use crate::file::RelativePath;
 use crate::{PublicKey, Trust};
 use std::collections::HashMap;
@@ -80,7 +80,7 @@ impl AllowList {
     /// counts.
     pub fn parse(text: &str) -> Result<AllowList, Error> {
         let mut list = AllowList::default();
-        for (text, line) in text.lines().map(content).zip(1..).take(MAX_LINES) {
+        for (text, line) in lines(text)? {
             let syntax = |problem| Error::Syntax { line, problem };
             let mut words = text.split_whitespace();
             let Some(key) = words.next() else {

@@ -1,7 +1,7 @@
 //! Servers met before, and their keys: trust on first use, as with ssh.
 
 use super::file::{self, Secrecy};
-use super::{Error, MAX_LINES, content};
+use super::{Error, lines};
 use crate::{PublicKey, Trust};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -63,8 +63,7 @@ impl KnownHosts {
 }
 
 fn parse(text: &str) -> Result<Vec<(String, PublicKey)>, Error> {
-    let lines = text.lines().map(content).zip(1..).take(MAX_LINES);
-    lines
+    lines(text)?
         .filter(|(line, _)| !line.is_empty())
         .map(|(text, line)| {
             let syntax = |problem| Error::Syntax { line, problem };

@@ -85,6 +85,20 @@ pub fn home() -> Option<PathBuf> {
     set("ZEROLANE_HOME").map(PathBuf::from).or_else(config)
 }
 
+/// The lines of a list, each with its number and without its comment.
+///
+/// # Errors
+/// There are more than [`MAX_LINES`]: whoever wrote the last of them means it to count.
+fn lines(text: &str) -> Result<impl Iterator<Item = (&str, usize)>, Error> {
+    match text.lines().nth(MAX_LINES) {
+        None => Ok(text.lines().map(content).zip(1..)),
+        Some(_) => Err(Error::Syntax {
+            line: MAX_LINES + 1,
+            problem: "more than 10000 lines",
+        }),
+    }
+}
+
 /// The content of a line without comment and space around it.
 fn content(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim()

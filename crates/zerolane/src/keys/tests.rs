@@ -225,3 +225,21 @@ fn allow_file__sees_a_change_that_keeps_length_and_time() {
     std::fs::rename(&new, &path).unwrap();
     assert!(file.trusts(&key(2)) && !file.trusts(&key(1)));
 }
+
+/// A list that is cut off would leave out whom its owner let in, without a word.
+#[test]
+fn lists__of_too_many_lines_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("list");
+    let refused = |error: Error| error.to_string().contains("more than 10000 lines");
+    for (lines, fits) in [(MAX_LINES, true), (MAX_LINES + 1, false)] {
+        let text = "#\n".repeat(lines);
+        assert_eq!(AllowList::parse(&text).is_ok(), fits, "{lines}");
+        std::fs::write(&path, &text).unwrap();
+        assert_eq!(KnownHosts::load(&path).is_ok(), fits, "{lines}");
+        if !fits {
+            assert!(AllowList::parse(&text).is_err_and(refused));
+            assert!(KnownHosts::load(&path).is_err_and(refused));
+        }
+    }
+}
