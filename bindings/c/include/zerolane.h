@@ -848,14 +848,16 @@ zl_status zl_set_queue(struct zl_connection *connection,
                        uint64_t tag);
 
 /**
- * What an event loop needs: the connection's socket, and the time in milliseconds (-1: none). When the
- * socket is readable, or the time is over, call zl_wait with a timeout of 0, which makes what progress
- * there is. Do not read the socket.
+ * What an event loop needs: the connection's socket, the events of it to wait for (POLLIN, and POLLOUT
+ * when its send buffer was full), and the time in milliseconds (-1: none). When there is such an event,
+ * or the time is over, call zl_wait with a timeout of 0, which makes what progress there is, and then
+ * ask again. Do not read the socket.
  *
  * Threads: one at a time.
  */
 zl_status zl_watch(struct zl_connection *connection,
                    int *fd,
+                   short *events,
                    int64_t *timeout_ms);
 
 /**

@@ -4,9 +4,13 @@ use crate::completion::zl_completion;
 use crate::connection::{with, zl_connection};
 use crate::pointer::{Output, free, give, handle, timeout};
 use crate::status::{guard, zl_status};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_short};
 use std::os::fd::{AsFd, AsRawFd};
 use zerolane::CompletionQueue;
+
+// <poll.h>, the same on every Linux.
+const POLLIN: c_short = 1;
+const POLLOUT: c_short = 4;
 
 /// A queue for the completions of many connections.
 pub struct zl_queue(CompletionQueue);
@@ -112,15 +116,17 @@ pub unsafe extern "C" fn zl_set_queue(
     }
 }
 
-/// What an event loop needs: the connection's socket, and the time in milliseconds (-1: none). When the
-/// socket is readable, or the time is over, call zl_wait with a timeout of 0, which makes what progress
-/// there is. Do not read the socket.
+/// What an event loop needs: the connection's socket, the events of it to wait for (POLLIN, and POLLOUT
+/// when its send buffer was full), and the time in milliseconds (-1: none). When there is such an event,
+/// or the time is over, call zl_wait with a timeout of 0, which makes what progress there is, and then
+/// ask again. Do not read the socket.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_watch(
     connection: *mut zl_connection,
     fd: *mut c_int,
+    events: *mut c_short,
     timeout_ms: *mut i64,
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
@@ -130,7 +136,12 @@ pub unsafe extern "C" fn zl_watch(
                 Output::new(fd, "fd")?,
                 Output::new(timeout_ms, "timeout_ms")?,
             );
+            let wanted = Output::new(events, "events")?;
             fd.set(connection.as_fd().as_raw_fd());
+            wanted.set(match connection.wants_write() {
+                true => POLLIN | POLLOUT,
+                false => POLLIN,
+            });
             // Rounded up: earlier would be too early.
             let milliseconds = connection
                 .next_timeout()

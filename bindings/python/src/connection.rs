@@ -308,8 +308,8 @@ impl Connection {
     }
 
     /// Lets the ends of requests go to `queue` from now on, as those of `tag`. Somebody still has to make
-    /// the connection progress, with `wait`: for no time when `fileno` is readable or `next_timeout`
-    /// over, or for ever in a thread. Calls that wait for their own end are refused from then on.
+    /// the connection progress, with `wait`: for no time when `fileno` is readable (or writable,
+    /// if `wants_write`) or `next_timeout` over, or for ever in a thread. Calls that wait for their own end are refused from then on.
     #[pyo3(signature = (queue, tag=0))]
     fn set_completion_queue(
         &self,
@@ -330,6 +330,12 @@ impl Connection {
     /// it.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.with(py, |state| Ok(state.connection()?.as_fd().as_raw_fd()))
+    }
+
+    /// Whether `wait` has something to do, too, once the socket is writable: its send buffer was full.
+    #[getter]
+    fn wants_write(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |state| Ok(state.connection()?.wants_write()))
     }
 
     /// Seconds until the connection has something to do although nothing came: `wait` for no time then.

@@ -52,6 +52,12 @@ pub trait Lane {
     /// The datapath is broken.
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool>;
 
+    /// Whether it waits for room to send, beside what may arrive.
+    fn wants_write(&self) -> bool;
+
+    /// The longest that it may go without a turn, if nothing arrives; `None`: for ever.
+    fn longest_sleep(&self) -> Option<Duration>;
+
     /// Whether memory of `region` is in use below, although its Transfer may be over.
     fn holds(&self, region: RegionId) -> bool;
 

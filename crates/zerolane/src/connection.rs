@@ -90,10 +90,16 @@ impl Connection {
     }
 
     /// How long [`Connection::poll`] has nothing to do unless the socket
-    /// ([`AsFd`]) becomes readable, for programs with an event loop of
-    /// their own. `None`: no timer runs.
+    /// ([`AsFd`]) becomes readable, or writable if [`Connection::wants_write`], for programs with an
+    /// event loop of their own. `None`: no timer runs. To be asked again after every call.
     pub fn next_timeout(&self) -> Option<Duration> {
         self.driver.next_timeout()
+    }
+
+    /// Whether [`Connection::poll`] has something to do once the socket is writable: its send buffer was
+    /// full.
+    pub fn wants_write(&self) -> bool {
+        self.driver.wants_write()
     }
 
     /// The peer's address.
@@ -334,7 +340,8 @@ impl Connection {
     }
 }
 
-/// The socket: when it is readable, or [`Connection::next_timeout`] has passed, poll.
+/// The socket: when it is readable, or writable if [`Connection::wants_write`], or
+/// [`Connection::next_timeout`] has passed, poll.
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.driver.lane().socket()

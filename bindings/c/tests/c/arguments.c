@@ -1,6 +1,7 @@
 /* Null and bad arguments give codes and text, everywhere; run by tests/install.rs. */
 #define _POSIX_C_SOURCE 200809L
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +86,7 @@ static void nulls(void)
     REFUSED(zl_queue_poll(NULL, &completion));
     REFUSED(zl_queue_wait(NULL, 0, &completion));
     REFUSED(zl_set_queue(NULL, NULL, 0));
-    REFUSED(zl_watch(NULL, NULL, NULL));
+    REFUSED(zl_watch(NULL, NULL, NULL, NULL));
     EXPECT(zl_queue_fd(NULL) == -1 && zl_key_length(NULL) == 0);
     zl_exported_free(NULL);
     zl_queue_free(NULL);
@@ -322,7 +323,9 @@ static void remote_memory(void)
     how.flags = ZL_WORK_FENCE;
     EXPECT(zl_post_fetch(ours, &opened, 16, ZL_FETCH_INCREMENT, 0, 0, &how, &other) == ZL_OK);
     for (int done = 0; done < 2;) {
-        EXPECT(zl_watch(ours, &fd, &milliseconds) == ZL_OK && fd >= 0);
+        short events;
+        EXPECT(zl_watch(ours, &fd, &events, &milliseconds) == ZL_OK && fd >= 0);
+        EXPECT((events & ~POLLOUT) == POLLIN);
         EXPECT(zl_wait(ours, 10, &completion) == ZL_TIMEOUT);
         while (zl_queue_wait(queue, 0, &completion) == ZL_OK) {
             EXPECT(completion.tag == 42 && completion.status == ZL_OK);

@@ -25,9 +25,6 @@ __all__ = ["Connection", "Endpoint", "connect"]
 _ACCEPT_SLICE = 0.5
 """Seconds after which a thread that accepts looks whether it still should."""
 
-_FULL_INTERVAL = 0.005
-"""Seconds between looks while something is being sent: a full send buffer has no event."""
-
 
 class Connection:
     """A connection driven by the event loop. Leaving it as a context manager closes it."""
@@ -37,10 +34,10 @@ class Connection:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[zerolane.Completion]] = {}
-        self._sending: set[int] = set()
         self._immediates: asyncio.Queue[zerolane.Completion] = asyncio.Queue()
         self._timer: asyncio.TimerHandle | None = None
         self._fd = connection.fileno()
+        self._writing = False
         self._loop.add_reader(self._fd, self._advance)
         self._advance()
 
@@ -56,7 +53,7 @@ class Connection:
 
     async def send(self, buffer: _Memory) -> None:
         """Sends the bytes of ``buffer`` as one message; returns when the peer has all of them."""
-        await self._finish(lambda: self._connection.post_send(buffer), sends=True)
+        await self._finish(lambda: self._connection.post_send(buffer))
 
     async def receive_into(self, buffer: _Memory) -> int:
         """Receives the next message into ``buffer``; returns its length in bytes."""
@@ -72,7 +69,7 @@ class Connection:
     ) -> None:
         """Writes ``buffer`` to the peer's memory; returns when it is placed and visible there."""
         await self._finish(
-            lambda: self._connection.post_put(key, offset, buffer, immediate=immediate), sends=True
+            lambda: self._connection.post_put(key, offset, buffer, immediate=immediate)
         )
 
     async def get(self, key: zerolane.Key, offset: int, buffer: _Memory) -> None:
@@ -97,7 +94,7 @@ class Connection:
 
     async def send_message(self, control: bytes, payload: _Memory | None = None) -> None:
         """Sends a message of at most 128 bytes, and a payload."""
-        await self._finish(lambda: self._connection.post_message(control, payload), sends=True)
+        await self._finish(lambda: self._connection.post_message(control, payload))
 
     async def receive_message(self, payload: _Memory | None = None) -> tuple[bytes, int]:
         """Receives the next message; returns it and the length of its payload."""
@@ -138,11 +135,9 @@ class Connection:
         else:
             self.abort()
 
-    async def _finish(self, post: Callable[[], int], *, sends: bool = False) -> zerolane.Completion:
+    async def _finish(self, post: Callable[[], int]) -> zerolane.Completion:
         """Posts a request and awaits its end."""
         id = post()
-        if sends:
-            self._sending.add(id)
         waiting: asyncio.Future[zerolane.Completion] = self._loop.create_future()
         self._waiting[id] = waiting
         self._advance()
@@ -153,8 +148,6 @@ class Connection:
                 self._connection.cancel(id)
                 self._advance()
             raise
-        finally:
-            self._sending.discard(id)
         completion.result()
         return completion
 
@@ -170,10 +163,17 @@ class Connection:
             self._timer.cancel()
             self._timer = None
         delay = self._connection.next_timeout
-        if self._sending:
-            delay = _FULL_INTERVAL if delay is None else min(delay, _FULL_INTERVAL)
         if delay is not None:
             self._timer = self._loop.call_later(delay, self._advance)
+        self._watch_room(self._connection.wants_write)
+
+    def _watch_room(self, wanted: bool) -> None:
+        """Whether the loop is to tell when there is room to send."""
+        if wanted and not self._writing:
+            self._loop.add_writer(self._fd, self._advance)
+        elif self._writing and not wanted:
+            self._loop.remove_writer(self._fd)
+        self._writing = wanted
 
     def _hand_out(self, completion: zerolane.Completion) -> None:
         if completion.kind == "immediate":
@@ -199,6 +199,7 @@ class Connection:
 
     def _unwatch(self) -> None:
         self._loop.remove_reader(self._fd)
+        self._watch_room(False)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -158,8 +158,13 @@ impl<L: Lane> Driver<L> {
 
     /// How long nothing is due, if nothing arrives: then a turn is to be made.
     pub fn next_timeout(&self) -> Option<Duration> {
-        let at = self.core.next_timeout()?;
-        Some(at - self.clock.now())
+        let of_core = self.core.next_timeout().map(|at| at - self.clock.now());
+        of_core.into_iter().chain(self.lane.longest_sleep()).min()
+    }
+
+    /// Whether a turn is to be made, too, when there is room to send.
+    pub fn wants_write(&self) -> bool {
+        self.lane.wants_write()
     }
 
     /// The lane.

@@ -108,11 +108,19 @@ impl Lane for UdpLane {
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {
-        let full = self.sender.is_full();
-        let timeout = timeout.into_iter().chain(self.roam.longest_sleep()).min();
+        let full = self.wants_write();
+        let timeout = timeout.into_iter().chain(self.longest_sleep()).min();
         waker
             .sleep(|wake| socket::wait(&self.socket, full, wake, timeout))
             .unwrap_or(Ok(false))
+    }
+
+    fn wants_write(&self) -> bool {
+        self.sender.is_full()
+    }
+
+    fn longest_sleep(&self) -> Option<Duration> {
+        self.roam.longest_sleep()
     }
 
     fn holds(&self, region: RegionId) -> bool {
