@@ -37,7 +37,7 @@ mod clock;
 mod forwarder;
 mod frame;
 mod lateness;
-mod port;
+pub(crate) mod port;
 mod segments;
 mod switch;
 mod vnet;

@@ -6,6 +6,7 @@
 //! | [`pair`] | two such links and a clock, to drive two sans-IO protocol ends | virtual |
 //! | [`udp`] | a relay on loopback that sends real datagrams through two links | real |
 //! | [`lab`] | namespaces around a hub that carries any traffic through such links | real |
+//! | [`forge`] | frames made up and overheard, to attack what runs in such namespaces | real |
 //! | [`netns`] | network namespaces joined by veth | real |
 //!
 //! What it is not: a queueing simulator. A link has one FIFO queue with tail
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod forge;
 pub mod lab;
 pub mod link;
 pub mod netns;

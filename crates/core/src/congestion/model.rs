@@ -78,6 +78,19 @@ const NOISE: Duration = Duration::from_micros(200);
 /// leaves in this time would be limited by them.
 const ENDS_RTT: Duration = Duration::from_micros(500);
 
+/// Rounds in a row with a queue after which it is that of others: ours is gone in each turn of probing, and
+/// when a path became slower, soon after its old rate was forgotten.
+const CROWDED_ROUNDS: u32 = 24;
+/// Beside others that fill the queue: bytes more under way with each round, and what is left of them after
+/// a loss, as 256ths. CUBIC grows by about half a packet where Reno would be faster (RFC 9438, 4.3), and by
+/// more elsewhere.
+const COMPETE_GROWTH: u64 = 1200;
+const COMPETE_BACKOFF: u64 = 179;
+/// The part of its longest by which a queue that we compete for shrinks when another, who has a tenth of
+/// it or more, answers a loss: a paced flow seldom loses what one in bursts does. And for how many rounds
+/// nothing is made of it after an answer of ours; it is smoothed over as many.
+const RELIEF_PART: u32 = 20;
+const RELIEF_ROUNDS: u64 = 8;
 /// What leaves in this time may be under way beyond what fills the path, where that is more than half of
 /// it, but not more than all of it.
 const SPARE: Duration = Duration::from_millis(1);
@@ -109,6 +122,9 @@ enum Mode {
     Cruise,
     /// Half the pipe, to see the round trip without a queue of ours.
     ProbeRtt,
+    /// As those do that fill the queue and leave no room to who keeps to the pipe (as Copa's mode of that
+    /// name, Arun and Balakrishnan, NSDI 2018): more until something is lost, then a part of it.
+    Compete,
 }
 
 /// Sums over one round trip.
@@ -121,6 +137,14 @@ struct Round {
     rtt_sum: Duration,
     /// At times there was nothing to send.
     limited: bool,
+}
+
+impl Round {
+    /// Parts per thousand that were lost; any loss is at least one.
+    fn permille(&self) -> u64 {
+        let all = (self.received + self.lost).max(1);
+        self.lost.saturating_mul(1000).div_ceil(all)
+    }
 }
 
 /// The controller. See the module's documentation.
@@ -136,6 +160,13 @@ pub struct Model {
     min_rtt: Option<Duration>,
     /// When the round trip was last close to the shortest.
     uncrowded: Instant,
+    /// Rounds with a queue, in a row.
+    crowded_rounds: u32,
+    /// What may be under way in competition, and the longest queue since the last answer to one.
+    share: u64,
+    crest: Duration,
+    /// That queue, smoothed.
+    standing: Duration,
     /// Startup: best rate, and rounds since it grew. Up: the rate at its begin.
     best: u64,
     flat_rounds: u32,
@@ -175,6 +206,10 @@ impl Default for Model {
             rates: VecDeque::new(),
             min_rtt: None,
             uncrowded: Instant::ZERO,
+            crowded_rounds: 0,
+            share: 0,
+            crest: Duration::ZERO,
+            standing: Duration::ZERO,
             best: 0,
             flat_rounds: 0,
             ceiling: None,
@@ -209,7 +244,8 @@ impl Model {
         match self.mode {
             Mode::Startup => STARTUP_GAIN,
             Mode::Drain => DRAIN_GAIN,
-            Mode::Up => PROBE_UP_GAIN,
+            // In competition the window rules.
+            Mode::Up | Mode::Compete => PROBE_UP_GAIN,
             Mode::Down => PROBE_DOWN_GAIN,
             Mode::Cruise | Mode::ProbeRtt => CRUISE_GAIN,
         }
@@ -240,7 +276,9 @@ impl Model {
     fn end_round(&mut self, now: Instant, sample: &Sample) {
         let round = core::mem::take(&mut self.round);
         self.rounds += 1;
-        if self.is_congested(&round) && self.rounds > self.answered + 2 {
+        if self.mode == Mode::Compete {
+            self.compete(&round);
+        } else if self.is_congested(&round) && self.rounds > self.answered + 2 {
             self.back_off(now, sample.under_way + round.lost);
         } else if self.mode == Mode::Up {
             // Nothing spoke against it.
@@ -255,16 +293,54 @@ impl Model {
         }
     }
 
-    fn is_congested(&mut self, round: &Round) -> bool {
+    /// Whether the round trip was much longer than the shortest.
+    fn is_queued(&self, round: &Round) -> bool {
         let (Some(min_rtt), true) = (self.min_rtt, round.samples > 0) else {
             return false;
         };
-        let mean = round.rtt_sum / round.samples;
         // Our own bursts take their time as well.
         let slack = quantum_time(min_rtt) + NOISE;
-        let queued = mean > min_rtt + min_rtt / 4 + slack;
-        let all = (round.received + round.lost).max(1);
-        let permille = round.lost.saturating_mul(1000) / all;
+        round.rtt_sum / round.samples > min_rtt + min_rtt / 4 + slack
+    }
+
+    /// One round of competition: more, or a part of it if the queue is full. It was if something is lost
+    /// that is not always, or if it became shorter: another has answered that.
+    fn compete(&mut self, round: &Round) {
+        if round.samples == 0 {
+            return;
+        }
+        let mean = round.rtt_sum / round.samples;
+        let queue = mean.saturating_sub(self.min_rtt.unwrap_or_default());
+        self.standing = match self.rounds <= self.answered + 2 {
+            true => queue,
+            false => (self.standing * 7 + queue) / 8,
+        };
+        let usual = self.usual_loss / 16;
+        let is_full = round.marked > 0 || round.permille() > usual + usual / 2;
+        if self.rounds <= self.answered + RELIEF_ROUNDS {
+            self.crest = self.standing;
+        }
+        self.crest = self.crest.max(self.standing);
+        let is_relieved = self.standing + (self.crest / RELIEF_PART).max(NOISE) < self.crest;
+        if is_relieved || is_full && self.rounds > self.answered + 2 {
+            let least = self.least();
+            self.share = (self.share * COMPETE_BACKOFF / UNIT).max(least);
+            self.answered = self.rounds;
+        } else {
+            self.share += COMPETE_GROWTH;
+        }
+    }
+
+    fn is_congested(&mut self, round: &Round) -> bool {
+        if round.samples == 0 {
+            return false;
+        }
+        let (queued, permille) = (self.is_queued(round), round.permille());
+        let long = self.min_rtt.is_some_and(|it| it >= LONG_RTT);
+        self.crowded_rounds = match queued && long {
+            true => self.crowded_rounds + 1,
+            false => 0,
+        };
         if !queued {
             // In 16ths, over some sixteen rounds.
             self.usual_loss = self.usual_loss - self.usual_loss / 16 + permille;
@@ -327,7 +403,7 @@ impl Model {
         match self.mode {
             Mode::Startup => self.enter(now, Mode::Drain),
             Mode::Up => self.enter(now, Mode::Down),
-            Mode::Drain | Mode::Down | Mode::Cruise | Mode::ProbeRtt => {}
+            Mode::Drain | Mode::Down | Mode::Cruise | Mode::ProbeRtt | Mode::Compete => {}
         }
     }
 
@@ -401,8 +477,19 @@ impl Model {
                 self.enter(now, Mode::Down);
             }
             Mode::Up => {}
-            Mode::Cruise if now - self.uncrowded > PROBE_RTT_INTERVAL => {
+            Mode::Compete if has_no_queue(sample) => {
+                self.crowded_rounds = 0;
+                self.enter(now, Mode::Cruise);
+            }
+            Mode::Cruise | Mode::Compete if now - self.uncrowded > PROBE_RTT_INTERVAL => {
                 self.enter(now, Mode::ProbeRtt);
+            }
+            Mode::Compete => {}
+            Mode::Cruise if self.crowded_rounds >= CROWDED_ROUNDS => {
+                // Whoever fills the queue comes first.
+                self.share = self.window() * COMPETE_BACKOFF / UNIT;
+                (self.ceiling, self.answered) = (None, self.rounds);
+                self.enter(now, Mode::Compete);
             }
             Mode::Cruise if rounds >= CRUISE_ROUNDS && !self.is_held(now) => {
                 self.enter(now, Mode::Up);
@@ -410,11 +497,22 @@ impl Model {
             Mode::Cruise => {}
             Mode::ProbeRtt if now - self.since > PROBE_RTT_TIME && rounds >= 2 => {
                 self.uncrowded = now;
-                self.enter(now, Mode::Up);
+                // Who competed goes on: that the queue is there says that others are, too.
+                let next = match self.crowded_rounds >= CROWDED_ROUNDS {
+                    true => Mode::Compete,
+                    false => Mode::Up,
+                };
+                self.answered = self.rounds;
+                self.enter(now, next);
             }
             Mode::ProbeRtt => {}
         }
     }
+}
+
+/// Whether the round trip was close to the shortest.
+fn has_no_queue(sample: &Sample) -> bool {
+    sample.rtt <= sample.min_rtt + sample.min_rtt / 8
 }
 
 /// How long a burst takes on a path with that round trip.
@@ -432,6 +530,7 @@ impl Congestion for Model {
             return INITIAL_WINDOW;
         };
         let wanted = match self.mode {
+            Mode::Compete => return self.share.max(MIN_WINDOW),
             Mode::ProbeRtt => pipe / 2,
             // The rate lags by a round trip, in which it doubles.
             Mode::Startup => (pipe * STARTUP_WINDOW_GAIN / UNIT).max(INITIAL_WINDOW),
@@ -483,7 +582,7 @@ impl Congestion for Model {
         self.min_rtt = Some(sample.min_rtt);
         self.round.limited |= sample.limited;
         self.limited |= sample.limited;
-        if sample.rtt <= sample.min_rtt + sample.min_rtt / 8 {
+        if has_no_queue(sample) {
             self.uncrowded = now;
         }
         self.round.received += sample.received;

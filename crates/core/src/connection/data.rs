@@ -67,7 +67,7 @@ impl Connection {
             self.heard(now);
             return self.on_put(now, header, len);
         }
-        if let Some(placement) = self.on_reply(now, header, len) {
+        if let Some(placement) = self.on_reply(now, header, len)? {
             self.heard(now);
             return Ok(placement);
         }

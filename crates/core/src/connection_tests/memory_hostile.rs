@@ -271,3 +271,32 @@ fn state__that_confirms_what_was_never_sent_is_ignored() {
     until_over(&mut sim, id);
     assert!(sim.a.sent(id) && sim.b.holds(target.part(0, 8), 1, 8));
 }
+
+#[test]
+fn get__answered_by_another_length_or_elsewhere_is_dropped_and_counted() {
+    let mut sim = quiet(Config::default());
+    let place = frozen(&mut sim, Rights::ALL);
+    let (id, into) = get(&mut sim, place, 100);
+    let now = sim.now();
+    let route = sim.b.connection.as_ref().unwrap().route;
+    let reply = Header {
+        d_port: route.d_port,
+        s_port: route.s_port,
+        d_key: route.d_key,
+        d_id: id,
+        ..Header::new(Op::Data)
+    };
+    let wrong = [
+        (reply, 99),
+        (reply, 101),
+        (reply.with_wide(8), 100),
+        (reply.with_wide(1 << 32), 100),
+    ];
+    for (header, len) in wrong {
+        let placement = sim.a.c().on_data(now, &header, len, len, None);
+        assert_eq!(placement, Placement::Drop(DropReason::OutOfBounds));
+    }
+    assert_eq!(sim.a.c().counters().dropped(DropReason::OutOfBounds), 4);
+    until_over(&mut sim, id);
+    assert!(sim.a.received(id) == Some(100) && sim.a.holds(into, 3, 100));
+}

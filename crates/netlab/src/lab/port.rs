@@ -217,7 +217,7 @@ impl AsFd for Port {
 
 /// The address to bind to: the device's index, and no protocol, so that the
 /// socket's own stays.
-fn address_of(device: &str) -> io::Result<LinkAddr> {
+pub(crate) fn address_of(device: &str) -> io::Result<LinkAddr> {
     getifaddrs()?
         .filter(|interface| interface.interface_name == device)
         .find_map(|interface| {

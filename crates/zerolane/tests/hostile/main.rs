@@ -6,6 +6,7 @@ mod flood;
 mod full;
 mod refusal;
 mod relay;
+mod spray;
 mod stray;
 mod tamper;
 

@@ -111,18 +111,17 @@ impl Connection {
         now: Instant,
         header: &Header,
         len: u32,
-    ) -> Option<Placement> {
+    ) -> Result<Option<Placement>, DropReason> {
         let (number, id) = (header.sync, header.d_id);
         if !self.memory.stream.is_empty() && self.memory.stream.awaits_value(number, id) {
             self.on_piggyback(now, header.param);
-            return (len == 8).then_some(Placement::Value { number, id });
+            return Ok((len == 8).then_some(Placement::Value { number, id }));
         }
-        if self.memory.questions.is_empty() {
-            return None;
-        }
-        let question = self.memory.questions.find(id)?;
+        let Some(question) = self.memory.questions.find(id) else {
+            return Ok(None);
+        };
         if u64::from(len) != question.span.len || header.bufx != 0 || header.offset != 0 {
-            return Some(Placement::Drop(DropReason::OutOfBounds));
+            return Err(DropReason::OutOfBounds);
         }
         let span = question.span;
         self.memory.questions.remove(id);
@@ -130,7 +129,7 @@ impl Connection {
         self.memory.apart += span.len;
         self.got(id, span.len);
         self.start_works(now);
-        Some(Placement::Move(span))
+        Ok(Some(Placement::Move(span)))
     }
 
     pub(super) fn got(&mut self, id: TransferId, length: u64) {

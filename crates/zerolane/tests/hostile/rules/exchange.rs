@@ -1,0 +1,104 @@
+//! The set-up of a connection by the hostile one, which is as it should be.
+
+use super::peer::{KEY, PATIENCE, PORT, SYNC};
+use super::rule::Terms;
+use super::seal::OFFERED;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Instant;
+use zerolane_core::{
+    Anyone, BurstLimit, Ciphers, Config, Connection, Credentials, Entropy, Gate, Identity, Reply,
+    Session, Transmit,
+};
+use zerolane_wire::{Capabilities, Packet, Profiles};
+
+pub(super) fn capabilities(terms: &Terms) -> Capabilities {
+    Capabilities {
+        profiles: Profiles::only(terms.profile),
+        checksum: terms.checksum,
+        out_of_order: true,
+        persistent: true,
+        slots: 64,
+        max_stu: 1408,
+        buffer_log2: 30,
+    }
+}
+
+fn credentials() -> Credentials {
+    Credentials {
+        identity: Arc::new(Identity::from_secret([66; 32])),
+        pre_shared: None,
+        trust: Arc::new(Anyone),
+        ciphers: Ciphers::only(OFFERED),
+    }
+}
+
+fn now() -> zerolane_core::Instant {
+    zerolane_core::Instant::ZERO
+}
+
+/// 32 bytes that need not be good.
+fn draw() -> [u8; 32] {
+    [13; 32]
+}
+
+/// The Initiator's key exchange, done by the library's own.
+pub(super) fn exchange(socket: &UdpSocket, terms: &Terms) -> Session {
+    let entropy = Entropy {
+        key: KEY,
+        port: PORT,
+        sync: SYNC,
+    };
+    let config = Config {
+        profiles: Profiles::only(terms.profile),
+        checksum: terms.checksum,
+        ..Config::default()
+    };
+    let mut core =
+        Connection::connect_protected(now(), config, entropy, credentials(), draw()).unwrap();
+    let mut session = None;
+    let end = Instant::now() + PATIENCE;
+    let mut buffer = [0; 2048];
+    while Instant::now() < end {
+        while let Some(transmit) = core.poll_transmit(now(), BurstLimit::default()) {
+            if let Transmit::Handshake(message) = transmit {
+                socket.send(message.bytes()).unwrap();
+            }
+        }
+        if let Some(session) = session {
+            return session;
+        }
+        if let Ok(len) = socket.recv(&mut buffer) {
+            core.on_handshake(now(), &buffer[..len]);
+            session = core.take_session();
+        }
+    }
+    panic!("no key exchange");
+}
+
+/// The Responder's part, by the library's own gate: what was asked, and by whom.
+pub(super) fn admit(socket: &UdpSocket, encrypted: bool) -> (Packet, Option<Session>, SocketAddr) {
+    let mut gate = Gate::new(now(), credentials(), &mut draw);
+    let end = Instant::now() + PATIENCE;
+    let mut buffer = [0; 2048];
+    while Instant::now() < end {
+        let Ok((len, from)) = socket.recv_from(&mut buffer) else {
+            continue;
+        };
+        let datagram = &buffer[..len];
+        if !encrypted {
+            if let Ok(packet) = Packet::parse(datagram) {
+                return (packet, None, from);
+            }
+            continue;
+        }
+        match gate.take(now(), from, datagram, &mut draw) {
+            Reply::Nothing => {}
+            Reply::Send(answer) => {
+                socket.send_to(answer.bytes(), from).unwrap();
+            }
+            Reply::Admit(admitted) => return (admitted.request, Some(admitted.session), from),
+        }
+    }
+    panic!("nobody connects");
+}

@@ -1,0 +1,36 @@
+//! Memory with memory on both sides that nobody may touch.
+
+use zerolane::Region;
+
+/// Bytes on each side.
+const GUARD_BYTES: usize = 8192;
+/// What is there, and in fresh memory between.
+pub(super) const UNTOUCHED: u8 = 0xa5;
+
+pub(super) struct Guards([Region; 2]);
+
+impl Guards {
+    /// `len` bytes, a multiple of 8, and what watches over their surroundings.
+    pub(super) fn around(len: usize) -> (Guards, Region) {
+        let mut before = Region::anonymous(2 * GUARD_BYTES + len).unwrap();
+        before.fill(UNTOUCHED);
+        let mut between = before.split_off(GUARD_BYTES);
+        let behind = between.split_off(len);
+        (Guards([before, behind]), between)
+    }
+
+    /// # Panics
+    /// If a byte around was written.
+    pub(super) fn check(&self) {
+        let [before, behind] = &self.0;
+        let untouched = |region: &Region| region.iter().all(|&byte| byte == UNTOUCHED);
+        assert!(untouched(before), "written before the grant");
+        assert!(untouched(behind), "written behind the grant");
+    }
+}
+
+/// Bytes up to the last that was written.
+pub(super) fn touched(region: &[u8]) -> usize {
+    let last = region.iter().rposition(|&byte| byte != UNTOUCHED);
+    last.map_or(0, |at| at + 1)
+}

@@ -1,0 +1,57 @@
+//! What the process holds: descriptors, memory of the allocator (counted), and memory of regions (mapped).
+
+use cap::Cap;
+use std::alloc::System;
+use std::fmt;
+use std::fs;
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// What threads and libraries keep for themselves once they have run, bytes.
+const KEPT: usize = 64 << 10;
+
+/// Less than the memory that one victim receives into.
+const KEPT_RESIDENT: usize = 24 << 20;
+
+pub(super) struct Holdings {
+    descriptors: usize,
+    allocated: usize,
+    resident: usize,
+}
+
+impl Holdings {
+    pub(super) fn now() -> Holdings {
+        let page = 4096;
+        let statm = fs::read_to_string("/proc/self/statm").unwrap();
+        let resident: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+        Holdings {
+            descriptors: fs::read_dir("/proc/self/fd").unwrap().count(),
+            allocated: ALLOCATOR.allocated(),
+            resident: resident * page,
+        }
+    }
+
+    pub(super) fn assert_back_to(&self, before: &Holdings, name: &str) {
+        assert_eq!(self.descriptors, before.descriptors, "{name}: descriptors");
+        let grown = self.allocated.saturating_sub(before.allocated);
+        assert!(grown <= KEPT, "{name}: {grown} bytes not freed");
+        let grown = self.resident.saturating_sub(before.resident);
+        assert!(
+            grown <= KEPT_RESIDENT,
+            "{name}: {grown} bytes more in memory"
+        );
+    }
+}
+
+impl fmt::Display for Holdings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} descriptors, {} KiB allocated, {} KiB in memory",
+            self.descriptors,
+            self.allocated >> 10,
+            self.resident >> 10
+        )
+    }
+}

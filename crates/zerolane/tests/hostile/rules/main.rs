@@ -1,0 +1,183 @@
+//! A peer that has shaken hands as it should and then breaks the rules of docs/protocol.md, one after the other: as
+//! Initiator and as Responder, encrypted and plain. For each rule the victim neither panics nor hangs, writes nowhere
+//! but into what it granted (the memory around it is looked at), counts what it drops and goes on, serves somebody
+//! honest all the while, and in the end holds no socket and no memory of it.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `rule`, `table` | what a rule is; the list of them, which is that of docs/rules.md |
+//! | `form`, `protection`, `announce`, `data`, `grant`, `memory`, `owner`, `finish` | the rules, and how each is broken |
+//! | `peer`, `exchange`, `seal` | the hostile one; its set-up, which is honest; its seal, which is not |
+//! | `victim`, `guard` | who is attacked, somebody honest beside it, and memory that nobody may touch |
+//! | `holdings` | what the process holds |
+#![allow(non_snake_case)]
+
+mod announce;
+mod data;
+mod exchange;
+mod finish;
+mod form;
+mod grant;
+mod guard;
+mod holdings;
+mod memory;
+mod owner;
+mod peer;
+mod protection;
+mod rule;
+mod seal;
+mod table;
+mod victim;
+
+use holdings::Holdings;
+use peer::{Peer, Role};
+use rule::{Outcome, Rule, all};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use victim::{Honest, Served, Victim};
+use zerolane::CloseReason;
+
+/// Longest time that a rule may take, the victim's patience with a silent peer included.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What a process holds is looked at: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Breaks one rule, while somebody honest is served; what became of the victim's connection.
+fn broken(rule: &Rule, role: Role, encrypted: bool) -> Served {
+    let victim = Victim::start(encrypted, rule.ask);
+    let done = AtomicBool::new(false);
+    let honest = Honest::connect(&victim, encrypted);
+    let hostile = || match role {
+        Role::Initiator => {
+            let mut peer = Peer::connect(victim.address, encrypted, &rule.terms);
+            misbehave(rule, &mut peer);
+            peer
+        }
+        Role::Responder => {
+            let (socket, address) = Peer::listen();
+            let connecting = victim::connect_to(address, encrypted, rule.ask);
+            let mut peer = Peer::accept(socket, encrypted, &rule.terms);
+            misbehave(rule, &mut peer);
+            peer.connecting = Some(connecting);
+            peer
+        }
+    };
+    let (peer, honest) = thread::scope(|scope| {
+        let honest = scope.spawn(|| honest.go_on_until(&done));
+        // Whatever comes of it, the others end.
+        let peer = catch_unwind(AssertUnwindSafe(hostile));
+        done.store(true, Ordering::Relaxed);
+        (peer, honest.join())
+    });
+    let served = victim.stop();
+    let mut peer = peer.unwrap_or_else(|panic| resume_unwind(panic));
+    honest.unwrap_or_else(|panic| resume_unwind(panic));
+    let mut served = served.unwrap_or_else(|panic| resume_unwind(panic));
+    let connecting = peer.connecting.take();
+    let served = match connecting {
+        // The honest one came first.
+        None => {
+            assert_eq!(served.len(), 2, "{}: connections", rule.name);
+            served.remove(1)
+        }
+        Some(connecting) => connecting.join().unwrap(),
+    };
+    let beyond = served.touched.saturating_sub(peer.announced as usize);
+    assert_eq!(beyond, 0, "{}: bytes beyond what was granted", rule.name);
+    served
+}
+
+/// Breaks the rule, looks that the connection goes on, and ends it.
+fn misbehave(rule: &Rule, peer: &mut Peer) {
+    (rule.script)(peer);
+    if rule.outcome == Outcome::GoesOn {
+        peer.is_answered();
+    }
+    peer.leave();
+}
+
+fn check(rule: &Rule, encrypted: bool, served: &Served) {
+    let sealed: &[_] = if encrypted { rule.sealed_drops } else { &[] };
+    let plain: &[_] = if encrypted && !sealed.is_empty() {
+        &[]
+    } else {
+        rule.drops
+    };
+    for &(reason, at_least) in plain.iter().chain(sealed) {
+        let dropped = served.account.protocol.dropped(reason);
+        assert!(
+            dropped >= at_least,
+            "{}: {dropped} dropped as {reason:?}, of {at_least} at least: {:?}",
+            rule.name,
+            served.account.protocol
+        );
+    }
+    match rule.outcome {
+        Outcome::GivenUp => assert_eq!(served.closed, Some(CloseReason::PeerDead), "{}", rule.name),
+        Outcome::GoesOn => assert!(
+            matches!(served.closed, Some(CloseReason::Peer(_))),
+            "{}: {:?}",
+            rule.name,
+            served.closed
+        ),
+        Outcome::Ended => {}
+    }
+}
+
+/// Breaks all rules; in the end the process holds what it held before.
+fn break_all(role: Role, encrypted: bool) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let wanted = std::env::var("ZEROLANE_RULE").unwrap_or_default();
+    let rules: Vec<_> = all()
+        .filter(|rule| rule.only.is_none_or(|only| only == role))
+        .filter(|rule| rule.name.contains(&wanted))
+        .collect();
+    // What is made once for all, by the first that needs it.
+    broken(rules[0], role, encrypted);
+    let before = Holdings::now();
+    let broken = rules.into_iter().filter(|rule| {
+        let kept = catch_unwind(|| break_one(rule, role, encrypted, &before));
+        kept.is_err()
+    });
+    let broken: Vec<_> = broken.map(|rule| rule.name).collect();
+    assert!(broken.is_empty(), "{role:?}: {broken:?}");
+}
+
+fn break_one(rule: &Rule, role: Role, encrypted: bool, before: &Holdings) {
+    let begun = Instant::now();
+    let served = broken(rule, role, encrypted);
+    let (took, held) = (begun.elapsed(), Holdings::now());
+    let dropped = served.account.protocol.dropped_total();
+    eprintln!(
+        "{}: {dropped} dropped, {} ms; {held}",
+        rule.name,
+        took.as_millis()
+    );
+    check(rule, encrypted, &served);
+    assert!(took < LIMIT, "{}: took {took:?}", rule.name);
+    held.assert_back_to(before, rule.name);
+}
+
+#[test]
+fn every_rule__broken_by_an_initiator_encrypted() {
+    break_all(Role::Initiator, true);
+}
+
+#[test]
+fn every_rule__broken_by_an_initiator_plain() {
+    break_all(Role::Initiator, false);
+}
+
+#[test]
+fn every_rule__broken_by_a_responder_encrypted() {
+    break_all(Role::Responder, true);
+}
+
+#[test]
+fn every_rule__broken_by_a_responder_plain() {
+    break_all(Role::Responder, false);
+}

@@ -1,0 +1,122 @@
+//! What a rule is, and the table of all of them.
+
+use super::peer::{Peer, Role};
+use super::victim::Ask;
+use super::{announce, data, finish, form, grant, memory, owner, protection};
+use zerolane::DropReason;
+use zerolane_wire::{Profile, RequestConnection};
+
+/// A rule of docs/protocol.md, and a peer that breaks it.
+#[derive(Clone, Copy)]
+pub(super) struct Rule {
+    /// As in docs/rules.md.
+    pub(super) name: &'static str,
+    pub(super) script: fn(&mut Peer),
+    /// Packets that the victim drops and counts, at least.
+    pub(super) drops: &'static [(DropReason, u64)],
+    /// The same, if the connection is sealed.
+    pub(super) sealed_drops: &'static [(DropReason, u64)],
+    /// How the connection is agreed upon.
+    pub(super) terms: Terms,
+    /// What the victim asks of the peer's memory.
+    pub(super) ask: Option<Ask>,
+    /// Which end can break it at all; both, unless said.
+    pub(super) only: Option<Role>,
+    /// What is left of the connection.
+    pub(super) outcome: Outcome,
+}
+
+/// What the hostile one offers, or chooses, when the connection is set up.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) profile: Profile,
+    pub(super) checksum: bool,
+    /// What the Responder says before its answer.
+    pub(super) before_answer: fn(&mut Peer, &RequestConnection),
+}
+
+/// What becomes of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It goes on, and the peer is answered.
+    GoesOn,
+    /// The peer has ended it, or nobody can tell.
+    Ended,
+    /// The victim gives the silent peer up.
+    GivenUp,
+}
+
+/// A rule that both ends can break, of an ordinary connection, which goes on.
+pub(super) const fn rule(name: &'static str, script: fn(&mut Peer)) -> Rule {
+    Rule {
+        name,
+        script,
+        drops: &[],
+        sealed_drops: &[],
+        terms: Terms {
+            profile: Profile::Extended,
+            checksum: false,
+            before_answer: |_, _| {},
+        },
+        ask: None,
+        only: None,
+        outcome: Outcome::GoesOn,
+    }
+}
+
+impl Rule {
+    pub(super) const fn drops(mut self, drops: &'static [(DropReason, u64)]) -> Rule {
+        self.drops = drops;
+        self
+    }
+
+    pub(super) const fn sealed_drops(mut self, drops: &'static [(DropReason, u64)]) -> Rule {
+        self.sealed_drops = drops;
+        self
+    }
+
+    pub(super) const fn classic(mut self) -> Rule {
+        self.terms.profile = Profile::Classic;
+        self
+    }
+
+    pub(super) const fn with_checksums(mut self) -> Rule {
+        self.terms.checksum = true;
+        self
+    }
+
+    pub(super) const fn before_answer(mut self, say: fn(&mut Peer, &RequestConnection)) -> Rule {
+        self.terms.before_answer = say;
+        self.only(Role::Responder)
+    }
+
+    pub(super) const fn asking(mut self, ask: Ask) -> Rule {
+        self.ask = Some(ask);
+        self
+    }
+
+    pub(super) const fn only(mut self, role: Role) -> Rule {
+        self.only = Some(role);
+        self
+    }
+
+    pub(super) const fn outcome(mut self, outcome: Outcome) -> Rule {
+        self.outcome = outcome;
+        self
+    }
+}
+
+/// All rules, in the order of docs/rules.md.
+pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
+    let parts = [
+        form::RULES,
+        protection::RULES,
+        announce::RULES,
+        data::RULES,
+        grant::RULES,
+        memory::RULES,
+        owner::RULES,
+        finish::RULES,
+    ];
+    parts.into_iter().flatten()
+}

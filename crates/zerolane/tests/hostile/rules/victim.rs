@@ -1,0 +1,269 @@
+//! An honest end with memory that nobody may touch: what a hostile peer meets.
+
+use super::guard::{Guards, UNTOUCHED, touched};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use zerolane::{
+    Account, CloseReason, Completion, Connection, Endpoint, Error, ExportedRegion, FetchOp, Memory,
+    Options, Region, Rights, Security, Work, WorkKind,
+};
+
+/// A connection whose peer says nothing any more is given up after this.
+pub(super) const IDLE: Duration = Duration::from_secs(2);
+/// Nothing here takes longer; what does is a hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What can be received, bytes.
+pub(super) const ROOM: usize = 100_000;
+/// Of the payload of a message.
+pub(super) const MESSAGE_ROOM: usize = 1000;
+/// Bytes of what is exported.
+pub(super) const EXPORTED: usize = 4096;
+/// What is got and put: in one datagram, or as a Transfer.
+pub(super) const SHORT: usize = 1000;
+pub(super) const LONG: usize = 50_000;
+/// The peer's region.
+pub(super) const THEIRS: &str = "theirs";
+/// What the peer has to answer to a get.
+pub(super) const THEIR_BYTE: u8 = 9;
+/// Answers under way at once.
+const ANSWERS: usize = 8;
+
+/// What is asked of the peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    Get,
+    LongGet,
+    Put,
+    LongPut,
+    Fetch,
+}
+
+/// What came of a connection.
+pub(super) struct Served {
+    pub(super) account: Account,
+    pub(super) closed: Option<CloseReason>,
+    /// Bytes from the start of what was posted to the last one written, in receives that did not complete.
+    pub(super) touched: usize,
+}
+
+fn options(encrypted: bool) -> Options {
+    Options {
+        security: match encrypted {
+            true => Security::default(),
+            false => Security::plain(),
+        },
+        connect_timeout: Duration::from_secs(20),
+        ..Options::default()
+    }
+}
+
+fn impatient(encrypted: bool) -> Options {
+    Options {
+        idle_timeout: IDLE,
+        ..options(encrypted)
+    }
+}
+
+/// Memory that the peer may use, and must not use otherwise.
+struct Exports {
+    guards: [Guards; 2],
+    frozen: ExportedRegion,
+    _open: ExportedRegion,
+}
+
+impl Exports {
+    fn of(connection: &mut Connection) -> Exports {
+        let exported = |value: u8| {
+            let (guards, mut region) = Guards::around(EXPORTED);
+            region.fill(value);
+            (guards, ExportedRegion::new(region).unwrap())
+        };
+        let ((around_frozen, frozen), (around_open, open)) = (exported(1), exported(2));
+        // Refused once the peer has ended the connection.
+        let _ = connection.export_named("frozen", &frozen, Rights::READ);
+        let _ = connection.export_named("sink", &open, Rights::WRITE);
+        let _ = connection.export_named("open", &open, Rights::ALL);
+        Exports {
+            guards: [around_frozen, around_open],
+            frozen,
+            _open: open,
+        }
+    }
+
+    fn check(&self) {
+        self.guards.iter().for_each(Guards::check);
+        let mut content = vec![0; EXPORTED];
+        self.frozen.read(0, &mut content);
+        let unchanged = content.iter().all(|&byte| byte == 1);
+        assert!(unchanged, "written where only reading was granted");
+    }
+}
+
+/// Receives messages into guarded memory and sends each back, asks what it is to ask, until the peer is gone. Panics if
+/// memory changed that the peer was not given.
+fn serve(mut connection: Connection, ask: Option<Ask>) -> Served {
+    let end = Instant::now() + PATIENCE;
+    let (around_room, room) = Guards::around(ROOM);
+    let (around_message, message) = Guards::around(MESSAGE_ROOM);
+    let (around_got, got) = Guards::around(if ask == Some(Ask::Get) { SHORT } else { LONG });
+    let exports = Exports::of(&mut connection);
+    let mut served = Served {
+        account: connection.account(),
+        closed: None,
+        touched: 0,
+    };
+    let _ = connection.post_recv(room);
+    let _ = connection.post_message_recv(Some(message));
+    if let Some(ask) = ask {
+        // Refused, or unanswered to the end of the connection, as the peer likes.
+        let _ = post(&mut connection, ask, got);
+    }
+    while served.closed.is_none() {
+        assert!(Instant::now() < end, "a peer kept the victim busy");
+        match connection.wait(Some(Duration::from_millis(20))) {
+            Ok(None) => {}
+            Ok(Some(completion)) => take(&mut connection, completion, &mut served),
+            Err(Error::Closed(reason)) => served.closed = Some(reason),
+            Err(error) => panic!("{error}"),
+        }
+        for guards in [&around_room, &around_message, &around_got] {
+            guards.check();
+        }
+    }
+    exports.check();
+    served.account = connection.account();
+    served
+}
+
+fn post(connection: &mut Connection, ask: Ask, into: Region) -> zerolane::Result<()> {
+    let rights = Rights::ALL;
+    let theirs = connection.open_region(THEIRS, rights)?;
+    let work = Work::default();
+    let put = |len| Region::from_vec(vec![3; len]);
+    match ask {
+        Ask::Get | Ask::LongGet => connection.post_get(&theirs, 0, into, work),
+        Ask::Put => connection.post_put(&theirs, 0, put(SHORT), work),
+        Ask::LongPut => connection.post_put(&theirs, 0, put(LONG), work),
+        Ask::Fetch => connection.post_fetch_op(&theirs, 0, FetchOp::Add(1), work),
+    }
+    .map(drop)
+}
+
+/// Looks at what is over; what was received goes back, as long as the peer takes it.
+fn take(connection: &mut Connection, completion: Completion, served: &mut Served) {
+    let (kind, result) = (completion.kind, completion.result.as_ref().ok().copied());
+    let mut memory = match completion.memory {
+        Memory::Exclusive(region) => region,
+        Memory::Shared(_) => Region::empty(),
+    };
+    let written = touched(&memory);
+    match (kind, result) {
+        (WorkKind::Receive | WorkKind::MessageReceived, Some(len)) => {
+            assert!(written <= len, "{kind:?}: {written} bytes written of {len}");
+        }
+        (WorkKind::Receive, None) => served.touched = served.touched.max(written),
+        (WorkKind::Get, Some(len)) => {
+            let right = memory[..len].iter().all(|&byte| byte == THEIR_BYTE);
+            assert!(right, "got what the peer did not answer");
+        }
+        _ => {}
+    }
+    if kind == WorkKind::Receive {
+        if connection.in_flight() < ANSWERS {
+            let back = memory[..result.unwrap_or(0)].to_vec();
+            let _ = connection.post_send(Region::from_vec(back));
+        }
+        memory.fill(UNTOUCHED);
+        let _ = connection.post_recv(memory);
+    }
+}
+
+/// An endpoint whose connections are all served so.
+pub(super) struct Victim {
+    pub(super) address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<Served>>,
+}
+
+impl Victim {
+    /// All but the first, who is honest, are asked.
+    pub(super) fn start(encrypted: bool, ask: Option<Ask>) -> Victim {
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", impatient(encrypted)).unwrap();
+        let address = endpoint.local_addr();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            thread::scope(|scope| {
+                let mut served = vec![];
+                while !stopped.load(Ordering::Relaxed) {
+                    if let Some(it) = endpoint.accept(Some(Duration::from_millis(5))).unwrap() {
+                        let ask = ask.filter(|_| !served.is_empty());
+                        served.push(scope.spawn(move || serve(it, ask)));
+                    }
+                }
+                served.into_iter().map(|it| it.join().unwrap()).collect()
+            })
+        });
+        Victim {
+            address,
+            stop,
+            thread,
+        }
+    }
+
+    /// What came of each connection, in the order they came; a panic if one had anything to complain of.
+    pub(super) fn stop(self) -> thread::Result<Vec<Served>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join()
+    }
+}
+
+/// A victim that connects to the hostile one.
+pub(super) fn connect_to(
+    peer: SocketAddr,
+    encrypted: bool,
+    ask: Option<Ask>,
+) -> JoinHandle<Served> {
+    thread::spawn(move || {
+        let connection = Connection::connect(peer, &impatient(encrypted)).unwrap();
+        serve(connection, ask)
+    })
+}
+
+/// Somebody honest, who is at the same endpoint at the same time.
+pub(super) struct Honest(Connection);
+
+impl Honest {
+    pub(super) fn connect(victim: &Victim, encrypted: bool) -> Honest {
+        let mut honest = Honest(Connection::connect(victim.address, &options(encrypted)).unwrap());
+        honest.is_served(0);
+        honest
+    }
+
+    /// Sends something, which comes back as it was.
+    fn is_served(&mut self, turn: u32) {
+        let sent: Vec<u8> = (0..40_000u32)
+            .map(|n| ((n * 7 + turn) >> 3) as u8)
+            .collect();
+        let mut back = vec![0; sent.len()];
+        self.0.send(&sent).unwrap();
+        assert_eq!(self.0.recv_into(&mut back).unwrap(), sent.len());
+        assert!(back == sent, "the honest one got something else back");
+    }
+
+    /// Again and again, and once more when it is `done`.
+    pub(super) fn go_on_until(mut self, done: &AtomicBool) {
+        for turn in 1.. {
+            let last = done.load(Ordering::Relaxed);
+            self.is_served(turn);
+            if last {
+                break;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.0.close().unwrap();
+    }
+}
