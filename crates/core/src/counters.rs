@@ -81,6 +81,14 @@ pub struct Counters {
     pub moves: u64,
     /// Times a wait for payload or for an answer ran out.
     pub timeouts: u64,
+    /// Times that no more was granted of what a peer announced, because of
+    /// [`MAX_LIVE_BLOCKS`](crate::limits::MAX_LIVE_BLOCKS), or because other connections receive too.
+    pub grants_held: u64,
+    /// Notes that were given up for want of room: of overtaken payload
+    /// ([`MAX_WATCHED`](crate::limits::MAX_WATCHED)), of bursts under way
+    /// ([`MAX_FLIGHT`](crate::limits::MAX_FLIGHT)) and of Transfers ended
+    /// ([`MAX_ENDINGS`](crate::limits::MAX_ENDINGS)). What became of those is found out later.
+    pub forgotten: u64,
     drops: [u64; DropReason::ALL.len()],
 }
 

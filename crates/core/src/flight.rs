@@ -72,6 +72,8 @@ pub(crate) struct Flight {
     round: u64,
     /// Bytes sent when the receiver was last asked how it gets on.
     asked: u64,
+    /// Bursts forgotten for want of room, and not told yet.
+    forgotten: u64,
 }
 
 impl fmt::Debug for Flight {
@@ -99,6 +101,7 @@ impl Flight {
             told: VecDeque::new(),
             round: 0,
             asked: 0,
+            forgotten: 0,
         }
     }
 
@@ -116,6 +119,11 @@ impl Flight {
         self.log.len()
     }
 
+    /// Bursts that were forgotten for want of room since this was asked last.
+    pub(crate) fn take_forgotten(&mut self) -> u64 {
+        std::mem::take(&mut self.forgotten)
+    }
+
     /// The burst [`Flight::next_number`] leaves: `len` bytes from `start` of a Block.
     pub(crate) fn sent(&mut self, at: Instant, id: TransferId, b_num: u32, start: u32, len: u32) {
         if self.log.is_empty() && self.known.at < at {
@@ -128,6 +136,7 @@ impl Flight {
         self.total += u64::from(len);
         if self.log.len() >= MAX_FLIGHT {
             self.log.pop_front();
+            self.forgotten += 1;
         }
         self.log.push_back(Sent {
             number: self.next,

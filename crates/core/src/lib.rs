@@ -58,8 +58,8 @@ pub use exports::RegionName;
 pub use forecast::{Forecast, Run};
 pub use grants::Placement;
 pub use handshake::{
-    Admitted, Anyone, Cipher, Ciphers, Code, CodeError, Credentials, Gate, GateCounters,
-    HandshakeDatagram, Identity, KeyError, PreShared, PublicKey, Reply, Session, Trust,
+    Admitted, Anyone, Cipher, Ciphers, Code, CodeError, Credentials, Gate, GateCounters, GateLimit,
+    HandshakeDatagram, Identity, KeyError, Origin, PreShared, PublicKey, Reply, Session, Trust,
     refuse_hello,
 };
 pub use inbound::InboundState;

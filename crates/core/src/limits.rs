@@ -127,8 +127,8 @@ pub const KEEPALIVES_PER_IDLE_TIMEOUT: u32 = 10;
 /// Key exchanges begun by strangers and not done, on one listening end. Each holds about 2 KiB.
 pub const MAX_PENDING_HANDSHAKES: usize = 256;
 
-/// Of those, from one IP address.
-pub const MAX_PENDING_PER_ADDRESS: usize = 16;
+/// Of those, of one origin: an IPv4 address, or an IPv6 network of 64 bits.
+pub const MAX_PENDING_OF_ORIGIN: usize = 16;
 
 /// Unfinished key exchanges from which on a stranger has to prove its address by a cookie first. A
 /// few clients that come at once never meet it; forged addresses soon do.
@@ -141,6 +141,16 @@ pub const COOKIE_FROM_RATE: u32 = 200;
 /// Key exchanges answered in one second, whoever asks and whatever it proved: bounds what key
 /// agreements cost to about a fifth of a core.
 pub const MAX_ANSWERS_PER_SECOND: u32 = 1000;
+
+/// Of those, to one origin: one that proved its address again and again leaves the others half.
+pub const MAX_ANSWERS_OF_ORIGIN_PER_SECOND: u32 = 500;
+
+/// Connections of one listening end, unless configured otherwise. Each has a socket, and with it
+/// what the kernel keeps for it.
+pub const MAX_CONNECTIONS: usize = 4096;
+
+/// Of those, of one origin: no single peer keeps all others out.
+pub const MAX_CONNECTIONS_OF_ORIGIN: usize = 1024;
 
 /// Wrong guesses at a one-time code before nobody gets in by it: a person who types it may err, and an
 /// attacker has one chance in 33 million.

@@ -105,6 +105,8 @@ impl Stuck {
 pub(crate) struct Missing {
     /// Bytes to be sent again.
     pub(crate) bytes: u64,
+    /// Ranges beyond [`MAX_REPAIRS`], to be asked for again.
+    pub(crate) beyond: u64,
     /// The same bytes were reported again and again: perhaps the path swallows large datagrams.
     pub(crate) black_hole: bool,
 }
@@ -450,7 +452,10 @@ impl Outbox {
             // Only what has been sent can have been lost; the rest is still to come anyway.
             let end = range.start.saturating_add(range.len).min(sent);
             for (start, end) in without(range.start, end, &excepted) {
-                missing.bytes += u64::from(self.queue_repair(id, b_num, start, end - start));
+                match self.queue_repair(id, b_num, start, end - start) {
+                    true => missing.bytes += u64::from(end - start),
+                    false => missing.beyond += 1,
+                }
             }
         }
         if missing.bytes > 0 {
@@ -461,10 +466,10 @@ impl Outbox {
         Some(missing)
     }
 
-    /// Returns `len`, or 0 if there are too many already.
-    fn queue_repair(&mut self, id: TransferId, b_num: u32, start: u32, len: u32) -> u32 {
+    /// `false` if there are too many already.
+    fn queue_repair(&mut self, id: TransferId, b_num: u32, start: u32, len: u32) -> bool {
         if self.repairs.len() >= MAX_REPAIRS {
-            return 0;
+            return false;
         }
         self.repairs.push_back(Repair {
             id,
@@ -472,7 +477,7 @@ impl Outbox {
             start,
             len,
         });
-        len
+        true
     }
 
     pub(crate) fn has_data(&self) -> bool {

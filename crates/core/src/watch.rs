@@ -78,14 +78,15 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Bytes `start..end` of Block `sequence` were overtaken, of which nothing had come if it is
-    /// `untouched`. Beyond the limit they are left to the wait for payload.
+    /// `untouched`. `false`: there is no room to watch them, and they are left to the wait for payload.
     pub(crate) fn overtaken(
         &mut self,
         now: Instant,
         (sequence, start, end): (u32, u32, u32),
         untouched: bool,
-    ) {
-        if self.len() < MAX_WATCHED {
+    ) -> bool {
+        let room = self.len() < MAX_WATCHED;
+        if room {
             self.fresh.push_back(Watched {
                 sequence,
                 start,
@@ -98,6 +99,7 @@ impl Watch {
                 again: false,
             });
         }
+        room
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -198,16 +200,17 @@ impl Watch {
     }
 
     /// What is missing of `it`, from `start` to `end`, was asked for; its repair is overdue after
-    /// `wait`, and longer each time. Part of a range is a new matter: the rest came.
+    /// `wait`, and longer each time. Part of a range is a new matter: the rest came. `false` as in
+    /// [`Watch::overtaken`].
     pub(crate) fn asked(
         &mut self,
         now: Instant,
         it: Watched,
         (start, end): (u32, u32),
         wait: Duration,
-    ) {
+    ) -> bool {
         if self.len() >= MAX_WATCHED {
-            return;
+            return false;
         }
         let whole = (start, end) == (it.start, it.end);
         let before = if whole { it.asks } else { 0 };
@@ -223,6 +226,7 @@ impl Watch {
         };
         let place = self.asked.iter().rposition(|other| other.due <= due);
         self.asked.insert(place.map_or(0, |index| index + 1), entry);
+        true
     }
 }
 

@@ -42,8 +42,8 @@ pub use security::{Mode, Security, random};
 pub use waker::Waker;
 pub use zerolane_core::{
     Anyone, Atomic, Cipher, CloseReason, Code, CodeError, Config, Control, Counters, Delivery,
-    DropReason, FastAnswer, GateCounters, Identity, KeyError, Life, PathState, PostError,
-    PreShared, PublicKey, RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler,
+    DropReason, FastAnswer, GateCounters, GateLimit, Identity, KeyError, Life, PathState,
+    PostError, PreShared, PublicKey, RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler,
     TransferError, TransferId, Trust, WorkFlags, limits,
 };
 

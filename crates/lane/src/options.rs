@@ -2,7 +2,7 @@
 
 use crate::Security;
 use std::time::Duration;
-use zerolane_core::{Config, Control, Scheduler};
+use zerolane_core::{Config, Control, Scheduler, limits};
 use zerolane_wire::Profiles;
 
 /// Settings of a connection. The defaults suit a LAN.
@@ -43,6 +43,10 @@ pub struct Options {
     pub security: Security,
     /// Transfers the peer may announce before the first is answered.
     pub slots: u16,
+    /// Connections accepted by one listener that may exist at a time.
+    pub max_connections: usize,
+    /// Of those, from one origin: an IPv4 address, or an IPv6 network of 64 bits.
+    pub max_connections_of_origin: usize,
     /// Divides the link that this connection receives on among all connections with the same
     /// scheduler (incast). `None`: a listener makes one for the connections it accepts, and a
     /// connection opened from here is bound by nothing but its own window.
@@ -68,6 +72,8 @@ impl Default for Options {
             idle_timeout: config.idle_timeout,
             security: Security::default(),
             slots: config.slots,
+            max_connections: limits::MAX_CONNECTIONS,
+            max_connections_of_origin: limits::MAX_CONNECTIONS_OF_ORIGIN,
             scheduler: None,
         }
     }

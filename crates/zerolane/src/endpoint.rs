@@ -3,7 +3,7 @@
 use crate::{Connection, Error, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
-use zerolane_lane::udp::Listener;
+use zerolane_lane::udp::{Listener, ListenerCounters};
 use zerolane_lane::{GateCounters, Options, PublicKey};
 
 /// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
@@ -81,6 +81,11 @@ impl Endpoint {
     /// What was counted of strangers who knocked; `None` in plain mode.
     pub fn gate_counters(&self) -> Option<&GateCounters> {
         self.listener.gate_counters()
+    }
+
+    /// What was counted of those that did not become connections, besides that.
+    pub fn counters(&self) -> ListenerCounters {
+        self.listener.counters()
     }
 
     /// Whether nobody gets in any more: there is a one-time code, and it was used, or guessed at too

@@ -54,12 +54,13 @@ pub use error::{Error, Result};
 pub use key::RegionKey;
 pub use queue::CompletionQueue;
 pub use remote::{FetchOp, Message, Work};
+pub use zerolane_lane::udp::ListenerCounters;
 pub use zerolane_lane::{
     Access, Account, Anyone, Cipher, CloseReason, Code, CodeError, Control, Counters, Delivery,
-    DropReason, ExportedRegion, FastAnswer, GateCounters, Identity, KeyError, MAX_INLINE, Memory,
-    MessageControl, Mode, MoveCause, Options, Owner, PathState, PostError, PreShared, PublicKey,
-    Region, Schedule, Scheduler, Security, SharedRegion, TransferError, TransferId, Trust, Waker,
-    WorkKind, Zerocopy, random,
+    DropReason, ExportedRegion, FastAnswer, GateCounters, GateLimit, Identity, KeyError,
+    MAX_INLINE, Memory, MessageControl, Mode, MoveCause, Options, Owner, PathState, PostError,
+    PreShared, PublicKey, Region, Schedule, Scheduler, Security, SharedRegion, TransferError,
+    TransferId, Trust, Waker, WorkKind, Zerocopy, random,
 };
 pub use zerolane_wire::{Profile, Profiles, Reason, Rights};
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use zerolane::file::limits::DEFAULT_PORT;
-use zerolane::file::{Access, Confinement, Error, ServeOptions, Server, ServerObserver, Totals};
+use zerolane::file::{
+    Access, Confinement, Error, Refusal, ServeOptions, Server, ServerObserver, Totals,
+};
 use zerolane::keys::AllowFile;
 use zerolane::{Code, Options, Schedule, Scheduler};
 
@@ -186,6 +188,10 @@ impl ServerObserver for Log {
 
     fn asked(&self, peer: SocketAddr, what: &str) {
         console::note(format_args!("{peer}: {what}"));
+    }
+
+    fn turned_away(&self, peer: SocketAddr, why: &Refusal) {
+        console::note(format_args!("{peer}: turned away: {why}"));
     }
 
     fn wrong_code(&self, left: u32) {

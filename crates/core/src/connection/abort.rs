@@ -168,7 +168,7 @@ impl Connection {
         before != self.inbox.posted.len() + self.offers.queue.len()
     }
 
-    fn send_end(&mut self, now: Instant, end: End) {
+    pub(super) fn send_end(&mut self, now: Instant, end: End) {
         self.send_end_behind(now, end, None);
     }
 
@@ -176,6 +176,7 @@ impl Connection {
         if self.endings.len() >= limits::MAX_ENDINGS {
             let expendable = self.endings.iter().position(|it| !it.holds_slot());
             self.endings.remove(expendable.unwrap_or(0));
+            self.counters.forgotten += 1;
         }
         self.endings.push_back(Ending {
             end,

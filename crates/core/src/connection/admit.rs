@@ -62,6 +62,9 @@ impl Connection {
             None => self.timers.stop(Timer::Admission),
         }
         let bytes = u32::try_from(allowance.bytes).unwrap_or(u32::MAX);
+        if demand.wanted > 0 && demand.outstanding + u64::from(geometry.stu) > allowance.bytes {
+            self.counters.grants_held += 1;
+        }
         (bytes > 0).then_some(Geometry {
             window: geometry.window.min(bytes),
             ..geometry

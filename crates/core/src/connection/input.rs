@@ -518,6 +518,7 @@ impl Connection {
     }
 
     fn note_missing(&mut self, now: Instant, missing: Missing) {
+        self.counters.count_drop(DropReason::Limit, missing.beyond);
         if missing.bytes > 0 {
             self.congestion.on_lost(now, missing.bytes);
         }

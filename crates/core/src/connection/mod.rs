@@ -610,6 +610,9 @@ impl Connection {
             self.expect_peer(now);
             self.repeat_overdue_grants(now);
         }
+        if self.inbox.ungranted() > 0 && !self.inbox.grants.has_room() {
+            self.counters.grants_held += 1;
+        }
     }
 
     /// Whether another Block fits in the window, at a glance.

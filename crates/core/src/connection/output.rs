@@ -135,6 +135,7 @@ impl Connection {
         if !self.outbox.has_data() && self.memory.replies.is_next_numbered().is_none() {
             self.outbox.flight.limited();
         }
+        self.counters.forgotten += self.outbox.flight.take_forgotten();
         if let Some(pace) = self.congestion.pace() {
             let quantum = self.congestion.quantum();
             self.pacer.sent(now, len, pace, quantum);

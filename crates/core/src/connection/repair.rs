@@ -56,7 +56,8 @@ impl Connection {
                 for range in self.inbox.grants.between(from, to) {
                     let block = self.inbox.grants.get(range.0);
                     let untouched = block.is_none_or(|block| block.reached == 0);
-                    self.watch.overtaken(now, range, untouched);
+                    let noted = self.watch.overtaken(now, range, untouched);
+                    self.counters.forgotten += u64::from(!noted);
                 }
             }
         }
@@ -90,7 +91,8 @@ impl Connection {
                     0
                 };
                 let part = (range.start, range.start + range.len);
-                self.watch.asked(now, it, part, wait);
+                let noted = self.watch.asked(now, it, part, wait);
+                self.counters.forgotten += u64::from(!noted);
             }
         }
         for of_block in lost.chunk_by(|a, b| a.0 == b.0) {

@@ -619,6 +619,7 @@ fn immediate__waits_until_the_peer_looks() {
         }
         if round == 100 {
             assert!(!sim.a.sent(last), "no room for all");
+            assert!(b.counters().dropped(DropReason::Limit) > 0);
         }
         while round >= 100
             && let Some(event) = b.poll_event()

@@ -10,6 +10,7 @@ mod hostile;
 mod incast;
 mod lan;
 mod liars;
+mod limits;
 mod memory;
 mod memory_faults;
 mod memory_hostile;

@@ -132,6 +132,15 @@ impl Star {
             .unwrap_or(0)
     }
 
+    /// Times that streams were not granted more.
+    pub(super) fn grants_held(&self) -> u64 {
+        let receivers = self
+            .streams
+            .iter()
+            .map(|it| it.receiver.connection.as_ref());
+        receivers.flatten().map(|c| c.counters().grants_held).sum()
+    }
+
     /// Bytes each stream brought.
     pub(super) fn received(&self) -> Vec<u64> {
         let bytes = |it: &Stream| {

@@ -6,16 +6,16 @@
 //! No answer is longer than the question times three, and none is sent unasked.
 
 use super::cookie::Cookies;
+use super::pace::{Origin, Pace};
 use super::responder::{Admitted, Answered, admit, back, respond};
 use super::{Credentials, HandshakeDatagram, PreShared};
 use crate::Instant;
 use crate::limits::{
-    CODE_GUESSES, COOKIE_FROM_PENDING, COOKIE_FROM_RATE, HANDSHAKE_LIFETIME,
-    MAX_ANSWERS_PER_SECOND, MAX_PENDING_HANDSHAKES, MAX_PENDING_PER_ADDRESS,
+    CODE_GUESSES, COOKIE_FROM_PENDING, HANDSHAKE_LIFETIME, MAX_PENDING_HANDSHAKES,
+    MAX_PENDING_OF_ORIGIN,
 };
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::time::Duration;
 use zeroize::Zeroizing;
 use zerolane_wire::Reason;
 use zerolane_wire::handshake::{COOKIE_LEN, HandshakeMessage, MAX_HANDSHAKE, Proof, Step};
@@ -44,12 +44,51 @@ pub struct GateCounters {
     pub admitted: u64,
     /// Datagrams that were no message of any exchange, or a forged one.
     pub malformed: u64,
-    /// Exchanges not begun, or forgotten, because of a limit.
-    pub limited: u64,
     /// Exchanges refused in words.
     pub refused: u64,
     /// Wrong guesses at a code.
     pub wrong_codes: u64,
+    limited: [u64; GateLimit::ALL.len()],
+}
+
+impl GateCounters {
+    /// Exchanges not begun, or forgotten, because of `limit`.
+    pub fn limited(&self, limit: GateLimit) -> u64 {
+        self.limited[limit as usize]
+    }
+
+    /// Those of all limits.
+    pub fn limited_total(&self) -> u64 {
+        self.limited.iter().sum()
+    }
+
+    fn limit(&mut self, limit: GateLimit) {
+        self.limited[limit as usize] += 1;
+    }
+}
+
+/// A limit that strangers run into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum GateLimit {
+    /// [`MAX_PENDING_HANDSHAKES`]: the oldest exchange was forgotten for a new one.
+    Pending,
+    /// [`MAX_PENDING_OF_ORIGIN`]: an exchange was not begun.
+    PendingOfOrigin,
+    /// [`MAX_ANSWERS_PER_SECOND`](crate::limits::MAX_ANSWERS_PER_SECOND): a message was not answered.
+    Answers,
+    /// [`MAX_ANSWERS_OF_ORIGIN_PER_SECOND`](crate::limits::MAX_ANSWERS_OF_ORIGIN_PER_SECOND): the same.
+    AnswersOfOrigin,
+}
+
+impl GateLimit {
+    /// All of them.
+    pub const ALL: [GateLimit; 4] = [
+        GateLimit::Pending,
+        GateLimit::PendingOfOrigin,
+        GateLimit::Answers,
+        GateLimit::AnswersOfOrigin,
+    ];
 }
 
 /// An exchange that waits for its last message.
@@ -84,10 +123,7 @@ pub struct Gate {
     credentials: Credentials,
     cookies: Cookies,
     pending: VecDeque<Pending>,
-    /// The second that `hellos` and `answers` count.
-    second: Instant,
-    hellos: u32,
-    answers: u32,
+    pace: Pace,
     /// With a code: how many may still be tried. None once it was right.
     tries: u32,
     counters: GateCounters,
@@ -109,9 +145,7 @@ impl Gate {
             credentials,
             cookies: Cookies::new(now, draw),
             pending: VecDeque::new(),
-            second: now,
-            hellos: 0,
-            answers: 0,
+            pace: Pace::new(now),
             tries: CODE_GUESSES,
             counters: GateCounters::default(),
         }
@@ -168,11 +202,7 @@ impl Gate {
         {
             self.pending.pop_front();
         }
-        if now - self.second >= Duration::from_secs(1) {
-            self.second = now;
-            self.hellos = 0;
-            self.answers = 0;
-        }
+        self.pace.pass(now);
     }
 
     fn hello(
@@ -183,7 +213,7 @@ impl Gate {
         draw: &mut dyn FnMut() -> [u8; 32],
     ) -> Reply {
         self.counters.hellos += 1;
-        self.hellos = self.hellos.saturating_add(1);
+        self.pace.hello();
         let Some((cookie, hello)) = message.body.split_at_checked(COOKIE_LEN) else {
             return self.malformed();
         };
@@ -200,7 +230,7 @@ impl Gate {
             };
         }
         self.cookies.age(now, draw);
-        let loaded = self.pending.len() >= COOKIE_FROM_PENDING || self.hellos > COOKIE_FROM_RATE;
+        let loaded = self.pending.len() >= COOKIE_FROM_PENDING || self.pace.is_loaded();
         if loaded && !self.cookies.holds(from, hello, cookie) {
             self.counters.retried += 1;
             let cookie = self.cookies.give(from, hello);
@@ -209,26 +239,25 @@ impl Gate {
         if message.proof != self.proof() || self.is_spent() {
             return self.refuse(message, Reason::Denied);
         }
-        if !self.has_room(from) {
-            self.counters.limited += 1;
+        if let Err(limit) = self.make_room(Origin::of(from.ip())) {
+            self.counters.limit(limit);
             return Reply::Nothing;
         }
         self.answer(now, from, message, hello, draw)
     }
 
-    /// Whether one more exchange may be begun. The oldest makes room: who is real finishes soon.
-    fn has_room(&mut self, from: SocketAddr) -> bool {
-        let same = |it: &&Pending| it.from.ip() == from.ip();
-        if self.pending.iter().filter(same).count() >= MAX_PENDING_PER_ADDRESS
-            || self.answers >= MAX_ANSWERS_PER_SECOND
-        {
-            return false;
+    /// Whether one more exchange of `origin` may be begun. The oldest makes room: who is real finishes soon.
+    fn make_room(&mut self, origin: Origin) -> Result<(), GateLimit> {
+        let same = |it: &&Pending| Origin::of(it.from.ip()) == origin;
+        if self.pending.iter().filter(same).count() >= MAX_PENDING_OF_ORIGIN {
+            return Err(GateLimit::PendingOfOrigin);
         }
+        self.pace.answer(origin)?;
         if self.pending.len() >= MAX_PENDING_HANDSHAKES {
             self.pending.pop_front();
-            self.counters.limited += 1;
+            self.counters.limit(GateLimit::Pending);
         }
-        true
+        Ok(())
     }
 
     fn refuse(&mut self, message: &HandshakeMessage<'_>, reason: Reason) -> Reply {
@@ -244,7 +273,6 @@ impl Gate {
         hello: &[u8],
         draw: &mut dyn FnMut() -> [u8; 32],
     ) -> Reply {
-        self.answers += 1;
         let frame = HandshakeMessage {
             body: &[],
             ..*message
@@ -275,13 +303,12 @@ impl Gate {
     /// message fails, but not the key that half of the message led to. Costs key agreements, so it is
     /// bounded like an answer; beyond that the exchange is lost, as if its packets were.
     fn restore(&mut self, index: usize) {
-        if self.answers >= MAX_ANSWERS_PER_SECOND {
-            self.counters.limited += 1;
+        let it = &mut self.pending[index];
+        if let Err(limit) = self.pace.answer(Origin::of(it.from.ip())) {
+            self.counters.limit(limit);
             self.pending.remove(index);
             return;
         }
-        self.answers += 1;
-        let it = &mut self.pending[index];
         let (frame, hello) = (&it.frame, &it.hello);
         if let Ok(again) = respond(&self.credentials, frame, hello, &it.ephemeral, it.key) {
             it.stage = Stage::Answered(Box::new(again));

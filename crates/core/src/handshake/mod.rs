@@ -14,12 +14,14 @@ mod gate;
 mod identity;
 mod initiator;
 mod noise;
+mod pace;
 mod responder;
 
 pub use code::{Code, CodeError};
-pub use gate::{Gate, GateCounters, Reply};
+pub use gate::{Gate, GateCounters, GateLimit, Reply};
 pub use identity::{Identity, KeyError, PublicKey};
 pub(crate) use initiator::{Initiator, Taken};
+pub use pace::Origin;
 pub use responder::{Admitted, refuse_hello};
 
 use core::fmt;

@@ -103,8 +103,79 @@ fn take__one_address_gets_no_more_than_its_share() {
         let from = SocketAddr::from(([10, 9, 9, 9], 5000 + n as u16));
         b.take(Instant::ZERO, from, hello(n).bytes(), &mut draw);
     }
-    assert_eq!(b.pending(), limits::MAX_PENDING_PER_ADDRESS);
-    assert!(b.counters().limited > 0);
+    assert_eq!(b.pending(), limits::MAX_PENDING_OF_ORIGIN);
+    let beyond = 100 - limits::MAX_PENDING_OF_ORIGIN as u64;
+    assert_eq!(b.counters().limited(GateLimit::PendingOfOrigin), beyond);
+    assert_eq!(b.counters().limited_total(), beyond);
+}
+
+/// One whole exchange of `from`, with a cookie if asked for one; whether it was admitted.
+fn exchange(gate: &mut Gate, draw: &mut dyn FnMut() -> [u8; 32], from: SocketAddr, n: u32) -> bool {
+    let ephemeral = *blake3::hash(&n.to_le_bytes()).as_bytes();
+    let mut one = Initiator::new(credentials(1), ephemeral, (1, 9), n, n).unwrap();
+    for _ in 0..3 {
+        match gate.take(Instant::ZERO, from, one.message().bytes(), draw) {
+            Reply::Send(reply) => drop(one.take(reply.bytes(), &request())),
+            Reply::Admit(_) => return true,
+            Reply::Nothing => return false,
+        }
+    }
+    false
+}
+
+#[test]
+fn take__one_origin_in_a_hurry_leaves_answers_for_others() {
+    let (mut b, mut draw) = (gate(credentials(2)), draw());
+    let of_network = |n: u32| {
+        let ip = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, (n >> 16) as u16, n as u16);
+        SocketAddr::from((ip, 4000))
+    };
+    let most = limits::MAX_ANSWERS_OF_ORIGIN_PER_SECOND;
+    // From another address of its network each time, and each proves that it is there.
+    let admitted = (0..most + 10).filter(|&n| exchange(&mut b, &mut draw, of_network(n), n));
+    assert_eq!(admitted.count(), most as usize);
+    assert_eq!(b.counters().limited(GateLimit::AnswersOfOrigin), 10);
+    assert!(exchange(&mut b, &mut draw, address(1), 1 << 20), "another");
+    // And all together.
+    let others = (0..limits::MAX_ANSWERS_PER_SECOND)
+        .filter(|&n| exchange(&mut b, &mut draw, address(2 + n), (2 << 20) + n))
+        .count();
+    let all = limits::MAX_ANSWERS_PER_SECOND - most - 1;
+    assert_eq!(others, all as usize);
+    let left_out = limits::MAX_ANSWERS_PER_SECOND - all;
+    assert_eq!(
+        b.counters().limited(GateLimit::Answers),
+        u64::from(left_out)
+    );
+    assert_eq!(b.pending(), 0);
+}
+
+#[test]
+fn take__the_oldest_exchange_makes_room() {
+    let (mut b, mut draw) = (gate(credentials(2)), draw());
+    let most = limits::MAX_PENDING_HANDSHAKES as u32;
+    for n in 0..most + 5 {
+        let mut one = Initiator::new(credentials(1), [n as u8; 32], (1, 9), n, n).unwrap();
+        for _ in 0..2 {
+            // Fetches a cookie when it is asked for one, and goes no further.
+            let reply = sent(b.take(Instant::ZERO, address(n), one.message().bytes(), &mut draw));
+            if step(&reply) != Step::Retry {
+                break;
+            }
+            one.take(reply.bytes(), &request());
+        }
+    }
+    assert_eq!(b.pending(), limits::MAX_PENDING_HANDSHAKES);
+    assert_eq!(b.counters().limited(GateLimit::Pending), 5);
+}
+
+#[test]
+fn origin__is_an_address_or_a_network() {
+    let of = |text: &str| Origin::of(text.parse().unwrap());
+    assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
+    assert_eq!(of("2001:db8:0:1::1"), of("2001:db8:0:1:ffff::"));
+    assert_ne!(of("2001:db8:0:1::1"), of("2001:db8:0:2::1"));
 }
 
 #[test]

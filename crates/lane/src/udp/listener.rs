@@ -2,6 +2,7 @@
 //! plain mode, merely asks) gets a connected socket of its own.
 
 use super::roam::{Roam, Strays};
+use super::socket::Share;
 use super::{UdpLane, config, entropy, socket};
 use crate::clock::Clock;
 use crate::seal::Sealer;
@@ -14,7 +15,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use zerolane_core::{Admitted, Gate, GateCounters, PublicKey, Reply, Session, refuse_hello};
+use zerolane_core::{
+    Admitted, Gate, GateCounters, Origin, PublicKey, Reply, Session, refuse_hello,
+};
 use zerolane_wire::handshake::HandshakeMessage;
 use zerolane_wire::{Operation, Packet, Reason};
 
@@ -22,6 +25,20 @@ use zerolane_wire::{Operation, Packet, Reason};
 const MAX_REMEMBERED: usize = 1024;
 /// How long: longer than an Initiator tries.
 const REMEMBER: Duration = Duration::from_secs(30);
+
+/// What a listening end counted besides what its gate did ([`Listener::gate_counters`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenerCounters {
+    /// Datagrams that were no Request_Connection, or one that was refused.
+    pub refused: u64,
+    /// Connections refused because there were [`Options::max_connections`].
+    pub full: u64,
+    /// Connections refused because their origin had [`Options::max_connections_of_origin`].
+    pub full_of_origin: u64,
+    /// Datagrams of connections whose peer moved, or of strangers meanwhile, that were dropped because
+    /// too many waited to be looked at.
+    pub unread: u64,
+}
 
 /// A listening UDP port.
 #[derive(Debug)]
@@ -36,8 +53,7 @@ pub struct Listener {
     key: Option<PublicKey>,
     clock: Clock,
     remembered: VecDeque<(Instant, SocketAddr, u32)>,
-    /// Datagrams that were no Request_Connection, or one that was refused.
-    refused: u64,
+    counters: ListenerCounters,
 }
 
 impl Listener {
@@ -48,7 +64,7 @@ impl Listener {
     /// The address is in use or not ours, or the system gives no random numbers.
     pub fn bind(local: SocketAddr, mut options: Options) -> io::Result<Listener> {
         options.scheduler.get_or_insert_default();
-        let socket = socket::bind(local, true, &options)?;
+        let socket = socket::bind(local, Share::WithJoining, &options)?;
         let local = socket.local_addr()?.as_socket().unwrap_or(local);
         let clock = Clock::start();
         let credentials = options.security.credentials()?;
@@ -72,7 +88,7 @@ impl Listener {
             key,
             clock,
             remembered: VecDeque::new(),
-            refused: 0,
+            counters: ListenerCounters::default(),
         })
     }
 
@@ -106,9 +122,12 @@ impl Listener {
         self.local
     }
 
-    /// Datagrams refused or ignored so far.
-    pub fn refused(&self) -> u64 {
-        self.refused
+    /// What was counted of those that did not become connections.
+    pub fn counters(&self) -> ListenerCounters {
+        ListenerCounters {
+            unread: self.strays.dropped(),
+            ..self.counters
+        }
     }
 
     /// The next connection, or `None` when `timeout` ran out. Its answer leaves with the driver's
@@ -157,7 +176,7 @@ impl Listener {
             (Some(_), true) => self.knock(datagram, peer),
             (None, false) => self.request(datagram, peer),
             (Some(_), false) => {
-                self.refused += 1;
+                self.counters.refused += 1;
                 let packet = Packet::parse(datagram).ok();
                 let reject = |packet| zerolane_core::reject(&packet, Reason::ProtectionRequired);
                 if let Some(rejection) = packet.and_then(reject) {
@@ -167,7 +186,7 @@ impl Listener {
                 Ok(None)
             }
             (None, true) => {
-                self.refused += 1;
+                self.counters.refused += 1;
                 if let Some(refusal) = refuse_hello(datagram, Reason::PlainOnly) {
                     self.answer(refusal.bytes(), peer);
                 }
@@ -190,7 +209,7 @@ impl Listener {
         let now = self.clock.now();
         match with_random(|draw| gate.take(now, peer, datagram, draw))? {
             Reply::Nothing => {
-                self.refused += 1;
+                self.counters.refused += 1;
                 Ok(None)
             }
             Reply::Send(reply) => {
@@ -218,12 +237,17 @@ impl Listener {
             self.refuse(rejection, Some(session), peer);
             return Ok(None);
         }
+        if self.is_full(peer) {
+            let rejection = zerolane_core::reject(&request, Reason::Busy);
+            self.refuse(rejection, Some(session), peer);
+            return Ok(None);
+        }
         let Some(mut lane) = self.lane(peer)? else {
             return Ok(None);
         };
         let config = config(&lane.socket, peer, &self.options);
         let entropy = entropy()?;
-        lane.roam = Roam::responder(&self.strays, entropy.key);
+        lane.roam = Roam::responder(&self.strays, entropy.key, peer);
         let made = Driver::try_new(lane, &self.options, |now| {
             zerolane_core::Connection::admit(now, config, entropy, &request, finish)
         });
@@ -244,14 +268,18 @@ impl Listener {
     ) -> io::Result<Option<Driver<UdpLane>>> {
         let packet = Packet::parse(datagram);
         let Ok(packet @ Packet { operation, .. }) = &packet else {
-            self.refused += 1;
+            self.counters.refused += 1;
             return Ok(None);
         };
         let Operation::RequestConnection(request) = operation else {
-            self.refused += 1;
+            self.counters.refused += 1;
             return Ok(None);
         };
         if self.is_known(peer, request.s_key) {
+            return Ok(None);
+        }
+        if self.is_full(peer) {
+            self.refuse(zerolane_core::reject(packet, Reason::Busy), None, peer);
             return Ok(None);
         }
         let Some(mut lane) = self.lane(peer)? else {
@@ -259,7 +287,7 @@ impl Listener {
         };
         let config = config(&lane.socket, peer, &self.options);
         let entropy = entropy()?;
-        lane.roam = Roam::responder(&self.strays, entropy.key);
+        lane.roam = Roam::responder(&self.strays, entropy.key, peer);
         let made = Driver::try_new(lane, &self.options, |now| {
             zerolane_core::listen(now, config, entropy, packet)
         });
@@ -276,9 +304,19 @@ impl Listener {
         }
     }
 
+    /// Whether there may not be one more connection with `peer`, which is counted.
+    fn is_full(&mut self, peer: SocketAddr) -> bool {
+        let (all, of_origin) = self.strays.connections(Origin::of(peer.ip()));
+        let full = all >= self.options.max_connections;
+        let full_of_origin = of_origin >= self.options.max_connections_of_origin;
+        self.counters.full += u64::from(full);
+        self.counters.full_of_origin += u64::from(full_of_origin && !full);
+        full || full_of_origin
+    }
+
     /// A socket of its own for a peer; `None` if the peer cannot be reached.
     fn lane(&self, peer: SocketAddr) -> io::Result<Option<UdpLane>> {
-        let socket = socket::bind(self.local, true, &self.options)?;
+        let socket = socket::bind(self.local, Share::Joins, &self.options)?;
         match UdpLane::new(socket, peer, &self.options) {
             Ok(lane) => Ok(Some(lane)),
             Err(error) if is_peers(&error) => Ok(None),
@@ -288,7 +326,7 @@ impl Listener {
 
     /// Tells a stranger why not, with the keys of `session` if there is one.
     fn refuse(&mut self, rejection: Option<Packet>, session: Option<Session>, peer: SocketAddr) {
-        self.refused += 1;
+        self.counters.refused += 1;
         let Some(rejection) = rejection else {
             return;
         };

@@ -10,7 +10,7 @@ mod stage;
 mod system;
 mod zerocopy;
 
-pub use listener::Listener;
+pub use listener::{Listener, ListenerCounters};
 
 use crate::seal::{Opener, Sealer};
 use crate::security;
@@ -141,7 +141,11 @@ impl Lane for UdpLane {
 /// # Errors
 /// No socket, or no route to `peer`.
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane>> {
-    let socket = socket::bind(socket::any_address(peer, 0), false, options)?;
+    let socket = socket::bind(
+        socket::any_address(peer, 0),
+        socket::Share::Nothing,
+        options,
+    )?;
     let lane = UdpLane::new(socket, peer, options)?;
     let config = config(&lane.socket, peer, options);
     let entropy = entropy()?;

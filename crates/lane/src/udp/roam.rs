@@ -24,7 +24,7 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use zerolane_core::{Instant, Stray};
+use zerolane_core::{Instant, Origin, Stray};
 
 /// Bytes of a datagram that are looked at: more than any that is not payload has.
 const SHOWN: usize = 2048;
@@ -56,10 +56,19 @@ pub(super) struct Strays {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// By the key of each connection that wants to know.
-    strays: HashMap<u32, VecDeque<Received>>,
+    /// The connections that exist, by their keys.
+    known: HashMap<u32, Known>,
     /// What a connection read that is the listener's.
     others: VecDeque<Received>,
+    /// Datagrams dropped because of [`MAX_KEPT`].
+    dropped: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// Where its peer was at first.
+    origin: Origin,
+    strays: VecDeque<Received>,
 }
 
 impl Strays {
@@ -73,6 +82,18 @@ impl Strays {
     /// Nobody leaves it half changed.
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connections that exist: all, and those of `origin`.
+    pub(super) fn connections(&self, origin: Origin) -> (usize, usize) {
+        let known = &self.kept().known;
+        let of_origin = known.values().filter(|it| it.origin == origin);
+        (known.len(), of_origin.count())
+    }
+
+    /// Datagrams dropped because too many waited to be looked at.
+    pub(super) fn dropped(&self) -> u64 {
+        self.kept().dropped
     }
 
     /// The next datagram that is no connection's. `None` when the socket is empty.
@@ -102,10 +123,11 @@ impl Strays {
         for _ in 0..MAX_READ {
             match receive(&self.socket) {
                 Ok(Some(received)) => {
-                    if let Some(other) = kept.sort(received)
-                        && kept.others.len() < MAX_KEPT
-                    {
-                        kept.others.push_back(other);
+                    if let Some(other) = kept.sort(received) {
+                        match kept.others.len() < MAX_KEPT {
+                            true => kept.others.push_back(other),
+                            false => kept.dropped += 1,
+                        }
                     }
                 }
                 Ok(None) => break,
@@ -113,9 +135,9 @@ impl Strays {
                 Err(_) => {}
             }
         }
-        kept.strays
+        kept.known
             .get_mut(&key)
-            .map(std::mem::take)
+            .map(|it| std::mem::take(&mut it.strays))
             .unwrap_or_default()
     }
 }
@@ -124,12 +146,13 @@ impl Kept {
     /// Keeps what is a connection's, and gives back what is not.
     fn sort(&mut self, received: Received) -> Option<Received> {
         let key = received.0.get(KEY).and_then(|key| key.try_into().ok());
-        let strays = key.and_then(|key| self.strays.get_mut(&u32::from_be_bytes(key)));
-        let Some(strays) = strays else {
+        let known = key.and_then(|key| self.known.get_mut(&u32::from_be_bytes(key)));
+        let Some(Known { strays, .. }) = known else {
             return Some(received);
         };
         if strays.len() >= MAX_KEPT {
             strays.pop_front();
+            self.dropped += 1;
         }
         strays.push_back(received);
         None
@@ -168,9 +191,14 @@ impl Roam {
         }
     }
 
-    /// Of the connection with that key.
-    pub(super) fn responder(strays: &Arc<Strays>, key: u32) -> Roam {
-        strays.kept().strays.insert(key, VecDeque::new());
+    /// Of the connection with that key, whose peer is at `peer`. It is one of
+    /// [`Strays::connections`] until this is dropped.
+    pub(super) fn responder(strays: &Arc<Strays>, key: u32, peer: SocketAddr) -> Roam {
+        let known = Known {
+            origin: Origin::of(peer.ip()),
+            strays: VecDeque::new(),
+        };
+        strays.kept().known.insert(key, known);
         Roam {
             strays: Some((Arc::downgrade(strays), key)),
             next_look: Instant::ZERO,
@@ -235,7 +263,7 @@ impl Drop for Roam {
         if let Some((strays, key)) = &self.strays
             && let Some(strays) = strays.upgrade()
         {
-            strays.kept().strays.remove(key);
+            strays.kept().known.remove(key);
         }
     }
 }
@@ -268,5 +296,32 @@ fn is_peers(
             false
         }
         Stray::Moved => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    fn datagram(key: u32) -> Received {
+        let mut bytes = vec![0; 40];
+        bytes[KEY].copy_from_slice(&key.to_be_bytes());
+        (bytes, SocketAddr::from(([192, 0, 2, 1], 4000)))
+    }
+
+    #[test]
+    fn sort__keeps_no_more_for_one_connection_than_the_limit() {
+        let mut kept = Kept::default();
+        let known = Known {
+            origin: Origin::of([192, 0, 2, 1].into()),
+            strays: VecDeque::new(),
+        };
+        kept.known.insert(7, known);
+        assert!(kept.sort(datagram(8)).is_some(), "somebody else's");
+        for _ in 0..MAX_KEPT + 3 {
+            assert!(kept.sort(datagram(7)).is_none());
+        }
+        assert_eq!((kept.known[&7].strays.len(), kept.dropped), (MAX_KEPT, 3));
     }
 }

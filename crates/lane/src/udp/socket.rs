@@ -24,12 +24,24 @@ pub(super) fn encapsulation(addr: SocketAddr) -> Encapsulation {
     }
 }
 
-/// A socket bound to `local`. The connected sockets of accepted connections share the listener's
-/// port: the kernel prefers the connected one.
-pub(super) fn bind(local: SocketAddr, share_port: bool, options: &Options) -> io::Result<Socket> {
+/// Whether others may be bound to the same address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    /// No.
+    Nothing,
+    /// Those of [`Share::Joins`] may: a listener's. Nobody else is bound to the address when it is taken,
+    /// a listener of the same user included, with which the kernel would divide strangers (and whose
+    /// port it would give out when any port is asked for).
+    WithJoining,
+    /// It joins a listener: the connected sockets of accepted connections do. The kernel prefers them.
+    Joins,
+}
+
+/// A socket bound to `local`.
+pub(super) fn bind(local: SocketAddr, share: Share, options: &Options) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
-    if share_port {
+    if share == Share::Joins {
         socket.set_reuse_port(true)?;
     }
     let fd = socket.as_raw_fd();
@@ -44,6 +56,9 @@ pub(super) fn bind(local: SocketAddr, share_port: bool, options: &Options) -> io
     // Counting drops is a courtesy of the kernel; without it we count none.
     let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
     socket.bind(&SockAddr::from(local))?;
+    if share == Share::WithJoining {
+        socket.set_reuse_port(true)?;
+    }
     Ok(socket)
 }
 

@@ -77,6 +77,10 @@ pub const FEEDBACK_FAILURES: usize = 32;
 /// to [`TREE_DEPTH`] descriptors.
 pub const SERVER_CONNECTIONS: usize = 32;
 
+/// Of those, from one origin (an IPv4 address, or an IPv6 network of 64 bits): nobody keeps all
+/// others out.
+pub const SERVER_CONNECTIONS_OF_ORIGIN: usize = 24;
+
 /// Milliseconds the connection's thread sleeps at most before it looks whether it is to stop.
 pub const PUMP_WAIT_MILLISECONDS: u64 = 50;
 

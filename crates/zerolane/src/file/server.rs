@@ -5,6 +5,7 @@ use super::confine::{Confinement, confine};
 use super::error::{Cause, Error, Refusal};
 use super::limits::{
     CONTROL_BYTES, ENTRY_OVERHEAD_BYTES, REPLY_SECONDS, REQUEST_SECONDS, SERVER_CONNECTIONS,
+    SERVER_CONNECTIONS_OF_ORIGIN,
 };
 use super::message::{CopyOptions, Entry, Reply, Request, Totals};
 use super::name::RelativePath;
@@ -92,6 +93,11 @@ pub trait ServerObserver: Sync {
         let _ = news;
     }
 
+    /// A client was connected, and is turned away because of `why`.
+    fn turned_away(&self, peer: SocketAddr, why: &Refusal) {
+        let _ = (peer, why);
+    }
+
     /// Somebody tried a wrong one-time code; after `left` more nobody gets in.
     fn wrong_code(&self, left: u32) {
         let _ = left;
@@ -133,6 +139,8 @@ impl Server {
             // Whoever is not on the list gets no connection.
             transport.security.trust = Arc::clone(list) as Arc<dyn Trust>;
         }
+        let of_origin = &mut transport.max_connections_of_origin;
+        *of_origin = SERVER_CONNECTIONS_OF_ORIGIN.min(*of_origin);
         let endpoint = Endpoint::bind(address, transport)?;
         Ok(Server {
             root: Arc::new(root),
@@ -204,10 +212,12 @@ impl Server {
                     continue;
                 };
                 if active.load(Ordering::Acquire) >= SERVER_CONNECTIONS {
+                    observer.turned_away(connection.peer_addr(), &Refusal::Full);
                     turn_away(connection, Refusal::Full, stop);
                     continue;
                 }
                 let Some((root, write)) = access.admit(connection.peer_key(), root) else {
+                    observer.turned_away(connection.peer_addr(), &Refusal::NotAllowed);
                     turn_away(connection, Refusal::NotAllowed, stop);
                     continue;
                 };

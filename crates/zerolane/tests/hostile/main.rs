@@ -3,6 +3,7 @@
 #![allow(non_snake_case)]
 
 mod flood;
+mod full;
 mod refusal;
 mod relay;
 mod spray;

@@ -1,0 +1,297 @@
+//! Every limit that a peer can run into moves a counter when it bites; honest peers move none.
+
+use super::memory::{MS, S, export};
+use super::sim::Sim;
+use crate::*;
+use netlab::link::LinkConfig;
+use zerolane_wire::{
+    End, Get, Header, Nop, Occasion, Operation, Packet, Range, Ranges, Reason, Report,
+    RequestToReceive, RequestToSend, Rights, Route, State, Target,
+};
+
+fn connected(config: Config) -> Sim {
+    let mut sim = Sim::new(LinkConfig::default(), 1, config.clone(), config);
+    sim.connect();
+    sim.run_for(S);
+    let counters = *sim.b.c().counters();
+    assert_eq!(counters.dropped(DropReason::Limit), 0);
+    assert_eq!((counters.forgotten, counters.grants_held), (0, 0));
+    sim
+}
+
+/// Says something to B, as A.
+fn say(sim: &mut Sim, now: Instant, operation: Operation) {
+    let a = sim.a.c();
+    let route = Route {
+        d_port: a.route.d_port,
+        s_port: a.route.s_port,
+        d_key: a.route.d_key,
+    };
+    let (bytes, len) = Packet { route, operation }.emit();
+    sim.b.c().on_control(now, &bytes[..len], len);
+    sim.b.c().assert_bounded();
+}
+
+fn limited(sim: &mut Sim) -> u64 {
+    sim.b.c().counters().dropped(DropReason::Limit)
+}
+
+#[test]
+fn limit__announcements_beyond_the_slots() {
+    let mut sim = connected(Config::default());
+    let now = sim.now();
+    for sequence in 0..u32::from(limits::DEFAULT_SLOTS) + 7 {
+        let announced = RequestToSend {
+            length: 1000,
+            s_id: 1 + sequence,
+            target: Target::Receive,
+            sequence,
+            send_state: false,
+        };
+        say(&mut sim, now, Operation::RequestToSend(announced));
+    }
+    assert_eq!(limited(&mut sim), 7);
+}
+
+#[test]
+fn limit__reads_of_offers_beyond_the_slots() {
+    let mut sim = connected(Config::default());
+    let now = sim.now();
+    for sequence in 0..u32::from(limits::DEFAULT_SLOTS) + 7 {
+        let read = RequestToReceive {
+            capacity: 1000,
+            s_id: 1 + sequence,
+            sequence,
+        };
+        say(&mut sim, now, Operation::RequestToReceive(read));
+    }
+    assert_eq!(limited(&mut sim), 7);
+}
+
+#[test]
+fn limit__questions_beyond_the_queue_of_answers() {
+    let mut sim = connected(Config::default());
+    let now = sim.now();
+    for sync in 0..limits::MAX_CONTROL_QUEUE as u32 + 7 {
+        let question = Nop {
+            send_state: true,
+            reply: false,
+            probe: 0,
+            sync,
+            options: None,
+        };
+        say(&mut sim, now, Operation::Nop(question));
+    }
+    assert_eq!(limited(&mut sim), 7);
+}
+
+#[test]
+fn limit__gets_beyond_the_queue_of_replies() {
+    let mut sim = connected(Config::default());
+    let span = sim.b.filled(1, 1 << 20);
+    let place = export(&mut sim, span, Rights::ALL);
+    let now = sim.now();
+    for n in 0..limits::MAX_REPLIES as u32 + 7 {
+        let get = Get {
+            mx: place.mx,
+            bufx: 0,
+            offset: n * 100,
+            handle: place.handle,
+            s_id: 1 + n,
+            return_mx: 0,
+            return_bufx: 0,
+            return_offset: n * 100,
+            length: 100,
+            after: 0,
+            b_num: 0,
+            numbered: false,
+            repeated: false,
+        };
+        say(&mut sim, now, Operation::Get(get));
+    }
+    assert_eq!(limited(&mut sim), 7);
+}
+
+/// B has granted what A announced; A's datagrams of payload are held back. Their headers.
+fn held_back(sim: &mut Sim, length: u64) -> Vec<Header> {
+    let now = sim.now();
+    let target = sim.b.empty(length);
+    sim.b.c().post_receive(now, target).expect("posted");
+    let source = sim.a.filled(7, length);
+    let posted = sim.a.c().post_send(now, source, Delivery::Polled);
+    posted.expect("posted");
+    for _ in 0..4 {
+        for (bytes, is_data) in sim.a.outgoing(now) {
+            assert!(!is_data);
+            sim.b.c().on_control(now, &bytes, bytes.len());
+        }
+        for (bytes, _) in sim.b.outgoing(now) {
+            sim.a.c().on_control(now, &bytes, bytes.len());
+        }
+        if sim.a.c().has_data() {
+            break;
+        }
+    }
+    let data = sim.a.outgoing(now).into_iter().filter(|&(_, data)| data);
+    data.map(|(bytes, _)| Header::parse(&bytes).unwrap())
+        .collect()
+}
+
+#[test]
+fn limit__gaps_of_a_block() {
+    let mut sim = connected(Config {
+        max_stu: 256,
+        ..Config::default()
+    });
+    let now = sim.now();
+    let headers = held_back(&mut sim, 1 << 20);
+    let every_second = headers.iter().skip(1).step_by(2);
+    let arrived: Vec<Header> = every_second
+        .filter(|header| header.b_num == 0)
+        .take(limits::MAX_GAPS_PER_BLOCK + 6)
+        .copied()
+        .collect();
+    assert_eq!(arrived.len(), limits::MAX_GAPS_PER_BLOCK + 6);
+    for header in &arrived {
+        sim.b.c().on_data(now, header, 256, 256, None);
+    }
+    // The first made a second gap, in front of it.
+    assert_eq!(limited(&mut sim), 7);
+    sim.b.c().assert_bounded();
+}
+
+#[test]
+fn limit__repairs_asked_for_at_once() {
+    let mut sim = connected(Config::default());
+    let now = sim.now();
+    let length = 1 << 20;
+    let target = sim.a.empty(length);
+    let to = sim.a.c().post_receive(now, target).expect("posted");
+    let source = sim.b.filled(7, length);
+    let posted = sim.b.c().post_send(now, source, Delivery::Polled);
+    let from = posted.expect("posted");
+    for _ in 0..4 {
+        for (bytes, is_data) in sim.b.outgoing(now) {
+            if !is_data {
+                sim.a.c().on_control(now, &bytes, bytes.len());
+            }
+        }
+        for (bytes, _) in sim.a.outgoing(now) {
+            sim.b.c().on_control(now, &bytes, bytes.len());
+        }
+    }
+    assert!(sim.b.c().counters().bytes_sent > length / 2);
+    let later = now + S;
+    let report = |start: u32| {
+        let mut ranges = Ranges::EMPTY;
+        assert!(ranges.push(Range { start, len: 50 }));
+        Operation::State(State {
+            occasion: Occasion::Seen(0),
+            complete: false,
+            unknown: false,
+            blocks_complete: 0,
+            b_num: 0,
+            reached: length as u32,
+            d_id: from,
+            s_id: to,
+            report: Report::Missing(ranges),
+        })
+    };
+    for n in 0..limits::MAX_REPAIRS as u32 + 7 {
+        say(&mut sim, later, report(n * 100));
+    }
+    assert_eq!(limited(&mut sim), 7);
+}
+
+#[test]
+fn limit__blocks_granted_at_once() {
+    let mut sim = connected(Config {
+        block: 4096,
+        ..Config::default()
+    });
+    held_back(&mut sim, 4 << 20);
+    assert!(sim.b.c().counters().grants_held > 0);
+    sim.b.c().assert_bounded();
+}
+
+#[test]
+fn limit__overtaken_ranges_watched() {
+    let mut sim = connected(Config::default());
+    let now = sim.now();
+    let headers = held_back(&mut sim, 1 << 20);
+    for n in 0..limits::MAX_WATCHED as u32 {
+        assert!(sim.b.c().watch.overtaken(now, (u32::MAX, n, n + 1), false));
+    }
+    let stu = sim.b.c().stu();
+    sim.b.c().on_data(now, &headers[1], stu, stu, None);
+    assert_eq!(sim.b.c().counters().forgotten, 1);
+    sim.b.c().assert_bounded();
+}
+
+#[test]
+fn limit__bursts_under_way_remembered() {
+    let mut sim = connected(Config::default());
+    let now = sim.now();
+    for _ in 0..limits::MAX_FLIGHT {
+        sim.a.c().outbox.flight.sent(now, 0, 0, 0, 0);
+    }
+    held_back(&mut sim, 100_000);
+    assert!(sim.a.c().counters().forgotten > 0);
+    sim.a.c().assert_bounded();
+}
+
+#[test]
+fn limit__ends_unconfirmed() {
+    let mut sim = connected(Config::default());
+    let now = sim.now();
+    for n in 0..limits::MAX_ENDINGS as u32 + 7 {
+        let end = End {
+            reason: Reason::Cancelled,
+            from_source: true,
+            sequence: n,
+            d_id: 0,
+            s_id: 1 + n,
+        };
+        sim.b.c().send_end(now, end);
+    }
+    assert_eq!(sim.b.c().counters().forgotten, 7);
+    sim.b.c().assert_bounded();
+}
+
+#[test]
+fn limit__none_bites_an_honest_peer() {
+    let mut sim = connected(Config::default());
+    let now = sim.now();
+    let length = 3 << 20;
+    let target = sim.b.empty(length);
+    let to = sim.b.c().post_receive(now, target).expect("posted");
+    let source = sim.a.filled(7, length);
+    sim.a
+        .c()
+        .post_send(now, source, Delivery::Polled)
+        .expect("posted");
+    sim.run_until(10 * S + MS, |sim| sim.b.received(to).is_some());
+    assert!(sim.b.holds(target, 7, length));
+    for host in [&mut sim.a, &mut sim.b] {
+        let counters = *host.c().counters();
+        assert_eq!(counters.dropped(DropReason::Limit), 0);
+        assert_eq!((counters.forgotten, counters.grants_held), (0, 0));
+    }
+}
+
+/// What a peer can make a connection keep, all lists full. docs/security.md says so.
+#[test]
+fn memory__of_a_connection_at_its_worst() {
+    let notes = limits::MAX_WATCHED * size_of::<crate::watch::Watched>()
+        + limits::MAX_FLIGHT * size_of::<crate::flight::Sent>()
+        + limits::MAX_ENDINGS * size_of::<crate::connection::abort::Ending>();
+    let grants = limits::MAX_LIVE_BLOCKS
+        * (size_of::<crate::grants::LiveBlock>() + limits::MAX_GAPS_PER_BLOCK * 8);
+    let queues = limits::MAX_CONTROL_QUEUE * size_of::<Operation>()
+        + limits::MAX_REPLIES * size_of::<crate::gets::Reply>()
+        + limits::MAX_REPAIRS * 32
+        + limits::MAX_HELD_GRANTS * 64
+        + limits::MAX_UNREAD * size_of::<Event>();
+    let bytes = notes + grants + queues;
+    assert!(bytes < 5 << 20, "{notes} + {grants} + {queues}");
+}

@@ -1,0 +1,76 @@
+//! How fast strangers are answered: in all, and those of one origin.
+
+use super::gate::GateLimit;
+use crate::Instant;
+use crate::limits::{COOKIE_FROM_RATE, MAX_ANSWERS_OF_ORIGIN_PER_SECOND, MAX_ANSWERS_PER_SECOND};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Whose limits an address counts against: an IPv4 host's own, or those of an IPv6 host's network, in
+/// which it has 2^64 addresses to choose from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Origin(IpAddr);
+
+impl Origin {
+    /// The one that `address` belongs to.
+    pub fn of(address: IpAddr) -> Origin {
+        Origin(match address.to_canonical() {
+            IpAddr::V6(it) => {
+                let network = it.to_bits() & !u128::from(u64::MAX);
+                IpAddr::V6(network.into())
+            }
+            v4 => v4,
+        })
+    }
+}
+
+/// What was asked and answered in the present second.
+pub(super) struct Pace {
+    second: Instant,
+    hellos: u32,
+    answers: u32,
+    /// No more entries than answers, so bounded as they are.
+    of_origin: HashMap<Origin, u32>,
+}
+
+impl Pace {
+    pub(super) fn new(now: Instant) -> Pace {
+        Pace {
+            second: now,
+            hellos: 0,
+            answers: 0,
+            of_origin: HashMap::new(),
+        }
+    }
+
+    /// Begins another second when it is time to.
+    pub(super) fn pass(&mut self, now: Instant) {
+        if now - self.second >= Duration::from_secs(1) {
+            *self = Pace::new(now);
+        }
+    }
+
+    pub(super) fn hello(&mut self) {
+        self.hellos = self.hellos.saturating_add(1);
+    }
+
+    /// Whether there are so many Hellos that a cookie is asked for.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.hellos > COOKIE_FROM_RATE
+    }
+
+    /// Counts an answer to `origin`, which costs key agreements, if there may be one more.
+    pub(super) fn answer(&mut self, origin: Origin) -> Result<(), GateLimit> {
+        if self.answers >= MAX_ANSWERS_PER_SECOND {
+            return Err(GateLimit::Answers);
+        }
+        let of_origin = self.of_origin.entry(origin).or_default();
+        if *of_origin >= MAX_ANSWERS_OF_ORIGIN_PER_SECOND {
+            return Err(GateLimit::AnswersOfOrigin);
+        }
+        *of_origin += 1;
+        self.answers += 1;
+        Ok(())
+    }
+}
