@@ -17,6 +17,8 @@
 //! | `flow` | flows for a given time over an emulated link |
 //! | `sweep`, `figures`, `sweep_table`, `thesis` | such flows over one link after the other, and what came of them |
 //! | `loss`, `rtt` | which links |
+//! | `handshake` | connections set up and torn down |
+//! | `siege` | a transfer under attack |
 //! | `incast`, `share` | several flows at the same time |
 
 mod bulk;
@@ -26,6 +28,7 @@ pub(crate) mod cpu;
 mod end;
 mod figures;
 mod flow;
+mod handshake;
 mod hosts;
 mod incast;
 mod limits;
@@ -42,6 +45,7 @@ pub(crate) mod report;
 mod rtt;
 mod serve;
 mod share;
+mod siege;
 mod sweep;
 mod sweep_table;
 pub(crate) mod table;
@@ -73,6 +77,10 @@ enum Command {
     Incast(incast::Args),
     /// One Zerolane and one TCP flow on one bottleneck
     Share(share::Args),
+    /// Connections set up and torn down: how long it takes
+    Handshake(handshake::Args),
+    /// A transfer while its server is flooded, and while it is pelted with garbage itself
+    Siege(siege::Args),
     /// Be the receiving machine of `bench bulk --to`
     Serve(serve::Args),
     #[command(flatten)]
@@ -90,6 +98,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
         Command::Rtt(args) => rtt::run(&args),
         Command::Incast(args) => incast::run(&args),
         Command::Share(args) => share::run(&args),
+        Command::Handshake(args) => handshake::run(&args),
+        Command::Siege(args) => siege::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Perftest(command) => perftest::run(command),
         Command::End(args) => end::run(args),

@@ -25,7 +25,7 @@ mod run;
 mod table;
 mod tcp;
 mod test;
-mod times;
+pub(crate) mod times;
 mod tool;
 mod udp;
 mod zl;

@@ -92,14 +92,20 @@ impl Pieces {
         self.under_way.insert(id, piece);
     }
 
-    /// Takes back the piece of a Transfer that is over; its number.
+    /// Laps that were begun.
+    pub(in crate::bench) fn laps_begun(&self) -> u64 {
+        self.turn.div_ceil(self.here.len() as u64)
+    }
+
+    /// Takes back the piece of a Transfer that is over, well or not; its number.
     pub(in crate::bench) fn take_back(&mut self, completion: Completion) -> Result<usize> {
         let piece = self
             .under_way
             .remove(&completion.id)
             .context("a Transfer of nobody")?;
-        completion.result?;
+        let result = completion.result;
         self.here[piece] = Some(completion.into_region());
+        result?;
         Ok(piece)
     }
 }

@@ -17,7 +17,7 @@ use zerolane_wire::{
 };
 
 impl Connection {
-    /// The value that [`Placement::Value`] was told of.
+    /// The value that [`Placement::Value`](crate::Placement::Value) was told of.
     pub fn on_value(&mut self, now: Instant, number: u32, id: TransferId, value: u64) {
         if !self.memory.stream.value(now, number, id, value) {
             return;

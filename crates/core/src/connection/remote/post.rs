@@ -9,7 +9,7 @@ use crate::{Atomic, Instant, PostError, RegionName, RemotePlace, Span, TransferI
 use zerolane_wire::Rights;
 
 impl Connection {
-    /// Asks for a region of the peer by name. [`Event::Region`] follows.
+    /// Asks for a region of the peer by name. [`Event::Region`](crate::Event::Region) follows.
     ///
     /// # Errors
     /// The connection is closed, or too much is posted.
@@ -69,7 +69,7 @@ impl Connection {
         self.post_work(now, Task::Get { place, span }, flags)
     }
 
-    /// Does `atomic` on a word of the peer's memory, once. [`Event::Fetched`] follows.
+    /// Does `atomic` on a word of the peer's memory, once. [`Event::Fetched`](crate::Event::Fetched) follows.
     ///
     /// # Errors
     /// As of [`Connection::post_put`]; or the word is not aligned.
@@ -87,7 +87,7 @@ impl Connection {
         self.post_work(now, Task::Fetch { place, atomic }, flags)
     }
 
-    /// Sends a message: up to [`limits::MAX_CONTROL`] bytes, and a payload of any length.
+    /// Sends a message: up to [`MAX_CONTROL`](crate::limits::MAX_CONTROL) bytes, and a payload of any length.
     ///
     /// # Errors
     /// As of [`Connection::post_put`]; or `control` is too long.
