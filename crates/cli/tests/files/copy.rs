@@ -427,14 +427,10 @@ fn cp__killed_at_random_moments_then_resumed() {
     assert_eq!(names(&lab.share("")), ["big"]);
 }
 
-#[test]
-fn cp__server_that_stops_in_the_middle_is_given_up() {
-    let lab = Lab::new(&[]);
-    let bytes = content(7, 192 * MIB);
-    fs::write(lab.local("big"), &bytes).unwrap();
-    let server = Pid::from_raw(lab.server.as_ref().unwrap().0.id() as i32);
+/// What a copy says to whose server stops in the middle; `None` if it was complete before.
+fn copy_to_one_that_stops(lab: &Lab, server: Pid) -> Option<String> {
     let mut copy = Running(
-        lab.put(&[], "big", "")
+        lab.put(&["-f"], "big", "")
             .stderr(Stdio::piped())
             .spawn()
             .unwrap(),
@@ -448,11 +444,20 @@ fn cp__server_that_stops_in_the_middle_is_given_up() {
     let mut words = String::new();
     let err = copy.0.stderr.as_mut().unwrap();
     std::io::Read::read_to_string(err, &mut words).unwrap();
-    assert_eq!(
-        status.code(),
-        Some(1),
-        "complete before the server stopped? {words}"
-    );
+    assert!(matches!(status.code(), Some(0 | 1)), "{status} {words}");
+    (status.code() == Some(1)).then_some(words)
+}
+
+#[test]
+fn cp__server_that_stops_in_the_middle_is_given_up() {
+    let lab = Lab::new(&[]);
+    let bytes = content(7, 192 * MIB);
+    fs::write(lab.local("big"), &bytes).unwrap();
+    let server = Pid::from_raw(lab.server.as_ref().unwrap().0.id() as i32);
+    // On a busy machine the copy may be complete before it is looked at: then once more.
+    let words = (0..20)
+        .find_map(|_| copy_to_one_that_stops(&lab, server))
+        .expect("complete before the server stopped, each time");
     assert!(words.contains("does not answer"), "{words}");
     eventually("a copy", || when_free(lab.put(&["--resume"], "big", "")));
     assert!(fs::read(lab.share("big")).unwrap() == bytes);
