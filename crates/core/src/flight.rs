@@ -33,7 +33,9 @@ pub(crate) struct Sent {
 /// What the receiver told last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Known {
-    /// When, by our clock and less the delay it told.
+    /// When we were told. The delay that is told with it counts from the first STU of a burst, and what
+    /// was received ends with the last: less that delay, an answer to a repair and one to a burst would be
+    /// a burst apart, and the rate so much too high.
     at: Instant,
     received: u64,
     marked: u32,
@@ -252,9 +254,8 @@ impl Flight {
         let received = progress.received.min(self.total);
         let news = received.checked_sub(self.known.received)?;
         let marked = progress.marked.wrapping_sub(self.known.marked);
-        let delay = Duration::from_micros(progress.delay_us.into());
         self.known = Known {
-            at: now.before(delay).max(self.known.at),
+            at: now.max(self.known.at),
             received,
             marked: progress.marked,
         };

@@ -77,3 +77,35 @@ fn sent__numbers_wrap_past_zero_and_memory_is_bounded() {
     );
     assert_eq!(flight.len(), 0);
 }
+
+#[test]
+fn sample__the_rate_does_not_hang_on_how_long_the_burst_was_that_asked() {
+    let (mut flight, rtt) = (Flight::new(), 3 * MS);
+    let at = |micros: u64| Instant::ZERO + Duration::from_micros(micros);
+    // A megabyte a second: bursts of a kilobyte, and now and then a repair of 100 bytes.
+    let bursts = [1000, 1000, 100, 1000, 1000, 1000, 100, 1000].repeat(8);
+    let ends = |count: usize| bursts[..count].iter().sum::<u64>();
+    let mut answered = 0;
+    for number in 1..=bursts.len() {
+        let now = at(ends(number));
+        while answered < number && at(ends(answered + 1)) + rtt <= now {
+            answered += 1;
+            let answer = at(ends(answered)) + rtt;
+            let len = bursts[answered - 1];
+            let progress = Progress {
+                received: ends(answered),
+                // It has been there since its first STU.
+                delay_us: len as u32,
+                marked: 0,
+                capable: 0,
+            };
+            let sent = flight.saw(answer, answered as u32).unwrap().unwrap();
+            let sample = flight.sample(answer, &sent, &progress, rtt, rtt);
+            let rate = sample.expect("news").rate;
+            let least = if answered < 8 { 0 } else { 999_000 };
+            assert!((least..=1_001_000).contains(&rate), "{answered}: {rate}");
+        }
+        flight.sent(now, 1, 0, 0, bursts[number - 1] as u32);
+    }
+    assert!(answered > 40);
+}

@@ -24,7 +24,7 @@ const STARTUP_WINDOW_GAIN: u64 = 600;
 const DRAIN_GAIN: u64 = 90;
 const PROBE_UP_GAIN: u64 = 320;
 const PROBE_DOWN_GAIN: u64 = 230;
-const CRUISE_GAIN: u64 = 254;
+const CRUISE_GAIN: u64 = 255;
 /// Rounds without a pause after which a sender counts as one that always has something to send.
 const BUSY_ROUNDS: u64 = 4;
 const UNIT: u64 = 256;
@@ -532,6 +532,8 @@ impl Congestion for Model {
         let wanted = match self.mode {
             Mode::Compete => return self.share.max(MIN_WINDOW),
             Mode::ProbeRtt => pipe / 2,
+            // A queue begins, if it is one: what fills the pipe and a queue as long is enough.
+            Mode::Startup if self.is_late() => 2 * pipe,
             // The rate lags by a round trip, in which it doubles.
             Mode::Startup => (pipe * STARTUP_WINDOW_GAIN / UNIT).max(INITIAL_WINDOW),
             Mode::Drain | Mode::Up | Mode::Down | Mode::Cruise => pipe + self.spare(pipe),
