@@ -1,8 +1,9 @@
 //! The listening socket: what strangers send arrives here, and each that proves who it is (or, in
 //! plain mode, merely asks) gets a connected socket of its own.
 
-use super::roam::{Roam, Strays};
+use super::roam::Roam;
 use super::socket::Share;
+use super::strays::Strays;
 use super::{UdpLane, config, entropy, socket};
 use crate::clock::Clock;
 use crate::seal::Sealer;
@@ -43,8 +44,7 @@ pub struct ListenerCounters {
 /// A listening UDP port.
 #[derive(Debug)]
 pub struct Listener {
-    socket: Socket,
-    local: SocketAddr,
+    socket: Arc<Socket>,
     options: Options,
     /// What comes for connections that exist.
     strays: Arc<Strays>,
@@ -64,7 +64,7 @@ impl Listener {
     /// The address is in use or not ours, or the system gives no random numbers.
     pub fn bind(local: SocketAddr, mut options: Options) -> io::Result<Listener> {
         options.scheduler.get_or_insert_default();
-        let socket = socket::bind(local, Share::WithJoining, &options)?;
+        let socket = Arc::new(socket::bind(local, Share::WithJoining, &options)?);
         let local = socket.local_addr()?.as_socket().unwrap_or(local);
         let clock = Clock::start();
         let credentials = options.security.credentials()?;
@@ -78,11 +78,10 @@ impl Listener {
             }
             None => None,
         };
-        let strays = Arc::new(Strays::new(&socket)?);
+        let strays = Arc::new(Strays::attended(local, &socket));
         Ok(Listener {
             socket,
             strays,
-            local,
             options,
             gate,
             key,
@@ -99,7 +98,7 @@ impl Listener {
     /// # Errors
     /// Only root may give to others.
     pub fn give_to(&self, uid: u32) -> io::Result<()> {
-        std::os::unix::fs::fchown(&self.socket, Some(uid), None)
+        std::os::unix::fs::fchown(&*self.socket, Some(uid), None)
     }
 
     /// Who this end is to strangers: `None` in plain mode.
@@ -119,7 +118,7 @@ impl Listener {
 
     /// The address listened on.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local
+        self.strays.local()
     }
 
     /// What was counted of those that did not become connections.
@@ -159,7 +158,7 @@ impl Listener {
     /// The next datagram. `None` when the socket is empty.
     fn next_datagram(&mut self) -> io::Result<Option<(Vec<u8>, SocketAddr)>> {
         loop {
-            match self.strays.next_other() {
+            match self.strays.next_other(&self.socket) {
                 // Errors of answers sent earlier are not the listener's.
                 Err(error) if is_peers(&error) => {}
                 next => return next,
@@ -242,12 +241,11 @@ impl Listener {
             self.refuse(rejection, Some(session), peer);
             return Ok(None);
         }
-        let Some(mut lane) = self.lane(peer)? else {
+        let entropy = entropy()?;
+        let Some(lane) = self.lane(peer, entropy.key)? else {
             return Ok(None);
         };
         let config = config(&lane.socket, peer, &self.options);
-        let entropy = entropy()?;
-        lane.roam = Roam::responder(&self.strays, entropy.key, peer);
         let made = Driver::try_new(lane, &self.options, |now| {
             zerolane_core::Connection::admit(now, config, entropy, &request, finish)
         });
@@ -282,12 +280,11 @@ impl Listener {
             self.refuse(zerolane_core::reject(packet, Reason::Busy), None, peer);
             return Ok(None);
         }
-        let Some(mut lane) = self.lane(peer)? else {
+        let entropy = entropy()?;
+        let Some(lane) = self.lane(peer, entropy.key)? else {
             return Ok(None);
         };
         let config = config(&lane.socket, peer, &self.options);
-        let entropy = entropy()?;
-        lane.roam = Roam::responder(&self.strays, entropy.key, peer);
         let made = Driver::try_new(lane, &self.options, |now| {
             zerolane_core::listen(now, config, entropy, packet)
         });
@@ -314,10 +311,11 @@ impl Listener {
         full || full_of_origin
     }
 
-    /// A socket of its own for a peer; `None` if the peer cannot be reached.
-    fn lane(&self, peer: SocketAddr) -> io::Result<Option<UdpLane>> {
-        let socket = socket::bind(self.local, Share::Joins, &self.options)?;
-        match UdpLane::new(socket, peer, &self.options) {
+    /// A socket of its own for a peer, to which our key is `key`; `None` if the peer cannot be reached.
+    fn lane(&self, peer: SocketAddr, key: u32) -> io::Result<Option<UdpLane>> {
+        let socket = socket::bind(self.strays.local(), Share::Joins, &self.options)?;
+        let roam = Roam::new(&self.strays, key, peer);
+        match UdpLane::new(socket, peer, roam, &self.options) {
             Ok(lane) => Ok(Some(lane)),
             Err(error) if is_peers(&error) => Ok(None),
             Err(error) => Err(error),
@@ -357,6 +355,12 @@ impl Listener {
         self.remembered
             .iter()
             .any(|&(_, other, its)| other == peer && its == key)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.strays.leave();
     }
 }
 

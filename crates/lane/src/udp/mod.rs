@@ -7,6 +7,7 @@ mod send;
 mod small;
 mod socket;
 mod stage;
+mod strays;
 mod system;
 mod zerocopy;
 
@@ -39,7 +40,7 @@ pub struct UdpLane {
 }
 
 impl UdpLane {
-    fn new(socket: Socket, peer: SocketAddr, options: &Options) -> io::Result<UdpLane> {
+    fn new(socket: Socket, peer: SocketAddr, roam: Roam, options: &Options) -> io::Result<UdpLane> {
         socket.connect(&SockAddr::from(peer))?;
         let sender = Sender::new(&socket, options);
         let receiver = Receiver::new(&socket, options);
@@ -48,7 +49,7 @@ impl UdpLane {
             peer,
             sender,
             receiver,
-            roam: Roam::initiator(),
+            roam,
             strict: options.strict,
             peer_key: None,
         })
@@ -120,7 +121,7 @@ impl Lane for UdpLane {
     }
 
     fn longest_sleep(&self) -> Option<Duration> {
-        self.roam.longest_sleep()
+        Some(roam::LONGEST_SLEEP)
     }
 
     fn holds(&self, region: RegionId) -> bool {
@@ -143,12 +144,13 @@ impl Lane for UdpLane {
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane>> {
     let socket = socket::bind(
         socket::any_address(peer, 0),
-        socket::Share::Nothing,
+        socket::Share::WithJoining,
         options,
     )?;
-    let lane = UdpLane::new(socket, peer, options)?;
-    let config = config(&lane.socket, peer, options);
     let entropy = entropy()?;
+    let roam = Roam::of_socket(&socket, entropy.key, peer)?;
+    let lane = UdpLane::new(socket, peer, roam, options)?;
+    let config = config(&lane.socket, peer, options);
     let Some(credentials) = options.security.credentials()? else {
         return Ok(Driver::new(lane, options, |now| {
             Connection::connect(now, config, entropy)
