@@ -9,6 +9,7 @@ mod socket;
 mod stage;
 mod strays;
 mod system;
+mod way;
 mod zerocopy;
 
 pub use listener::{Listener, ListenerCounters};
@@ -79,6 +80,11 @@ impl UdpLane {
     /// The socket, to be waited on together with others.
     pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.socket)
+    }
+
+    /// Our address at present, if there is a way to the peer.
+    fn local_addr(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok()?.as_socket()
     }
 
     /// The peer's address at present.

@@ -45,6 +45,8 @@ pub(super) struct Roam {
     /// Where the peer may be heard, and by what key.
     strays: Arc<Strays>,
     key: u32,
+    /// Whether the system chooses our address.
+    free: bool,
     /// Held while the peer is silent.
     ear: Option<Arc<Socket>>,
     /// When to look there again, and how long after that.
@@ -55,13 +57,14 @@ pub(super) struct Roam {
 }
 
 impl Roam {
-    /// Of the connection with that key to us, whose peer is at `peer`. It is one of
-    /// [`Strays::connections`] until this is dropped.
-    pub(super) fn new(strays: &Arc<Strays>, key: u32, peer: SocketAddr) -> Roam {
+    /// Of the connection with that key to us, whose peer is at `peer`, and whose socket was bound to
+    /// `local`. It is one of [`Strays::connections`] until this is dropped.
+    pub(super) fn new(strays: &Arc<Strays>, local: SocketAddr, key: u32, peer: SocketAddr) -> Roam {
         strays.expect(key, peer);
         Roam {
             strays: Arc::clone(strays),
             key,
+            free: local.ip().is_unspecified(),
             ear: None,
             next_look: Instant::ZERO,
             interval: LOOK_INTERVAL,
@@ -74,8 +77,9 @@ impl Roam {
     /// # Errors
     /// The socket is not bound.
     pub(super) fn of_socket(socket: &Socket, key: u32, peer: SocketAddr) -> io::Result<Roam> {
-        let strays = Strays::unattended(socket::any_address(peer, port_of(socket)?));
-        Ok(Roam::new(&Arc::new(strays), key, peer))
+        let local = socket::any_address(peer, port_of(socket)?);
+        let strays = Arc::new(Strays::unattended(local));
+        Ok(Roam::new(&strays, local, key, peer))
     }
 
     /// Looks for a peer that is silent. Returns where `socket` is connected to then, if the way to the peer
@@ -113,9 +117,9 @@ impl Roam {
             false => LOOK_INTERVAL,
         };
         self.next_look = turn.now + self.interval;
-        let from = received.into_iter().find_map(|(mut bytes, from)| {
+        let from = received.into_iter().find_map(|(mut bytes, way)| {
             let ends = (&mut *sender, &mut *receiver);
-            is_peers(&mut bytes, from, socket, ends, turn).then_some(from)
+            is_peers(&mut bytes, way.peer, socket, ends, turn).then_some(way.peer)
         })?;
         // If there is no way, there is none to the old address either.
         let _ = socket.connect(&SockAddr::from(from));
@@ -140,7 +144,7 @@ impl Roam {
         peer: SocketAddr,
         turn: &mut Turn<'_>,
     ) -> Option<SocketAddr> {
-        if turn.now < self.next_source || !self.strays.local().ip().is_unspecified() {
+        if turn.now < self.next_source || !self.free {
             return None;
         }
         self.next_source = turn.now + SOURCE_INTERVAL;

@@ -5,10 +5,10 @@
 //! reads that sorts what is there by the key in the header: it may be any connection's.
 
 use super::socket;
+use super::way::{self, Way};
 use socket2::Socket;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use zerolane_core::Origin;
@@ -22,8 +22,8 @@ const MAX_READ: usize = 4096;
 /// Where a D_Key lies in a header.
 const KEY: std::ops::Range<usize> = 8..12;
 
-/// A datagram and where it came from.
-pub(super) type Received = (Vec<u8>, SocketAddr);
+/// The beginning of a datagram, and where it came from.
+pub(super) type Received = (Vec<u8>, Way);
 
 /// A port, and what came there for connections that exist.
 #[derive(Debug)]
@@ -125,6 +125,7 @@ impl Strays {
             return Ok(socket);
         }
         let socket = Arc::new(socket::open(self.local, socket::Share::Joins)?);
+        way::show_called(&socket, self.local);
         kept.socket = Arc::downgrade(&socket);
         Ok(socket)
     }
@@ -198,16 +199,9 @@ impl Kept {
 }
 
 fn receive(socket: &Socket) -> io::Result<Option<Received>> {
-    let mut buffer = [MaybeUninit::uninit(); SHOWN];
-    let (len, from) = match socket.recv_from(&mut buffer) {
-        Ok(received) => received,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let received = buffer[..len].iter();
-    // SAFETY: recv_from initialised the first `len` bytes.
-    let bytes = received.map(|byte| unsafe { byte.assume_init() });
-    Ok(from.as_socket().map(|from| (bytes.collect(), from)))
+    let mut buffer = [0; SHOWN];
+    let received = way::receive(socket, &mut buffer)?;
+    Ok(received.map(|(len, way)| (buffer[..len].to_vec(), way)))
 }
 
 #[cfg(test)]
@@ -220,7 +214,8 @@ mod tests {
     fn datagram(key: u32) -> Received {
         let mut bytes = vec![0; 40];
         bytes[KEY].copy_from_slice(&key.to_be_bytes());
-        (bytes, PEER.into())
+        let peer = PEER.into();
+        (bytes, Way { peer, here: None })
     }
 
     #[test]

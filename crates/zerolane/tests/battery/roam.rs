@@ -249,3 +249,31 @@ fn host__that_connected_gets_another_address() {
 fn host__that_listens_gets_another_address() {
     readdress(Side::B, |_| "0.0.0.0:0".into());
 }
+
+/// Who calls one of several addresses hears that one only.
+#[test]
+fn host__with_two_addresses_answers_from_the_one_that_was_called() {
+    for (security, on) in [
+        (Security::default(), "0.0.0.0:0"),
+        (Security::plain(), "0.0.0.0:0"),
+        (Security::default(), "[::]:0"),
+    ] {
+        let Some(hosts) = hosts(1500) else {
+            return;
+        };
+        let second = "10.77.0.99";
+        let device = hosts.b().device();
+        let address = format!("{second}/24");
+        ip(&hosts, Side::B, &["addr", "add", &address, "dev", device]);
+        let options = with(security);
+        let bind = || Endpoint::bind(on, options.clone());
+        let mut endpoint = hosts.b().enter_thread(bind).expect("enter").expect("bind");
+        let called = second.parse().expect("an address");
+        let to = SocketAddr::new(called, endpoint.local_addr().port());
+        let (a, b) = connect(&mut endpoint, to, &options, &|side, work| {
+            hosts.side(side).enter_thread(work).expect("enter");
+        });
+        let net = Net::Hosts(hosts);
+        transfer(&mut Pair { a, b, net }, 91, &[100_000, 1]);
+    }
+}
