@@ -16,6 +16,21 @@ def key_of(file: Path) -> str:
     return key
 
 
+def refuse(
+    here: zerolane.Options | None,
+    there: zerolane.Options | None,
+    error: type[Exception],
+    match: str | None = None,
+) -> None:
+    """Who connects with `there` to an endpoint with `here` gets `error`, and is not accepted."""
+    with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", here) as endpoint:
+        connecting = executor.submit(zerolane.connect, endpoint.address, there)
+        with pytest.raises(TimeoutError):
+            endpoint.accept(timeout=2)
+        with pytest.raises(error, match=match):
+            connecting.result()
+
+
 def test_default__is_protected_by_keys_for_the_occasion(pair: Pair) -> None:
     ours, peers = pair
     keys = {ours.peer_key, peers.peer_key}
@@ -31,12 +46,7 @@ def test_plain__only_if_both_say_so() -> None:
     ours.abort()
     peers.abort()
     for here, there in [(None, plain), (plain, None)]:
-        with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", here) as endpoint:
-            connecting = executor.submit(zerolane.connect, endpoint.address, there)
-            with pytest.raises(TimeoutError):
-                endpoint.accept(timeout=2)
-            with pytest.raises(zerolane.Rejected):
-                connecting.result()
+        refuse(here, there, zerolane.Rejected)
 
 
 def test_authenticated__only_if_both_say_so() -> None:
@@ -46,12 +56,7 @@ def test_authenticated__only_if_both_say_so() -> None:
     ours.abort()
     peers.abort()
     for here, there in [(None, authenticated), (authenticated, None)]:
-        with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", here) as endpoint:
-            connecting = executor.submit(zerolane.connect, endpoint.address, there)
-            with pytest.raises(TimeoutError):
-                endpoint.accept(timeout=2)
-            with pytest.raises(zerolane.Rejected, match="authenticate"):
-                connecting.result()
+        refuse(here, there, zerolane.Rejected, match="authenticate")
 
 
 def test_identity__is_kept_and_shown_to_the_peer(tmp_path: Path) -> None:
@@ -76,18 +81,8 @@ def test_identity__is_kept_and_shown_to_the_peer(tmp_path: Path) -> None:
 def test_trust__nobody_else_is_spoken_to(tmp_path: Path) -> None:
     friend = key_of(tmp_path / "friend")
     trusting = zerolane.Options(trust=[friend])
-    with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0") as endpoint:
-        connecting = executor.submit(zerolane.connect, endpoint.address, trusting)
-        with pytest.raises(TimeoutError):
-            endpoint.accept(timeout=2)
-        with pytest.raises(zerolane.Untrusted):
-            connecting.result()
-    with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", trusting) as endpoint:
-        connecting = executor.submit(zerolane.connect, endpoint.address)
-        with pytest.raises(TimeoutError):
-            endpoint.accept(timeout=2)
-        with pytest.raises(zerolane.Rejected):
-            connecting.result()
+    refuse(None, trusting, zerolane.Untrusted)
+    refuse(trusting, None, zerolane.Rejected)
 
 
 def test_options__that_will_not_do(tmp_path: Path) -> None:

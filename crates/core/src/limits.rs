@@ -90,6 +90,11 @@ pub const KNOWN_AFTER_SAMPLES: u32 = 5;
 /// Longest retransmission timeout, after back-off.
 pub const MAX_RTO: Duration = Duration::from_millis(1000);
 
+/// How long a peer must have been silent before the network is believed that nobody is at its address. It
+/// may be our address that changed: then the peer's socket refuses what comes from the new one, until the
+/// peer misses us and listens for others, which a lane does within a second.
+pub const REFUSAL_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Longest round trip that is believed: a longer one is a clock that jumped, or a machine that slept.
 pub const MAX_RTT: Duration = Duration::from_secs(8);
 

@@ -3,6 +3,7 @@
 //! For tests of how programs stand attacks, inside namespaces made for it: the device is one of a
 //! [`Topology`](crate::netns::Topology), and nothing leaves that.
 
+use crate::checksum;
 use crate::lab::port::address_of;
 use nix::errno::Errno;
 use nix::libc;
@@ -77,7 +78,7 @@ impl Datagram {
         ip[9] = PROTOCOL_UDP;
         ip[12..16].copy_from_slice(&self.from.ip().octets());
         ip[16..20].copy_from_slice(&self.to.ip().octets());
-        let sum = checksum(&ip);
+        let sum = !checksum::sum(&ip);
         ip[10..12].copy_from_slice(&sum.to_be_bytes());
         let mut frame = Vec::with_capacity(HEADERS + self.payload.len());
         frame.extend_from_slice(&self.to_hardware);
@@ -91,16 +92,6 @@ impl Datagram {
         frame.extend_from_slice(&self.payload);
         frame
     }
-}
-
-/// RFC 1071 over an even number of bytes.
-fn checksum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks_exact(2);
-    let sum: u32 = words
-        .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]))
-        .sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    !((folded & 0xffff) + (folded >> 16)) as u16
 }
 
 /// `PACKET_QDISC_BYPASS` of linux/if_packet.h.
@@ -200,7 +191,7 @@ mod tests {
         };
         let frame = datagram.frame();
         assert_eq!(Datagram::parse(&frame), Some(datagram));
-        assert_eq!(checksum(&frame[ETHERNET..ETHERNET + IPV4]), 0);
+        assert_eq!(checksum::sum(&frame[ETHERNET..ETHERNET + IPV4]), 0xffff);
         assert_eq!(Datagram::parse(&frame[..HEADERS - 1]), None);
     }
 

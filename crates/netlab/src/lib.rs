@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod checksum;
 pub mod forge;
 pub mod lab;
 pub mod link;

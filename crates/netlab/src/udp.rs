@@ -125,11 +125,12 @@ impl Relay {
         self.worker.state().links[from.index()].set_config(config);
     }
 
-    /// Forgets which socket stands for which client, as a NAT does: towards the server, all clients
-    /// have other addresses from the next datagram on, and what the server sends to the old ones
+    /// Changes the relay's addresses that `side` sees, as a NAT does that forgot the old ones: all clients'
+    /// towards the server (B), or the server's towards the clients (A, [`Relay::addr`] no more). From
+    /// the next datagram on what comes from the relay has another source, and what is sent to the old one
     /// vanishes.
-    pub fn rebind(&self) {
-        self.worker.state().rebinding = true;
+    pub fn rebind(&self, side: Side) {
+        self.worker.state().rebinding[side.index()] = true;
     }
 
     /// Takes both links down or up again, as [`Link::set_up`] does.
@@ -157,8 +158,8 @@ struct State {
     refused: u64,
     overflowed: u64,
     unsent: u64,
-    /// The clients are to have other addresses.
-    rebinding: bool,
+    /// What a side sees is to have other addresses.
+    rebinding: [bool; 2],
 }
 
 impl State {
@@ -170,7 +171,7 @@ impl State {
             refused: 0,
             overflowed: 0,
             unsent: 0,
-            rebinding: false,
+            rebinding: [false; 2],
         }
     }
 

@@ -14,8 +14,8 @@ use zerolane_lane::{GateCounters, Options, PublicKey};
 /// lose nothing (incast). By default each gets a fair part; another [`Schedule`](crate::Schedule) is
 /// chosen by the options, and several endpoints, or connections opened from here, can share one.
 ///
-/// A connection outlives the endpoint that accepted it, but only as long as that is there does it find a
-/// peer again whose address changed (a NAT that forgot it, a host that moved).
+/// A connection outlives the endpoint that accepted it. Listening on one address rather than on all of a
+/// family (`0.0.0.0`, `[::]`) binds connections to it: they do not follow when this host's address changes.
 ///
 /// ```
 /// use zerolane::{Connection, Endpoint, Options, Schedule, Scheduler};

@@ -187,7 +187,7 @@ fn ends(args: &Args, link: Option<&Link>, interrupt: &Interrupt) -> Result<Ends>
     let sender = hosts::end(link.unwrap_or(&here), Host::Sender, args.tx_core, interrupt)?;
     let (receiver, receiver_address) = match (link, &args.to) {
         (Some(link), _) => {
-            let core = args.rx_core.unwrap_or(1.min(cpu::cores() - 1));
+            let core = cpu::of_other_end(args.rx_core);
             let receiver = hosts::end(link, Host::Receiver, core, interrupt)?;
             (receiver, link.address(Host::Receiver))
         }

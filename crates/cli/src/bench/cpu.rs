@@ -37,6 +37,11 @@ pub(crate) fn pin(core: usize) -> Result<()> {
         .with_context(|| format!("cannot run on core {core}; pick one that exists with --cores"))
 }
 
+/// The core of the other end: `chosen`, or the second if there is one.
+pub(crate) fn of_other_end(chosen: Option<usize>) -> usize {
+    chosen.unwrap_or(1.min(cores() - 1))
+}
+
 /// How many cores this process may use.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get())

@@ -111,7 +111,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
 
 /// Connects `count` times; those without and those with a cookie.
 fn kinds(args: &Args, protection: Protection, interrupt: &Interrupt) -> Result<[Kind; 2]> {
-    let server_core = args.rx_core.unwrap_or(1.min(cpu::cores() - 1));
+    let server_core = cpu::of_other_end(args.rx_core);
     let endpoint = Endpoint::bind((Ipv4Addr::LOCALHOST, 0), options(protection))?;
     let (to, count) = (endpoint.local_addr(), args.count);
     let (tell, verdicts) = channel();

@@ -2,6 +2,7 @@
 
 use super::{Connection, listen};
 use crate::life::{self, Happening, Then};
+use crate::limits::REFUSAL_PATIENCE;
 use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::{CloseReason, Event, Instant, Life, TransferError, inbound, limits, outbound};
@@ -43,7 +44,8 @@ impl Connection {
     /// The network says that nobody is at the peer's address (ICMP port unreachable).
     pub fn unreachable(&mut self, now: Instant) {
         // Anybody can forge one such message. While the peer answers it is not believed.
-        let silent = now - self.heard > self.recovery.control_timeout();
+        let patience = self.recovery.control_timeout().max(REFUSAL_PATIENCE);
+        let silent = now - self.heard > patience;
         if self.life == Life::Connecting || silent {
             self.live(now, Happening::Lost, CloseReason::Unreachable);
         }

@@ -1,6 +1,6 @@
 //! The key of one generation, and what it does to one datagram.
 
-use super::{NUMBER_LEN, aegis as from};
+use super::{NUMBER_LEN, one_pass};
 use aegis::aegis128x2::{Aegis128X2, Aegis128X2Mac};
 use ring::aead::{self, AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, UnboundKey};
 use zeroize::Zeroizing;
@@ -39,7 +39,10 @@ impl Key {
             Some(Algorithm::Ring(Box::new(LessSafeKey::new(key))))
         };
         let algorithm = match cipher {
-            Cipher::Aegis128X2 => Algorithm::Aegis(short()?),
+            Cipher::Aegis128X2 => {
+                one_pass::prepare();
+                Algorithm::Aegis(short()?)
+            }
             Cipher::Aes128Gcm => ring(&AES_128_GCM)?,
             Cipher::ChaCha20Poly1305 => ring(&CHACHA20_POLY1305)?,
             Cipher::Aegis128X2Mac => Algorithm::AegisMac(short()?),
@@ -83,7 +86,7 @@ impl Key {
         place: &mut [u8],
     ) -> Option<Tag> {
         if let Algorithm::Aegis(key) = &self.algorithm {
-            return from::encrypt(key, &self.nonce(number), header, source, place);
+            return one_pass::encrypt(key, &self.nonce(number), header, source, place);
         }
         place.copy_from_slice(source);
         self.seal(number, header, place)

@@ -6,8 +6,8 @@
 //! copied. Keys change every [`GENERATION`] datagrams: the number says which key it is, so that
 //! neither end has to tell the other, and an old key cannot be had from a new one.
 
-mod aegis;
 mod key;
+mod one_pass;
 mod window;
 
 use key::Key;

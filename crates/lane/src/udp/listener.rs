@@ -1,15 +1,17 @@
 //! The listening socket: what strangers send arrives here, and each that proves who it is (or, in
 //! plain mode, merely asks) gets a connected socket of its own.
 
-use super::roam::{Roam, Strays};
+use super::roam::Roam;
 use super::socket::Share;
+use super::strays::{Received, Strays};
+use super::way::{self, Way};
 use super::{UdpLane, config, entropy, socket};
 use crate::clock::Clock;
 use crate::seal::Sealer;
 use crate::security;
 use crate::udp::stage::Stage;
 use crate::{Driver, Options};
-use socket2::{SockAddr, Socket};
+use socket2::Socket;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -43,8 +45,7 @@ pub struct ListenerCounters {
 /// A listening UDP port.
 #[derive(Debug)]
 pub struct Listener {
-    socket: Socket,
-    local: SocketAddr,
+    socket: Arc<Socket>,
     options: Options,
     /// What comes for connections that exist.
     strays: Arc<Strays>,
@@ -64,7 +65,7 @@ impl Listener {
     /// The address is in use or not ours, or the system gives no random numbers.
     pub fn bind(local: SocketAddr, mut options: Options) -> io::Result<Listener> {
         options.scheduler.get_or_insert_default();
-        let socket = socket::bind(local, Share::WithJoining, &options)?;
+        let socket = Arc::new(socket::bind(local, Share::WithJoining, &options)?);
         let local = socket.local_addr()?.as_socket().unwrap_or(local);
         let clock = Clock::start();
         let credentials = options.security.credentials()?;
@@ -78,11 +79,11 @@ impl Listener {
             }
             None => None,
         };
-        let strays = Arc::new(Strays::new(&socket)?);
+        way::show_called(&socket, local);
+        let strays = Arc::new(Strays::attended(local, &socket));
         Ok(Listener {
             socket,
             strays,
-            local,
             options,
             gate,
             key,
@@ -99,7 +100,7 @@ impl Listener {
     /// # Errors
     /// Only root may give to others.
     pub fn give_to(&self, uid: u32) -> io::Result<()> {
-        std::os::unix::fs::fchown(&self.socket, Some(uid), None)
+        std::os::unix::fs::fchown(&*self.socket, Some(uid), None)
     }
 
     /// Who this end is to strangers: `None` in plain mode.
@@ -119,7 +120,7 @@ impl Listener {
 
     /// The address listened on.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local
+        self.strays.local()
     }
 
     /// What was counted of those that did not become connections.
@@ -139,8 +140,8 @@ impl Listener {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let left = || deadline.map(|at| at.saturating_duration_since(Instant::now()));
         loop {
-            while let Some((datagram, peer)) = self.next_datagram()? {
-                if let Some(driver) = self.consider(&datagram, peer)? {
+            while let Some((datagram, way)) = self.next_datagram()? {
+                if let Some(driver) = self.consider(&datagram, way)? {
                     return Ok(Some(driver));
                 }
                 // Also when strangers never stop talking.
@@ -157,9 +158,9 @@ impl Listener {
     }
 
     /// The next datagram. `None` when the socket is empty.
-    fn next_datagram(&mut self) -> io::Result<Option<(Vec<u8>, SocketAddr)>> {
+    fn next_datagram(&mut self) -> io::Result<Option<Received>> {
         loop {
-            match self.strays.next_other() {
+            match self.strays.next_other(&self.socket) {
                 // Errors of answers sent earlier are not the listener's.
                 Err(error) if is_peers(&error) => {}
                 next => return next,
@@ -167,28 +168,24 @@ impl Listener {
         }
     }
 
-    fn consider(
-        &mut self,
-        datagram: &[u8],
-        peer: SocketAddr,
-    ) -> io::Result<Option<Driver<UdpLane>>> {
+    fn consider(&mut self, datagram: &[u8], way: Way) -> io::Result<Option<Driver<UdpLane>>> {
         match (&mut self.gate, HandshakeMessage::is(datagram)) {
-            (Some(_), true) => self.knock(datagram, peer),
-            (None, false) => self.request(datagram, peer),
+            (Some(_), true) => self.knock(datagram, way),
+            (None, false) => self.request(datagram, way),
             (Some(_), false) => {
                 self.counters.refused += 1;
                 let packet = Packet::parse(datagram).ok();
                 let reject = |packet| zerolane_core::reject(&packet, Reason::ProtectionRequired);
                 if let Some(rejection) = packet.and_then(reject) {
                     let (bytes, len) = rejection.emit();
-                    self.answer(&bytes[..len], peer);
+                    self.answer(&bytes[..len], way);
                 }
                 Ok(None)
             }
             (None, true) => {
                 self.counters.refused += 1;
                 if let Some(refusal) = refuse_hello(datagram, Reason::PlainOnly) {
-                    self.answer(refusal.bytes(), peer);
+                    self.answer(refusal.bytes(), way);
                 }
                 Ok(None)
             }
@@ -196,36 +193,32 @@ impl Listener {
     }
 
     /// Sends something to a stranger.
-    fn answer(&self, bytes: &[u8], peer: SocketAddr) {
+    fn answer(&self, bytes: &[u8], way: Way) {
         // As good as lost if it cannot be sent.
-        let _ = self.socket.send_to(bytes, &SockAddr::from(peer));
+        let _ = way::send(&self.socket, bytes, way);
     }
 
     /// A message of the key exchange.
-    fn knock(&mut self, datagram: &[u8], peer: SocketAddr) -> io::Result<Option<Driver<UdpLane>>> {
+    fn knock(&mut self, datagram: &[u8], way: Way) -> io::Result<Option<Driver<UdpLane>>> {
         let Some(gate) = &mut self.gate else {
             return Ok(None);
         };
         let now = self.clock.now();
-        match with_random(|draw| gate.take(now, peer, datagram, draw))? {
+        match with_random(|draw| gate.take(now, way.peer, datagram, draw))? {
             Reply::Nothing => {
                 self.counters.refused += 1;
                 Ok(None)
             }
             Reply::Send(reply) => {
-                self.answer(reply.bytes(), peer);
+                self.answer(reply.bytes(), way);
                 Ok(None)
             }
-            Reply::Admit(admitted) => self.admit(*admitted, peer),
+            Reply::Admit(admitted) => self.admit(*admitted, way),
         }
     }
 
     /// A stranger whose key is proven becomes a connection, or is told why not.
-    fn admit(
-        &mut self,
-        admitted: Admitted,
-        peer: SocketAddr,
-    ) -> io::Result<Option<Driver<UdpLane>>> {
+    fn admit(&mut self, admitted: Admitted, way: Way) -> io::Result<Option<Driver<UdpLane>>> {
         let Admitted {
             session,
             request,
@@ -234,38 +227,33 @@ impl Listener {
         } = admitted;
         if !trusted {
             let rejection = zerolane_core::reject(&request, Reason::Denied);
-            self.refuse(rejection, Some(session), peer);
+            self.refuse(rejection, Some(session), way);
             return Ok(None);
         }
-        if self.is_full(peer) {
+        if self.is_full(way.peer) {
             let rejection = zerolane_core::reject(&request, Reason::Busy);
-            self.refuse(rejection, Some(session), peer);
+            self.refuse(rejection, Some(session), way);
             return Ok(None);
         }
-        let Some(mut lane) = self.lane(peer)? else {
+        let entropy = entropy()?;
+        let Some(lane) = self.lane(way, entropy.key)? else {
             return Ok(None);
         };
-        let config = config(&lane.socket, peer, &self.options);
-        let entropy = entropy()?;
-        lane.roam = Roam::responder(&self.strays, entropy.key, peer);
+        let config = config(&lane.socket, way.peer, &self.options);
         let made = Driver::try_new(lane, &self.options, |now| {
             zerolane_core::Connection::admit(now, config, entropy, &request, finish)
         });
         match made {
             Ok(mut driver) => Ok(driver.lane_mut().protect(session).then_some(driver)),
             Err(rejection) => {
-                self.refuse(rejection, Some(session), peer);
+                self.refuse(rejection, Some(session), way);
                 Ok(None)
             }
         }
     }
 
     /// A Request_Connection without protection.
-    fn request(
-        &mut self,
-        datagram: &[u8],
-        peer: SocketAddr,
-    ) -> io::Result<Option<Driver<UdpLane>>> {
+    fn request(&mut self, datagram: &[u8], way: Way) -> io::Result<Option<Driver<UdpLane>>> {
         let packet = Packet::parse(datagram);
         let Ok(packet @ Packet { operation, .. }) = &packet else {
             self.counters.refused += 1;
@@ -275,30 +263,29 @@ impl Listener {
             self.counters.refused += 1;
             return Ok(None);
         };
-        if self.is_known(peer, request.s_key) {
+        if self.is_known(way.peer, request.s_key) {
             return Ok(None);
         }
-        if self.is_full(peer) {
-            self.refuse(zerolane_core::reject(packet, Reason::Busy), None, peer);
+        if self.is_full(way.peer) {
+            self.refuse(zerolane_core::reject(packet, Reason::Busy), None, way);
             return Ok(None);
         }
-        let Some(mut lane) = self.lane(peer)? else {
+        let entropy = entropy()?;
+        let Some(lane) = self.lane(way, entropy.key)? else {
             return Ok(None);
         };
-        let config = config(&lane.socket, peer, &self.options);
-        let entropy = entropy()?;
-        lane.roam = Roam::responder(&self.strays, entropy.key, peer);
+        let config = config(&lane.socket, way.peer, &self.options);
         let made = Driver::try_new(lane, &self.options, |now| {
             zerolane_core::listen(now, config, entropy, packet)
         });
         match made {
             Ok(driver) => {
                 self.remembered
-                    .push_back((Instant::now(), peer, request.s_key));
+                    .push_back((Instant::now(), way.peer, request.s_key));
                 Ok(Some(driver))
             }
             Err(rejection) => {
-                self.refuse(rejection, None, peer);
+                self.refuse(rejection, None, way);
                 Ok(None)
             }
         }
@@ -314,10 +301,30 @@ impl Listener {
         full || full_of_origin
     }
 
-    /// A socket of its own for a peer; `None` if the peer cannot be reached.
-    fn lane(&self, peer: SocketAddr) -> io::Result<Option<UdpLane>> {
-        let socket = socket::bind(self.local, Share::Joins, &self.options)?;
-        match UdpLane::new(socket, peer, &self.options) {
+    /// A socket of its own for a peer, to which our key is `key`; `None` if the peer cannot be reached. It
+    /// speaks from the address that was called, and is bound to that if the system would choose another.
+    fn lane(&self, way: Way, key: u32) -> io::Result<Option<UdpLane>> {
+        let local = self.strays.local();
+        let lane = self.lane_at(local, way.peer, key)?;
+        let here = lane.as_ref().and_then(UdpLane::local_addr);
+        match way.called(local) {
+            Some(called) if here.is_some_and(|it| it.ip() != called.ip()) => {
+                drop(lane);
+                self.lane_at(called, way.peer, key)
+            }
+            _ => Ok(lane),
+        }
+    }
+
+    fn lane_at(
+        &self,
+        local: SocketAddr,
+        peer: SocketAddr,
+        key: u32,
+    ) -> io::Result<Option<UdpLane>> {
+        let socket = socket::bind(local, Share::Joins, &self.options)?;
+        let roam = Roam::new(&self.strays, local, key, peer);
+        match UdpLane::new(socket, peer, roam, &self.options) {
             Ok(lane) => Ok(Some(lane)),
             Err(error) if is_peers(&error) => Ok(None),
             Err(error) => Err(error),
@@ -325,20 +332,20 @@ impl Listener {
     }
 
     /// Tells a stranger why not, with the keys of `session` if there is one.
-    fn refuse(&mut self, rejection: Option<Packet>, session: Option<Session>, peer: SocketAddr) {
+    fn refuse(&mut self, rejection: Option<Packet>, session: Option<Session>, way: Way) {
         self.counters.refused += 1;
         let Some(rejection) = rejection else {
             return;
         };
         let Some(session) = session else {
             let (bytes, len) = rejection.emit();
-            return self.answer(&bytes[..len], peer);
+            return self.answer(&bytes[..len], way);
         };
         if let Some(sealer) = Sealer::new(session.cipher, session.send) {
             let mut stage = Stage::new(sealer);
             stage.lend();
             if let Ok(bytes) = stage.packet(&rejection) {
-                self.answer(bytes, peer);
+                self.answer(bytes, way);
             }
             stage.give_back();
         }
@@ -357,6 +364,12 @@ impl Listener {
         self.remembered
             .iter()
             .any(|&(_, other, its)| other == peer && its == key)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.strays.leave();
     }
 }
 

@@ -7,7 +7,9 @@ mod send;
 mod small;
 mod socket;
 mod stage;
+mod strays;
 mod system;
+mod way;
 mod zerocopy;
 
 pub use listener::{Listener, ListenerCounters};
@@ -39,7 +41,7 @@ pub struct UdpLane {
 }
 
 impl UdpLane {
-    fn new(socket: Socket, peer: SocketAddr, options: &Options) -> io::Result<UdpLane> {
+    fn new(socket: Socket, peer: SocketAddr, roam: Roam, options: &Options) -> io::Result<UdpLane> {
         socket.connect(&SockAddr::from(peer))?;
         let sender = Sender::new(&socket, options);
         let receiver = Receiver::new(&socket, options);
@@ -48,7 +50,7 @@ impl UdpLane {
             peer,
             sender,
             receiver,
-            roam: Roam::initiator(),
+            roam,
             strict: options.strict,
             peer_key: None,
         })
@@ -78,6 +80,11 @@ impl UdpLane {
     /// The socket, to be waited on together with others.
     pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.socket)
+    }
+
+    /// Our address at present, if there is a way to the peer.
+    fn local_addr(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok()?.as_socket()
     }
 
     /// The peer's address at present.
@@ -120,7 +127,7 @@ impl Lane for UdpLane {
     }
 
     fn longest_sleep(&self) -> Option<Duration> {
-        self.roam.longest_sleep()
+        Some(roam::LONGEST_SLEEP)
     }
 
     fn holds(&self, region: RegionId) -> bool {
@@ -143,12 +150,13 @@ impl Lane for UdpLane {
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane>> {
     let socket = socket::bind(
         socket::any_address(peer, 0),
-        socket::Share::Nothing,
+        socket::Share::WithJoining,
         options,
     )?;
-    let lane = UdpLane::new(socket, peer, options)?;
-    let config = config(&lane.socket, peer, options);
     let entropy = entropy()?;
+    let roam = Roam::of_socket(&socket, entropy.key, peer)?;
+    let lane = UdpLane::new(socket, peer, roam, options)?;
+    let config = config(&lane.socket, peer, options);
     let Some(credentials) = options.security.credentials()? else {
         return Ok(Driver::new(lane, options, |now| {
             Connection::connect(now, config, entropy)

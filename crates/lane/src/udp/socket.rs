@@ -27,23 +27,33 @@ pub(super) fn encapsulation(addr: SocketAddr) -> Encapsulation {
 /// Whether others may be bound to the same address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
-    /// No.
-    Nothing,
-    /// Those of [`Share::Joins`] may: a listener's. Nobody else is bound to the address when it is taken,
-    /// a listener of the same user included, with which the kernel would divide strangers (and whose
-    /// port it would give out when any port is asked for).
+    /// Those of [`Share::Joins`] may: a listener's, and an Initiator's. Nobody else is bound to the address
+    /// when it is taken, a listener of the same user included, with which the kernel would divide strangers
+    /// (and whose port it would give out when any port is asked for).
     WithJoining,
-    /// It joins a listener: the connected sockets of accepted connections do. The kernel prefers them.
+    /// It joins one of those: the connected sockets of accepted connections do, which the kernel prefers,
+    /// and those that hear whom the connected ones do not.
     Joins,
 }
 
 /// A socket bound to `local`.
-pub(super) fn bind(local: SocketAddr, share: Share, options: &Options) -> io::Result<Socket> {
+pub(super) fn open(local: SocketAddr, share: Share) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
     if share == Share::Joins {
         socket.set_reuse_port(true)?;
     }
+    forbid_fragmentation(socket.as_raw_fd(), local);
+    socket.bind(&SockAddr::from(local))?;
+    if share == Share::WithJoining {
+        socket.set_reuse_port(true)?;
+    }
+    Ok(socket)
+}
+
+/// As [`open`], for what `options` are about.
+pub(super) fn bind(local: SocketAddr, share: Share, options: &Options) -> io::Result<Socket> {
+    let socket = open(local, share)?;
     let fd = socket.as_raw_fd();
     raise_buffer(
         fd,
@@ -52,13 +62,8 @@ pub(super) fn bind(local: SocketAddr, share: Share, options: &Options) -> io::Re
         options.receive_buffer,
     );
     raise_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER);
-    forbid_fragmentation(fd, local);
     // Counting drops is a courtesy of the kernel; without it we count none.
     let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
-    socket.bind(&SockAddr::from(local))?;
-    if share == Share::WithJoining {
-        socket.set_reuse_port(true)?;
-    }
     Ok(socket)
 }
 
@@ -117,10 +122,17 @@ pub(super) fn path_datagram(socket: &Socket, peer: SocketAddr) -> Option<usize> 
     Some(encapsulation(peer).max_stu(mtu) + zerolane_wire::HEADER_LEN)
 }
 
-/// Connects an Initiator's socket anew, so that the system chooses the source address that is right
-/// at present; the port stays if it can. True if our address is another now.
+/// Connects `socket` anew if the system would choose another source address for `peer` at present; the
+/// port stays if it can. True if our address is another now.
 pub(super) fn renew_source(socket: &Socket, peer: SocketAddr) -> io::Result<bool> {
     let before = socket.local_addr()?.as_socket();
+    // Asked of another socket first: one that is not connected hears everybody.
+    let chosen = open(any_address(peer, 0), Share::WithJoining)?;
+    chosen.connect(&SockAddr::from(peer))?;
+    let chosen = chosen.local_addr()?.as_socket();
+    if chosen.map(|it| it.ip()) == before.map(|it| it.ip()) {
+        return Ok(false);
+    }
     let port = before.map_or(0, |address| address.port());
     disconnect(socket)?;
     // Refused where it is still bound, or was taken: then there is another.

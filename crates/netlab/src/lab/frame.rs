@@ -104,6 +104,7 @@ mod tests {
     #![allow(non_snake_case)]
 
     use super::*;
+    use crate::checksum::sum;
 
     fn frame_to(address: [u8; 6]) -> Vec<u8> {
         let mut frame = address.to_vec();
@@ -122,15 +123,6 @@ mod tests {
         let checksum = !sum(&frame[14..34]);
         frame[24..26].copy_from_slice(&checksum.to_be_bytes());
         frame
-    }
-
-    /// One's-complement sum: all ones for a header with a right checksum.
-    fn sum(header: &[u8]) -> u16 {
-        let words = header
-            .chunks(2)
-            .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
-        let sum: u32 = words.sum();
-        ((sum & 0xffff) + (sum >> 16)) as u16
     }
 
     #[test]

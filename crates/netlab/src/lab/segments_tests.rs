@@ -1,23 +1,11 @@
 #![allow(non_snake_case)]
 
 use super::*;
+use crate::checksum::sum;
 
 const ETHERNET: [u8; 14] = [2, 0, 0, b'z', b'l', 1, 2, 0, 0, b'z', b'l', 2, 0x08, 0x00];
 const SOURCE: [u8; 4] = [10, 77, 0, 2];
 const TARGET: [u8; 4] = [10, 77, 0, 1];
-
-/// One's-complement sum of 16-bit words.
-fn sum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2).map(|it| match it {
-        [a, b] => u32::from(u16::from_be_bytes([*a, *b])),
-        _ => u32::from(it[0]) << 8,
-    });
-    let mut sum: u32 = words.sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
 
 fn pseudo_ipv4(protocol: u8, length: usize) -> u16 {
     let length = (length as u16).to_be_bytes();

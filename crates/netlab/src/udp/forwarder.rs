@@ -40,13 +40,14 @@ pub(super) struct Datagram {
 struct Client {
     address: SocketAddr,
     upstream: UdpSocket,
-    /// What stood for it before. Open, so that nobody is told that it is not read any more.
-    forgotten: Option<UdpSocket>,
 }
 
 #[derive(Debug)]
 pub(super) struct Forwarder {
+    /// Stands for the server towards the clients.
     front: UdpSocket,
+    /// What each side saw before. Open, so that nobody is told that it is not read any more.
+    forgotten: [Vec<UdpSocket>; 2],
     server: SocketAddr,
     clients: Vec<Client>,
     client_of: HashMap<SocketAddr, usize>,
@@ -79,6 +80,7 @@ impl Forwarder {
         prepare(&front)?;
         Ok(Self {
             front,
+            forgotten: [Vec::new(), Vec::new()],
             server,
             clients: Vec::new(),
             client_of: HashMap::new(),
@@ -92,8 +94,9 @@ impl Forwarder {
     pub(super) fn run(mut self) -> io::Result<()> {
         while !self.shared.is_stopping() {
             let readable = self.wait()?;
-            if std::mem::take(&mut self.shared.state().rebinding) {
-                self.rebind()?;
+            let rebinding = std::mem::take(&mut self.shared.state().rebinding);
+            for side in Side::BOTH.into_iter().filter(|it| rebinding[it.index()]) {
+                self.rebind(side)?;
             }
             if readable.front {
                 self.receive_from_clients()?;
@@ -106,12 +109,23 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Puts new sockets in the places of those that stand for the clients.
-    fn rebind(&mut self) -> io::Result<()> {
-        for client in &mut self.clients {
-            let upstream = connected_to(self.server)?;
-            client.forgotten = Some(std::mem::replace(&mut client.upstream, upstream));
+    /// Puts new sockets in the places of those that `side` sees.
+    fn rebind(&mut self, side: Side) -> io::Result<()> {
+        let mut forgotten = Vec::new();
+        match side {
+            Side::A => {
+                let front = UdpSocket::bind((self.front.local_addr()?.ip(), 0))?;
+                prepare(&front)?;
+                forgotten.push(std::mem::replace(&mut self.front, front));
+            }
+            Side::B => {
+                for client in &mut self.clients {
+                    let upstream = connected_to(self.server)?;
+                    forgotten.push(std::mem::replace(&mut client.upstream, upstream));
+                }
+            }
         }
+        self.forgotten[side.index()] = forgotten;
         Ok(())
     }
 
@@ -186,11 +200,7 @@ impl Forwarder {
         }
         let client = self.clients.len();
         let upstream = connected_to(self.server)?;
-        self.clients.push(Client {
-            address,
-            upstream,
-            forgotten: None,
-        });
+        self.clients.push(Client { address, upstream });
         self.client_of.insert(address, client);
         self.shared.state().clients = self.clients.len();
         Ok(Some(client))

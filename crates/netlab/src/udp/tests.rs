@@ -244,7 +244,7 @@ fn rebind__gives_clients_new_addresses_and_leaves_the_old_ones_unread() {
     let client = socket();
     send_numbered(&client, relay.addr(), 0..1);
     let (_, before) = receive_numbered(&server);
-    relay.rebind();
+    relay.rebind(Side::B);
     send_numbered(&client, relay.addr(), 1..2);
     let (number, after) = receive_numbered(&server);
     assert_eq!(number, 1);
@@ -253,6 +253,23 @@ fn rebind__gives_clients_new_addresses_and_leaves_the_old_ones_unread() {
     send_numbered(&server, before, 2..3);
     send_numbered(&server, after, 3..4);
     assert_eq!(receive_numbered(&client).0, 3);
+}
+
+#[test]
+fn rebind__gives_the_server_a_new_address_and_leaves_the_old_one_unread() {
+    let server = socket();
+    let relay = relay_to(&server, LinkConfig::default());
+    let client = socket();
+    send_numbered(&client, relay.addr(), 0..1);
+    let (_, from) = receive_numbered(&server);
+    relay.rebind(Side::A);
+    send_numbered(&server, from, 1..2);
+    let (number, after) = receive_numbered(&client);
+    assert_eq!(number, 1);
+    assert_ne!(after, relay.addr());
+    send_numbered(&client, relay.addr(), 2..3);
+    send_numbered(&client, after, 3..4);
+    assert_eq!(receive_numbered(&server).0, 3);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Driving both ends of a connection.
 
 use crate::content;
-use crate::path::Pair;
+use crate::path::{Net, Pair};
+use netlab::Side;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use zerolane::{Completion, Connection, Region};
@@ -52,10 +53,11 @@ pub fn both<A: Send, B: Send>(
     job_b: impl FnOnce(&mut Connection) -> B + Send,
 ) -> (A, B) {
     let (a_done, b_done) = (&Flag::default(), &Flag::default());
-    let (a, b) = (&mut pair.a, &mut pair.b);
+    let Pair { a, b, net } = pair;
+    let net = &*net;
     std::thread::scope(|scope| {
-        let other = scope.spawn(move || run(b, job_b, b_done, a_done));
-        let result = run(a, job_a, a_done, b_done);
+        let other = scope.spawn(move || net.run(Side::B, || run(b, job_b, b_done, a_done)));
+        let result = net.run(Side::A, || run(a, job_a, a_done, b_done));
         match other.join() {
             Ok(other) => (result, other),
             Err(panic) => std::panic::resume_unwind(panic),
@@ -137,34 +139,52 @@ pub fn transfer(pair: &mut Pair, seed: u64, lengths: &[usize]) {
 /// Pieces that a stream consists of.
 const PIECES: u64 = 12;
 
-/// Streams pieces of `len` bytes from a to b; when the first one is complete, `happen` runs beside the
-/// rest of it, and is over before the last one is received.
-pub fn stream_while(a: &mut Connection, b: &mut Connection, len: usize, happen: impl Fn() + Sync) {
+/// Streams pieces of `len` bytes to the end on `to`; when the first one is complete, `happen` runs beside
+/// the rest of it, and is over before the last one is received.
+pub fn stream_while(pair: &mut Pair, to: Side, len: usize, happen: impl Fn(&Net) + Sync) {
     let (sent, received) = (&Flag::default(), &Flag::default());
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let raise = sent.raise_at_end();
-            send_all(a, 1, &[len; PIECES as usize]);
-            drop(raise);
-            received.drive_until_raised(a);
-        });
+    let Pair { a, b, net } = pair;
+    let (net, happen) = (&*net, &happen);
+    let (source, target) = match to {
+        Side::A => (b, a),
+        Side::B => (a, b),
+    };
+    let send = || {
+        let raise = sent.raise_at_end();
+        send_all(source, 1, &[len; PIECES as usize]);
+        drop(raise);
+        received.drive_until_raised(source);
+    };
+    let receive = || {
         let raise = received.raise_at_end();
-        let mut posted = Vec::new();
-        let post = |b: &mut Connection, seed| {
-            let region = Region::anonymous(len).expect("memory");
-            (b.post_recv(region).expect("posted"), seed)
-        };
-        posted.extend((1..PIECES).map(|seed| post(b, seed)));
+        receive_while(target, len, || happen(net));
+        drop(raise);
+        sent.drive_until_raised(target);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| net.run(to.other(), send));
+        net.run(to, receive);
+    });
+}
+
+/// The receiving end of [`stream_while`].
+fn receive_while(target: &mut Connection, len: usize, happen: impl Fn() + Sync) {
+    let post = |target: &mut Connection, seed| {
+        let region = Region::anonymous(len).expect("memory");
+        (target.post_recv(region).expect("posted"), seed)
+    };
+    let mut posted: Vec<_> = (1..PIECES).map(|seed| post(target, seed)).collect();
+    let mut last = Some(PIECES);
+    let end = Instant::now() + 2 * PATIENCE;
+    std::thread::scope(|scope| {
         let mut happening = None;
-        let mut last = Some(PIECES);
-        let end = Instant::now() + 2 * PATIENCE;
         while last.is_some() || !posted.is_empty() {
-            assert!(Instant::now() < end, "{:#?}", b.account());
+            assert!(Instant::now() < end, "{:#?}", target.account());
             let over = |it: &std::thread::ScopedJoinHandle<'_, ()>| it.is_finished();
             if happening.as_ref().is_some_and(over) {
-                posted.extend(last.take().map(|seed| post(b, seed)));
+                posted.extend(last.take().map(|seed| post(target, seed)));
             }
-            let Some(completion) = b.wait(Some(LOOK)).expect("connected") else {
+            let Some(completion) = target.wait(Some(LOOK)).expect("connected") else {
                 continue;
             };
             happening.get_or_insert_with(|| scope.spawn(&happen));
@@ -174,7 +194,5 @@ pub fn stream_while(a: &mut Connection, b: &mut Connection, len: usize, happen: 
             content::verify(seed, &completion.into_region());
         }
         happening.expect("began").join().expect("happened");
-        drop(raise);
-        sent.drive_until_raised(b);
     });
 }

@@ -14,9 +14,7 @@ const PIECE: usize = 4 << 20;
 
 /// Streams from a to b; when the first piece is complete, `happen` runs beside the rest of it.
 fn stream_while(pair: &mut Pair, happen: impl Fn(&Topology) + Sync) {
-    let Pair { a, b, net } = pair;
-    let hosts = net.hosts();
-    drive::stream_while(a, b, PIECE, || happen(hosts));
+    drive::stream_while(pair, Side::B, PIECE, |net| happen(net.hosts()));
 }
 
 /// The same with the network changed between two pieces, for sure under way: the sender goes on.

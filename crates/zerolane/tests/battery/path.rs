@@ -57,6 +57,14 @@ impl Net {
             _ => panic!("a path without hosts"),
         }
     }
+
+    /// Does the `work` of one end where its sockets live: an end that misses its peer opens others.
+    pub fn run<T: Send>(&self, side: Side, work: impl FnOnce() -> T + Send) -> T {
+        match self {
+            Net::Hosts(hosts) => hosts.side(side).enter_thread(work).expect("enter"),
+            Net::Loopback | Net::Relay(_) => work(),
+        }
+    }
 }
 
 impl Path {

@@ -13,31 +13,39 @@ use zerolane::{Connection, Endpoint, Options, Security};
 
 const PIECE: usize = 256 << 10;
 
-/// The listening end stays: through it an end hears of its peer's new address.
+/// Connected, and the listening end, which may go.
 struct Roaming {
     pair: Pair,
     endpoint: Endpoint,
 }
 
-/// Two ends behind a relay, and that.
-fn behind_nat(security: Security) -> Roaming {
-    let options = Options {
+fn with(security: Security) -> Options {
+    Options {
         security,
         ..Options::default()
-    };
+    }
+}
+
+/// Two ends behind a relay, and that.
+fn behind_nat(security: Security) -> Roaming {
+    let options = with(security);
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).expect("bind");
-    let link = LinkConfig {
-        delay: Duration::from_millis(1),
-        rate_bits_per_s: Some(200_000_000),
-        ..LinkConfig::default()
-    };
-    let relay = Relay::start(endpoint.local_addr(), link, link, 7).expect("relay");
+    let relay = relay_to(&endpoint);
     let (a, b) = connect(&mut endpoint, relay.addr(), &options, &|_, work| work());
     let net = Net::Relay(relay);
     Roaming {
         pair: Pair { a, b, net },
         endpoint,
     }
+}
+
+fn relay_to(endpoint: &Endpoint) -> Relay {
+    let link = LinkConfig {
+        delay: Duration::from_millis(1),
+        rate_bits_per_s: Some(200_000_000),
+        ..LinkConfig::default()
+    };
+    Relay::start(endpoint.local_addr(), link, link, 7).expect("relay")
 }
 
 /// Work of one end, run where its sockets are to live.
@@ -75,24 +83,68 @@ fn relay(net: &Net) -> &Relay {
     }
 }
 
-/// Streams both ways, each time with `happen` in the middle of it; then the Responder knows where its
-/// peer is.
-fn stream_amid(pair: &mut Pair, happen: impl Fn(&Net) + Sync) {
-    let Pair { a, b, net } = pair;
-    let before = b.peer_addr();
-    stream_while(a, b, PIECE, || happen(net));
-    assert_ne!(b.peer_addr(), before, "it moved");
-    let before = b.peer_addr();
-    stream_while(b, a, PIECE, || happen(net));
-    assert_ne!(b.peer_addr(), before, "it moved again");
-    assert!(b.account().protocol.moves >= 2);
+/// Streams both ways, each time with `happen` in the middle of it, which gives the end on `mover`
+/// another address; then the other end knows where its peer is.
+fn stream_amid(pair: &mut Pair, mover: Side, happen: impl Fn(&Net) + Sync) {
+    for to in [Side::B, Side::A] {
+        let before = follower(pair, mover).peer_addr();
+        stream_while(pair, to, PIECE, &happen);
+        assert_ne!(follower(pair, mover).peer_addr(), before, "it moved");
+    }
+    assert!(follower(pair, mover).account().protocol.moves >= 2);
+}
+
+/// The end whose peer has other addresses.
+fn follower(pair: &mut Pair, mover: Side) -> &mut Connection {
+    match mover {
+        Side::A => &mut pair.b,
+        Side::B => &mut pair.a,
+    }
 }
 
 #[test]
 fn nat__forgets_the_port_and_nobody_accepts() {
     for security in [Security::plain(), Security::default()] {
         let Roaming { mut pair, endpoint } = behind_nat(security);
-        stream_amid(&mut pair, |net| relay(net).rebind());
+        stream_amid(&mut pair, Side::A, |net| relay(net).rebind(Side::B));
+        transfer(&mut pair, 91, &[100_000, 1]);
+        drop(endpoint);
+    }
+}
+
+#[test]
+fn nat__forgets_the_port_and_nobody_listens() {
+    let Roaming { mut pair, endpoint } = behind_nat(Security::default());
+    drop(endpoint);
+    stream_amid(&mut pair, Side::A, |net| relay(net).rebind(Side::B));
+    transfer(&mut pair, 91, &[100_000, 1]);
+}
+
+/// Two connections share the port that nobody listens on any more.
+#[test]
+fn nat__forgets_the_ports_of_two_and_nobody_listens() {
+    let options = Options::default();
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).expect("bind");
+    let relays = [relay_to(&endpoint), relay_to(&endpoint)];
+    let mut pairs = relays.map(|relay| {
+        let (a, b) = connect(&mut endpoint, relay.addr(), &options, &|_, work| work());
+        let net = Net::Relay(relay);
+        Pair { a, b, net }
+    });
+    drop(endpoint);
+    std::thread::scope(|scope| {
+        for pair in &mut pairs {
+            scope.spawn(|| stream_amid(pair, Side::A, |net| relay(net).rebind(Side::B)));
+        }
+    });
+}
+
+/// What the Initiator sends to the old address vanishes.
+#[test]
+fn nat__of_the_listening_end_forgets_the_port() {
+    for security in [Security::plain(), Security::default()] {
+        let Roaming { mut pair, endpoint } = behind_nat(security);
+        stream_amid(&mut pair, Side::B, |net| relay(net).rebind(Side::A));
         transfer(&mut pair, 91, &[100_000, 1]);
         drop(endpoint);
     }
@@ -119,8 +171,8 @@ fn nat__forgets_the_port_while_somebody_accepts() {
             accepted.len()
         });
         let raised = done.raise_at_end();
-        stream_amid(&mut pair, |net| {
-            relay(net).rebind();
+        stream_amid(&mut pair, Side::A, |net| {
+            relay(net).rebind(Side::B);
             // What is for the listener still gets there.
             Connection::connect(address, &Options::default()).expect("connected");
         });
@@ -132,21 +184,23 @@ fn nat__forgets_the_port_while_somebody_accepts() {
 /// Nothing is under way when it happens, and the end that has to notice waits for nothing but the peer.
 #[test]
 fn nat__forgets_the_port_of_an_idle_connection() {
-    let Roaming { mut pair, endpoint } = behind_nat(Security::default());
-    transfer(&mut pair, 90, &[1000]);
-    relay(&pair.net).rebind();
-    let announced = |b: &mut Connection| {
-        let length = b.announced(Some(PATIENCE)).expect("connected");
-        assert_eq!(length, Some(3000));
-        crate::drive::receive_all(b, 91, &[3000]);
-    };
-    both(
-        &mut pair,
-        |a| crate::drive::send_all(a, 91, &[3000]),
-        announced,
-    );
-    assert_eq!(pair.b.account().protocol.moves, 1);
-    drop(endpoint);
+    for (mover, seen_by) in [(Side::A, Side::B), (Side::B, Side::A)] {
+        let Roaming { mut pair, endpoint } = behind_nat(Security::default());
+        transfer(&mut pair, 90, &[1000]);
+        relay(&pair.net).rebind(seen_by);
+        let send = |end: &mut Connection| crate::drive::send_all(end, 91, &[3000]);
+        let announced = |end: &mut Connection| {
+            let length = end.announced(Some(PATIENCE)).expect("connected");
+            assert_eq!(length, Some(3000));
+            crate::drive::receive_all(end, 91, &[3000]);
+        };
+        match mover {
+            Side::A => both(&mut pair, send, announced),
+            Side::B => both(&mut pair, announced, send),
+        };
+        assert_eq!(follower(&mut pair, mover).account().protocol.moves, 1);
+        drop(endpoint);
+    }
 }
 
 fn ip(hosts: &Topology, side: Side, arguments: &[&str]) {
@@ -155,38 +209,71 @@ fn ip(hosts: &Topology, side: Side, arguments: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// The machine of the Initiator gets another address; the old one is gone.
-#[test]
-fn host__gets_another_address() {
+/// A machine gets another address in the middle of each stream; the old one is gone.
+fn readdress(mover: Side, listens_on: impl FnOnce(&Topology) -> String) {
     let Some(hosts) = hosts(1500) else {
         return;
     };
-    let bind = || Endpoint::bind((hosts.b().ipv4(), 0), Options::default());
+    let on = listens_on(&hosts);
+    let bind = || Endpoint::bind(on, Options::default());
     let mut endpoint = hosts.b().enter_thread(bind).expect("enter").expect("bind");
-    let to = endpoint.local_addr();
+    let to = (hosts.b().ipv4(), endpoint.local_addr().port()).into();
     let (a, b) = connect(&mut endpoint, to, &Options::default(), &|side, work| {
         hosts.side(side).enter_thread(work).expect("enter");
     });
-    let before = b.peer_addr();
+    let old = hosts.side(mover).ipv4().to_string();
+    let addresses = &std::sync::Mutex::new(vec!["10.77.0.78".into(), "10.77.0.77".into(), old]);
     let net = Net::Hosts(hosts);
     let mut pair = Pair { a, b, net };
-    let next = &std::sync::Mutex::new(vec!["10.77.0.78", "10.77.0.77"]);
-    let last = &std::sync::Mutex::new(before.ip().to_string());
-    stream_amid(&mut pair, |net| {
-        let (hosts, device) = (net.hosts(), net.hosts().a().device());
-        let new = next.lock().expect("no panic").pop().expect("two");
-        let old = std::mem::replace(&mut *last.lock().expect("no panic"), new.to_string());
-        ip(
-            hosts,
-            Side::A,
-            &["addr", "del", &format!("{old}/24"), "dev", device],
-        );
-        ip(
-            hosts,
-            Side::A,
-            &["addr", "add", &format!("{new}/24"), "dev", device],
-        );
+    stream_amid(&mut pair, mover, |net| {
+        let (hosts, device) = (net.hosts(), net.hosts().side(mover).device());
+        let mut addresses = addresses.lock().expect("no panic");
+        let old = addresses.pop().expect("one");
+        let new = addresses.last().expect("one more");
+        for (verb, address) in [("del", &old), ("add", new)] {
+            let address = format!("{address}/24");
+            ip(hosts, mover, &["addr", verb, &address, "dev", device]);
+        }
     });
-    assert_eq!(pair.b.peer_addr().ip().to_string(), "10.77.0.78");
+    let peer = follower(&mut pair, mover).peer_addr();
+    assert_eq!(peer.ip().to_string(), "10.77.0.78");
     transfer(&mut pair, 91, &[100_000, 1]);
+}
+
+#[test]
+fn host__that_connected_gets_another_address() {
+    readdress(Side::A, |hosts| format!("{}:0", hosts.b().ipv4()));
+}
+
+#[test]
+fn host__that_listens_gets_another_address() {
+    readdress(Side::B, |_| "0.0.0.0:0".into());
+}
+
+/// Who calls one of several addresses hears that one only.
+#[test]
+fn host__with_two_addresses_answers_from_the_one_that_was_called() {
+    for (security, on) in [
+        (Security::default(), "0.0.0.0:0"),
+        (Security::plain(), "0.0.0.0:0"),
+        (Security::default(), "[::]:0"),
+    ] {
+        let Some(hosts) = hosts(1500) else {
+            return;
+        };
+        let second = "10.77.0.99";
+        let device = hosts.b().device();
+        let address = format!("{second}/24");
+        ip(&hosts, Side::B, &["addr", "add", &address, "dev", device]);
+        let options = with(security);
+        let bind = || Endpoint::bind(on, options.clone());
+        let mut endpoint = hosts.b().enter_thread(bind).expect("enter").expect("bind");
+        let called = second.parse().expect("an address");
+        let to = SocketAddr::new(called, endpoint.local_addr().port());
+        let (a, b) = connect(&mut endpoint, to, &options, &|side, work| {
+            hosts.side(side).enter_thread(work).expect("enter");
+        });
+        let net = Net::Hosts(hosts);
+        transfer(&mut Pair { a, b, net }, 91, &[100_000, 1]);
+    }
 }

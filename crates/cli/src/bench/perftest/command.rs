@@ -255,7 +255,7 @@ fn job(test: Test, args: &Args, size: usize, seed: u64) -> Result<Job> {
 }
 
 fn report(args: &Args, plan: &Plan, interrupt: &Interrupt) -> Result<Report> {
-    let responder_core = args.rx_core.unwrap_or(1.min(cpu::cores() - 1));
+    let responder_core = cpu::of_other_end(args.rx_core);
     // Declared first, dropped last: the namespaces outlive their processes.
     let link = match &args.to {
         None => Some(hosts::link(args.mtu, None)?),

@@ -118,7 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
     let cores = Cores {
         client: args.tx_core,
-        server: args.rx_core.unwrap_or(1.min(cpu::cores() - 1)),
+        server: cpu::of_other_end(args.rx_core),
         attacker: args.attack_core.unwrap_or(args.tx_core),
     };
     let hosts = Topology::pair("siege", MTU)?;

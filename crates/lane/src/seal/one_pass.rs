@@ -22,6 +22,11 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
+/// Makes libaegis choose what this processor does best, once: to be called before [`encrypt`].
+pub(super) fn prepare() {
+    let _ = Aegis128X2::<TAG_LEN>::new(&[0; 16], &[0; 16]);
+}
+
 /// Encrypts `source` into `place`, which is as long, and authenticates `header` with it. `None` if it is
 /// not.
 pub(super) fn encrypt(
@@ -34,8 +39,6 @@ pub(super) fn encrypt(
     if source.len() != place.len() {
         return None;
     }
-    // Makes libaegis choose what this processor does best, before the first use.
-    let _ = Aegis128X2::<TAG_LEN>::new(key, nonce);
     let mut tag = [0; TAG_LEN];
     // SAFETY: the pointers are of slices of the lengths given, and of arrays of the lengths that
     // AEGIS-128X2 is defined with; `place` and `tag` are ours alone to write, as long as the call lasts.

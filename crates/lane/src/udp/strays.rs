@@ -1,0 +1,275 @@
+//! What arrives at a port from others than those that its connections are connected to.
+//!
+//! A connected socket hears its peer at one address. What comes from another finds the unconnected
+//! socket of the same port: the listener's, or one that a connection opens when it misses its peer. Who
+//! reads that sorts what is there by the key in the header: it may be any connection's.
+
+use super::socket;
+use super::way::{self, Way};
+use socket2::Socket;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use zerolane_core::Origin;
+
+/// Bytes of a datagram that are looked at: more than any that is not payload has.
+pub(super) const SHOWN: usize = 2048;
+/// Datagrams kept for one connection, and for the listener. Who sent them repeats what was dropped.
+const MAX_KEPT: usize = 64;
+/// Datagrams read in one go: what a sender has under way when its address changes.
+const MAX_READ: usize = 4096;
+/// Where a D_Key lies in a header.
+const KEY: std::ops::Range<usize> = 8..12;
+
+/// The beginning of a datagram, and where it came from.
+pub(super) type Received = (Vec<u8>, Way);
+
+/// A port, and what came there for connections that exist.
+#[derive(Debug)]
+pub(super) struct Strays {
+    local: SocketAddr,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// The unconnected socket, open as long as somebody holds it.
+    socket: Weak<Socket>,
+    /// The connections that exist, by their keys.
+    known: HashMap<u32, Known>,
+    /// What a connection read that is the listener's, if there is one.
+    others: Option<VecDeque<Received>>,
+    /// Datagrams dropped because of [`MAX_KEPT`].
+    dropped: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// Where its peer was at first.
+    origin: Origin,
+    strays: VecDeque<Received>,
+}
+
+impl Strays {
+    /// Of a port without a listener.
+    pub(super) fn unattended(local: SocketAddr) -> Strays {
+        Strays {
+            local,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// Of a listener's port, until it says [`Strays::leave`].
+    pub(super) fn attended(local: SocketAddr, socket: &Arc<Socket>) -> Strays {
+        let kept = Kept {
+            socket: Arc::downgrade(socket),
+            others: Some(VecDeque::new()),
+            ..Kept::default()
+        };
+        Strays {
+            local,
+            kept: Mutex::new(kept),
+        }
+    }
+
+    /// The listener is no more.
+    pub(super) fn leave(&self) {
+        self.kept().others = None;
+    }
+
+    /// The address, perhaps none in particular, and the port.
+    pub(super) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Nobody leaves it half changed.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `key` is a connection's from here on, whose peer is at `peer`.
+    pub(super) fn expect(&self, key: u32, peer: SocketAddr) {
+        let known = Known {
+            origin: Origin::of(peer.ip()),
+            strays: VecDeque::new(),
+        };
+        self.kept().known.insert(key, known);
+    }
+
+    /// That connection is no more.
+    pub(super) fn forget(&self, key: u32) {
+        self.kept().known.remove(&key);
+    }
+
+    /// Connections that exist: all, and those of `origin`.
+    pub(super) fn connections(&self, origin: Origin) -> (usize, usize) {
+        let known = &self.kept().known;
+        let of_origin = known.values().filter(|it| it.origin == origin);
+        (known.len(), of_origin.count())
+    }
+
+    /// Datagrams dropped because too many waited to be looked at.
+    pub(super) fn dropped(&self) -> u64 {
+        self.kept().dropped
+    }
+
+    /// The unconnected socket of the port, which is opened if nobody has it open. It is closed when the
+    /// last one that holds it lets it go.
+    ///
+    /// # Errors
+    /// It cannot be opened: others have the port, or there are no more descriptors.
+    pub(super) fn listen(&self) -> io::Result<Arc<Socket>> {
+        let mut kept = self.kept();
+        if let Some(socket) = kept.socket.upgrade() {
+            return Ok(socket);
+        }
+        let socket = Arc::new(socket::open(self.local, socket::Share::Joins)?);
+        way::show_called(&socket, self.local);
+        kept.socket = Arc::downgrade(&socket);
+        Ok(socket)
+    }
+
+    /// The next datagram at `socket`, this port's, that is no connection's. `None` when it is empty.
+    ///
+    /// # Errors
+    /// The socket's, those of datagrams sent earlier among them.
+    pub(super) fn next_other(&self, socket: &Socket) -> io::Result<Option<Received>> {
+        let mut kept = self.kept();
+        loop {
+            let next = match kept.others.as_mut().and_then(VecDeque::pop_front) {
+                Some(other) => Some(other),
+                None => receive(socket)?,
+            };
+            match next {
+                Some(received) => match kept.sort(received) {
+                    Some(other) => return Ok(Some(other)),
+                    None => continue,
+                },
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// What came for `key`, what can be read at `socket`, this port's, included.
+    pub(super) fn of(&self, key: u32, socket: &Socket) -> VecDeque<Received> {
+        let mut kept = self.kept();
+        for _ in 0..MAX_READ {
+            match receive(socket) {
+                Ok(Some(received)) => {
+                    if let Some(other) = kept.sort(received) {
+                        kept.keep_other(other);
+                    }
+                }
+                Ok(None) => break,
+                // Of something sent earlier, and taken by this.
+                Err(_) => {}
+            }
+        }
+        kept.known
+            .get_mut(&key)
+            .map(|it| std::mem::take(&mut it.strays))
+            .unwrap_or_default()
+    }
+}
+
+impl Kept {
+    /// Keeps what is a connection's, and gives back what is not.
+    fn sort(&mut self, received: Received) -> Option<Received> {
+        let key = received.0.get(KEY).and_then(|key| key.try_into().ok());
+        let known = key.and_then(|key| self.known.get_mut(&u32::from_be_bytes(key)));
+        let Some(Known { strays, .. }) = known else {
+            return Some(received);
+        };
+        if strays.len() >= MAX_KEPT {
+            strays.pop_front();
+            self.dropped += 1;
+        }
+        strays.push_back(received);
+        None
+    }
+
+    /// Keeps for the listener what is no connection's.
+    fn keep_other(&mut self, other: Received) {
+        match &mut self.others {
+            Some(others) if others.len() < MAX_KEPT => others.push_back(other),
+            _ => self.dropped += 1,
+        }
+    }
+}
+
+fn receive(socket: &Socket) -> io::Result<Option<Received>> {
+    let mut buffer = [0; SHOWN];
+    let received = way::receive(socket, &mut buffer)?;
+    Ok(received.map(|(len, way)| (buffer[..len].to_vec(), way)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    const PEER: ([u8; 4], u16) = ([127, 0, 0, 1], 9);
+
+    fn datagram(key: u32) -> Received {
+        let mut bytes = vec![0; 40];
+        bytes[KEY].copy_from_slice(&key.to_be_bytes());
+        let peer = PEER.into();
+        (bytes, Way { peer, here: None })
+    }
+
+    #[test]
+    fn sort__keeps_no_more_for_one_connection_than_the_limit() {
+        let strays = Strays::unattended(([127, 0, 0, 1], 0).into());
+        strays.expect(7, PEER.into());
+        let mut kept = strays.kept();
+        assert!(kept.sort(datagram(8)).is_some(), "somebody else's");
+        for _ in 0..MAX_KEPT + 3 {
+            assert!(kept.sort(datagram(7)).is_none());
+        }
+        assert_eq!((kept.known[&7].strays.len(), kept.dropped), (MAX_KEPT, 3));
+    }
+
+    #[test]
+    fn keep_other__only_for_a_listener_and_up_to_the_limit() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let socket = Arc::new(socket::open(local, socket::Share::WithJoining).expect("a port"));
+        let strays = Strays::attended(local, &socket);
+        for _ in 0..MAX_KEPT + 3 {
+            strays.kept().keep_other(datagram(8));
+        }
+        assert_eq!(strays.dropped(), 3);
+        assert!(strays.next_other(&socket).expect("read").is_some());
+        strays.leave();
+        assert!(strays.next_other(&socket).expect("read").is_none());
+        strays.kept().keep_other(datagram(8));
+        assert_eq!(strays.dropped(), 4);
+    }
+
+    #[test]
+    fn listen__is_open_as_long_as_somebody_holds_it() {
+        let first = socket::open(([127, 0, 0, 1], 0).into(), socket::Share::WithJoining);
+        let first = first.expect("a port");
+        let local = first.local_addr().expect("bound").as_socket().expect("IP");
+        first.connect(&SocketAddr::from(PEER).into()).expect("UDP");
+        let strays = Strays::unattended(local);
+        let stranger = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        stranger.connect(local).expect("UDP");
+        let refused = || {
+            // The second call is told what became of the first one's.
+            let _ = stranger.send(&[0; 40]);
+            stranger.send(&[0; 40]).is_err()
+        };
+        assert!(refused(), "only the peer is heard");
+        strays.expect(0, PEER.into());
+        let (one, other) = (
+            strays.listen().expect("joins"),
+            strays.listen().expect("open"),
+        );
+        assert!(Arc::ptr_eq(&one, &other));
+        assert!(!refused());
+        assert_eq!(strays.of(0, &one).len(), 2);
+        drop((one, other));
+        assert!(refused());
+    }
+}
