@@ -4,7 +4,8 @@
 //! with another idea of loss. Loss alone says nothing here: a path may lose one packet in twenty by
 //! itself. Loss *with a queue*, or a mark, says that the queue is full: then what is under way is
 //! limited to a part of what it was, for a while that leaves room to those who came back from it
-//! more slowly, before more is tried again.
+//! more slowly, before more is tried again. Heavy loss without a queue is answered in the same way,
+//! unless it turns out not to depend on what is sent (`loss.rs`).
 
 mod compete;
 mod delay;
@@ -14,7 +15,7 @@ mod rate;
 
 use self::compete::Competition;
 use self::delay::Delay;
-use self::loss::{FULL_QUEUE_ROUNDS, Losses};
+use self::loss::{Finding, Losses, Stage};
 use self::modes::Mode;
 use self::rate::Rates;
 use super::{Congestion, Sample, in_time};
@@ -35,6 +36,8 @@ const DRAIN_GAIN: u64 = 90;
 const PROBE_UP_GAIN: u64 = 320;
 const PROBE_DOWN_GAIN: u64 = 230;
 const CRUISE_GAIN: u64 = 255;
+/// Half of what was delivered: the less of the load is left, the more does loss tell whose it is.
+const TRIAL_GAIN: u64 = 128;
 const UNIT: u64 = 256;
 
 /// Rounds without a pause after which a sender counts as one that always has something to send.
@@ -86,8 +89,7 @@ impl Round {
 
     /// Parts per thousand that were lost; any loss is at least one.
     fn permille(&self) -> u64 {
-        let all = (self.received + self.lost).max(1);
-        self.lost.saturating_mul(1000).div_ceil(all)
+        loss::permille(self.received, self.lost)
     }
 
     /// Mean round trip, if any was measured.
@@ -112,6 +114,8 @@ pub struct Model {
     /// Startup: best rate, and rounds since it grew. Up: the rate at its begin.
     best: u64,
     flat_rounds: u32,
+    /// The start was left for heavy loss.
+    interrupted: bool,
     /// Most that may be under way, after congestion.
     ceiling: Option<u64>,
     held_until: (u64, Instant),
@@ -125,9 +129,10 @@ pub struct Model {
 }
 
 impl Model {
-    /// Bytes per second that the path carries, as far as was seen.
+    /// Bytes per second that the path carries, as far as was seen: what it loses by itself included.
     fn rate(&self) -> Option<u64> {
-        self.rates.highest()
+        let arriving = self.rates.highest()?;
+        Some(arriving.saturating_mul(1000) / (1000 - self.losses.own()))
     }
 
     /// Bytes that fill the path without a queue, and keep both ends busy.
@@ -142,6 +147,7 @@ impl Model {
             // In competition the window rules.
             Mode::Up | Mode::Compete => PROBE_UP_GAIN,
             Mode::Down => PROBE_DOWN_GAIN,
+            Mode::Cruise if self.losses.is_trying() => TRIAL_GAIN,
             Mode::Cruise | Mode::ProbeRtt => CRUISE_GAIN,
         }
     }
@@ -149,13 +155,9 @@ impl Model {
     fn end_round(&mut self, now: Instant, sample: &Sample) {
         let round = core::mem::take(&mut self.round);
         self.rounds += 1;
-        if self.mode == Mode::Compete {
-            self.compete(&round);
-        } else if self.is_congested(&round) && self.rounds > self.answered + 2 {
-            self.back_off(now, sample.under_way + round.lost);
-        } else if self.mode == Mode::Up {
-            // Nothing spoke against it.
-            self.ceiling = self.ceiling.map(|it| it + it / 4);
+        match self.mode {
+            Mode::Compete => self.compete(&round),
+            _ => self.answer(now, &round, sample.under_way),
         }
         if round.limited {
             self.busy_since = self.rounds;
@@ -178,17 +180,29 @@ impl Model {
         }
     }
 
-    fn is_congested(&mut self, round: &Round) -> bool {
+    fn answer(&mut self, now: Instant, round: &Round, under_way: u64) {
+        match self.find(now, round) {
+            Finding::Full | Finding::Trial if self.rounds > self.answered + 2 => {
+                self.back_off(now, under_way + round.lost);
+            }
+            Finding::Own => self.resume(now),
+            // Nothing spoke against it.
+            _ if self.mode == Mode::Up => self.ceiling = self.ceiling.map(|it| it + it / 4),
+            Finding::Usual | Finding::Full | Finding::Trial => {}
+        }
+    }
+
+    fn find(&mut self, now: Instant, round: &Round) -> Finding {
         if round.samples == 0 {
-            return false;
+            return Finding::Usual;
         }
         let queued = self.delay.note_round(round);
-        // Doubling fills a queue fast.
-        let enough = match self.mode {
-            Mode::Startup => 1,
-            _ => FULL_QUEUE_ROUNDS,
+        let stage = match self.mode {
+            Mode::Startup => Stage::Doubling,
+            Mode::Cruise => Stage::Steady,
+            _ => Stage::Other,
         };
-        self.losses.note_round(round, queued, enough) || round.marked > 0
+        self.losses.note_round(now, round, queued, stage)
     }
 
     /// What may be under way on top of what fills the path: a short one needs as much as leaves while

@@ -72,10 +72,20 @@ impl Model {
         self.ceiling = Some(most.max(self.least()));
         self.held_until = (self.rounds + HOLD_ROUNDS, now + HOLD);
         self.answered = self.rounds;
+        self.interrupted |= self.mode == Mode::Startup && self.losses.is_trying();
         match self.mode {
             Mode::Startup => self.enter(now, Mode::Drain),
             Mode::Up => self.enter(now, Mode::Down),
             Mode::Drain | Mode::Down | Mode::Cruise | Mode::ProbeRtt | Mode::Compete => {}
+        }
+    }
+
+    /// Goes on after a trial that cleared us of what is lost.
+    pub(super) fn resume(&mut self, now: Instant) {
+        self.ceiling = None;
+        if core::mem::take(&mut self.interrupted) {
+            self.flat_rounds = 0;
+            self.enter(now, Mode::Startup);
         }
     }
 
@@ -111,6 +121,7 @@ impl Model {
             }
             Mode::Compete => {}
             Mode::Cruise if self.delay.is_crowded() => self.begin_competing(now),
+            Mode::Cruise if self.losses.is_trying() => {}
             Mode::Cruise if rounds >= CRUISE_ROUNDS && !self.is_held(now) => {
                 self.enter(now, Mode::Up);
             }
@@ -131,6 +142,7 @@ impl Model {
 
     fn begin_competing(&mut self, now: Instant) {
         self.competition.enter(self.allowed());
+        self.losses.abandon();
         (self.ceiling, self.answered) = (None, self.rounds);
         self.enter(now, Mode::Compete);
     }
