@@ -2,6 +2,7 @@
 //! plain mode, merely asks) gets a connected socket of its own.
 
 use super::roam::Roam;
+use super::send::Stage;
 use super::socket::Share;
 use super::strays::{Received, Strays};
 use super::way::{self, Way};
@@ -9,7 +10,6 @@ use super::{UdpLane, config, entropy, socket};
 use crate::clock::Clock;
 use crate::seal::Sealer;
 use crate::security;
-use crate::udp::stage::Stage;
 use crate::{Driver, Options};
 use socket2::Socket;
 use std::collections::VecDeque;
