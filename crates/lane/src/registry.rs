@@ -8,11 +8,12 @@
 //! its leave, which is the length of a turn, and only as `shared` does it.
 
 use crate::shared::{self, Bounds};
-use crate::{Region, exported, fault};
+use crate::{LaneError, Region, exported, fault};
 use std::io;
 use std::sync::atomic::Ordering::SeqCst;
 use zerolane_core::{Atomic, RegionId, Span};
 use zerolane_wire::FetchOpKind;
+use zerolane_wire::checksum::Sum;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -218,6 +219,28 @@ impl Registry {
         // SAFETY: an open entry's bytes are there, and as long as this registry is borrowed nothing is
         // received into them: both go through the one thread that drives the lane.
         Some(unsafe { std::slice::from_raw_parts(start, len) })
+    }
+
+    /// The one's-complement sum over the bytes of `span`.
+    ///
+    /// # Errors
+    /// They are not there.
+    pub(crate) fn sum(&self, span: Span) -> Result<Sum, LaneError> {
+        let fault = LaneError::Fault(span.region);
+        // Shared memory may change meanwhile: then the sum is wrong, the bytes are dropped and asked for
+        // again.
+        if self.is_file(span.region) || self.bounds(span.region).is_some() {
+            let mut copy = vec![0; span.len as usize];
+            return match self.read(span, &mut copy) {
+                true => Ok(Sum::of(&copy)),
+                false => Err(fault),
+            };
+        }
+        let start = self.source(span).ok_or(fault)?;
+        // SAFETY: the registry has the span open for reading, and nobody writes it meanwhile.
+        Ok(Sum::of(unsafe {
+            std::slice::from_raw_parts(start, span.len as usize)
+        }))
     }
 
     /// Reads the first bytes of `span`, as many as `buffer` takes. False if they are not there.

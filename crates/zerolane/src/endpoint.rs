@@ -43,7 +43,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Listens on the first address of `on` that can be had (port 0: any free one).
+    /// Listens on the first address of `on` that can be had (port 0: any free one). It may be that of an
+    /// endpoint of this process that was dropped, while its connections live.
     ///
     /// # Errors
     /// No address, or none that can be listened on.
@@ -114,6 +115,54 @@ impl Endpoint {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
+
+    /// Somebody may have woken the connection just before, with nobody waiting.
+    #[test]
+    fn close__waits_for_what_was_posted_whoever_wakes_it() {
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("a port");
+        let address = endpoint.local_addr();
+        let sending = std::thread::spawn(move || {
+            let mut connection = Connection::connect(address, &Options::default())?;
+            let waker = connection.waker();
+            connection.post_send(crate::Region::from_vec(vec![7; 1 << 20]))?;
+            waker.wake();
+            connection.close()
+        });
+        let accepted = endpoint.accept(Some(Duration::from_secs(10)));
+        let mut accepted = accepted.expect("no error").expect("in time");
+        std::thread::sleep(Duration::from_millis(20));
+        let mut received = vec![0; 1 << 20];
+        accepted.recv_into(&mut received).expect("all of it");
+        assert!(received.iter().all(|&it| it == 7));
+        let reason = loop {
+            match accepted.wait(Some(Duration::from_secs(10))) {
+                Ok(_) => {}
+                Err(Error::Closed(reason)) => break reason,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert_eq!(reason, crate::CloseReason::Peer(crate::Reason::Normal));
+        sending.join().expect("no panic").expect("all was sent");
+    }
+
+    #[test]
+    fn bind__again_while_connections_of_the_first_live() {
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("a port");
+        let address = endpoint.local_addr();
+        let mut open = Vec::new();
+        for _ in 0..3 {
+            let connecting =
+                std::thread::spawn(move || Connection::connect(address, &Options::default()));
+            let accepted = endpoint.accept(Some(Duration::from_secs(10)));
+            open.push(accepted.expect("no error").expect("in time"));
+            open.push(connecting.join().expect("no panic").expect("connected"));
+            drop(endpoint);
+            endpoint = Endpoint::bind(address, Options::default()).expect("nobody listens");
+        }
+        for connection in &mut open {
+            connection.poll().expect("connected");
+        }
+    }
 
     #[test]
     fn accept__the_peer_is_connected_without_another_call_here() {

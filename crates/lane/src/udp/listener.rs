@@ -2,6 +2,7 @@
 //! plain mode, merely asks) gets a connected socket of its own.
 
 use super::roam::Roam;
+use super::send::Stage;
 use super::socket::Share;
 use super::strays::{Received, Strays};
 use super::way::{self, Way};
@@ -9,7 +10,6 @@ use super::{UdpLane, config, entropy, socket};
 use crate::clock::Clock;
 use crate::seal::Sealer;
 use crate::security;
-use crate::udp::stage::Stage;
 use crate::{Driver, Options};
 use socket2::Socket;
 use std::collections::VecDeque;
@@ -58,15 +58,14 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on `local` (port 0: any). The connections accepted share a scheduler, that of
+    /// Listens on `local` (port 0: any), which may be an address that connections of an earlier listener of
+    /// this process still have. The connections accepted share a scheduler, that of
     /// `options` or one of their own.
     ///
     /// # Errors
     /// The address is in use or not ours, or the system gives no random numbers.
     pub fn bind(local: SocketAddr, mut options: Options) -> io::Result<Listener> {
         options.scheduler.get_or_insert_default();
-        let socket = Arc::new(socket::bind(local, Share::WithJoining, &options)?);
-        let local = socket.local_addr()?.as_socket().unwrap_or(local);
         let clock = Clock::start();
         let credentials = options.security.credentials()?;
         let mut key = None;
@@ -79,8 +78,7 @@ impl Listener {
             }
             None => None,
         };
-        way::show_called(&socket, local);
-        let strays = Arc::new(Strays::attended(local, &socket));
+        let (strays, socket) = Strays::attend(local, &options)?;
         Ok(Listener {
             socket,
             strays,

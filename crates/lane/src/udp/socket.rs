@@ -51,9 +51,15 @@ pub(super) fn open(local: SocketAddr, share: Share) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// As [`open`], for what `options` are about.
+/// As [`open`], with the buffers of `options`.
 pub(super) fn bind(local: SocketAddr, share: Share, options: &Options) -> io::Result<Socket> {
     let socket = open(local, share)?;
+    prepare(&socket, options);
+    Ok(socket)
+}
+
+/// Gives `socket` the buffers of `options`.
+pub(super) fn prepare(socket: &Socket, options: &Options) {
     let fd = socket.as_raw_fd();
     raise_buffer(
         fd,
@@ -64,7 +70,6 @@ pub(super) fn bind(local: SocketAddr, share: Share, options: &Options) -> io::Re
     raise_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER);
     // Counting drops is a courtesy of the kernel; without it we count none.
     let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
-    Ok(socket)
 }
 
 /// Asks for `bytes` of buffer, beyond the system's limit if we may.

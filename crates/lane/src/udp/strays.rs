@@ -6,6 +6,7 @@
 
 use super::socket;
 use super::way::{self, Way};
+use crate::Options;
 use socket2::Socket;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -21,6 +22,9 @@ const MAX_KEPT: usize = 64;
 const MAX_READ: usize = 4096;
 /// Where a D_Key lies in a header.
 const KEY: std::ops::Range<usize> = 8..12;
+
+/// The ports of this process that were listened on, and are in use.
+static PORTS: Mutex<Vec<Weak<Strays>>> = Mutex::new(Vec::new());
 
 /// The beginning of a datagram, and where it came from.
 pub(super) type Received = (Vec<u8>, Way);
@@ -60,17 +64,37 @@ impl Strays {
         }
     }
 
-    /// Of a listener's port, until it says [`Strays::leave`].
-    pub(super) fn attended(local: SocketAddr, socket: &Arc<Socket>) -> Strays {
+    /// A listener's port, until it says [`Strays::leave`], and its socket. A port that connections of this
+    /// process still have, and a listener had that left, can be listened on again.
+    ///
+    /// # Errors
+    /// The address is not to be had.
+    pub(super) fn attend(
+        local: SocketAddr,
+        options: &Options,
+    ) -> io::Result<(Arc<Strays>, Arc<Socket>)> {
+        let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+        ports.retain(|it| it.strong_count() > 0);
+        let left = |it: &Arc<Strays>| it.local == local && it.kept().others.is_none();
+        if let Some(strays) = ports.iter().filter_map(Weak::upgrade).find(left) {
+            let socket = strays.listen()?;
+            socket::prepare(&socket, options);
+            strays.kept().others = Some(VecDeque::new());
+            return Ok((strays, socket));
+        }
+        let socket = socket::bind(local, socket::Share::WithJoining, options)?;
+        let local = socket.local_addr()?.as_socket().unwrap_or(local);
+        way::show_called(&socket, local);
+        let socket = Arc::new(socket);
         let kept = Kept {
-            socket: Arc::downgrade(socket),
+            socket: Arc::downgrade(&socket),
             others: Some(VecDeque::new()),
             ..Kept::default()
         };
-        Strays {
-            local,
-            kept: Mutex::new(kept),
-        }
+        let kept = Mutex::new(kept);
+        let strays = Arc::new(Strays { local, kept });
+        ports.push(Arc::downgrade(&strays));
+        Ok((strays, socket))
     }
 
     /// The listener is no more.
@@ -233,8 +257,7 @@ mod tests {
     #[test]
     fn keep_other__only_for_a_listener_and_up_to_the_limit() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let socket = Arc::new(socket::open(local, socket::Share::WithJoining).expect("a port"));
-        let strays = Strays::attended(local, &socket);
+        let (strays, socket) = Strays::attend(local, &Options::default()).expect("a port");
         for _ in 0..MAX_KEPT + 3 {
             strays.kept().keep_other(datagram(8));
         }
@@ -244,6 +267,29 @@ mod tests {
         assert!(strays.next_other(&socket).expect("read").is_none());
         strays.kept().keep_other(datagram(8));
         assert_eq!(strays.dropped(), 4);
+    }
+
+    #[test]
+    fn attend__a_port_that_connections_still_have() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let attend = |local| Strays::attend(local, &Options::default());
+        let (strays, socket) = attend(local).expect("a port");
+        let local = strays.local();
+        let in_use = |it: io::Result<_>| it.is_err_and(|it| it.kind() == io::ErrorKind::AddrInUse);
+        assert!(in_use(attend(local)), "there is a listener");
+        let connection = socket::open(local, socket::Share::Joins).expect("joins");
+        connection
+            .connect(&SocketAddr::from(PEER).into())
+            .expect("UDP");
+        strays.leave();
+        drop(socket);
+        let (again, socket) = attend(local).expect("nobody listens");
+        assert!(Arc::ptr_eq(&strays, &again));
+        assert!(in_use(attend(local)), "somebody does");
+        // While a connection misses its peer.
+        strays.leave();
+        let (ear, (_, again)) = (socket, attend(local).expect("nobody listens"));
+        assert!(Arc::ptr_eq(&ear, &again), "strangers are not divided");
     }
 
     #[test]

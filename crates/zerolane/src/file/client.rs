@@ -1,7 +1,9 @@
 //! The client: `cp` and `ls` as functions.
 
 use super::error::{Cause, Error};
-use super::limits::{BUFFER_BYTES, CONTROL_BUFFERS, CONTROL_BYTES, DATA_BUFFERS, REPLY_SECONDS};
+use super::limits::{
+    BUFFER_BYTES, CONTROL_BUFFERS, CONTROL_BYTES, DATA_BUFFERS, MAX_DATA_BUFFERS, REPLY_SECONDS,
+};
 use super::location::Host;
 use super::message::{CopyOptions, Entry, Reply, Request, Totals};
 use super::name::RelativePath;
@@ -21,11 +23,13 @@ use std::time::Duration;
 /// Data goes out (at a sender) or comes in (at a receiver) in these.
 pub(crate) const DATA: Ring = Ring {
     count: DATA_BUFFERS,
+    most: MAX_DATA_BUFFERS,
     bytes: BUFFER_BYTES,
 };
 /// Feedback goes the other way in these.
 pub(crate) const CONTROL: Ring = Ring {
     count: CONTROL_BUFFERS,
+    most: CONTROL_BUFFERS,
     bytes: CONTROL_BYTES,
 };
 

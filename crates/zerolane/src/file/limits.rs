@@ -16,8 +16,17 @@ pub const UNIT_BYTES: usize = 1 << 20;
 /// Bytes of every data buffer: one unit, or one pack with up to a unit of contents.
 pub const BUFFER_BYTES: usize = UNIT_BYTES + MANIFEST_BYTES + 4096;
 
-/// Data buffers a copy owns at each end: one being filled or written, the others in flight.
+/// Data buffers a copy owns at each end of a short path: one being filled or written, the others in
+/// flight.
 pub const DATA_BUFFERS: usize = 8;
+
+/// Microseconds of round trip for each of which a copy owns one data buffer more: a Transfer takes two
+/// round trips, and a few more if something of it is lost. One a millisecond keeps 4 Gb/s busy over
+/// two of them.
+pub const MICROSECONDS_PER_BUFFER: u128 = 1000;
+
+/// Most data buffers that a copy owns at each end: 63 MiB, as much of them as is in flight at once.
+pub const MAX_DATA_BUFFERS: usize = 56;
 
 /// Bytes of a control message: requests, replies, feedback. Bounds what a peer can make us decode.
 pub const CONTROL_BYTES: usize = 64 << 10;
@@ -73,8 +82,8 @@ pub const TREE_DEPTH: usize = 128;
 /// Failures that wait for one Feedback message.
 pub const FEEDBACK_FAILURES: usize = 32;
 
-/// Connections a server serves at once. Each costs two threads, [`DATA_BUFFERS`] buffers and up
-/// to [`TREE_DEPTH`] descriptors.
+/// Connections a server serves at once. Each costs two threads, [`DATA_BUFFERS`] buffers
+/// ([`MAX_DATA_BUFFERS`] far away) and up to [`TREE_DEPTH`] descriptors.
 pub const SERVER_CONNECTIONS: usize = 32;
 
 /// Of those, from one origin (an IPv4 address, or an IPv6 network of 64 bits): nobody keeps all

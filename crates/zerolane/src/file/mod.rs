@@ -10,7 +10,7 @@
 //!         |            port: buffers go round between the two threads
 //!   send | receive === reads or writes and hashes files; one thread
 //!     |      |
-//!  extents  receive_file, part      holes; one file on its way in; temporary name, lock, rename
+//!  extents  open_file, part         holes; one file on its way in; temporary name, lock, rename
 //!     \______/
 //!   pack, message, digest           many files in a Transfer; records; BLAKE3 by units
 //!   name, root, target              nothing leaves the served directory
@@ -63,7 +63,6 @@ mod part;
 mod port;
 mod pump;
 mod receive;
-mod receive_file;
 mod root;
 mod send;
 mod server;

@@ -2,7 +2,7 @@
 //! has arrived.
 
 use super::error::Error;
-use super::limits::{PUMP_WAIT_MILLISECONDS, STALL_SECONDS};
+use super::limits::{DATA_BUFFERS, MICROSECONDS_PER_BUFFER, PUMP_WAIT_MILLISECONDS, STALL_SECONDS};
 use super::port::{Buffer, Event, Filled, Port, PumpEnd, port};
 use super::stop::Stop;
 use crate::{Completion, Connection, Region, TransferId};
@@ -14,15 +14,33 @@ use std::time::{Duration, Instant};
 /// How many buffers of how many bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ring {
+    /// At first, and where the peer is near.
     pub(crate) count: usize,
+    /// If the peer is far away.
+    pub(crate) most: usize,
     pub(crate) bytes: usize,
 }
 
 impl Ring {
-    pub(crate) fn allocate(self) -> Result<Vec<Buffer>, Error> {
-        (0..self.count)
-            .map(|_| Region::anonymous(self.bytes).map_err(|_| Error::NoMemory))
-            .collect()
+    fn allocate(self) -> Result<Vec<Buffer>, Error> {
+        let buffers = (0..self.count).map(|_| self.buffer());
+        buffers.collect::<Option<_>>().ok_or(Error::NoMemory)
+    }
+
+    fn buffer(self) -> Option<Buffer> {
+        Region::anonymous(self.bytes).ok()
+    }
+
+    /// One more, if so much memory can be had and `round_trip` is longer than those there are cover.
+    fn grow(&mut self, round_trip: Duration) -> Option<Buffer> {
+        let more = round_trip.as_micros() / MICROSECONDS_PER_BUFFER;
+        let wanted = usize::try_from(more).map_or(self.most, |more| more + DATA_BUFFERS);
+        if self.count >= wanted.min(self.most) {
+            return None;
+        }
+        let buffer = self.buffer()?;
+        self.count += 1;
+        Some(buffer)
     }
 }
 
@@ -39,12 +57,13 @@ pub(crate) fn run<T: Send>(
     let (port, end) = port(outgoing.allocate()?, incoming.allocate()?, move || {
         waker.wake()
     });
+    let rings = Rings { outgoing, incoming };
     thread::scope(|scope| {
         let worker = thread::Builder::new()
             .name("files".into())
             .spawn_scoped(scope, move || work(port))
             .map_err(|_| Error::NoThread)?;
-        let pumped = Pump::new(connection, end, stop).run();
+        let pumped = Pump::new(connection, end, rings, stop).run();
         let worked = worker.join().unwrap_or(Err(Error::Internal));
         match (pumped, worked) {
             // The worker only sees that the connection has ended; the pump knows why.
@@ -56,9 +75,16 @@ pub(crate) fn run<T: Send>(
     })
 }
 
+/// The buffers that there are by now.
+struct Rings {
+    outgoing: Ring,
+    incoming: Ring,
+}
+
 struct Pump<'a> {
     connection: &'a mut Connection,
     end: PumpEnd,
+    rings: Rings,
     stop: &'a Stop,
     sending: VecDeque<Sending>,
     /// Receives posted, in the order in which the peer sends.
@@ -82,10 +108,11 @@ struct Receiving {
 }
 
 impl<'a> Pump<'a> {
-    fn new(connection: &'a mut Connection, end: PumpEnd, stop: &'a Stop) -> Pump<'a> {
+    fn new(connection: &'a mut Connection, end: PumpEnd, rings: Rings, stop: &'a Stop) -> Pump<'a> {
         Pump {
             connection,
             end,
+            rings,
             stop,
             sending: VecDeque::new(),
             receiving: VecDeque::new(),
@@ -113,17 +140,39 @@ impl<'a> Pump<'a> {
                 return Ok(());
             }
             match self.connection.wait(Some(longest))? {
-                Some(completion) => self.complete(completion)?,
+                Some(completion) => {
+                    self.complete(completion)?;
+                    self.grow()?;
+                }
                 None => self.check()?,
             }
         }
     }
 
+    /// Puts more buffers into circulation if the path is longer than it seemed.
+    fn grow(&mut self) -> Result<(), Error> {
+        let Some(round_trip) = self.connection.account().path.min_rtt else {
+            return Ok(());
+        };
+        while let Some(buffer) = self.rings.outgoing.grow(round_trip) {
+            self.tell(Event::Sent(buffer));
+        }
+        while let Some(buffer) = self.rings.incoming.grow(round_trip) {
+            self.receive_into(buffer)?;
+        }
+        Ok(())
+    }
+
     fn post_released(&mut self) -> Result<(), Error> {
         while let Ok(buffer) = self.end.released.try_recv() {
-            let id = self.connection.post_recv(buffer)?;
-            self.receiving.push_back(Receiving { id, early: None });
+            self.receive_into(buffer)?;
         }
+        Ok(())
+    }
+
+    fn receive_into(&mut self, buffer: Buffer) -> Result<(), Error> {
+        let id = self.connection.post_recv(buffer)?;
+        self.receiving.push_back(Receiving { id, early: None });
         Ok(())
     }
 
@@ -192,5 +241,25 @@ impl<'a> Pump<'a> {
     fn tell(&self, event: Event) {
         // The file side may have gone with buffers still out: nobody wants them.
         let _ = self.end.events.send(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn grow__by_the_round_trip_up_to_the_limit() {
+        for (milliseconds, count) in [(0, 8), (1, 9), (20, 28), (200, 30)] {
+            let mut ring = Ring {
+                count: DATA_BUFFERS,
+                most: 30,
+                bytes: 1,
+            };
+            let round_trip = Duration::from_millis(milliseconds);
+            while ring.grow(round_trip).is_some() {}
+            assert_eq!(ring.count, count, "{milliseconds} ms");
+        }
     }
 }

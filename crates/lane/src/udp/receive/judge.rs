@@ -2,7 +2,6 @@
 
 use super::{CONTROL_DATAGRAM, Receiver, SPILL};
 use crate::cleanup::Move;
-use crate::udp::send;
 use crate::{Account, MoveCause, Registry, Turn, fault};
 use zerolane_core::{DropReason, Placement, Span};
 use zerolane_wire::{HEADER_LEN, Header, OPTIONS_LEN, Op, checksum::Sum};
@@ -212,7 +211,7 @@ impl Receiver {
     fn judge(&mut self, group: &Group, turn: &mut Turn<'_>) {
         let (landed, len) = (group.landed, group.len);
         if turn.core.uses_checksums() {
-            match send::sum(turn.memory, landed) {
+            match turn.memory.sum(landed) {
                 Ok(sum) if checksum_holds(&group.first, sum) => {}
                 Ok(_) => return turn.core.on_dropped(DropReason::Checksum),
                 Err(_) => return self.fault = Some(landed.region),

@@ -15,7 +15,7 @@ pub(super) const AROUND: usize = HEADER_LEN + TRAILER_LEN;
 
 /// Why there is nothing to send.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Unstaged {
+pub(in crate::udp) enum Unstaged {
     /// The payload is not there any more: a mapped file that shrank.
     Gone,
     /// The cryptography refuses, or the core wants more than any datagram holds. Never seen; as if
@@ -29,7 +29,7 @@ thread_local! {
 }
 
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(in crate::udp) struct Stage {
     sealer: Sealer,
     /// Lent by the thread for the length of a call: what it holds has left when that ends.
     bytes: Box<[u8]>,
@@ -37,7 +37,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Without room: nothing can be staged but between [`Stage::lend`] and [`Stage::give_back`].
-    pub(super) fn new(sealer: Sealer) -> Stage {
+    pub(in crate::udp) fn new(sealer: Sealer) -> Stage {
         Stage {
             sealer,
             bytes: Box::default(),
@@ -45,12 +45,12 @@ impl Stage {
     }
 
     /// Takes the thread's room.
-    pub(super) fn lend(&mut self) {
+    pub(in crate::udp) fn lend(&mut self) {
         self.bytes = SPARE.take().unwrap_or_else(|| vec![0; STAGE].into());
     }
 
     /// Leaves it to the thread's other connections.
-    pub(super) fn give_back(&mut self) {
+    pub(in crate::udp) fn give_back(&mut self) {
         SPARE.set(Some(std::mem::take(&mut self.bytes)));
     }
 
@@ -64,7 +64,7 @@ impl Stage {
     }
 
     /// A control operation of no connection, sealed.
-    pub(super) fn packet(&mut self, packet: &Packet) -> Result<&[u8], Unstaged> {
+    pub(in crate::udp) fn packet(&mut self, packet: &Packet) -> Result<&[u8], Unstaged> {
         let (bytes, len) = packet.emit();
         self.operation(&bytes[..len], 0)
     }

@@ -1,12 +1,12 @@
 //! One large file on its way in: segments taken in order, hashed, written, compared at the end.
 
-use super::digest::{Digest, TreeHash, unit_count, unit_digest, unit_len, zero_digest};
-use super::error::{Cause, Error};
-use super::limits::{HAVE_DIGESTS, RESUME_UNITS, UNIT_BYTES};
-use super::message::{CopyOptions, EntryKind, Meta, Piece};
-use super::part::{Part, Replace, check_target, set_meta};
-use super::root::{READ_FILE, kind_of, open_in};
-use super::send::read_full;
+use crate::file::digest::{Digest, TreeHash, unit_count, unit_digest, unit_len, zero_digest};
+use crate::file::error::{Cause, Error};
+use crate::file::limits::{HAVE_DIGESTS, RESUME_UNITS, UNIT_BYTES};
+use crate::file::message::{CopyOptions, EntryKind, Meta, Piece};
+use crate::file::part::{Part, Replace, check_target, set_meta};
+use crate::file::root::{READ_FILE, kind_of, open_in};
+use crate::file::send::read_full;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, fstat};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Sending small operations: many queued together leave as one burst.
 
-use super::send::{MAX_SEGMENTS, Protection, Sender, iovec, is_lost_offload, sum};
-use super::socket;
+use super::gathered::is_lost_offload;
 use super::stage::Unstaged;
+use super::{MAX_SEGMENTS, Protection, Sender, iovec};
+use crate::udp::socket;
 use crate::{LaneError, Turn};
 use socket2::Socket;
 use std::io;
@@ -163,7 +164,7 @@ impl Sender {
             return Ok(());
         }
         let rest = match it.payload {
-            Some(payload) => sum(turn.memory, payload)?,
+            Some(payload) => turn.memory.sum(payload)?,
             None => zerolane_wire::checksum::Sum::of(&[]),
         };
         if let (Ok(header), Some(place)) = (

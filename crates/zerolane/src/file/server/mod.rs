@@ -1,25 +1,20 @@
 //! The server: one directory, a thread for each connection.
 
-use super::client::{CONTROL, DATA};
-use super::confine::{Confinement, confine};
-use super::error::{Cause, Error, Refusal};
-use super::limits::{
-    CONTROL_BYTES, ENTRY_OVERHEAD_BYTES, REPLY_SECONDS, REQUEST_SECONDS, SERVER_CONNECTIONS,
-    SERVER_CONNECTIONS_OF_ORIGIN,
-};
-use super::message::{CopyOptions, Entry, Reply, Request, Totals};
-use super::name::RelativePath;
-use super::opening::{hear, say};
-use super::pump;
-use super::receive::{FileReceiver, TopLevel};
-use super::root::{Root, kind_of, meta_of, stat_at};
-use super::send::{FileSender, Start};
-use super::stop::Stop;
-use super::target::{Sources, resolve_below, top_level};
+mod listing;
+mod session;
+
+use crate::file::confine::{Confinement, confine};
+use crate::file::error::{Error, Refusal};
+use crate::file::limits::{SERVER_CONNECTIONS, SERVER_CONNECTIONS_OF_ORIGIN};
+use crate::file::message::{Reply, Totals};
+use crate::file::name::RelativePath;
+use crate::file::opening::say;
+use crate::file::root::Root;
+use crate::file::stop::Stop;
 use crate::keys::{AllowFile, Rights};
 use crate::{Connection, Endpoint, Options, PublicKey, Trust};
-use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::Dir;
+use rustix::fd::AsFd;
+use session::Session;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -245,7 +240,6 @@ impl Server {
 
 /// How long the accept loop waits before it looks whether it is to stop.
 const ACCEPT_WAIT: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(REPLY_SECONDS);
 /// A client that is turned away gets this long to hear why: nobody else is accepted meanwhile.
 const TURN_AWAY: Duration = Duration::from_millis(200);
 
@@ -284,230 +278,4 @@ impl Drop for Slot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
-}
-
-/// One connection and what it may do.
-struct Session<'a> {
-    root: Arc<Root>,
-    read_only: bool,
-    stop: &'a Stop,
-    observer: &'a dyn ServerObserver,
-    peer: SocketAddr,
-}
-
-impl Session<'_> {
-    fn serve(&self, mut connection: Connection) {
-        let outcome = self.answer(&mut connection);
-        self.observer.ended(self.peer, &outcome);
-        let _ = connection.close();
-    }
-
-    fn answer(&self, connection: &mut Connection) -> Result<Option<Totals>, Error> {
-        let request = match hear(connection, self.stop, Duration::from_secs(REQUEST_SECONDS)) {
-            Ok(request) => request,
-            Err(error @ (Error::NotFileService | Error::Version { .. } | Error::Protocol(_))) => {
-                // The reply carries our version, so that another one's client can tell.
-                let _ = self.say(connection, &Reply::Refused(Refusal::Malformed));
-                return Err(error);
-            }
-            Err(error) => return Err(error),
-        };
-        self.observer.asked(self.peer, &describe(&request));
-        match request {
-            Request::Put {
-                destination,
-                sources,
-                contents,
-                options,
-            } => self
-                .put(
-                    connection,
-                    &destination,
-                    Sources {
-                        count: sources,
-                        contents,
-                    },
-                    options,
-                )
-                .map(Some),
-            Request::Get { sources, options } => self.get(connection, &sources, options).map(Some),
-            Request::List { path } => self.list(connection, &path).map(|()| None),
-        }
-    }
-
-    fn put(
-        &self,
-        connection: &mut Connection,
-        destination: &[u8],
-        sources: Sources,
-        options: CopyOptions,
-    ) -> Result<Totals, Error> {
-        if self.read_only {
-            return self.refuse(connection, Refusal::ReadOnly);
-        }
-        let target = RelativePath::parse(destination)
-            .and_then(|path| resolve_below(&self.root, &path, sources));
-        let (base, new_name) = match target {
-            Ok(target) => target,
-            Err(cause) => {
-                return self.refuse(
-                    connection,
-                    Refusal::Path {
-                        path: destination.to_vec(),
-                        cause,
-                    },
-                );
-            }
-        };
-        self.say(connection, &Reply::Accepted)?;
-        let top = top_level(new_name, TopLevel::Any);
-        pump::run(connection, CONTROL, DATA, self.stop, |port| {
-            FileReceiver::new(port, &(), options, base, top).receive_all()
-        })
-    }
-
-    fn get(
-        &self,
-        connection: &mut Connection,
-        sources: &[Vec<u8>],
-        options: CopyOptions,
-    ) -> Result<Totals, Error> {
-        let starts = sources
-            .iter()
-            .map(|source| self.start(source, &options))
-            .collect();
-        self.say(connection, &Reply::Accepted)?;
-        pump::run(connection, DATA, CONTROL, self.stop, |port| {
-            FileSender::new(port, &(), options).send_all(starts)
-        })
-    }
-
-    fn start(&self, source: &[u8], options: &CopyOptions) -> Start {
-        let missing = |cause| Start::Missing {
-            path: source.to_vec(),
-            cause,
-        };
-        let found =
-            RelativePath::parse(source).and_then(|path| match self.root.open_parent(&path)? {
-                Some((directory, name)) => Ok(Start::Named {
-                    directory,
-                    name: name.to_vec(),
-                }),
-                None if options.recursive => Ok(Start::Contents(self.root.open_directory(&path)?)),
-                None => Err(Cause::IsADirectory),
-            });
-        found.unwrap_or_else(missing)
-    }
-
-    fn list(&self, connection: &mut Connection, path: &[u8]) -> Result<(), Error> {
-        let listing = RelativePath::parse(path).and_then(|path| Listing::open(&self.root, &path));
-        let mut listing = match listing {
-            Ok(listing) => listing,
-            Err(cause) => {
-                return self.refuse(
-                    connection,
-                    Refusal::Path {
-                        path: path.to_vec(),
-                        cause,
-                    },
-                );
-            }
-        };
-        loop {
-            let (entries, last) = listing.next_entries();
-            self.say(connection, &Reply::Entries { entries, last })?;
-            if last {
-                return Ok(());
-            }
-        }
-    }
-
-    fn say(&self, connection: &mut Connection, reply: &Reply) -> Result<(), Error> {
-        say(connection, reply, self.stop, PATIENCE)
-    }
-
-    fn refuse<T>(&self, connection: &mut Connection, refusal: Refusal) -> Result<T, Error> {
-        self.say(connection, &Reply::Refused(refusal.clone()))?;
-        Err(refusal.into())
-    }
-}
-
-/// A request in words.
-fn describe(request: &Request) -> String {
-    let list = |paths: &[Vec<u8>]| {
-        paths
-            .iter()
-            .map(|path| super::escape(path))
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
-    match request {
-        Request::Put { destination, .. } => format!("write to {:?}", super::escape(destination)),
-        Request::Get { sources, .. } => format!("read {:?}", list(sources)),
-        Request::List { path } => format!("list {:?}", super::escape(path)),
-    }
-}
-
-/// A listing on its way out, a message at a time.
-enum Listing {
-    One(Option<Entry>),
-    Directory(Box<Dir>),
-}
-
-impl Listing {
-    fn open(root: &Root, path: &RelativePath) -> Result<Listing, Cause> {
-        match root.open_directory(path) {
-            Ok(directory) => return Ok(Listing::Directory(Box::new(Dir::new(directory)?))),
-            Err(Cause::NotADirectory | Cause::OutsideRoot) if !path.must_be_directory() => {}
-            Err(cause) => return Err(cause),
-        }
-        let (parent, name) = root.open_parent(path)?.ok_or(Cause::NotFound)?;
-        Ok(Listing::One(Some(entry(parent.as_fd(), name)?)))
-    }
-
-    /// As many entries as one message holds, and whether they are the last.
-    fn next_entries(&mut self) -> (Vec<Entry>, bool) {
-        match self {
-            Listing::One(entry) => (entry.take().into_iter().collect(), true),
-            Listing::Directory(directory) => next_entries(directory),
-        }
-    }
-}
-
-fn next_entries(directory: &mut Dir) -> (Vec<Entry>, bool) {
-    let mut entries = Vec::new();
-    let mut room = CONTROL_BYTES - 2 * ENTRY_OVERHEAD_BYTES;
-    while let Some(next) = directory.next() {
-        // An error ends the directory; what was read of it is shown.
-        let Ok(next) = next else {
-            return (entries, true);
-        };
-        let name = next.file_name().to_bytes();
-        if name == b"." || name == b".." {
-            continue;
-        }
-        // Gone meanwhile, perhaps: not shown.
-        let found = directory
-            .fd()
-            .map_err(Cause::from)
-            .and_then(|fd| entry(fd, name));
-        if let Ok(found) = found {
-            room = room.saturating_sub(found.name.len() + ENTRY_OVERHEAD_BYTES);
-            entries.push(found);
-        }
-        if room < super::limits::NAME_BYTES + ENTRY_OVERHEAD_BYTES {
-            return (entries, false);
-        }
-    }
-    (entries, true)
-}
-
-fn entry(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Entry, Cause> {
-    let stat = stat_at(directory, name)?;
-    Ok(Entry {
-        name: name.to_vec(),
-        kind: kind_of(&stat),
-        size: stat.st_size as u64,
-        meta: meta_of(&stat),
-    })
 }

@@ -1,0 +1,136 @@
+//! Sending payload: a burst of STUs, from where the user has it or sealed, copied by the kernel or lent to it.
+
+use super::stage::Unstaged;
+use super::{MAX_SEGMENTS, Protection, Sender, iovec};
+use crate::udp::zerocopy::Headers;
+use crate::{Account, LaneError, Registry, Turn};
+use socket2::Socket;
+use std::io;
+use zerolane_core::{DataBurst, RegionId};
+use zerolane_wire::HEADER_LEN;
+
+impl Sender {
+    pub(super) fn data(
+        &mut self,
+        socket: &Socket,
+        burst: &DataBurst,
+        turn: &mut Turn<'_>,
+    ) -> Result<io::Result<()>, LaneError> {
+        let gone = LaneError::Fault(burst.span.region);
+        let Some(payload) = turn.memory.source(burst.span) else {
+            return Err(gone);
+        };
+        self.headers(burst, turn.core.uses_checksums(), turn.memory)?;
+        match &mut self.protection {
+            Protection::Plain => self.gather(burst, payload),
+            Protection::Waiting => return Ok(Ok(())),
+            Protection::Sealed(stage) => match stage.data(burst, &self.headers[..], turn.memory) {
+                Ok(bytes) => {
+                    let (start, len) = (bytes.as_ptr(), bytes.len());
+                    self.iovs.clear();
+                    self.iovs.push(iovec(start, len));
+                }
+                Err(Unstaged::Gone) => return Err(gone),
+                Err(Unstaged::Refused) => return Ok(Ok(())),
+            },
+        }
+        self.burst = (self.burst * 2).min(MAX_SEGMENTS as u32);
+        self.last = turn.now;
+        turn.account.datagrams_sent += u64::from(burst.segments);
+        turn.account.bytes_sent += burst.span.len;
+        turn.account.tx_data_syscalls += 1;
+        self.lendable = turn.memory.is_lendable(burst.span.region);
+        if let Some(outcome) = self.lend_burst(socket, burst, turn.account) {
+            return Ok(outcome);
+        }
+        match self.send_burst(socket, burst, turn.account) {
+            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Err(gone),
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// Sends what is gathered without the kernel's copy. `None` if it is to be sent with it.
+    fn lend_burst(
+        &mut self,
+        socket: &Socket,
+        burst: &DataBurst,
+        account: &mut Account,
+    ) -> Option<io::Result<()>> {
+        let count = burst.segments as usize;
+        if !self.lendable || !self.gso || !self.lender.pays(burst) {
+            return None;
+        }
+        // The kernel will still read the headers when the next burst overwrites ours.
+        let mut own = self.lender.headers();
+        for (index, slot) in own.0.iter_mut().enumerate().take(count) {
+            slot[..HEADER_LEN].copy_from_slice(&self.headers[index]);
+            self.iovs[2 * index] = iovec(slot.as_ptr(), HEADER_LEN);
+        }
+        let segment = burst.stu as usize + HEADER_LEN;
+        let outcome = self.lend(socket, segment, own, Some(burst.span.region));
+        match outcome {
+            Some(Ok(())) => account.tx_zerocopy_syscalls += 1,
+            _ => {
+                account.tx_data_syscalls += 1;
+                for (index, header) in self.headers.iter().enumerate().take(count) {
+                    self.iovs[2 * index] = iovec(header.as_ptr(), HEADER_LEN);
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Lends what is gathered, with headers in `own`, to the kernel. `None` if that was refused for a
+    /// reason of its own.
+    pub(super) fn lend(
+        &mut self,
+        socket: &Socket,
+        segment: usize,
+        own: Box<Headers>,
+        region: Option<RegionId>,
+    ) -> Option<io::Result<()>> {
+        match self.send_gathered(socket, segment, libc::MSG_ZEROCOPY) {
+            Ok(()) => {
+                self.lender.lent(own, region);
+                Some(Ok(()))
+            }
+            Err(error) if self.lender.refused(own, &error) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Fills the headers.
+    fn headers(
+        &mut self,
+        burst: &DataBurst,
+        checksums: bool,
+        memory: &Registry,
+    ) -> Result<(), LaneError> {
+        burst.emit_headers(&mut self.headers[..]);
+        if !checksums {
+            return Ok(());
+        }
+        let mut at = 0;
+        for (index, place) in (0..burst.segments).zip(self.headers.iter_mut()) {
+            let len = u64::from(burst.stu).min(burst.span.len - at);
+            let sum = memory.sum(burst.span.part(at, len))?;
+            burst.header(index).sealed(sum).emit_into(place);
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// Fills the iovecs: header, payload, header, payload.
+    fn gather(&mut self, burst: &DataBurst, payload: *const u8) {
+        self.iovs.clear();
+        let mut at = 0;
+        for place in self.headers.iter().take(burst.segments as usize) {
+            let len = u64::from(burst.stu).min(burst.span.len - at);
+            self.iovs.push(iovec(place.as_ptr(), HEADER_LEN));
+            // SAFETY: at + len <= span.len, and all of span is readable at `payload`.
+            self.iovs
+                .push(iovec(unsafe { payload.add(at as usize) }, len as usize));
+            at += len;
+        }
+    }
+}

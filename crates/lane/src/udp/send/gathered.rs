@@ -1,0 +1,162 @@
+//! The system calls that take what was gathered, with GSO or without.
+
+use super::stage::AROUND;
+use super::{Protection, Sender};
+use crate::Account;
+use crate::udp::{socket, system};
+use socket2::Socket;
+use std::io;
+use std::os::fd::AsRawFd;
+use zerolane_core::DataBurst;
+use zerolane_wire::HEADER_LEN;
+
+/// Room for one UDP_SEGMENT control message.
+const CONTROL_LEN: usize = 32;
+
+impl Sender {
+    /// Sends what is gathered, as one if the kernel cuts it, and one by one from when it does not.
+    pub(super) fn send_burst(
+        &mut self,
+        socket: &Socket,
+        burst: &DataBurst,
+        account: &mut Account,
+    ) -> io::Result<()> {
+        if burst.segments == 1 {
+            return self.send_gathered(socket, 0, 0);
+        }
+        let around = match self.protection {
+            Protection::Sealed(_) => AROUND,
+            Protection::Plain | Protection::Waiting => HEADER_LEN,
+        };
+        let segment = burst.stu as usize + around;
+        if !self.gso {
+            return self.send_separately(socket, segment);
+        }
+        match self.send_gathered(socket, segment, 0) {
+            Err(error) if is_lost_offload(&error, segment, socket::path_datagram_now(socket)) => {
+                self.gso = false;
+                account.tx_data_syscalls += 1;
+                self.send_separately(socket, segment)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// One sendmsg of all iovecs, in segments of `segment` bytes (0: one datagram).
+    pub(super) fn send_gathered(
+        &mut self,
+        socket: &Socket,
+        segment: usize,
+        flags: i32,
+    ) -> io::Result<()> {
+        let mut control = [0u64; CONTROL_LEN / 8];
+        let mut message = empty_message();
+        message.msg_iov = self.iovs.as_mut_ptr();
+        message.msg_iovlen = self.iovs.len();
+        if segment > 0 {
+            message.msg_control = control.as_mut_ptr().cast();
+            // SAFETY: CMSG_SPACE and CMSG_LEN only compute; the control buffer is aligned and larger
+            // than the one message put into it.
+            unsafe {
+                message.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as usize;
+                let header = libc::CMSG_FIRSTHDR(&raw const message);
+                (*header).cmsg_level = libc::SOL_UDP;
+                (*header).cmsg_type = libc::UDP_SEGMENT;
+                (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
+                libc::CMSG_DATA(header)
+                    .cast::<u16>()
+                    .write_unaligned(segment as u16);
+            }
+        }
+        // SAFETY: message points to iovecs over memory that is mapped for the length of the call:
+        // headers and padding are ours, payload is posted and open in the registry. What is lent is
+        // kept until the kernel lets go: `Lender` keeps the headers, `Driver` the payload.
+        twice_on_fault(|| unsafe { system::sendmsg(socket.as_raw_fd(), &message, flags) })?;
+        Ok(())
+    }
+
+    /// One datagram for every `segment` bytes, by sendmmsg: for kernels and interfaces without GSO.
+    fn send_separately(&mut self, socket: &Socket, segment: usize) -> io::Result<()> {
+        self.messages.clear();
+        let datagram = match self.protection {
+            Protection::Sealed(_) => {
+                cut(&mut self.iovs, segment);
+                1
+            }
+            Protection::Plain | Protection::Waiting => 2,
+        };
+        for pieces in self.iovs.chunks_mut(datagram) {
+            let mut message = empty_message();
+            message.msg_iov = pieces.as_mut_ptr();
+            message.msg_iovlen = pieces.len();
+            self.messages.push(libc::mmsghdr {
+                msg_hdr: message,
+                msg_len: 0,
+            });
+        }
+        let mut done = 0;
+        while done < self.messages.len() {
+            let rest = &mut self.messages[done..];
+            // SAFETY: as in send_gathered, for every message of the list.
+            let sent = twice_on_fault(|| unsafe { system::sendmmsg(socket.as_raw_fd(), rest) });
+            match sent {
+                Ok(sent) => done += sent,
+                // Part of the burst is out; what is not counts as lost and is asked for again.
+                Err(error) if done > 0 && error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes a call again that failed with EFAULT: recvmmsg leaves that error of a later message in the
+/// socket, for the next call to find, whatever that is. An EFAULT of its own comes again.
+fn twice_on_fault(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    match call() {
+        Err(error) if error.raw_os_error() == Some(libc::EFAULT) => call(),
+        outcome => outcome,
+    }
+}
+
+/// Whether a GSO send failed because the offload is gone, not because datagrams of `segment` bytes
+/// are too large for the path: older kernels say EINVAL to either.
+pub(super) fn is_lost_offload(
+    error: &io::Error,
+    segment: usize,
+    path_datagram: Option<usize>,
+) -> bool {
+    match error.raw_os_error() {
+        Some(libc::EIO | libc::EOPNOTSUPP) => true,
+        // Without a path there is no source address, or no route: no fault of the offload either.
+        Some(libc::EINVAL) => path_datagram.is_some_and(|largest| segment <= largest),
+        _ => false,
+    }
+}
+
+/// Cuts the one piece into pieces of `segment` bytes.
+fn cut(iovs: &mut Vec<libc::iovec>, segment: usize) {
+    let Some(whole) = iovs.pop() else {
+        return;
+    };
+    for at in (0..whole.iov_len).step_by(segment) {
+        let start = whole.iov_base.cast::<u8>().wrapping_add(at);
+        iovs.push(iovec(start, segment.min(whole.iov_len - at)));
+    }
+}
+
+pub(in crate::udp) fn iovec(start: *const u8, len: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: start.cast_mut().cast(),
+        iov_len: len,
+    }
+}
+
+pub(in crate::udp) fn empty_message() -> libc::msghdr {
+    // SAFETY: all fields of msghdr are integers and pointers, for which zero is a value.
+    unsafe { std::mem::zeroed() }
+}
+
+#[cfg(test)]
+#[path = "gathered_tests.rs"]
+mod tests;

@@ -1,0 +1,229 @@
+//! Sending: one sendmsg for up to 64 KiB of STUs, headers and payload gathered where they lie.
+
+mod control;
+mod data;
+mod gathered;
+mod small;
+mod stage;
+
+pub(super) use gathered::{empty_message, iovec};
+pub(super) use stage::Stage;
+
+use super::socket;
+use super::zerocopy::Lender;
+use crate::seal::Sealer;
+use crate::{LaneError, Mode, Options, Turn, Zerocopy};
+use socket2::Socket;
+use std::io;
+use std::net::SocketAddr;
+use zerolane_core::{BurstLimit, Cipher, Instant, RegionId, Transmit};
+use zerolane_wire::HEADER_LEN;
+
+/// Segments of one GSO send. The kernel has taken 64 since 4.18, and 128 since 6.9.
+pub(super) const MAX_SEGMENTS: usize = 64;
+/// Bursts sent before the receive side gets a look.
+const BURSTS_PER_TURN: usize = 8;
+/// Segments of the first burst after an idle time: the receiver starts while we go on (P0.3).
+const FIRST_BURST: u32 = 8;
+/// Silence after which the next burst is a first one again.
+const IDLE: std::time::Duration = std::time::Duration::from_millis(1);
+/// What became of a send.
+enum Sent {
+    /// The kernel has it.
+    Done,
+    /// The socket buffer is full.
+    Full,
+    /// It will not be sent: as if lost on the wire.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) gso: bool,
+    lender: Lender,
+    /// The last burst was of memory that may be lent.
+    lendable: bool,
+    headers: Box<[[u8; HEADER_LEN]; MAX_SEGMENTS]>,
+    iovs: Vec<libc::iovec>,
+    /// Headers and short payloads of small operations.
+    small: Vec<u8>,
+    messages: Vec<libc::mmsghdr>,
+    /// Datagrams leave ECN-capable.
+    capable: bool,
+    /// A transmission that met a full socket buffer.
+    held: Option<Transmit>,
+    burst: u32,
+    last: Instant,
+    protection: Protection,
+}
+
+/// What is done to datagrams before they leave.
+#[derive(Debug)]
+enum Protection {
+    /// Nothing.
+    Plain,
+    /// They are to be sealed, and the keys are not there yet: none may leave.
+    Waiting,
+    /// They are sealed.
+    Sealed(Box<Stage>),
+}
+
+// SAFETY: the raw pointers in iovs and messages are made anew before every syscall and mean nothing
+// between two.
+unsafe impl Send for Sender {}
+
+impl Sender {
+    pub(super) fn new(socket: &Socket, options: &Options) -> Sender {
+        let mode = options.security.mode;
+        Sender {
+            gso: options.gso && socket::has_gso(socket),
+            // What is sealed is the lane's own already, and written again for the next burst.
+            lender: Lender::new(socket, options.zerocopy && mode == Mode::Plain),
+            lendable: false,
+            headers: Box::new([[0; HEADER_LEN]; MAX_SEGMENTS]),
+            small: Vec::new(),
+            iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
+            messages: Vec::with_capacity(MAX_SEGMENTS),
+            capable: false,
+            held: None,
+            burst: FIRST_BURST,
+            last: Instant::ZERO,
+            protection: match mode {
+                Mode::Plain => Protection::Plain,
+                Mode::Encrypted | Mode::Authenticated => Protection::Waiting,
+            },
+        }
+    }
+
+    /// Seals everything from here on.
+    pub(super) fn protect(&mut self, sealer: Sealer) {
+        self.protection = Protection::Sealed(Box::new(Stage::new(sealer)));
+    }
+
+    /// What seals, if anything does by now.
+    pub(super) fn cipher(&self) -> Option<Cipher> {
+        match &self.protection {
+            Protection::Sealed(stage) => Some(stage.sealer().cipher()),
+            Protection::Plain | Protection::Waiting => None,
+        }
+    }
+
+    /// Whether something waits for room in the socket buffer.
+    pub(super) fn is_full(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Whether the kernel still has memory of `region`.
+    pub(super) fn holds(&self, region: RegionId) -> bool {
+        self.lender.holds(region)
+    }
+
+    pub(super) fn zerocopy(&self) -> Zerocopy {
+        self.lender.state()
+    }
+
+    /// Sends what the core owes, for one turn. True if anything was sent.
+    pub(super) fn transmit(
+        &mut self,
+        socket: &Socket,
+        peer: SocketAddr,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, LaneError> {
+        if let Protection::Sealed(stage) = &mut self.protection {
+            stage.lend();
+        }
+        let sent = self.transmit_bursts(socket, peer, turn);
+        if let Protection::Sealed(stage) = &mut self.protection {
+            stage.give_back();
+        }
+        sent
+    }
+
+    fn transmit_bursts(
+        &mut self,
+        socket: &Socket,
+        peer: SocketAddr,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, LaneError> {
+        let mut sent = self.lender.is_lending() && self.lender.settle(socket);
+        if turn.core.wants_marks() != self.capable {
+            self.capable = !self.capable;
+            socket::send_capable(socket, peer, self.capable);
+        }
+        for burst in 0..BURSTS_PER_TURN {
+            if burst > 0 {
+                turn.refresh();
+            }
+            let Some(transmit) = self.held.take().or_else(|| {
+                turn.core
+                    .poll_transmit(turn.now, self.limit(turn.now, turn.core.stu()))
+            }) else {
+                break;
+            };
+            let outcome = match &transmit {
+                Transmit::Handshake(it) => self.handshake(socket, it.bytes(), turn.account),
+                Transmit::Control(it) => self.control(socket, it, turn.account),
+                Transmit::Data(it) => self.data(socket, it, turn)?,
+                Transmit::Operations(it) => self.operations(socket, it, turn)?,
+            };
+            match self.judge(outcome, socket, peer, turn)? {
+                Sent::Full => {
+                    self.held = Some(transmit);
+                    break;
+                }
+                Sent::Done | Sent::Lost => sent = true,
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Small bursts while idle, for latency; full ones under load, for bandwidth.
+    fn limit(&mut self, now: Instant, stu: u32) -> BurstLimit {
+        if now - self.last > IDLE {
+            self.burst = FIRST_BURST;
+        }
+        let lent = match self.lendable && self.gso {
+            true => self.lender.datagrams(stu as usize),
+            false => 0,
+        };
+        BurstLimit {
+            segments: if lent > 0 { lent as u32 } else { self.burst },
+            ..BurstLimit::default()
+        }
+    }
+
+    /// What a refused send means.
+    fn judge(
+        &mut self,
+        outcome: io::Result<()>,
+        socket: &Socket,
+        peer: SocketAddr,
+        turn: &mut Turn<'_>,
+    ) -> Result<Sent, LaneError> {
+        let Err(error) = outcome else {
+            return Ok(Sent::Done);
+        };
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::ENOBUFS) => return Ok(Sent::Full),
+            Some(libc::ECONNREFUSED) => turn.core.unreachable(turn.now),
+            Some(libc::EMSGSIZE | libc::EINVAL) => {
+                if let Some(datagram) = socket::path_datagram(socket, peer) {
+                    turn.core.set_path_datagram(turn.now, datagram);
+                }
+            }
+            Some(
+                libc::ENETUNREACH
+                | libc::EHOSTUNREACH
+                | libc::ENETDOWN
+                | libc::EPERM
+                | libc::EADDRNOTAVAIL
+                | libc::EDESTADDRREQ
+                | libc::ENODEV
+                | libc::EIO,
+            ) => {}
+            _ => return Err(LaneError::Io(error)),
+        }
+        turn.account.dropped_on_send += 1;
+        Ok(Sent::Lost)
+    }
+}
