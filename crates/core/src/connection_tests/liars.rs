@@ -3,11 +3,10 @@
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;
+use netlab::Side;
 use netlab::link::LinkConfig;
 use std::time::Duration;
-use zerolane_wire::{
-    ClearToSend, Grant, Occasion, Operation, Packet, Range, Ranges, Report, Route, State,
-};
+use zerolane_wire::{ClearToSend, Grant, Occasion, Operation, Range, Ranges, Report, State};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -31,20 +30,6 @@ fn announced() -> (Sim, TransferId) {
     let from = sim.a.c().post_send(now, source, Delivery::Polled);
     sim.run_for(20 * MS);
     (sim, from.expect("posted"))
-}
-
-/// Says something to A, as B.
-fn say(sim: &mut Sim, operation: Operation) {
-    let b = sim.b.c();
-    let route = Route {
-        d_port: b.route.d_port,
-        s_port: b.route.s_port,
-        d_key: b.route.d_key,
-    };
-    let (bytes, len) = Packet { route, operation }.emit();
-    let now = sim.now();
-    sim.a.c().on_control(now, &bytes[..len], len);
-    sim.a.c().assert_bounded();
 }
 
 fn grant(d_id: TransferId, b_num: u32, transfer_offset: u64, length: u32) -> ClearToSend {
@@ -91,7 +76,7 @@ fn grant__of_what_was_not_asked_for_sends_nothing() {
         },
     ];
     for it in made_up {
-        say(&mut sim, Operation::ClearToSend(it));
+        sim.say(sim.now(), Side::B, Operation::ClearToSend(it));
         sim.run_for(MS);
         assert!(!sim.a.c().has_data(), "{it:?}");
     }
@@ -105,7 +90,11 @@ fn grant__over_and_over_holds_no_more_than_the_limit() {
     let (mut sim, from) = announced();
     // The same 1000 bytes, as many Blocks.
     for n in 0..3000 {
-        say(&mut sim, Operation::ClearToSend(grant(from, n, 0, 1000)));
+        sim.say(
+            sim.now(),
+            Side::B,
+            Operation::ClearToSend(grant(from, n, 0, 1000)),
+        );
     }
     let dropped = sim.a.c().counters().dropped(DropReason::Limit);
     assert_eq!(dropped, 3000 - limits::MAX_HELD_GRANTS as u64);
@@ -114,7 +103,11 @@ fn grant__over_and_over_holds_no_more_than_the_limit() {
     let sent = sim.a.c().counters().bytes_sent;
     assert_eq!(sent, 1000 * limits::MAX_HELD_GRANTS as u64);
     // Granted anew: once for each time it is told so, and only if it is news.
-    say(&mut sim, Operation::ClearToSend(grant(from, 3, 0, 1000)));
+    sim.say(
+        sim.now(),
+        Side::B,
+        Operation::ClearToSend(grant(from, 3, 0, 1000)),
+    );
     sim.run_for(S);
     assert_eq!(sim.a.c().counters().bytes_sent, sent);
 }
@@ -140,8 +133,9 @@ fn report__that_contradicts_the_last_one_ends_nothing_and_loses_nothing() {
                 ranges.push(Range { start, len });
             }
             // Missing is what was there, and there what was missing; complete is never said.
-            say(
-                &mut sim,
+            sim.say(
+                sim.now(),
+                Side::B,
                 Operation::State(State {
                     occasion: Occasion::Seen(0),
                     complete: false,

@@ -3,10 +3,11 @@
 use super::memory::{MS, S, export};
 use super::sim::Sim;
 use crate::*;
+use netlab::Side;
 use netlab::link::LinkConfig;
 use zerolane_wire::{
-    End, Get, Header, Nop, Occasion, Operation, Packet, Range, Ranges, Reason, Report,
-    RequestToReceive, RequestToSend, Rights, Route, State, Target,
+    End, Get, Header, Nop, Occasion, Operation, Range, Ranges, Reason, Report, RequestToReceive,
+    RequestToSend, Rights, State, Target,
 };
 
 fn connected(config: Config) -> Sim {
@@ -17,19 +18,6 @@ fn connected(config: Config) -> Sim {
     assert_eq!(counters.dropped(DropReason::Limit), 0);
     assert_eq!((counters.forgotten, counters.grants_held), (0, 0));
     sim
-}
-
-/// Says something to B, as A.
-fn say(sim: &mut Sim, now: Instant, operation: Operation) {
-    let a = sim.a.c();
-    let route = Route {
-        d_port: a.route.d_port,
-        s_port: a.route.s_port,
-        d_key: a.route.d_key,
-    };
-    let (bytes, len) = Packet { route, operation }.emit();
-    sim.b.c().on_control(now, &bytes[..len], len);
-    sim.b.c().assert_bounded();
 }
 
 fn limited(sim: &mut Sim) -> u64 {
@@ -48,7 +36,7 @@ fn limit__announcements_beyond_the_slots() {
             sequence,
             send_state: false,
         };
-        say(&mut sim, now, Operation::RequestToSend(announced));
+        sim.say(now, Side::A, Operation::RequestToSend(announced));
     }
     assert_eq!(limited(&mut sim), 7);
 }
@@ -63,7 +51,7 @@ fn limit__reads_of_offers_beyond_the_slots() {
             s_id: 1 + sequence,
             sequence,
         };
-        say(&mut sim, now, Operation::RequestToReceive(read));
+        sim.say(now, Side::A, Operation::RequestToReceive(read));
     }
     assert_eq!(limited(&mut sim), 7);
 }
@@ -80,7 +68,7 @@ fn limit__questions_beyond_the_queue_of_answers() {
             sync,
             options: None,
         };
-        say(&mut sim, now, Operation::Nop(question));
+        sim.say(now, Side::A, Operation::Nop(question));
     }
     assert_eq!(limited(&mut sim), 7);
 }
@@ -107,7 +95,7 @@ fn limit__gets_beyond_the_queue_of_replies() {
             numbered: false,
             repeated: false,
         };
-        say(&mut sim, now, Operation::Get(get));
+        sim.say(now, Side::A, Operation::Get(get));
     }
     assert_eq!(limited(&mut sim), 7);
 }
@@ -198,7 +186,7 @@ fn limit__repairs_asked_for_at_once() {
         })
     };
     for n in 0..limits::MAX_REPAIRS as u32 + 7 {
-        say(&mut sim, later, report(n * 100));
+        sim.say(later, Side::A, report(n * 100));
     }
     assert_eq!(limited(&mut sim), 7);
 }

@@ -8,9 +8,7 @@ use crate::*;
 use netlab::Side;
 use netlab::link::LinkConfig;
 use std::time::Duration;
-use zerolane_wire::{
-    Header, Occasion, Op, Operation, Packet, Progress, Range, Ranges, Report, Route, State,
-};
+use zerolane_wire::{Header, Occasion, Op, Operation, Progress, Range, Ranges, Report, State};
 
 const MS: Duration = Duration::from_millis(1);
 const LENGTH: u64 = 3_000_000;
@@ -36,20 +34,6 @@ fn under_way(seed: u64) -> (Sim, TransferId) {
     sim.run_for(60 * MS);
     assert!(sim.a.c().counters().bytes_sent > 500_000);
     (sim, from)
-}
-
-/// Says `state` to the sender, as the receiver.
-fn say(sim: &mut Sim, state: State) {
-    let b = sim.b.c();
-    let route = Route {
-        d_port: b.route.d_port,
-        s_port: b.route.s_port,
-        d_key: b.route.d_key,
-    };
-    let operation = Operation::State(state);
-    let (bytes, len) = Packet { route, operation }.emit();
-    let now = sim.now();
-    sim.a.c().on_control(now, &bytes[..len], len);
 }
 
 fn state(from: TransferId, occasion: Occasion, report: Report) -> State {
@@ -87,9 +71,10 @@ fn report__of_what_was_never_sent_sends_nothing() {
     let newest = sim.a.c().outbox.flight.next_number();
     let drops = sim.a.c().counters().dropped(DropReason::Unexpected);
     // A burst that does not exist yet.
-    say(
-        &mut sim,
-        state(from, Occasion::Seen(newest + 5), missing(0, 10_000)),
+    sim.say(
+        sim.now(),
+        Side::B,
+        Operation::State(state(from, Occasion::Seen(newest + 5), missing(0, 10_000))),
     );
     assert_eq!(
         sim.a.c().counters().dropped(DropReason::Unexpected),
@@ -101,7 +86,7 @@ fn report__of_what_was_never_sent_sends_nothing() {
             b_num,
             ..state(from, Occasion::Seen(0), missing(2_000_000, 1_000_000))
         };
-        say(&mut sim, far);
+        sim.say(sim.now(), Side::B, Operation::State(far));
     }
     assert_eq!(resent(&mut sim), 0);
     finish(sim, from);
@@ -112,9 +97,10 @@ fn report__of_what_is_under_way_repeated_a_thousand_times_sends_it_at_most_once(
     let (mut sim, from) = under_way(2);
     let sent = sim.a.c().counters().bytes_sent;
     for _ in 0..1000 {
-        say(
-            &mut sim,
-            state(from, Occasion::Seen(0), missing(0, 900_000)),
+        sim.say(
+            sim.now(),
+            Side::B,
+            Operation::State(state(from, Occasion::Seen(0), missing(0, 900_000))),
         );
     }
     sim.run_for(MS);
@@ -129,7 +115,11 @@ fn report__from_the_past_does_not_unsee() {
     let (mut sim, from) = under_way(3);
     let seen = sim.a.c().outbox.flight.seen();
     assert!(seen > 2);
-    say(&mut sim, state(from, Occasion::Seen(1), Report::NOTHING));
+    sim.say(
+        sim.now(),
+        Side::B,
+        Operation::State(state(from, Occasion::Seen(1), Report::NOTHING)),
+    );
     assert_eq!(sim.a.c().outbox.flight.seen(), seen);
     finish(sim, from);
 }
@@ -149,7 +139,11 @@ fn progress__made_up_does_not_open_the_window_beyond_what_was_sent() {
             };
             let number = dice.pick(&[newest, newest.wrapping_sub(1), 0, 1]);
             let occasion = dice.pick(&[Occasion::Seen(number), Occasion::Reply(number)]);
-            say(&mut sim, state(from, occasion, Report::Progress(progress)));
+            sim.say(
+                sim.now(),
+                Side::B,
+                Operation::State(state(from, occasion, Report::Progress(progress))),
+            );
             sim.run_for(MS / 10);
             sim.a.c().assert_bounded();
             // Grants bound what leaves, whatever is claimed.

@@ -8,7 +8,7 @@ use netlab::link::LinkConfig;
 use netlab::pair::Duplex;
 use std::collections::HashMap;
 use std::time::Duration;
-use zerolane_wire::{FetchOpKind, Flags, HEADER_LEN, Header, Op, Reason};
+use zerolane_wire::{FetchOpKind, Flags, HEADER_LEN, Header, Op, Operation, Packet, Reason};
 
 /// How long a host leaves datagrams in its socket before it takes them all at once.
 const NAP: Duration = Duration::from_micros(40);
@@ -422,7 +422,7 @@ impl Sim {
     fn deliver(&mut self, to: Side, datagram: &[u8]) {
         let now = self.now();
         if to == Side::B && self.b.connection.is_none() {
-            let Ok(packet) = zerolane_wire::Packet::parse(datagram) else {
+            let Ok(packet) = Packet::parse(datagram) else {
                 return;
             };
             let entropy = Entropy {
@@ -453,6 +453,15 @@ impl Sim {
         if host.arrived.len() >= BATCH && !stalled {
             self.wake(to);
         }
+    }
+
+    /// Says `operation` as `speaker` to the other end, past the link; what it holds stays bounded.
+    pub(super) fn say(&mut self, now: Instant, speaker: Side, operation: Operation) {
+        let route = self.host(speaker).c().route;
+        let (bytes, len) = Packet { route, operation }.emit();
+        let listener = self.host(speaker.other()).c();
+        listener.on_control(now, &bytes[..len], len);
+        listener.assert_bounded();
     }
 
     /// Puts `datagram` into the socket of `to`, past the link.
