@@ -437,3 +437,174 @@ fn pacer__keeps_the_pace_and_makes_good_for_a_late_wake_up() {
         "three milliseconds late, made good"
     );
 }
+
+/// Several controllers, and somebody who heeds nothing, through a bottleneck that holds no queue: what is
+/// too much is lost. In steps of a tenth of a round trip, the answers a round trip later.
+struct Policer {
+    now: Instant,
+    rtt: Duration,
+    rate: f64,
+    /// Bytes a second of who heeds nothing.
+    deaf: f64,
+    /// Part lost of what passes.
+    lossy: f64,
+    flows: Vec<Flow>,
+    steps: u64,
+}
+
+/// What arrived and was lost, step by step.
+struct Flow {
+    model: Model,
+    /// The step in which it begins.
+    begins: u64,
+    answers: VecDeque<(f64, f64)>,
+    sent: f64,
+    arrived: f64,
+}
+
+impl Policer {
+    fn new(rtt: Duration, rate: u64, flows: usize) -> Policer {
+        let flow = |index: usize| Flow {
+            model: Model::default(),
+            begins: 37 * index as u64,
+            answers: VecDeque::from(vec![(0.0, 0.0); 10]),
+            sent: 0.0,
+            arrived: 0.0,
+        };
+        Policer {
+            now: Instant::ZERO + MS,
+            rtt,
+            rate: rate as f64,
+            deaf: 0.0,
+            lossy: 0.0,
+            flows: (0..flows).map(flow).collect(),
+            steps: 0,
+        }
+    }
+
+    fn step(&mut self) {
+        let step = self.rtt / 10;
+        let time = step.as_secs_f64();
+        (self.now, self.steps) = (self.now + step, self.steps + 1);
+        let running = self.flows.iter_mut();
+        let mut running: Vec<_> = running.filter(|flow| flow.begins < self.steps).collect();
+        let sent: Vec<f64> = running.iter().map(|flow| flow.sends(time)).collect();
+        let offered = sent.iter().sum::<f64>() + self.deaf * time;
+        let passed = (self.rate * time / offered.max(1.0)).min(1.0) * (1.0 - self.lossy);
+        for (flow, sent) in running.iter_mut().zip(sent) {
+            let (arrived, lost) = (sent * passed, sent * (1.0 - passed));
+            flow.answers.push_back((arrived, lost));
+            flow.sent += sent;
+            flow.arrived += arrived;
+            let round = (self.steps - flow.begins).is_multiple_of(10);
+            flow.tell(self.now, self.rtt, round);
+        }
+    }
+
+    /// The part of the bottleneck that is used in `rounds`, and the part lost of what the flows sent.
+    fn run(&mut self, rounds: u32) -> (f64, f64) {
+        for flow in &mut self.flows {
+            (flow.sent, flow.arrived) = (0.0, 0.0);
+        }
+        for _ in 0..10 * rounds {
+            self.step();
+        }
+        let sent: f64 = self.flows.iter().map(|flow| flow.sent).sum();
+        let arrived: f64 = self.flows.iter().map(|flow| flow.arrived).sum();
+        let most = self.rate * (self.rtt * rounds).as_secs_f64();
+        (arrived / most, 1.0 - arrived / sent)
+    }
+}
+
+impl Flow {
+    fn sends(&self, time: f64) -> f64 {
+        let under_way: f64 = self.answers.iter().map(|it| it.0 + it.1).sum();
+        let room = (self.model.window() as f64 - under_way).max(0.0);
+        room.min(self.model.pace().expect("a pace") as f64 * time)
+    }
+
+    fn tell(&mut self, now: Instant, rtt: Duration, round: bool) {
+        let Some((arrived, lost)) = self.answers.pop_front() else {
+            return;
+        };
+        if lost >= 1.0 {
+            self.model.on_lost(now, lost as u64);
+        }
+        let under_way: f64 = self.answers.iter().map(|it| it.0 + it.1).sum();
+        let sample = Sample {
+            rtt,
+            min_rtt: rtt,
+            rate: (arrived / (rtt / 10).as_secs_f64()) as u64,
+            limited: false,
+            received: arrived as u64,
+            marked: 0,
+            under_way: under_way as u64,
+            round,
+        };
+        self.model.on_progress(now, &sample);
+    }
+}
+
+#[test]
+fn model__heavy_loss_of_the_path_itself_is_made_good_for() {
+    for (millis, lossy) in [(1, 0.2), (10, 0.2), (100, 0.2), (10, 0.3), (10, 0.4)] {
+        let mut path = Policer::new(MS * millis, 125_000_000, 1);
+        path.lossy = lossy;
+        path.run(100);
+        let (used, _) = path.run(400);
+        assert!(used > 0.85 * (1.0 - lossy), "{millis} ms, {lossy}: {used}");
+    }
+}
+
+#[test]
+fn model__what_a_policer_drops_is_not() {
+    for (millis, flows) in [(1, 1), (10, 1), (100, 1), (10, 2), (10, 8), (10, 32)] {
+        for lossy in [0.0, 0.2] {
+            let mut path = Policer::new(MS * millis, 125_000_000, flows);
+            path.lossy = lossy;
+            path.run(200);
+            let (used, lost) = path.run(800);
+            let told = format!("{millis} ms, {flows} flows, {lossy}: {used} used, {lost} lost");
+            assert!(used > 0.7 * (1.0 - lossy), "{told}");
+        }
+    }
+}
+
+#[test]
+fn model__a_policer_that_becomes_narrow_is_backed_off_from() {
+    for flows in [1, 2, 8] {
+        let mut path = Policer::new(10 * MS, 125_000_000, flows);
+        path.run(200);
+        path.rate /= 4.0;
+        path.run(40);
+        let (used, lost) = path.run(200);
+        let most = if flows == 1 { 0.04 } else { 0.15 };
+        let told = format!("{flows} flows: {used} used, {lost} lost");
+        assert!(used > 0.7 && lost < most, "{told}");
+    }
+}
+
+#[test]
+fn model__who_heeds_nothing_is_not_answered_with_ever_more() {
+    let mut path = Policer::new(10 * MS, 125_000_000, 1);
+    path.deaf = 150_000_000.0;
+    path.run(200);
+    let (used, lost) = path.run(800);
+    // Of the bottleneck, no more than he has.
+    assert!(used < 0.55 && lost < 0.55, "{used} used, {lost} lost");
+}
+
+#[test]
+fn model__a_path_that_heals_is_not_overrun() {
+    let (mut fluid, mut model) = (Fluid::new(10 * MS, 125_000_000), Model::default());
+    fluid.lossy = 200;
+    fluid.run(&mut model, 200);
+    fluid.lossy = 0;
+    fluid.run(&mut model, 100);
+    let dropped = fluid.dropped;
+    let share = fluid.run(&mut model, 400);
+    assert!(share > 0.9, "{share}");
+    let part = (fluid.dropped - dropped) as f64 / in_time(fluid.rate, 400 * fluid.rtt) as f64;
+    assert!(part < 0.01, "{part}");
+    assert!(fluid.queue < fluid.queue_limit / 2);
+}

@@ -116,12 +116,14 @@ pub(crate) fn step(life: Life, happening: Happening) -> (Life, Then) {
         (L::Established, _) => (L::Established, Then::Nothing),
 
         (L::Disconnecting, H::DisconnectAnswer) => (L::Closed, Then::Complete),
-        // Both asked at once: agreeing is enough for either.
-        (L::Disconnecting, H::RequestDisconnect) => (L::Disconnecting, Then::AgreeToDisconnect),
+        // Both asked at once. The peer may be gone by now and answer nothing: its word is enough.
+        (L::Disconnecting, H::RequestDisconnect) => (L::Answering, Then::AgreeToDisconnect),
         (L::Disconnecting, H::DisconnectComplete | H::GaveUp) => (L::Closed, Then::End),
         (L::Disconnecting, _) => (L::Disconnecting, Then::Nothing),
 
         (L::Answering, H::RequestDisconnect) => (L::Answering, Then::AgreeToDisconnect),
+        // An answer, if this end asked as well.
+        (L::Answering, H::DisconnectAnswer) => (L::Closed, Then::Complete),
         (L::Answering, H::DisconnectComplete | H::GaveUp) => (L::Closed, Then::End),
         (L::Answering, _) => (L::Answering, Then::Nothing),
     }

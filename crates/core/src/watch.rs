@@ -3,16 +3,19 @@
 //!
 //! A gap is not a loss. It becomes one when it is older than the path's reordering, which starts at a
 //! quarter of a round trip (RFC 8985, 6.2) and grows to what late arrivals turn out to need. Each gap
-//! is asked for by itself, so that one loss costs one short report, and again when a repair is
-//! overdue, at growing intervals.
+//! is asked for by itself, so that one loss costs one short report, and again when a later request was
+//! answered: then this one was lost, or its repair. If none is, it is asked for at growing intervals.
 
 use crate::Instant;
 use crate::limits::{MAX_ASK_BACKOFF, MAX_WATCHED, REORDERING_MEMORY};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How many of the ranges asked for are looked at to tell a late original from its repair.
-const LATE_SEARCH: usize = 256;
+/// How many of the ranges asked for, of each wait, are looked at to tell a late original from its repair:
+/// of those that were to be answered next, and of the oldest.
+const LATE_SEARCH: usize = 128;
+/// Waits for a repair, each twice the one before.
+const WAITS: usize = MAX_ASK_BACKOFF as usize + 1;
 
 /// Bytes of a granted Block that were overtaken.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +32,10 @@ pub(crate) struct Watched {
     /// When it was last asked for, and when a repair is overdue. Meaningless before.
     asked: Instant,
     due: Instant,
-    /// How often it was asked for, as it is.
+    /// How often it was asked for, as it is, and how often the wait for it ran out since something was
+    /// answered.
     asks: u32,
+    waits: usize,
     /// It was asked for before, as part of more: what comes may answer that.
     again: bool,
 }
@@ -66,8 +71,9 @@ pub(crate) enum Late {
 pub(crate) struct Watch {
     /// Not asked for yet, in the order of the stream, which is that of time.
     fresh: VecDeque<Watched>,
-    /// Asked for, by when they are overdue.
-    asked: VecDeque<Watched>,
+    /// Asked for: by how often the wait ran out, in the order of the requests, which is that in which they
+    /// are overdue.
+    asked: [VecDeque<Watched>; WAITS],
     /// How late payload came, and when that was learned.
     reordering: Duration,
     learned: Instant,
@@ -96,6 +102,7 @@ impl Watch {
                 asked: now,
                 due: now,
                 asks: 0,
+                waits: 0,
                 again: false,
             });
         }
@@ -103,7 +110,7 @@ impl Watch {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.fresh.len() + self.asked.len()
+        self.fresh.len() + self.asked.iter().map(VecDeque::len).sum::<usize>()
     }
 
     /// Bytes `start..end` of Block `sequence` came after later ones. `min_rtt` is what a repair takes
@@ -122,13 +129,13 @@ impl Watch {
             self.learn(now, now - it.noticed, min_rtt);
             return Late::Reordered;
         }
-        match self.asked.iter().take(LATE_SEARCH).find(|it| touches(it)) {
+        match self.find_asked(touches) {
             // Not by a hair: round trips are not measured that exactly.
-            Some(&it) if it.was_asked_once() && now - it.asked < min_rtt * 3 / 4 => {
+            Some(it) if it.was_asked_once() && now - it.asked < min_rtt * 3 / 4 => {
                 self.learn(now, now - it.noticed, min_rtt);
                 Late::AskedInVain
             }
-            Some(&it) => {
+            Some(it) => {
                 self.answered = self.answered.max(it.asked);
                 match it.was_asked_once() {
                     true => Late::Repaired(now - it.asked),
@@ -147,6 +154,17 @@ impl Watch {
             .fresh
             .partition_point(|it| place(it.sequence, it.end) <= place(sequence, start));
         self.fresh.get(index).copied()
+    }
+
+    /// The range asked for that `touches`. Repairs come in the order of the requests.
+    fn find_asked(&self, touches: impl Fn(&Watched) -> bool) -> Option<Watched> {
+        let find = |queue: &VecDeque<Watched>| {
+            let next = queue.partition_point(|it| it.asked < self.answered);
+            let expected = queue.range(next..).take(LATE_SEARCH);
+            let oldest = queue.range(..next).take(LATE_SEARCH);
+            expected.chain(oldest).find(|it| touches(it)).copied()
+        };
+        self.asked.iter().find_map(find)
     }
 
     /// Payload may be this late on this path. Half as much again: the next may be later. A peer
@@ -178,30 +196,69 @@ impl Watch {
         let fresh = self.fresh.front();
         let lost = fresh.map(|it| it.noticed + self.patience(now, rtt));
         let patience = self.patience(now, rtt);
-        let overdue = self.asked.front().map(|it| self.overdue(it, patience));
+        let overdue = self.first_overdue(patience).map(|(at, _)| at);
         lost.into_iter().chain(overdue).min()
+    }
+
+    /// When a repair is overdue first, and after how many waits.
+    fn first_overdue(&self, patience: Duration) -> Option<(Instant, usize)> {
+        let fronts = self.asked.iter().enumerate();
+        let overdue = fronts.filter_map(|(waits, queue)| Some((queue.front()?, waits)));
+        overdue
+            .map(|(it, waits)| (self.overdue(it, patience), waits))
+            .min()
     }
 
     /// When the repair of `it` is overdue: after its time, or when a later request was answered.
     fn overdue(&self, it: &Watched, patience: Duration) -> Instant {
-        let overtaken = it.asked + patience <= self.answered;
-        if overtaken { self.answered } else { it.due }
+        match self.is_overtaken(it, patience) {
+            true => self.answered,
+            false => it.due,
+        }
+    }
+
+    /// Whether a later request was answered.
+    fn is_overtaken(&self, it: &Watched, patience: Duration) -> bool {
+        it.asked + patience <= self.answered
     }
 
     /// The next range that is to be asked for, taken out.
     pub(crate) fn take_due(&mut self, now: Instant, rtt: Duration) -> Option<Watched> {
         let patience = self.patience(now, rtt);
         let lost = |it: &mut Watched| it.noticed + patience <= now;
-        let first = self.asked.front().map(|it| self.overdue(it, patience));
-        let overdue = first.is_some_and(|at| at <= now);
-        self.fresh
-            .pop_front_if(lost)
-            .or_else(|| self.asked.pop_front_if(|_| overdue))
+        let fresh = self.fresh.pop_front_if(lost);
+        if fresh.is_some() {
+            return fresh;
+        }
+        let (at, waits) = self.first_overdue(patience)?;
+        if at > now {
+            return None;
+        }
+        let it = self.asked[waits].pop_front()?;
+        let waits = match self.is_overtaken(&it, patience) {
+            true => 0,
+            false => (waits + 1).min(WAITS - 1),
+        };
+        Some(Watched { waits, ..it })
+    }
+
+    /// What is missing of `it` from `start` on was not asked for yet: it is due next. `false` as in
+    /// [`Watch::overtaken`].
+    pub(crate) fn put_back(&mut self, it: Watched, start: u32) -> bool {
+        if self.len() >= MAX_WATCHED {
+            return false;
+        }
+        let queue = match it.is_fresh() {
+            true => &mut self.fresh,
+            false => &mut self.asked[it.waits],
+        };
+        queue.push_front(Watched { start, ..it });
+        true
     }
 
     /// What is missing of `it`, from `start` to `end`, was asked for; its repair is overdue after
-    /// `wait`, and longer each time. Part of a range is a new matter: the rest came. `false` as in
-    /// [`Watch::overtaken`].
+    /// `wait`, and longer each time that nothing was answered, but not before those that were asked for
+    /// earlier. Part of a range is a new matter: the rest came. `false` as in [`Watch::overtaken`].
     pub(crate) fn asked(
         &mut self,
         now: Instant,
@@ -213,19 +270,19 @@ impl Watch {
             return false;
         }
         let whole = (start, end) == (it.start, it.end);
-        let before = if whole { it.asks } else { 0 };
-        let due = now + wait * (1 << before.min(MAX_ASK_BACKOFF));
-        let entry = Watched {
+        let (before, waits) = if whole { (it.asks, it.waits) } else { (0, 0) };
+        let queue = &mut self.asked[waits];
+        let due = now + wait * (1 << waits);
+        queue.push_back(Watched {
             start,
             end,
             asked: now,
-            due,
+            due: queue.back().map_or(due, |last| last.due.max(due)),
             asks: before + 1,
+            waits,
             again: it.again || it.asks > 0,
             ..it
-        };
-        let place = self.asked.iter().rposition(|other| other.due <= due);
-        self.asked.insert(place.map_or(0, |index| index + 1), entry);
+        });
         true
     }
 }

@@ -53,17 +53,71 @@ fn asked__a_part_is_a_new_matter() {
 }
 
 #[test]
-fn asked__keeps_the_order_of_their_times() {
+fn asked__by_how_long_they_wait() {
     let mut watch = Watch::default();
-    for start in [0, 10, 20] {
-        watch.overtaken(at(0), (1, start, start + 10), false);
+    watch.overtaken(at(0), (1, 0, 10), false);
+    let twice = watch.take_due(at(2000), RTT).unwrap();
+    watch.asked(at(2000), twice, (0, 10), 10 * MS);
+    let twice = watch.take_due(at(12_000), RTT).unwrap();
+    watch.asked(at(12_000), twice, (0, 10), 10 * MS);
+    watch.overtaken(at(15_000), (1, 10, 20), false);
+    let once = watch.take_due(at(17_000), RTT).unwrap();
+    watch.asked(at(17_000), once, (10, 20), 10 * MS);
+    assert_eq!(ranges(&mut watch, at(26_999)), []);
+    assert_eq!(ranges(&mut watch, at(27_000)), [(1, 10, 20)]);
+    assert_eq!(ranges(&mut watch, at(32_000)), [(1, 0, 10)]);
+}
+
+#[test]
+fn asked__an_answer_to_another_ends_long_waits() {
+    let mut watch = Watch::default();
+    // Asked for five times, in vain: the last wait is 160 ms long.
+    watch.overtaken(at(0), (1, 0, 10), false);
+    let mut now = at(2000);
+    for wait in [10, 20, 40, 80, 160] {
+        let it = watch.take_due(now, RTT).unwrap();
+        watch.asked(now, it, (0, 10), 10 * MS);
+        now = now + wait * MS;
     }
-    let all: Vec<_> = std::iter::from_fn(|| watch.take_due(at(9000), RTT)).collect();
-    for (it, wait) in all.into_iter().zip([30, 10, 20]) {
-        watch.asked(at(9000), it, (it.start, it.end), wait * MS);
+    // Another, asked for a moment later, is answered.
+    let later = at(160_000);
+    watch.overtaken(at(155_000), (1, 10, 20), false);
+    let it = watch.take_due(later, RTT).unwrap();
+    watch.asked(later, it, (10, 20), 10 * MS);
+    assert_eq!(
+        watch.filled(later + RTT, (1, 10, 20), RTT),
+        Late::Repaired(RTT)
+    );
+    let it = watch.take_due(later + RTT, RTT).unwrap();
+    assert_eq!((it.start, it.end), (0, 10));
+    // And what is asked for on a path that answers waits no longer than any.
+    watch.asked(later + RTT, it, (0, 10), 10 * MS);
+    assert_eq!(
+        ranges(&mut watch, later + RTT + 10 * MS),
+        [(1, 10, 20), (1, 0, 10)]
+    );
+}
+
+#[test]
+fn filled__finds_the_answer_among_thousands() {
+    let mut watch = Watch::default();
+    for gap in 0..2000u32 {
+        watch.overtaken(at(u64::from(gap)), (1, 20 * gap, 20 * gap + 10), false);
     }
-    let due = ranges(&mut watch, at(100_000));
-    assert_eq!(due, [(1, 10, 20), (1, 20, 30), (1, 0, 10)]);
+    for gap in 0..2000u32 {
+        let now = at(2000 + u64::from(gap));
+        let it = watch.take_due(now, RTT).unwrap();
+        watch.asked(now, it, (it.start, it.end), 100 * MS);
+    }
+    // Each fifth is lost.
+    for gap in (0..2000u32).filter(|gap| gap % 5 != 0) {
+        let late = watch.filled(
+            at(10_000 + u64::from(gap)),
+            (1, 20 * gap, 20 * gap + 10),
+            RTT,
+        );
+        assert_eq!(late, Late::Repaired(RTT), "{gap}");
+    }
 }
 
 #[test]
@@ -168,4 +222,26 @@ fn overtaken__is_bounded() {
         watch.overtaken(at(0), (1, 2 * gap, 2 * gap + 1), false);
     }
     assert_eq!(watch.len(), MAX_WATCHED);
+}
+
+#[test]
+fn put_back__the_rest_is_due_at_once() {
+    let mut watch = Watch::default();
+    watch.overtaken(at(0), (1, 0, 100), false);
+    watch.overtaken(at(0), (1, 200, 300), false);
+    // For the first time, and once nothing came of it.
+    for now in [at(2000), at(12_000)] {
+        let it = watch.take_due(now, RTT).unwrap();
+        let part = (it.start, it.start + 10);
+        watch.asked(now, it, part, 100 * MS);
+        assert!(watch.put_back(it, it.start + 20));
+        let mut due: Vec<_> = std::iter::from_fn(|| watch.take_due(now, RTT)).collect();
+        due.sort_by_key(|it| it.start);
+        let starts: Vec<u32> = due.iter().map(|it| it.start).collect();
+        assert_eq!(starts, [it.start + 20, 200], "{now:?}");
+        watch = Watch::default();
+        for it in due {
+            watch.asked(now, it, (it.start, it.end), 10 * MS);
+        }
+    }
 }

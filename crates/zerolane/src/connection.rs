@@ -320,12 +320,10 @@ impl Connection {
     /// # Errors
     /// The connection ended before the peer had everything.
     pub fn close(mut self) -> Result<()> {
-        let deadline = Instant::now() + self.idle_timeout * LINGER_IDLE_TIMEOUTS;
-        self.driver.wait(None, |driver| {
-            !driver.is_sending() || Instant::now() > deadline
-        })?;
+        let linger = self.idle_timeout * LINGER_IDLE_TIMEOUTS;
+        self.wait_through(linger, |driver| !driver.is_sending())?;
         self.driver.close();
-        self.driver.wait(Some(self.idle_timeout), |_| false)?;
+        self.wait_through(self.idle_timeout, |_| false)?;
         while let Some(completion) = self.driver.next_completion() {
             if let (true, Err(TransferError::Closed(reason))) =
                 (completion.kind.is_outgoing(), completion.result)
@@ -336,6 +334,22 @@ impl Connection {
         match self.driver.closed() {
             None | Some(CloseReason::Local | CloseReason::Peer(_)) => Ok(()),
             Some(reason) => Err(Error::Closed(reason)),
+        }
+    }
+
+    /// Waits until `done`, the connection's end or `timeout`; what wakes others does not end it.
+    fn wait_through(
+        &mut self,
+        timeout: Duration,
+        done: impl Fn(&Driver<UdpLane>) -> bool,
+    ) -> Result<()> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            self.driver.wait(Some(left), &done)?;
+            if done(&self.driver) || self.driver.closed().is_some() || left.is_zero() {
+                return Ok(());
+            }
         }
     }
 }

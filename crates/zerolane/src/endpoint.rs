@@ -116,6 +116,35 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
+    /// Somebody may have woken the connection just before, with nobody waiting.
+    #[test]
+    fn close__waits_for_what_was_posted_whoever_wakes_it() {
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("a port");
+        let address = endpoint.local_addr();
+        let sending = std::thread::spawn(move || {
+            let mut connection = Connection::connect(address, &Options::default())?;
+            let waker = connection.waker();
+            connection.post_send(crate::Region::from_vec(vec![7; 1 << 20]))?;
+            waker.wake();
+            connection.close()
+        });
+        let accepted = endpoint.accept(Some(Duration::from_secs(10)));
+        let mut accepted = accepted.expect("no error").expect("in time");
+        std::thread::sleep(Duration::from_millis(20));
+        let mut received = vec![0; 1 << 20];
+        accepted.recv_into(&mut received).expect("all of it");
+        assert!(received.iter().all(|&it| it == 7));
+        let reason = loop {
+            match accepted.wait(Some(Duration::from_secs(10))) {
+                Ok(_) => {}
+                Err(Error::Closed(reason)) => break reason,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert_eq!(reason, crate::CloseReason::Peer(crate::Reason::Normal));
+        sending.join().expect("no panic").expect("all was sent");
+    }
+
     #[test]
     fn bind__again_while_connections_of_the_first_live() {
         let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("a port");

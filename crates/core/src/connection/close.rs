@@ -121,6 +121,8 @@ impl Connection {
         if matches!(before, Life::Answered | Life::Established) {
             self.fail_all(why);
             self.close_reason = why;
+        }
+        if before != self.life {
             self.timers.stop_all();
             self.timers
                 .set(Timer::GiveUp, now + self.recovery.control_timeout() * 8);

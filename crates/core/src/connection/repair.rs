@@ -16,6 +16,9 @@ use zerolane_wire::{
 /// Pause before the rest is asked for, when more was lost than is asked for in one go.
 const ASK_PAUSE: Duration = Duration::from_millis(1);
 
+/// Ranges asked for in one go.
+const MOST_ASKED: usize = limits::MAX_ASKS * MAX_RANGES;
+
 /// What a receiver knows of the bursts of its sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
@@ -76,14 +79,16 @@ impl Connection {
         let rtt = self.recovery.rtt().unwrap_or_default();
         let wait = self.recovery.repair_timeout();
         let mut lost: Vec<(u32, Range)> = vec![];
-        while lost.len() < limits::MAX_ASKS * MAX_RANGES {
+        while lost.len() < MOST_ASKED {
             let Some(it) = self.watch.take_due(now, rtt) else {
                 break;
             };
             let Some(block) = self.inbox.grants.get(it.sequence) else {
                 continue;
             };
-            for range in Grants::missing(block, it.start, it.end).take(limits::MAX_ASKS) {
+            let room = MOST_ASKED - lost.len();
+            let mut missing = Grants::missing(block, it.start, it.end);
+            for range in missing.by_ref().take(room) {
                 lost.push((it.sequence, range));
                 self.overtaken += if it.is_fresh() {
                     u64::from(range.len)
@@ -92,6 +97,10 @@ impl Connection {
                 };
                 let part = (range.start, range.start + range.len);
                 let noted = self.watch.asked(now, it, part, wait);
+                self.counters.forgotten += u64::from(!noted);
+            }
+            if let Some(rest) = missing.next() {
+                let noted = self.watch.put_back(it, rest.start);
                 self.counters.forgotten += u64::from(!noted);
             }
         }

@@ -3,6 +3,7 @@
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;
+use netlab::Side;
 use netlab::link::{LinkConfig, Loss, Reorder};
 use std::time::Duration;
 use zerolane_wire::{Profile, Profiles, Reason, Rights};
@@ -241,5 +242,33 @@ fn cancel__of_a_payload_is_told_before_it_was_announced() {
             let all_over = |it: &Connection| !it.is_sending() && it.endings.is_empty();
             sim.a.connection.as_ref().is_some_and(all_over)
         });
+    });
+}
+
+/// Nobody answers what is asked of a peer that went away while it was asked.
+#[test]
+fn close__at_once_with_a_peer_that_goes_away() {
+    let mut sim = connected(0.0, 1, &Config::default());
+    let now = sim.now();
+    sim.a.c().close(now);
+    sim.b.c().abandon(now, Reason::GoingAway);
+    // Nothing that A says is heard any more.
+    sim.net.link_mut(Side::A).set_up(false);
+    sim.run_until(S, |sim| sim.a.closed().is_some());
+    assert_eq!(sim.a.closed(), Some(CloseReason::Local));
+}
+
+#[test]
+fn close__by_both_at_once_whatever_is_lost() {
+    each(100, |seed| {
+        let mut sim = connected(0.3, seed, &Config::default());
+        let now = sim.now();
+        sim.a.c().close(now);
+        sim.b.c().close(now);
+        let closed = |sim: &Sim| sim.a.closed().is_some() && sim.b.closed().is_some();
+        sim.run_until(10 * S, closed);
+        for end in [&sim.a, &sim.b] {
+            assert_eq!(end.closed(), Some(CloseReason::Local));
+        }
     });
 }

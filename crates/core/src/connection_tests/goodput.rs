@@ -206,6 +206,16 @@ fn goodput__one_percent_of_loss_is_little_more_sent_again() {
 }
 
 #[test]
+fn goodput__heavy_loss_of_the_path_itself_is_no_collapse() {
+    for (rtt, least) in [(1, 400.0), (10, 300.0), (100, 100.0)] {
+        let it = extended(link(MS * rtt, Loss::Random(0.2)));
+        assert!(it.mbps >= least, "{rtt} ms: {} Mb/s", it.mbps);
+        let (resent, lost) = (it.sender.bytes_resent / 1432, it.lost);
+        assert!(resent <= lost + lost / 50, "{resent} for {lost}");
+    }
+}
+
+#[test]
 fn goodput__of_a_get_is_that_of_a_put() {
     let shallow = LinkConfig {
         queue_packets: 800,

@@ -1,0 +1,151 @@
+//! The round trip, and what it tells of queues.
+
+use super::{Round, Sample, quantum_time};
+use crate::Instant;
+use std::time::Duration;
+
+/// Round trips from which on these are looked at.
+const LONG_RTT: Duration = Duration::from_millis(4);
+/// An answer is late by this part of the shortest round trip. So many in a row, each as late as the one
+/// before or later, tell of a queue that grows: a quarter of a round's.
+const LATE_PART: u32 = 8;
+const LATE_SAMPLES: u32 = 4;
+
+/// Shortest round trips older than this are looked for anew.
+const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Longest time by which an end is late to answer that is made good for.
+const MAX_UNSTEADINESS: Duration = Duration::from_millis(2);
+/// Variation of the round trip that is no queue.
+pub(super) const NOISE: Duration = Duration::from_micros(200);
+
+/// Rounds in a row with a queue after which it is that of others: ours is gone in each turn of probing, and
+/// when a path became slower, soon after its old rate was forgotten.
+const CROWDED_ROUNDS: u32 = 24;
+
+/// What is known of the round trip.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Delay {
+    /// The shortest.
+    pub(super) min_rtt: Option<Duration>,
+    /// When it was last close to the shortest.
+    uncrowded: Instant,
+    /// Rounds with a queue, in a row.
+    crowded_rounds: u32,
+    /// Answers in a row that a queue held up.
+    late_samples: u32,
+    latest_rtt: Duration,
+    /// Mean of the round trip, and its mean deviation.
+    smoothed: (Duration, Duration),
+}
+
+impl Delay {
+    /// A path with that shortest round trip, seen `now`.
+    pub(super) fn new(now: Instant, min_rtt: Option<Duration>) -> Delay {
+        Delay {
+            min_rtt,
+            uncrowded: now,
+            ..Delay::default()
+        }
+    }
+
+    pub(super) fn note(&mut self, now: Instant, sample: &Sample) {
+        self.min_rtt = Some(sample.min_rtt);
+        if has_no_queue(sample) {
+            self.uncrowded = now;
+        }
+        self.note_lateness(sample);
+        self.smooth(sample.rtt);
+    }
+
+    /// Whether the round trip was much longer than the shortest in this round.
+    pub(super) fn note_round(&mut self, round: &Round) -> bool {
+        let queued = self.is_queued(round);
+        let long = self.min_rtt.is_some_and(|it| it >= LONG_RTT);
+        self.crowded_rounds = match queued && long {
+            true => self.crowded_rounds + 1,
+            false => 0,
+        };
+        queued
+    }
+
+    fn is_queued(&self, round: &Round) -> bool {
+        let (Some(min_rtt), Some(mean)) = (self.min_rtt, round.rtt()) else {
+            return false;
+        };
+        // Our own bursts take their time as well.
+        let slack = quantum_time(min_rtt) + NOISE;
+        mean > min_rtt + min_rtt / 4 + slack
+    }
+
+    /// How much longer than the shortest the round trip was.
+    pub(super) fn queue(&self, mean: Duration) -> Duration {
+        mean.saturating_sub(self.min_rtt.unwrap_or_default())
+    }
+
+    fn note_lateness(&mut self, sample: &Sample) {
+        let slack = sample.min_rtt / LATE_PART + quantum_time(sample.min_rtt) + NOISE;
+        // On shorter paths an end that is late looks the same.
+        let late = sample.min_rtt >= LONG_RTT && sample.rtt > sample.min_rtt + slack;
+        // What an end that was off its core answers, it answers all at once: what left later, sooner.
+        let grows = sample.rtt + NOISE >= self.latest_rtt;
+        self.latest_rtt = sample.rtt;
+        self.late_samples = if late && grows {
+            self.late_samples + 1
+        } else {
+            0
+        };
+    }
+
+    /// Whether several answers in a row came late: a queue grows that more would only fill.
+    pub(super) fn is_queuing(&self) -> bool {
+        self.late_samples >= LATE_SAMPLES
+    }
+
+    /// Whether the last answer came late.
+    pub(super) fn is_late(&self) -> bool {
+        self.late_samples > 0
+    }
+
+    /// Whether others fill the queue.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded_rounds >= CROWDED_ROUNDS
+    }
+
+    /// They do not any more.
+    pub(super) fn cleared(&mut self) {
+        self.crowded_rounds = 0;
+    }
+
+    /// Whether the shortest round trip is to be looked for anew.
+    pub(super) fn is_stale(&self, now: Instant) -> bool {
+        now - self.uncrowded > PROBE_RTT_INTERVAL
+    }
+
+    /// It was looked for.
+    pub(super) fn probed(&mut self, now: Instant) {
+        self.uncrowded = now;
+    }
+
+    /// How late a busy end is to answer.
+    pub(super) fn unsteadiness(&self) -> Duration {
+        let most = (self.min_rtt.unwrap_or_default() / 2).min(MAX_UNSTEADINESS);
+        (self.smoothed.1 * 2).min(most)
+    }
+
+    fn smooth(&mut self, rtt: Duration) {
+        let (mean, deviation) = self.smoothed;
+        self.smoothed = match mean.is_zero() {
+            true => (rtt, Duration::ZERO),
+            false => (
+                (mean * 7 + rtt) / 8,
+                (deviation * 3 + mean.abs_diff(rtt)) / 4,
+            ),
+        };
+    }
+}
+
+/// Whether the round trip was close to the shortest.
+pub(super) fn has_no_queue(sample: &Sample) -> bool {
+    sample.rtt <= sample.min_rtt + sample.min_rtt / 8
+}
