@@ -275,10 +275,12 @@ impl Budget {
             && interval.is_contended()
             && now >= self.careful_until
         {
-            let step = if self.stretch < self.ceiling / 8 * 7 {
-                16
-            } else {
-                128
+            let below = self.stretch < self.ceiling / 8 * 7;
+            let step = match (below, full) {
+                (true, false) => 16,
+                // As far as is known: what is granted on top may be what the queue has no place for.
+                (true, true) => 64,
+                (false, _) => 128,
             };
             self.stretch = (self.stretch + (self.stretch / step).max(1)).min(MAX_STRETCH);
         }

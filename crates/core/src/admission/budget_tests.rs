@@ -160,6 +160,28 @@ fn stretch__grows_while_the_queue_runs_empty() {
 }
 
 #[test]
+fn stretch__grows_slowly_while_the_link_is_full() {
+    let grown = |later: u64| {
+        let mut budget = Budget::new();
+        let now = run(&mut budget, 1, 100, 2);
+        for at in 100..300 {
+            let news = News {
+                arrived: later,
+                delay: Some(Duration::from_micros(100)),
+                streams: 2,
+                short: true,
+                ..News::default()
+            };
+            budget.hear(now + Duration::from_millis(at), news);
+        }
+        budget.stretch - ONE
+    };
+    // As much as the first interval, which has an arrival more than it has milliseconds.
+    let (full, not_full) = (grown(140_000), grown(60_000));
+    assert!(full > 0 && not_full >= 4 * full, "{full}, {not_full}");
+}
+
+#[test]
 fn stretch__ends_at_losses() {
     let mut budget = Budget::new();
     let most = run_empty(&mut budget, Some(20));

@@ -195,12 +195,20 @@ impl Connection {
     fn answer_again(&mut self, rts: &RequestToSend, slot: Slot) {
         match slot.state {
             InboundState::Announced | InboundState::Unheard => self.answer_later(rts.s_id),
+            InboundState::Receiving if self.waits_for_grants(slot.id) => {
+                self.answer_later(rts.s_id)
+            }
             InboundState::Receiving => self.repeat_grants(slot.id),
             InboundState::Complete => {
                 self.push_control(Operation::State(complete(rts.s_id, slot.id, u32::MAX)));
             }
             InboundState::Ended => self.refuse(rts.s_id, slot.refusal),
         }
+    }
+
+    /// Whether a Transfer that met its memory has none of it granted yet: others come first.
+    fn waits_for_grants(&self, id: u32) -> bool {
+        self.inbox.get(id).is_some_and(|it| it.granted == 0)
     }
 
     fn on_announced(&mut self, now: Instant, rts: &RequestToSend) {

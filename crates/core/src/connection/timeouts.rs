@@ -7,6 +7,7 @@ use crate::limits;
 use crate::outbound::Outbound;
 use crate::timers::Timer;
 use crate::{CloseReason, Instant, Life, OutboundState, TransferId};
+use core::mem::discriminant;
 use zerolane_wire::{Operation, RequestState};
 
 impl Connection {
@@ -63,12 +64,7 @@ impl Connection {
         if self.life != Life::Established {
             return;
         }
-        let announced: Vec<(TransferId, bool)> = self
-            .outbox
-            .iter()
-            .filter(|(_, it)| is_asking(it) && it.resend_at <= now)
-            .map(|(id, it)| (id, it.state == OutboundState::Announced))
-            .collect();
+        let announced = self.announcements_due(now);
         let reads: Vec<(TransferId, bool)> = self
             .inbox
             .reads
@@ -89,6 +85,28 @@ impl Connection {
             self.send_read(now, id);
         }
         self.rearm_answers();
+    }
+
+    /// Announcements to be repeated, and whether nothing was heard of them. Of those that were told to
+    /// wait, the first of each kind asks for all: none behind it has its turn before.
+    fn announcements_due(&mut self, now: Instant) -> Vec<(TransferId, bool)> {
+        let mut due = vec![];
+        let mut waiting = vec![];
+        for (id, it) in self.outbox.iter_mut().filter(|(_, it)| is_asking(it)) {
+            let waits = it.state == OutboundState::Waiting;
+            let kind = discriminant(&it.target);
+            if waits && waiting.contains(&kind) {
+                it.resend_at = now + limits::WAITING_INTERVAL;
+                continue;
+            }
+            if waits {
+                waiting.push(kind);
+            }
+            if it.resend_at <= now {
+                due.push((id, !waits));
+            }
+        }
+        due
     }
 
     fn rearm_answers(&mut self) {

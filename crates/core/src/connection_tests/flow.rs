@@ -25,6 +25,9 @@ struct Outcome {
     resent: f64,
     link: LinkStats,
     asked_in_vain: u64,
+    /// Transfers announced, and control operations that the sender sent.
+    transfers: u64,
+    control: u64,
 }
 
 /// Sends from A to B for `time` over 1 Gb/s with a queue of one round trip; A loses `loss`.
@@ -45,6 +48,7 @@ fn flow(rtt: Duration, loss: f64, time: Duration, seed: u64) -> Outcome {
     let mut sources: VecDeque<Span> = (0..POSTED).map(|_| sim.a.filled(7, LENGTH)).collect();
     let mut targets: VecDeque<Span> = (0..POSTED).map(|_| sim.b.empty(LENGTH)).collect();
     let (mut sending, mut receiving) = (VecDeque::new(), VecDeque::new());
+    let mut transfers = 0;
     let end = sim.net.now() + time;
     while sim.net.now() < end {
         let now = sim.now();
@@ -55,6 +59,7 @@ fn flow(rtt: Duration, loss: f64, time: Duration, seed: u64) -> Outcome {
         while let Some(span) = sources.pop_front() {
             let id = sim.a.c().post_send(now, span, Delivery::Polled);
             sending.push_back((id.expect("posted"), span));
+            transfers += 1;
         }
         sim.step(end);
         for event in std::mem::take(&mut sim.a.events) {
@@ -71,12 +76,14 @@ fn flow(rtt: Duration, loss: f64, time: Duration, seed: u64) -> Outcome {
         }
     }
     let arrived = sim.b.c().counters().bytes_received;
-    let resent = sim.a.c().counters().bytes_resent;
+    let sender = *sim.a.c().counters();
     Outcome {
         fraction: arrived as f64 * 8.0 / time.as_secs_f64() / RATE_BITS_PER_S as f64,
-        resent: resent as f64 / arrived as f64,
+        resent: sender.bytes_resent as f64 / arrived as f64,
         link: sim.net.link(Side::A).stats(),
         asked_in_vain: sim.b.c().counters().asked_in_vain,
+        transfers,
+        control: sender.control_sent,
     }
 }
 
@@ -103,4 +110,34 @@ fn flow__long_path_is_filled_from_the_start_on() {
         let it = flow(MS * rtt, 0.0, Duration::from_secs(time), 1);
         assert!(it.fraction >= least, "{rtt} ms: {it:?}");
     }
+}
+
+#[test]
+fn flow__who_waits_for_a_turn_announces_it_twice_at_most() {
+    let it = flow(MS, 0.0, Duration::from_secs(1), 1);
+    assert!(it.transfers > 2 * POSTED as u64, "{it:?}");
+    assert!(it.control <= 2 * it.transfers + 10, "{it:?}");
+}
+
+#[test]
+fn flow__one_of_many_that_wait_for_a_turn_asks_again() {
+    // Nobody's turn comes: there is no room for the first.
+    let mut sim = Sim::new(
+        LinkConfig::default(),
+        1,
+        Config::default(),
+        Config::default(),
+    );
+    sim.connect();
+    let now = sim.now();
+    for _ in 0..POSTED {
+        let source = sim.a.filled(7, LENGTH);
+        let posted = sim.a.c().post_send(now, source, Delivery::Polled);
+        posted.expect("posted");
+    }
+    sim.run_for(200 * MS);
+    let before = sim.a.c().counters().control_sent;
+    sim.run_for(Duration::from_secs(10));
+    let asked = sim.a.c().counters().control_sent - before;
+    assert!((9..=20).contains(&asked), "{asked}");
 }

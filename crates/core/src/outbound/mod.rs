@@ -89,6 +89,10 @@ impl Outbox {
         self.transfers.iter().map(|(&id, it)| (id, it))
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (TransferId, &mut Outbound)> {
+        self.transfers.iter_mut().map(|(&id, it)| (id, it))
+    }
+
     /// The Transfers announced under a number that `is_named`.
     pub(crate) fn announced(&self, is_named: impl Fn(u32) -> bool) -> Vec<TransferId> {
         let named = |it: &Outbound| it.state != OutboundState::Queued && is_named(it.sequence);

@@ -10,6 +10,7 @@ use netlab::lab::{Lab, LabConfig, LabStats};
 use netlab::link::LinkConfig;
 use netlab::netns;
 
+use super::super::cpu;
 use super::super::mover::Token;
 use super::super::peer::Peer;
 use super::super::protocol::{Protection, Request};
@@ -59,9 +60,9 @@ pub(crate) struct Outcome {
     pub(crate) network: LabStats,
 }
 
-/// The senders run here, and the network, which goes before them: it takes half a core, and receiving
-/// costs more than sending.
-const SENDERS_CORE: usize = 0;
+/// The network runs here, and goes before all else: it takes half a core. A lone sender does, too, for
+/// receiving costs more than sending; of several, see [`sender_core`].
+const NETWORK_CORE: usize = 0;
 
 /// What TCP may use for its buffers, so that they are not what limits it: one
 /// flow of 10 Gb/s over 50 ms.
@@ -85,7 +86,7 @@ impl Stage {
             hosts: senders + 1,
             mtu,
             interface_bits_per_s,
-            core: Some(SENDERS_CORE),
+            core: Some(NETWORK_CORE),
             seed,
             ..LabConfig::default()
         })?;
@@ -145,12 +146,13 @@ impl Stage {
             token: Token::new()?.0,
         };
         job.check()?;
-        let mut receiver = self.end(0, "receiver")?;
+        let cores = cpu::cores();
+        let mut receiver = self.end(0, cores - 1, "receiver")?;
         let port = receiver.listen(&Request::ReceiveFlows(job.clone()))?;
         let to = SocketAddr::new(self.lab.host(0).ipv4().into(), port);
         let mut senders = Vec::new();
-        for &host in &group.senders {
-            let mut sender = self.end(host, "sender")?;
+        for (index, &host) in group.senders.iter().enumerate() {
+            let mut sender = self.end(host, sender_core(index, cores), "sender")?;
             sender.tell(&Request::SendFlow {
                 to,
                 job: job.clone(),
@@ -164,15 +166,10 @@ impl Stage {
         })
     }
 
-    /// A process in a host: all senders on one core, receivers on another.
-    fn end(&self, host: usize, name: &'static str) -> Result<Peer> {
+    /// A process in a host, on a core.
+    fn end(&self, host: usize, core: usize, name: &'static str) -> Result<Peer> {
         let program = std::env::current_exe().context("where is this program?")?;
         let namespace = self.lab.host(host);
-        let core = if host == 0 {
-            super::super::cpu::cores() - 1
-        } else {
-            SENDERS_CORE
-        };
         let mut command = namespace.command(program);
         command
             .args(["bench", "end", "--bind"])
@@ -183,6 +180,13 @@ impl Stage {
         peer.greet()?;
         Ok(peer)
     }
+}
+
+/// Where a group's sender of this index runs. Several take turns on all cores: in a network each has a
+/// machine of its own, and eight beside the emulator on one core would be measured for what is left of
+/// that, while the receiver's is half idle.
+fn sender_core(index: usize, cores: usize) -> usize {
+    (NETWORK_CORE + index) % cores
 }
 
 /// A group under way.
@@ -220,4 +224,17 @@ fn tune_tcp() -> Result<()> {
     set("tcp_rmem", format!("4096 131072 {TCP_BUFFER_BYTES}"))?;
     set("tcp_wmem", format!("4096 65536 {TCP_BUFFER_BYTES}"))?;
     set("tcp_no_metrics_save", "1".into())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sender_core__one_beside_the_network_several_everywhere() {
+        assert_eq!(sender_core(0, 2), NETWORK_CORE);
+        let used: Vec<usize> = (0..8).map(|index| sender_core(index, 4)).collect();
+        assert_eq!(used, [0, 1, 2, 3, 0, 1, 2, 3]);
+    }
 }
