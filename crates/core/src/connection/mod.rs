@@ -1,15 +1,16 @@
 //! One virtual connection: what the user asks of it, and the state all parts share.
 //!
-//! `input.rs` takes control operations, `data.rs` takes payload headers, `repair.rs` asks for what is
-//! missing, `output.rs` drains what is owed to the peer in priority order, `timeouts.rs` owns what
-//! follows from silence, `admit.rs` asks what may be granted while others receive too, `abort.rs` what
-//! follows when a Transfer is given up, `roam.rs` when an address changes, `close.rs` what follows from
-//! the table of a connection's life.
+//! `transfers.rs` takes what is posted, `grant.rs` grants Blocks, `input.rs` takes control operations,
+//! `data.rs` takes payload headers, `repair.rs` asks for what is missing, `output.rs` drains what is
+//! owed to the peer in priority order, `timeouts.rs` owns what follows from silence, `admit.rs` asks
+//! what may be granted while others receive too, `abort.rs` what follows when a Transfer is given up,
+//! `roam.rs` when an address changes, `close.rs` what follows from the table of a connection's life.
 
 mod abort;
 mod admit;
 mod close;
 mod data;
+mod grant;
 mod input;
 mod listen;
 mod memory;
@@ -20,6 +21,7 @@ mod repair;
 mod roam;
 mod serve;
 mod timeouts;
+mod transfers;
 
 pub use listen::{listen, reject};
 pub use roam::Stray;
@@ -28,22 +30,22 @@ use crate::congestion::Pacer;
 use crate::credit::Credit;
 use crate::ecn::Marks;
 use crate::handshake::{HandshakeDatagram, Session};
-use crate::inbound::{self, Geometry, Inbox};
-use crate::offers::{Offer, Offers};
+use crate::inbound::Inbox;
+use crate::offers::Offers;
 use crate::outbound::Outbox;
 use crate::path::Path;
-use crate::recovery::{Recovery, Timed};
+use crate::recovery::Recovery;
 use crate::timers::{Timer, Timers};
 use crate::watch::Watch;
 use crate::{
-    CloseReason, Config, Congestion, Counters, Delivery, DropReason, Entropy, Event, Forecast,
-    GrantsOnly, Instant, Life, Member, PathState, Span, TransferId, limits,
+    CloseReason, Config, Congestion, Counters, DropReason, Entropy, Event, Forecast, GrantsOnly,
+    Instant, Life, Member, PathState, TransferId, limits,
 };
 use abort::Ending;
 use core::fmt;
 use protect::Protection;
 use std::collections::VecDeque;
-use zerolane_wire::{Capabilities, Operation, Profile, Reason, Route, Target};
+use zerolane_wire::{Capabilities, Operation, Profile, Reason, Route};
 
 /// Why a Transfer could not be posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,100 +245,6 @@ impl Connection {
         self.congestion.on_new_path(self.recovery.min_rtt());
     }
 
-    /// Sends `span` as one Transfer. Its bytes must stay as they are until the Transfer is over.
-    ///
-    /// # Errors
-    /// The connection is closed, or too many Transfers are posted.
-    pub fn post_send(
-        &mut self,
-        now: Instant,
-        span: Span,
-        delivery: Delivery,
-    ) -> Result<TransferId, PostError> {
-        self.can_post(self.outbox.len())?;
-        let id = self.new_id();
-        self.outbox.post(id, span, delivery, Target::Receive);
-        self.announce(now);
-        Ok(id)
-    }
-
-    /// Receives the next Transfer that no earlier receive takes into `span`. Its bytes are undefined
-    /// until the Transfer is over.
-    ///
-    /// # Errors
-    /// The connection is closed, or too many Transfers are posted.
-    pub fn post_receive(&mut self, now: Instant, span: Span) -> Result<TransferId, PostError> {
-        self.can_post(self.inbox.len())?;
-        let id = self.new_id();
-        self.inbox.posted.push_back(inbound::Posted { id, span });
-        self.match_announcements(now);
-        self.expect_peer(now);
-        Ok(id)
-    }
-
-    /// Offers `span` to the peer's next Read (Request_To_Receive).
-    ///
-    /// # Errors
-    /// The connection is closed, or too many Transfers are posted.
-    pub fn post_offer(
-        &mut self,
-        now: Instant,
-        span: Span,
-        delivery: Delivery,
-    ) -> Result<TransferId, PostError> {
-        self.can_post(self.outbox.len() + self.offers.queue.len())?;
-        let id = self.new_id();
-        self.offers.queue.push_back(Offer { id, span, delivery });
-        self.match_offers(now);
-        self.expect_peer(now);
-        Ok(id)
-    }
-
-    /// Reads what the peer offers into `span` (Read sequence: Request_To_Receive first).
-    ///
-    /// # Errors
-    /// The connection is closed, or too many Transfers are posted.
-    pub fn post_read(&mut self, now: Instant, span: Span) -> Result<TransferId, PostError> {
-        self.can_post(self.inbox.len())?;
-        let id = self.new_id();
-        self.inbox.reads.post(id, span);
-        self.ask_reads(now);
-        self.expect_peer(now);
-        Ok(id)
-    }
-
-    fn can_post(&self, posted: usize) -> Result<(), PostError> {
-        match self.life {
-            Life::Connecting | Life::Answered | Life::Established => {}
-            Life::Disconnecting | Life::Answering | Life::Closed => return Err(PostError::Closed),
-        }
-        if posted >= limits::MAX_POSTED {
-            Err(PostError::Full)
-        } else {
-            Ok(())
-        }
-    }
-
-    fn new_id(&mut self) -> TransferId {
-        let id = self.next_id;
-        self.next_id = self.next_id % (crate::exports::HANDLE - 1) + 1;
-        id
-    }
-
-    /// All posted Transfers that are not over.
-    pub fn transfers(&self) -> Vec<TransferId> {
-        let offers = self.offers.queue.iter().map(|offer| offer.id);
-        offers
-            .chain(self.outbox.ids())
-            .chain(self.inbox.ids())
-            .chain(
-                self.memory
-                    .ids()
-                    .filter(|&id| self.outbox.get(id).is_none()),
-            )
-            .collect()
-    }
-
     /// The largest datagram (header included) that the interface towards the peer carries, in
     /// bytes: at the start, and whenever the lane learns that it changed.
     pub fn set_path_datagram(&mut self, now: Instant, datagram: usize) {
@@ -483,19 +391,6 @@ impl Connection {
         }
     }
 
-    fn geometry(&self) -> Geometry {
-        Geometry {
-            profile: self.profile,
-            window: self.credit.window(),
-            block: self.config.block,
-            block_log2: self.config.classic_block_log2,
-            buffer_log2: self.buffer_log2(),
-            stu: self.expected_stu(),
-            burst_segments: self.config.burst_segments,
-            around: self.around(),
-        }
-    }
-
     fn buffer_log2(&self) -> u8 {
         match self.profile {
             Profile::Classic => self.config.classic_buffer_log2,
@@ -552,78 +447,6 @@ impl Connection {
             .map_or(1, |peer| peer.slots.min(limits::MAX_SLOTS))
     }
 
-    /// Announces queued Transfers as far as the peer's slots allow.
-    fn announce(&mut self, now: Instant) {
-        if self.life != Life::Established {
-            return;
-        }
-        self.end_withdrawn(now);
-        let slots = self.peer_slots();
-        while let Some(id) = self.outbox.announce_next(slots) {
-            self.send_announcement(now, id);
-        }
-    }
-
-    /// Asks for queued Reads as far as the peer's slots allow.
-    fn ask_reads(&mut self, now: Instant) {
-        if self.life != Life::Established {
-            return;
-        }
-        let slots = self.peer_slots();
-        while let Some(id) = self.inbox.reads.ask_next(slots) {
-            self.send_read(now, id);
-        }
-    }
-
-    /// Matches announcements with posted receives, and grants.
-    fn match_announcements(&mut self, now: Instant) {
-        while let Some(matched) = self.inbox.match_next() {
-            self.matched(now, matched);
-        }
-        self.grant(now);
-    }
-
-    /// Matches the peer's Reads with offers.
-    fn match_offers(&mut self, now: Instant) {
-        while let Some((wanted, offer)) = self.offers.match_next() {
-            let target = Target::Read(wanted.s_id);
-            self.outbox
-                .post(offer.id, offer.span, offer.delivery, target);
-        }
-        self.announce(now);
-    }
-
-    /// Grants Blocks as far as the window allows.
-    fn grant(&mut self, now: Instant) {
-        let Some(geometry) = self.admitted(now) else {
-            self.granted_window = 0;
-            return;
-        };
-        self.granted_window = geometry.window;
-        while let Some(granted) = self.inbox.grant_next(now, &geometry) {
-            self.send_grant(granted.sequence);
-            if self.inbox.grants.is_only(granted.sequence) {
-                self.recovery.time(Timed::Grant(granted.transfer), now);
-            }
-            self.timers
-                .set_earlier(Timer::Payload, now + self.recovery.data_timeout());
-            self.expect_peer(now);
-            self.repeat_overdue_grants(now);
-        }
-        if self.inbox.ungranted() > 0 && !self.inbox.grants.has_room() {
-            self.counters.grants_held += 1;
-        }
-    }
-
-    /// Whether another Block fits in the window, at a glance.
-    fn has_room_to_grant(&self) -> bool {
-        let outstanding = self.inbox.grants.outstanding();
-        let block = self.config.block.min(self.granted_window / 2);
-        self.profile == Profile::Extended
-            && self.inbox.ungranted() > 0
-            && outstanding + u64::from(block) <= u64::from(self.granted_window)
-    }
-
     /// Stops the program if anything grew beyond its limit. For tests and fuzzing.
     #[doc(hidden)]
     pub fn assert_bounded(&self) {
@@ -636,16 +459,6 @@ impl Connection {
         self.inbox.assert_bounded();
         self.offers.assert_bounded(self.slots());
         self.memory.assert_bounded();
-    }
-
-    fn send_grant(&mut self, sequence: u32) {
-        if let Some(get) = self.get_block(sequence) {
-            self.counters.grants_sent += 1;
-            self.push_control(Operation::Get(get));
-        } else if let Some(cts) = self.inbox.clear_to_send(sequence, &self.geometry()) {
-            self.counters.grants_sent += 1;
-            self.push_control(Operation::ClearToSend(cts));
-        }
     }
 }
 
