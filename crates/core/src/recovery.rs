@@ -37,6 +37,9 @@ struct Shortest {
 pub(crate) struct Recovery {
     smoothed: Option<(Duration, Duration)>,
     shortest: Option<Shortest>,
+    /// Shortest of those from which nothing was taken off. The handshake is none: it may wait for a
+    /// program.
+    asked: Option<Duration>,
     samples: u32,
     backoff: u32,
     /// Classic profile: a fixed wait for payload, as the thesis's implementation had.
@@ -50,6 +53,7 @@ impl Recovery {
         Recovery {
             smoothed: None,
             shortest: None,
+            asked: None,
             samples: 0,
             backoff: 0,
             fixed: None,
@@ -79,8 +83,22 @@ impl Recovery {
     /// `request` was answered.
     pub(crate) fn answered(&mut self, request: Timed, now: Instant) {
         if let Some((_, sent)) = self.probe.take_if(|probe| probe.0 == request) {
-            self.sample(now, now - sent);
+            let rtt = now - sent;
+            if request != Timed::Handshake {
+                self.asked = Some(self.asked.map_or(rtt, |asked| asked.min(rtt)));
+            }
+            self.sample(now, rtt);
         }
+    }
+
+    /// The round trip, if a report of what arrived came after `elapsed` and claims to have waited for `delay`
+    /// at the peer: half of the quickest answer to a question at least. A peer could make any path look
+    /// short by claiming more delay, or what has not arrived yet; no answer comes sooner than the path lets
+    /// it. (RFC 9002, 5.3, does not let a claim go below the quickest answer. Here that is rare, and may
+    /// take longer than a burst's first packet.)
+    pub(crate) fn less_delay(&self, elapsed: Duration, delay: Duration) -> Duration {
+        let least = self.asked.map_or(Duration::ZERO, |asked| asked / 2);
+        elapsed.saturating_sub(delay).max(least)
     }
 
     /// A round trip took `rtt`.

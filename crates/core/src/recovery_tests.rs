@@ -45,6 +45,26 @@ fn time__a_measurement_without_end_is_replaced() {
 }
 
 #[test]
+fn less_delay__takes_off_half_of_the_quickest_answer_at_most() {
+    let mut recovery = Recovery::adaptive();
+    let less = |recovery: &Recovery, delay| recovery.less_delay(50 * MS, delay * MS);
+    assert_eq!(less(&recovery, 70), 0 * MS, "nothing is known");
+    for (request, at_ms, took) in [
+        (Timed::Handshake, 0, 1),
+        (Timed::Nop(1), 100, 40),
+        (Timed::Nop(2), 200, 45),
+    ] {
+        recovery.time(request, at(at_ms));
+        recovery.answered(request, at(at_ms + took));
+    }
+    assert_eq!(less(&recovery, 10), 40 * MS);
+    assert_eq!(less(&recovery, 31), 20 * MS);
+    assert_eq!(less(&recovery, 70), 20 * MS);
+    let early = recovery.less_delay(5 * MS, 0 * MS);
+    assert_eq!(early, 20 * MS, "of what cannot have arrived");
+}
+
+#[test]
 fn back_off__ends_at_the_longest_timeout_and_progress_resets_it() {
     let mut recovery = Recovery::adaptive();
     (0..50).for_each(|_| recovery.back_off());

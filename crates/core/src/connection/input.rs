@@ -511,7 +511,7 @@ impl Connection {
 
     fn note_progress(&mut self, now: Instant, sent: &Sent, progress: &Progress) {
         let delay = Duration::from_micros(progress.delay_us.into());
-        let rtt = (now - sent.at).saturating_sub(delay);
+        let rtt = self.recovery.less_delay(now - sent.at, delay);
         if rtt > limits::MAX_RTT {
             return;
         }

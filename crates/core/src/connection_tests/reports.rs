@@ -148,7 +148,9 @@ fn progress__made_up_does_not_open_the_window_beyond_what_was_sent() {
             sim.a.c().assert_bounded();
             // Grants bound what leaves, whatever is claimed.
             let now = sim.now();
-            assert!(sim.a.c().path_state(now).under_way <= LENGTH);
+            let path = sim.a.c().path_state(now);
+            assert!(path.under_way <= LENGTH);
+            assert!(path.min_rtt >= Some(link().delay), "half of what it is");
             assert!(sim.a.c().counters().bytes_sent <= LENGTH + resent(&mut sim));
         }
         sim.run_for(Duration::from_secs(20));
