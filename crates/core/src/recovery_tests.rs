@@ -48,7 +48,7 @@ fn time__a_measurement_without_end_is_replaced() {
 fn less_delay__takes_off_half_of_the_quickest_answer_at_most() {
     let mut recovery = Recovery::adaptive();
     let less = |recovery: &Recovery, delay| recovery.less_delay(50 * MS, delay * MS);
-    assert_eq!(less(&recovery, 70), 0 * MS, "nothing is known");
+    assert_eq!(less(&recovery, 70), Duration::ZERO, "nothing is known");
     for (request, at_ms, took) in [
         (Timed::Handshake, 0, 1),
         (Timed::Nop(1), 100, 40),
@@ -60,7 +60,7 @@ fn less_delay__takes_off_half_of_the_quickest_answer_at_most() {
     assert_eq!(less(&recovery, 10), 40 * MS);
     assert_eq!(less(&recovery, 31), 20 * MS);
     assert_eq!(less(&recovery, 70), 20 * MS);
-    let early = recovery.less_delay(5 * MS, 0 * MS);
+    let early = recovery.less_delay(5 * MS, Duration::ZERO);
     assert_eq!(early, 20 * MS, "of what cannot have arrived");
 }
 
