@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use zerolane::{Connection, Endpoint};
 
-use super::cpu;
+use super::cpu::{self, CoreArgs};
 use super::limits::CONNECT;
 use super::perftest::times::{Quantiles, Times};
 use super::protocol::Protection;
@@ -33,12 +33,8 @@ pub(crate) struct Args {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// Core of the client
-    #[arg(long, default_value_t = 0)]
-    tx_core: usize,
-    /// Core of the server [default: 1, or 0 if it is the only one]
-    #[arg(long)]
-    rx_core: Option<usize>,
+    #[command(flatten)]
+    cores: CoreArgs,
 }
 
 /// Everything `bench handshake` says; `--json` prints it as it is.
@@ -111,7 +107,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
 
 /// Connects `count` times; those without and those with a cookie.
 fn kinds(args: &Args, protection: Protection, interrupt: &Interrupt) -> Result<[Kind; 2]> {
-    let server_core = cpu::of_other_end(args.rx_core);
+    let server_core = args.cores.server();
     let endpoint = Endpoint::bind((Ipv4Addr::LOCALHOST, 0), options(protection))?;
     let (to, count) = (endpoint.local_addr(), args.count);
     let (tell, verdicts) = channel();
@@ -124,7 +120,7 @@ fn kinds(args: &Args, protection: Protection, interrupt: &Interrupt) -> Result<[
             }
         });
         let client = scope.spawn(move || {
-            cpu::pin(args.tx_core)?;
+            cpu::pin(args.cores.tx_core)?;
             connect_all(to, protection, count, &verdicts, interrupt)
         });
         client.join().map_err(|_| anyhow!("the client panicked"))?
@@ -219,8 +215,10 @@ mod tests {
     const FEW: Args = Args {
         count: 20,
         json: false,
-        tx_core: 0,
-        rx_core: None,
+        cores: CoreArgs {
+            tx_core: 0,
+            rx_core: None,
+        },
     };
 
     #[test]

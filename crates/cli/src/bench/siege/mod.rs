@@ -30,7 +30,7 @@ use serde::Serialize;
 
 use self::attack::{Attack, Attacker};
 use self::transfer::{Seen, Shared};
-use super::cpu;
+use super::cpu::{self, CoreArgs};
 use super::hosts::MTU;
 use super::limits::CONNECT;
 use super::sweep_table::{print, table};
@@ -51,12 +51,8 @@ pub(crate) struct Args {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// Core of the client
-    #[arg(long, default_value_t = 0)]
-    tx_core: usize,
-    /// Core of the server [default: 1, or 0 if it is the only one]
-    #[arg(long)]
-    rx_core: Option<usize>,
+    #[command(flatten)]
+    cores: CoreArgs,
     /// Core of the attacker [default: the client's, for the server's is what is attacked]
     #[arg(long)]
     attack_core: Option<usize>,
@@ -117,9 +113,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn measure(args: &Args, interrupt: &Interrupt) -> Result<Report> {
     let cores = Cores {
-        client: args.tx_core,
-        server: cpu::of_other_end(args.rx_core),
-        attacker: args.attack_core.unwrap_or(args.tx_core),
+        client: args.cores.tx_core,
+        server: args.cores.server(),
+        attacker: args.attack_core.unwrap_or(args.cores.tx_core),
     };
     let hosts = Topology::pair("siege", MTU)?;
     attack::route_strangers(&hosts)?;
