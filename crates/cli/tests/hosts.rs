@@ -83,12 +83,14 @@ fn cp_while(change: impl FnOnce(&Topology)) {
     fs::create_dir(place("share")).unwrap();
     fs::write(place("big"), content()).unwrap();
     let mut serve = zerolane(hosts.b());
+    serve.env("ZEROLANE_HOME", place("keys"));
     serve.arg("serve").arg(place("share"));
     serve.args(["--listen", &format!("{}:0", hosts.b().ipv4())]);
     let (_server, line) = start(serve);
     let address = word(&line, " on ", ' ').trim();
 
     let mut copy = zerolane(hosts.a());
+    copy.env("ZEROLANE_HOME", place("keys"));
     copy.args(["cp", "-q"]).arg(place("big"));
     copy.arg(format!("{address}:"));
     let mut copy = Running(copy.spawn().unwrap());
