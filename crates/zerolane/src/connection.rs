@@ -1,7 +1,7 @@
 //! A connection as its user sees it.
 
 use crate::vectored::Vectored;
-use crate::{Completion, CompletionQueue, Error, Result};
+use crate::{Completion, CompletionQueue, Error, Posted, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -157,45 +157,45 @@ impl Connection {
     /// Posts a send; many may be in flight. Its memory comes back with the [`Completion`].
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted.
-    pub fn post_send(&mut self, memory: impl Into<Memory>) -> Result<TransferId> {
+    /// The connection is closed, or too many are posted. The memory comes back.
+    pub fn post_send(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
         self.post_send_with(memory, Delivery::Interrupt)
     }
 
     /// Posts a send that is delivered to the receiver as `delivery` says.
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted.
+    /// The connection is closed, or too many are posted. The memory comes back.
     pub fn post_send_with(
         &mut self,
         memory: impl Into<Memory>,
         delivery: Delivery,
-    ) -> Result<TransferId> {
-        Ok(self.driver.post_send(memory.into(), delivery)?)
+    ) -> Posted<Memory> {
+        self.driver.post_send(memory.into(), delivery)
     }
 
     /// Posts a receive: the n-th posted gets the n-th Transfer sent, if it fits.
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted.
-    pub fn post_recv(&mut self, region: Region) -> Result<TransferId> {
-        Ok(self.driver.post_receive(region)?)
+    /// The connection is closed, or too many are posted. The region comes back.
+    pub fn post_recv(&mut self, region: Region) -> Posted<Region> {
+        self.driver.post_receive(region)
     }
 
     /// Offers memory to the peer's next [`Connection::post_read`].
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted.
-    pub fn post_offer(&mut self, memory: impl Into<Memory>) -> Result<TransferId> {
-        Ok(self.driver.post_offer(memory.into(), Delivery::Interrupt)?)
+    /// The connection is closed, or too many are posted. The memory comes back.
+    pub fn post_offer(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
+        self.driver.post_offer(memory.into(), Delivery::Interrupt)
     }
 
     /// Reads what the peer offers, when it does (the Read sequence).
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted.
-    pub fn post_read(&mut self, region: Region) -> Result<TransferId> {
-        Ok(self.driver.post_read(region)?)
+    /// The connection is closed, or too many are posted. The region comes back.
+    pub fn post_read(&mut self, region: Region) -> Posted<Region> {
+        self.driver.post_read(region)
     }
 
     /// Makes what progress there is without sleeping; returns a completion if there is one.
@@ -314,7 +314,7 @@ impl Connection {
         self.driver.account()
     }
 
-    /// Posted Transfers that are not over.
+    /// Requests that are not over, without those posted inline, which hold no memory of the caller's.
     pub fn in_flight(&self) -> usize {
         self.driver.in_flight()
     }

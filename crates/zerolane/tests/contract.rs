@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zerolane::{
-    CompletionQueue, Connection, Endpoint, Error, ExportedRegion, Options, Region, RegionKey,
-    Rights, Work, WorkKind,
+    CompletionQueue, Connection, Endpoint, Error, ExportedRegion, Memory, NotPosted, Options,
+    PostError, Posted, Region, RegionKey, Rights, Work, WorkKind,
 };
 
 /// Bounds how long a failure takes to show; never waited for otherwise.
@@ -319,4 +319,163 @@ fn requests__go_on_when_the_queue_has_room_again() {
     };
     assert!(matches!(end, Error::Closed(_)), "{end}");
     peer.join().expect("no panic").expect("closed");
+}
+
+/// A region of a few bytes that tell `n`.
+fn small(n: u8) -> Region {
+    Region::from_vec(content(n, 16))
+}
+
+/// Whether `memory` is what `small` made of `n`.
+fn is_small(n: u8, memory: Option<Region>) -> bool {
+    memory.is_some_and(|it| it[..] == content(n, 16))
+}
+
+/// Posts by `post` until that is refused, and verifies the refusal: why, and that what `back` finds in
+/// it is what was to be posted.
+fn post_until_full<M: std::fmt::Debug>(
+    connection: &mut Connection,
+    what: &str,
+    mut post: impl FnMut(&mut Connection, Region) -> Posted<M>,
+    back: impl Fn(M) -> Option<Region>,
+) {
+    for n in 0..=5_000 {
+        match post(connection, small(n as u8)) {
+            Ok(_) => {}
+            Err(NotPosted { reason, memory }) => {
+                assert_eq!(reason, PostError::Full, "{what}");
+                assert!(is_small(n as u8, back(memory)), "{what} {n} comes back");
+                assert!(n > 0, "{what}");
+                return;
+            }
+        }
+    }
+    panic!("{what}: never full");
+}
+
+#[test]
+fn post__when_full_gives_the_memory_back() {
+    use Memory::Exclusive;
+    let work = Work::default();
+    type Fill = fn(&mut Connection, &RegionKey, Work);
+    let each: [Fill; 9] = [
+        |it, _, _| post_until_full(it, "send", |it, m| it.post_send(m), Memory::into_region),
+        |it, _, _| post_until_full(it, "offer", |it, m| it.post_offer(m), Memory::into_region),
+        |it, _, _| post_until_full(it, "receive", |it, m| it.post_recv(m), Some),
+        |it, _, _| post_until_full(it, "read", |it, m| it.post_read(m), Some),
+        |it, key, work| {
+            let put = |it: &mut Connection, m| it.post_put(key, 0, m, work);
+            post_until_full(it, "put", put, Memory::into_region);
+        },
+        |it, key, work| {
+            let get = |it: &mut Connection, m| it.post_get(key, 0, m, work);
+            post_until_full(it, "get", get, Some);
+        },
+        |it, _, work| {
+            let send = |it: &mut Connection, m| it.post_message(b"c", Some(Exclusive(m)), work);
+            post_until_full(it, "message", send, |m| m?.into_region());
+        },
+        |it, _, _| {
+            let receive = |it: &mut Connection, m| it.post_message_recv(Some(m));
+            post_until_full(it, "message receive", receive, |m| m);
+        },
+        |it, key, work| {
+            let put =
+                |it: &mut Connection, m| it.post_put_vectored(key, vec![(0, Exclusive(m))], work);
+            let only = |mut m: Vec<(u64, Memory)>| m.pop()?.1.into_region();
+            post_until_full(it, "pieces", put, only);
+        },
+    ];
+    for fill in each {
+        let (mut connection, mut peer) = pair();
+        let memory = Region::anonymous(4096).expect("memory");
+        let memory = ExportedRegion::new(memory).expect("page-aligned");
+        let key = peer.export(&memory, Rights::ALL).expect("exported");
+        fill(&mut connection, &key, work);
+    }
+}
+
+#[test]
+fn post__of_pieces_gives_those_back_that_were_not_posted() {
+    let (mut connection, mut peer) = pair();
+    let memory = Region::anonymous(4096).expect("memory");
+    let memory = ExportedRegion::new(memory).expect("page-aligned");
+    let key = peer.export(&memory, Rights::ALL).expect("exported");
+    let piece = |n: u16| (u64::from(n % 256) * 16, Memory::from(small(n as u8)));
+    let pieces = (0..5_000).map(piece).collect();
+    let refused = connection.post_put_vectored(&key, pieces, Work::default());
+    let NotPosted { reason, memory } = refused.expect_err("too many");
+    assert_eq!(reason, PostError::Full);
+    let first = 5_000 - memory.len();
+    assert!(first > 0, "some were posted");
+    for (n, (offset, piece)) in (first..).zip(memory) {
+        assert_eq!(offset, n as u64 % 256 * 16, "{n}");
+        assert!(is_small(n as u8, piece.into_region()), "{n}");
+    }
+}
+
+#[test]
+fn post__refused_for_what_it_asks_gives_the_memory_back() {
+    let (mut connection, mut peer) = pair();
+    let memory = Region::anonymous(4096).expect("memory");
+    let memory = ExportedRegion::new(memory).expect("page-aligned");
+    let read = peer.export(&memory, Rights::READ).expect("exported");
+    let work = Work::default();
+    let put = connection.post_put(&read, 0, small(1), work);
+    let NotPosted { reason, memory } = put.expect_err("not to be written");
+    assert_eq!(reason, PostError::Denied);
+    assert!(is_small(1, memory.into_region()));
+    let get = connection.post_get(&read, 4090, small(2), work);
+    let NotPosted { reason, memory } = get.expect_err("beyond the end");
+    assert_eq!(reason, PostError::OutOfBounds);
+    assert!(is_small(2, Some(memory)));
+    let message = connection.post_message(&[0; 129], Some(small(3).into()), work);
+    let NotPosted { reason, memory } = message.expect_err("too long");
+    assert_eq!(reason, PostError::ControlTooLong);
+    assert!(is_small(3, memory.and_then(Memory::into_region)));
+    assert_eq!(connection.in_flight(), 0);
+}
+
+/// What comes back is as good as before: posted again, it is sent.
+#[test]
+fn post__what_came_back_can_be_posted_again() {
+    const COUNT: usize = 6_000;
+    let (mut connection, mut peer) = pair();
+    let receiving = std::thread::spawn(move || {
+        let mut buffer = [0; 16];
+        for n in 0..COUNT {
+            assert_eq!(peer.recv_into(&mut buffer).expect("received"), 16);
+            assert_eq!(buffer[..], content(n as u8, 16), "{n}");
+        }
+        peer.close()
+    });
+    let mut refusals = 0;
+    for n in 0..COUNT {
+        let mut next = small(n as u8);
+        while let Err(NotPosted { reason, memory }) = connection.post_send(next) {
+            assert_eq!(reason, PostError::Full);
+            refusals += 1;
+            next = memory.into_region().expect("exclusive");
+            connection.wait(Some(PATIENCE)).expect("connected");
+        }
+    }
+    assert!(refusals > 0, "never full");
+    connection.close().expect("closed");
+    receiving.join().expect("no panic").expect("closed");
+}
+
+#[test]
+fn post__on_a_closed_connection_gives_the_memory_back() {
+    let (mut connection, peer) = pair();
+    let closing = std::thread::spawn(|| peer.close());
+    let bound = Instant::now() + PATIENCE;
+    while connection.wait(Some(PATIENCE)).is_ok() {
+        assert!(Instant::now() < bound, "closed in time");
+    }
+    closing.join().expect("no panic").expect("closed");
+    let refused = connection.post_send(small(1)).expect_err("closed");
+    assert_eq!(refused.reason, PostError::Closed);
+    assert!(is_small(1, refused.memory.into_region()));
+    let refused = connection.post_recv(small(2)).expect_err("closed");
+    assert!(is_small(2, Some(refused.memory)));
 }

@@ -87,7 +87,7 @@ impl<L: Lane> Driver<L> {
         sort: Sort,
         post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
     ) -> Result<Completion, DriverError> {
-        let id = self.begin(span, sort, None, post)?;
+        let (id, _) = self.begin(span, sort, post)?;
         let guard = Borrowed {
             driver: self,
             id,

@@ -10,7 +10,7 @@ mod remote;
 mod wait;
 
 pub use completion::{Completion, MessageControl};
-pub use error::DriverError;
+pub use error::{DriverError, NotPosted};
 pub use inline::MAX_INLINE;
 pub use remote::WorkKind;
 
@@ -229,7 +229,7 @@ impl<L: Lane> Driver<L> {
         self.core.announced()
     }
 
-    /// Transfers posted and not over.
+    /// Requests posted and not over, without puts posted inline.
     pub fn in_flight(&self) -> usize {
         self.posted.len() + self.held.len()
     }
