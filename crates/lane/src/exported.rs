@@ -2,7 +2,7 @@
 
 use crate::fault;
 use crate::gate::Gate;
-use crate::memory::Region;
+use crate::memory::{Postable, Region};
 use crate::shared::{self, Bounds};
 use std::fmt;
 use std::sync::Arc;

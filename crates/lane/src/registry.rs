@@ -7,6 +7,7 @@
 //! An entry of exported memory is touched only between [`Window::enter`](crate::exported::Window) and
 //! its leave, which is the length of a turn, and only as `shared` does it.
 
+use crate::memory::Postable;
 use crate::shared::{self, Bounds};
 use crate::{LaneError, Region, exported, fault};
 use std::io;

@@ -3,12 +3,13 @@
 
 use super::system::seam::{self, Sends};
 use super::*;
-use crate::{Completion, Memory, Progress, Region, Security, Zerocopy};
+use crate::{Completion, ExportedRegion, Memory, Progress, Region, Security, Zerocopy};
 use netlab::netns::{self, Topology};
 use std::net::Ipv4Addr;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use zerolane_core::Delivery;
+use zerolane_core::{Delivery, WorkFlags};
+use zerolane_wire::Rights;
 
 type End = Driver<UdpLane>;
 
@@ -334,4 +335,44 @@ fn zerocopy__memory_that_the_kernel_keeps_is_never_given_back() {
     verify(b.next_completion(), &bytes);
     drop(a);
     assert_eq!(Arc::strong_count(&alive), 2, "still somebody's");
+}
+
+/// Turns after which a wait that each turn brings something has not ended.
+const BUSY_TURNS: usize = 1 << 18;
+
+/// Waits at b while a puts something there before each of its turns, so that none is idle. How many
+/// turns that took.
+fn wait_busy(a: &mut End, b: &mut End, timeout: Option<Duration>) -> usize {
+    let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
+    let memory = memory.expect("page-aligned");
+    let theirs = b.export(&memory, Rights::ALL, None).expect("exported");
+    let quiet = WorkFlags {
+        signalled: false,
+        ..WorkFlags::default()
+    };
+    let mut turns = 0;
+    let busy = |_: &End| {
+        let put = a.post_put_inline(theirs.start, &content(64, turns), None, quiet);
+        put.expect("posted");
+        a.turn().expect("a");
+        turns += 1;
+        turns > BUSY_TURNS
+    };
+    b.wait(timeout, busy).expect("b");
+    turns
+}
+
+#[test]
+fn wait__ends_in_time_though_every_turn_brings_something() {
+    let (mut a, mut b) = join(None, &Options::default());
+    let turns = wait_busy(&mut a, &mut b, Some(Duration::from_millis(1)));
+    assert!(turns <= BUSY_TURNS, "{turns} turns");
+}
+
+#[test]
+fn wait__is_woken_though_every_turn_brings_something() {
+    let (mut a, mut b) = join(None, &Options::default());
+    b.waker().wake();
+    let turns = wait_busy(&mut a, &mut b, None);
+    assert!(turns <= 2, "{turns} turns");
 }
