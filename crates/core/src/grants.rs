@@ -21,8 +21,12 @@ use zerolane_wire::{Header, Range};
 pub enum Placement {
     /// It landed where it belongs.
     InPlace,
-    /// Move it there (it landed elsewhere, or not yet anywhere).
+    /// Move it there (it landed elsewhere, or not yet anywhere): it was granted, and a forecast could
+    /// have placed it.
     Move(Span),
+    /// Move it there: it came without a grant, so that no forecast could name its place. The answer to
+    /// a Get of one datagram, or the control of a message.
+    Unannounced(Span),
     /// Put it there now, before anything else is shown to the core: puts that follow may overlap it.
     Store(Span),
     /// It is the value of an atomic operation, 8 bytes, big-endian: for

@@ -222,10 +222,9 @@ impl Receiver {
             .on_data(turn.now, &group.first, len, group.stu, Some(landed));
         match placement {
             Placement::InPlace => turn.account.bytes_placed += u64::from(len),
-            Placement::Move(span) => {
-                let from = turn.memory.source(landed);
-                let file = turn.memory.is_file(landed.region);
-                self.push_move(from, file, span, MoveCause::Mispredicted, turn);
+            Placement::Move(span) => self.move_landed(landed, span, MoveCause::Mispredicted, turn),
+            Placement::Unannounced(span) => {
+                self.move_landed(landed, span, MoveCause::Unannounced, turn);
             }
             Placement::Store(_) | Placement::Value { .. } => {
                 let mut copy = std::mem::take(&mut self.copy);
@@ -237,6 +236,13 @@ impl Receiver {
             }
             Placement::Drop(_) => {}
         }
+    }
+
+    /// What landed where something else was predicted belongs to `span`.
+    fn move_landed(&mut self, landed: Span, span: Span, cause: MoveCause, turn: &mut Turn<'_>) {
+        let from = turn.memory.source(landed);
+        let file = turn.memory.is_file(landed.region);
+        self.push_move(from, file, span, cause, turn);
     }
 
     /// A put or a value that came without announcement: done now, in order.
@@ -255,7 +261,10 @@ impl Receiver {
                     turn.core.on_value(turn.now, number, id, value);
                 }
             }
-            Placement::InPlace | Placement::Move(_) | Placement::Drop(_) => {}
+            Placement::InPlace
+            | Placement::Move(_)
+            | Placement::Unannounced(_)
+            | Placement::Drop(_) => {}
         }
     }
 
@@ -273,6 +282,9 @@ impl Receiver {
             return;
         };
         turn.account.count_moved(cause, span.len);
+        if cause != MoveCause::Unannounced {
+            self.missed += span.len as usize;
+        }
         self.moves.push(Move {
             from,
             to,
@@ -337,6 +349,10 @@ impl Receiver {
             Placement::Move(span) => {
                 let apart = self.opens_apart(turn.memory, span.region);
                 let cause = if apart { MoveCause::OpenedApart } else { cause };
+                self.push_move(Some(payload.as_ptr()), false, span, cause, turn);
+            }
+            Placement::Unannounced(span) => {
+                let cause = MoveCause::Unannounced;
                 self.push_move(Some(payload.as_ptr()), false, span, cause, turn);
             }
             other => self.take_small(other, payload, turn),

@@ -37,8 +37,6 @@ const SINGLES: u32 = 16;
 const SPILL: usize = 65_536;
 /// Bytes of control messages a message: UDP_GRO, SO_RXQ_OVFL, and the ECN field.
 const CONTROL: usize = 96;
-/// Longest payload that comes without announcement: strict mode does not mind its copy.
-const SMALL: usize = zerolane_core::limits::MAX_SMALL as usize;
 /// Of a control operation, no more is ever looked at.
 const CONTROL_DATAGRAM: usize = 128;
 
@@ -93,6 +91,8 @@ pub(super) struct Receiver {
     iovs: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
     moves: Vec<Move>,
+    /// Bytes of `moves` that were granted, so that a forecast could have placed them.
+    missed: usize,
     /// Messages that did not fit the prediction, made linear. What is moved from them stays until the
     /// end of the batch.
     linear: Vec<Vec<u8>>,
@@ -125,6 +125,7 @@ impl Receiver {
             iovs: Vec::with_capacity(3 * MAX_MESSAGES),
             messages: Vec::with_capacity(MAX_MESSAGES),
             moves: Vec::new(),
+            missed: 0,
             linear: vec![Vec::new(); MAX_MESSAGES],
             copy: Vec::new(),
             fault: None,
@@ -239,19 +240,17 @@ impl Receiver {
         })
     }
 
-    /// Moves what missed its place. In strict mode that is the last thing done: what is complete by
-    /// then is right, and the connection ends.
+    /// Moves what missed its place. In strict mode that is the last thing done if any of it was granted:
+    /// what is complete by then is right, and the connection ends.
     fn clean_up(&mut self, strict: bool) -> Result<(), LaneError> {
-        // Control of messages is small and never predicted; strict mode is about payload.
-        let payload = self.moves.iter().map(|it| it.len);
-        let bytes: usize = payload.filter(|&len| len > SMALL).sum();
+        let bytes = std::mem::take(&mut self.missed);
         // SAFETY: sources are places or linear buffers that live until the next batch;
         // targets are spans the core accepted once each, so they are disjoint, and open for writing.
         let moved = unsafe { cleanup::perform(&mut self.moves) };
         let fault = self.fault.take().or(moved.err());
         match fault {
+            _ if strict && bytes > 0 => Err(LaneError::Strict { bytes }),
             Some(region) => Err(LaneError::Fault(region)),
-            None if strict && bytes > 0 => Err(LaneError::Strict { bytes }),
             None => Ok(()),
         }
     }
