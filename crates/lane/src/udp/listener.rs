@@ -155,14 +155,12 @@ impl Listener {
         }
     }
 
-    /// The next datagram. `None` when the socket is empty.
+    /// The next datagram. `None` when the socket is empty, or when there was something else than a stranger's.
     fn next_datagram(&mut self) -> io::Result<Option<Received>> {
-        loop {
-            match self.strays.next_other(&self.socket) {
-                // Errors of answers sent earlier are not the listener's.
-                Err(error) if is_peers(&error) => {}
-                next => return next,
-            }
+        match self.strays.next_other(&self.socket) {
+            // Errors of answers sent earlier are not the listener's.
+            Err(error) if is_peers(&error) => Ok(None),
+            next => next,
         }
     }
 
