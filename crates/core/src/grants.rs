@@ -8,7 +8,7 @@
 
 use crate::forecast::{Forecast, Run};
 use crate::gaps::{Filled, Gaps};
-use crate::limits::{MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS, MAX_RTO};
+use crate::limits::{MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS, MAX_REMEMBERED_BLOCKS, MAX_RTO};
 use crate::transmit::join;
 use crate::{DropReason, Instant, Span, TransferId};
 use core::cmp::Ordering;
@@ -178,7 +178,7 @@ impl Grants {
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.live < MAX_LIVE_BLOCKS && self.blocks.len() < 4 * MAX_LIVE_BLOCKS
+        self.live < MAX_LIVE_BLOCKS && self.blocks.len() < MAX_REMEMBERED_BLOCKS
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -389,7 +389,7 @@ impl Grants {
         assert_eq!(missing, self.outstanding);
         assert_eq!(self.iter().count(), self.live);
         assert_eq!(self.table.iter().flatten().count(), self.live);
-        assert!(self.live <= MAX_LIVE_BLOCKS && self.blocks.len() <= 4 * MAX_LIVE_BLOCKS);
+        assert!(self.live <= MAX_LIVE_BLOCKS && self.blocks.len() <= MAX_REMEMBERED_BLOCKS);
     }
 
     /// Ends a grant: complete, cancelled or to be granted anew. From here on its Mx places nothing.
@@ -398,7 +398,9 @@ impl Grants {
             return;
         };
         block.live = false;
-        let (mx, missing) = (block.mx, u64::from(block.gaps.missing()));
+        // It may be remembered for long, behind one that is not complete: without the memory of its gaps.
+        let gaps = std::mem::take(&mut block.gaps);
+        let (mx, missing) = (block.mx, u64::from(gaps.missing()));
         self.table[usize::from(mx) % MAX_LIVE_BLOCKS] = None;
         self.outstanding -= missing;
         self.live -= 1;

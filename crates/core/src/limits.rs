@@ -16,6 +16,9 @@ pub const MAX_POSTED: usize = 4096;
 /// placement table, the high bits are the entry's generation.
 pub const MAX_LIVE_BLOCKS: usize = 256;
 
+/// Blocks remembered, complete ones behind one that is not included.
+pub const MAX_REMEMBERED_BLOCKS: usize = 4 * MAX_LIVE_BLOCKS;
+
 /// Separate missing ranges remembered per Block. A Data operation that would make more is dropped
 /// and asked for again: alternate bytes of a Block must not cost memory.
 pub const MAX_GAPS_PER_BLOCK: usize = 1024;
