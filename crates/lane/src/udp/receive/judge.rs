@@ -299,18 +299,18 @@ impl Receiver {
     fn take_linear(&mut self, message: Message, turn: &mut Turn<'_>) {
         if self.layouts[message.index].pairs == 0 {
             // Nothing was predicted: all of it lies in the spill, in one piece.
-            let mut spill = std::mem::take(&mut self.spill);
+            let mut spill = std::mem::take(&mut self.buffers.spill);
             let bytes = &mut spill[message.index * SPILL..][..message.total];
             self.take_datagrams(message, bytes, MoveCause::Unexpected, turn);
-            self.spill = spill;
+            self.buffers.spill = spill;
             return;
         }
-        let mut bytes = std::mem::take(&mut self.linear[message.index]);
+        let mut bytes = std::mem::take(&mut self.buffers.linear[message.index]);
         // Else part of it landed in a page that is gone already: as if lost.
         if self.linearize(message, turn.memory, &mut bytes) {
             self.take_datagrams(message, &mut bytes, MoveCause::Pattern, turn);
         }
-        self.linear[message.index] = bytes;
+        self.buffers.linear[message.index] = bytes;
     }
 
     /// Judges datagram by datagram. `bytes` live until the moves are done.
