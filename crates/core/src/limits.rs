@@ -44,6 +44,10 @@ pub const MAX_ASKS: usize = 64;
 /// that is forgotten counts as long arrived or lost.
 pub const MAX_FLIGHT: usize = 8192;
 
+/// Rates of delivery remembered: some hundred follow from honest answers, of the last rounds and 200 ms. A
+/// peer that answers each burst, ever more slowly, loses the last but one.
+pub const MAX_RATES: usize = 1024;
+
 /// Ranges queued to be sent again. More are asked for again later anyway.
 pub const MAX_REPAIRS: usize = 4096;
 
