@@ -124,7 +124,7 @@ impl Host {
         &self.memory[span.region.index as usize][span.offset as usize..span.end() as usize]
     }
 
-    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+    pub(super) fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
         &mut self.memory[span.region.index as usize][span.offset as usize..span.end() as usize]
     }
 
