@@ -184,7 +184,7 @@ impl Host {
                 .on_data(now, &header, payload.len() as u32, stu, landed)
             {
                 Placement::InPlace => self.placed += payload.len() as u64,
-                Placement::Move(span) => {
+                Placement::Move(span) | Placement::Unannounced(span) => {
                     assert_eq!(span.len, payload.len() as u64);
                     moves.push((span, payload));
                 }
