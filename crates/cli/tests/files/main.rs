@@ -8,3 +8,4 @@ mod confined;
 mod copy;
 mod keys;
 mod lab;
+mod links;

@@ -57,6 +57,12 @@ pub enum Cause {
     /// Any other error of the operating system, by its number.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Os(i32),
+    /// A device, socket, FIFO, or an open file of a process, named as the target.
+    #[error("is no file or directory: copy to a file, then write that there")]
+    NotAFile,
+    /// A symbolic link, named as the target, without anything at its end.
+    #[error("is a symbolic link that leads nowhere: remove it, or make what it leads to")]
+    LinkToNothing,
 }
 
 impl From<Errno> for Cause {
