@@ -9,3 +9,4 @@ mod copy;
 mod keys;
 mod lab;
 mod links;
+mod temporary;
