@@ -71,7 +71,7 @@ fn empty__and_remove() {
         assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 100);
         assert_eq!(bytes[..100], [0; 100], "{at:?}");
         mark.restore(file.as_fd(), 0).unwrap();
-        assert_eq!(found(&file, b"target").is_some(), true, "{at:?}");
+        assert!(found(&file, b"target").is_some(), "{at:?}");
     }
 }
 
