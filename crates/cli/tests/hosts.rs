@@ -71,8 +71,11 @@ fn content() -> Vec<u8> {
 /// Bytes on disk of the temporary file for `name`.
 fn part_bytes(directory: &Path, name: &str) -> u64 {
     use std::os::unix::fs::MetadataExt;
-    let part = directory.join(format!(".{name}.zlpart"));
-    part.metadata().map_or(0, |meta| meta.blocks() * 512)
+    let before = format!(".{name}.");
+    let entries = fs::read_dir(directory).unwrap().flatten();
+    let parts = entries.filter(|it| it.file_name().to_string_lossy().starts_with(&before));
+    let blocks = |part: fs::DirEntry| part.metadata().map_or(0, |meta| meta.blocks());
+    parts.map(blocks).sum::<u64>() * 512
 }
 
 /// Copies a file from a to b, and changes the network in the middle of it.
