@@ -241,8 +241,8 @@ class Endpoint:
         return self._endpoint.key
 
     async def accept(self) -> Connection:
-        """The next connection. Accepts in a thread, in slices, so that it can be cancelled: what its
-        thread accepts then is the next call's."""
+        """The next connection. Accepts in a thread, in slices, so that it can be cancelled: what
+        its thread accepts then is the next call's."""
         while True:
             with contextlib.suppress(IndexError):
                 return Connection(self._accepted.popleft())
