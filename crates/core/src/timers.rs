@@ -82,12 +82,12 @@ impl Timers {
         self.at.iter().flatten().min().copied()
     }
 
-    /// A timer that has struck, stopped.
-    pub(crate) fn expired(&mut self, now: Instant) -> Option<Timer> {
-        let timer = Timer::ALL
-            .into_iter()
-            .find(|&timer| self.at[timer as usize].is_some_and(|at| at <= now))?;
-        self.stop(timer);
-        Some(timer)
+    /// Stops `timer` if it has struck.
+    pub(crate) fn take_expired(&mut self, timer: Timer, now: Instant) -> bool {
+        let expired = self.at[timer as usize].is_some_and(|at| at <= now);
+        if expired {
+            self.stop(timer);
+        }
+        expired
     }
 }

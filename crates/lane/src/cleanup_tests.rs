@@ -2,36 +2,124 @@
 use super::*;
 use proptest::prelude::*;
 
-fn run(memory: &mut [u8], list: &[(usize, usize, usize)]) {
-    let before = memory.to_vec();
-    run_with(memory, list, false);
-    let mut through_kernel = before;
-    run_with(&mut through_kernel, list, true);
-    assert_eq!(memory, through_kernel);
+/// How the memory is to be touched: the properties must hold for all ways.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Own,
+    File,
+    /// Exported.
+    Shared,
 }
 
-fn run_with(memory: &mut [u8], list: &[(usize, usize, usize)], file: bool) {
+fn run(memory: &mut [u8], list: &[(usize, usize, usize)]) {
+    let before = memory.to_vec();
+    run_with(memory, list, Kind::Own);
+    for kind in [Kind::File, Kind::Shared] {
+        // Exported memory starts at a word.
+        let mut words = vec![0u64; before.len().div_ceil(8)];
+        // SAFETY: as many bytes as the words have at least.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), before.len())
+        };
+        bytes.copy_from_slice(&before);
+        run_with(bytes, list, kind);
+        assert_eq!(memory, bytes);
+    }
+}
+
+fn run_with(memory: &mut [u8], list: &[(usize, usize, usize)], kind: Kind) {
+    let mut moves = moves_in(memory, list, kind);
+    // SAFETY: within `memory`.
+    unsafe { perform(&mut moves) }.expect("nothing is gone");
+}
+
+/// Moves of `(from, to, len)`.
+fn moves_in(memory: &mut [u8], list: &[(usize, usize, usize)], kind: Kind) -> Vec<Move> {
     let base = memory.as_mut_ptr();
-    let mut moves: Vec<Move> = list
-        .iter()
+    let file = kind == Kind::File;
+    let shared = (kind == Kind::Shared).then_some(Bounds {
+        start: base,
+        len: memory.len(),
+    });
+    list.iter()
         // SAFETY: the tests keep both ends within `memory`.
         .map(|&(from, to, len)| unsafe {
             Move {
-                from: base.add(from),
+                from: Source {
+                    start: base.add(from),
+                    file,
+                    shared,
+                },
                 to: base.add(to),
                 len,
                 region: RegionId {
                     index: 0,
                     generation: 1,
                 },
-                // The property must hold for both ways.
                 file,
-                shared: None,
+                shared,
             }
         })
-        .collect();
-    // SAFETY: within `memory`, targets disjoint.
-    unsafe { perform(&mut moves) }.expect("nothing is gone");
+        .collect()
+}
+
+/// What lies in exported memory, or belongs there, is touched by atomics, whatever the other end is.
+#[test]
+fn perform__exported_memory_by_atomics_alone() {
+    let mut exported = [0u64; 8];
+    let mut own = [7u8; 64];
+    let start = exported.as_mut_ptr().cast::<u8>();
+    let shared = Some(Bounds { start, len: 64 });
+    let region = RegionId {
+        index: 0,
+        generation: 1,
+    };
+    let copied = |moves: &[Move]| {
+        shared::seam::take();
+        // SAFETY: both live and are as long as said.
+        unsafe { perform(&mut moves.to_vec()) }.expect("nothing is gone");
+        shared::seam::take()
+    };
+    // SAFETY: within the 64 bytes.
+    let at = |offset: usize| unsafe { start.add(offset) };
+    let into = Move {
+        from: Source::own(&[9; 10]),
+        to: at(3),
+        len: 10,
+        region,
+        file: false,
+        shared,
+    };
+    assert_eq!(copied(&[into]), (0, 10));
+    let here = Source {
+        start: at(3),
+        file: false,
+        shared,
+    };
+    let out = Move {
+        from: here,
+        to: own.as_mut_ptr(),
+        shared: None,
+        ..into
+    };
+    assert_eq!(copied(&[out]), (10, 0));
+    assert_eq!(own[..11], [9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 7]);
+    let within = Move {
+        from: here,
+        to: at(8),
+        ..into
+    };
+    assert_eq!(copied(&[within]), (10, 10));
+    // A cycle: one of them is bounced.
+    let back = Move {
+        from: Source {
+            start: at(8),
+            ..here
+        },
+        to: at(3),
+        ..into
+    };
+    assert_eq!(copied(&[within, back]), (20, 20));
 }
 
 #[test]
@@ -57,7 +145,93 @@ fn perform__self_overlap_both_ways() {
     assert_eq!(memory[..10], (0..10).collect::<Vec<u8>>());
 }
 
+/// The first move waits for a cycle that it is no part of (it was once bounced again and again, without end).
+#[test]
+fn perform__one_blocked_by_a_cycle_it_is_not_in() {
+    let mut memory: Vec<u8> = (0..120).collect();
+    run(&mut memory, &[(100, 0, 5), (0, 20, 10), (20, 5, 10)]);
+    assert_eq!(memory[0..5], (100..105).collect::<Vec<u8>>());
+    assert_eq!(memory[5..15], (20..30).collect::<Vec<u8>>());
+    assert_eq!(memory[20..30], (0..10).collect::<Vec<u8>>());
+}
+
+#[test]
+fn order__bounces_only_in_cycles_and_each_once() {
+    let mut memory = vec![0; 120];
+    let list = [(100, 0, 5), (0, 20, 10), (20, 5, 10)];
+    let order = Order::of(&moves_in(&mut memory, &list, Kind::Own));
+    assert_eq!(
+        steps(order),
+        [
+            Step::Bounce(1),
+            Step::Perform(2),
+            Step::Perform(1),
+            Step::Perform(0),
+        ]
+    );
+}
+
+/// Each is performed once and bounced at most once, before that.
+fn steps(mut order: Order) -> Vec<Step> {
+    let mut steps = vec![];
+    while let Some(step) = order.next() {
+        assert!(!steps.contains(&step), "{step:?} twice");
+        if let Step::Bounce(index) = step {
+            assert!(!steps.contains(&Step::Perform(index)), "{step:?} when done");
+        }
+        steps.push(step);
+    }
+    steps
+}
+
+const MEMORY: usize = 400;
+
+/// Moves as unequal STUs make them: disjoint targets of any length, sources of the same length anywhere.
+fn unequal() -> impl Strategy<Value = Vec<(usize, usize, usize)>> {
+    let piece = (0..6usize, 1..24usize, 0..MEMORY);
+    prop::collection::vec(piece, 1..24).prop_flat_map(|pieces| {
+        let mut end = 0;
+        let mut list = vec![];
+        for (gap, len, from) in pieces {
+            let to = end + gap;
+            end = to + len;
+            if end <= MEMORY {
+                list.push((from.min(MEMORY - len), to, len));
+            }
+        }
+        Just(list).prop_shuffle()
+    })
+}
+
+/// The same, with targets that overlap: a peer may send what overlaps, in part, what it sent already.
+fn overlapping() -> impl Strategy<Value = Vec<(usize, usize, usize)>> {
+    let piece = (0..MEMORY - 24, 0..MEMORY - 24, 1..24usize);
+    prop::collection::vec(piece, 1..40)
+}
+
 proptest! {
+    /// STUs of unequal sizes that partly overlap each other's places.
+    #[test]
+    fn perform__any_moves_of_unequal_lengths(list in unequal()) {
+        let before: Vec<u8> = (0..MEMORY).map(|at| (at * 31 + at / 256) as u8).collect();
+        let mut memory = before.clone();
+        run(&mut memory, &list);
+        let mut expected = before.clone();
+        for (from, to, len) in list {
+            expected[to..to + len].copy_from_slice(&before[from..from + len]);
+        }
+        prop_assert_eq!(memory, expected);
+    }
+
+    /// Whatever is to be moved where: as many steps as there are moves, and one bounce each at most.
+    #[test]
+    fn order__ends_for_any_moves(list in overlapping()) {
+        let mut memory = vec![0; MEMORY];
+        let order = Order::of(&moves_in(&mut memory, &list, Kind::Own));
+        let performed = steps(order).iter().filter(|it| matches!(it, Step::Perform(_))).count();
+        prop_assert_eq!(performed, list.len());
+    }
+
     /// Any permutation of STUs within a burst, some missing.
     #[test]
     fn perform__any_permutation(order in Just((0..12usize).collect::<Vec<_>>()).prop_shuffle(), drop in prop::collection::vec(any::<bool>(), 12)) {

@@ -251,8 +251,9 @@ impl Registry {
             return false;
         };
         if self.is_file(span.region) {
-            // SAFETY: an open entry's bytes are mapped, and nobody writes them now.
-            return unsafe { fault::read(start, buffer) }.is_ok();
+            let shared = self.bounds(span.region);
+            // SAFETY: an open entry's bytes are mapped, and nobody writes them now unless it is exported.
+            return unsafe { fault::read(start, buffer, shared) }.is_ok();
         }
         if let Some(bounds) = self.bounds(span.region) {
             // SAFETY: as in `store`.

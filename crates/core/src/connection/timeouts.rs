@@ -11,9 +11,13 @@ use core::mem::discriminant;
 use zerolane_wire::{Operation, RequestState};
 
 impl Connection {
-    /// Lets the timers strike that are due.
+    /// Lets the timers strike that are due, each once: one that is set to `now` meanwhile strikes with the next
+    /// call, so that no state of a connection can keep the caller here.
     pub fn on_timeout(&mut self, now: Instant) {
-        while let Some(timer) = self.timers.expired(now) {
+        for timer in Timer::ALL {
+            if !self.timers.take_expired(timer, now) {
+                continue;
+            }
             match timer {
                 Timer::Handshake => self.on_handshake_timeout(now),
                 Timer::GiveUp => self.on_give_up_timeout(now),

@@ -82,6 +82,7 @@ impl Outbox {
             .iter()
             .filter(|r| (r.id, r.b_num) == (id, b_num));
         excepted.extend(queued.map(|r| (r.start, r.start + r.len)));
+        excepted.sort_unstable();
         for range in ranges {
             // Only what has been sent can have been lost; the rest is still to come anyway.
             let end = range.start.saturating_add(range.len).min(sent);
@@ -115,20 +116,26 @@ impl Outbox {
     }
 }
 
-/// The parts of `start..end` that none of `excepted` covers, in order.
+/// The parts of `start..end` that none of `excepted`, in order of their starts, covers; in order. A report
+/// meets thousands of exceptions, as many as the receiver makes them: each is looked at once.
 fn without(start: u32, end: u32, excepted: &[(u32, u32)]) -> Vec<(u32, u32)> {
     let mut parts = vec![];
     let mut at = start;
-    while at < end {
-        match excepted.iter().find(|&&(a, b)| a <= at && at < b) {
-            Some(&(_, covered)) => at = covered,
-            None => {
-                let later = excepted.iter().map(|&(a, _)| a).filter(|&a| a > at);
-                let until = later.min().map_or(end, |a| a.min(end));
-                parts.push((at, until));
-                at = until;
-            }
+    for &(from, to) in excepted {
+        if from >= end {
+            break;
         }
+        if from > at {
+            parts.push((at, from));
+        }
+        at = at.max(to);
+    }
+    if at < end {
+        parts.push((at, end));
     }
     parts
 }
+
+#[cfg(test)]
+#[path = "repair_tests.rs"]
+mod tests;

@@ -154,25 +154,27 @@ impl Strays {
         Ok(socket)
     }
 
-    /// The next datagram at `socket`, this port's, that is no connection's. `None` when it is empty.
+    /// The next datagram at `socket`, this port's, that is no connection's. `None` when it is empty, or when
+    /// [`MAX_KEPT`] in a row were connections': whoever sends those without end must not keep the caller from
+    /// its deadline, nor the lock from others.
     ///
     /// # Errors
     /// The socket's, those of datagrams sent earlier among them.
     pub(super) fn next_other(&self, socket: &Socket) -> io::Result<Option<Received>> {
         let mut kept = self.kept();
-        loop {
+        for _ in 0..MAX_KEPT {
             let next = match kept.others.as_mut().and_then(VecDeque::pop_front) {
                 Some(other) => Some(other),
                 None => receive(socket)?,
             };
-            match next {
-                Some(received) => match kept.sort(received) {
-                    Some(other) => return Ok(Some(other)),
-                    None => continue,
-                },
-                None => return Ok(None),
+            let Some(received) = next else {
+                return Ok(None);
+            };
+            if let Some(other) = kept.sort(received) {
+                return Ok(Some(other));
             }
         }
+        Ok(None)
     }
 
     /// What came for `key`, what can be read at `socket`, this port's, included.
@@ -267,6 +269,24 @@ mod tests {
         assert!(strays.next_other(&socket).expect("read").is_none());
         strays.kept().keep_other(datagram(8));
         assert_eq!(strays.dropped(), 4);
+    }
+
+    #[test]
+    fn next_other__comes_back_however_much_is_there_for_connections() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (strays, socket) = Strays::attend(local, &Options::default()).expect("a port");
+        strays.expect(7, PEER.into());
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let datagrams = 3 * MAX_KEPT;
+        let to = strays.local();
+        for _ in 0..datagrams {
+            sender.send_to(&datagram(7).0, to).expect("sent");
+        }
+        sender.send_to(&datagram(8).0, to).expect("sent");
+        let found = (0..4).map(|_| strays.next_other(&socket).expect("read"));
+        let found: Vec<bool> = found.map(|it| it.is_some()).collect();
+        assert_eq!(found, [false, false, false, true]);
+        assert_eq!(strays.dropped(), (datagrams - MAX_KEPT) as u64);
     }
 
     #[test]

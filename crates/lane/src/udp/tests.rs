@@ -3,7 +3,9 @@
 
 use super::system::seam::{self, Sends};
 use super::*;
-use crate::{Completion, ExportedRegion, Memory, Progress, Region, Security, Zerocopy};
+use crate::{
+    Completion, ExportedRegion, Memory, MoveCause, Progress, Region, Security, Zerocopy, shared,
+};
 use netlab::netns::{self, Topology};
 use std::net::Ipv4Addr;
 use std::ptr::NonNull;
@@ -375,4 +377,46 @@ fn wait__is_woken_though_every_turn_brings_something() {
     b.waker().wake();
     let turns = wait_busy(&mut a, &mut b, None);
     assert!(turns <= 2, "{turns} turns");
+}
+
+#[test]
+fn exported__what_missed_its_place_is_read_and_written_by_atomics() {
+    let Some(hosts) = hosts(1500) else { return };
+    let (mut a, mut b) = join(Some(&hosts), &plain());
+    let memory = Region::anonymous(SIZE).expect("memory");
+    let memory = ExportedRegion::new(memory).expect("aligned");
+    let exported = b.export(&memory, Rights::ALL, None).expect("exported");
+    let put = |a: &mut End, b: &mut End, bytes: &[u8]| {
+        let posted = a.post_put(
+            exported.start,
+            region(bytes).into(),
+            None,
+            WorkFlags::default(),
+        );
+        posted.expect("posted");
+        drive(a, b, |a, _| a.has_completion());
+        let over = a.next_completion().expect("over");
+        assert_eq!(over.result, Ok(SIZE as u64));
+    };
+    put(&mut a, &mut b, &content(SIZE, 1));
+    let before = b.account();
+    let _ = shared::seam::take();
+    // A burst is lost: what follows lands in its place.
+    seam::refuse(Sends::Segmented, libc::EMSGSIZE);
+    let bytes = content(SIZE, 2);
+    put(&mut a, &mut b, &bytes);
+    let (loaded, stored) = shared::seam::take();
+    assert_eq!(seam::refusals_left(), 0);
+    let after = b.account();
+    let moved = (after.bytes_moved() - before.bytes_moved()) as usize;
+    let cause = MoveCause::Mispredicted;
+    let landed_there = (after.moved(cause) - before.moved(cause)) as usize;
+    assert!(landed_there > 0, "nothing missed its place");
+    assert!(
+        loaded >= landed_there && stored >= moved,
+        "{loaded} of {landed_there}, {stored} of {moved}"
+    );
+    let mut there = vec![0; SIZE];
+    memory.read(0, &mut there);
+    assert!(there == bytes, "content");
 }

@@ -24,6 +24,8 @@ const PAGE: usize = 4096;
 const WORTHWHILE: usize = 16 << 10;
 /// Sends that the kernel may hold at a time. Each holds headers, and the kernel has its own limit.
 const MAX_HELD: usize = 256;
+/// Errors of the network that one look at the error queue passes over: the next look goes on behind them.
+const MAX_SKIPPED: usize = 64;
 /// A header, and nothing that shares its page boundary: 40 bytes must not lie across two pages.
 const SLOT: usize = 64;
 /// Headers of one send: each has a fragment, and each payload one at least.
@@ -204,9 +206,9 @@ struct Report {
     copied: bool,
 }
 
-/// The next report of the error queue, skipping what else may lie there.
+/// The next report of the error queue, skipping up to [`MAX_SKIPPED`] others that may lie there.
 fn next_report(socket: &Socket) -> Option<Report> {
-    loop {
+    for _ in 0..MAX_SKIPPED {
         let mut control = [0u64; CONTROL_LEN / 8];
         let mut message = super::send::empty_message();
         message.msg_control = control.as_mut_ptr().cast();
@@ -217,6 +219,7 @@ fn next_report(socket: &Socket) -> Option<Report> {
             return Some(report);
         }
     }
+    None
 }
 
 fn read_report(message: &libc::msghdr) -> Option<Report> {

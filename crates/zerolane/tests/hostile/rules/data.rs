@@ -14,6 +14,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("data_no_larger_than_its_grant", data_too_large).drops(&[(OutOfBounds, 1)]),
     rule("data_once", data_once).drops(&[(Duplicate, 50)]),
     rule("data_burst_of_equal_parts", data_burst_of_odd_parts).drops(&[(NoGrant, 5)]),
+    rule("data_where_its_burst_lands", data_across_its_own_burst),
     rule("data_comes_after_a_grant", data_never_comes).outcome(Outcome::GivenUp),
     rule("data_classic", data_inside_its_block)
         .classic()
@@ -176,5 +177,28 @@ fn data_burst_of_odd_parts(peer: &mut Peer) {
         // Cut elsewhere than between two.
         peer.send_burst(&burst, part + 7);
         peer.send_burst(&burst[11..], part);
+    }
+}
+
+/// Bursts whose STUs all belong where others of the same burst land, part of a place off: each has to wait for another
+/// to be moved, and more than one bounce is needed.
+fn data_across_its_own_burst(peer: &mut Peer) {
+    const PART: u64 = 400;
+    const OFF: u64 = 100;
+    // As of an STU with others behind it: it shows their size.
+    let data = Header {
+        flags: Flags::SILENT,
+        ..granted(peer, 60_000)
+    };
+    let mut at = data.wide();
+    // The first tells the victim the size of what follows.
+    let bursts = [vec![0, PART, 2 * PART]]
+        .into_iter()
+        .chain((0..30).map(|_| vec![PART + OFF, 3 * PART - OFF, OFF]));
+    for places in bursts {
+        let stu = |place| [&data.with_wide(at + place).emit()[..], &[1; PART as usize]].concat();
+        let burst: Vec<Vec<u8>> = places.iter().map(|&it| peer.sealed(&stu(it))).collect();
+        peer.send_burst(&burst.concat(), burst[0].len());
+        at += places.iter().max().unwrap() + PART;
     }
 }
