@@ -170,7 +170,7 @@ impl Attack {
     }
 
     /// Does `act` once more than there is room for, which the victim has to count.
-    fn to_the_limit(&mut self, what: &str, count: usize, mut act: impl FnMut(&mut Attack, u32)) {
+    fn reach_the_limit(&mut self, what: &str, count: usize, mut act: impl FnMut(&mut Attack, u32)) {
         let before = self.limited();
         for n in 0..count as u32 + 1 {
             act(self, n);
@@ -269,11 +269,11 @@ fn fill_slots(attack: &mut Attack) {
         bufx: 0,
         offset: 0,
     };
-    attack.to_the_limit("announcements", MAX_SLOTS.into(), |attack, _| {
+    attack.reach_the_limit("announcements", MAX_SLOTS.into(), |attack, _| {
         attack.announce(MIB, Target::Region(place));
         attack.drain();
     });
-    attack.to_the_limit("Reads", MAX_SLOTS.into(), |attack, sequence| {
+    attack.reach_the_limit("Reads", MAX_SLOTS.into(), |attack, sequence| {
         let s_id = attack.new_id();
         attack.say(Operation::RequestToReceive(RequestToReceive {
             capacity: 1000,
@@ -319,7 +319,7 @@ fn fill_sender(attack: &mut Attack) {
     attack.drain();
     attack.report("bursts not seen");
     attack.now = attack.now + Duration::from_secs(2);
-    attack.to_the_limit("payload to be sent again", MAX_REPAIRS, |attack, n| {
+    attack.reach_the_limit("payload to be sent again", MAX_REPAIRS, |attack, n| {
         let mut ranges = Ranges::EMPTY;
         let start = n * 100;
         assert!(ranges.push(Range { start, len: 50 }));
@@ -335,7 +335,7 @@ fn fill_sender(attack: &mut Attack) {
             report: Report::Missing(ranges),
         }));
     });
-    attack.to_the_limit("grants held", MAX_HELD_GRANTS, |attack, n| {
+    attack.reach_the_limit("grants held", MAX_HELD_GRANTS, |attack, n| {
         attack.say(grant(last + 1 + n, 3 * MIB, 1, last));
     });
 }
@@ -344,7 +344,7 @@ fn fill_sender(attack: &mut Attack) {
 fn fill_queues(attack: &mut Attack) {
     let exported = attack.victim.export(span(400, MIB), Rights::ALL, None);
     let (handle, mx) = exported.expect("room");
-    attack.to_the_limit("values", MAX_FETCHES, |attack, _| {
+    attack.reach_the_limit("values", MAX_FETCHES, |attack, _| {
         let s_id = attack.new_id();
         attack.say(Operation::FetchOp(FetchOp {
             kind: FetchOpKind::Increment,
@@ -363,7 +363,7 @@ fn fill_queues(attack: &mut Attack) {
             attack.number += 1;
         }
     });
-    attack.to_the_limit("immediates", MAX_UNREAD, |attack, _| {
+    attack.reach_the_limit("immediates", MAX_UNREAD, |attack, _| {
         let header = Header {
             flags: Flags::INTERRUPT,
             d_port: PORT,
@@ -378,7 +378,7 @@ fn fill_queues(attack: &mut Attack) {
         let placed = attack.victim.on_data(attack.now, &header, 8, 8, None);
         attack.number += u32::from(matches!(placed, Placement::Store(_)));
     });
-    attack.to_the_limit("Gets", MAX_REPLIES, |attack, n| {
+    attack.reach_the_limit("Gets", MAX_REPLIES, |attack, n| {
         let s_id = attack.new_id();
         attack.say(Operation::Get(Get {
             mx,
@@ -396,7 +396,7 @@ fn fill_queues(attack: &mut Attack) {
             repeated: false,
         }));
     });
-    attack.to_the_limit("answers", MAX_CONTROL_QUEUE, |attack, sync| {
+    attack.reach_the_limit("answers", MAX_CONTROL_QUEUE, |attack, sync| {
         attack.say(Operation::Nop(Nop {
             send_state: true,
             sync,

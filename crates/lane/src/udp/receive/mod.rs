@@ -87,7 +87,7 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn new() -> Buffers {
+    fn allocate() -> Buffers {
         Buffers {
             spill: vec![0; MAX_MESSAGES * SPILL].into(),
             linear: vec![Vec::new(); MAX_MESSAGES],
@@ -160,7 +160,7 @@ impl Receiver {
         turn: &mut Turn<'_>,
         strict: bool,
     ) -> Result<bool, LaneError> {
-        self.buffers = SPARE.take().unwrap_or_else(Buffers::new);
+        self.buffers = SPARE.take().unwrap_or_else(Buffers::allocate);
         let received = self.receive_batch(socket, turn, strict);
         SPARE.set(Some(std::mem::take(&mut self.buffers)));
         received
@@ -278,7 +278,7 @@ mod tests {
     /// docs/security.md says how much: of a thread, not of each of its connections.
     #[test]
     fn memory__of_a_thread_that_receives() {
-        let mut buffers = Buffers::new();
+        let mut buffers = Buffers::allocate();
         for linear in &mut buffers.linear {
             // As long as a message can be.
             linear.resize(SPILL, 0);
