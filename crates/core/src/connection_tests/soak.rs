@@ -9,7 +9,7 @@ use super::seeds::{Dice, each};
 use super::sim::{Host, wake_time};
 use crate::*;
 use netlab::link::{Link, LinkConfig, Loss, Reorder};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 use zerolane_wire::{FetchOpKind, Reason, Rights};
 
@@ -249,7 +249,7 @@ struct Pair {
     /// What area and words hold when all that was asked for is done.
     known: Vec<u8>,
     counts: [u64; WORDS as usize],
-    asked: HashMap<TransferId, Asked>,
+    asked: BTreeMap<TransferId, Asked>,
     dice: Dice,
     name: u64,
     /// Of the target: what is in its slots, and Transfers and messages to be sent back when one is free.
@@ -296,6 +296,19 @@ impl Soak {
             pair.begin(now, &scheduler);
         }
         soak
+    }
+
+    /// Payload that was sent, of that what was sent again, and what was received, both ways.
+    fn bytes(&self) -> [u64; 3] {
+        let ends = self.pairs.iter().flat_map(|it| [&it.initiator, &it.target]);
+        let counters = ends.filter_map(|end| Some(end.host.connection.as_ref()?.counters()));
+        counters.fold([0; 3], |[sent, again, received], it| {
+            [
+                sent + it.bytes_sent,
+                again + it.bytes_resent,
+                received + it.bytes_received,
+            ]
+        })
     }
 
     fn run_until(&mut self, time: Duration, done: impl Fn(&Soak) -> bool) -> bool {
@@ -371,7 +384,7 @@ impl Pair {
             area_place: nowhere,
             words_place: nowhere,
             counts: [0; WORDS as usize],
-            asked: HashMap::new(),
+            asked: BTreeMap::new(),
             dice: Dice::new(seed * 16 + index),
             name: 0,
             answering: HashMap::new(),
@@ -815,8 +828,10 @@ fn soak__everything_comes_true_and_nothing_waits_for_long() {
         soak.pairs.iter().for_each(Pair::check);
         let done: Vec<u64> = soak.pairs.iter().map(|it| it.done).collect();
         let longest = soak.pairs.iter().map(|it| it.longest).max().unwrap();
+        let [sent, again, received] = soak.bytes().map(|bytes| bytes >> 20);
         eprintln!(
-            "seed {seed}: {:?}: {done:?} done, drained in {:?}, longest without progress {longest:?}",
+            "seed {seed}: {:?}: {done:?} done, drained in {:?}, longest without progress {longest:?}, \
+             MiB sent {sent}, of those again {again}, received {received}",
             soak.path,
             soak.now - worked
         );
