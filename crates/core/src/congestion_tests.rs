@@ -338,6 +338,33 @@ fn model__leaves_the_start_for_a_queue_and_not_for_an_end_that_was_late() {
     assert!(goes_on_after(stall));
 }
 
+/// The receiver had it all before: nothing new arrives for a while, and no rate is seen.
+#[test]
+fn model__repeats_alone_do_not_stop_it() {
+    let mut control = Model::default();
+    let rtt = 5 * MS;
+    let mut path = Fluid::new(rtt, 10_000_000);
+    path.run(&mut control, 100);
+    for step in 0..1000 {
+        path.now = path.now + MS;
+        let nothing_new = Sample {
+            rate: 0,
+            round: step % 5 == 0,
+            ..sample(rtt, 0)
+        };
+        control.on_progress(path.now, &nothing_new);
+    }
+    let pace = control.pace().unwrap();
+    let window = in_time(pace, rtt);
+    assert!(
+        window >= 4_000,
+        "{pace} bytes per second, {window} per round trip"
+    );
+    path.run(&mut control, 200);
+    let share = path.run(&mut control, 50);
+    assert!(share > 0.8, "{share}");
+}
+
 #[test]
 fn model__silence_starts_anew() {
     let (mut fluid, mut model) = (Fluid::new(10 * MS, 125_000_000), Model::default());

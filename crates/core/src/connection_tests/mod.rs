@@ -20,5 +20,6 @@ mod roam;
 mod seeds;
 mod sequences;
 mod sim;
+mod soak;
 mod star;
 mod write;

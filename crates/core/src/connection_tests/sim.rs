@@ -124,7 +124,7 @@ impl Host {
         &self.memory[span.region.index as usize][span.offset as usize..span.end() as usize]
     }
 
-    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+    pub(super) fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
         &mut self.memory[span.region.index as usize][span.offset as usize..span.end() as usize]
     }
 
@@ -184,7 +184,7 @@ impl Host {
                 .on_data(now, &header, payload.len() as u32, stu, landed)
             {
                 Placement::InPlace => self.placed += payload.len() as u64,
-                Placement::Move(span) => {
+                Placement::Move(span) | Placement::Unannounced(span) => {
                     assert_eq!(span.len, payload.len() as u64);
                     moves.push((span, payload));
                 }

@@ -133,6 +133,11 @@ impl Delay {
         (self.smoothed.1 * 2).min(most)
     }
 
+    /// Mean of the round trip lately.
+    pub(super) fn mean(&self) -> Option<Duration> {
+        Some(self.smoothed.0).filter(|mean| !mean.is_zero())
+    }
+
     fn smooth(&mut self, rtt: Duration) {
         let (mean, deviation) = self.smoothed;
         self.smoothed = match mean.is_zero() {

@@ -246,10 +246,23 @@ impl Model {
     /// The pace at which what may be under way before anything is known leaves in a round trip.
     fn initial_pace(&self) -> u64 {
         let rtt = self.delay.min_rtt.unwrap_or(INITIAL_RTT);
-        let nanos = rtt.max(Duration::from_micros(1)).as_nanos();
-        let rate = u128::from(INITIAL_WINDOW) * 1_000_000_000 / nanos;
-        u64::try_from(rate).unwrap_or(u64::MAX)
+        pace_of(INITIAL_WINDOW, rtt)
     }
+
+    /// The pace at which the fewest bytes under way leave in a round trip, as it is at present. No rate
+    /// that was seen makes it less: where what is sent was there already, or all of it is lost, none is
+    /// seen, and at a pace made of that nothing would ever be seen again.
+    fn least_pace(&self) -> u64 {
+        let rtt = self.delay.mean().unwrap_or(INITIAL_RTT);
+        pace_of(MIN_WINDOW, rtt)
+    }
+}
+
+/// Bytes per second that make `window` bytes in a round trip.
+fn pace_of(window: u64, rtt: Duration) -> u64 {
+    let nanos = rtt.max(Duration::from_micros(1)).as_nanos();
+    let rate = u128::from(window) * 1_000_000_000 / nanos;
+    u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
 /// How long a burst takes on a path with that round trip.
@@ -272,7 +285,7 @@ impl Congestion for Model {
             (Some(rate), _) => rate,
             (None, _) => self.initial_pace(),
         };
-        Some((rate.saturating_mul(self.gain()) / UNIT).max(MIN_QUANTUM))
+        Some((rate.saturating_mul(self.gain()) / UNIT).max(self.least_pace()))
     }
 
     fn quantum(&self) -> u64 {

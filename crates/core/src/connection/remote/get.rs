@@ -129,7 +129,7 @@ impl Connection {
         self.memory.apart += span.len;
         self.got(id, span.len);
         self.start_works(now);
-        Ok(Some(Placement::Move(span)))
+        Ok(Some(Placement::Unannounced(span)))
     }
 
     pub(super) fn got(&mut self, id: TransferId, length: u64) {
