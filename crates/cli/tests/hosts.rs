@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use netlab::Side;
 use netlab::netns::{self, Namespace, Offloads, Topology};
+use netsim::Side;
 use serde_json::Value;
 
 const BYTES: usize = 256 << 20;

@@ -3,8 +3,8 @@
 use super::memory::{MS, S, export};
 use super::sim::Sim;
 use crate::*;
-use netlab::Side;
-use netlab::link::LinkConfig;
+use netsim::Side;
+use netsim::link::LinkConfig;
 use zerolane_wire::{
     End, Get, Header, Nop, Occasion, Operation, Range, Ranges, Reason, Report, RequestToReceive,
     RequestToSend, Rights, State, Target,

@@ -3,9 +3,9 @@
 //! what missed is moved.
 
 use crate::*;
-use netlab::Side;
-use netlab::link::LinkConfig;
-use netlab::pair::Duplex;
+use netsim::Side;
+use netsim::link::LinkConfig;
+use netsim::pair::Duplex;
 use std::collections::HashMap;
 use std::time::Duration;
 use zerolane_wire::{FetchOpKind, Flags, HEADER_LEN, Header, Op, Operation, Packet, Reason};

@@ -3,8 +3,8 @@
 use crate::content;
 use crate::drive::{self, both, transfer};
 use crate::path::{Pair, Path};
-use netlab::Side;
 use netlab::netns::{Offloads, Topology};
+use netsim::Side;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! How two ends reach each other.
 
 use crate::drive::{Flag, PATIENCE};
-use netlab::Side;
-use netlab::link::{LinkConfig, Loss, Reorder};
 use netlab::netns::{self, Namespace, Topology};
 use netlab::udp::Relay;
+use netsim::Side;
+use netsim::link::{LinkConfig, Loss, Reorder};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use zerolane::{Connection, Endpoint, Options, Security};
