@@ -92,15 +92,15 @@ impl Connection {
         })
     }
 
-    /// Gets again what is missing of a Block.
+    /// Gets again what is missing of a Block. Where nothing of it came, the Get itself may not have been
+    /// heard, or not yet obeyed: that is no payload lost.
     pub(in crate::connection) fn get_ranges(&mut self, sequence: u32, missing: &[Range]) {
+        let block = self.inbox.grants.get(sequence);
+        let repeated = block.is_some_and(|block| block.reached > 0);
         for &range in missing {
             if let Some(get) = self.get_part(sequence, range) {
                 self.counters.reports_sent += 1;
-                self.push_control(Operation::Get(Get {
-                    repeated: true,
-                    ..get
-                }));
+                self.push_control(Operation::Get(Get { repeated, ..get }));
             }
         }
     }
