@@ -21,7 +21,7 @@ impl Connection {
             self.inbox.begin_got(id, span, place, after);
             return self.grant(now);
         }
-        let ask_at = now + self.recovery.control_timeout();
+        let ask_at = now + self.recovery.patience();
         self.memory.questions.push(Question {
             id,
             place,
@@ -127,6 +127,7 @@ impl Connection {
         self.memory.questions.remove(id);
         self.counters.bytes_received += span.len;
         self.memory.apart += span.len;
+        self.note_obeyed(now);
         self.got(id, span.len);
         self.start_works(now);
         Ok(Some(Placement::Move(span)))
