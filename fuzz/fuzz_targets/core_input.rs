@@ -254,7 +254,9 @@ impl Pair {
             });
         match self.ends[to].on_data(self.now, header, len, stu, landed) {
             Placement::InPlace => assert!(landed.is_some()),
-            Placement::Move(span) => assert!(span.len == u64::from(len) && span.end() <= ROOM),
+            Placement::Move(span) | Placement::Unannounced(span) => {
+                assert!(span.len == u64::from(len) && span.end() <= ROOM);
+            }
             Placement::Store(span) => {
                 assert!(span.len == u64::from(len));
                 if len > 0 {

@@ -592,7 +592,7 @@ zl_status zl_peer_address(const struct zl_connection *connection, char *buffer, 
 
 /**
  * Ends a zl_wait or zl_announced of another thread, or the next one if none is under way: it
- * returns ZL_TIMEOUT.
+ * returns ZL_TIMEOUT. Ends no request: calls that wait for the end of one go on.
  *
  * Threads: any, also while another uses the connection.
  */
@@ -850,8 +850,8 @@ zl_status zl_set_queue(struct zl_connection *connection,
 /**
  * What an event loop needs: the connection's socket, the events of it to wait for (POLLIN, and POLLOUT
  * when its send buffer was full), and the time in milliseconds (-1: none). When there is such an event,
- * or the time is over, call zl_wait with a timeout of 0, which makes what progress there is, and then
- * ask again. Do not read the socket.
+ * or the time is over, call zl_wait with a timeout of 0, which makes one turn of progress, and then ask
+ * again: a time of 0 says that there may be more. Do not read the socket.
  *
  * Threads: one at a time.
  */

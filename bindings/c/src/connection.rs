@@ -92,7 +92,7 @@ pub unsafe extern "C" fn zl_peer_address(
 }
 
 /// Ends a zl_wait or zl_announced of another thread, or the next one if none is under way: it
-/// returns ZL_TIMEOUT.
+/// returns ZL_TIMEOUT. Ends no request: calls that wait for the end of one go on.
 ///
 /// Threads: any, also while another uses the connection.
 #[unsafe(no_mangle)]

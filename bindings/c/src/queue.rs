@@ -118,8 +118,8 @@ pub unsafe extern "C" fn zl_set_queue(
 
 /// What an event loop needs: the connection's socket, the events of it to wait for (POLLIN, and POLLOUT
 /// when its send buffer was full), and the time in milliseconds (-1: none). When there is such an event,
-/// or the time is over, call zl_wait with a timeout of 0, which makes what progress there is, and then
-/// ask again. Do not read the socket.
+/// or the time is over, call zl_wait with a timeout of 0, which makes one turn of progress, and then ask
+/// again: a time of 0 says that there may be more. Do not read the socket.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use zerolane::{CloseReason, Error, PostError, Reason, TransferError};
+use zerolane::{CloseReason, Error, NotPosted, PostError, Reason, TransferError};
 
 /// What a function returns, and how a request ended. Negative: it failed, and zl_last_error has the
 /// text. After ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the failures of a single
@@ -148,13 +148,18 @@ impl From<Error> for Failure {
             Error::Closed(reason) => of_close(*reason),
             Error::Transfer(error) => of_transfer(*error),
             Error::Post(error) => of_post(*error),
-            Error::NotInline { .. } | Error::NoPieces | Error::NameTooLong { .. } => {
-                ZL_ERROR_ARGUMENT
-            }
+            Error::NotInline { .. } | Error::NameTooLong { .. } => ZL_ERROR_ARGUMENT,
             Error::Strict { .. } => ZL_ERROR_STRICT,
             _ => ZL_ERROR_INTERNAL,
         };
         Failure::new(status, error.to_string())
+    }
+}
+
+/// What was refused goes back to being only the caller's: C names memory, and hands over none.
+impl<M> From<NotPosted<M>> for Failure {
+    fn from(refused: NotPosted<M>) -> Failure {
+        Error::from(refused).into()
     }
 }
 
@@ -171,9 +176,10 @@ fn of_post(error: PostError) -> zl_status {
         PostError::OutOfBounds => ZL_ERROR_OUT_OF_BOUNDS,
         PostError::Denied => ZL_ERROR_DENIED,
         PostError::Unsupported => ZL_ERROR_REFUSED,
-        PostError::NameTaken | PostError::Misaligned | PostError::ControlTooLong => {
-            ZL_ERROR_ARGUMENT
-        }
+        PostError::NameTaken
+        | PostError::Misaligned
+        | PostError::ControlTooLong
+        | PostError::NoPieces => ZL_ERROR_ARGUMENT,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::pointer::{Output, bytes, bytes_mut, handle, timeout};
 use crate::region::zl_region;
 use crate::status::{Failure, zl_status};
 use std::ffi::c_void;
-use zerolane::{Completion, Connection, Region, TransferId};
+use zerolane::{Completion, Connection, Posted, Region};
 
 /// Sends `len` bytes at `data` as one Transfer; returns when the peer has all of it.
 ///
@@ -106,13 +106,13 @@ pub unsafe extern "C" fn zl_post_receive(
     unsafe { post(connection, region, offset, len, id, Connection::post_recv) }
 }
 
-unsafe fn post(
+unsafe fn post<M>(
     connection: *mut zl_connection,
     region: *const zl_region,
     offset: usize,
     len: usize,
     id: *mut u32,
-    post: impl FnOnce(&mut Connection, Region) -> zerolane::Result<TransferId>,
+    post: impl FnOnce(&mut Connection, Region) -> Posted<M>,
 ) -> zl_status {
     // SAFETY: the caller's promises.
     unsafe {

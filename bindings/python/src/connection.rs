@@ -166,13 +166,13 @@ impl Connection {
             .map_err(|error| errors::of(py, error))
     }
 
-    /// Posts a request.
-    pub(crate) fn post(
+    /// Posts a request. Its buffers are the caller's again if it is refused.
+    pub(crate) fn post<E: Into<Error>>(
         &self,
         py: Python<'_>,
-        post: impl FnOnce(&mut zerolane::Connection) -> zerolane::Result<TransferId> + Send,
+        post: impl FnOnce(&mut zerolane::Connection) -> Result<TransferId, E> + Send,
     ) -> PyResult<TransferId> {
-        self.with(py, |state| post(state.connection()?))
+        self.with(py, |state| post(state.connection()?).map_err(Into::into))
     }
 
     /// Posts a request and waits for its end. An exception meanwhile (Ctrl-C) cancels it, so that its
@@ -180,10 +180,10 @@ impl Connection {
     ///
     /// # Errors
     /// Those of the request too.
-    pub(crate) fn finish(
+    pub(crate) fn finish<E: Into<Error>>(
         &self,
         py: Python<'_>,
-        post: impl FnOnce(&mut zerolane::Connection) -> zerolane::Result<TransferId> + Send,
+        post: impl FnOnce(&mut zerolane::Connection) -> Result<TransferId, E> + Send,
     ) -> PyResult<zerolane::Completion> {
         if self.queued.load(Ordering::SeqCst) {
             return Err(PyRuntimeError::new_err(
@@ -191,7 +191,7 @@ impl Connection {
             ));
         }
         let id = self.with(py, |state| {
-            let id = post(state.connection()?)?;
+            let id = post(state.connection()?).map_err(Into::into)?;
             state.claimed.insert(id, None);
             Ok(id)
         })?;

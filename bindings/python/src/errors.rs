@@ -30,9 +30,13 @@ pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
         Error::Post(PostError::OutOfBounds) => "OutOfBounds",
         Error::Post(PostError::Denied) => "Denied",
         Error::Post(PostError::Unsupported) => "Refused",
-        Error::Post(PostError::NameTaken | PostError::Misaligned | PostError::ControlTooLong)
+        Error::Post(
+            PostError::NameTaken
+            | PostError::Misaligned
+            | PostError::ControlTooLong
+            | PostError::NoPieces,
+        )
         | Error::NotInline { .. }
-        | Error::NoPieces
         | Error::NameTooLong { .. } => return PyValueError::new_err(text),
         Error::Strict { .. } => "CopyRefused",
         _ => "Error",

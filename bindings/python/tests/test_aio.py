@@ -97,3 +97,80 @@ def test_close__of_the_peer_ends_what_waits() -> None:
             await ours.send(b"too late")
 
     run(body)
+
+
+def test_immediate__ends_with_the_connection() -> None:
+    async def body(ours: aio.Connection, peers: aio.Connection) -> None:
+        memory = bytearray(8)
+        with zerolane.ExportedRegion(memory) as region:
+            key = ours.export(region, Rights.ALL)
+            await peers.put(key, 0, b"came", immediate=5)
+            waiting = [asyncio.create_task(ours.immediate()) for _ in range(3)]
+            await peers.close()
+            outcomes = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 10)
+            assert outcomes[0] == 5
+            assert [type(outcome) for outcome in outcomes[1:]] == [zerolane.Closed] * 2
+            with pytest.raises(zerolane.ConnectionEnded):
+                await asyncio.wait_for(ours.immediate(), 10)
+
+    run(body)
+
+
+def test_immediate__ends_when_closed_here() -> None:
+    async def body(ours: aio.Connection, peers: aio.Connection) -> None:
+        for end, leave in [(ours, ours.abort), (peers, peers.close)]:
+            waiting = asyncio.create_task(end.immediate())
+            await asyncio.sleep(0)
+            if (left := leave()) is not None:
+                await left
+            with pytest.raises(zerolane.Closed):
+                await asyncio.wait_for(waiting, 10)
+
+    run(body)
+
+
+def test_immediate__cancelled_takes_none() -> None:
+    async def body(ours: aio.Connection, peers: aio.Connection) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(ours.immediate(), 0.05)
+        with zerolane.ExportedRegion(bytearray(8)) as region:
+            key = ours.export(region, Rights.ALL)
+            await peers.put(key, 0, b"x", immediate=6)
+            assert await asyncio.wait_for(ours.immediate(), 10) == 6
+
+    run(body)
+
+
+def test_accept__cancelled_loses_no_connection() -> None:
+    async def main() -> None:
+        with aio.Endpoint("127.0.0.1:0") as endpoint:
+            accepting = asyncio.create_task(endpoint.accept())
+            # Into its thread, which goes on for a while.
+            await asyncio.sleep(0.05)
+            accepting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await accepting
+            ours = await aio.connect(endpoint.address)
+            peers = await asyncio.wait_for(endpoint.accept(), 10)
+        place = bytearray(5)
+        receiving = asyncio.create_task(peers.receive_into(place))
+        await ours.send(b"hello")
+        assert await receiving == 5 and place == b"hello"
+        ours.abort()
+        peers.abort()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_accept__of_a_closed_endpoint_fails() -> None:
+    async def main() -> None:
+        endpoint = aio.Endpoint("127.0.0.1:0")
+        accepting = asyncio.create_task(endpoint.accept())
+        await asyncio.sleep(0.05)
+        endpoint.close()
+        with pytest.raises(ValueError, match="closed"):
+            await accepting
+        with pytest.raises(ValueError, match="closed"):
+            await endpoint.accept()
+
+    asyncio.run(asyncio.wait_for(main(), 30))

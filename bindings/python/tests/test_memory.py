@@ -255,3 +255,17 @@ def test_completion_queue__of_a_connection(pair: Pair, executor: ThreadPoolExecu
     assert [it[0] for it in done if it is not None] == [5] * 6
     assert [it[1].id for it in done if it is not None] == receives
     assert places == [b"abc"] * 6
+
+
+def test_wake__ends_no_request(pair: Pair, executor: ThreadPoolExecutor) -> None:
+    ours, peers = pair
+    with zerolane.ExportedRegion(bytearray(8)) as region:
+        peers.export(region, Rights.ALL, "m")
+        serving = executor.submit(peers.wait, timeout=20)
+        ours.wake()
+        key = ours.open("m", Rights.ALL)
+        ours.put(key, 0, b"x", immediate=1)
+        completion = serving.result()
+        assert completion is not None and completion.value == 1
+        # The wake is not lost: it ends a wait.
+        assert ours.wait() is None

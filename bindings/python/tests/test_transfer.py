@@ -297,3 +297,21 @@ def test_documented__every_public_thing() -> None:
         for member, value in vars(thing).items() if isinstance(thing, type) else []:
             if not member.startswith("_") and callable(value):
                 assert value.__doc__, f"{name}.{member}"
+
+
+@pytest.mark.parametrize("call", ["post_send", "post_receive"])
+def test_post__refused_leaves_the_buffer_free(pair: Pair, call: str) -> None:
+    ours, _ = pair
+    posted = []
+    while True:
+        buffer = bytearray(b"content")
+        try:
+            getattr(ours, call)(buffer)
+        except zerolane.QueueFull:
+            break
+        posted.append(buffer)
+    assert buffer == b"content"
+    # Not exported any more, as the posted ones are.
+    buffer.clear()
+    with pytest.raises(BufferError):
+        posted[0].clear()

@@ -4,6 +4,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -33,6 +35,29 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Runs `zerolane` as a user without rights: root becomes one for it.
+fn output_of_ordinary_user(words: &str) -> Output {
+    if !nix::unistd::geteuid().is_root() {
+        return output(words);
+    }
+    // A program where that user may start it.
+    let directory = tempfile::tempdir().unwrap();
+    let anyone = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), anyone).unwrap();
+    let program = directory.path().join("zerolane");
+    std::fs::copy(env!("CARGO_BIN_EXE_zerolane"), &program).unwrap();
+    let mut command = Command::new(program);
+    command.args(words.split(' ')).uid(65534).gid(65534);
+    command.output().unwrap()
+}
+
+/// What the kernel says of TCP's congestion control.
+fn tcp_setting(name: &str) -> Vec<String> {
+    let path = format!("/proc/sys/net/ipv4/tcp_{name}congestion_control");
+    let said = std::fs::read_to_string(path).unwrap();
+    said.split_whitespace().map(str::to_owned).collect()
 }
 
 /// A `bench serve` on a free port.
@@ -114,6 +139,66 @@ fn bulk__encrypted_is_compared_with_what_else_encrypts() {
     }
     for ratio in ["ratio_vs_tcp", "ratio_vs_tls", "ratio_vs_quinn"] {
         assert!(report[ratio].as_f64().unwrap() > 0.0, "{ratio}");
+    }
+}
+
+#[test]
+fn tcp__an_ordinary_user_runs_with_what_it_may_choose_and_is_told() {
+    let json = |words: &str| -> Value {
+        let output = output_of_ordinary_user(words);
+        assert!(output.status.success(), "{words}: {}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let cubic = "cubic".to_owned();
+    let expected = match tcp_setting("allowed_").contains(&cubic) {
+        true => cubic,
+        false => tcp_setting("").remove(0),
+    };
+    let bulk = "bench bulk --only tcp,tls --buffer 1MiB --bytes 4MiB --reps 1 --json";
+    let report = json(bulk);
+    assert_eq!(report["tcp_congestion"], json!(expected));
+    assert_eq!(report["receiver"]["tcp_baseline"], json!(expected));
+    let report = json("bench send_lat --only tcp --iters 50 --reps 1 --json");
+    assert_eq!(report["initiator"]["tcp_baseline"], json!(expected));
+    let table = output_of_ordinary_user("bench send_lat --only tcp --iters 50 --reps 1");
+    let table = text(&table.stdout);
+    assert!(table.contains(&format!("TCP with {expected}; ")), "{table}");
+    let demo = output_of_ordinary_user("demo --only tcp --size 8MiB");
+    assert!(demo.status.success(), "{}", text(&demo.stderr));
+    let said = text(&demo.stdout);
+    assert!(
+        said.contains(&format!("congestion control was {expected}.")),
+        "{said}"
+    );
+}
+
+#[test]
+fn tcp__a_congestion_control_that_is_asked_for_is_had_or_refused_in_words() {
+    let with = |name: &str| {
+        output_of_ordinary_user(&format!(
+            "bench bulk --only tcp --buffer 1MiB --bytes 4MiB --reps 1 --tcp-congestion {name} --json"
+        ))
+    };
+    let default = tcp_setting("").remove(0);
+    let output = with(&default);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["tcp_congestion"], json!(default));
+    let missing = with("no-such-one");
+    assert_eq!(missing.status.code(), Some(1));
+    let said = text(&missing.stderr);
+    assert!(said.contains("this kernel does not have"), "{said}");
+    // Where root withholds one.
+    let allowed = tcp_setting("allowed_");
+    let mut available = tcp_setting("available_").into_iter();
+    if let Some(withheld) = available.find(|it| !allowed.contains(it)) {
+        let refused = with(&withheld);
+        assert_eq!(refused.status.code(), Some(1));
+        let said = text(&refused.stderr);
+        let command = format!(
+            "sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{} {withheld}\"",
+            allowed.join(" ")
+        );
+        assert!(said.contains(&command), "{said}");
     }
 }
 
@@ -305,7 +390,7 @@ fn serve__refuses_hostile_requests_and_goes_on() {
         let reply = answer(address, garbage);
         assert!(reply.is_empty() || reply.contains("failed"), "{reply}");
     }
-    assert!(answer(address, b"{\"do\":\"hello\",\"version\":4}\n").contains("kernel"));
+    assert!(answer(address, b"{\"do\":\"hello\",\"version\":5}\n").contains("kernel"));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use netlab::Side;
 use netlab::netns::{self, Namespace, Offloads, Topology};
+use netsim::Side;
 use serde_json::Value;
 
 const BYTES: usize = 256 << 20;
@@ -71,8 +71,11 @@ fn content() -> Vec<u8> {
 /// Bytes on disk of the temporary file for `name`.
 fn part_bytes(directory: &Path, name: &str) -> u64 {
     use std::os::unix::fs::MetadataExt;
-    let part = directory.join(format!(".{name}.zlpart"));
-    part.metadata().map_or(0, |meta| meta.blocks() * 512)
+    let before = format!(".{name}.");
+    let entries = fs::read_dir(directory).unwrap().flatten();
+    let parts = entries.filter(|it| it.file_name().to_string_lossy().starts_with(&before));
+    let blocks = |part: fs::DirEntry| part.metadata().map_or(0, |meta| meta.blocks());
+    parts.map(blocks).sum::<u64>() * 512
 }
 
 /// Copies a file from a to b, and changes the network in the middle of it.
@@ -83,12 +86,14 @@ fn cp_while(change: impl FnOnce(&Topology)) {
     fs::create_dir(place("share")).unwrap();
     fs::write(place("big"), content()).unwrap();
     let mut serve = zerolane(hosts.b());
+    serve.env("ZEROLANE_HOME", place("keys"));
     serve.arg("serve").arg(place("share"));
     serve.args(["--listen", &format!("{}:0", hosts.b().ipv4())]);
     let (_server, line) = start(serve);
     let address = word(&line, " on ", ' ').trim();
 
     let mut copy = zerolane(hosts.a());
+    copy.env("ZEROLANE_HOME", place("keys"));
     copy.args(["cp", "-q"]).arg(place("big"));
     copy.arg(format!("{address}:"));
     let mut copy = Running(copy.spawn().unwrap());

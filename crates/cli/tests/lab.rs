@@ -174,6 +174,7 @@ fn lab__a_file_copied_over_a_bad_link_is_whole() {
     .unwrap();
     let mut command = zerolane(["lab", "--rtt", "2ms", "--loss", "1%", "--rate", "200mbit"]);
     let done = output({
+        command.env("ZEROLANE_HOME", place.join("keys"));
         command.arg("--script").arg(&script);
         command
     });

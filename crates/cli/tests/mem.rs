@@ -10,12 +10,14 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use netlab::netns::{self, Topology};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_zerolane");
 
-fn zerolane(words: &[&str]) -> Command {
+/// The program of a user whose keys are in `home`.
+fn zerolane(home: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.args(words);
+    command.env("ZEROLANE_HOME", home).args(words);
     command
 }
 
@@ -28,6 +30,8 @@ struct Exporter {
     child: Child,
     /// HOST:PORT where it can be reached.
     host: String,
+    /// Keys of its user, who is its clients' too.
+    home: TempDir,
     /// Kept open: a program whose words nobody reads ends.
     _said: BufReader<ChildStdout>,
 }
@@ -51,10 +55,12 @@ impl Exporter {
             "--listen",
             "127.0.0.1:0",
         ];
-        Exporter::start(zerolane(&[&fixed, options].concat()))
+        let home = tempfile::tempdir().unwrap();
+        let command = zerolane(home.path(), &[&fixed, options].concat());
+        Exporter::start(command, home)
     }
 
-    fn start(mut command: Command) -> Exporter {
+    fn start(mut command: Command, home: TempDir) -> Exporter {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -71,13 +77,15 @@ impl Exporter {
         Exporter {
             child,
             host,
+            home,
             _said: said,
         }
     }
 
     /// Runs `mem VERB HOST WORDS..` with this standard input.
     fn run_with(&self, verb: &str, words: &[&str], input: &[u8]) -> Output {
-        let mut child = zerolane(&[&["mem", verb, &self.host], words].concat())
+        let words = [&["mem", verb, &self.host], words].concat();
+        let mut child = zerolane(self.home.path(), &words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -228,18 +236,12 @@ fn fetch_add__of_many_at_once_counts_exactly() {
     let host = exporter.host.as_str();
     let adders: Vec<Child> = (0..ADDERS)
         .map(|_| {
-            zerolane(&[
-                "mem",
-                "fetch-add",
-                host,
-                "m",
-                "1",
-                "--times",
-                &TIMES.to_string(),
-            ])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap()
+            let times = TIMES.to_string();
+            let words = ["mem", "fetch-add", host, "m", "1", "--times", &times];
+            zerolane(exporter.home.path(), &words)
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
         })
         .collect();
     let mut seen = BTreeSet::new();
@@ -341,7 +343,7 @@ fn bad_exports__are_refused_in_words() {
             "cannot listen",
         ),
     ] {
-        let output = zerolane(&[&["mem", "export"], words].concat())
+        let output = zerolane(directory.path(), &[&["mem", "export"], words].concat())
             .output()
             .unwrap();
         let said = text(&output.stderr);
@@ -356,7 +358,9 @@ fn get__from_where_nobody_listens_is_exit_3() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let host = socket.local_addr().unwrap().to_string();
     drop(socket);
-    let output = zerolane(&["mem", "get", &host, "m"]).output().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let words = ["mem", "get", &host, "m"];
+    let output = zerolane(home.path(), &words).output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("cannot reach 127.0.0.1"), "{said}");
@@ -372,12 +376,16 @@ fn put_and_get__between_two_namespaces() {
     let mut export = hosts.b().command(PROGRAM);
     let listen = format!("{}:0", hosts.b().ipv4());
     export.args(["mem", "export", "3MiB", "--name", "m", "--listen", &listen]);
-    let exporter = Exporter::start(export);
+    let home = tempfile::tempdir().unwrap();
+    export.env("ZEROLANE_HOME", home.path());
+    let exporter = Exporter::start(export, home);
     let content = noise(2_345_678, 4);
     let directory = tempfile::tempdir().unwrap();
     let path = file(directory.path(), "in", &content);
     let run = |words: &[&str]| {
-        let output = hosts.a().command(PROGRAM).args(words).output().unwrap();
+        let mut command = hosts.a().command(PROGRAM);
+        command.env("ZEROLANE_HOME", exporter.home.path());
+        let output = command.args(words).output().unwrap();
         assert!(
             output.status.success(),
             "{words:?}: {}",

@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::process::Command;
 use std::time::Duration;
 
-use netlab::Side;
-use netlab::link::LinkConfig;
-use netlab::pair::Duplex;
+use netsim::Side;
+use netsim::link::LinkConfig;
+use netsim::pair::Duplex;
 use serde_json::Value;
 use zerolane_core::{
     BurstLimit, Config, Connection, Delivery, Entropy, Event, Instant, RegionId, Span, Transmit,

@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 const INLINE: usize = 2;
 
 /// Sorted, disjoint, non-empty missing ranges `[start, end)`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Gaps {
     ranges: SmallVec<[(u32, u32); INLINE]>,
 }

@@ -8,7 +8,7 @@
 
 use crate::forecast::{Forecast, Run};
 use crate::gaps::{Filled, Gaps};
-use crate::limits::{MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS, MAX_RTO};
+use crate::limits::{MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS, MAX_REMEMBERED_BLOCKS, MAX_RTO};
 use crate::transmit::join;
 use crate::{DropReason, Instant, Span, TransferId};
 use core::cmp::Ordering;
@@ -21,8 +21,12 @@ use zerolane_wire::{Header, Range};
 pub enum Placement {
     /// It landed where it belongs.
     InPlace,
-    /// Move it there (it landed elsewhere, or not yet anywhere).
+    /// Move it there (it landed elsewhere, or not yet anywhere): it was granted, and a forecast could
+    /// have placed it.
     Move(Span),
+    /// Move it there: it came without a grant, so that no forecast could name its place. The answer to
+    /// a Get of one datagram, or the control of a message.
+    Unannounced(Span),
     /// Put it there now, before anything else is shown to the core: puts that follow may overlap it.
     Store(Span),
     /// It is the value of an atomic operation, 8 bytes, big-endian: for
@@ -174,7 +178,7 @@ impl Grants {
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.live < MAX_LIVE_BLOCKS && self.blocks.len() < 4 * MAX_LIVE_BLOCKS
+        self.live < MAX_LIVE_BLOCKS && self.blocks.len() < MAX_REMEMBERED_BLOCKS
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -385,7 +389,7 @@ impl Grants {
         assert_eq!(missing, self.outstanding);
         assert_eq!(self.iter().count(), self.live);
         assert_eq!(self.table.iter().flatten().count(), self.live);
-        assert!(self.live <= MAX_LIVE_BLOCKS && self.blocks.len() <= 4 * MAX_LIVE_BLOCKS);
+        assert!(self.live <= MAX_LIVE_BLOCKS && self.blocks.len() <= MAX_REMEMBERED_BLOCKS);
     }
 
     /// Ends a grant: complete, cancelled or to be granted anew. From here on its Mx places nothing.
@@ -394,7 +398,9 @@ impl Grants {
             return;
         };
         block.live = false;
-        let (mx, missing) = (block.mx, u64::from(block.gaps.missing()));
+        // It may be remembered for long, behind one that is not complete: without the memory of its gaps.
+        let gaps = std::mem::take(&mut block.gaps);
+        let (mx, missing) = (block.mx, u64::from(gaps.missing()));
         self.table[usize::from(mx) % MAX_LIVE_BLOCKS] = None;
         self.outstanding -= missing;
         self.live -= 1;

@@ -16,6 +16,9 @@ pub const MAX_POSTED: usize = 4096;
 /// placement table, the high bits are the entry's generation.
 pub const MAX_LIVE_BLOCKS: usize = 256;
 
+/// Blocks remembered, complete ones behind one that is not included.
+pub const MAX_REMEMBERED_BLOCKS: usize = 4 * MAX_LIVE_BLOCKS;
+
 /// Separate missing ranges remembered per Block. A Data operation that would make more is dropped
 /// and asked for again: alternate bytes of a Block must not cost memory.
 pub const MAX_GAPS_PER_BLOCK: usize = 1024;
@@ -40,6 +43,10 @@ pub const MAX_ASKS: usize = 64;
 /// Bursts remembered that the receiver has not seen: 10 Gb/s over 50 ms in bursts of 11 STUs. One
 /// that is forgotten counts as long arrived or lost.
 pub const MAX_FLIGHT: usize = 8192;
+
+/// Rates of delivery remembered: some hundred follow from honest answers, of the last rounds and 200 ms. A
+/// peer that answers each burst, ever more slowly, loses the last but one.
+pub const MAX_RATES: usize = 1024;
 
 /// Ranges queued to be sent again. More are asked for again later anyway.
 pub const MAX_REPAIRS: usize = 4096;

@@ -14,6 +14,8 @@ use std::time::Duration;
 /// How many of the ranges asked for, of each wait, are looked at to tell a late original from its repair:
 /// of those that were to be answered next, and of the oldest.
 const LATE_SEARCH: usize = 128;
+/// Ranges a list keeps room for, however few it has.
+const KEPT_ROOM: usize = 64;
 /// Waits for a repair, each twice the one before.
 const WAITS: usize = MAX_ASK_BACKOFF as usize + 1;
 
@@ -228,6 +230,7 @@ impl Watch {
         let lost = |it: &mut Watched| it.noticed + patience <= now;
         let fresh = self.fresh.pop_front_if(lost);
         if fresh.is_some() {
+            give_back_room(&mut self.fresh);
             return fresh;
         }
         let (at, waits) = self.first_overdue(patience)?;
@@ -235,6 +238,7 @@ impl Watch {
             return None;
         }
         let it = self.asked[waits].pop_front()?;
+        give_back_room(&mut self.asked[waits]);
         let waits = match self.is_overtaken(&it, patience) {
             true => 0,
             false => (waits + 1).min(WAITS - 1),
@@ -284,6 +288,15 @@ impl Watch {
             ..it
         });
         true
+    }
+}
+
+/// Ranges wander from list to list, and each list would keep room for as many as it ever had: for
+/// [`MAX_WATCHED`] in each of them. So a list has room for at most twice what it holds. It shrinks to
+/// half as much again, so that each range is moved a few times at most.
+fn give_back_room(list: &mut VecDeque<Watched>) {
+    if list.len() < list.capacity() / 2 {
+        list.shrink_to((list.len() * 3 / 2).max(KEPT_ROOM));
     }
 }
 

@@ -245,3 +245,23 @@ fn put_back__the_rest_is_due_at_once() {
         }
     }
 }
+
+#[test]
+fn take_due__gives_back_the_room_of_what_wandered_on() {
+    let mut watch = Watch::default();
+    let mut now = Instant::ZERO;
+    for n in 0..MAX_WATCHED as u32 {
+        assert!(watch.overtaken(now, (0, 2 * n, 2 * n + 1), false));
+    }
+    let rtt = Duration::from_millis(1);
+    for _ in 0..WAITS {
+        now = now + Duration::from_secs(3600);
+        while let Some(it) = watch.take_due(now, rtt) {
+            assert!(watch.asked(now, it, (it.start, it.end), rtt));
+            let lists = watch.asked.iter().chain([&watch.fresh]);
+            let room: usize = lists.map(VecDeque::capacity).sum();
+            assert!(room <= 2 * MAX_WATCHED + (WAITS + 1) * KEPT_ROOM, "{room}");
+        }
+    }
+    assert_eq!(watch.len(), MAX_WATCHED);
+}

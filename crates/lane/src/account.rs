@@ -13,7 +13,8 @@ pub enum MoveCause {
     Pattern,
     /// Nothing was forecast: it came before the lane could know its place.
     Unexpected,
-    /// A small put, which comes without announcement (one copy, by design).
+    /// A small put, the answer to a small get or the control of a message, which come without announcement
+    /// (one copy, by design; strict mode permits it).
     Unannounced,
     /// Sealed, and bound for memory that others may touch at the same time, exported or a mapped
     /// file: opened in the lane's own (one copy, by design).

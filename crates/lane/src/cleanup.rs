@@ -6,47 +6,92 @@
 
 use crate::fault::{self, Gone};
 use crate::shared::{self, Bounds};
-use std::borrow::Cow;
 use zerolane_core::RegionId;
 
 /// Bytes to be moved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Move {
-    pub(crate) from: *const u8,
+    pub(crate) from: Source,
     pub(crate) to: *mut u8,
     pub(crate) len: usize,
     /// Where they belong.
     pub(crate) region: RegionId,
-    /// Source or target is a mapped file, whose pages may be gone.
+    /// The target is a mapped file, whose pages may be gone.
     pub(crate) file: bool,
     /// Where they belong is exported memory with these bounds.
     pub(crate) shared: Option<Bounds>,
+}
+
+/// Where bytes lie that are to be moved, and how that memory may be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    pub(crate) start: *const u8,
+    /// It is a mapped file, whose pages may be gone.
+    pub(crate) file: bool,
+    /// It is exported memory with these bounds: others write it meanwhile. Then what is read is spoilt,
+    /// as by a late put.
+    pub(crate) shared: Option<Bounds>,
+}
+
+impl Source {
+    /// Memory of the lane's own.
+    pub(crate) fn own(bytes: &[u8]) -> Source {
+        Source {
+            start: bytes.as_ptr(),
+            file: false,
+            shared: None,
+        }
+    }
+
+    /// Copies what lies there.
+    ///
+    /// # Safety
+    /// `into.len()` bytes are readable there, and lie within the bounds if it is shared. Nobody writes
+    /// them unless it is; they may be gone if it is a file.
+    pub(crate) unsafe fn read(self, into: &mut [u8]) -> Result<(), Gone> {
+        match (self.file, self.shared) {
+            // SAFETY: as promised by the caller.
+            (true, shared) => unsafe { fault::read(self.start, into, shared) },
+            (false, Some(bounds)) => {
+                // SAFETY: as promised by the caller.
+                unsafe { shared::load(bounds, bounds.offset_of(self.start), into) };
+                Ok(())
+            }
+            (false, None) => {
+                // SAFETY: as promised by the caller; `into` is exclusive, so they do not overlap.
+                unsafe { std::ptr::copy_nonoverlapping(self.start, into.as_mut_ptr(), into.len()) };
+                Ok(())
+            }
+        }
+    }
 }
 
 impl Move {
     /// # Safety
     /// As of [`perform`].
     unsafe fn perform(&self) -> Result<(), Gone> {
-        if self.file {
-            // SAFETY: as promised by the caller.
-            return unsafe { fault::copy(self.from, self.to, self.len) };
-        }
-        if let Some(bounds) = self.shared {
-            let offset = self.to as usize - bounds.start as usize;
-            // SAFETY: as promised. What lies at the source was put there by the kernel for us: if
-            // that is exported memory, too, who writes it meanwhile spoils it, as a late put would.
-            let source = unsafe { std::slice::from_raw_parts(self.from, self.len) };
-            let bytes = match overlaps(self.from, self.len, self.to, self.len) {
-                false => Cow::Borrowed(source),
-                true => Cow::Owned(source.to_vec()),
-            };
-            // SAFETY: as promised.
-            unsafe { shared::store(bounds, offset, &bytes) };
+        if !self.file && self.shared.is_none() && !self.from.file && self.from.shared.is_none() {
+            // SAFETY: as promised by the caller; ptr::copy allows the two to overlap.
+            unsafe { std::ptr::copy(self.from.start, self.to, self.len) };
             return Ok(());
         }
-        // SAFETY: as promised by the caller; ptr::copy allows the two to overlap.
-        unsafe { std::ptr::copy(self.from, self.to, self.len) };
-        Ok(())
+        let mut bytes = vec![0; self.len];
+        // SAFETY: as promised by the caller.
+        unsafe { self.from.read(&mut bytes)? };
+        match (self.file, self.shared) {
+            // SAFETY: as promised by the caller.
+            (true, shared) => unsafe { fault::write(&bytes, self.to, shared) },
+            (false, Some(bounds)) => {
+                // SAFETY: as promised by the caller.
+                unsafe { shared::store(bounds, bounds.offset_of(self.to), &bytes) };
+                Ok(())
+            }
+            (false, None) => {
+                // SAFETY: as promised by the caller; the copy is ours.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.to, self.len) };
+                Ok(())
+            }
+        }
     }
 
     /// Takes the source out of the others' way.
@@ -55,15 +100,9 @@ impl Move {
     /// As of [`perform`], and the returned memory outlives the move.
     unsafe fn bounce(&mut self) -> Result<Box<[u8]>, Gone> {
         let mut copy = vec![0; self.len].into_boxed_slice();
-        // SAFETY: readable, as promised by the caller, unless it is a file's.
-        unsafe {
-            if self.file {
-                fault::read(self.from, &mut copy)?;
-            } else {
-                std::ptr::copy_nonoverlapping(self.from, copy.as_mut_ptr(), self.len);
-            }
-        }
-        self.from = copy.as_ptr();
+        // SAFETY: as promised by the caller.
+        unsafe { self.from.read(&mut copy)? };
+        self.from = Source::own(&copy);
         Ok(copy)
     }
 }
@@ -80,8 +119,9 @@ fn overlaps(a: *const u8, a_len: usize, b: *const u8, b_len: usize) -> bool {
 /// the batch are copied, and at most its bytes are held. [`Order`] bounds the work of finding the order.
 ///
 /// # Safety
-/// Every `from` is readable and every `to` writable for `len` bytes by nobody else, unless `file` is
-/// set and its page gone. Sources may overlap targets in any way.
+/// Every `from` is readable and every `to` writable for `len` bytes, unless `file` is set and its page
+/// gone. Nobody else touches them, unless `shared` says that it is exported, and lies in those bounds.
+/// Sources may overlap targets in any way.
 pub(crate) unsafe fn perform(moves: &mut Vec<Move>) -> Result<(), RegionId> {
     let mut order = Order::of(moves);
     let mut bounced: Vec<Box<[u8]>> = vec![];
@@ -147,12 +187,13 @@ impl Order {
             ready: vec![],
         };
         for (blocker, source) in moves.iter().enumerate() {
+            let from = source.from.start;
             // What lies in the lane's own memory is in nothing's way.
-            if source.from as usize >= end || source.from as usize + source.len <= start {
+            if from as usize >= end || from as usize + source.len <= start {
                 continue;
             }
             for (blocked, it) in moves.iter().enumerate() {
-                if blocked != blocker && overlaps(it.to, it.len, source.from, source.len) {
+                if blocked != blocker && overlaps(it.to, it.len, from, source.len) {
                     order.edges.push((blocker, blocked));
                     order.blockers[blocked] += 1;
                 }

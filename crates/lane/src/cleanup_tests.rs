@@ -2,40 +2,124 @@
 use super::*;
 use proptest::prelude::*;
 
-fn run(memory: &mut [u8], list: &[(usize, usize, usize)]) {
-    let before = memory.to_vec();
-    run_with(memory, list, false);
-    let mut through_kernel = before;
-    run_with(&mut through_kernel, list, true);
-    assert_eq!(memory, through_kernel);
+/// How the memory is to be touched: the properties must hold for all ways.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Own,
+    File,
+    /// Exported.
+    Shared,
 }
 
-fn run_with(memory: &mut [u8], list: &[(usize, usize, usize)], file: bool) {
-    let mut moves = moves_in(memory, list, file);
+fn run(memory: &mut [u8], list: &[(usize, usize, usize)]) {
+    let before = memory.to_vec();
+    run_with(memory, list, Kind::Own);
+    for kind in [Kind::File, Kind::Shared] {
+        // Exported memory starts at a word.
+        let mut words = vec![0u64; before.len().div_ceil(8)];
+        // SAFETY: as many bytes as the words have at least.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), before.len())
+        };
+        bytes.copy_from_slice(&before);
+        run_with(bytes, list, kind);
+        assert_eq!(memory, bytes);
+    }
+}
+
+fn run_with(memory: &mut [u8], list: &[(usize, usize, usize)], kind: Kind) {
+    let mut moves = moves_in(memory, list, kind);
     // SAFETY: within `memory`.
     unsafe { perform(&mut moves) }.expect("nothing is gone");
 }
 
 /// Moves of `(from, to, len)`.
-fn moves_in(memory: &mut [u8], list: &[(usize, usize, usize)], file: bool) -> Vec<Move> {
+fn moves_in(memory: &mut [u8], list: &[(usize, usize, usize)], kind: Kind) -> Vec<Move> {
     let base = memory.as_mut_ptr();
+    let file = kind == Kind::File;
+    let shared = (kind == Kind::Shared).then_some(Bounds {
+        start: base,
+        len: memory.len(),
+    });
     list.iter()
         // SAFETY: the tests keep both ends within `memory`.
         .map(|&(from, to, len)| unsafe {
             Move {
-                from: base.add(from),
+                from: Source {
+                    start: base.add(from),
+                    file,
+                    shared,
+                },
                 to: base.add(to),
                 len,
                 region: RegionId {
                     index: 0,
                     generation: 1,
                 },
-                // The property must hold for both ways.
                 file,
-                shared: None,
+                shared,
             }
         })
         .collect()
+}
+
+/// What lies in exported memory, or belongs there, is touched by atomics, whatever the other end is.
+#[test]
+fn perform__exported_memory_by_atomics_alone() {
+    let mut exported = [0u64; 8];
+    let mut own = [7u8; 64];
+    let start = exported.as_mut_ptr().cast::<u8>();
+    let shared = Some(Bounds { start, len: 64 });
+    let region = RegionId {
+        index: 0,
+        generation: 1,
+    };
+    let copied = |moves: &[Move]| {
+        shared::seam::take();
+        // SAFETY: both live and are as long as said.
+        unsafe { perform(&mut moves.to_vec()) }.expect("nothing is gone");
+        shared::seam::take()
+    };
+    // SAFETY: within the 64 bytes.
+    let at = |offset: usize| unsafe { start.add(offset) };
+    let into = Move {
+        from: Source::own(&[9; 10]),
+        to: at(3),
+        len: 10,
+        region,
+        file: false,
+        shared,
+    };
+    assert_eq!(copied(&[into]), (0, 10));
+    let here = Source {
+        start: at(3),
+        file: false,
+        shared,
+    };
+    let out = Move {
+        from: here,
+        to: own.as_mut_ptr(),
+        shared: None,
+        ..into
+    };
+    assert_eq!(copied(&[out]), (10, 0));
+    assert_eq!(own[..11], [9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 7]);
+    let within = Move {
+        from: here,
+        to: at(8),
+        ..into
+    };
+    assert_eq!(copied(&[within]), (10, 10));
+    // A cycle: one of them is bounced.
+    let back = Move {
+        from: Source {
+            start: at(8),
+            ..here
+        },
+        to: at(3),
+        ..into
+    };
+    assert_eq!(copied(&[within, back]), (20, 20));
 }
 
 #[test]
@@ -75,7 +159,7 @@ fn perform__one_blocked_by_a_cycle_it_is_not_in() {
 fn order__bounces_only_in_cycles_and_each_once() {
     let mut memory = vec![0; 120];
     let list = [(100, 0, 5), (0, 20, 10), (20, 5, 10)];
-    let order = Order::of(&moves_in(&mut memory, &list, false));
+    let order = Order::of(&moves_in(&mut memory, &list, Kind::Own));
     assert_eq!(
         steps(order),
         [
@@ -143,7 +227,7 @@ proptest! {
     #[test]
     fn order__ends_for_any_moves(list in overlapping()) {
         let mut memory = vec![0; MEMORY];
-        let order = Order::of(&moves_in(&mut memory, &list, false));
+        let order = Order::of(&moves_in(&mut memory, &list, Kind::Own));
         let performed = steps(order).iter().filter(|it| matches!(it, Step::Perform(_))).count();
         prop_assert_eq!(performed, list.len());
     }

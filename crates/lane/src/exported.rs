@@ -2,7 +2,7 @@
 
 use crate::fault;
 use crate::gate::Gate;
-use crate::memory::Region;
+use crate::memory::{Postable, Region};
 use crate::shared::{self, Bounds};
 use std::fmt;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl ExportedRegion {
         if self.window().is_file() {
             // SAFETY: in bounds of memory that lives as long as `self`; the kernel copies, so that
             // who writes meanwhile makes for mixed content and nothing worse.
-            let read = unsafe { fault::read(bounds.start.add(offset), into) };
+            let read = unsafe { fault::read(bounds.start.add(offset), into, Some(bounds)) };
             return assert!(read.is_ok(), "the mapped file shrank");
         }
         // SAFETY: in bounds of memory that lives as long as `self`, and is only touched so.
@@ -186,7 +186,7 @@ impl ExportedRegion {
 pub(crate) unsafe fn store(bounds: Bounds, offset: usize, bytes: &[u8], file: bool) -> bool {
     if file {
         // SAFETY: as promised; the kernel copies.
-        return unsafe { fault::write(bytes, bounds.start.add(offset)) }.is_ok();
+        return unsafe { fault::write(bytes, bounds.start.add(offset), Some(bounds)) }.is_ok();
     }
     // SAFETY: as promised.
     unsafe { shared::store(bounds, offset, bytes) };

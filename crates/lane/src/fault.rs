@@ -5,6 +5,7 @@
 //! library has no business handling signals. So whatever the lane must read or write itself in such
 //! memory, it lets the kernel copy: process_vm_readv and process_vm_writev on this very process.
 
+use crate::shared::{self, Bounds};
 use std::io;
 
 /// The memory is not there any more.
@@ -20,48 +21,46 @@ type Transfer = unsafe extern "C" fn(
     libc::c_ulong,
 ) -> isize;
 
-/// Reads `buffer.len()` bytes at `from`.
+/// Reads `buffer.len()` bytes at `from`, which is exported memory if `shared`.
 ///
 /// # Safety
-/// They lie in a mapping, there or gone, and nobody writes them.
-pub(crate) unsafe fn read(from: *const u8, buffer: &mut [u8]) -> Result<(), Gone> {
+/// They lie in a mapping, there or gone, and nobody writes them unless they lie in `shared`.
+pub(crate) unsafe fn read(
+    from: *const u8,
+    buffer: &mut [u8],
+    shared: Option<Bounds>,
+) -> Result<(), Gone> {
     let (to, len) = (buffer.as_mut_ptr(), buffer.len());
     // SAFETY: `from` is the remote side, as promised; the local side is the buffer.
     unsafe { through_kernel(libc::process_vm_readv, to, from.cast_mut(), len) }.unwrap_or_else(
         // SAFETY: as promised. A sandbox that forbids the call leaves us to touch the memory.
         || unsafe {
-            std::ptr::copy(from, to, len);
+            match shared {
+                Some(bounds) => shared::load(bounds, bounds.offset_of(from), buffer),
+                None => std::ptr::copy(from, to, len),
+            }
             Ok(())
         },
     )
 }
 
-/// Writes `bytes` at `to`.
+/// Writes `bytes` at `to`, which is exported memory if `shared`.
 ///
 /// # Safety
-/// They lie in a mapping, there or gone.
-pub(crate) unsafe fn write(bytes: &[u8], to: *mut u8) -> Result<(), Gone> {
+/// They lie in a mapping, there or gone, and nobody else touches them unless they lie in `shared`.
+pub(crate) unsafe fn write(bytes: &[u8], to: *mut u8, shared: Option<Bounds>) -> Result<(), Gone> {
     let (from, len) = (bytes.as_ptr().cast_mut(), bytes.len());
     // SAFETY: `to` is the remote side, as promised; the local side is only read.
     unsafe { through_kernel(libc::process_vm_writev, from, to, len) }.unwrap_or_else(
         // SAFETY: as in `read`.
         || unsafe {
-            std::ptr::copy(from, to, len);
+            match shared {
+                Some(bounds) => shared::store(bounds, bounds.offset_of(to), bytes),
+                None => std::ptr::copy(from, to, len),
+            }
             Ok(())
         },
     )
-}
-
-/// Moves `len` bytes; the two ranges may overlap.
-///
-/// # Safety
-/// Both lie in mappings, there or gone; nobody else touches `to`, or writes `from`.
-pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> Result<(), Gone> {
-    let mut bounce = vec![0; len];
-    // SAFETY: as promised.
-    unsafe { read(from, &mut bounce)? };
-    // SAFETY: as promised.
-    unsafe { write(&bounce, to) }
 }
 
 /// `None` if this process may not make the call.

@@ -1,5 +1,6 @@
 #![allow(non_snake_case)]
 use super::*;
+use crate::memory::Postable;
 use crate::{Access, Memory, Region};
 use std::fs::File;
 use std::os::fd::FromRawFd;
@@ -18,38 +19,24 @@ fn mapped(len: usize) -> (File, Region) {
 /// Where it lies, without a reference to what may be gone.
 fn start(region: Region) -> (*mut u8, Memory) {
     let memory = Memory::from(region);
-    (memory.bytes().0, memory)
+    (memory.raw().0, memory)
 }
 
 #[test]
-fn copy__moves_overlapping_bytes() {
-    let (_file, mut region) = mapped(2 * PAGE);
-    for (index, byte) in region.iter_mut().enumerate() {
-        *byte = (index % 251) as u8;
-    }
-    let expected = region[..5000].to_vec();
-    let (at, memory) = start(region);
-    // SAFETY: both ranges lie in the region.
-    unsafe { copy(at, at.add(100), 5000) }.expect("there");
-    assert_eq!(memory[100..5100], expected);
-    // SAFETY: as above.
-    unsafe { copy(at.add(100), at, 5000) }.expect("there");
-    assert_eq!(memory[..5000], expected);
-}
-
-#[test]
-fn copy__of_what_is_gone_fails_without_a_signal() {
+fn read_write__of_what_is_gone_fail_without_a_signal() {
     let (file, region) = mapped(4 * PAGE);
     let (at, _memory) = start(region);
     file.set_len(PAGE as u64).expect("truncated");
     let mut buffer = vec![0; 2 * PAGE];
     // SAFETY: within the mapping.
     unsafe {
-        assert_eq!(read(at.add(2 * PAGE), &mut buffer), Err(Gone), "all of it");
-        assert_eq!(read(at, &mut buffer), Err(Gone), "the second half");
-        assert_eq!(copy(at, at.add(PAGE), PAGE), Err(Gone), "the target");
-        assert_eq!(copy(at.add(PAGE), at, PAGE), Err(Gone), "the source");
-        assert_eq!(read(at, &mut buffer[..PAGE]), Ok(()), "what is left");
+        let gone = Err(Gone);
+        assert_eq!(read(at.add(2 * PAGE), &mut buffer, None), gone, "all of it");
+        assert_eq!(read(at, &mut buffer, None), gone, "the second half");
+        assert_eq!(write(&buffer, at, None), gone, "the second half");
+        assert_eq!(write(&buffer[..1], at.add(PAGE), None), gone, "all of it");
+        assert_eq!(read(at, &mut buffer[..PAGE], None), Ok(()), "what is left");
+        assert_eq!(write(&buffer[..PAGE], at, None), Ok(()), "what is left");
     }
 }
 

@@ -33,7 +33,9 @@ mod waker;
 
 pub use account::{Account, MoveCause, Zerocopy};
 pub use datapath::{Lane, LaneError, Turn};
-pub use driver::{Completion, Driver, DriverError, MAX_INLINE, MessageControl, Progress, WorkKind};
+pub use driver::{
+    Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, WorkKind,
+};
 pub use exported::ExportedRegion;
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};
 pub use options::Options;

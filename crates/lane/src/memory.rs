@@ -312,16 +312,6 @@ impl Region {
         }
     }
 
-    /// Start and length, without a borrow of the bytes.
-    pub(crate) fn raw(&self) -> (*mut u8, usize) {
-        (self.start(), self.len)
-    }
-
-    /// Whether it is a mapped file, whose pages may be gone when they are touched.
-    pub(crate) fn is_file(&self) -> bool {
-        self.backing.is_file()
-    }
-
     /// The same bytes once more: the caller sees to it that only one of the two is ever used.
     pub(crate) fn again(&self) -> Region {
         Region {
@@ -403,11 +393,47 @@ pub enum Memory {
     Shared(SharedRegion),
 }
 
-impl Memory {
-    pub(crate) fn bytes(&self) -> (*mut u8, usize) {
+/// What a request takes, in the type in which its caller gets it back if it is refused.
+pub(crate) trait Postable: Into<Memory> {
+    /// Start and length, without a borrow of the bytes.
+    fn raw(&self) -> (*mut u8, usize);
+
+    /// Whether it is a mapped file, whose pages may be gone when they are touched.
+    fn is_file(&self) -> bool;
+}
+
+impl Postable for Region {
+    fn raw(&self) -> (*mut u8, usize) {
+        (self.start(), self.len)
+    }
+
+    fn is_file(&self) -> bool {
+        self.backing.is_file()
+    }
+}
+
+impl Postable for Memory {
+    fn raw(&self) -> (*mut u8, usize) {
         match self {
             Memory::Exclusive(region) => region.raw(),
             Memory::Shared(region) => (region.as_ptr().cast_mut(), region.len),
+        }
+    }
+
+    fn is_file(&self) -> bool {
+        match self {
+            Memory::Exclusive(region) => region.is_file(),
+            Memory::Shared(region) => region.backing.is_file(),
+        }
+    }
+}
+
+impl Memory {
+    /// The exclusively owned region that it is; `None` if it is shared.
+    pub fn into_region(self) -> Option<Region> {
+        match self {
+            Memory::Exclusive(region) => Some(region),
+            Memory::Shared(_) => None,
         }
     }
 
@@ -416,14 +442,6 @@ impl Memory {
         match self {
             Memory::Exclusive(region) => region.owner(),
             Memory::Shared(region) => region.owner(),
-        }
-    }
-
-    /// Whether it is a mapped file, whose pages may be gone when they are touched.
-    pub(crate) fn is_file(&self) -> bool {
-        match self {
-            Memory::Exclusive(region) => region.backing.is_file(),
-            Memory::Shared(region) => region.backing.is_file(),
         }
     }
 }

@@ -10,7 +10,8 @@ use zerolane_wire::Profiles;
 pub struct Options {
     /// Profiles offered or accepted.
     pub profiles: Profiles,
-    /// Fail instead of copying payload in user space.
+    /// End the connection instead of copying payload of a Transfer in user space, however short. What fits
+    /// one datagram and comes unannounced ([`MoveCause::Unannounced`](crate::MoveCause)) is copied once all the same.
     pub strict: bool,
     /// Use UDP segmentation offload for sending, where the kernel has it.
     pub gso: bool,

@@ -7,6 +7,7 @@
 //! An entry of exported memory is touched only between [`Window::enter`](crate::exported::Window) and
 //! its leave, which is the length of a turn, and only as `shared` does it.
 
+use crate::memory::Postable;
 use crate::shared::{self, Bounds};
 use crate::{LaneError, Region, exported, fault};
 use std::io;
@@ -250,8 +251,9 @@ impl Registry {
             return false;
         };
         if self.is_file(span.region) {
-            // SAFETY: an open entry's bytes are mapped, and nobody writes them now.
-            return unsafe { fault::read(start, buffer) }.is_ok();
+            let shared = self.bounds(span.region);
+            // SAFETY: an open entry's bytes are mapped, and nobody writes them now unless it is exported.
+            return unsafe { fault::read(start, buffer, shared) }.is_ok();
         }
         if let Some(bounds) = self.bounds(span.region) {
             // SAFETY: as in `store`.

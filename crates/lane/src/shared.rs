@@ -23,6 +23,11 @@ impl Bounds {
         self.len / WORD * WORD
     }
 
+    /// How far `at`, which lies in it, is from its start.
+    pub(crate) fn offset_of(self, at: *const u8) -> usize {
+        at as usize - self.start as usize
+    }
+
     /// # Safety
     /// `at` is a multiple of the word size and below [`Bounds::words`]; the memory is mapped and, but
     /// for the kernel, only touched as this module does.
@@ -47,6 +52,8 @@ impl Bounds {
 pub(crate) unsafe fn store(bounds: Bounds, offset: usize, bytes: &[u8]) {
     // What was stored before is seen by who sees any of this.
     std::sync::atomic::fence(Ordering::Release);
+    #[cfg(test)]
+    seam::count_store(bytes.len());
     let pieces = Pieces::of(bounds, offset, bytes.len());
     let (head, rest) = bytes.split_at(pieces.head);
     let (words, rest) = rest.split_at(pieces.words);
@@ -115,6 +122,8 @@ fn load_part(word: &AtomicU64, skip: usize, into: &mut [u8]) {
 /// # Safety
 /// As of [`store`], but that the memory need not be writable.
 pub(crate) unsafe fn load(bounds: Bounds, offset: usize, into: &mut [u8]) {
+    #[cfg(test)]
+    seam::count_load(into.len());
     let pieces = Pieces::of(bounds, offset, into.len());
     let (head, rest) = into.split_at_mut(pieces.head);
     let (words, rest) = rest.split_at_mut(pieces.words);
@@ -153,6 +162,31 @@ pub(crate) unsafe fn load(bounds: Bounds, offset: usize, into: &mut [u8]) {
 pub(crate) unsafe fn word<'a>(bounds: Bounds, offset: usize) -> &'a AtomicU64 {
     // SAFETY: as promised.
     unsafe { bounds.word(offset) }
+}
+
+/// What this thread copied out of and into shared memory by atomics, bytes.
+#[cfg(test)]
+pub(crate) mod seam {
+    use std::cell::Cell;
+
+    thread_local! {
+        static COPIED: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    }
+
+    pub(super) fn count_load(len: usize) {
+        let (loaded, stored) = COPIED.get();
+        COPIED.set((loaded + len, stored));
+    }
+
+    pub(super) fn count_store(len: usize) {
+        let (loaded, stored) = COPIED.get();
+        COPIED.set((loaded, stored + len));
+    }
+
+    /// Bytes loaded and stored since this was asked last.
+    pub(crate) fn take() -> (usize, usize) {
+        COPIED.take()
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Ends a wait of the [`Driver`](crate::Driver) it belongs to, or the next one if none is under way.
-/// Costs a syscall only while the driver sleeps.
+/// It ends no request: while a call waits for the end of one, a wake is kept for the next wait. Several
+/// wakes before a wait end one. Costs a syscall only while the driver sleeps.
 #[derive(Clone, Debug)]
 pub struct Waker {
     shared: Arc<Shared>,

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The hosts are a [`Star`]; the hub is one thread that takes frames from all
-//! ports, sends each through the [`Link`](crate::link::Link) towards its
+//! ports, sends each through the [`Link`](netsim::link::Link) towards its
 //! receiver and puts it out when it is due. The model is the one that the
 //! tests run in virtual time; there is one link, so one queue, for each
 //! receiver, as at the ports of a switch: many senders to one receiver meet
@@ -44,12 +44,12 @@ mod vnet;
 
 pub use lateness::Lateness;
 
-use crate::link::{LinkConfig, LinkStats};
 use crate::netns::{self, Star};
 use crate::worker::Worker;
 use forwarder::Forwarder;
 use frame::Frame;
 use lateness::Delays;
+use netsim::link::{LinkConfig, LinkStats};
 use port::Port;
 use std::io;
 use switch::Switch;
@@ -139,7 +139,8 @@ impl LabStats {
 /// removes them; frames still under way are gone.
 ///
 /// ```
-/// use netlab::{lab::{Lab, LabConfig}, link::LinkConfig, netns};
+/// use netlab::{lab::{Lab, LabConfig}, netns};
+/// use netsim::link::LinkConfig;
 /// use std::net::UdpSocket;
 /// use std::time::Duration;
 ///
@@ -214,7 +215,7 @@ impl Lab {
     }
 
     /// Changes the link towards the host of this index, as
-    /// [`Link::set_config`](crate::link::Link::set_config) does.
+    /// [`Link::set_config`](netsim::link::Link::set_config) does.
     ///
     /// # Panics
     /// If there are not that many.
@@ -224,7 +225,7 @@ impl Lab {
     }
 
     /// Takes the link towards the host of this index down or up again, as
-    /// [`Link::set_up`](crate::link::Link::set_up) does. The hosts' interfaces
+    /// [`Link::set_up`](netsim::link::Link::set_up) does. The hosts' interfaces
     /// do not notice.
     ///
     /// # Panics

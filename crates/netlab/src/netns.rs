@@ -29,8 +29,8 @@ pub use name::sweep_stale;
 pub use offload::{OffloadChange, Offloads};
 pub use star::{MAX_HOSTS, Star};
 
-use crate::Side;
 use name::{NETNS_DIR, Names};
+use netsim::Side;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{AccessFlags, Pid, access};

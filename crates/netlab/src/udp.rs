@@ -23,11 +23,11 @@ mod forwarder;
 #[cfg(test)]
 mod tests;
 
-use crate::Side;
-use crate::link::{Link, LinkConfig, LinkStats};
-use crate::pair::direction_seeds;
 use crate::worker::Worker;
 use forwarder::{Datagram, Forwarder};
+use netsim::Side;
+use netsim::link::{Link, LinkConfig, LinkStats};
+use netsim::pair::direction_seeds;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -43,7 +43,8 @@ pub const MAX_UNDER_WAY_PACKETS: usize = 4096;
 /// A running relay. Dropping it ends it; datagrams still under way are gone.
 ///
 /// ```
-/// use netlab::{link::LinkConfig, udp::Relay};
+/// use netlab::udp::Relay;
+/// use netsim::link::LinkConfig;
 /// use std::net::UdpSocket;
 /// use std::time::Duration;
 ///

@@ -4,8 +4,8 @@
 #![allow(non_snake_case)]
 
 use netlab::lab::{Lab, LabConfig, LabStats};
-use netlab::link::{LinkConfig, Loss, Reorder};
 use netlab::netns::{self, Namespace};
+use netsim::link::{LinkConfig, Loss, Reorder};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -2,8 +2,8 @@
 
 #![allow(non_snake_case)]
 
-use netlab::Side;
 use netlab::netns::{self, Error, Namespace, Offloads, Topology, sweep_stale};
+use netsim::Side;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -33,10 +33,7 @@ pub(crate) fn nothing() -> Memory {
 impl Completion {
     /// The exclusively owned region that was posted; empty if shared memory was.
     pub fn into_region(self) -> Region {
-        match self.memory {
-            Memory::Exclusive(region) => region,
-            Memory::Shared(_) => Region::empty(),
-        }
+        self.memory.into_region().unwrap_or_else(Region::empty)
     }
 }
 

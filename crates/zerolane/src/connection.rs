@@ -1,7 +1,7 @@
 //! A connection as its user sees it.
 
 use crate::vectored::Vectored;
-use crate::{Completion, CompletionQueue, Error, Result};
+use crate::{Completion, CompletionQueue, Error, Posted, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -64,7 +64,7 @@ impl Connection {
 
     fn connect_one(address: SocketAddr, options: &Options) -> Result<Connection> {
         let mut driver = udp::connect(address, options)?;
-        driver.wait(None, Driver::is_connected)?;
+        driver.wait_through(None, Driver::is_connected)?;
         match driver.closed() {
             None => Ok(Connection::accepted(driver, options)),
             Some(CloseReason::ConnectTimeout) => {
@@ -91,7 +91,8 @@ impl Connection {
 
     /// How long [`Connection::poll`] has nothing to do unless the socket
     /// ([`AsFd`]) becomes readable, or writable if [`Connection::wants_write`], for programs with an
-    /// event loop of their own. `None`: no timer runs. To be asked again after every call.
+    /// event loop of their own. `None`: no timer runs. Zero: the last call moved something, and there
+    /// may be more. To be asked again after every call.
     pub fn next_timeout(&self) -> Option<Duration> {
         self.driver.next_timeout()
     }
@@ -139,7 +140,8 @@ impl Connection {
     }
 
     /// Waits until the peer announces a Transfer that no posted receive takes, and returns its
-    /// length in bytes, so that a buffer can be made to measure. `None` on timeout.
+    /// length in bytes, so that a buffer can be made to measure. `None` on timeout, or when a [`Waker`]
+    /// was used.
     ///
     /// # Errors
     /// The connection's.
@@ -155,45 +157,45 @@ impl Connection {
     /// Posts a send; many may be in flight. Its memory comes back with the [`Completion`].
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted.
-    pub fn post_send(&mut self, memory: impl Into<Memory>) -> Result<TransferId> {
+    /// The connection is closed, or too many are posted. The memory comes back.
+    pub fn post_send(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
         self.post_send_with(memory, Delivery::Interrupt)
     }
 
     /// Posts a send that is delivered to the receiver as `delivery` says.
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted.
+    /// The connection is closed, or too many are posted. The memory comes back.
     pub fn post_send_with(
         &mut self,
         memory: impl Into<Memory>,
         delivery: Delivery,
-    ) -> Result<TransferId> {
-        Ok(self.driver.post_send(memory.into(), delivery)?)
+    ) -> Posted<Memory> {
+        self.driver.post_send(memory.into(), delivery)
     }
 
     /// Posts a receive: the n-th posted gets the n-th Transfer sent, if it fits.
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted.
-    pub fn post_recv(&mut self, region: Region) -> Result<TransferId> {
-        Ok(self.driver.post_receive(region)?)
+    /// The connection is closed, or too many are posted. The region comes back.
+    pub fn post_recv(&mut self, region: Region) -> Posted<Region> {
+        self.driver.post_receive(region)
     }
 
     /// Offers memory to the peer's next [`Connection::post_read`].
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted.
-    pub fn post_offer(&mut self, memory: impl Into<Memory>) -> Result<TransferId> {
-        Ok(self.driver.post_offer(memory.into(), Delivery::Interrupt)?)
+    /// The connection is closed, or too many are posted. The memory comes back.
+    pub fn post_offer(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
+        self.driver.post_offer(memory.into(), Delivery::Interrupt)
     }
 
     /// Reads what the peer offers, when it does (the Read sequence).
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted.
-    pub fn post_read(&mut self, region: Region) -> Result<TransferId> {
-        Ok(self.driver.post_read(region)?)
+    /// The connection is closed, or too many are posted. The region comes back.
+    pub fn post_read(&mut self, region: Region) -> Posted<Region> {
+        self.driver.post_read(region)
     }
 
     /// Makes what progress there is without sleeping; returns a completion if there is one.
@@ -207,7 +209,8 @@ impl Connection {
         self.take()
     }
 
-    /// Waits for the next completion; `None` on timeout, or when a [`Waker`] was used.
+    /// Waits for the next completion; `None` on timeout, or when a [`Waker`] was used, however busy the
+    /// connection is. To wait for no time is to make one turn, and not to sleep.
     ///
     /// # Errors
     /// The connection ended and all completions were taken.
@@ -299,7 +302,9 @@ impl Connection {
         self.driver.set_weight(weight);
     }
 
-    /// A handle with which another thread ends a [`Connection::wait`].
+    /// A handle with which another thread ends a [`Connection::wait`] or [`Connection::announced`], or the
+    /// next one if none is under way. It ends no request: calls that wait for the end of one go on, and
+    /// the wake is kept for the next wait.
     pub fn waker(&self) -> Waker {
         self.driver.waker()
     }
@@ -309,7 +314,7 @@ impl Connection {
         self.driver.account()
     }
 
-    /// Posted Transfers that are not over.
+    /// Requests that are not over, without those posted inline, which hold no memory of the caller's.
     pub fn in_flight(&self) -> usize {
         self.driver.in_flight()
     }
@@ -321,9 +326,11 @@ impl Connection {
     /// The connection ended before the peer had everything.
     pub fn close(mut self) -> Result<()> {
         let linger = self.idle_timeout * LINGER_IDLE_TIMEOUTS;
-        self.wait_through(linger, |driver| !driver.is_sending())?;
+        let all_sent = |driver: &Driver<UdpLane>| !driver.is_sending();
+        self.driver.wait_through(Some(linger), all_sent)?;
         self.driver.close();
-        self.wait_through(self.idle_timeout, |_| false)?;
+        self.driver
+            .wait_through(Some(self.idle_timeout), |_| false)?;
         while let Some(completion) = self.driver.next_completion() {
             if let (true, Err(TransferError::Closed(reason))) =
                 (completion.kind.is_outgoing(), completion.result)
@@ -334,22 +341,6 @@ impl Connection {
         match self.driver.closed() {
             None | Some(CloseReason::Local | CloseReason::Peer(_)) => Ok(()),
             Some(reason) => Err(Error::Closed(reason)),
-        }
-    }
-
-    /// Waits until `done`, the connection's end or `timeout`; what wakes others does not end it.
-    fn wait_through(
-        &mut self,
-        timeout: Duration,
-        done: impl Fn(&Driver<UdpLane>) -> bool,
-    ) -> Result<()> {
-        let deadline = Instant::now() + timeout;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            self.driver.wait(Some(left), &done)?;
-            if done(&self.driver) || self.driver.closed().is_some() || left.is_zero() {
-                return Ok(());
-            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::time::Duration;
-use zerolane_lane::{CloseReason, DriverError, PostError, TransferError};
+use zerolane_lane::{CloseReason, DriverError, NotPosted, PostError, TransferError, TransferId};
 
 /// Why a call failed. The connection goes on after [`Error::Transfer`], [`Error::Post`] and what was
 /// wrong with a request.
@@ -35,9 +35,6 @@ pub enum Error {
         /// Bytes.
         len: usize,
     },
-    /// A request of several pieces has none.
-    #[error("a request of no pieces")]
-    NoPieces,
     /// The name of a region has more than 32 bytes.
     #[error("a region's name has at most 32 bytes, not {len}")]
     NameTooLong {
@@ -63,5 +60,45 @@ impl From<DriverError> for Error {
     }
 }
 
+/// Without the memory, which is dropped.
+impl<M> From<NotPosted<M>> for Error {
+    fn from(refused: NotPosted<M>) -> Error {
+        Error::Post(refused.reason)
+    }
+}
+
 /// What calls of this library return.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// What posting memory returns: the request's number, or the memory again and why. With `?` it becomes
+/// an [`Error::Post`].
+///
+/// ```
+/// # use zerolane::{Connection, Endpoint, NotPosted, Options, PostError, Region};
+/// # let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+/// # let address = endpoint.local_addr();
+/// # let peer = std::thread::spawn(move || -> zerolane::Result<()> {
+/// #     let mut connection = endpoint.accept(None)?.expect("no timeout");
+/// #     for _ in 0..5000 {
+/// #         connection.recv_into(&mut [0; 8])?;
+/// #     }
+/// #     connection.close()
+/// # });
+/// let mut connection = Connection::connect(address, &Options::default())?;
+/// let mut waiting: Vec<Region> = (0..5000).map(|_| Region::from_vec(vec![7; 8])).collect();
+/// while let Some(region) = waiting.pop() {
+///     match connection.post_send(region) {
+///         Ok(_) => {}
+///         // Enough is under way: the memory comes back, to be posted when something is done.
+///         Err(NotPosted { reason: PostError::Full, memory }) => {
+///             waiting.extend(memory.into_region());
+///             connection.wait(None)?;
+///         }
+///         Err(refused) => return Err(refused.into()),
+///     }
+/// }
+/// connection.close()?;
+/// # peer.join().unwrap()?;
+/// # Ok::<(), zerolane::Error>(())
+/// ```
+pub type Posted<M> = std::result::Result<TransferId, NotPosted<M>>;

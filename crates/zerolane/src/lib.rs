@@ -50,7 +50,7 @@ mod vectored;
 pub use completion::Completion;
 pub use connection::Connection;
 pub use endpoint::Endpoint;
-pub use error::{Error, Result};
+pub use error::{Error, Posted, Result};
 pub use key::RegionKey;
 pub use queue::CompletionQueue;
 pub use remote::{FetchOp, Message, Work};
@@ -58,9 +58,9 @@ pub use zerolane_lane::udp::ListenerCounters;
 pub use zerolane_lane::{
     Access, Account, Anyone, Cipher, CloseReason, Code, CodeError, Control, Counters, Delivery,
     DropReason, ExportedRegion, FastAnswer, GateCounters, GateLimit, Identity, KeyError,
-    MAX_INLINE, Memory, MessageControl, Mode, MoveCause, Options, Owner, PathState, PostError,
-    PreShared, PublicKey, Region, Schedule, Scheduler, Security, SharedRegion, TransferError,
-    TransferId, Trust, Waker, WorkKind, Zerocopy, random,
+    MAX_INLINE, Memory, MessageControl, Mode, MoveCause, NotPosted, Options, Owner, PathState,
+    PostError, PreShared, PublicKey, Region, Schedule, Scheduler, Security, SharedRegion,
+    TransferError, TransferId, Trust, Waker, WorkKind, Zerocopy, random,
 };
 pub use zerolane_wire::{Profile, Profiles, Reason, Rights};
 

@@ -1,9 +1,10 @@
 //! The peer's memory as a user sees it: exports, puts, gets, atomic operations, messages.
 
-use crate::{Connection, Error, RegionKey, Result};
+use crate::{Connection, Error, Posted, RegionKey, Result};
+use std::ops::Deref;
 use zerolane_lane::{
-    Atomic, ExportedRegion, Memory, MessageControl, PostError, Region, RegionName, RemotePlace,
-    TransferId, WorkFlags,
+    Atomic, ExportedRegion, Memory, MessageControl, NotPosted, PostError, Region, RegionName,
+    RemotePlace, TransferId, WorkFlags,
 };
 use zerolane_wire::{FetchOpKind, Rights};
 
@@ -296,20 +297,21 @@ impl Connection {
     /// Posts a put of `memory`. Its completion says that it is placed and visible at the peer.
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// See [`PostError`]. The memory comes back.
     pub fn post_put(
         &mut self,
         to: &RegionKey,
         offset: u64,
         memory: impl Into<Memory>,
         work: Work,
-    ) -> Result<TransferId> {
+    ) -> Posted<Memory> {
         let memory = memory.into();
-        let place = to.place(offset, memory.len() as u64, Rights::WRITE)?;
-        let posted = self
-            .driver
-            .post_put(place, memory, work.immediate, work.flags());
-        Ok(posted?)
+        match to.place(offset, memory.len() as u64, Rights::WRITE) {
+            Ok(place) => self
+                .driver
+                .post_put(place, memory, work.immediate, work.flags()),
+            Err(reason) => Err(NotPosted { reason, memory }),
+        }
     }
 
     /// Posts a put of a copy of `data`, at most [`MAX_INLINE`](crate::MAX_INLINE) bytes: the weaker, local completion is
@@ -337,77 +339,100 @@ impl Connection {
 
     /// Posts a put of several pieces, each to an offset of its own: gathered here, scattered there.
     /// One completion, with all memory in [`Completion::pieces`](crate::Completion::pieces), comes
-    /// when all are placed; an immediate of `work` goes with the last. If posting one fails, those
-    /// before it are done all the same.
+    /// when all are placed; an immediate of `work` goes with the last.
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// See [`PostError`]. The pieces that were not posted come back: if posting one fails, those before
+    /// it are done all the same.
     pub fn post_put_vectored(
         &mut self,
         to: &RegionKey,
         pieces: Vec<(u64, Memory)>,
         work: Work,
-    ) -> Result<TransferId> {
-        let lens = pieces
-            .iter()
-            .map(|(offset, memory)| (*offset, memory.len()));
-        check(to, lens, Rights::WRITE)?;
-        let (count, mut ids) = (pieces.len(), vec![]);
-        for (index, (offset, memory)) in pieces.into_iter().enumerate() {
-            let work = part(work, index, count);
-            match self.post_put(to, offset, memory, work) {
-                Ok(id) => ids.push(id),
-                Err(error) => {
-                    self.begin_group(ids);
-                    return Err(error);
-                }
-            }
-        }
-        self.begin_group(ids).ok_or(Error::NoPieces)
+    ) -> Posted<Vec<(u64, Memory)>> {
+        self.post_pieces(
+            to,
+            pieces,
+            Rights::WRITE,
+            work,
+            |connection, at, piece, work| connection.post_put(to, at, piece, work),
+        )
     }
 
     /// Posts a get into `into`.
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// See [`PostError`]. The region comes back.
     pub fn post_get(
         &mut self,
         from: &RegionKey,
         offset: u64,
         into: Region,
         work: Work,
-    ) -> Result<TransferId> {
-        let place = from.place(offset, into.len() as u64, Rights::READ)?;
-        Ok(self.driver.post_get(place, into, work.flags())?)
+    ) -> Posted<Region> {
+        match from.place(offset, into.len() as u64, Rights::READ) {
+            Ok(place) => self.driver.post_get(place, into, work.flags()),
+            Err(reason) => Err(NotPosted {
+                reason,
+                memory: into,
+            }),
+        }
     }
 
     /// Posts a get of several pieces, each from an offset of its own. As
     /// [`Connection::post_put_vectored`].
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// As of [`Connection::post_put_vectored`].
     pub fn post_get_vectored(
         &mut self,
         from: &RegionKey,
         pieces: Vec<(u64, Region)>,
         work: Work,
-    ) -> Result<TransferId> {
-        let lens = pieces
-            .iter()
-            .map(|(offset, region)| (*offset, region.len()));
-        check(from, lens, Rights::READ)?;
+    ) -> Posted<Vec<(u64, Region)>> {
+        self.post_pieces(
+            from,
+            pieces,
+            Rights::READ,
+            work,
+            |connection, at, piece, work| connection.post_get(from, at, piece, work),
+        )
+    }
+
+    /// Posts all pieces by `post`, as one request.
+    fn post_pieces<M: Deref<Target = [u8]>>(
+        &mut self,
+        key: &RegionKey,
+        pieces: Vec<(u64, M)>,
+        right: Rights,
+        work: Work,
+        mut post: impl FnMut(&mut Connection, u64, M, Work) -> Posted<M>,
+    ) -> Posted<Vec<(u64, M)>> {
+        let mut lens = pieces.iter().map(|(at, piece)| (*at, piece.len() as u64));
+        let outside = lens.find_map(|(at, len)| key.place(at, len, right).err());
+        if let Some(reason) = outside {
+            return Err(NotPosted {
+                reason,
+                memory: pieces,
+            });
+        }
         let (count, mut ids) = (pieces.len(), vec![]);
-        for (index, (offset, region)) in pieces.into_iter().enumerate() {
-            let work = part(work, index, count);
-            match self.post_get(from, offset, region, work) {
+        let mut pieces = pieces.into_iter().enumerate();
+        while let Some((index, (at, piece))) = pieces.next() {
+            match post(self, at, piece, part(work, index, count)) {
                 Ok(id) => ids.push(id),
-                Err(error) => {
+                Err(NotPosted { reason, memory }) => {
                     self.begin_group(ids);
-                    return Err(error);
+                    let rest = pieces.map(|(_, piece)| piece);
+                    let memory = std::iter::once((at, memory)).chain(rest).collect();
+                    return Err(NotPosted { reason, memory });
                 }
             }
         }
-        self.begin_group(ids).ok_or(Error::NoPieces)
+        self.begin_group(ids).ok_or(NotPosted {
+            reason: PostError::NoPieces,
+            memory: Vec::new(),
+        })
     }
 
     /// Posts an atomic operation. Its completion's `value` is the word before.
@@ -431,23 +456,23 @@ impl Connection {
     /// waits for it if need be.
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// See [`PostError`]. The payload comes back.
     pub fn post_message(
         &mut self,
         control: &[u8],
         payload: Option<Memory>,
         work: Work,
-    ) -> Result<TransferId> {
-        Ok(self.driver.post_message(control, payload, work.flags())?)
+    ) -> Posted<Option<Memory>> {
+        self.driver.post_message(control, payload, work.flags())
     }
 
     /// Posts a receive of a message: the n-th gets the n-th message. A payload needs a region with
     /// room for it.
     ///
     /// # Errors
-    /// See [`PostError`].
-    pub fn post_message_recv(&mut self, payload: Option<Region>) -> Result<TransferId> {
-        Ok(self.driver.post_message_receive(payload)?)
+    /// See [`PostError`]. The region comes back.
+    pub fn post_message_recv(&mut self, payload: Option<Region>) -> Posted<Option<Region>> {
+        self.driver.post_message_receive(payload)
     }
 
     /// Sends a message; returns when the peer has it.
@@ -488,13 +513,6 @@ fn part(work: Work, index: usize, count: usize) -> Work {
         fence: work.fence && index == 0,
         immediate: work.immediate.filter(|_| index + 1 == count),
     }
-}
-
-fn check(key: &RegionKey, pieces: impl Iterator<Item = (u64, usize)>, right: Rights) -> Result<()> {
-    for (offset, len) in pieces {
-        key.place(offset, len as u64, right)?;
-    }
-    Ok(())
 }
 
 fn word(key: &RegionKey, offset: u64) -> Result<RemotePlace> {

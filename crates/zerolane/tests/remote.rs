@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zerolane::{
     CloseReason, Completion, CompletionQueue, Connection, Endpoint, Error, ExportedRegion, FetchOp,
-    MAX_INLINE, Memory, Options, PostError, Profiles, Reason, Region, RegionKey, Rights, Security,
-    TransferError, Work, WorkKind,
+    MAX_INLINE, Memory, NotPosted, Options, PostError, Profiles, Reason, Region, RegionKey, Rights,
+    Security, TransferError, Work, WorkKind,
 };
 
 fn content(seed: u8, len: usize) -> Vec<u8> {
@@ -355,9 +355,11 @@ fn vectored(options: &Options) {
         vec![(99_999, region(&[1, 2]).into())],
         Work::default(),
     );
-    assert!(matches!(outside, Err(Error::Post(PostError::OutOfBounds))));
+    let outside = outside.expect_err("refused");
+    assert_eq!(outside.reason, PostError::OutOfBounds);
+    assert_eq!(outside.memory.len(), 1, "all pieces come back");
     let none = connection.post_get_vectored(&key, vec![], Work::default());
-    assert!(matches!(none, Err(Error::NoPieces)));
+    assert_eq!(none.expect_err("refused").reason, PostError::NoPieces);
     owner.done(connection);
 }
 
@@ -432,7 +434,10 @@ fn message(options: &Options) {
         let too_long = connection.post_message(&[0; 129], None, Work::default());
         assert!(matches!(
             too_long,
-            Err(Error::Post(PostError::ControlTooLong))
+            Err(NotPosted {
+                reason: PostError::ControlTooLong,
+                ..
+            })
         ));
         connection.close().unwrap();
     });

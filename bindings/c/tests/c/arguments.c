@@ -1,4 +1,5 @@
-/* Null and bad arguments give codes and text, everywhere; run by tests/install.rs. */
+/* Null and bad arguments give codes and text, everywhere; a wake ends no request, and memory of a refused one is the
+   caller's. Run by tests/install.rs. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <poll.h>
@@ -382,6 +383,60 @@ static void messages(void)
     zl_connection_free(peers);
 }
 
+static void *receive_one(void *connection)
+{
+    char buffer[8];
+    size_t length;
+
+    EXPECT(zl_receive(connection, buffer, sizeof buffer, &length) == ZL_OK);
+    EXPECT(length == 5 && memcmp(buffer, "hello", 5) == 0);
+    return serve(connection);
+}
+
+static void wakes(void)
+{
+    zl_connection *ours, *peers;
+    zl_completion completion;
+    pthread_t thread;
+
+    connect_pair(&ours, &peers);
+    EXPECT(pthread_create(&thread, NULL, receive_one, peers) == 0);
+    EXPECT(zl_wake(ours) == ZL_OK);
+    EXPECT(zl_send(ours, "hello", 5) == ZL_OK);
+    /* Kept for the next wait, which would have no end without. */
+    EXPECT(zl_wait(ours, -1, &completion) == ZL_TIMEOUT);
+    EXPECT(zl_close(ours) == ZL_OK);
+    EXPECT(pthread_join(thread, NULL) == 0);
+    zl_connection_free(peers);
+}
+
+static void refused_posts(void)
+{
+    zl_connection *ours, *peers;
+    zl_region *region;
+    zl_completion completion;
+    zl_status status;
+    uint32_t id, first = 0, refused = 0;
+    unsigned posted;
+
+    connect_pair(&ours, &peers);
+    EXPECT(zl_region_new(16, &region) == ZL_OK);
+    memset(zl_region_data(region), 7, 16);
+    for (posted = 0; (status = zl_post_receive(ours, region, 0, 16, &id)) == ZL_OK; posted++)
+        first = posted == 0 ? id : first;
+    EXPECT(status == ZL_ERROR_TOO_MANY && posted >= 4096);
+    for (size_t at = 0; at < 16; at++)
+        EXPECT(((unsigned char *)zl_region_data(region))[at] == 7);
+    /* With room again, the same can be posted. */
+    EXPECT(zl_cancel(ours, first) == ZL_OK);
+    EXPECT(zl_wait(ours, 10000, &completion) == ZL_OK);
+    EXPECT(completion.id == first && completion.status == ZL_ERROR_CANCELLED);
+    EXPECT(zl_post_receive(ours, region, 0, 16, &refused) == ZL_OK && refused != first);
+    zl_region_free(region);
+    zl_connection_free(ours);
+    zl_connection_free(peers);
+}
+
 int main(void)
 {
     versions();
@@ -392,5 +447,7 @@ int main(void)
     connections();
     remote_memory();
     messages();
+    wakes();
+    refused_posts();
     return EXIT_SUCCESS;
 }

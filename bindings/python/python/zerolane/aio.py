@@ -11,6 +11,8 @@ buffer of a request is in use, and cannot be resized, until the call returns.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -34,7 +36,10 @@ class Connection:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[zerolane.Completion]] = {}
-        self._immediates: asyncio.Queue[zerolane.Completion] = asyncio.Queue()
+        self._immediates: deque[int] = deque()
+        self._news = asyncio.Event()
+        """Set when there is an immediate, or the end."""
+        self._end: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._fd = connection.fileno()
         self._writing = False
@@ -102,8 +107,14 @@ class Connection:
         return completion.control, completion.length
 
     async def immediate(self) -> int:
-        """The number of the peer's next put that has one."""
-        return (await self._immediates.get()).value
+        """The number of the peer's next put that has one. When none can come, raises why."""
+        while not self._immediates:
+            if self._end is not None:
+                raise self._end
+            self._news.clear()
+            await self._news.wait()
+        # Only now, so that cancelling takes none.
+        return self._immediates.popleft()
 
     def export(
         self, region: zerolane.ExportedRegion, rights: int, name: str | None = None
@@ -156,7 +167,7 @@ class Connection:
         try:
             while (completion := self._connection.wait(timeout=0)) is not None:
                 self._hand_out(completion)
-        except zerolane.Error as error:
+        except (zerolane.Error, OSError) as error:
             self._fail(error)
             return
         if self._timer is not None:
@@ -177,27 +188,32 @@ class Connection:
 
     def _hand_out(self, completion: zerolane.Completion) -> None:
         if completion.kind == "immediate":
-            self._immediates.put_nowait(completion)
+            self._immediates.append(completion.value)
+            self._news.set()
             return
         waiting = self._waiting.pop(completion.id, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(completion)
 
-    def _fail(self, error: zerolane.Error) -> None:
+    def _fail(self, error: zerolane.Error | OSError) -> None:
         """The connection is over, and all that wait with it."""
-        self._unwatch()
+        self._finished(error)
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
                 future.set_exception(error)
 
     def _stop(self) -> None:
-        self._unwatch()
+        self._finished(zerolane.Closed("connection: closed by this end"))
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             future.cancel()
 
-    def _unwatch(self) -> None:
+    def _finished(self, end: Exception) -> None:
+        """Nothing comes any more, because of ``end``."""
+        if self._end is None:
+            self._end = end
+        self._news.set()
         self._loop.remove_reader(self._fd)
         self._watch_room(False)
         if self._timer is not None:
@@ -210,6 +226,9 @@ class Endpoint:
 
     def __init__(self, address: _Address, options: zerolane.Options | None = None) -> None:
         self._endpoint = zerolane.Endpoint(address, options)
+        self._accepted: deque[zerolane.Connection] = deque()
+        """Accepted by a thread, and not yet taken: the call may have been cancelled meanwhile."""
+        self._closed = False
 
     @property
     def address(self) -> tuple[str, int]:
@@ -222,17 +241,33 @@ class Endpoint:
         return self._endpoint.key
 
     async def accept(self) -> Connection:
-        """The next connection. Accepts in a thread, in slices, so that it can be cancelled."""
+        """The next connection. Accepts in a thread, in slices, so that it can be cancelled: what
+        its thread accepts then is the next call's."""
         while True:
-            try:
-                accepted = await asyncio.to_thread(self._endpoint.accept, _ACCEPT_SLICE)
-            except TimeoutError:
-                continue
-            return Connection(accepted)
+            with contextlib.suppress(IndexError):
+                return Connection(self._accepted.popleft())
+            await asyncio.to_thread(self._accept_slice)
+
+    def _accept_slice(self) -> None:
+        """Accepts for a while, in a thread that may outlive the call that wanted it."""
+        try:
+            self._accepted.append(self._endpoint.accept(_ACCEPT_SLICE))
+        except TimeoutError:
+            return
+        if self._closed:
+            self._drop_accepted()
+
+    def _drop_accepted(self) -> None:
+        while self._accepted:
+            # Another thread may have been quicker.
+            with contextlib.suppress(IndexError):
+                self._accepted.popleft().abort()
 
     def close(self) -> None:
-        """Stops listening. Connections it accepted go on."""
+        """Stops listening. Connections it accepted go on, without those that no call has taken."""
+        self._closed = True
         self._endpoint.close()
+        self._drop_accepted()
 
     def __enter__(self) -> Self:
         return self

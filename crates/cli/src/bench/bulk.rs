@@ -78,9 +78,9 @@ struct TcpArgs {
     /// Receive with MSG_WAITALL
     #[arg(long)]
     tcp_wait_all: bool,
-    /// Congestion control
-    #[arg(long, default_value = "cubic", value_name = "NAME")]
-    tcp_congestion: String,
+    /// Congestion control [default: cubic, or the system's default where this user may not choose cubic]
+    #[arg(long, value_name = "NAME")]
+    tcp_congestion: Option<String>,
 }
 
 /// Measures and prints.
@@ -111,7 +111,7 @@ fn plan(args: &Args) -> Result<(Memory, Plan)> {
         send_buffer: args.tcp.tcp_sndbuf.map(size).transpose()?,
         recv_buffer: args.tcp.tcp_rcvbuf.map(size).transpose()?,
         wait_all: args.tcp.tcp_wait_all,
-        congestion: Some(args.tcp.tcp_congestion.clone()),
+        congestion: args.tcp.tcp_congestion.clone(),
     };
     tcp.check().context(Exit::Usage)?;
     let laps = args.bytes.as_u64().div_ceil(args.buffer.as_u64());
@@ -159,8 +159,11 @@ fn measure(args: &Args, memory: Memory, plan: &Plan, interrupt: &Interrupt) -> R
     }
     let memcpy_gbps = ends.receiver.memcpy()?;
     let shaped = link.as_ref().is_some_and(Link::is_shaped);
+    let tcp_congestion = args.tcp.tcp_congestion.as_ref();
+    let tcp_congestion = tcp_congestion.unwrap_or(&sender.tcp_baseline).clone();
     let setup = Setup {
         method: METHOD,
+        tcp_congestion,
         security: args.security,
         path: link
             .as_ref()

@@ -83,7 +83,7 @@ impl End {
                 );
                 self.channel.send(&Reply::Hello {
                     version: VERSION,
-                    machine: Machine::this(),
+                    machine: Machine::this()?,
                 })
             }
             Request::Prepare(memory) => {

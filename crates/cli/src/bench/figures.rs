@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use netlab::lab::{LabStats, Lateness};
-use netlab::link::LinkStats;
+use netsim::link::LinkStats;
 use serde::Serialize;
 
 use super::flow::contender::Contender;

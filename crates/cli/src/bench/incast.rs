@@ -196,7 +196,7 @@ mod tests {
     use crate::bench::flow::job::{Arrived, Sent};
     use crate::bench::flow::stage::Flow;
     use netlab::lab::{LabStats, Lateness};
-    use netlab::link::LinkStats;
+    use netsim::link::LinkStats;
 
     fn flow(bytes: u64) -> Flow {
         Flow {

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use netlab::Side;
 use netlab::netns::{Namespace, Offloads as DeviceOffloads, Topology};
+use netsim::Side;
 
 /// Which segmentation and merging work the interfaces take over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

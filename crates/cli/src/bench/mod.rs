@@ -24,6 +24,7 @@
 mod bulk;
 mod certificate;
 pub(crate) mod channel;
+mod congestion;
 pub(crate) mod cpu;
 mod end;
 mod figures;

@@ -27,7 +27,7 @@ use super::pattern::WORD;
 use super::perftest;
 
 /// Changes with every incompatible change of these types.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 
 /// What moves the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -57,7 +57,7 @@ pub(crate) struct TcpTuning {
     pub(crate) recv_buffer: Option<usize>,
     /// Whether recv waits until all it asked for is there (MSG_WAITALL).
     pub(crate) wait_all: bool,
-    /// TCP_CONGESTION; `None` leaves the system's default.
+    /// TCP_CONGESTION; `None`: the baseline where it may be had, see [`super::congestion`].
     pub(crate) congestion: Option<String>,
 }
 
@@ -197,6 +197,8 @@ pub(crate) struct Machine {
     pub(crate) cpu: String,
     pub(crate) cores: usize,
     pub(crate) kernel: String,
+    /// The congestion control that TCP runs with here unless another one is asked for.
+    pub(crate) tcp_baseline: String,
 }
 
 /// What one end of one run measured, between the receiver's *go* and its
@@ -265,7 +267,7 @@ impl Default for TcpTuning {
             send_buffer: None,
             recv_buffer: None,
             wait_all: false,
-            congestion: Some("cubic".into()),
+            congestion: None,
         }
     }
 }
@@ -285,17 +287,21 @@ impl TcpTuning {
 
 impl Machine {
     /// This machine, as far as it says.
-    pub(crate) fn this() -> Machine {
+    ///
+    /// # Errors
+    /// It has no TCP.
+    pub(crate) fn this() -> Result<Machine> {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let cpu = read("/proc/cpuinfo")
             .lines()
             .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
             .map_or_else(|| "unknown".into(), |(_, name)| name.trim().to_owned());
-        Machine {
+        Ok(Machine {
             cpu,
             cores: super::cpu::cores(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-        }
+            tcp_baseline: super::congestion::baseline()?,
+        })
     }
 }
 

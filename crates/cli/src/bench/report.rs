@@ -66,6 +66,8 @@ pub(crate) struct Setup {
     pub(crate) path: String,
     pub(crate) sender: Machine,
     pub(crate) receiver: Machine,
+    /// Congestion control of the TCP that TCP's and TLS's runs sent by.
+    pub(crate) tcp_congestion: String,
     pub(crate) buffer_bytes: u64,
     pub(crate) bytes_per_run: u64,
     pub(crate) reps: u32,
@@ -222,6 +224,7 @@ mod tests {
             cpu: "a cpu".into(),
             cores: 2,
             kernel: "6.18".into(),
+            tcp_baseline: "cubic".into(),
         }
     }
 
@@ -232,6 +235,7 @@ mod tests {
             path: "p".into(),
             sender: machine(),
             receiver: machine(),
+            tcp_congestion: "cubic".into(),
             buffer_bytes: 1 << 20,
             bytes_per_run: 1 << 30,
             reps: 3,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use netlab::link::{LinkConfig, Loss};
+use netsim::link::{LinkConfig, Loss};
 
 use super::sweep::{CellPlan, LinkBenchArgs, RepsArg, Sweep};
 use super::sweep_table::print;

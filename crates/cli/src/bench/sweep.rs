@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytesize::ByteSize;
-use netlab::link::LinkConfig;
+use netsim::link::LinkConfig;
 use serde::Serialize;
 
 use super::figures::{FlowFigures, Run};

@@ -86,6 +86,11 @@ pub(crate) fn bulk(report: &Report) -> String {
         compared
             .drops
             .map(|drops| format!("packets dropped: {drops}")),
+        compared
+            .tcp
+            .as_ref()
+            .or(compared.tls.as_ref())
+            .map(|_| format!("TCP with {}", setup.tcp_congestion)),
     ];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
     format!(

@@ -38,6 +38,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use socket2::{Domain, SockRef, Socket, Type};
 
+use super::congestion;
 use super::limits::{CONNECT, STALL};
 use super::protocol::TcpTuning;
 
@@ -197,17 +198,7 @@ fn tune(socket: &Socket, tuning: &TcpTuning) -> Result<()> {
     if let Some(bytes) = tuning.recv_buffer {
         socket.set_recv_buffer_size(bytes)?;
     }
-    if let Some(name) = &tuning.congestion {
-        socket
-            .set_tcp_congestion(name.as_bytes())
-            .with_context(|| {
-                format!(
-                    "this kernel does not offer TCP congestion control {name:?}; \
-                 sysctl net.ipv4.tcp_available_congestion_control lists what it does"
-                )
-            })?;
-    }
-    Ok(())
+    congestion::choose(socket, tuning.congestion.as_deref())
 }
 
 /// An error of a data connection, in words.

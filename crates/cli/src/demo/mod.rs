@@ -58,7 +58,7 @@ fn compare(args: &Args, interrupt: &Interrupt) -> Result<String> {
         link.describe()
     ))?;
     let mut ends = ends(&link, &stage, interrupt)?;
-    ends.sender.greet()?;
+    let sender = ends.sender.greet()?;
     ends.receiver.greet()?;
     let plan = Plan {
         payload: Payload::File {
@@ -81,7 +81,7 @@ fn compare(args: &Args, interrupt: &Interrupt) -> Result<String> {
             console::say(report::line(run))
         })?);
     }
-    Ok(report::of(&runs, started.elapsed()))
+    Ok(report::of(&runs, &sender.tcp_baseline, started.elapsed()))
 }
 
 fn link() -> Link {

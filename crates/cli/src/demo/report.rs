@@ -27,13 +27,16 @@ pub(crate) fn line(run: &RunResult) -> String {
     )
 }
 
-/// The whole result.
-pub(crate) fn of(runs: &[RunResult], took: Duration) -> String {
+/// The whole result; TCP ran with the `congestion` control.
+pub(crate) fn of(runs: &[RunResult], congestion: &str, took: Duration) -> String {
     let compared = Comparison::of(runs);
+    let tcp = compared.tcp.as_ref();
+    let tcp = tcp.map(|_| format!(" TCP's congestion control was {congestion}."));
     format!(
-        "{}\n{}\nAll done in {} s.",
+        "{}\n{}{}\nAll done in {} s.",
         table(&compared),
         sentence(&compared),
+        tcp.unwrap_or_default(),
         took.as_secs()
     )
 }

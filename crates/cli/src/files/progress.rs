@@ -46,6 +46,8 @@ pub(crate) struct Progress {
     /// Milliseconds after the start at which the next progress event is due.
     next_event: AtomicU64,
     corrupt: AtomicBool,
+    /// Files for which the disk was full.
+    no_space: AtomicU64,
 }
 
 const EVENT_MILLISECONDS: u64 = 1000;
@@ -61,6 +63,7 @@ impl Progress {
             bytes: AtomicU64::new(0),
             next_event: AtomicU64::new(EVENT_MILLISECONDS),
             corrupt: AtomicBool::new(false),
+            no_space: AtomicU64::new(0),
         }
     }
 
@@ -74,16 +77,20 @@ impl Progress {
         self.corrupt.load(Ordering::Relaxed)
     }
 
-    /// Takes the bar away.
+    /// The copy is over: takes the bar away, and says what was not said file by file.
     pub(crate) fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+        }
+        let more = self.no_space.load(Ordering::Relaxed).saturating_sub(1);
+        if more > 0 && !self.json {
+            let cause = Cause::NoSpace;
+            console::note(format_args!("{more} more files: {cause}"));
         }
     }
 
     /// Says what the copy did.
     pub(crate) fn summarize(&self, totals: &Totals) {
-        self.clear();
         let elapsed = self.started.elapsed();
         if self.json {
             return emit(&Event::Summary(summary(totals, elapsed)));
@@ -182,6 +189,11 @@ impl Observer for Progress {
     fn failed(&self, failure: &Failure) {
         if failure.cause == Cause::DigestMismatch {
             self.corrupt.store(true, Ordering::Relaxed);
+        }
+        // A full disk fails all that follows: people need to be told once.
+        let no_space = failure.cause == Cause::NoSpace;
+        if no_space && self.no_space.fetch_add(1, Ordering::Relaxed) > 0 && !self.json {
+            return;
         }
         let path = escape(&failure.path);
         let cause = failure.cause.to_string();

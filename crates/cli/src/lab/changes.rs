@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use netlab::lab::Lab;
-use netlab::link::LinkConfig;
+use netsim::link::LinkConfig;
 
 use super::link::LinkArgs;
 use super::units;
@@ -89,7 +89,7 @@ pub(super) fn make(mut changes: Vec<Change>, lab: &Lab, ended: &Receiver<()>) {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use netlab::link::Loss;
+    use netsim::link::Loss;
 
     #[test]
     fn Change__a_time_and_what_then() {

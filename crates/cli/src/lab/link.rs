@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use netlab::link::{LinkConfig, Loss, Reorder};
+use netsim::link::{LinkConfig, Loss, Reorder};
 
 use super::units::{self, Queue};
 use crate::exit::Exit;

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use netlab::lab::{LabStats, Lateness};
-use netlab::link::LinkStats;
+use netsim::link::LinkStats;
 
 /// One row for each host: what was sent towards it, and how it fared.
 pub(crate) fn of(stats: &LabStats) -> String {

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use netlab::link::{Loss, Reorder};
+use netsim::link::{Loss, Reorder};
 
 /// Longest delay that anything on Earth or in low orbit needs, and more.
 const LONGEST: Duration = Duration::from_secs(60);

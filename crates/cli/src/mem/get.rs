@@ -69,7 +69,10 @@ fn copy(remote: &mut Remote, offset: u64, len: u64, output: &mut impl Write) -> 
             let posted = remote
                 .connection
                 .post_get(&remote.key, offset + asked, region, work);
-            pieces.push_back((posted.map_err(|error| remote.explain(error))?, None));
+            pieces.push_back((
+                posted.map_err(|refused| remote.explain(refused.into()))?,
+                None,
+            ));
             asked += piece as u64;
         }
         let done = remote.next()?;

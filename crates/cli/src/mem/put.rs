@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             let posted = remote
                 .connection
                 .post_put(&remote.key, offset, region, Work::default());
-            posted.map_err(|error| remote.explain(error))?;
+            posted.map_err(|refused| remote.explain(refused.into()))?;
             put += len as u64;
         }
         if last {

@@ -2,9 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
 
 pub(crate) const MIB: usize = 1 << 20;
 
@@ -175,4 +179,56 @@ pub(crate) fn own_key() -> String {
     let mut id = zerolane();
     id.arg("id");
     succeed(id).trim().to_owned()
+}
+
+/// Starts `command` and kills it as soon as it is `ready`; whether that was before it ended.
+pub(crate) fn kill_when(mut command: Command, ready: impl Fn() -> bool) -> bool {
+    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut copy = Running(quiet.spawn().unwrap());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !ready() && copy.0.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    copy.0.kill().unwrap();
+    copy.0.wait().unwrap().signal() == Some(Signal::SIGKILL as i32)
+}
+
+/// The temporary file for `name`.
+pub(crate) fn part(directory: &Path, name: &str) -> Option<PathBuf> {
+    let names = names(directory).into_iter();
+    let (before, after) = (format!(".{name}."), "zlpart");
+    let mut parts = names.filter(|it| it.starts_with(&before) && it.ends_with(after));
+    parts.next().map(|name| directory.join(name))
+}
+
+/// Bytes on disk of the temporary file for `name`.
+pub(crate) fn part_bytes(directory: &Path, name: &str) -> u64 {
+    let part = part(directory, name).and_then(|part| part.metadata().ok());
+    part.map_or(0, |meta| meta.blocks() * 512)
+}
+
+/// Runs a copy; its output, or `None` while the one before it holds the target.
+pub(crate) fn when_free(command: Command) -> Option<String> {
+    let (code, out, err) = run(command);
+    if code == 0 {
+        return Some(out);
+    }
+    assert!(
+        (out.clone() + &err).contains("being written by another copy"),
+        "{out}{err}"
+    );
+    None
+}
+
+/// Tries until there is something, for a minute.
+pub(crate) fn eventually<T>(what: &str, attempt: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(result) = attempt() {
+            return result;
+        }
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }

@@ -8,3 +8,5 @@ mod confined;
 mod copy;
 mod keys;
 mod lab;
+mod links;
+mod temporary;

@@ -67,6 +67,8 @@ pub enum PostError {
     Denied,
     /// A message has more than [`limits::MAX_CONTROL`] bytes of control.
     ControlTooLong,
+    /// A request of several pieces has none.
+    NoPieces,
 }
 
 impl fmt::Display for PostError {
@@ -82,6 +84,7 @@ impl fmt::Display for PostError {
             PostError::ControlTooLong => {
                 write!(f, "more than {} bytes of control", limits::MAX_CONTROL)
             }
+            PostError::NoPieces => f.write_str("a request of no pieces"),
         }
     }
 }

@@ -205,7 +205,7 @@ impl Connection {
                 payload: 0,
             }),
         }
-        Ok(Placement::Move(it.control.part(0, u64::from(len))))
+        Ok(Placement::Unannounced(it.control.part(0, u64::from(len))))
     }
 
     /// Both ends fail, as with a Transfer that meets a receive too small for it.

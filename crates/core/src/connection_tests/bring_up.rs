@@ -3,8 +3,8 @@
 use super::seeds::each;
 use super::sim::Sim;
 use crate::*;
-use netlab::Side;
-use netlab::link::{LinkConfig, Loss, Reorder};
+use netsim::Side;
+use netsim::link::{LinkConfig, Loss, Reorder};
 use std::time::Duration;
 use zerolane_wire::{
     Capabilities, ConnectionAnswer, ConnectionVerdict, Operation, Packet, Profile, Profiles,

@@ -2,8 +2,8 @@
 
 use super::sim::Sim;
 use crate::*;
-use netlab::Side;
-use netlab::link::{LinkConfig, LinkStats};
+use netsim::Side;
+use netsim::link::{LinkConfig, LinkStats};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);

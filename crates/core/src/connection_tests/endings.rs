@@ -3,8 +3,8 @@
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;
-use netlab::Side;
-use netlab::link::{LinkConfig, Loss, Reorder};
+use netsim::Side;
+use netsim::link::{LinkConfig, Loss, Reorder};
 use std::time::Duration;
 use zerolane_wire::{Profile, Profiles, Reason, Rights};
 
@@ -118,10 +118,10 @@ fn abandon__tells_what_arrived() {
     let mut sim = connected(0.0, 1, &Config::default());
     let (from, to, _) = stream(&mut sim, 1, 100_000);
     sim.run_until(S, |sim| sim.b.outcomes(to) == 1 || is_all_but_complete(sim));
-    sim.net.link_mut(netlab::Side::B).set_up(false);
+    sim.net.link_mut(netsim::Side::B).set_up(false);
     sim.run_until(S, |sim| sim.b.received(to).is_some());
     sim.run_for(MS);
-    sim.net.link_mut(netlab::Side::B).set_up(true);
+    sim.net.link_mut(netsim::Side::B).set_up(true);
     let now = sim.now();
     assert!(!sim.a.sent(from), "the report got through");
     sim.b.c().abandon(now, Reason::GoingAway);

@@ -4,8 +4,8 @@
 use super::seeds;
 use super::sim::Sim;
 use crate::*;
-use netlab::Side;
-use netlab::link::{LinkConfig, LinkStats, Loss};
+use netsim::Side;
+use netsim::link::{LinkConfig, LinkStats, Loss};
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use super::seeds;
 use super::star::{Load, Star};
 use crate::*;
-use netlab::link::LinkConfig;
+use netsim::link::LinkConfig;
 use std::time::Duration;
 
 const SENDERS: usize = 8;

@@ -3,8 +3,8 @@
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;
-use netlab::Side;
-use netlab::link::LinkConfig;
+use netsim::Side;
+use netsim::link::LinkConfig;
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);

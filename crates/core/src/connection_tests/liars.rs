@@ -3,8 +3,8 @@
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;
-use netlab::Side;
-use netlab::link::LinkConfig;
+use netsim::Side;
+use netsim::link::LinkConfig;
 use std::time::Duration;
 use zerolane_wire::{ClearToSend, Grant, Occasion, Operation, Range, Ranges, Report, State};
 

@@ -3,8 +3,8 @@
 use super::memory::{MS, S, export};
 use super::sim::Sim;
 use crate::*;
-use netlab::Side;
-use netlab::link::LinkConfig;
+use netsim::Side;
+use netsim::link::LinkConfig;
 use zerolane_wire::{
     End, Get, Header, Nop, Occasion, Operation, Range, Ranges, Reason, Report, RequestToReceive,
     RequestToSend, Rights, State, Target,
@@ -265,21 +265,4 @@ fn limit__none_bites_an_honest_peer() {
         assert_eq!(counters.dropped(DropReason::Limit), 0);
         assert_eq!((counters.forgotten, counters.grants_held), (0, 0));
     }
-}
-
-/// What a peer can make a connection keep, all lists full. docs/security.md says so.
-#[test]
-fn memory__of_a_connection_at_its_worst() {
-    let notes = limits::MAX_WATCHED * size_of::<crate::watch::Watched>()
-        + limits::MAX_FLIGHT * size_of::<crate::flight::Sent>()
-        + limits::MAX_ENDINGS * size_of::<crate::connection::abort::Ending>();
-    let grants = limits::MAX_LIVE_BLOCKS
-        * (size_of::<crate::grants::LiveBlock>() + limits::MAX_GAPS_PER_BLOCK * 8);
-    let queues = limits::MAX_CONTROL_QUEUE * size_of::<Operation>()
-        + limits::MAX_REPLIES * size_of::<crate::gets::Reply>()
-        + limits::MAX_REPAIRS * 32
-        + limits::MAX_HELD_GRANTS * 64
-        + limits::MAX_UNREAD * size_of::<Event>();
-    let bytes = notes + grants + queues;
-    assert!(bytes < 5 << 20, "{notes} + {grants} + {queues}");
 }

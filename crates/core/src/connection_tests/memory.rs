@@ -2,8 +2,8 @@
 
 use super::sim::{Host, Sim, content, wake_time};
 use crate::*;
-use netlab::Side;
-use netlab::link::LinkConfig;
+use netsim::Side;
+use netsim::link::LinkConfig;
 use std::time::Duration;
 use zerolane_wire::{
     FetchOpKind, Get, Header, Op, Operation, Packet, Profile, Profiles, Reason, Rights,

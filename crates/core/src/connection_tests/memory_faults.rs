@@ -4,8 +4,8 @@ use super::memory::{MS, S, at, atomic, export, fetch, get, put};
 use super::seeds::{Dice, each};
 use super::sim::{Sim, content};
 use crate::*;
-use netlab::Side;
-use netlab::link::{LinkConfig, Loss, Reorder};
+use netsim::Side;
+use netsim::link::{LinkConfig, Loss, Reorder};
 use std::time::Duration;
 use zerolane_wire::{FetchOpKind, Profile, Profiles, Reason, Rights};
 

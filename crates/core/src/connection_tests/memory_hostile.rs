@@ -3,7 +3,7 @@
 use super::memory::{S, at, atomic, export, fetch, get, put, quiet, until_over};
 use super::sim::Sim;
 use crate::*;
-use netlab::Side;
+use netsim::Side;
 use zerolane_wire::{
     FetchOp, FetchOpKind, Flags, Header, Op, Operation, Packet, Reason, Rights, Route,
 };

@@ -5,8 +5,8 @@
 use super::seeds::{Dice, each};
 use super::sim::{Host, Sim};
 use crate::*;
-use netlab::Side;
-use netlab::link::{LinkConfig, Loss, Reorder};
+use netsim::Side;
+use netsim::link::{LinkConfig, Loss, Reorder};
 use std::collections::HashMap;
 use std::time::Duration;
 use zerolane_wire::{Profile, Profiles};

@@ -2,8 +2,8 @@
 
 use super::sim::Sim;
 use crate::*;
-use netlab::Side;
-use netlab::link::LinkConfig;
+use netsim::Side;
+use netsim::link::LinkConfig;
 use std::net::SocketAddr;
 use std::time::Duration;
 use zerolane_wire::{Nop, Operation, Packet};

@@ -2,8 +2,8 @@
 
 use super::sim::Sim;
 use crate::*;
-use netlab::Side;
-use netlab::link::LinkConfig;
+use netsim::Side;
+use netsim::link::LinkConfig;
 use std::time::Duration;
 use zerolane_wire::{
     Header, Op, Operation, Packet, Profile, Profiles, RequestState, RequestToSend,

@@ -3,9 +3,9 @@
 //! what missed is moved.
 
 use crate::*;
-use netlab::Side;
-use netlab::link::LinkConfig;
-use netlab::pair::Duplex;
+use netsim::Side;
+use netsim::link::LinkConfig;
+use netsim::pair::Duplex;
 use std::collections::HashMap;
 use std::time::Duration;
 use zerolane_wire::{FetchOpKind, Flags, HEADER_LEN, Header, Op, Operation, Packet, Reason};
@@ -184,7 +184,7 @@ impl Host {
                 .on_data(now, &header, payload.len() as u32, stu, landed)
             {
                 Placement::InPlace => self.placed += payload.len() as u64,
-                Placement::Move(span) => {
+                Placement::Move(span) | Placement::Unannounced(span) => {
                     assert_eq!(span.len, payload.len() as u64);
                     moves.push((span, payload));
                 }

@@ -8,7 +8,7 @@
 use super::seeds::{Dice, each};
 use super::sim::{Host, wake_time};
 use crate::*;
-use netlab::link::{Link, LinkConfig, Loss, Reorder};
+use netsim::link::{Link, LinkConfig, Loss, Reorder};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 use zerolane_wire::{FetchOpKind, Reason, Rights};

@@ -10,7 +10,7 @@
 use super::seeds::Dice;
 use super::sim::{Host, wake_time};
 use crate::*;
-use netlab::link::{Link, LinkConfig};
+use netsim::link::{Link, LinkConfig};
 use std::time::Duration;
 
 /// A host may be late by up to this, unless said otherwise: other work has its core.

@@ -2,7 +2,7 @@
 
 use super::sim::Sim;
 use crate::*;
-use netlab::link::{LinkConfig, Loss, Reorder};
+use netsim::link::{LinkConfig, Loss, Reorder};
 use std::time::Duration;
 use zerolane_wire::{Profile, Profiles};
 

@@ -87,7 +87,7 @@ impl<L: Lane> Driver<L> {
         sort: Sort,
         post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
     ) -> Result<Completion, DriverError> {
-        let id = self.begin(span, sort, None, post)?;
+        let (id, _) = self.begin(span, sort, post)?;
         let guard = Borrowed {
             driver: self,
             id,
@@ -96,9 +96,9 @@ impl<L: Lane> Driver<L> {
         guard.driver.await_request(id)
     }
 
-    /// Waits for request `id` and takes its completion; others stay.
+    /// Waits for request `id` and takes its completion; others stay. A wake does not end it.
     pub(super) fn await_request(&mut self, id: TransferId) -> Result<Completion, DriverError> {
-        self.wait(None, |driver| !driver.posted.contains_key(&id))?;
+        self.wait_through(None, |driver| !driver.posted.contains_key(&id))?;
         let place = self.completions.iter().position(|it| it.id == id);
         let completion = place.and_then(|place| self.completions.remove(place));
         completion.ok_or_else(|| self.closed_error())

@@ -44,6 +44,27 @@ impl From<io::Error> for DriverError {
     }
 }
 
+/// A request that was not posted: why, and the memory that was meant for it, which is the caller's again
+/// as it was.
+///
+/// [`PostError::Full`] is the normal way of a connection to say that it has enough to do: make
+/// progress, and post the same memory again.
+#[derive(Debug)]
+pub struct NotPosted<M> {
+    /// Why.
+    pub reason: PostError,
+    /// What the call was given.
+    pub memory: M,
+}
+
+impl<M> fmt::Display for NotPosted<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl<M: fmt::Debug> std::error::Error for NotPosted<M> {}
+
 impl From<PostError> for DriverError {
     fn from(error: PostError) -> DriverError {
         DriverError::Post(error)

@@ -10,7 +10,7 @@ mod remote;
 mod wait;
 
 pub use completion::{Completion, MessageControl};
-pub use error::DriverError;
+pub use error::{DriverError, NotPosted};
 pub use inline::MAX_INLINE;
 pub use remote::WorkKind;
 
@@ -57,6 +57,8 @@ pub struct Driver<L: Lane> {
     spin: Duration,
     connected: bool,
     closed: Option<CloseReason>,
+    /// The last turn moved something, so that the next one may find more.
+    moved: bool,
 }
 
 impl<L: Lane + fmt::Debug> fmt::Debug for Driver<L> {
@@ -149,6 +151,7 @@ impl<L: Lane> Driver<L> {
             spin: options.spin,
             connected: false,
             closed: None,
+            moved: false,
         })
     }
 
@@ -156,8 +159,12 @@ impl<L: Lane> Driver<L> {
         &mut self.lane
     }
 
-    /// How long nothing is due, if nothing arrives: then a turn is to be made.
+    /// How long nothing is due, if nothing arrives: then a turn is to be made. No time after a turn that
+    /// moved something, for a turn is bounded and may have left more.
     pub fn next_timeout(&self) -> Option<Duration> {
+        if self.moved {
+            return Some(Duration::ZERO);
+        }
         let of_core = self.core.next_timeout().map(|at| at - self.clock.now());
         of_core.into_iter().chain(self.lane.longest_sleep()).min()
     }
@@ -172,7 +179,7 @@ impl<L: Lane> Driver<L> {
         &self.lane
     }
 
-    /// A handle with which another thread ends a [`Driver::wait`] early.
+    /// A handle with which another thread ends a [`Driver::wait`] early. It ends no request.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
@@ -222,7 +229,7 @@ impl<L: Lane> Driver<L> {
         self.core.announced()
     }
 
-    /// Transfers posted and not over.
+    /// Requests posted and not over, without puts posted inline.
     pub fn in_flight(&self) -> usize {
         self.posted.len() + self.held.len()
     }
@@ -257,6 +264,7 @@ impl<L: Lane> Driver<L> {
         let progress = self.turn_entered(now);
         self.leave_exports();
         self.collect();
+        self.moved = matches!(progress, Ok(Progress::Moved));
         progress
     }
 
@@ -323,7 +331,8 @@ impl<L: Lane> Driver<L> {
     fn flush(&mut self) -> Result<(), DriverError> {
         let sent = self.transmit_entered(self.clock.now());
         self.collect();
-        sent.map(drop)
+        self.moved |= sent?;
+        Ok(())
     }
 
     fn transmit_entered(&mut self, now: Instant) -> Result<bool, DriverError> {

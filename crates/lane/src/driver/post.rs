@@ -1,6 +1,7 @@
 //! Posting Transfers of owned memory.
 
-use super::{Driver, WorkKind};
+use super::{Driver, NotPosted, WorkKind};
+use crate::memory::Postable;
 use crate::registry::Access;
 use crate::{Lane, Memory, Region};
 use zerolane_core::{Connection, Delivery, Instant, PostError, RegionId, Span, TransferId};
@@ -59,12 +60,12 @@ impl<L: Lane> Driver<L> {
     /// Sends `memory` as one Transfer.
     ///
     /// # Errors
-    /// The connection is closed, or too many Transfers are posted.
+    /// The connection is closed, or too many Transfers are posted. The memory comes back.
     pub fn post_send(
         &mut self,
         memory: Memory,
         delivery: Delivery,
-    ) -> Result<TransferId, PostError> {
+    ) -> Result<TransferId, NotPosted<Memory>> {
         let sort = Sort::new(WorkKind::Send, true);
         self.post(memory, false, sort, |core, now, span| {
             core.post_send(now, span, delivery)
@@ -74,10 +75,10 @@ impl<L: Lane> Driver<L> {
     /// Receives the next Transfer that no earlier receive takes.
     ///
     /// # Errors
-    /// The connection is closed, or too many Transfers are posted.
-    pub fn post_receive(&mut self, region: Region) -> Result<TransferId, PostError> {
+    /// The connection is closed, or too many Transfers are posted. The memory comes back.
+    pub fn post_receive(&mut self, region: Region) -> Result<TransferId, NotPosted<Region>> {
         let sort = Sort::new(WorkKind::Receive, true);
-        self.post(region.into(), true, sort, |core, now, span| {
+        self.post(region, true, sort, |core, now, span| {
             core.post_receive(now, span)
         })
     }
@@ -85,12 +86,12 @@ impl<L: Lane> Driver<L> {
     /// Offers `memory` to the peer's next Read.
     ///
     /// # Errors
-    /// The connection is closed, or too many Transfers are posted.
+    /// The connection is closed, or too many Transfers are posted. The memory comes back.
     pub fn post_offer(
         &mut self,
         memory: Memory,
         delivery: Delivery,
-    ) -> Result<TransferId, PostError> {
+    ) -> Result<TransferId, NotPosted<Memory>> {
         let sort = Sort::new(WorkKind::Offer, true);
         self.post(memory, false, sort, |core, now, span| {
             core.post_offer(now, span, delivery)
@@ -100,54 +101,56 @@ impl<L: Lane> Driver<L> {
     /// Reads what the peer offers.
     ///
     /// # Errors
-    /// The connection is closed, or too many Transfers are posted.
-    pub fn post_read(&mut self, region: Region) -> Result<TransferId, PostError> {
+    /// The connection is closed, or too many Transfers are posted. The memory comes back.
+    pub fn post_read(&mut self, region: Region) -> Result<TransferId, NotPosted<Region>> {
         let sort = Sort::new(WorkKind::Read, true);
-        self.post(region.into(), true, sort, |core, now, span| {
+        self.post(region, true, sort, |core, now, span| {
             core.post_read(now, span)
         })
     }
 
-    pub(super) fn post(
+    pub(super) fn post<M: Postable>(
         &mut self,
-        memory: Memory,
+        memory: M,
         writable: bool,
         sort: Sort,
         post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
-    ) -> Result<TransferId, PostError> {
-        let (start, len) = memory.bytes();
-        let file = memory.is_file();
+    ) -> Result<TransferId, NotPosted<M>> {
+        let (start, len) = memory.raw();
         let access = Access {
             writable,
-            file,
+            file: memory.is_file(),
             kept: true,
             shared: false,
         };
         // SAFETY: `memory` is kept in `posted` until the entry is closed, so its bytes stay mapped;
-        // an exclusive region is ours alone, a shared one is only read.
+        // an exclusive region is ours alone, a shared one is only read. If it is refused, the entry is
+        // closed before the memory is given back.
         let span = unsafe { self.memory.open(start, len, access) };
-        self.begin(span, sort, Some(memory), post)
+        match self.begin(span, sort, post) {
+            Ok((id, posted)) => {
+                posted.memory = Some(memory.into());
+                Ok(id)
+            }
+            Err(reason) => Err(NotPosted { reason, memory }),
+        }
     }
 
+    /// Posts an open entry, which is closed if that is refused.
     pub(super) fn begin(
         &mut self,
         span: Span,
         sort: Sort,
-        memory: Option<Memory>,
         post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
-    ) -> Result<TransferId, PostError> {
+    ) -> Result<(TransferId, &mut Posted), PostError> {
         match post(&mut self.core, self.clock.now(), span) {
             Ok(id) => {
-                self.posted.insert(
-                    id,
-                    Posted {
-                        region: Some(span.region),
-                        len: span.len,
-                        memory,
-                        ..Posted::without_memory(sort)
-                    },
-                );
-                Ok(id)
+                let posted = Posted {
+                    region: Some(span.region),
+                    len: span.len,
+                    ..Posted::without_memory(sort)
+                };
+                Ok((id, self.posted.entry(id).insert_entry(posted).into_mut()))
             }
             Err(error) => {
                 self.memory.close(span.region);

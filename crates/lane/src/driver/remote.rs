@@ -2,7 +2,7 @@
 
 use super::inline::MAX_INLINE;
 use super::post::{Posted, Sort};
-use super::{Completion, Driver, DriverError};
+use super::{Completion, Driver, DriverError, NotPosted};
 use crate::{Lane, Memory, Region};
 use zerolane_core::{
     Atomic, Connection, Instant, PostError, RegionName, RemotePlace, RemoteRegion, Span,
@@ -56,14 +56,14 @@ impl<L: Lane> Driver<L> {
     /// Puts `memory` at `place`.
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// See [`PostError`]. The memory comes back.
     pub fn post_put(
         &mut self,
         place: RemotePlace,
         memory: Memory,
         immediate: Option<u32>,
         flags: WorkFlags,
-    ) -> Result<TransferId, PostError> {
+    ) -> Result<TransferId, NotPosted<Memory>> {
         let sort = Sort::new(WorkKind::Put, flags.signalled);
         let told = told(flags);
         self.post(memory, false, sort, |core, now, span| {
@@ -106,16 +106,16 @@ impl<L: Lane> Driver<L> {
     /// Gets what is at `place` into `region`.
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// See [`PostError`]. The memory comes back.
     pub fn post_get(
         &mut self,
         place: RemotePlace,
         region: Region,
         flags: WorkFlags,
-    ) -> Result<TransferId, PostError> {
+    ) -> Result<TransferId, NotPosted<Region>> {
         let sort = Sort::new(WorkKind::Get, flags.signalled);
         let told = told(flags);
-        self.post(region.into(), true, sort, |core, now, span| {
+        self.post(region, true, sort, |core, now, span| {
             core.post_get(now, place, span, told)
         })
     }
@@ -139,30 +139,35 @@ impl<L: Lane> Driver<L> {
     /// Sends a message: up to 128 bytes of control, which are copied, and a payload of any length.
     ///
     /// # Errors
-    /// See [`PostError`]; `Full` also while the copies in flight fill their ring.
+    /// See [`PostError`]; `Full` also while the copies in flight fill their ring. The payload comes back.
     pub fn post_message(
         &mut self,
         control: &[u8],
         payload: Option<Memory>,
         flags: WorkFlags,
-    ) -> Result<TransferId, PostError> {
+    ) -> Result<TransferId, NotPosted<Option<Memory>>> {
+        let refused = |reason, memory| NotPosted { reason, memory };
         if control.len() > zerolane_core::limits::MAX_CONTROL as usize {
-            return Err(PostError::ControlTooLong);
+            return Err(refused(PostError::ControlTooLong, payload));
         }
         let sort = Sort::new(WorkKind::Message, flags.signalled);
         let Some(payload) = payload else {
             let send = |core: &mut Connection, now, control| {
                 core.post_message(now, control, None, told(flags))
             };
-            let id = self.post_inline(control, send)?;
+            let id = self.post_inline(control, send);
+            let id = id.map_err(|reason| refused(reason, None))?;
             self.note(id, sort);
             return Ok(id);
         };
         let copied = self.inline.copy(control, &mut self.memory, &self.core);
-        let control = copied.ok().flatten().ok_or(PostError::Full)?;
-        let id = self.post(payload, false, sort, |core, now, payload| {
+        let Some(control) = copied.ok().flatten() else {
+            return Err(refused(PostError::Full, Some(payload)));
+        };
+        let posted = self.post(payload, false, sort, |core, now, payload| {
             core.post_message(now, control, Some(payload), told(flags))
-        })?;
+        });
+        let id = posted.map_err(|it| refused(it.reason, Some(it.memory)))?;
         self.inline.take(id, control);
         Ok(id)
     }
@@ -170,28 +175,32 @@ impl<L: Lane> Driver<L> {
     /// Receives a message, its payload into `payload`.
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// See [`PostError`]. The region comes back.
     pub fn post_message_receive(
         &mut self,
         payload: Option<Region>,
-    ) -> Result<TransferId, PostError> {
-        let control = self.controls.take(&mut self.memory);
-        let slot = control.ok_or(PostError::Full)?;
+    ) -> Result<TransferId, NotPosted<Option<Region>>> {
+        let refused = |reason, memory| NotPosted { reason, memory };
+        let Some(slot) = self.controls.take(&mut self.memory) else {
+            return Err(refused(PostError::Full, payload));
+        };
         let sort = Sort {
             control: Some(slot),
             ..Sort::new(WorkKind::MessageReceived, true)
         };
         let control = self.controls.span(slot);
         let posted = match payload {
-            Some(region) => self.post(region.into(), true, sort, |core, _, payload| {
-                core.post_message_receive(control, Some(payload))
-            }),
+            Some(region) => self
+                .post(region, true, sort, |core, _, payload| {
+                    core.post_message_receive(control, Some(payload))
+                })
+                .map_err(|it| refused(it.reason, Some(it.memory))),
             None => {
                 let id = self.core.post_message_receive(control, None);
                 if let Ok(id) = id {
                     self.note(id, sort);
                 }
-                id
+                id.map_err(|reason| refused(reason, None))
             }
         };
         if posted.is_err() {
@@ -280,9 +289,16 @@ impl<L: Lane> Driver<L> {
             ..Sort::new(WorkKind::MessageReceived, true)
         };
         let control = self.controls.span(slot);
-        self.lend_to_receive(payload, sort, |core, _, payload| {
-            core.post_message_receive(control, Some(payload))
-        })
+        let mut refused = false;
+        let received = self.lend_to_receive(payload, sort, |core, _, payload| {
+            let posted = core.post_message_receive(control, Some(payload));
+            refused = posted.is_err();
+            posted
+        });
+        if refused {
+            self.controls.give_back(slot);
+        }
+        received
     }
 
     /// Does `atomic` on the word at `place` and waits for the word before.

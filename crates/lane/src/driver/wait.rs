@@ -1,7 +1,7 @@
 //! What a driver does while nothing moves: spin, nap or sleep.
 
 use super::{Driver, DriverError, Progress};
-use crate::Lane;
+use crate::{Lane, Waker};
 use std::time::Duration;
 use zerolane_core::{Instant, Life};
 
@@ -17,31 +17,72 @@ const NAP_BYTES: u64 = 1 << 20;
 const NAP: Duration = Duration::from_micros(5);
 
 impl<L: Lane> Driver<L> {
-    /// Turns until `done`, the connection's end, a [`Waker`](crate::Waker), or `timeout`; sleeps when there is
-    /// nothing to do, after spinning for a while that adapts to what spinning brings.
+    /// Turns until `done`, the connection's end, a [`Waker`], or `timeout`; sleeps when there is nothing
+    /// to do, after spinning for a while that adapts to what spinning brings. No time is one turn.
     ///
     /// # Errors
     /// As [`Driver::turn`].
     pub fn wait(
         &mut self,
         timeout: Option<Duration>,
-        mut done: impl FnMut(&Driver<L>) -> bool,
+        done: impl FnMut(&Driver<L>) -> bool,
     ) -> Result<(), DriverError> {
+        self.wait_unless(timeout, done, Waker::take)
+    }
+
+    /// As [`Driver::wait`], for the end of a request, which a [`Waker`] is not meant for: a wake
+    /// meanwhile ends the next wait instead.
+    ///
+    /// # Errors
+    /// As [`Driver::turn`].
+    pub fn wait_through(
+        &mut self,
+        timeout: Option<Duration>,
+        done: impl FnMut(&Driver<L>) -> bool,
+    ) -> Result<(), DriverError> {
+        let mut woken = false;
+        let waited = self.wait_unless(timeout, done, |waker| {
+            // Taken, for a rung bell keeps from sleeping.
+            woken |= waker.take();
+            false
+        });
+        if woken {
+            self.waker.wake();
+        }
+        waited
+    }
+
+    fn wait_unless(
+        &mut self,
+        timeout: Option<Duration>,
+        mut done: impl FnMut(&Driver<L>) -> bool,
+        mut woken: impl FnMut(&Waker) -> bool,
+    ) -> Result<(), DriverError> {
+        let mut over = |driver: &Driver<L>| {
+            done(driver) || driver.closed.is_some() && driver.core.life() == Life::Closed
+        };
+        if over(self) {
+            return self.flush();
+        }
         let deadline = timeout.map(|timeout| self.clock.now() + timeout);
         let mut idle_since = None;
         loop {
-            if done(self) || self.closed.is_some() && self.core.life() == Life::Closed {
+            let progress = self.turn()?;
+            // Before the waker, so that a wake which comes with what is waited for ends the next wait.
+            if over(self) {
                 return self.flush();
             }
-            if self.turn()? == Progress::Moved {
+            // After each turn, for a peer can see to it that none is idle. A load and a reading of the
+            // clock cost nothing beside a turn's system call.
+            let now = self.clock.now();
+            if deadline.is_some_and(|at| at <= now) || woken(&self.waker) {
+                return Ok(());
+            }
+            if progress == Progress::Moved {
                 if idle_since.take().is_some() {
                     self.spin = (self.spin * 2).min(self.max_spin);
                 }
                 continue;
-            }
-            let now = self.clock.now();
-            if deadline.is_some_and(|at| at <= now) || self.waker.take() {
-                return Ok(());
             }
             if now - *idle_since.get_or_insert(now) < self.spin {
                 self.pause();

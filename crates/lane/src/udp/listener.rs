@@ -401,3 +401,29 @@ fn is_peers(error: &io::Error) -> bool {
         )
     )
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn is_known__forgets_the_oldest_beyond_the_limit() {
+        let options = Options {
+            security: crate::Security::plain(),
+            ..Options::default()
+        };
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut listener = Listener::bind(any, options).expect("bound");
+        let peer = |n: u32| SocketAddr::from(([127, 0, 0, 1], 1 + n as u16));
+        let count = MAX_REMEMBERED as u32 + 7;
+        for n in 0..count {
+            assert!(!listener.is_known(peer(n), n));
+            // As when it is accepted.
+            listener.remembered.push_back((Instant::now(), peer(n), n));
+            assert!(listener.remembered.len() <= MAX_REMEMBERED);
+        }
+        assert!(listener.is_known(peer(count - 1), count - 1));
+        assert!(!listener.is_known(peer(0), 0));
+    }
+}

@@ -3,12 +3,15 @@
 
 use super::system::seam::{self, Sends};
 use super::*;
-use crate::{Completion, Memory, Progress, Region, Security, Zerocopy};
+use crate::{
+    Completion, ExportedRegion, Memory, MoveCause, Progress, Region, Security, Zerocopy, shared,
+};
 use netlab::netns::{self, Topology};
 use std::net::Ipv4Addr;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use zerolane_core::Delivery;
+use zerolane_core::{Delivery, WorkFlags};
+use zerolane_wire::Rights;
 
 type End = Driver<UdpLane>;
 
@@ -334,4 +337,86 @@ fn zerocopy__memory_that_the_kernel_keeps_is_never_given_back() {
     verify(b.next_completion(), &bytes);
     drop(a);
     assert_eq!(Arc::strong_count(&alive), 2, "still somebody's");
+}
+
+/// Turns after which a wait that each turn brings something has not ended.
+const BUSY_TURNS: usize = 1 << 18;
+
+/// Waits at b while a puts something there before each of its turns, so that none is idle. How many
+/// turns that took.
+fn wait_busy(a: &mut End, b: &mut End, timeout: Option<Duration>) -> usize {
+    let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
+    let memory = memory.expect("page-aligned");
+    let theirs = b.export(&memory, Rights::ALL, None).expect("exported");
+    let quiet = WorkFlags {
+        signalled: false,
+        ..WorkFlags::default()
+    };
+    let mut turns = 0;
+    let busy = |_: &End| {
+        let put = a.post_put_inline(theirs.start, &content(64, turns), None, quiet);
+        put.expect("posted");
+        a.turn().expect("a");
+        turns += 1;
+        turns > BUSY_TURNS
+    };
+    b.wait(timeout, busy).expect("b");
+    turns
+}
+
+#[test]
+fn wait__ends_in_time_though_every_turn_brings_something() {
+    let (mut a, mut b) = join(None, &Options::default());
+    let turns = wait_busy(&mut a, &mut b, Some(Duration::from_millis(1)));
+    assert!(turns <= BUSY_TURNS, "{turns} turns");
+}
+
+#[test]
+fn wait__is_woken_though_every_turn_brings_something() {
+    let (mut a, mut b) = join(None, &Options::default());
+    b.waker().wake();
+    let turns = wait_busy(&mut a, &mut b, None);
+    assert!(turns <= 2, "{turns} turns");
+}
+
+#[test]
+fn exported__what_missed_its_place_is_read_and_written_by_atomics() {
+    let Some(hosts) = hosts(1500) else { return };
+    let (mut a, mut b) = join(Some(&hosts), &plain());
+    let memory = Region::anonymous(SIZE).expect("memory");
+    let memory = ExportedRegion::new(memory).expect("aligned");
+    let exported = b.export(&memory, Rights::ALL, None).expect("exported");
+    let put = |a: &mut End, b: &mut End, bytes: &[u8]| {
+        let posted = a.post_put(
+            exported.start,
+            region(bytes).into(),
+            None,
+            WorkFlags::default(),
+        );
+        posted.expect("posted");
+        drive(a, b, |a, _| a.has_completion());
+        let over = a.next_completion().expect("over");
+        assert_eq!(over.result, Ok(SIZE as u64));
+    };
+    put(&mut a, &mut b, &content(SIZE, 1));
+    let before = b.account();
+    let _ = shared::seam::take();
+    // A burst is lost: what follows lands in its place.
+    seam::refuse(Sends::Segmented, libc::EMSGSIZE);
+    let bytes = content(SIZE, 2);
+    put(&mut a, &mut b, &bytes);
+    let (loaded, stored) = shared::seam::take();
+    assert_eq!(seam::refusals_left(), 0);
+    let after = b.account();
+    let moved = (after.bytes_moved() - before.bytes_moved()) as usize;
+    let cause = MoveCause::Mispredicted;
+    let landed_there = (after.moved(cause) - before.moved(cause)) as usize;
+    assert!(landed_there > 0, "nothing missed its place");
+    assert!(
+        loaded >= landed_there && stored >= moved,
+        "{loaded} of {landed_there}, {stored} of {moved}"
+    );
+    let mut there = vec![0; SIZE];
+    memory.read(0, &mut there);
+    assert!(there == bytes, "content");
 }

@@ -2,8 +2,8 @@
 
 use super::LabConfig;
 use super::frame::Destination;
-use crate::link::{Arrival, Link, LinkConfig, LinkStats};
-use crate::pair::seed_of_link;
+use netsim::link::{Arrival, Link, LinkConfig, LinkStats};
+use netsim::pair::seed_of_link;
 use std::time::Duration;
 
 /// The links of a star.
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn new__links_have_their_own_luck() {
-        use crate::link::Loss;
+        use netsim::link::Loss;
         let mut switch = Switch::new(&LabConfig {
             link: LinkConfig {
                 loss: Loss::Random(0.5),

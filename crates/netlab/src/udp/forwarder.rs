@@ -1,8 +1,8 @@
 //! The relay's thread: one loop over all sockets.
 
 use super::{MAX_CLIENTS, MAX_UNDER_WAY_PACKETS, State};
-use crate::Side;
 use crate::worker::Shared;
+use netsim::Side;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{setsockopt, sockopt};

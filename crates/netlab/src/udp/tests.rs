@@ -1,7 +1,7 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use crate::link::{Loss, Reorder};
+use netsim::link::{Loss, Reorder};
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;

@@ -7,6 +7,7 @@ use super::limits::{BUFFER_BYTES, CONTROL_BYTES, UNIT_BYTES};
 use super::message::{CopyOptions, Meta, Record, Totals};
 use super::observe::Observer;
 use super::pack::PackWriter;
+use super::part::Part;
 use super::port::{Buffer, Event, Filled, Port, PumpEnd, port};
 use super::receive::{FileReceiver, TopLevel};
 use super::send::{FileSender, Start};
@@ -16,9 +17,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -477,12 +478,14 @@ fn copy__killed_then_resumed_sends_only_what_is_missing() {
     assert!(
         matches!(cut.sent, Err(Error::PeerGone)) && matches!(cut.received, Err(Error::PeerGone))
     );
-    assert_eq!(names(&target), [".big.zlpart"]);
+    let [left_over] = &names(&target)[..] else {
+        panic!("{:?}", names(&target));
+    };
 
     // What a crash does: a hole where data should be, and length that means nothing.
     let part = File::options()
         .write(true)
-        .open(target.join(".big.zlpart"))
+        .open(target.join(left_over))
         .unwrap();
     part.write_all_at(&[0; 4096], 3 * UNIT + 4096).unwrap();
     part.set_len(30 * UNIT).unwrap();
@@ -494,11 +497,18 @@ fn copy__killed_then_resumed_sends_only_what_is_missing() {
     assert!((15..19).contains(&kept), "{kept} units kept");
 }
 
+/// What a copy of `bytes` to `name` in `target` leaves when it is killed.
+fn leave(target: &Path, name: &str, bytes: &[u8]) {
+    let target = Arc::new(File::open(target).unwrap().into());
+    let mut part = Part::lasting(&target, name.as_bytes(), &RECURSIVE).unwrap();
+    part.write(bytes, 0).unwrap();
+}
+
 #[test]
 fn copy__resume_over_anothers_leftover() {
     let (_base, source, target) = places();
     fs::write(source.join("big"), content(1, 3 * UNIT_BYTES)).unwrap();
-    fs::write(target.join(".big.zlpart"), content(2, 9 * UNIT_BYTES)).unwrap();
+    leave(&target, "big", &content(2, 9 * UNIT_BYTES));
     assert_eq!(
         copy(&source.join("big"), &target, RESUME)
             .clean()
@@ -517,7 +527,7 @@ fn copy__resume_makes_holes_where_the_leftover_has_data() {
     let file = File::create(source.join("sparse")).unwrap();
     file.set_len(4 * UNIT).unwrap();
     file.write_all_at(&content(1, 4096), UNIT + 8192).unwrap();
-    fs::write(target.join(".sparse.zlpart"), content(2, 4 * UNIT_BYTES)).unwrap();
+    leave(&target, "sparse", &content(2, 4 * UNIT_BYTES));
     copy(&source.join("sparse"), &target, RESUME).clean();
     assert_eq!(snapshot(&source), snapshot(&target));
     assert_eq!(
@@ -607,12 +617,16 @@ fn copy__source_written_to_while_read() {
 #[test]
 fn copy__target_being_written_is_refused() {
     let (_base, source, target) = places();
-    fs::write(source.join("a"), b"x").unwrap();
-    let lock = File::create(target.join(".a.zlpart")).unwrap();
-    lock.lock().unwrap();
+    fs::write(source.join("a"), content(1, 2 * UNIT_BYTES)).unwrap();
+    let base = Arc::new(File::open(&target).unwrap().into());
+    let part = Part::lasting(&base, b"a", &RECURSIVE).unwrap();
+    let before = names(&target);
     let outcome = copy(&source.join("a"), &target, RECURSIVE);
     assert_eq!(outcome.at_sender, [("a".into(), Cause::Busy)]);
-    assert_eq!(names(&target), [".a.zlpart"]);
+    assert_eq!(names(&target), before);
+    drop(part);
+    copy(&source.join("a"), &target, RECURSIVE).clean();
+    assert_eq!(names(&target), ["a"]);
 }
 
 /// Sends hand-made packs to a receiver; what it says.

@@ -57,6 +57,19 @@ pub enum Cause {
     /// Any other error of the operating system, by its number.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Os(i32),
+    /// The temporary file was removed or replaced while it was written; what replaced it stays.
+    #[error("another program removed or replaced its temporary file: copy it again")]
+    TemporaryLost,
+    /// Files that are not this program's have all [names](super::limits::TEMPORARY_NAMES) that its
+    /// temporary file may have.
+    #[error("other files have all names of its temporary file (.NAME.*.zlpart): move them away")]
+    TemporaryTaken,
+    /// A device, socket, FIFO, or an open file of a process, named as the target.
+    #[error("is no file or directory: copy to a file, then write that there")]
+    NotAFile,
+    /// A symbolic link, named as the target, without anything at its end.
+    #[error("is a symbolic link that leads nowhere: remove it, or make what it leads to")]
+    LinkToNothing,
 }
 
 impl From<Errno> for Cause {

@@ -66,6 +66,10 @@ pub const FILE_BYTES: u64 = i64::MAX as u64;
 /// Bytes of one name. The limit of Linux file systems (NAME_MAX).
 pub const NAME_BYTES: usize = 255;
 
+/// Names that a temporary file may have. The second is needed if a file of somebody else has the first:
+/// a copy of what a killed copy left, or what was marked on another file system.
+pub const TEMPORARY_NAMES: u32 = 8;
+
 /// Bytes of a path in a request, and of a link's target (PATH_MAX less the final NUL).
 pub const PATH_BYTES: usize = 4095;
 

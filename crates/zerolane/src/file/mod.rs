@@ -10,7 +10,9 @@
 //!         |            port: buffers go round between the two threads
 //!   send | receive === reads or writes and hashes files; one thread
 //!     |      |
-//!  extents  open_file, part         holes; one file on its way in; temporary name, lock, rename
+//!  extents  open_file, part         holes; one file on its way in, written and given its name
+//!     |      |
+//!     |     temporary, mark          names, locks; what tells a temporary file from others
 //!     \______/
 //!   pack, message, digest           many files in a Transfer; records; BLAKE3 by units
 //!   name, root, target              nothing leaves the served directory
@@ -54,6 +56,7 @@ mod extents;
 pub mod fuzzing;
 pub mod limits;
 mod location;
+mod mark;
 mod message;
 mod name;
 mod observe;
@@ -68,6 +71,7 @@ mod send;
 mod server;
 mod stop;
 mod target;
+mod temporary;
 
 pub use client::Client;
 pub use confine::Confinement;

@@ -19,7 +19,8 @@ pub(crate) fn say(
     patience: Duration,
 ) -> Result<(), Error> {
     let bytes = encode_opening(message).ok_or(Error::TooLong)?;
-    connection.post_send(Region::from_vec(bytes))?;
+    let posted = connection.post_send(Region::from_vec(bytes));
+    posted.map_err(crate::Error::from)?;
     complete(connection, stop, patience).map(drop)
 }
 
@@ -29,7 +30,8 @@ pub(crate) fn hear<M: DeserializeOwned>(
     stop: &Stop,
     patience: Duration,
 ) -> Result<M, Error> {
-    connection.post_recv(Region::from_vec(vec![0; CONTROL_BYTES]))?;
+    let posted = connection.post_recv(Region::from_vec(vec![0; CONTROL_BYTES]));
+    posted.map_err(crate::Error::from)?;
     let completion = complete(connection, stop, patience)?;
     let len = completion.result.as_ref().map_or(0, |&len| len);
     decode_opening(&completion.into_region()[..len])

@@ -1,82 +1,102 @@
-//! A file in the making: written under a temporary name beside its target, locked, renamed when
-//! complete and verified.
+//! A file in the making: written where nobody looks for it, given its name when complete and
+//! verified.
 //!
-//! The temporary name is a function of the target's (`.NAME.zlpart`), so that a later copy finds
-//! what a killed one left. The lock is `flock`: it dies with its process, so what a killed copy
-//! left is free at once, and what a living one writes is refused.
+//! A small file has no name until then, and vanishes with its process. A large one is a lasting
+//! temporary file beside its target, so that a later copy finds what a killed one left, and a full disk
+//! leaves it there. Either gets its name as the file it is, not as whatever stands under a temporary
+//! name at that moment.
 
 use super::error::Cause;
-use super::limits::NAME_BYTES;
-use super::message::Meta;
-use super::root::{open_in, stat_at};
+use super::mark::Mark;
+use super::message::{CopyOptions, Meta};
+use super::root::stat_at;
+use super::temporary::{self, Lasting};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{
-    self, AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps,
-};
+use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, Timespec, Timestamps};
 use rustix::io::{Errno, pwrite};
 use std::sync::Arc;
-
-const PREFIX: &[u8] = b".";
-const SUFFIX: &[u8] = b".zlpart";
-
-/// How often creation is tried again when another copy renames its finished file at that moment.
-const CREATE_TRIES: u32 = 8;
-
-/// How a target may be replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Replace {
-    /// Keep what a killed copy left, for the caller to verify.
-    pub resume: bool,
-    /// Replace a target without write permission.
-    pub read_only: bool,
-}
-
-/// The temporary name for `name`.
-pub(crate) fn part_name(name: &[u8]) -> Vec<u8> {
-    if PREFIX.len() + name.len() + SUFFIX.len() <= NAME_BYTES {
-        return [PREFIX, name, SUFFIX].concat();
-    }
-    let digest = blake3::hash(name).to_hex();
-    [PREFIX, digest.as_bytes(), SUFFIX].concat()
-}
 
 /// A file in the making.
 #[derive(Debug)]
 pub(crate) struct Part {
     directory: Arc<OwnedFd>,
-    name: Vec<u8>,
-    part_name: Vec<u8>,
+    target: Vec<u8>,
     file: OwnedFd,
-    /// Bytes a killed copy left; 0 unless resuming.
+    place: Place,
+    /// Bytes of content a killed copy left; 0 unless resuming.
     left_over: u64,
+    /// Where the content ends.
+    end: u64,
+}
+
+/// Where it stands until it is complete.
+#[derive(Debug)]
+enum Place {
+    /// Nowhere.
+    Unnamed,
+    /// Under a random name, where a file cannot be without one.
+    Random(Vec<u8>),
+    /// Where a later copy looks for it.
+    Lasting { name: Vec<u8>, mark: Mark },
 }
 
 impl Part {
-    /// Checks the target `name` in `directory`, then creates and locks its temporary file.
+    /// One that is written at once: a killed copy leaves nothing.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub(crate) fn brief(directory: &Arc<OwnedFd>, target: &[u8]) -> Result<Part, Cause> {
+        let (file, place) = match temporary::unnamed(directory.as_fd())? {
+            Some(file) => (file, Place::Unnamed),
+            None => {
+                let (file, name) = temporary::random(directory.as_fd())?;
+                (file, Place::Random(name))
+            }
+        };
+        Ok(Part {
+            directory: directory.clone(),
+            target: target.to_vec(),
+            file,
+            place,
+            left_over: 0,
+            end: 0,
+        })
+    }
+
+    /// One that a killed copy leaves, and this one goes on with if it is to resume. The target is
+    /// checked first.
     ///
     /// # Errors
     /// [`Cause::IsADirectory`], [`Cause::ReadOnly`], [`Cause::Special`]: what stands under the
-    /// name. [`Cause::Busy`]: another copy is writing it. Whatever the system says.
-    pub(crate) fn create(
+    /// name. [`Cause::Busy`]: another copy is writing it. [`Cause::TemporaryTaken`]. Whatever the
+    /// system says.
+    pub(crate) fn lasting(
         directory: &Arc<OwnedFd>,
-        name: &[u8],
-        replace: Replace,
+        target: &[u8],
+        options: &CopyOptions,
     ) -> Result<Part, Cause> {
-        check_target(directory.as_fd(), name, replace.read_only)?;
-        let part_name = part_name(name);
-        let (file, left_over) = open_locked(directory.as_fd(), &part_name)?;
-        let mut part = Part {
-            directory: directory.clone(),
-            name: name.to_vec(),
-            part_name,
+        // When resuming, a target without write permission may be what is wanted already: it is
+        // checked again when it is about to be replaced.
+        let read_only = options.replace_read_only || options.resume;
+        check_target(directory.as_fd(), target, read_only)?;
+        let Lasting {
             file,
-            left_over,
-        };
-        if !replace.resume && left_over > 0 {
-            fs::ftruncate(&part.file, 0)?;
-            part.left_over = 0;
+            name,
+            mark,
+            mut left_over,
+        } = temporary::claim(directory.as_fd(), target)?;
+        if !options.resume && left_over > 0 {
+            mark.empty(file.as_fd())?;
+            left_over = 0;
         }
-        Ok(part)
+        Ok(Part {
+            directory: directory.clone(),
+            target: target.to_vec(),
+            file,
+            place: Place::Lasting { name, mark },
+            left_over,
+            end: left_over,
+        })
     }
 
     /// Bytes that a killed copy left, content unknown.
@@ -90,13 +110,20 @@ impl Part {
     }
 
     /// Writes all of `bytes` at `offset`.
-    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), Cause> {
+    pub(crate) fn write(&mut self, bytes: &[u8], offset: u64) -> Result<(), Cause> {
+        let until = offset + bytes.len() as u64;
+        if until > self.end {
+            if let Place::Lasting { mark, .. } = &self.place {
+                mark.make_way(self.file.as_fd(), self.end, offset, until)?;
+            }
+            self.end = until;
+        }
         write_at(self.file.as_fd(), bytes, offset)
     }
 
     /// Makes `[offset, offset + len)` read as zeros, as a hole where the file system can. Only what
     /// a killed copy left needs it: elsewhere there is a hole already.
-    pub(crate) fn make_hole(&self, offset: u64, len: u64) -> Result<(), Cause> {
+    pub(crate) fn make_hole(&mut self, offset: u64, len: u64) -> Result<(), Cause> {
         let len = len.min(self.left_over.saturating_sub(offset));
         if len == 0 {
             return Ok(());
@@ -108,7 +135,7 @@ impl Part {
         }
     }
 
-    fn write_zeros(&self, offset: u64, len: u64) -> Result<(), Cause> {
+    fn write_zeros(&mut self, offset: u64, len: u64) -> Result<(), Cause> {
         let zeros = [0; 64 << 10];
         let mut done = 0;
         while done < len {
@@ -119,55 +146,111 @@ impl Part {
         Ok(())
     }
 
-    /// Gives the file its size (holes at its end included), permissions and time, then its name.
-    /// With `durable`, content and name are on the disk when it returns.
-    pub(crate) fn commit(
-        self,
-        size: u64,
-        written: u64,
-        meta: &Meta,
-        durable: bool,
-    ) -> Result<(), Cause> {
-        let done = self.settle(size, written, meta, durable);
-        if done.is_err() {
-            self.unlink();
+    /// Gives the file its size (holes at its end included), permissions and time, then its name, if
+    /// what stands there may still be replaced. If it is to be durable, content and name are on the
+    /// disk when it returns.
+    pub(crate) fn commit(self, size: u64, meta: &Meta, options: &CopyOptions) -> Result<(), Cause> {
+        let done = self
+            .settle(size, meta, options.durable)
+            .and_then(|()| self.give_name(options.replace_read_only));
+        if let Err(cause) = done {
+            self.give_up(&cause);
+            return Err(cause);
         }
-        done
-    }
-
-    fn settle(&self, size: u64, written: u64, meta: &Meta, durable: bool) -> Result<(), Cause> {
-        if size != written {
-            fs::ftruncate(&self.file, size)?;
-        }
-        set_meta(self.file.as_fd(), meta)?;
-        if durable {
-            fs::fsync(&self.file)?;
-        }
-        fs::renameat(
-            &self.directory,
-            &self.part_name,
-            &self.directory,
-            &self.name,
-        )?;
-        if durable {
+        if options.durable {
             fs::fsync(&self.directory)?;
         }
         Ok(())
     }
 
-    /// Removes the temporary file: its copy failed here.
-    pub(crate) fn discard(self) {
-        self.unlink();
+    fn settle(&self, size: u64, meta: &Meta, durable: bool) -> Result<(), Cause> {
+        let file = self.file.as_fd();
+        match &self.place {
+            Place::Lasting { mark, .. } => {
+                if durable {
+                    // It takes long: as long as the mark is there, a copy killed now is found again.
+                    fs::fsync(file)?;
+                }
+                mark.set_len(file, self.end, size)?;
+                mark.remove(file);
+            }
+            Place::Unnamed | Place::Random(_) => fs::ftruncate(file, size)?,
+        }
+        set_meta(file, meta)?;
+        if durable {
+            fs::fsync(file)?;
+        }
+        Ok(())
     }
 
-    fn unlink(&self) {
-        // Nothing better can be done with a temporary file that cannot be removed.
-        let _ = fs::unlinkat(&self.directory, &self.part_name, AtFlags::empty());
+    fn give_name(&self, replace_read_only: bool) -> Result<(), Cause> {
+        let directory = self.directory.as_fd();
+        match &self.place {
+            Place::Unnamed => {
+                if !temporary::link(directory, self.file.as_fd(), &self.target)? {
+                    check_target(directory, &self.target, replace_read_only)?;
+                    let name = temporary::random_name()?;
+                    temporary::link(directory, self.file.as_fd(), &name)?;
+                    let named = fs::renameat(directory, &name, directory, &self.target);
+                    if named.is_err() {
+                        let _ = fs::unlinkat(directory, &name, AtFlags::empty());
+                    }
+                    named?;
+                }
+                temporary::remove_left_over(directory, &self.target);
+                Ok(())
+            }
+            Place::Random(name) => {
+                check_target(directory, &self.target, replace_read_only)?;
+                fs::renameat(directory, name, directory, &self.target)?;
+                temporary::remove_left_over(directory, &self.target);
+                Ok(())
+            }
+            Place::Lasting { name, .. } => {
+                check_target(directory, &self.target, replace_read_only)?;
+                let aside = temporary::set_aside(directory, name, self.file.as_fd())?;
+                let named = fs::renameat(directory, &aside, directory, &self.target);
+                if named.is_err() {
+                    temporary::put_back(directory, &aside, name);
+                }
+                Ok(named?)
+            }
+        }
+    }
+
+    /// The copy failed here, by `cause`. For want of space, what there is stays for a later copy to
+    /// go on with.
+    pub(crate) fn give_up(&self, cause: &Cause) {
+        let file = self.file.as_fd();
+        if let (Cause::NoSpace, Place::Lasting { mark, .. }) = (cause, &self.place) {
+            // It may have been complete, but for its name.
+            let marked = fs::fchmod(file, Mode::from_raw_mode(0o600))
+                .map_err(Cause::from)
+                .and_then(|()| mark.restore(file, self.end));
+            if marked.is_ok() {
+                return;
+            }
+        }
+        self.discard();
+    }
+
+    /// Removes the temporary file: it is of no use.
+    pub(crate) fn discard(&self) {
+        match &self.place {
+            Place::Unnamed => {}
+            Place::Random(name) | Place::Lasting { name, .. } => {
+                temporary::remove(self.directory.as_fd(), name, self.file.as_fd());
+            }
+        }
     }
 }
 
 /// Writes all of `bytes` to `file` at `offset`.
-fn write_at(file: BorrowedFd<'_>, mut bytes: &[u8], mut offset: u64) -> Result<(), Cause> {
+pub(super) fn write_at(
+    file: BorrowedFd<'_>,
+    mut bytes: &[u8],
+    mut offset: u64,
+) -> Result<(), Cause> {
     while !bytes.is_empty() {
         match pwrite(file, bytes, offset) {
             Ok(0) => return Err(Cause::NoSpace),
@@ -202,30 +285,6 @@ pub(crate) fn check_target(
     }
 }
 
-/// Opens or creates the temporary file and locks it; also its size.
-fn open_locked(directory: BorrowedFd<'_>, part_name: &[u8]) -> Result<(OwnedFd, u64), Cause> {
-    let flags =
-        OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    for _ in 0..CREATE_TRIES {
-        let file = open_in(directory, part_name, flags, Mode::from_raw_mode(0o600))?;
-        match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Err(Cause::Busy),
-            locked => locked?,
-        }
-        // Between open and lock another copy may have renamed this very file to its final name.
-        let stat = fs::fstat(&file)?;
-        let same = stat_at(directory, part_name)
-            .is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino));
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink > 1 {
-            return Err(Cause::Special);
-        }
-        if same {
-            return Ok((file, stat.st_size as u64));
-        }
-    }
-    Err(Cause::Busy)
-}
-
 /// Sets permissions and time of change.
 pub(crate) fn set_meta(file: BorrowedFd<'_>, meta: &Meta) -> Result<(), Cause> {
     let mode = meta.mode & 0o777;
@@ -245,36 +304,16 @@ pub(crate) fn make_link(
     replace_read_only: bool,
 ) -> Result<(), Cause> {
     check_target(directory, name, replace_read_only)?;
-    let part_name = part_name(name);
-    match fs::symlinkat(target, directory, &part_name) {
-        Err(Errno::EXIST) => {
-            remove_stale(directory, &part_name)?;
-            fs::symlinkat(target, directory, &part_name)?;
-        }
-        made => made?,
-    }
-    let named = fs::utimensat(
-        directory,
-        &part_name,
-        &times(meta),
-        AtFlags::SYMLINK_NOFOLLOW,
-    )
-    .and_then(|()| fs::renameat(directory, &part_name, directory, name));
+    let aside = temporary::random_name()?;
+    fs::symlinkat(target, directory, &aside)?;
+    let named = fs::utimensat(directory, &aside, &times(meta), AtFlags::SYMLINK_NOFOLLOW)
+        .and_then(|()| fs::renameat(directory, &aside, directory, name));
     if named.is_err() {
-        let _ = fs::unlinkat(directory, &part_name, AtFlags::empty());
+        let _ = fs::unlinkat(directory, &aside, AtFlags::empty());
     }
-    Ok(named?)
-}
-
-/// Removes a temporary link, or a temporary file that no copy is writing.
-fn remove_stale(directory: BorrowedFd<'_>, part_name: &[u8]) -> Result<(), Cause> {
-    let stat = stat_at(directory, part_name)?;
-    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-        // Held until after the unlink.
-        let _locked = open_locked(directory, part_name)?;
-        return Ok(fs::unlinkat(directory, part_name, AtFlags::empty())?);
-    }
-    Ok(fs::unlinkat(directory, part_name, AtFlags::empty())?)
+    named?;
+    temporary::remove_left_over(directory, name);
+    Ok(())
 }
 
 fn times(meta: &Meta) -> Timestamps {

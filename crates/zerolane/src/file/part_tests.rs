@@ -4,13 +4,20 @@ use std::fs::{File, Permissions, read, read_dir, set_permissions, write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-const FRESH: Replace = Replace {
+const FRESH: CopyOptions = CopyOptions {
+    recursive: false,
     resume: false,
-    read_only: false,
+    durable: false,
+    replace_read_only: false,
+    count_first: false,
 };
-const RESUME: Replace = Replace {
+const RESUME: CopyOptions = CopyOptions {
     resume: true,
-    read_only: false,
+    ..FRESH
+};
+const FORCE: CopyOptions = CopyOptions {
+    replace_read_only: true,
+    ..FRESH
 };
 const META: Meta = Meta {
     mode: 0o640,
@@ -31,23 +38,83 @@ fn names(path: &Path) -> Vec<String> {
     names
 }
 
+/// One of each kind, empty.
+fn each(dir: &Arc<OwnedFd>, target: &[u8]) -> [Part; 3] {
+    let (file, name) = temporary::random(dir.as_fd()).unwrap();
+    let random = Part {
+        directory: dir.clone(),
+        target: target.to_vec(),
+        file,
+        place: Place::Random(name),
+        left_over: 0,
+        end: 0,
+    };
+    let lasting = Part::lasting(dir, target, &FRESH).unwrap();
+    [Part::brief(dir, target).unwrap(), random, lasting]
+}
+
+/// One of a kind.
+fn one(dir: &Arc<OwnedFd>, target: &[u8], kind: usize) -> Part {
+    let mut parts = Vec::from(each(dir, target));
+    let wanted = parts.swap_remove(kind);
+    for other in parts {
+        other.discard();
+    }
+    wanted
+}
+
+/// What a copy of `bytes` to `target` leaves when it is killed; its name.
+fn leave(dir: &Arc<OwnedFd>, target: &[u8], bytes: &[u8]) -> String {
+    let mut part = Part::lasting(dir, target, &FRESH).unwrap();
+    part.write(bytes, 0).unwrap();
+    match &part.place {
+        Place::Lasting { name, .. } => String::from_utf8(name.clone()).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn commit__replaces_at_once_and_keeps_mode_and_time() {
-    let base = tempfile::tempdir().unwrap();
-    let dir = open(base.path());
-    write(base.path().join("a"), b"old").unwrap();
-    let part = Part::create(&dir, b"a", FRESH).unwrap();
-    part.write(b"new content", 0).unwrap();
-    assert_eq!(read(base.path().join("a")).unwrap(), b"old");
-    assert_eq!(names(base.path()), [".a.zlpart", "a"]);
-    part.commit(11, 11, &META, true).unwrap();
-    assert_eq!(read(base.path().join("a")).unwrap(), b"new content");
-    assert_eq!(names(base.path()), ["a"]);
-    let meta = base.path().join("a").metadata().unwrap();
-    assert_eq!(
-        (meta.mode() & 0o7777, meta.mtime(), meta.mtime_nsec()),
-        (0o640, 1_000_000_000, 123_456_789)
-    );
+    for old in [None, Some(b"old")] {
+        for kind in 0..3 {
+            let base = tempfile::tempdir().unwrap();
+            let dir = open(base.path());
+            let target = base.path().join("a");
+            if let Some(old) = old {
+                write(&target, old).unwrap();
+            }
+            let mut part = one(&dir, b"a", kind);
+            part.write(b"new content", 0).unwrap();
+            assert_eq!(read(&target).ok().as_deref(), old.map(|old| &old[..]));
+            let durable = CopyOptions {
+                durable: true,
+                ..FRESH
+            };
+            part.commit(11, &META, &durable).unwrap();
+            assert_eq!(read(&target).unwrap(), b"new content");
+            let meta = target.metadata().unwrap();
+            assert_eq!(
+                (meta.mode() & 0o7777, meta.mtime(), meta.mtime_nsec()),
+                (0o640, 1_000_000_000, 123_456_789)
+            );
+            let mut attributes = [0; 4096];
+            let listed = fs::listxattr(&target, &mut attributes[..]).unwrap();
+            let attributes = String::from_utf8_lossy(&attributes[..listed]).into_owned();
+            assert!(!attributes.contains("zerolane"), "{attributes}");
+        }
+    }
+}
+
+#[test]
+fn commit__leaves_only_the_target() {
+    for kind in 0..3 {
+        let base = tempfile::tempdir().unwrap();
+        let dir = open(base.path());
+        for round in 0..2 {
+            one(&dir, b"a", kind).commit(0, &META, &FRESH).unwrap();
+            assert_eq!(names(base.path()), ["a"], "{kind} {round}");
+        }
+    }
 }
 
 #[test]
@@ -58,26 +125,89 @@ fn commit__drops_set_user_id() {
         mode: 0o6755,
         ..META
     };
-    Part::create(&dir, b"a", FRESH)
-        .unwrap()
-        .commit(0, 0, &meta, false)
-        .unwrap();
-    assert_eq!(
-        base.path().join("a").metadata().unwrap().mode() & 0o7777,
-        0o755
-    );
+    for part in each(&dir, b"a") {
+        part.commit(0, &meta, &FRESH).unwrap();
+        let mode = base.path().join("a").metadata().unwrap().mode();
+        assert_eq!(mode & 0o7777, 0o755);
+    }
 }
 
 #[test]
 fn commit__holes_at_the_end() {
     let base = tempfile::tempdir_in("/dev/shm").unwrap();
     let dir = open(base.path());
-    let part = Part::create(&dir, b"a", FRESH).unwrap();
-    part.write(b"x", 0).unwrap();
-    part.commit(1 << 20, 1, &META, false).unwrap();
-    let meta = base.path().join("a").metadata().unwrap();
-    assert_eq!(meta.len(), 1 << 20);
-    assert!(meta.blocks() * 512 <= 4096, "{} blocks", meta.blocks());
+    for mut part in each(&dir, b"a") {
+        part.write(b"x", 0).unwrap();
+        part.commit(1 << 20, &META, &FRESH).unwrap();
+        let meta = base.path().join("a").metadata().unwrap();
+        assert_eq!(meta.len(), 1 << 20);
+        assert!(meta.blocks() * 512 <= 4096, "{} blocks", meta.blocks());
+    }
+}
+
+#[test]
+fn commit__looks_again_at_what_stands_there() {
+    for kind in 0..3 {
+        let base = tempfile::tempdir().unwrap();
+        let dir = open(base.path());
+        let target = base.path().join("a");
+        let part = one(&dir, b"a", kind);
+        nix::unistd::mkfifo(&target, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(part.commit(0, &META, &FRESH), Err(Cause::Special));
+        std::fs::remove_file(&target).unwrap();
+        write(&target, b"old").unwrap();
+        set_permissions(&target, Permissions::from_mode(0o444)).unwrap();
+        let part = Part::lasting(&dir, b"a", &RESUME).unwrap();
+        assert_eq!(part.commit(0, &META, &RESUME), Err(Cause::ReadOnly));
+        let part = Part::brief(&dir, b"a").unwrap();
+        assert_eq!(part.commit(0, &META, &FRESH), Err(Cause::ReadOnly));
+        assert_eq!(read(&target).unwrap(), b"old");
+        Part::brief(&dir, b"a")
+            .unwrap()
+            .commit(0, &META, &FORCE)
+            .unwrap();
+        assert_eq!(names(base.path()), ["a"]);
+        assert_eq!(read(&target).unwrap(), b"");
+    }
+}
+
+#[test]
+fn commit__of_a_lasting_one_that_is_gone_or_anothers() {
+    let base = tempfile::tempdir().unwrap();
+    let dir = open(base.path());
+    let name = leave(&dir, b"a", b"");
+    let first = Part::lasting(&dir, b"a", &FRESH).unwrap();
+    std::fs::remove_file(base.path().join(&name)).unwrap();
+    let mut second = Part::lasting(&dir, b"a", &FRESH).unwrap();
+    second.write(b"half", 0).unwrap();
+    assert_eq!(first.commit(0, &META, &FRESH), Err(Cause::TemporaryLost));
+    assert_eq!(names(base.path()), [&*name], "the other copy's stays");
+    second.commit(4, &META, &FRESH).unwrap();
+    assert_eq!(read(base.path().join("a")).unwrap(), b"half");
+
+    let third = Part::lasting(&dir, b"a", &FRESH).unwrap();
+    std::fs::remove_file(base.path().join(&name)).unwrap();
+    write(base.path().join(&name), b"theirs").unwrap();
+    third.discard();
+    assert_eq!(read(base.path().join(&name)).unwrap(), b"theirs");
+}
+
+#[test]
+fn give_up__keeps_what_there_is_on_a_full_disk_only() {
+    let base = tempfile::tempdir().unwrap();
+    let dir = open(base.path());
+    for (cause, kept) in [(Cause::NoSpace, true), (Cause::DigestMismatch, false)] {
+        let mut part = Part::lasting(&dir, b"a", &FRESH).unwrap();
+        part.write(b"half", 0).unwrap();
+        // As late as can be: all but the name was given.
+        part.settle(4, &META, false).unwrap();
+        part.give_up(&cause);
+        drop(part);
+        let next = Part::lasting(&dir, b"a", &RESUME).unwrap();
+        assert_eq!(next.left_over(), if kept { 4 } else { 0 });
+        next.discard();
+        assert_eq!(names(base.path()), [""; 0]);
+    }
 }
 
 #[test]
@@ -85,99 +215,94 @@ fn discard__leaves_the_target_alone() {
     let base = tempfile::tempdir().unwrap();
     let dir = open(base.path());
     write(base.path().join("a"), b"old").unwrap();
-    let part = Part::create(&dir, b"a", FRESH).unwrap();
-    part.write(b"new", 0).unwrap();
-    part.discard();
+    for mut part in each(&dir, b"a") {
+        part.write(b"new", 0).unwrap();
+        part.discard();
+    }
     assert_eq!(names(base.path()), ["a"]);
     assert_eq!(read(base.path().join("a")).unwrap(), b"old");
 }
 
 #[test]
-fn create__another_copy_is_refused_until_it_ends() {
+fn lasting__another_copy_is_refused_until_it_ends() {
     let base = tempfile::tempdir().unwrap();
     let dir = open(base.path());
-    let first = Part::create(&dir, b"a", FRESH).unwrap();
-    assert_eq!(Part::create(&dir, b"a", FRESH).unwrap_err(), Cause::Busy);
+    let first = Part::lasting(&dir, b"a", &FRESH).unwrap();
+    let second = Part::lasting(&dir, b"a", &FRESH);
+    assert_eq!(second.unwrap_err(), Cause::Busy);
     drop(first);
-    Part::create(&dir, b"a", FRESH).unwrap();
+    Part::lasting(&dir, b"a", &FRESH).unwrap();
 }
 
 #[test]
-fn create__leftover_is_kept_only_for_resume() {
+fn lasting__leftover_is_kept_only_for_resume() {
     let base = tempfile::tempdir().unwrap();
     let dir = open(base.path());
-    write(base.path().join(".a.zlpart"), b"left").unwrap();
-    assert_eq!(Part::create(&dir, b"a", RESUME).unwrap().left_over(), 4);
-    assert_eq!(read(base.path().join(".a.zlpart")).unwrap(), b"left");
-    assert_eq!(Part::create(&dir, b"a", FRESH).unwrap().left_over(), 0);
-    assert_eq!(read(base.path().join(".a.zlpart")).unwrap(), b"");
+    let name = leave(&dir, b"a", b"left");
+    assert_eq!(Part::lasting(&dir, b"a", &RESUME).unwrap().left_over(), 4);
+    assert_eq!(read(base.path().join(&name)).unwrap(), b"left");
+    assert_eq!(Part::lasting(&dir, b"a", &FRESH).unwrap().left_over(), 0);
+    assert_eq!(read(base.path().join(&name)).unwrap(), b"");
+    assert_eq!(names(base.path()), [name]);
 }
 
 #[test]
-fn create__what_cannot_be_replaced() {
+fn lasting__leftover_goes_when_a_small_file_or_a_link_takes_its_place() {
     let base = tempfile::tempdir().unwrap();
     let dir = open(base.path());
+    leave(&dir, b"a", b"left");
+    let part = Part::brief(&dir, b"a").unwrap();
+    part.commit(0, &META, &FRESH).unwrap();
+    assert_eq!(names(base.path()), ["a"]);
+    leave(&dir, b"a", b"left");
+    make_link(dir.as_fd(), b"a", b"x", &META, false).unwrap();
+    assert_eq!(names(base.path()), ["a"]);
+    // Unless another copy writes it.
+    let lasting = Part::lasting(&dir, b"a", &FRESH).unwrap();
+    let part = Part::brief(&dir, b"a").unwrap();
+    part.commit(0, &META, &FRESH).unwrap();
+    lasting.commit(0, &META, &FRESH).unwrap();
+    assert_eq!(names(base.path()), ["a"]);
+}
+
+#[test]
+fn lasting__what_cannot_be_replaced() {
+    let base = tempfile::tempdir().unwrap();
+    let dir = open(base.path());
+    let refused = |name, options| Part::lasting(&dir, name, options).unwrap_err();
     std::fs::create_dir(base.path().join("dir")).unwrap();
-    assert_eq!(
-        Part::create(&dir, b"dir", FRESH).unwrap_err(),
-        Cause::IsADirectory
-    );
+    assert_eq!(refused(b"dir", &FRESH), Cause::IsADirectory);
     write(base.path().join("ro"), b"x").unwrap();
     set_permissions(base.path().join("ro"), Permissions::from_mode(0o444)).unwrap();
-    assert_eq!(
-        Part::create(&dir, b"ro", FRESH).unwrap_err(),
-        Cause::ReadOnly
-    );
-    Part::create(
-        &dir,
-        b"ro",
-        Replace {
-            resume: false,
-            read_only: true,
-        },
-    )
-    .unwrap()
-    .discard();
+    assert_eq!(refused(b"ro", &FRESH), Cause::ReadOnly);
+    Part::lasting(&dir, b"ro", &FORCE).unwrap().discard();
     assert_eq!(names(base.path()), ["dir", "ro"]);
 }
 
 #[test]
-fn create__a_link_in_the_temporary_place_is_not_followed() {
+fn commit__target_that_is_a_link_is_replaced_not_followed() {
     let base = tempfile::tempdir().unwrap();
     let dir = open(base.path());
     write(base.path().join("victim"), b"precious").unwrap();
-    symlink("victim", base.path().join(".a.zlpart")).unwrap();
-    assert_eq!(
-        Part::create(&dir, b"a", FRESH).unwrap_err(),
-        Cause::OutsideRoot
-    );
-    std::fs::hard_link(base.path().join("victim"), base.path().join(".b.zlpart")).unwrap();
-    assert_eq!(Part::create(&dir, b"b", FRESH).unwrap_err(), Cause::Special);
-    assert_eq!(read(base.path().join("victim")).unwrap(), b"precious");
-}
-
-#[test]
-fn create__target_that_is_a_link_is_replaced_not_followed() {
-    let base = tempfile::tempdir().unwrap();
-    let dir = open(base.path());
-    write(base.path().join("victim"), b"precious").unwrap();
-    symlink("victim", base.path().join("a")).unwrap();
-    let part = Part::create(&dir, b"a", FRESH).unwrap();
-    part.write(b"mine", 0).unwrap();
-    part.commit(4, 4, &META, false).unwrap();
-    assert_eq!(read(base.path().join("victim")).unwrap(), b"precious");
-    assert!(base.path().join("a").symlink_metadata().unwrap().is_file());
+    for mut part in each(&dir, b"a") {
+        let _ = std::fs::remove_file(base.path().join("a"));
+        symlink("victim", base.path().join("a")).unwrap();
+        part.write(b"mine", 0).unwrap();
+        part.commit(4, &META, &FRESH).unwrap();
+        assert_eq!(read(base.path().join("victim")).unwrap(), b"precious");
+        assert!(base.path().join("a").symlink_metadata().unwrap().is_file());
+    }
 }
 
 #[test]
 fn make_hole__only_where_something_was_left() {
     let base = tempfile::tempdir_in("/dev/shm").unwrap();
     let dir = open(base.path());
-    write(base.path().join(".a.zlpart"), vec![9; 3 * 4096]).unwrap();
-    let part = Part::create(&dir, b"a", RESUME).unwrap();
+    leave(&dir, b"a", &[9; 3 * 4096]);
+    let mut part = Part::lasting(&dir, b"a", &RESUME).unwrap();
     part.make_hole(4096, 4096).unwrap();
     part.make_hole(1 << 30, 4096).unwrap();
-    part.commit(3 * 4096, 3 * 4096, &META, false).unwrap();
+    part.commit(3 * 4096, &META, &FRESH).unwrap();
     let bytes = read(base.path().join("a")).unwrap();
     assert!(bytes[..4096].iter().chain(&bytes[8192..]).all(|&b| b == 9));
     assert!(bytes[4096..8192].iter().all(|&b| b == 0));
@@ -188,11 +313,10 @@ fn make_hole__only_where_something_was_left() {
 }
 
 #[test]
-fn make_link__replaces_a_link_and_what_a_killed_copy_left() {
+fn make_link__replaces_a_link() {
     let base = tempfile::tempdir().unwrap();
     let dir = open(base.path());
     symlink("old", base.path().join("a")).unwrap();
-    symlink("stale", base.path().join(".a.zlpart")).unwrap();
     make_link(dir.as_fd(), b"a", b"../new\xff", &META, false).unwrap();
     let target = std::fs::read_link(base.path().join("a")).unwrap();
     assert_eq!(target.into_os_string().into_encoded_bytes(), b"../new\xff");
@@ -212,14 +336,4 @@ fn make_link__over_a_directory_is_refused() {
         make_link(dir.as_fd(), b"a", b"x", &META, false),
         Err(Cause::IsADirectory)
     );
-}
-
-#[test]
-fn part_name__always_fits_and_differs() {
-    assert_eq!(part_name(b"a"), b".a.zlpart");
-    let long = [b'x'; NAME_BYTES];
-    let mut other = long;
-    other[254] = b'y';
-    assert!(part_name(&long).len() <= NAME_BYTES);
-    assert_ne!(part_name(&long), part_name(&other));
 }

@@ -171,7 +171,8 @@ impl<'a> Pump<'a> {
     }
 
     fn receive_into(&mut self, buffer: Buffer) -> Result<(), Error> {
-        let id = self.connection.post_recv(buffer)?;
+        let id = self.connection.post_recv(buffer);
+        let id = id.map_err(crate::Error::from)?;
         self.receiving.push_back(Receiving { id, early: None });
         Ok(())
     }
@@ -190,7 +191,8 @@ impl<'a> Pump<'a> {
     fn send(&mut self, filled: Filled) -> Result<(), Error> {
         let Filled { mut buffer, len } = filled;
         let rest = buffer.split_off(len);
-        let id = self.connection.post_send(buffer)?;
+        let id = self.connection.post_send(buffer);
+        let id = id.map_err(crate::Error::from)?;
         if self.sending.is_empty() {
             self.moved = Instant::now();
         }

@@ -1,11 +1,13 @@
 //! Where a copy goes: into a directory, or under a new name. The same rules as `cp`, at either end.
 
 use super::error::Cause;
+use super::message::EntryKind;
 use super::name::{RelativePath, check_name};
 use super::receive::TopLevel;
-use super::root::{DIRECTORY, Root, open_in, stat_at};
+use super::root::{DIRECTORY, Root, kind_of, open_in, stat_at};
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, CWD, Mode, OFlags};
+use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags, openat2};
+use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -50,15 +52,18 @@ pub(crate) fn resolve_below(
     )
 }
 
-/// Finds the target on this machine; symbolic links in its path are the user's own and followed.
+/// Finds the target on this machine; symbolic links in its path are the user's own and followed, also
+/// one at its end.
 pub(crate) fn resolve_local(path: &Path, sources: Sources) -> Result<Target, Cause> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |path: &Path| fs::openat(CWD, path, flags, Mode::empty()).map_err(Cause::from);
     match open(path) {
         Ok(directory) => return Ok((directory, None)),
-        Err(Cause::NotFound | Cause::NotADirectory) => {}
+        // A link that leads round in a circle is told below.
+        Err(Cause::NotFound | Cause::NotADirectory | Cause::OutsideRoot) => {}
         Err(cause) => return Err(cause),
     }
+    let path = &*end_of_links(path)?;
     let name = path.file_name().ok_or(Cause::NotFound)?.as_bytes();
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => open(parent)?,
@@ -72,6 +77,42 @@ pub(crate) fn resolve_local(path: &Path, sources: Sources) -> Result<Target, Cau
         sources,
         |parent, name| Ok(fs::openat(parent, name, flags, Mode::empty())?),
     )
+}
+
+/// Where the file at `path` really is, which is no directory: what a symbolic link leads to is written,
+/// and the link stays. What is there and no file is not to be replaced by one.
+fn end_of_links(path: &Path) -> Result<Cow<'_, Path>, Cause> {
+    let Ok(stat) = stat_at(CWD, path.as_os_str().as_bytes()) else {
+        return Ok(path.into());
+    };
+    let kind = kind_of(&stat);
+    if kind != EntryKind::Link {
+        return match kind {
+            EntryKind::Special => Err(Cause::NotAFile),
+            _ => Ok(path.into()),
+        };
+    }
+    let open = |resolve| {
+        openat2(
+            CWD,
+            path,
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+            resolve,
+        )
+    };
+    let Ok(end) = open(ResolveFlags::empty()) else {
+        return Err(Cause::LinkToNothing);
+    };
+    // An open file of a process, such as its standard output, is not to be replaced under it.
+    let in_files_only = open(ResolveFlags::NO_MAGICLINKS).is_ok();
+    match kind_of(&fs::fstat(end)?) {
+        EntryKind::File if in_files_only => {
+            let path = path.canonicalize();
+            Ok(path.map_err(|_| Cause::LinkToNothing)?.into())
+        }
+        _ => Err(Cause::NotAFile),
+    }
 }
 
 /// The target is not a directory yet: `name` in `parent` is new, or a file.

@@ -60,7 +60,9 @@ pub(super) fn write(path: &Path, text: &str, fresh: bool) -> Result<(), Error> {
         std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700)).map_err(io)?;
     }
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
+    // Another process may have this one's number: in another container, with the same home.
+    let random = blake3::Hash::from_bytes(zerolane_lane::random().map_err(Error::Random)?);
+    name.push(format!(".{}.new", &random.to_hex()[..32]));
     let beside = directory.join(name);
     let written = write_new(&beside, text).and_then(|()| {
         let flags = match fresh {
@@ -79,8 +81,6 @@ pub(super) fn write(path: &Path, text: &str, fresh: bool) -> Result<(), Error> {
 }
 
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
-    // What an earlier process of this number left.
-    let _ = fs::unlinkat(CWD, path, AtFlags::empty());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let mut file = File::from(fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?);
     file.write_all(text.as_bytes())?;

@@ -32,6 +32,20 @@ fn identity__made_once_and_kept() {
 }
 
 #[test]
+fn identity__beside_one_that_a_process_of_this_number_writes() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("identity");
+    let theirs = home
+        .path()
+        .join(format!("identity.{}.new", std::process::id()));
+    std::fs::write(&theirs, b"half of").unwrap();
+    identity::create(&path).unwrap();
+    assert!(identity::load(&path).unwrap().is_some());
+    assert_eq!(std::fs::read(&theirs).unwrap(), b"half of");
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 2);
+}
+
+#[test]
 fn identity__that_others_may_read_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("identity");

@@ -3,7 +3,7 @@
 use crate::content;
 use crate::drive::{PATIENCE, both, idle, next, receive_all, transfer};
 use crate::path::{Pair, Path, plain};
-use netlab::Side;
+use netsim::Side;
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command};

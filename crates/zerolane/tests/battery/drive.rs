@@ -2,7 +2,7 @@
 
 use crate::content;
 use crate::path::{Net, Pair};
-use netlab::Side;
+use netsim::Side;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use zerolane::{Completion, Connection, Region};

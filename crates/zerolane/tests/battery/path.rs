@@ -1,10 +1,10 @@
 //! How two ends reach each other.
 
 use crate::drive::{Flag, PATIENCE};
-use netlab::Side;
-use netlab::link::{LinkConfig, Loss, Reorder};
 use netlab::netns::{self, Namespace, Topology};
 use netlab::udp::Relay;
+use netsim::Side;
+use netsim::link::{LinkConfig, Loss, Reorder};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use zerolane::{Connection, Endpoint, Options, Security};
@@ -31,6 +31,8 @@ pub enum Path {
     /// Through an emulated link on loopback of MTU 1500 that loses this part of all packets, holds
     /// some back and doubles some.
     Lossy(f64),
+    /// The same, of the smallest MTU every path has: 1280.
+    LossyNarrow(f64),
 }
 
 /// Two connected ends, and what keeps them so.
@@ -71,8 +73,8 @@ impl Path {
     /// `whole` bytes or Transfers, or as many as this path carries in a short test.
     pub fn scale(self, whole: usize) -> usize {
         match self {
-            Path::Lossy(loss) if loss >= 0.1 => whole / 64,
-            Path::Lossy(_) => whole / 16,
+            Path::Lossy(loss) | Path::LossyNarrow(loss) if loss >= 0.1 => whole / 64,
+            Path::Lossy(_) | Path::LossyNarrow(_) => whole / 16,
             _ => whole,
         }
     }
@@ -89,7 +91,8 @@ impl Path {
             Path::LoopbackV6 => Some(on_loopback(Ipv6Addr::LOCALHOST.into(), a, b)),
             Path::Veth(mtu) => between_hosts(mtu, a, b, |host| Some(host.ipv4().into())),
             Path::VethV6(mtu) => between_hosts(mtu, a, b, |host| host.ipv6().map(IpAddr::from)),
-            Path::Lossy(loss) => Some(through_relay(loss, a, b)),
+            Path::Lossy(loss) => Some(through_relay(loss, 1500, a, b)),
+            Path::LossyNarrow(loss) => Some(through_relay(loss, 1280, a, b)),
         }
     }
 }
@@ -101,7 +104,7 @@ fn on_loopback(ip: IpAddr, a: &Options, b: &Options) -> Pair {
     Pair { a, b, net }
 }
 
-fn through_relay(loss: f64, a: &Options, b: &Options) -> Pair {
+fn through_relay(loss: f64, mtu: usize, a: &Options, b: &Options) -> Pair {
     let endpoint = Endpoint::bind("127.0.0.1:0", b.clone()).expect("bind");
     let link = LinkConfig {
         delay: Duration::from_micros(200),
@@ -111,7 +114,7 @@ fn through_relay(loss: f64, a: &Options, b: &Options) -> Pair {
             by: Duration::from_micros(500),
         },
         duplicate: loss / 4.0,
-        mtu: Some(1500),
+        mtu: Some(mtu),
         ..LinkConfig::default()
     };
     let relay = Relay::start(endpoint.local_addr(), link, link, 7).expect("relay");

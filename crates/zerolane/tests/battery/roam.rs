@@ -2,10 +2,10 @@
 
 use crate::drive::{Flag, PATIENCE, both, stream_while, transfer};
 use crate::path::{Net, Pair, hosts};
-use netlab::Side;
-use netlab::link::LinkConfig;
 use netlab::netns::Topology;
 use netlab::udp::Relay;
+use netsim::Side;
+use netsim::link::LinkConfig;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;

@@ -356,11 +356,11 @@ impl Initiator {
         }
     }
 
-    fn asked_for(
+    fn asked_for<E: std::fmt::Debug>(
         &mut self,
         what: What,
         bytes: u64,
-        post: impl FnOnce(&mut Connection) -> zerolane::Result<TransferId>,
+        post: impl FnOnce(&mut Connection) -> Result<TransferId, E>,
     ) {
         let id = post(&mut self.connection).expect("posted");
         let cancel = None;
@@ -439,18 +439,21 @@ impl Initiator {
         let filled = |&(from, to): &(u64, u64)| (from, region(seed, from, to - from));
         let mut memory: Vec<_> = parts.iter().map(filled).collect();
         let what = What::Put { parts, long };
-        self.asked_for(what, bytes, |connection| match &mut memory[..] {
-            [(from, region)] if region.len() <= MAX_INLINE => {
-                connection.post_put_inline(&key, *from, region, work)
-            }
-            [_] => {
-                let (from, region) = memory.remove(0);
-                connection.post_put(&key, from, region, work)
-            }
-            _ => {
-                let pieces = memory.into_iter().map(|(from, it)| (from, it.into()));
-                connection.post_put_vectored(&key, pieces.collect(), work)
-            }
+        self.asked_for(what, bytes, |connection| -> zerolane::Result<TransferId> {
+            let id = match &mut memory[..] {
+                [(from, region)] if region.len() <= MAX_INLINE => {
+                    connection.post_put_inline(&key, *from, region, work)?
+                }
+                [_] => {
+                    let (from, region) = memory.remove(0);
+                    connection.post_put(&key, from, region, work)?
+                }
+                _ => {
+                    let pieces = memory.into_iter().map(|(from, it)| (from, it.into()));
+                    connection.post_put_vectored(&key, pieces.collect(), work)?
+                }
+            };
+            Ok(id)
         });
     }
 
@@ -485,12 +488,13 @@ impl Initiator {
         };
         let key = self.keys.area;
         let single = pieces.len() == 1;
-        self.asked_for(What::Get { parts, expected }, bytes, |connection| {
+        let what = What::Get { parts, expected };
+        self.asked_for(what, bytes, |connection| -> zerolane::Result<TransferId> {
             if single {
                 let (from, region) = pieces.remove(0);
-                return connection.post_get(&key, from, region, work);
+                return Ok(connection.post_get(&key, from, region, work)?);
             }
-            connection.post_get_vectored(&key, pieces, work)
+            Ok(connection.post_get_vectored(&key, pieces, work)?)
         });
         if single && self.dice.chance(8) {
             self.doom();

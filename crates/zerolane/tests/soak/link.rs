@@ -1,6 +1,6 @@
 //! The links, by seed.
 
-use netlab::link::{LinkConfig, Loss, Reorder};
+use netsim::link::{LinkConfig, Loss, Reorder};
 use std::fmt;
 use std::time::Duration;
 

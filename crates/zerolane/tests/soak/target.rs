@@ -239,7 +239,7 @@ impl<'a> Service<'a> {
                 .post_message(control, payload, Work::default());
             match posted {
                 Ok(_) => self.owed.pop_front(),
-                Err(Error::Post(PostError::Full)) => return,
+                Err(refused) if refused.reason == PostError::Full => return,
                 Err(error) => panic!("initiator {:?}: {error}", self.initiator),
             };
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use netlab::lab::{Lab, LabConfig, LabStats};
-use netlab::link::LinkConfig;
 use netlab::netns;
+use netsim::link::LinkConfig;
 
 use super::super::cpu;
 use super::super::mover::Token;

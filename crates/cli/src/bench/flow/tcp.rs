@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use socket2::{Domain, Socket, Type};
 
+use super::super::congestion;
 use super::super::limits::{FLOW_CONNECT, FLOW_GRACE};
 use super::super::pattern::{Pattern, WORD};
 use super::at_once;
@@ -20,11 +21,9 @@ use crate::exit::Exit;
 /// Bytes handed to one send and asked of one receive, at most.
 const CHUNK_BYTES: usize = 256 << 10;
 
-fn socket(domain: Domain, congestion: &str) -> Result<Socket> {
+fn socket(domain: Domain, name: &str) -> Result<Socket> {
     let socket = Socket::new(domain, Type::STREAM, None)?;
-    socket
-        .set_tcp_congestion(congestion.as_bytes())
-        .with_context(|| format!("this kernel does not offer TCP {congestion}"))?;
+    congestion::set(&socket, name)?;
     Ok(socket)
 }
 

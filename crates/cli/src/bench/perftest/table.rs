@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::command::Side;
 use super::job::Wait;
 use super::measure::Skipped;
-use super::report::{Figures, Report, SizeReport};
+use super::report::{Figures, Report, Setup, SizeReport};
 use super::test::Metric;
 use crate::bench::report::Spread;
 
@@ -112,7 +112,7 @@ fn facts(report: &Report) -> String {
         Wait::Event => "asleep while waiting",
     };
     format!(
-        "{}: {way}{wait}; {}, MTU {}, {} runs; Zerolane {}; payload verified.",
+        "{}: {way}{wait}; {}, MTU {}, {} runs; {}Zerolane {}; payload verified.",
         report.test.name(),
         report.setup.path,
         report
@@ -120,6 +120,24 @@ fn facts(report: &Report) -> String {
             .mtu
             .map_or("as it is".into(), |mtu| mtu.to_string()),
         report.setup.reps,
+        tcp(report),
         report.setup.security.name(),
     )
+}
+
+/// What TCP ran with, if it was run.
+fn tcp(report: &Report) -> String {
+    let mut sizes = report.sizes.iter();
+    if !sizes.any(|size| size.sides.contains_key(&Side::Tcp)) {
+        return String::new();
+    }
+    let Setup {
+        initiator,
+        responder,
+        ..
+    } = &report.setup;
+    match (&*initiator.tcp_baseline, &*responder.tcp_baseline) {
+        (both, other) if both == other => format!("TCP with {both}; "),
+        (one, other) => format!("TCP with {one} here, {other} there; "),
+    }
 }

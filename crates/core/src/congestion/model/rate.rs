@@ -2,6 +2,7 @@
 
 use super::Sample;
 use crate::Instant;
+use crate::limits::MAX_RATES;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -40,6 +41,9 @@ impl Rates {
             return;
         }
         while self.highest.pop_back_if(|it| it.2 <= sample.rate).is_some() {}
+        if self.highest.len() >= MAX_RATES {
+            self.highest.pop_back();
+        }
         self.highest.push_back((rounds, now, sample.rate));
         let old = |&mut (round, at, _): &mut (u64, Instant, u64)| {
             round + RATE_ROUNDS < rounds && now - at > RATE_MEMORY
@@ -53,5 +57,36 @@ impl Rates {
             self.peak = (0, now);
         }
         self.peak.0 = self.peak.0.max(rate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    /// Each burst of a round is answered, and each answer tells of a lower rate.
+    #[test]
+    fn note__ever_lower_rates_take_no_more_room_than_the_limit() {
+        let mut rates = Rates::default();
+        let now = Instant::ZERO + Duration::from_secs(1);
+        let mut sample = Sample {
+            rtt: Duration::from_millis(1),
+            min_rtt: Duration::from_millis(1),
+            rate: 1 << 30,
+            limited: false,
+            received: 1,
+            marked: 0,
+            under_way: 0,
+            round: false,
+        };
+        for _ in 0..100 * MAX_RATES {
+            sample.rate -= 1;
+            rates.note(now, 1, &sample);
+        }
+        assert_eq!(rates.highest.len(), MAX_RATES);
+        assert_eq!(rates.highest(), Some((1 << 30) - 1), "the highest counts");
+        let newest = rates.highest.back().map(|it| it.2);
+        assert_eq!(newest, Some(sample.rate), "when that is old, the newest");
     }
 }

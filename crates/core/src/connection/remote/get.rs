@@ -130,7 +130,7 @@ impl Connection {
         self.note_obeyed(now);
         self.got(id, span.len);
         self.start_works(now);
-        Ok(Some(Placement::Move(span)))
+        Ok(Some(Placement::Unannounced(span)))
     }
 
     pub(super) fn got(&mut self, id: TransferId, length: u64) {

@@ -1,9 +1,9 @@
 //! What has arrived, shown to the core: where it lies if the prediction held, else made linear.
 
 use super::{CONTROL_DATAGRAM, Receiver, SPILL};
-use crate::cleanup::Move;
-use crate::{Account, MoveCause, Registry, Turn, fault};
-use zerolane_core::{DropReason, Placement, Span};
+use crate::cleanup::{Move, Source};
+use crate::{Account, MoveCause, Registry, Turn};
+use zerolane_core::{DropReason, Placement, Run, Span};
 use zerolane_wire::{HEADER_LEN, Header, OPTIONS_LEN, Op, checksum::Sum};
 
 /// A message that the kernel filled.
@@ -222,10 +222,9 @@ impl Receiver {
             .on_data(turn.now, &group.first, len, group.stu, Some(landed));
         match placement {
             Placement::InPlace => turn.account.bytes_placed += u64::from(len),
-            Placement::Move(span) => {
-                let from = turn.memory.source(landed);
-                let file = turn.memory.is_file(landed.region);
-                self.push_move(from, file, span, MoveCause::Mispredicted, turn);
+            Placement::Move(span) => self.move_landed(landed, span, MoveCause::Mispredicted, turn),
+            Placement::Unannounced(span) => {
+                self.move_landed(landed, span, MoveCause::Unannounced, turn);
             }
             Placement::Store(_) | Placement::Value { .. } => {
                 let mut copy = std::mem::take(&mut self.copy);
@@ -237,6 +236,16 @@ impl Receiver {
             }
             Placement::Drop(_) => {}
         }
+    }
+
+    /// What landed where something else was predicted belongs to `span`.
+    fn move_landed(&mut self, landed: Span, span: Span, cause: MoveCause, turn: &mut Turn<'_>) {
+        let from = turn.memory.source(landed).map(|start| Source {
+            start,
+            file: turn.memory.is_file(landed.region),
+            shared: turn.memory.bounds(landed.region),
+        });
+        self.push_move(from, span, cause, turn);
     }
 
     /// A put or a value that came without announcement: done now, in order.
@@ -255,15 +264,16 @@ impl Receiver {
                     turn.core.on_value(turn.now, number, id, value);
                 }
             }
-            Placement::InPlace | Placement::Move(_) | Placement::Drop(_) => {}
+            Placement::InPlace
+            | Placement::Move(_)
+            | Placement::Unannounced(_)
+            | Placement::Drop(_) => {}
         }
     }
 
-    /// `file`: the source lies in a mapped file.
     fn push_move(
         &mut self,
-        from: Option<*const u8>,
-        file: bool,
+        from: Option<Source>,
         span: Span,
         cause: MoveCause,
         turn: &mut Turn<'_>,
@@ -273,12 +283,15 @@ impl Receiver {
             return;
         };
         turn.account.count_moved(cause, span.len);
+        if cause != MoveCause::Unannounced {
+            self.missed += span.len as usize;
+        }
         self.moves.push(Move {
             from,
             to,
             len: span.len as usize,
             region: span.region,
-            file: file || turn.memory.is_file(span.region),
+            file: turn.memory.is_file(span.region),
             shared: turn.memory.bounds(span.region),
         });
     }
@@ -287,18 +300,18 @@ impl Receiver {
     fn take_linear(&mut self, message: Message, turn: &mut Turn<'_>) {
         if self.layouts[message.index].pairs == 0 {
             // Nothing was predicted: all of it lies in the spill, in one piece.
-            let mut spill = std::mem::take(&mut self.spill);
+            let mut spill = std::mem::take(&mut self.buffers.spill);
             let bytes = &mut spill[message.index * SPILL..][..message.total];
             self.take_datagrams(message, bytes, MoveCause::Unexpected, turn);
-            self.spill = spill;
+            self.buffers.spill = spill;
             return;
         }
-        let mut bytes = std::mem::take(&mut self.linear[message.index]);
+        let mut bytes = std::mem::take(&mut self.buffers.linear[message.index]);
         // Else part of it landed in a page that is gone already: as if lost.
         if self.linearize(message, turn.memory, &mut bytes) {
             self.take_datagrams(message, &mut bytes, MoveCause::Pattern, turn);
         }
-        self.linear[message.index] = bytes;
+        self.buffers.linear[message.index] = bytes;
     }
 
     /// Judges datagram by datagram. `bytes` live until the moves are done.
@@ -337,7 +350,11 @@ impl Receiver {
             Placement::Move(span) => {
                 let apart = self.opens_apart(turn.memory, span.region);
                 let cause = if apart { MoveCause::OpenedApart } else { cause };
-                self.push_move(Some(payload.as_ptr()), false, span, cause, turn);
+                self.push_move(Some(Source::own(payload)), span, cause, turn);
+            }
+            Placement::Unannounced(span) => {
+                let cause = MoveCause::Unannounced;
+                self.push_move(Some(Source::own(payload)), span, cause, turn);
             }
             other => self.take_small(other, payload, turn),
         }
@@ -349,25 +366,35 @@ impl Receiver {
         bytes.resize(total, 0);
         let mut rest = &mut bytes[..];
         let runs = &self.layouts[index].runs;
-        let file = runs.iter().any(|run| memory.is_file(run.span.region));
         let message = &self.messages[index].msg_hdr;
-        // SAFETY: msg_iov and msg_iovlen still name the iovecs made for this call, which nothing
-        // has touched since, and the kernel wrote the first `total` bytes of them.
-        unsafe {
-            for iov in std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) {
-                let (part, others) = rest.split_at_mut(iov.iov_len.min(rest.len()));
-                let from = iov.iov_base.cast::<u8>();
-                if file {
-                    if fault::read(from, part).is_err() {
-                        return false;
-                    }
-                } else {
-                    std::ptr::copy_nonoverlapping(from, part.as_mut_ptr(), part.len());
-                }
-                rest = others;
+        // SAFETY: msg_iov and msg_iovlen still name the iovecs made for this call, which nothing has
+        // touched since.
+        let iovs = unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) };
+        for iov in iovs {
+            let (part, others) = rest.split_at_mut(iov.iov_len.min(rest.len()));
+            let from = source_at(iov.iov_base.cast(), runs, memory);
+            // SAFETY: the kernel wrote the first `total` bytes of the iovecs: into places that the
+            // registry has open, in memory of the kind that `source_at` found, or into our own.
+            if unsafe { from.read(part) }.is_err() {
+                return false;
             }
+            rest = others;
         }
         true
+    }
+}
+
+/// What memory `start` lies in: that of a place of one of `runs`, or the lane's own.
+fn source_at(start: *const u8, runs: &[Run], memory: &Registry) -> Source {
+    let lies_in = |run: &&Run| {
+        let place = memory.source(run.span);
+        place.is_some_and(|it| (start as usize).wrapping_sub(it as usize) < run.span.len as usize)
+    };
+    let region = runs.iter().find(lies_in).map(|run| run.span.region);
+    Source {
+        start,
+        file: region.is_some_and(|it| memory.is_file(it)),
+        shared: region.and_then(|it| memory.bounds(it)),
     }
 }
 

@@ -37,8 +37,6 @@ const SINGLES: u32 = 16;
 const SPILL: usize = 65_536;
 /// Bytes of control messages a message: UDP_GRO, SO_RXQ_OVFL, and the ECN field.
 const CONTROL: usize = 96;
-/// Longest payload that comes without announcement: strict mode does not mind its copy.
-const SMALL: usize = zerolane_core::limits::MAX_SMALL as usize;
 /// Of a control operation, no more is ever looked at.
 const CONTROL_DATAGRAM: usize = 128;
 
@@ -74,8 +72,27 @@ impl Slot {
 }
 
 thread_local! {
-    /// The spill of all connections that this thread drives: a thousand of them need one.
-    static SPARE: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
+    /// The buffers of all connections that this thread drives: a thousand of them need one.
+    static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
+}
+
+/// What nothing outlives a batch in.
+#[derive(Debug, Default)]
+struct Buffers {
+    /// Where what is longer than predicted goes, [`SPILL`] bytes for each message.
+    spill: Box<[u8]>,
+    /// Messages that did not fit the prediction, made linear: [`SPILL`] bytes each at most, once they
+    /// are needed. What is moved from them stays until the end of the batch.
+    linear: Vec<Vec<u8>>,
+}
+
+impl Buffers {
+    fn allocate() -> Buffers {
+        Buffers {
+            spill: vec![0; MAX_MESSAGES * SPILL].into(),
+            linear: vec![Vec::new(); MAX_MESSAGES],
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -87,15 +104,14 @@ pub(super) struct Receiver {
     layouts: Vec<Layout>,
     slots: Box<[Slot]>,
     incoming: Incoming,
-    /// Lent by the thread for the length of a call: what it holds is judged before that ends.
-    spill: Box<[u8]>,
+    /// Lent by the thread for the length of a call: what they hold is judged before that ends.
+    buffers: Buffers,
     controls: Box<[[u64; CONTROL / 8]]>,
     iovs: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
     moves: Vec<Move>,
-    /// Messages that did not fit the prediction, made linear. What is moved from them stays until the
-    /// end of the batch.
-    linear: Vec<Vec<u8>>,
+    /// Bytes of `moves` that were granted, so that a forecast could have placed them.
+    missed: usize,
     /// A put or a control operation that landed where something else was predicted.
     copy: Vec<u8>,
     /// A region whose memory was found to be gone.
@@ -120,12 +136,12 @@ impl Receiver {
                 Mode::Plain => Incoming::Plain,
                 Mode::Encrypted | Mode::Authenticated => Incoming::Waiting,
             },
-            spill: Box::default(),
+            buffers: Buffers::default(),
             controls: vec![[0; CONTROL / 8]; MAX_MESSAGES].into(),
             iovs: Vec::with_capacity(3 * MAX_MESSAGES),
             messages: Vec::with_capacity(MAX_MESSAGES),
             moves: Vec::new(),
-            linear: vec![Vec::new(); MAX_MESSAGES],
+            missed: 0,
             copy: Vec::new(),
             fault: None,
             overflow: 0,
@@ -144,10 +160,9 @@ impl Receiver {
         turn: &mut Turn<'_>,
         strict: bool,
     ) -> Result<bool, LaneError> {
-        let room = || vec![0; MAX_MESSAGES * SPILL].into();
-        self.spill = SPARE.take().unwrap_or_else(room);
+        self.buffers = SPARE.take().unwrap_or_else(Buffers::allocate);
         let received = self.receive_batch(socket, turn, strict);
-        SPARE.set(Some(std::mem::take(&mut self.spill)));
+        SPARE.set(Some(std::mem::take(&mut self.buffers)));
         received
     }
 
@@ -239,20 +254,42 @@ impl Receiver {
         })
     }
 
-    /// Moves what missed its place. In strict mode that is the last thing done: what is complete by
-    /// then is right, and the connection ends.
+    /// Moves what missed its place. In strict mode that is the last thing done if any of it was granted:
+    /// what is complete by then is right, and the connection ends.
     fn clean_up(&mut self, strict: bool) -> Result<(), LaneError> {
-        // Control of messages is small and never predicted; strict mode is about payload.
-        let payload = self.moves.iter().map(|it| it.len);
-        let bytes: usize = payload.filter(|&len| len > SMALL).sum();
-        // SAFETY: sources are places or linear buffers that live until the next batch;
+        let bytes = std::mem::take(&mut self.missed);
+        // SAFETY: sources are places or linear buffers that live to the end of the batch;
         // targets are spans the core accepted once each, so they are disjoint, and open for writing.
         let moved = unsafe { cleanup::perform(&mut self.moves) };
         let fault = self.fault.take().or(moved.err());
         match fault {
+            _ if strict && bytes > 0 => Err(LaneError::Strict { bytes }),
             Some(region) => Err(LaneError::Fault(region)),
-            None if strict && bytes > 0 => Err(LaneError::Strict { bytes }),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    /// docs/security.md says how much: of a thread, not of each of its connections.
+    #[test]
+    fn memory__of_a_thread_that_receives() {
+        let mut buffers = Buffers::allocate();
+        for linear in &mut buffers.linear {
+            // As long as a message can be.
+            linear.resize(SPILL, 0);
+        }
+        let linear: usize = buffers.linear.iter().map(Vec::capacity).sum();
+        let text = include_str!("../../../../../docs/security.md");
+        let (_, rest) = text
+            .split_once("A thread's receive buffers take ")
+            .expect("told");
+        let (mib, _) = rest.split_once(" MiB").expect("a unit");
+        let documented = mib.parse::<usize>().expect("a number") << 20;
+        assert_eq!(buffers.spill.len() + linear, documented);
     }
 }

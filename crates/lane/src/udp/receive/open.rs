@@ -172,7 +172,7 @@ impl Receiver {
         };
         let (behind, spilled) = rest.split_at_mut(rest.len().min(trailer.len()));
         behind.copy_from_slice(&trailer[..behind.len()]);
-        spilled.copy_from_slice(&self.spill[index * SPILL..][..spilled.len()]);
+        spilled.copy_from_slice(&self.buffers.spill[index * SPILL..][..spilled.len()]);
         true
     }
 }

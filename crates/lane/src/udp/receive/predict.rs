@@ -54,7 +54,7 @@ impl Receiver {
                     self.iovs.push(self.slots[message + 1].iovec_of_trailer());
                 }
                 self.iovs
-                    .push(iovec(spill(&mut self.spill, message), SPILL));
+                    .push(iovec(spill(&mut self.buffers.spill, message), SPILL));
                 at += len;
                 message += 1;
             }
@@ -67,7 +67,7 @@ impl Receiver {
         for message in messages {
             self.layouts[message].clear();
             self.iovs
-                .push(iovec(spill(&mut self.spill, message), SPILL));
+                .push(iovec(spill(&mut self.buffers.spill, message), SPILL));
         }
     }
 
@@ -106,7 +106,8 @@ impl Receiver {
         if sealed && pairs > 0 {
             self.iovs.push(self.slots[pairs].iovec_of_trailer());
         }
-        self.iovs.push(iovec(spill(&mut self.spill, 0), SPILL));
+        self.iovs
+            .push(iovec(spill(&mut self.buffers.spill, 0), SPILL));
     }
 
     fn point_messages(&mut self, count: usize) {

@@ -13,7 +13,7 @@ use crate::file::limits::{CONTROL_BYTES, FEEDBACK_FAILURES, INLINE_BYTES};
 use crate::file::message::{CopyOptions, Feedback, Meta, Record, Totals, encode_feedback};
 use crate::file::observe::Observer;
 use crate::file::pack::PackReader;
-use crate::file::part::{Part, Replace};
+use crate::file::part::Part;
 use crate::file::port::{Buffer, Port};
 use open::NOT_OPEN;
 use open_file::OpenFile;
@@ -208,15 +208,12 @@ impl<'a> FileReceiver<'a> {
             if blake3::hash(contents) != *digest {
                 return Err(Cause::DigestMismatch);
             }
-            let part = Part::create(
-                &directory,
-                &name,
-                Replace {
-                    resume: false,
-                    read_only: self.options.replace_read_only,
-                },
-            )?;
-            write_whole(part, contents, meta, self.options.durable)
+            let mut part = Part::brief(&directory, &name)?;
+            if let Err(cause) = part.write(contents, 0) {
+                part.give_up(&cause);
+                return Err(cause);
+            }
+            part.commit(contents.len() as u64, meta, &self.options)
         });
         self.at(&name, |this| {
             this.observer
@@ -282,13 +279,4 @@ impl<'a> FileReceiver<'a> {
             self.port.wait()?;
         }
     }
-}
-
-fn write_whole(part: Part, contents: &[u8], meta: &Meta, durable: bool) -> Result<(), Cause> {
-    if let Err(cause) = part.write(contents, 0) {
-        part.discard();
-        return Err(cause);
-    }
-    let size = contents.len() as u64;
-    part.commit(size, size, meta, durable)
 }

@@ -148,7 +148,7 @@ impl FileReceiver<'_> {
 
     pub(super) fn fail_open(&mut self, cause: Cause) {
         if let Some(open) = self.open.as_mut() {
-            open.give_up();
+            open.give_up(&cause);
             self.failed_open = Some(open.number);
         }
         self.fail(cause);

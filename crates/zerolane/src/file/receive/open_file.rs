@@ -4,7 +4,7 @@ use crate::file::digest::{Digest, TreeHash, unit_count, unit_digest, unit_len, z
 use crate::file::error::{Cause, Error};
 use crate::file::limits::{HAVE_DIGESTS, RESUME_UNITS, UNIT_BYTES};
 use crate::file::message::{CopyOptions, EntryKind, Meta, Piece};
-use crate::file::part::{Part, Replace, check_target, set_meta};
+use crate::file::part::{Part, set_meta};
 use crate::file::root::{READ_FILE, kind_of, open_in};
 use crate::file::send::read_full;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,12 +41,9 @@ pub(crate) struct OpenFile {
     uncopied: u64,
     /// The next unit to arrive.
     next: u64,
-    /// End of what was written, to see whether the size has to be set.
-    written: u64,
     tree: TreeHash,
     /// A unit being put together or copied.
     scratch: Vec<u8>,
-    directory: Option<(Arc<OwnedFd>, Vec<u8>)>,
 }
 
 impl OpenFile {
@@ -58,13 +55,7 @@ impl OpenFile {
         size: u64,
         options: &CopyOptions,
     ) -> Result<OpenFile, Cause> {
-        // When resuming, a target without write permission may be what is wanted already: it is
-        // checked when it is about to be replaced.
-        let replace = Replace {
-            resume: options.resume,
-            read_only: options.replace_read_only || options.resume,
-        };
-        let part = Part::create(directory, name, replace)?;
+        let part = Part::lasting(directory, name, options)?;
         let mut open = OpenFile::failed(meta, size);
         open.basis_units = usable_units(size, part.left_over());
         if options.resume
@@ -74,7 +65,6 @@ impl OpenFile {
             open.basis = Basis::Target(target);
             open.basis_units = unit_count(size).min(RESUME_UNITS);
         }
-        open.directory = Some((directory.clone(), name.to_vec()));
         open.part = Some(part);
         Ok(open)
     }
@@ -94,10 +84,8 @@ impl OpenFile {
             have: Vec::new(),
             uncopied: 0,
             next: 0,
-            written: 0,
             tree: TreeHash::default(),
             scratch: Vec::new(),
-            directory: None,
         }
     }
 
@@ -145,7 +133,7 @@ impl OpenFile {
         let len = self.next_unit_len() as u64;
         let offset = self.advance(zero_digest(self.size, self.next));
         self.bytes_in_holes += len;
-        match &self.part {
+        match &mut self.part {
             Some(part) => part.make_hole(offset, len),
             None => Ok(()),
         }
@@ -161,7 +149,7 @@ impl OpenFile {
         let len = self.next_unit_len();
         let digest = self.assemble(pieces, contents, len);
         let offset = self.advance(digest);
-        if let Some(part) = &self.part {
+        if let Some(part) = &mut self.part {
             part.make_hole(offset, len as u64)?;
         }
         let mut rest = contents;
@@ -200,13 +188,11 @@ impl OpenFile {
         let len = self.next_unit_len() as u64;
         self.bytes_kept += len;
         let behind = matches!(self.basis, Basis::Target(_)) && !self.has_failed();
-        let offset = self.advance(digest);
+        self.advance(digest);
         if behind && self.uncopied == self.next - 1 {
             self.uncopied += 1;
         } else if behind {
             return Ok(self.copy_kept(self.next - 1));
-        } else {
-            self.written = self.written.max(offset + len);
         }
         Ok(Ok(()))
     }
@@ -246,11 +232,10 @@ impl OpenFile {
     }
 
     fn write(&mut self, bytes: &[u8], offset: u64) -> Result<(), Cause> {
-        if let Some(part) = &self.part {
-            part.write(bytes, offset)?;
-            self.written = self.written.max(offset + bytes.len() as u64);
+        match &mut self.part {
+            Some(part) => part.write(bytes, offset),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Compares digests and gives the file its name.
@@ -266,34 +251,21 @@ impl OpenFile {
             part.discard();
             return set_meta(target.as_fd(), &self.meta);
         }
-        if let Err(cause) = self.check_replaceable(options) {
-            part.discard();
-            return Err(cause);
-        }
-        // Longer than its content: a killed copy of a longer source left it.
-        let end = self.written.max(part.left_over());
-        part.commit(self.size, end, &self.meta, options.durable)
+        part.commit(self.size, &self.meta, options)
     }
 
-    fn check_replaceable(&self, options: &CopyOptions) -> Result<(), Cause> {
-        match &self.directory {
-            Some((directory, name)) if options.resume => {
-                check_target(directory.as_fd(), name, options.replace_read_only)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The file fails here: the temporary file goes at once, its space may be needed.
-    pub(crate) fn give_up(&mut self) {
+    /// The file fails here.
+    pub(crate) fn give_up(&mut self, cause: &Cause) {
         if let Some(part) = self.part.take() {
-            part.discard();
+            part.give_up(cause);
         }
     }
 
     /// The file fails at the sender.
-    pub(crate) fn discard(mut self) {
-        self.give_up();
+    pub(crate) fn discard(self) {
+        if let Some(part) = self.part {
+            part.discard();
+        }
     }
 }
 

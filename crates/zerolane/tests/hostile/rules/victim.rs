@@ -144,12 +144,12 @@ fn post(connection: &mut Connection, ask: Ask, into: Region) -> zerolane::Result
     let work = Work::default();
     let put = |len| Region::from_vec(vec![3; len]);
     match ask {
-        Ask::Get | Ask::LongGet => connection.post_get(&theirs, 0, into, work),
-        Ask::Put => connection.post_put(&theirs, 0, put(SHORT), work),
-        Ask::LongPut => connection.post_put(&theirs, 0, put(LONG), work),
-        Ask::Fetch => connection.post_fetch_op(&theirs, 0, FetchOp::Add(1), work),
-    }
-    .map(drop)
+        Ask::Get | Ask::LongGet => connection.post_get(&theirs, 0, into, work)?,
+        Ask::Put => connection.post_put(&theirs, 0, put(SHORT), work)?,
+        Ask::LongPut => connection.post_put(&theirs, 0, put(LONG), work)?,
+        Ask::Fetch => connection.post_fetch_op(&theirs, 0, FetchOp::Add(1), work)?,
+    };
+    Ok(())
 }
 
 /// Looks at what is over; what was received goes back, as long as the peer takes it.

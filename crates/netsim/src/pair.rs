@@ -14,7 +14,7 @@ const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// ends' own timers, until nothing is left to happen:
 ///
 /// ```
-/// use netlab::{Side, link::{LinkConfig, Loss}, pair::Duplex};
+/// use netsim::{Side, link::{LinkConfig, Loss}, pair::Duplex};
 /// use std::time::Duration;
 ///
 /// // Stop and wait: A repeats each number until B has acknowledged it.
@@ -147,12 +147,12 @@ impl<P> Duplex<P> {
 }
 
 /// Seeds for the two directions, so that they do not share their luck.
-pub(crate) fn direction_seeds(seed: u64) -> [u64; 2] {
+pub fn direction_seeds(seed: u64) -> [u64; 2] {
     [seed_of_link(seed, 0), seed_of_link(seed, 1)]
 }
 
 /// The seed of the `index`-th of several links.
-pub(crate) fn seed_of_link(seed: u64, index: u64) -> u64 {
+pub fn seed_of_link(seed: u64, index: u64) -> u64 {
     seed.wrapping_add(SEED_STEP.wrapping_mul(index))
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// A probability outside 0 to 1 counts as the nearest of the two, and NaN as 0.
 ///
 /// ```
-/// use netlab::link::{LinkConfig, Loss};
+/// use netsim::link::{LinkConfig, Loss};
 /// use std::time::Duration;
 ///
 /// let dsl = LinkConfig {

@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no IO. The caller says what time it is, as a [`Duration`]
 //! since a start of its choice: virtual time in [`pair`](crate::pair), the real
-//! one in [`udp`](crate::udp) and [`lab`](crate::lab). Packets pass these
+//! one in the crate `netlab`. Packets pass these
 //! stages in this order:
 //!
 //! ```text
@@ -38,7 +38,7 @@ use std::time::Duration;
 /// One direction of a link carrying packets of type `P`.
 ///
 /// ```
-/// use netlab::link::{Link, LinkConfig};
+/// use netsim::link::{Link, LinkConfig};
 /// use std::time::Duration;
 ///
 /// let ms = Duration::from_millis;

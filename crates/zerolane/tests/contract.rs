@@ -1,0 +1,481 @@
+//! The calling contract: what a caller may rely on, however busy the connection is. Timeouts and
+//! wakers are obeyed while data flows, a wake ends no request, and a refused post gives its memory back.
+#![allow(non_snake_case)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use zerolane::{
+    CompletionQueue, Connection, Endpoint, Error, ExportedRegion, Memory, NotPosted, Options,
+    PostError, Posted, Region, RegionKey, Rights, Work, WorkKind,
+};
+
+/// Bounds how long a failure takes to show; never waited for otherwise.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Two ends of one connection; the first one connected.
+fn pair() -> (Connection, Connection) {
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("a port");
+    let address = endpoint.local_addr();
+    let connecting = std::thread::spawn(move || Connection::connect(address, &Options::default()));
+    let accepted = endpoint.accept(Some(PATIENCE)).expect("no error");
+    let accepted = accepted.expect("in time");
+    (
+        connecting.join().expect("no panic").expect("connected"),
+        accepted,
+    )
+}
+
+/// Bytes that tell their place.
+fn content(seed: u8, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed)
+        .collect()
+}
+
+/// System calls with which a connection looked at its socket: one for each turn.
+fn turns(connection: &Connection) -> u64 {
+    let account = connection.account();
+    account.rx_data_syscalls + account.rx_control_syscalls + account.rx_empty_polls
+}
+
+/// A connection whose socket has something, and the end that sent it, which is not to go before.
+fn with_a_full_socket() -> (Connection, Connection) {
+    let (mut target, mut source) = pair();
+    for n in 0..60 {
+        source
+            .post_message(&content(n, 100), None, Work::default())
+            .expect("posted");
+        source.poll().expect("connected");
+    }
+    for _ in 0..60 {
+        target.post_message_recv(None).expect("posted");
+    }
+    (target, source)
+}
+
+#[test]
+fn wait__of_no_time_is_one_turn_however_much_there_is() {
+    let (mut target, _source) = with_a_full_socket();
+    let before = turns(&target);
+    assert!(
+        target
+            .announced(Some(Duration::ZERO))
+            .expect("connected")
+            .is_none()
+    );
+    assert_eq!(turns(&target) - before, 1, "a busy socket keeps no one");
+}
+
+#[test]
+fn wait__woken_before_is_one_turn_however_much_there_is() {
+    let (mut target, _source) = with_a_full_socket();
+    target.waker().wake();
+    let before = turns(&target);
+    assert!(target.announced(None).expect("connected").is_none());
+    assert_eq!(turns(&target) - before, 1, "a busy socket keeps no one");
+}
+
+/// What one end lets the other flood: it goes on until told to end.
+struct Flood {
+    goes_on: &'static AtomicBool,
+    thread: JoinHandle<bool>,
+}
+
+impl Flood {
+    /// Floods the memory of the connection that is returned with puts.
+    fn begin() -> (Connection, Flood) {
+        let goes_on: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(true)));
+        let (mut target, mut source) = pair();
+        let memory = Region::anonymous(1 << 20).expect("memory");
+        let memory = ExportedRegion::new(memory).expect("page-aligned");
+        target
+            .export_named("m", &memory, Rights::ALL)
+            .expect("exported");
+        let thread = std::thread::spawn(move || {
+            let key = source.open_region("m", Rights::ALL).expect("opened");
+            flood(&mut source, &key, goes_on)
+        });
+        while memory.word(0).load(Ordering::Acquire) == 0 {
+            target.poll().expect("connected");
+        }
+        (target, Flood { goes_on, thread })
+    }
+
+    fn end(self, target: &mut Connection) {
+        self.goes_on.store(false, Ordering::Release);
+        while !self.thread.is_finished() {
+            let _ = target.wait(Some(Duration::from_millis(1)));
+        }
+        assert!(self.thread.join().expect("no panic"), "ended by itself");
+    }
+}
+
+/// Puts until told to end; false if that took too long.
+fn flood(source: &mut Connection, key: &RegionKey, goes_on: &AtomicBool) -> bool {
+    let bytes = Region::from_vec(vec![7; 1 << 20]).share();
+    let end = Instant::now() + PATIENCE;
+    let mut in_time = true;
+    while goes_on.load(Ordering::Acquire) && in_time {
+        while source.in_flight() < 8 {
+            source
+                .post_put(key, 0, bytes.clone(), Work::default().unsignalled())
+                .expect("posted");
+        }
+        source.poll().expect("connected");
+        in_time = Instant::now() < end;
+    }
+    in_time
+}
+
+#[test]
+fn wait__times_out_while_data_flows() {
+    let (mut target, flood) = Flood::begin();
+    for _ in 0..200 {
+        let nothing = target.wait(Some(Duration::from_millis(1)));
+        assert!(nothing.expect("connected").is_none());
+    }
+    flood.end(&mut target);
+}
+
+#[test]
+fn wait__is_woken_while_data_flows() {
+    let (mut target, flood) = Flood::begin();
+    let waker = target.waker();
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| waker.wake());
+            assert!(target.wait(None).expect("connected").is_none());
+        }
+    });
+    flood.end(&mut target);
+}
+
+/// Answers everything that the requests of a blocking end need, until that end closes.
+fn serve(mut connection: Connection) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let memory = Region::anonymous(1 << 20).expect("memory");
+        let memory = ExportedRegion::new(memory).expect("page-aligned");
+        connection
+            .export_named("m", &memory, Rights::ALL)
+            .expect("exported");
+        let region = || Region::anonymous(100_000).expect("memory");
+        loop {
+            connection.post_recv(region()).expect("posted");
+            connection
+                .post_message_recv(Some(region()))
+                .expect("posted");
+            let completion = loop {
+                match connection.wait(None) {
+                    Ok(Some(completion)) if completion.kind != WorkKind::Send => break completion,
+                    Ok(_) => {}
+                    Err(_) => return,
+                }
+            };
+            let Ok(len) = completion.result else { return };
+            // Back as it came, and as a message if it came as one.
+            let kind = completion.kind;
+            let control = completion.control;
+            let bytes = completion.into_region()[..len].to_vec();
+            match kind {
+                WorkKind::Receive => connection.send(&bytes),
+                _ => connection.send_message(&control, Some(&bytes)),
+            }
+            .expect("answered");
+        }
+    })
+}
+
+/// Every call that waits for the end of a request, with `before` called before each.
+fn every_blocking_call(connection: &mut Connection, mut before: impl FnMut()) {
+    before();
+    let key = connection.open_region("m", Rights::ALL).expect("opened");
+    let bytes = content(3, 50_000);
+    before();
+    connection.put(&key, 8, &bytes).expect("put");
+    let mut back = vec![0; bytes.len()];
+    before();
+    connection.get(&key, 8, &mut back).expect("got");
+    assert!(back == bytes, "content");
+    before();
+    let word = connection.fetch_add(&key, 0, 5).expect("added");
+    before();
+    assert_eq!(connection.fetch_inc(&key, 0).expect("added"), word + 5);
+    before();
+    connection.send(&bytes).expect("sent");
+    back.fill(0);
+    before();
+    assert_eq!(connection.recv_into(&mut back).expect("received"), 50_000);
+    assert!(back == bytes, "content");
+    before();
+    connection
+        .send_message(b"control", Some(&bytes))
+        .expect("sent");
+    back.fill(0);
+    before();
+    let message = connection.recv_message(Some(&mut back)).expect("received");
+    assert_eq!(
+        (&message.control[..], message.payload),
+        (&b"control"[..], 50_000)
+    );
+    assert!(back == bytes, "content");
+}
+
+#[test]
+fn requests__go_on_when_woken_and_the_next_wait_is_ended() {
+    let (mut connection, peer) = pair();
+    let peer = serve(peer);
+    let waker = connection.waker();
+    every_blocking_call(&mut connection, || waker.wake());
+    let begin = Instant::now();
+    assert!(
+        connection
+            .wait(Some(PATIENCE))
+            .expect("connected")
+            .is_none()
+    );
+    assert!(begin.elapsed() < PATIENCE, "the wakes ended no wait");
+    connection.close().expect("closed");
+    peer.join().expect("no panic");
+}
+
+#[test]
+fn requests__go_on_while_another_thread_wakes_all_the_time() {
+    let (mut connection, peer) = pair();
+    let peer = serve(peer);
+    let waker = connection.waker();
+    let goes_on = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while goes_on.load(Ordering::Acquire) {
+                waker.wake();
+                std::thread::yield_now();
+            }
+        });
+        // Also when one of them fails.
+        struct End<'a>(&'a AtomicBool);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                self.0.store(false, Ordering::Release);
+            }
+        }
+        let end = End(&goes_on);
+        for _ in 0..20 {
+            every_blocking_call(&mut connection, || {});
+        }
+        drop(end);
+    });
+    connection.close().expect("closed");
+    peer.join().expect("no panic");
+}
+
+/// A queue with room again wakes by itself the connections that waited for it.
+#[test]
+fn requests__go_on_when_the_queue_has_room_again() {
+    let (mut connection, mut peer) = pair();
+    let queue = CompletionQueue::new(1).expect("a queue");
+    connection.set_completion_queue(&queue, 0);
+    let peer = std::thread::spawn(move || {
+        for n in 0..3 {
+            peer.send_message(&[n], None).expect("received");
+        }
+        let mut buffer = [0; 100];
+        let len = peer.recv_into(&mut buffer).expect("received");
+        assert!(buffer[..len] == content(1, 100));
+        peer.close()
+    });
+    for _ in 0..3 {
+        connection.post_message_recv(None).expect("posted");
+    }
+    // The second completion finds the queue full, and the connection waits for room.
+    let bound = Instant::now() + PATIENCE;
+    while queue.is_empty() || connection.in_flight() > 0 {
+        connection
+            .wait(Some(Duration::from_millis(1)))
+            .expect("connected");
+        assert!(Instant::now() < bound, "three messages in time");
+    }
+    connection
+        .wait(Some(Duration::from_millis(1)))
+        .expect("connected");
+    let (_, first) = queue.poll().expect("a completion");
+    assert_eq!(first.control[..], [0]);
+    connection
+        .send(&content(1, 100))
+        .expect("sent, though woken");
+    for n in 1..3 {
+        while queue.is_empty() {
+            connection
+                .wait(Some(Duration::from_millis(1)))
+                .expect("connected");
+        }
+        assert_eq!(queue.poll().expect("a completion").1.control[..], [n]);
+    }
+    let end = loop {
+        if let Err(end) = connection.wait(Some(PATIENCE)) {
+            break end;
+        }
+        assert!(Instant::now() < bound, "closed in time");
+    };
+    assert!(matches!(end, Error::Closed(_)), "{end}");
+    peer.join().expect("no panic").expect("closed");
+}
+
+/// A region of a few bytes that tell `n`.
+fn small(n: u8) -> Region {
+    Region::from_vec(content(n, 16))
+}
+
+/// Whether `memory` is what `small` made of `n`.
+fn is_small(n: u8, memory: Option<Region>) -> bool {
+    memory.is_some_and(|it| it[..] == content(n, 16))
+}
+
+/// Posts by `post` until that is refused, and verifies the refusal: why, and that what `back` finds in
+/// it is what was to be posted.
+fn post_until_full<M: std::fmt::Debug>(
+    connection: &mut Connection,
+    what: &str,
+    mut post: impl FnMut(&mut Connection, Region) -> Posted<M>,
+    back: impl Fn(M) -> Option<Region>,
+) {
+    for n in 0..=5_000 {
+        match post(connection, small(n as u8)) {
+            Ok(_) => {}
+            Err(NotPosted { reason, memory }) => {
+                assert_eq!(reason, PostError::Full, "{what}");
+                assert!(is_small(n as u8, back(memory)), "{what} {n} comes back");
+                assert!(n > 0, "{what}");
+                return;
+            }
+        }
+    }
+    panic!("{what}: never full");
+}
+
+#[test]
+fn post__when_full_gives_the_memory_back() {
+    use Memory::Exclusive;
+    let work = Work::default();
+    type Fill = fn(&mut Connection, &RegionKey, Work);
+    let each: [Fill; 9] = [
+        |it, _, _| post_until_full(it, "send", |it, m| it.post_send(m), Memory::into_region),
+        |it, _, _| post_until_full(it, "offer", |it, m| it.post_offer(m), Memory::into_region),
+        |it, _, _| post_until_full(it, "receive", |it, m| it.post_recv(m), Some),
+        |it, _, _| post_until_full(it, "read", |it, m| it.post_read(m), Some),
+        |it, key, work| {
+            let put = |it: &mut Connection, m| it.post_put(key, 0, m, work);
+            post_until_full(it, "put", put, Memory::into_region);
+        },
+        |it, key, work| {
+            let get = |it: &mut Connection, m| it.post_get(key, 0, m, work);
+            post_until_full(it, "get", get, Some);
+        },
+        |it, _, work| {
+            let send = |it: &mut Connection, m| it.post_message(b"c", Some(Exclusive(m)), work);
+            post_until_full(it, "message", send, |m| m?.into_region());
+        },
+        |it, _, _| {
+            let receive = |it: &mut Connection, m| it.post_message_recv(Some(m));
+            post_until_full(it, "message receive", receive, |m| m);
+        },
+        |it, key, work| {
+            let put =
+                |it: &mut Connection, m| it.post_put_vectored(key, vec![(0, Exclusive(m))], work);
+            let only = |mut m: Vec<(u64, Memory)>| m.pop()?.1.into_region();
+            post_until_full(it, "pieces", put, only);
+        },
+    ];
+    for fill in each {
+        let (mut connection, mut peer) = pair();
+        let memory = Region::anonymous(4096).expect("memory");
+        let memory = ExportedRegion::new(memory).expect("page-aligned");
+        let key = peer.export(&memory, Rights::ALL).expect("exported");
+        fill(&mut connection, &key, work);
+    }
+}
+
+#[test]
+fn post__of_pieces_gives_those_back_that_were_not_posted() {
+    let (mut connection, mut peer) = pair();
+    let memory = Region::anonymous(4096).expect("memory");
+    let memory = ExportedRegion::new(memory).expect("page-aligned");
+    let key = peer.export(&memory, Rights::ALL).expect("exported");
+    let piece = |n: u16| (u64::from(n % 256) * 16, Memory::from(small(n as u8)));
+    let pieces = (0..5_000).map(piece).collect();
+    let refused = connection.post_put_vectored(&key, pieces, Work::default());
+    let NotPosted { reason, memory } = refused.expect_err("too many");
+    assert_eq!(reason, PostError::Full);
+    let first = 5_000 - memory.len();
+    assert!(first > 0, "some were posted");
+    for (n, (offset, piece)) in (first..).zip(memory) {
+        assert_eq!(offset, n as u64 % 256 * 16, "{n}");
+        assert!(is_small(n as u8, piece.into_region()), "{n}");
+    }
+}
+
+#[test]
+fn post__refused_for_what_it_asks_gives_the_memory_back() {
+    let (mut connection, mut peer) = pair();
+    let memory = Region::anonymous(4096).expect("memory");
+    let memory = ExportedRegion::new(memory).expect("page-aligned");
+    let read = peer.export(&memory, Rights::READ).expect("exported");
+    let work = Work::default();
+    let put = connection.post_put(&read, 0, small(1), work);
+    let NotPosted { reason, memory } = put.expect_err("not to be written");
+    assert_eq!(reason, PostError::Denied);
+    assert!(is_small(1, memory.into_region()));
+    let get = connection.post_get(&read, 4090, small(2), work);
+    let NotPosted { reason, memory } = get.expect_err("beyond the end");
+    assert_eq!(reason, PostError::OutOfBounds);
+    assert!(is_small(2, Some(memory)));
+    let message = connection.post_message(&[0; 129], Some(small(3).into()), work);
+    let NotPosted { reason, memory } = message.expect_err("too long");
+    assert_eq!(reason, PostError::ControlTooLong);
+    assert!(is_small(3, memory.and_then(Memory::into_region)));
+    assert_eq!(connection.in_flight(), 0);
+}
+
+/// What comes back is as good as before: posted again, it is sent.
+#[test]
+fn post__what_came_back_can_be_posted_again() {
+    const COUNT: usize = 6_000;
+    let (mut connection, mut peer) = pair();
+    let receiving = std::thread::spawn(move || {
+        let mut buffer = [0; 16];
+        for n in 0..COUNT {
+            assert_eq!(peer.recv_into(&mut buffer).expect("received"), 16);
+            assert_eq!(buffer[..], content(n as u8, 16), "{n}");
+        }
+        peer.close()
+    });
+    let mut refusals = 0;
+    for n in 0..COUNT {
+        let mut next = small(n as u8);
+        while let Err(NotPosted { reason, memory }) = connection.post_send(next) {
+            assert_eq!(reason, PostError::Full);
+            refusals += 1;
+            next = memory.into_region().expect("exclusive");
+            connection.wait(Some(PATIENCE)).expect("connected");
+        }
+    }
+    assert!(refusals > 0, "never full");
+    connection.close().expect("closed");
+    receiving.join().expect("no panic").expect("closed");
+}
+
+#[test]
+fn post__on_a_closed_connection_gives_the_memory_back() {
+    let (mut connection, peer) = pair();
+    let closing = std::thread::spawn(|| peer.close());
+    let bound = Instant::now() + PATIENCE;
+    while connection.wait(Some(PATIENCE)).is_ok() {
+        assert!(Instant::now() < bound, "closed in time");
+    }
+    closing.join().expect("no panic").expect("closed");
+    let refused = connection.post_send(small(1)).expect_err("closed");
+    assert_eq!(refused.reason, PostError::Closed);
+    assert!(is_small(1, refused.memory.into_region()));
+    let refused = connection.post_recv(small(2)).expect_err("closed");
+    assert!(is_small(2, Some(refused.memory)));
+}
