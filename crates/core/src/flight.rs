@@ -296,6 +296,21 @@ impl Flight {
             .map(|it| (it.start, it.start + it.len))
     }
 
+    /// Ranges of the Block that left after `time` and that the receiver had not seen when it last spoke.
+    pub(crate) fn left_after(
+        &self,
+        id: TransferId,
+        b_num: u32,
+        time: Instant,
+    ) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.log
+            .iter()
+            .rev()
+            .take_while(move |it| it.at > time)
+            .filter(move |it| it.id == id && it.b_num == b_num)
+            .map(|it| (it.start, it.start + it.len))
+    }
+
     fn may_arrive(&self, it: &Sent, now: Instant, flight_time: Duration) -> bool {
         let usual = it.at + flight_time;
         let behind_seen = self.seen_at + (it.at - self.seen_sent) + flight_time / 4;

@@ -83,6 +83,28 @@ pub(crate) struct Reply {
     pub(crate) repeated: bool,
 }
 
+/// How the bursts of an answer are known among those under way: in place of a Transfer's identifier and
+/// a Block's number, and of the first byte's place in the Block. No Transfer of ours has such an
+/// identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) id: u32,
+    pub(crate) b_num: u32,
+    pub(crate) start: u32,
+}
+
+impl Mark {
+    /// Of bytes that land at `address`, by the Initiator's identifier and Mx.
+    pub(crate) fn new(d_id: u32, mx: u16, address: u64) -> Mark {
+        Mark {
+            id: d_id | 1 << 31,
+            b_num: mx.into(),
+            // A Block is far shorter than what is left of it.
+            start: (address & (u64::from(u32::MAX) >> 1)) as u32,
+        }
+    }
+}
+
 /// What became of an answer that was to be queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queued {

@@ -6,9 +6,10 @@ use super::memory::{AwaitedPayload, MessageReceive, Ordered};
 use super::remote::NOTHING;
 use crate::executor::{Admission, Lack};
 use crate::exports::{MESSAGES, Named};
-use crate::gets::{Queued, Reply};
+use crate::gets::{Mark, Queued, Reply};
 use crate::inbound::{Matched, Origin, Refusal};
 use crate::limits::{MAX_CONTROL, MAX_UNREAD, MAX_VALUES};
+use crate::outbound::without;
 use crate::timers::Timer;
 use crate::transmit::{ControlDatagram, join};
 use crate::work::Order;
@@ -348,7 +349,7 @@ impl Connection {
             .checked_add(span.len)
             .ok_or(DropReason::OutOfBounds)?;
         self.expect_peer(now);
-        let queued = self.memory.replies.push(Reply {
+        let reply = Reply {
             handle: it.handle,
             span,
             d_id: it.s_id,
@@ -357,17 +358,38 @@ impl Connection {
             address,
             numbered: it.numbered && self.profile == Profile::Extended,
             repeated: it.repeated,
-        });
-        match queued {
-            Queued::New => {
-                if it.numbered && it.repeated {
-                    self.congestion.on_lost(now, it.length.into());
+        };
+        for (start, end) in self.unanswered(now, &reply) {
+            let part = Reply {
+                span: span.part(start.into(), (end - start).into()),
+                address: address + u64::from(start),
+                ..reply
+            };
+            match self.memory.replies.push(part) {
+                Queued::New if part.numbered && part.repeated => {
+                    self.congestion.on_lost(now, part.span.len);
                 }
-                Ok(())
+                Queued::New | Queued::Before => {}
+                Queued::Full => return Err(DropReason::Limit),
             }
-            Queued::Before => Ok(()),
-            Queued::Full => Err(DropReason::Limit),
         }
+        Ok(())
+    }
+
+    /// The parts of an answer that did not leave within the last round trip: whoever asks for what did
+    /// has not seen it yet.
+    fn unanswered(&self, now: Instant, reply: &Reply) -> Vec<(u32, u32)> {
+        let len = u32::try_from(reply.span.len).unwrap_or(u32::MAX);
+        let Mark { id, b_num, start } = Mark::new(reply.d_id, reply.mx, reply.address);
+        let rtt = self.recovery.rtt().filter(|_| reply.numbered);
+        let (Some(rtt), Some(end)) = (rtt, start.checked_add(len)) else {
+            return vec![(0, len)];
+        };
+        let flight = &self.outbox.flight;
+        let mut left: Vec<_> = flight.left_after(id, b_num, now.before(rtt)).collect();
+        left.sort_unstable();
+        let parts = without(start, end, &left).into_iter();
+        parts.map(|(from, to)| (from - start, to - start)).collect()
     }
 
     pub(super) fn on_fetch_op(&mut self, now: Instant, it: &FetchOp) -> Result<(), DropReason> {
@@ -521,8 +543,9 @@ impl Connection {
         if numbered {
             let flight = &mut self.outbox.flight;
             burst.first.sync = flight.next_number();
-            // Of no Transfer of ours: Gets ask for what is missing of it.
-            flight.sent(now, 0, burst.first.b_num, 0, len as u32);
+            let (d_id, mx) = (burst.first.d_id, burst.first.b_id);
+            let Mark { id, b_num, start } = Mark::new(d_id, mx, burst.address);
+            flight.sent(now, id, b_num, start, len as u32);
             self.note_departure(now, len);
         }
         Some(Transmit::Data(burst))

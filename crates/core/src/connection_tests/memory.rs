@@ -5,7 +5,9 @@ use crate::*;
 use netsim::Side;
 use netsim::link::LinkConfig;
 use std::time::Duration;
-use zerolane_wire::{FetchOpKind, Header, Op, Profile, Profiles, Reason, Rights};
+use zerolane_wire::{
+    FetchOpKind, Get, Header, Op, Operation, Packet, Profile, Profiles, Reason, Rights,
+};
 
 pub(super) const MS: Duration = Duration::from_millis(1);
 pub(super) const S: Duration = Duration::from_secs(1);
@@ -408,6 +410,66 @@ fn immediate__shown_when_its_put_and_all_before_are_there() {
         ids.iter()
             .all(|&id| sim.a.outcomes(id) == 1 && sim.a.sent(id))
     );
+}
+
+/// The Gets that A sent, as they were.
+fn gets_of(sim: &mut Sim) -> Vec<Get> {
+    let sent = sim.trace.take().unwrap();
+    let of_a = sent.iter().filter(|(side, _)| *side == Side::A);
+    let gets = of_a.filter_map(|(_, bytes)| match Packet::parse(bytes).ok()?.operation {
+        Operation::Get(get) => Some(get),
+        _ => None,
+    });
+    gets.collect()
+}
+
+/// Asked for again before it can have come: what it asks for is on its way.
+#[test]
+fn get__asked_again_too_soon_is_answered_once() {
+    let mut sim = quiet(Config::default());
+    let len = 300_000;
+    let span = sim.b.filled(3, len);
+    let place = export(&mut sim, span, Rights::READ);
+    let (id, got) = get(&mut sim, place, len);
+    sim.run_until(S, |sim| {
+        let connection = sim.b.connection.as_ref();
+        connection.is_some_and(|it| it.counters().bytes_sent == len)
+    });
+    for again in gets_of(&mut sim) {
+        let now = sim.now();
+        let again = Get {
+            repeated: true,
+            ..again
+        };
+        sim.say(now, Side::A, Operation::Get(again));
+    }
+    until_over(&mut sim, id);
+    assert!(sim.a.holds(got, 3, len));
+    sim.run_for(S);
+    let counters = *sim.b.c().counters();
+    assert_eq!((counters.bytes_sent, counters.bytes_resent), (len, 0));
+}
+
+/// Nothing of it came: nothing was lost, as far as the Initiator knows.
+#[test]
+fn get__unheard_is_no_loss_of_payload() {
+    let mut sim = quiet(Config::default());
+    let len = 50_000;
+    let span = sim.b.filled(3, len);
+    let place = export(&mut sim, span, Rights::READ);
+    let (id, got) = get(&mut sim, place, len);
+    let now = sim.now();
+    while sim
+        .a
+        .c()
+        .poll_transmit(now, BurstLimit::default())
+        .is_some()
+    {}
+    until_over(&mut sim, id);
+    assert!(sim.a.holds(got, 3, len));
+    let gets = gets_of(&mut sim);
+    assert!(!gets.is_empty() && gets.iter().all(|it| !it.repeated));
+    assert_eq!(sim.b.c().counters().bytes_resent, 0);
 }
 
 #[test]

@@ -352,3 +352,31 @@ fn loss__of_one_operation_is_found_without_a_timeout() {
     let early = sim.host(Side::B).c().counters().dropped(DropReason::Early);
     assert_eq!(early, 1);
 }
+
+/// Waits for other things ran out before: what is lost now is not found the later for that.
+#[test]
+fn loss__is_found_soon_whatever_else_timed_out() {
+    let link = LinkConfig {
+        delay: Duration::from_micros(100),
+        ..LinkConfig::default()
+    };
+    let mut sim = connected(link, 1);
+    sim.run_for(S);
+    let target = sim.b.empty(1_000);
+    let place = export(&mut sim, target, Rights::ALL);
+    for _ in 0..6 {
+        sim.a.c().recovery.back_off();
+    }
+    let lost = [
+        put(&mut sim, place, 1, 100, None),
+        get(&mut sim, place, 100).0,
+    ];
+    let now = sim.now();
+    let limit = BurstLimit::default();
+    while sim.a.c().poll_transmit(now, limit).is_some() {}
+    for id in lost {
+        sim.run_until(S, |sim| sim.a.outcomes(id) > 0);
+    }
+    assert!(sim.now() - now < 100 * MS, "{:?}", sim.now() - now);
+    assert!(!sim.a.c().recovery.is_backed_off(), "something moved");
+}

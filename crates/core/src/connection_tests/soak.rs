@@ -132,6 +132,7 @@ struct Asked {
     what: What,
     slot: Option<usize>,
     len: u64,
+    at: Duration,
     cancel: Option<Duration>,
     cancelled: bool,
 }
@@ -265,7 +266,10 @@ struct Pair {
     received: u64,
     moved: Duration,
     longest: Duration,
+    now: Duration,
     done: u64,
+    /// The longest that an operation took.
+    slowest: Duration,
 }
 
 /// Who gets a datagram: of which pair, its target or its initiator.
@@ -396,7 +400,9 @@ impl Pair {
             received: 0,
             moved: Duration::ZERO,
             longest: Duration::ZERO,
+            now: Duration::ZERO,
             done: 0,
+            slowest: Duration::ZERO,
         }
     }
 
@@ -458,6 +464,7 @@ impl Pair {
     }
 
     fn act(&mut self, now: Duration) {
+        self.now = now;
         let at = Instant::ZERO + now;
         for host in [&mut self.initiator.host, &mut self.target.host] {
             let Some(connection) = host.connection.as_mut() else {
@@ -536,6 +543,7 @@ impl Pair {
             what,
             slot: Some(slot),
             len,
+            at: self.now,
             cancel: None,
             cancelled: false,
         };
@@ -711,6 +719,7 @@ impl Pair {
     fn complete(&mut self, id: TransferId, value: Option<u64>) {
         let asked = self.asked.remove(&id).expect("what was asked for");
         self.done += 1;
+        self.slowest = self.slowest.max(self.now - asked.at);
         match asked.what {
             What::Get(from, _, expected) => {
                 let slot = self.initiator.slots[asked.slot.unwrap()].part(0, asked.len);
@@ -828,9 +837,10 @@ fn soak__everything_comes_true_and_nothing_waits_for_long() {
         soak.pairs.iter().for_each(Pair::check);
         let done: Vec<u64> = soak.pairs.iter().map(|it| it.done).collect();
         let longest = soak.pairs.iter().map(|it| it.longest).max().unwrap();
+        let slowest: Vec<Duration> = soak.pairs.iter().map(|it| it.slowest).collect();
         let [sent, again, received] = soak.bytes().map(|bytes| bytes >> 20);
         eprintln!(
-            "seed {seed}: {:?}: {done:?} done, drained in {:?}, longest without progress {longest:?}, \
+            "seed {seed}: {:?}: {done:?} done, drained in {:?}, longest without progress {longest:?}, slowest {slowest:.1?}, \
              MiB sent {sent}, of those again {again}, received {received}",
             soak.path,
             soak.now - worked

@@ -118,7 +118,7 @@ impl Outbox {
 
 /// The parts of `start..end` that none of `excepted`, in order of their starts, covers; in order. A report
 /// meets thousands of exceptions, as many as the receiver makes them: each is looked at once.
-fn without(start: u32, end: u32, excepted: &[(u32, u32)]) -> Vec<(u32, u32)> {
+pub(crate) fn without(start: u32, end: u32, excepted: &[(u32, u32)]) -> Vec<(u32, u32)> {
     let mut parts = vec![];
     let mut at = start;
     for &(from, to) in excepted {

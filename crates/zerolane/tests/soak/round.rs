@@ -23,6 +23,9 @@ pub struct Summary {
     bytes: u64,
     /// Longest time in which an initiator saw nothing complete, ms.
     gap: u64,
+    /// The same, and no payload moved either.
+    still: u64,
+    /// Times that nothing completed for two seconds.
     stalls: u64,
     /// Highest memory of any process, KiB.
     memory: u64,
@@ -34,6 +37,7 @@ impl Summary {
         self.operations += other.operations;
         self.bytes += other.bytes;
         self.gap = self.gap.max(other.gap);
+        self.still = self.still.max(other.still);
         self.stalls += other.stalls;
         self.memory = self.memory.max(other.memory);
     }
@@ -43,12 +47,13 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} rounds, {} operations, {} MiB, {} stalls, longest {} ms, {} MiB of memory at most",
+            "{} rounds, {} operations, {} MiB; {} times nothing completed for 2 s, longest {} ms, without payload {} ms; {} MiB of memory at most",
             self.rounds,
             self.operations,
             self.bytes >> 20,
             self.stalls,
             self.gap,
+            self.still,
             self.memory >> 10
         )
     }
@@ -209,12 +214,13 @@ pub fn run(seed: u64, time: Duration) -> Result<Summary, String> {
     round.listen(began + time + 2 * LINGER)?;
     let summary = &round.summary;
     println!(
-        "ZEROLANE_SEED={seed} {mode} {place} {path}: {} operations, {} MiB in {:.1?}, {} stalls, longest {} ms; MiB {}",
+        "ZEROLANE_SEED={seed} {mode} {place} {path}: {} operations, {} MiB in {:.1?}; {} times nothing completed for 2 s, longest {} ms, without payload {} ms; memory, of address space, MiB: {}",
         summary.operations,
         summary.bytes >> 20,
         began.elapsed(),
         summary.stalls,
         summary.gap,
+        summary.still,
         round.memory.join(", ")
     );
     if round.held != round.added {
@@ -296,6 +302,7 @@ impl Round {
         self.summary.operations += value("ops");
         self.summary.bytes += value("bytes");
         self.summary.gap = self.summary.gap.max(value("gap"));
+        self.summary.still = self.summary.still.max(value("still"));
         self.summary.memory = self.summary.memory.max(value("hwm"));
         self.memory[index] = format!("{} of {}", value("hwm") >> 10, value("vm") >> 10);
     }

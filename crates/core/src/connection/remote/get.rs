@@ -21,7 +21,7 @@ impl Connection {
             self.inbox.begin_got(id, span, place, after);
             return self.grant(now);
         }
-        let ask_at = now + self.recovery.control_timeout();
+        let ask_at = now + self.recovery.patience();
         self.memory.questions.push(Question {
             id,
             place,
@@ -92,15 +92,15 @@ impl Connection {
         })
     }
 
-    /// Gets again what is missing of a Block.
+    /// Gets again what is missing of a Block. Where nothing of it came, the Get itself may not have been
+    /// heard, or not yet obeyed: that is no payload lost.
     pub(in crate::connection) fn get_ranges(&mut self, sequence: u32, missing: &[Range]) {
+        let block = self.inbox.grants.get(sequence);
+        let repeated = block.is_some_and(|block| block.reached > 0);
         for &range in missing {
             if let Some(get) = self.get_part(sequence, range) {
                 self.counters.reports_sent += 1;
-                self.push_control(Operation::Get(Get {
-                    repeated: true,
-                    ..get
-                }));
+                self.push_control(Operation::Get(Get { repeated, ..get }));
             }
         }
     }
@@ -127,6 +127,7 @@ impl Connection {
         self.memory.questions.remove(id);
         self.counters.bytes_received += span.len;
         self.memory.apart += span.len;
+        self.note_obeyed(now);
         self.got(id, span.len);
         self.start_works(now);
         Ok(Some(Placement::Unannounced(span)))

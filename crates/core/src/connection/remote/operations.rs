@@ -40,10 +40,7 @@ impl Connection {
             }
         }
         let first = self.memory.stream.take(now, count as usize);
-        let at = self
-            .memory
-            .stream
-            .repeat_at(self.recovery.control_timeout());
+        let at = self.memory.stream.repeat_at(self.recovery.patience());
         self.timers.set_earlier(Timer::Memory, at);
         // Data carries the confirmation of the peer's own operations.
         if carries {

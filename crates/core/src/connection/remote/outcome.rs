@@ -22,6 +22,7 @@ impl Connection {
         if !self.memory.stream.value(now, number, id, value) {
             return;
         }
+        self.note_obeyed(now);
         if self.profile == Profile::Classic {
             let complete = Operation::FetchOpComplete {
                 sync: number,
@@ -42,8 +43,32 @@ impl Connection {
 
     /// The peer executed all numbered operations below `expected`.
     pub(in crate::connection) fn on_executed(&mut self, now: Instant, expected: u32) {
-        if self.memory.stream.confirm(now, expected) {
+        if self.confirm(now, expected) {
             self.collect_over(now);
+        }
+    }
+
+    /// The peer executed all below `expected`. False if that cannot be.
+    fn confirm(&mut self, now: Instant, expected: u32) -> bool {
+        let news = !self.memory.stream.has_executed(expected.wrapping_sub(1));
+        let right = self.memory.stream.confirm(now, expected);
+        if news && right {
+            self.note_obeyed(now);
+        }
+        right
+    }
+
+    /// The peer did something that it was asked for: nothing is to be waited for the longer because of
+    /// what was lost before. A long Get may just have got its turn.
+    pub(super) fn note_obeyed(&mut self, now: Instant) {
+        if !self.recovery.is_backed_off() {
+            return;
+        }
+        self.recovery.progress();
+        if !self.inbox.grants.is_idle() {
+            let wait = self.recovery.data_timeout();
+            let ends = self.inbox.grants.quiet().ends(wait);
+            self.timers.set_earlier(Timer::Payload, ends.max(now));
         }
     }
 
@@ -52,7 +77,7 @@ impl Connection {
         now: Instant,
         it: &MemoryState,
     ) -> Result<(), DropReason> {
-        if !self.memory.stream.confirm(now, it.expected) {
+        if !self.confirm(now, it.expected) {
             return Err(DropReason::Duplicate);
         }
         if it.resend {

@@ -6,15 +6,16 @@ use crate::{Instant, Life};
 use zerolane_wire::{Operation, RequestMemoryRegion};
 
 impl Connection {
-    /// Sends again what was neither confirmed nor answered.
+    /// Sends again what was neither confirmed nor answered. Operations and questions wait longer each
+    /// time by themselves: that waits for other things ran out says nothing of these.
     pub(in crate::connection) fn on_memory_timeout(&mut self, now: Instant) {
         if self.life != Life::Established {
             return;
         }
-        let wait = self.recovery.control_timeout();
+        let wait = self.recovery.patience();
         self.repeat_numbered(now, wait);
         self.repeat_questions(now, wait);
-        self.repeat_requests(now, wait);
+        self.repeat_requests(now);
         let stream = &self.memory.stream;
         let numbered = stream.awaits().then(|| stream.repeat_at(wait));
         let requests = self.memory.requests.iter().map(|it| it.ask_at).min();
@@ -45,7 +46,8 @@ impl Connection {
         again.into_iter().for_each(|id| self.ask_question(id));
     }
 
-    fn repeat_requests(&mut self, now: Instant, wait: std::time::Duration) {
+    fn repeat_requests(&mut self, now: Instant) {
+        let wait = self.recovery.control_timeout();
         let mut again = vec![];
         for it in self
             .memory
