@@ -1,7 +1,7 @@
 //! What the two ends may choose.
 
 use crate::{Control, limits};
-use std::time::Duration;
+use core::time::Duration;
 use zerolane_wire::{Capabilities, Profiles, encapsulation::Encapsulation};
 
 /// Settings of one end of a connection.

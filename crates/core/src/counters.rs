@@ -1,6 +1,6 @@
 //! What the engine counts. Bytes and datagrams are the lane's to count.
 
-use std::time::Duration;
+use core::time::Duration;
 
 /// Why a datagram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

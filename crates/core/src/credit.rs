@@ -5,7 +5,7 @@
 //! its pace each round trip never waits for grants; and it shrinks again when less comes.
 
 use crate::Instant;
-use std::time::Duration;
+use core::time::Duration;
 
 /// Shortest time over which the rate of arrival is measured.
 const MIN_ROUND: Duration = Duration::from_millis(1);

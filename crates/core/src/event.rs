@@ -113,9 +113,9 @@ impl fmt::Display for TransferError {
     }
 }
 
-impl std::error::Error for CloseReason {}
+impl core::error::Error for CloseReason {}
 
-impl std::error::Error for TransferError {}
+impl core::error::Error for TransferError {}
 
 /// Something happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@
 use crate::inbound::Refusal;
 use crate::limits::{CONFIRM_DELAY, CONFIRM_EVERY, MAX_FETCHES};
 use crate::{Instant, TransferId};
-use std::collections::VecDeque;
-use std::time::Duration;
+use alloc::collections::VecDeque;
+use core::time::Duration;
 
 /// What to do with a numbered operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,8 @@
 use crate::limits::MAX_EXPORTS;
 use crate::transmit::join;
 use crate::{PostError, Span};
+use alloc::vec;
+use alloc::vec::Vec;
 use zerolane_wire::{OPTIONS_LEN, Reason, Rights};
 
 /// Set in every handle and in no Transfer identifier.

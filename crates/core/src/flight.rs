@@ -7,9 +7,9 @@
 
 use crate::limits::MAX_FLIGHT;
 use crate::{DropReason, Instant, Sample, TransferId};
+use alloc::collections::VecDeque;
 use core::fmt;
-use std::collections::VecDeque;
-use std::time::Duration;
+use core::time::Duration;
 use zerolane_wire::Progress;
 
 /// A burst that left.
@@ -123,7 +123,7 @@ impl Flight {
 
     /// Bursts that were forgotten for want of room since this was asked last.
     pub(crate) fn take_forgotten(&mut self) -> u64 {
-        std::mem::take(&mut self.forgotten)
+        core::mem::take(&mut self.forgotten)
     }
 
     /// The burst [`Flight::next_number`] leaves: `len` bytes from `start` of a Block.

@@ -7,7 +7,7 @@ use crate::outbound::Shape;
 use crate::transmit::{DataBurst, split};
 use crate::work::RemotePlace;
 use crate::{Instant, Span, TransferId, tiling};
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 use zerolane_wire::{Flags, Header, Op};
 
 /// A Get whose answer is awaited.

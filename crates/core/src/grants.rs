@@ -11,9 +11,11 @@ use crate::gaps::{Filled, Gaps};
 use crate::limits::{MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS, MAX_REMEMBERED_BLOCKS, MAX_RTO};
 use crate::transmit::join;
 use crate::{DropReason, Instant, Span, TransferId};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::cmp::Ordering;
-use std::collections::VecDeque;
-use std::time::Duration;
+use core::time::Duration;
 use zerolane_wire::{Header, Range};
 
 /// What to do with the payload of a Data operation.
@@ -399,7 +401,7 @@ impl Grants {
         };
         block.live = false;
         // It may be remembered for long, behind one that is not complete: without the memory of its gaps.
-        let gaps = std::mem::take(&mut block.gaps);
+        let gaps = core::mem::take(&mut block.gaps);
         let (mx, missing) = (block.mx, u64::from(gaps.missing()));
         self.table[usize::from(mx) % MAX_LIVE_BLOCKS] = None;
         self.outstanding -= missing;
@@ -470,7 +472,7 @@ impl Grants {
         end: u32,
     ) -> impl Iterator<Item = Range> + '_ {
         let mut at = start;
-        std::iter::from_fn(move || {
+        core::iter::from_fn(move || {
             let (start, gap_end) = block.gaps.from(at).filter(|&(start, _)| start < end)?;
             at = gap_end;
             let len = gap_end.min(end) - start;

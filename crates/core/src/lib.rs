@@ -13,6 +13,10 @@
 //! assert_eq!(request.bytes().len(), 72); // Request_Connection with its options
 //! ```
 #![forbid(unsafe_code)]
+// So that no clock, socket or lock is within reach. The tests have their own.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
 
 mod admission;
 mod config;
@@ -47,7 +51,7 @@ mod watch;
 mod window;
 mod work;
 
-pub use admission::{FastAnswer, Member, Schedule, Scheduler};
+pub use admission::{Admission, Allowance, Demand, FastAnswer, Ledger, Schedule};
 pub use config::{Config, Entropy};
 pub use congestion::{Auto, Congestion, Control, GrantsOnly, Model, Sample};
 pub use connection::{

@@ -1,6 +1,6 @@
 //! Every limit of the protocol engine: name, unit, reason. Full means back-pressure or a counted drop.
 
-use std::time::Duration;
+use core::time::Duration;
 
 /// Unanswered announcements an end holds for its peer, unless configured otherwise. Enough to keep
 /// many small Transfers in flight; each costs tens of bytes.

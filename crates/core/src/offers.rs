@@ -2,7 +2,7 @@
 //! of their numbers.
 
 use crate::{Delivery, Span, TransferId};
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use zerolane_wire::RequestToReceive;
 
 /// Memory offered to the peer's next Read.

@@ -2,6 +2,8 @@
 //! large datagrams vanish.
 
 use crate::limits::{MIN_MTU, PROBE_TRIES};
+use alloc::vec;
+use alloc::vec::Vec;
 use zerolane_wire::encapsulation::Encapsulation;
 
 /// MTUs worth a try below the one the interface has: jumbo, Ethernet, PPPoE, tunnels.

@@ -3,7 +3,7 @@
 
 use crate::window::Window;
 use crate::{Instant, Span, TransferId};
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 
 /// A Read that asks the peer to announce.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use crate::limits::{
     INITIAL_RTO, KNOWN_AFTER_SAMPLES, MAX_RTO, MAX_RTT, MIN_DATA_RTO, MIN_DATA_TIMEOUT, MIN_RTO,
 };
 use crate::{Instant, TransferId};
-use std::time::Duration;
+use core::time::Duration;
 
 /// A request whose answer tells the round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

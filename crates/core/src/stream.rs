@@ -9,8 +9,8 @@
 use crate::limits::{MAX_FETCHES, MAX_UNCONFIRMED, MIN_UNCONFIRMED};
 use crate::work::{Task, Work};
 use crate::{Instant, TransferError, TransferId};
-use std::collections::VecDeque;
-use std::time::Duration;
+use alloc::collections::VecDeque;
+use core::time::Duration;
 
 /// Operations in flight at first.
 const FIRST_WINDOW: usize = 64;

@@ -23,7 +23,7 @@ pub struct Tile {
 /// ```
 pub fn tiles(address: u64, len: u32, stu: u32, buffer_log2: u8) -> impl Iterator<Item = Tile> {
     let mut start = 0;
-    std::iter::from_fn(move || {
+    core::iter::from_fn(move || {
         let rest = len - start;
         if rest == 0 {
             return None;

@@ -1,7 +1,7 @@
 //! The only clock of this room: a number handed in.
 
 use core::ops::{Add, Sub};
-use std::time::Duration;
+use core::time::Duration;
 
 /// Nanoseconds since an epoch of the caller's choice. Must not run backwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

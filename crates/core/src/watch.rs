@@ -8,8 +8,8 @@
 
 use crate::Instant;
 use crate::limits::{MAX_ASK_BACKOFF, MAX_WATCHED, REORDERING_MEMORY};
-use std::collections::VecDeque;
-use std::time::Duration;
+use alloc::collections::VecDeque;
+use core::time::Duration;
 
 /// How many of the ranges asked for, of each wait, are looked at to tell a late original from its repair:
 /// of those that were to be answered next, and of the oldest.

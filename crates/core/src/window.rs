@@ -1,6 +1,6 @@
 //! Numbers given to requests, of which the peer holds only so many unresolved.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 /// Numbers requests from 0; a number is free for the peer to forget once it and all before it are
 /// resolved.

@@ -25,6 +25,7 @@ mod gate;
 mod memory;
 mod options;
 mod registry;
+mod scheduler;
 mod seal;
 mod security;
 mod shared;
@@ -40,12 +41,13 @@ pub use exported::ExportedRegion;
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};
 pub use options::Options;
 pub use registry::Registry;
+pub use scheduler::Scheduler;
 pub use security::{Mode, Security, random};
 pub use waker::Waker;
 pub use zerolane_core::{
     Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life,
-    PathState, PostError, RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler,
-    TransferError, TransferId, WorkFlags, limits,
+    PathState, PostError, RegionName, RemotePlace, RemoteRegion, Schedule, TransferError,
+    TransferId, WorkFlags, limits,
 };
 pub use zerolane_handshake::{
     Anyone, Cipher, Code, CodeError, GateCounters, GateLimit, Identity, KeyError, PreShared,

@@ -1,8 +1,9 @@
 //! What a user may choose about a connection.
 
+use crate::Scheduler;
 use crate::Security;
 use std::time::Duration;
-use zerolane_core::{Config, Control, Scheduler};
+use zerolane_core::{Config, Control};
 use zerolane_wire::Profiles;
 
 /// Settings of a connection. The defaults suit a LAN.

@@ -17,7 +17,7 @@
 
 use crate::Instant;
 use crate::limits::{INITIAL_BUDGET, MAX_QUEUE_MARGIN, MIN_BUDGET_INTERVAL, MIN_QUEUE_MARGIN};
-use std::time::Duration;
+use core::time::Duration;
 
 /// Age at which rate and base delay begin to be forgotten; they are gone after twice that.
 const MEMORY: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@
 //! streams share, one is promoted at a time for a second, and fast mode stays only if misses halve.
 
 use crate::Instant;
-use std::time::Duration;
+use core::time::Duration;
 
 /// The receiver's answer to a request to be fast (Fast_Ack, Fast_NAck).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,9 @@ use super::share::{self, Claim, Order};
 use super::{Allowance, Demand, Schedule};
 use crate::Instant;
 use crate::limits::ADMISSION_SLICE;
-use std::collections::BTreeMap;
-use std::time::Duration;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
 
 /// Intervals without any payload after which what a stream has outstanding is written off.
 const STALLED_AFTER: u32 = 2;
@@ -104,8 +105,10 @@ enum Plan {
     Shortest,
 }
 
-/// The books of a scheduler: who is there, who has what, and whose turn it is.
-pub(super) struct Ledger {
+/// The books of those that receive at one end: which connections there are, what each has, and which is
+/// first. Their times must share an epoch.
+#[derive(Debug)]
+pub struct Ledger {
     schedule: Schedule,
     streams: BTreeMap<u64, Stream>,
     next_id: u64,
@@ -129,7 +132,8 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(schedule: Schedule) -> Ledger {
+    /// Without connections.
+    pub fn new(schedule: Schedule) -> Ledger {
         Ledger {
             schedule,
             streams: BTreeMap::new(),
@@ -148,16 +152,18 @@ impl Ledger {
         }
     }
 
-    pub(super) fn schedule(&self) -> Schedule {
+    /// How it divides.
+    pub fn schedule(&self) -> Schedule {
         self.schedule
     }
 
     /// Connections that joined.
-    pub(super) fn streams(&self) -> usize {
+    pub fn streams(&self) -> usize {
         self.streams.len()
     }
 
-    pub(super) fn join(&mut self) -> u64 {
+    /// A place for one connection, of weight 1. Returns its number.
+    pub fn join(&mut self) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         self.streams.insert(
@@ -177,7 +183,8 @@ impl Ledger {
         id
     }
 
-    pub(super) fn leave(&mut self, id: u64) {
+    /// The connection of that number is gone; what it held is free.
+    pub fn leave(&mut self, id: u64) {
         if let Some(stream) = self.streams.remove(&id) {
             self.active -= usize::from(stream.is_active());
             self.counted = self.counted.saturating_sub(stream.counted());
@@ -186,14 +193,16 @@ impl Ledger {
         self.fast.take_if(|fast| fast.0 == id);
     }
 
-    pub(super) fn set_weight(&mut self, id: u64, weight: u32) {
+    /// Sets a connection's part of the link relative to others', 1 unless set. 0 counts as 1.
+    pub fn set_weight(&mut self, id: u64, weight: u32) {
         if let Some(stream) = self.streams.get_mut(&id) {
-            stream.weight = weight;
+            stream.weight = weight.max(1);
             self.stale = true;
         }
     }
 
-    pub(super) fn request_fast(&mut self, id: u64, now: Instant) -> FastAnswer {
+    /// A connection asks to be fast (P2.4).
+    pub fn request_fast(&mut self, id: u64, now: Instant) -> FastAnswer {
         let refused = self.fast.is_some_and(|(holder, since)| {
             let busy = self.streams.get(&holder).is_some_and(Stream::is_active);
             let held = now - since;
@@ -216,7 +225,8 @@ impl Ledger {
         FastAnswer::Granted
     }
 
-    pub(super) fn review(&mut self, id: u64, now: Instant, demand: &Demand) -> Allowance {
+    /// A connection tells what it has and wants; returns what it may have granted.
+    pub fn review(&mut self, id: u64, now: Instant, demand: &Demand) -> Allowance {
         let Some(interval_over) = self.hear(id, now, demand) else {
             return Allowance::UNLIMITED;
         };
@@ -343,7 +353,7 @@ impl Ledger {
         let (order, ids, admitted) = self.line_up(now, plan);
         let claims: Vec<Claim> = ids.iter().map(|id| self.streams[id].claim()).collect();
         let shares = share::divide(order, self.budget.bytes(now), &claims[..admitted]);
-        let shares = shares.into_iter().chain(std::iter::repeat(0));
+        let shares = shares.into_iter().chain(core::iter::repeat(0));
         for (id, share) in ids.iter().zip(shares) {
             if let Some(stream) = self.streams.get_mut(id) {
                 stream.share = share;
@@ -437,3 +447,7 @@ impl Ledger {
         Allowance { bytes, review_at }
     }
 }
+
+#[cfg(test)]
+#[path = "ledger_tests.rs"]
+mod tests;

@@ -3,7 +3,7 @@
 //! A receiver's grants are its schedule. Alone, a connection grants what its own window holds. When
 //! several receive at once, their senders meet in the last switch in front of the receiver, and a
 //! shallow queue there overflows although every single window is reasonable (incast). So the
-//! connections of one receiver share a [`Scheduler`]: each asks, when it is about to grant, how many
+//! connections of one receiver share a [`Ledger`]: each asks, when it is about to grant, how many
 //! bytes it may have *granted and not arrived*. The sum of the answers is the [`budget`]: what the
 //! link carries in a round trip, and a little that may wait in the queue.
 //!
@@ -23,14 +23,13 @@
 mod budget;
 mod fast;
 mod ledger;
-mod scheduler;
 mod share;
 
 pub use fast::FastAnswer;
-pub use scheduler::{Member, Scheduler};
+pub use ledger::Ledger;
 
 use crate::Instant;
-use std::time::Duration;
+use core::time::Duration;
 
 /// How the receiver divides its link among streams that want more than it carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,21 +49,21 @@ pub enum Schedule {
 
 /// What a connection says of itself when it is about to grant. Totals count from its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Demand {
+pub struct Demand {
     /// Bytes announced and matched, but not granted.
-    pub(crate) wanted: u64,
+    pub wanted: u64,
     /// Bytes granted and not arrived.
-    pub(crate) outstanding: u64,
+    pub outstanding: u64,
     /// Bytes arrived, total.
-    pub(crate) arrived: u64,
+    pub arrived: u64,
     /// Bytes found missing because later ones overtook them, total.
-    pub(crate) missing: u64,
+    pub missing: u64,
     /// Of those arrived, bytes that had to be moved, total: speculation missed.
-    pub(crate) moved: u64,
+    pub moved: u64,
     /// Shortest time from a grant to its first byte since the last demand.
-    pub(crate) delay: Option<Duration>,
+    pub delay: Option<Duration>,
     /// Payload bytes of an STU.
-    pub(crate) stu: u32,
+    pub stu: u32,
 }
 
 impl Demand {
@@ -76,17 +75,30 @@ impl Demand {
 
 /// What a connection may have granted and not arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Allowance {
+pub struct Allowance {
     /// Bytes.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Ask again then, though nothing arrived.
-    pub(crate) review_at: Option<Instant>,
+    pub review_at: Option<Instant>,
 }
 
 impl Allowance {
     /// No other connection receives.
-    pub(crate) const UNLIMITED: Allowance = Allowance {
+    pub const UNLIMITED: Allowance = Allowance {
         bytes: u64::MAX,
         review_at: None,
     };
+}
+
+/// A connection's place among those that receive at one end. What shares the [`Ledger`] among them,
+/// between threads perhaps, implements it; what the place held is free when it is dropped.
+pub trait Admission: Send + core::fmt::Debug {
+    /// Tells what the connection has and wants; returns what it may have granted.
+    fn review(&mut self, now: Instant, demand: &Demand) -> Allowance;
+
+    /// Asks that the connection be fast (PAPERS P2.4).
+    fn request_fast(&mut self, now: Instant) -> FastAnswer;
+
+    /// Sets the connection's part of the link relative to others', 1 unless set. 0 counts as 1.
+    fn set_weight(&mut self, weight: u32);
 }

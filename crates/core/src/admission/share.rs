@@ -1,5 +1,8 @@
 //! Dividing a budget among streams: pure arithmetic.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 /// What one stream may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {

@@ -2,7 +2,7 @@
 
 use super::{Congestion, GrantsOnly, Model, Sample};
 use crate::Instant;
-use std::time::Duration;
+use core::time::Duration;
 
 /// Paths with a shorter round trip are taken for a LAN: a grant fills them many times over.
 const LAN_RTT: Duration = Duration::from_micros(500);

@@ -2,7 +2,7 @@
 
 use super::{Congestion, Sample};
 use crate::Instant;
-use std::time::Duration;
+use core::time::Duration;
 
 /// Bytes between two questions: one control operation each way for so much is nothing, and keeps the
 /// round trip known.

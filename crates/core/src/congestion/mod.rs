@@ -8,13 +8,14 @@ mod auto;
 mod lan;
 mod model;
 
+use alloc::boxed::Box;
 pub use auto::Auto;
 pub use lan::GrantsOnly;
 pub use model::Model;
 
 use crate::Instant;
 use core::fmt;
-use std::time::Duration;
+use core::time::Duration;
 
 /// A controller to choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,6 +18,7 @@ use crate::stream::Stream;
 use crate::timers::Timer;
 use crate::{DropReason, Event, Instant, OutboundState, TransferError, TransferId};
 use crate::{inbound, limits, outbound};
+use alloc::vec;
 use zerolane_wire::{End, Operation, Reason, Target};
 
 /// An aborted Transfer whose End is not confirmed yet.

@@ -4,27 +4,28 @@ use super::Connection;
 use crate::admission::Demand;
 use crate::inbound::Geometry;
 use crate::timers::Timer;
-use crate::{FastAnswer, Instant, Life, Member};
+use crate::{Admission, FastAnswer, Instant, Life};
+use alloc::boxed::Box;
 use zerolane_wire::Profile;
 
 impl Connection {
     /// Shares this end's link with the other members of a scheduler: it bounds what is granted, on
     /// top of the connection's own window. Without effect on a connection that is over, and on the
     /// classic profile, which grants one Block at a time.
-    pub fn set_admission(&mut self, member: Member) {
+    pub fn set_admission(&mut self, member: impl Admission + 'static) {
         let over = !matches!(
             self.life,
             Life::Connecting | Life::Answered | Life::Established
         );
         let classic = self.peer.is_some() && self.profile == Profile::Classic;
-        self.admission = (!over && !classic).then_some(member);
+        self.admission = (!over && !classic).then(|| -> Box<dyn Admission> { Box::new(member) });
     }
 
     /// Asks that what this connection receives be fast: at full speed, other senders to this end at
     /// a trickle (Fast_Req of PAPERS P2.4). Without other members, or without a scheduler, it is so
     /// anyway.
     pub fn request_fast(&mut self, now: Instant) -> FastAnswer {
-        let answer = match &self.admission {
+        let answer = match &mut self.admission {
             Some(member) => member.request_fast(now),
             None => FastAnswer::Granted,
         };
@@ -35,7 +36,7 @@ impl Connection {
     /// Sets the part of this end's link that the connection gets when others receive too, relative to
     /// theirs: 1 unless set, 0 counts as 1.
     pub fn set_weight(&mut self, weight: u32) {
-        if let Some(member) = &self.admission {
+        if let Some(member) = &mut self.admission {
             member.set_weight(weight);
         }
     }
@@ -44,9 +45,9 @@ impl Connection {
     /// all. The one place where admission bounds grants.
     pub(super) fn admitted(&mut self, now: Instant) -> Option<Geometry> {
         let geometry = self.geometry();
-        let Some(member) = &self.admission else {
+        if self.admission.is_none() {
             return Some(geometry);
-        };
+        }
         let demand = Demand {
             wanted: self.inbox.ungranted(),
             outstanding: self.inbox.grants.outstanding(),
@@ -56,7 +57,7 @@ impl Connection {
             delay: self.inbox.grants.take_delay(),
             stu: geometry.stu,
         };
-        let allowance = member.review(now, &demand);
+        let allowance = self.admission.as_mut()?.review(now, &demand);
         match allowance.review_at {
             Some(at) => self.timers.set(Timer::Admission, at),
             None => self.timers.stop(Timer::Admission),

@@ -11,7 +11,8 @@ use crate::outbound::{self, Missing};
 use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::{CloseReason, DropReason, Event, InboundState, Instant, Life, TransferError};
-use std::time::Duration;
+use alloc::vec::Vec;
+use core::time::Duration;
 use zerolane_wire::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Nop, Occasion,
     Operation, Packet, Progress, Reason, Report, RequestAnswer, RequestConnection, RequestState,

@@ -7,7 +7,9 @@ use crate::gets::{Questions, Replies};
 use crate::stream::Stream;
 use crate::work::{Order, RemotePlace, Work, WorkFlags};
 use crate::{Instant, RegionName, Span, TransferId, limits};
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
 use zerolane_wire::Rights;
 
 /// A region asked for by name.

@@ -23,6 +23,7 @@ mod serve;
 mod timeouts;
 mod transfers;
 
+use alloc::boxed::Box;
 pub use listen::{SERVICE_PORT, listen, reject};
 pub use protect::HandshakeOutcome;
 pub use roam::Stray;
@@ -38,13 +39,13 @@ use crate::recovery::Recovery;
 use crate::timers::{Timer, Timers};
 use crate::watch::Watch;
 use crate::{
-    CloseReason, Config, Congestion, Counters, DropReason, Entropy, Event, Forecast, GrantsOnly,
-    Instant, Life, Member, PathState, TransferId, limits,
+    Admission, CloseReason, Config, Congestion, Counters, DropReason, Entropy, Event, Forecast,
+    GrantsOnly, Instant, Life, PathState, TransferId, limits,
 };
 use abort::Ending;
+use alloc::collections::VecDeque;
 use core::fmt;
 use protect::Protection;
-use std::collections::VecDeque;
 use zerolane_wire::{Capabilities, Operation, Profile, Reason, Route};
 
 /// Why a Transfer could not be posted.
@@ -89,7 +90,7 @@ impl fmt::Display for PostError {
     }
 }
 
-impl std::error::Error for PostError {}
+impl core::error::Error for PostError {}
 
 /// One virtual connection. See the crate's documentation for the shape of its interface.
 pub struct Connection {
@@ -133,7 +134,7 @@ pub struct Connection {
     pacer: Pacer,
     marks: Marks,
     /// Our place among the connections that receive here; none: we are the only one.
-    admission: Option<Member>,
+    admission: Option<Box<dyn Admission>>,
     /// Payload bytes that had to be moved.
     moved: u64,
     /// Payload bytes found missing when later ones were there.
@@ -432,7 +433,7 @@ impl Connection {
         }
     }
 
-    fn keepalive(&self) -> std::time::Duration {
+    fn keepalive(&self) -> core::time::Duration {
         self.config.idle_timeout / limits::KEEPALIVES_PER_IDLE_TIMEOUT
     }
 
@@ -464,4 +465,4 @@ impl Connection {
 
 #[cfg(test)]
 #[path = "../connection_tests/mod.rs"]
-mod tests;
+pub(crate) mod tests;

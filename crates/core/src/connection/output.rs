@@ -7,7 +7,7 @@ use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::transmit::{BurstLimit, ControlDatagram, Transmit};
 use crate::{Instant, Life, TransferId};
-use std::time::Duration;
+use core::time::Duration;
 use zerolane_wire::{Nop, Operation, Packet, Profile, RequestToReceive, RequestToSend, Route};
 
 impl Connection {

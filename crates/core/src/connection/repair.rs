@@ -8,7 +8,9 @@ use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::watch::Late;
 use crate::{Instant, TransferId};
-use std::time::Duration;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
 use zerolane_wire::{
     Header, MAX_RANGES, Occasion, Operation, Profile, Progress, Range, Ranges, Report, State,
 };

@@ -11,7 +11,7 @@ use super::Connection;
 use crate::timers::Timer;
 use crate::transmit::ControlDatagram;
 use crate::{Instant, Life};
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use zerolane_wire::{Header, Nop, Operation, Packet};
 
 /// A new address of the peer that was asked whether the peer is there.

@@ -17,6 +17,8 @@ use crate::{
     Atomic, BurstLimit, DropReason, Event, Instant, Life, Placement, PostError, RegionName, Span,
     TransferError, TransferId, Transmit,
 };
+use alloc::vec;
+use alloc::vec::Vec;
 use zerolane_wire::{
     Answer, FetchOp, Flags, Get, Header, MemoryRegionAvailable, MemoryState, Op, Operation, Place,
     Profile, Reason, RequestAnswer, RequestMemoryRegion, RequestToSend, Rights,

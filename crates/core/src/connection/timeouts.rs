@@ -7,6 +7,8 @@ use crate::limits;
 use crate::outbound::Outbound;
 use crate::timers::Timer;
 use crate::{CloseReason, Instant, Life, OutboundState, TransferId};
+use alloc::vec;
+use alloc::vec::Vec;
 use core::mem::discriminant;
 use zerolane_wire::{Operation, RequestState};
 

@@ -4,6 +4,7 @@ use super::{Connection, PostError};
 use crate::inbound::Posted;
 use crate::offers::Offer;
 use crate::{Delivery, Instant, Life, Span, TransferId, limits};
+use alloc::vec::Vec;
 use zerolane_wire::Target;
 
 impl Connection {

@@ -1,6 +1,7 @@
 //! Several senders to one receiver whose switch port has a shallow queue, in virtual time.
 
 use super::seeds;
+use super::shared::Scheduler;
 use super::star::{Load, Star};
 use crate::*;
 use netsim::link::LinkConfig;

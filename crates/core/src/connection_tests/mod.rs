@@ -19,6 +19,7 @@ mod reports;
 mod roam;
 mod seeds;
 mod sequences;
+pub(crate) mod shared;
 mod sim;
 mod soak;
 mod star;

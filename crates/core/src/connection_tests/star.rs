@@ -8,6 +8,7 @@
 //! ```
 
 use super::seeds::Dice;
+use super::shared::Scheduler;
 use super::sim::{Host, wake_time};
 use crate::*;
 use netsim::link::{Link, LinkConfig};

@@ -9,12 +9,13 @@ pub(crate) use self::grant::{Geometry, Granted};
 pub(crate) use self::slots::{Announcement, Matched, Refusal, Slot};
 pub(crate) use self::state::Happening;
 pub use self::state::InboundState;
+use alloc::vec::Vec;
 
 use crate::grants::Grants;
 use crate::reads::Reads;
 use crate::work::RemotePlace;
 use crate::{Delivery, Span, TransferId};
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use zerolane_wire::RequestToSend;
 
 /// A posted receive without a Transfer yet.

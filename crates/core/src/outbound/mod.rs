@@ -12,13 +12,14 @@ pub(crate) use self::repair::{Missing, without};
 pub(crate) use self::state::Happening;
 pub use self::state::OutboundState;
 pub(crate) use self::transfer::Outbound;
+use alloc::vec::Vec;
 
 use self::repair::{Repair, Stuck};
 use crate::flight::Flight;
 use crate::limits::{MAX_HELD_GRANTS, MAX_REPAIRS};
 use crate::window::Window;
 use crate::{Delivery, Instant, Span, TransferId};
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use zerolane_wire::{Reason, Target};
 
 /// The payload of a message that was cancelled before it was announced. The peer waits for it, or will.

@@ -3,7 +3,9 @@
 use super::Outbox;
 use crate::limits::{BLACK_HOLE_REPAIRS, MAX_REPAIRS};
 use crate::{Instant, TransferId};
-use std::time::Duration;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
 use zerolane_wire::{Range, State};
 
 /// Whether repairs do any good.

@@ -4,7 +4,7 @@ use super::OutboundState;
 use super::burst::{Shape, cut};
 use crate::transmit::DataBurst;
 use crate::{Delivery, Instant, Span};
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
 use zerolane_wire::Target;
 
 /// A Block that the peer granted and has not confirmed.

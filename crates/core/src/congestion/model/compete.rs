@@ -2,7 +2,7 @@
 //! it (as Copa's competitive mode, Arun and Balakrishnan, NSDI 2018).
 
 use super::{UNIT, delay::NOISE};
-use std::time::Duration;
+use core::time::Duration;
 
 /// Bytes more under way with each round, and what is left of them after a loss, as 256ths. CUBIC grows by
 /// about half a packet where Reno would be faster (RFC 9438, 4.3), and by more elsewhere.

@@ -2,7 +2,7 @@
 
 use super::{Round, Sample, quantum_time};
 use crate::Instant;
-use std::time::Duration;
+use core::time::Duration;
 
 /// Round trips from which on these are looked at.
 const LONG_RTT: Duration = Duration::from_millis(4);

@@ -7,7 +7,7 @@
 
 use super::Round;
 use crate::Instant;
-use std::time::Duration;
+use core::time::Duration;
 
 /// Loss in a round, with a queue, that means congestion: parts per thousand, on top of one and a half
 /// times what is lost without a queue. And for how many rounds in a row: one may be a slow moment of an end.

@@ -20,7 +20,7 @@ use self::modes::Mode;
 use self::rate::Rates;
 use super::{Congestion, Sample, in_time};
 use crate::Instant;
-use std::time::Duration;
+use core::time::Duration;
 
 /// Bytes under way before anything is known: 64 packets, paced over a round trip.
 const INITIAL_WINDOW: u64 = 92_000;

@@ -3,7 +3,7 @@
 use super::delay::has_no_queue;
 use super::{INITIAL_WINDOW, Model, Sample, UNIT};
 use crate::Instant;
-use std::time::Duration;
+use core::time::Duration;
 
 /// Round trips of cruising between two probes for more.
 const CRUISE_ROUNDS: u64 = 6;

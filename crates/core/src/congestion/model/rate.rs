@@ -3,8 +3,8 @@
 use super::Sample;
 use crate::Instant;
 use crate::limits::MAX_RATES;
-use std::collections::VecDeque;
-use std::time::Duration;
+use alloc::collections::VecDeque;
+use core::time::Duration;
 
 /// Rounds, and time, for which the highest rate counts: one slow moment of an end is no slow path.
 const RATE_ROUNDS: u64 = 10;

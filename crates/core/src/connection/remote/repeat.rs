@@ -3,6 +3,7 @@
 use crate::connection::Connection;
 use crate::timers::Timer;
 use crate::{Instant, Life};
+use alloc::vec;
 use zerolane_wire::{Operation, RequestMemoryRegion};
 
 impl Connection {
@@ -25,7 +26,7 @@ impl Connection {
         }
     }
 
-    fn repeat_numbered(&mut self, now: Instant, wait: std::time::Duration) {
+    fn repeat_numbered(&mut self, now: Instant, wait: core::time::Duration) {
         let stream = &mut self.memory.stream;
         if stream.awaits() && stream.repeat_at(wait) <= now {
             self.counters.timeouts += u64::from(stream.paused.is_none());
@@ -33,7 +34,7 @@ impl Connection {
         }
     }
 
-    fn repeat_questions(&mut self, now: Instant, wait: std::time::Duration) {
+    fn repeat_questions(&mut self, now: Instant, wait: core::time::Duration) {
         let mut again = vec![];
         for it in self.memory.questions.iter_mut() {
             if it.ask_at <= now {

@@ -1,11 +1,8 @@
-//! The scheduler that the connections of one receiver share.
+//! The scheduler that the connections of one receiver share: the core's ledger, behind a lock.
 
-use super::fast::FastAnswer;
-use super::ledger::Ledger;
-use super::{Allowance, Demand, Schedule};
-use crate::Instant;
 use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use zerolane_core::{Admission, Allowance, Demand, FastAnswer, Instant, Ledger, Schedule};
 
 /// Divides one receiver's link among the connections that joined it. Cheap to clone: all clones are
 /// the same scheduler. Connections may be driven by different threads, but their times must share an
@@ -46,7 +43,7 @@ impl Scheduler {
     }
 
     /// A place for one connection, of weight 1.
-    pub fn join(&self) -> Member {
+    pub(crate) fn join(&self) -> Member {
         Member {
             id: self.lock().join(),
             scheduler: self.clone(),
@@ -61,24 +58,21 @@ impl Scheduler {
 
 /// A connection's place in a [`Scheduler`]; what it held is free when this is dropped.
 #[derive(Debug)]
-pub struct Member {
+pub(crate) struct Member {
     id: u64,
     scheduler: Scheduler,
 }
 
-impl Member {
-    /// Sets the stream's part of the link relative to others', 1 unless set. 0 counts as 1.
-    pub fn set_weight(&self, weight: u32) {
-        self.scheduler.lock().set_weight(self.id, weight.max(1));
+impl Admission for Member {
+    fn set_weight(&mut self, weight: u32) {
+        self.scheduler.lock().set_weight(self.id, weight);
     }
 
-    /// Asks that this stream be fast (P2.4).
-    pub(crate) fn request_fast(&self, now: Instant) -> FastAnswer {
+    fn request_fast(&mut self, now: Instant) -> FastAnswer {
         self.scheduler.lock().request_fast(self.id, now)
     }
 
-    /// Tells what the connection has and wants, and asks what it may have granted.
-    pub(crate) fn review(&self, now: Instant, demand: &Demand) -> Allowance {
+    fn review(&mut self, now: Instant, demand: &Demand) -> Allowance {
         self.scheduler.lock().review(self.id, now, demand)
     }
 }
@@ -88,7 +82,3 @@ impl Drop for Member {
         self.scheduler.lock().leave(self.id);
     }
 }
-
-#[cfg(test)]
-#[path = "scheduler_tests.rs"]
-mod tests;

@@ -1,6 +1,8 @@
 #![allow(non_snake_case)]
 use super::*;
+use crate::admission::Admission;
 use crate::admission::fast::HOLD;
+use crate::connection::tests::shared::{Member, Scheduler};
 
 const STU: u32 = 1432;
 
@@ -19,14 +21,14 @@ fn wants(bytes: u64) -> Demand {
 #[test]
 fn review__alone_is_unlimited() {
     let scheduler = Scheduler::new(Schedule::Automatic);
-    let member = scheduler.join();
+    let mut member = scheduler.join();
     assert_eq!(member.review(at(1), &wants(1 << 30)), Allowance::UNLIMITED);
 }
 
 #[test]
 fn review__nothing_wanted_is_nothing_held() {
     let scheduler = Scheduler::new(Schedule::Automatic);
-    let (first, second) = (scheduler.join(), scheduler.join());
+    let (mut first, mut second) = (scheduler.join(), scheduler.join());
     first.review(at(1), &wants(1 << 30));
     first.review(at(2), &wants(0));
     let allowed = second.review(at(3), &wants(1 << 30)).bytes;
@@ -37,10 +39,10 @@ fn review__nothing_wanted_is_nothing_held() {
 fn review__allowances_never_add_up_to_more_than_the_budget() {
     for members in 2..40 {
         let scheduler = Scheduler::new(Schedule::Fair);
-        let members: Vec<Member> = (0..members).map(|_| scheduler.join()).collect();
+        let mut members: Vec<Member> = (0..members).map(|_| scheduler.join()).collect();
         let mut demands = vec![wants(1 << 20); members.len()];
         for round in 0..20 {
-            for (index, member) in members.iter().enumerate() {
+            for (index, member) in members.iter_mut().enumerate() {
                 let now = at(1000 + round * 400 + index as u64);
                 let allowed = member.review(now, &demands[index]).bytes;
                 let more = allowed.saturating_sub(demands[index].outstanding);
@@ -60,8 +62,8 @@ fn review__allowances_never_add_up_to_more_than_the_budget() {
 #[test]
 fn review__who_gets_nothing_is_told_when_to_ask() {
     let scheduler = Scheduler::new(Schedule::Fair);
-    let members: Vec<Member> = (0..100).map(|_| scheduler.join()).collect();
-    for member in &members {
+    let mut members: Vec<Member> = (0..100).map(|_| scheduler.join()).collect();
+    for member in &mut members {
         let allowance = member.review(at(5000), &wants(1 << 20));
         assert!(allowance.bytes > 0 || allowance.review_at.is_some_and(|it| it > at(5000)));
     }
@@ -70,7 +72,7 @@ fn review__who_gets_nothing_is_told_when_to_ask() {
 #[test]
 fn leave__frees_the_share() {
     let scheduler = Scheduler::new(Schedule::Fair);
-    let (first, second) = (scheduler.join(), scheduler.join());
+    let (mut first, mut second) = (scheduler.join(), scheduler.join());
     first.review(at(1000), &wants(1 << 20));
     let before = second.review(at(2000), &wants(1 << 20)).bytes;
     drop(first);
@@ -79,13 +81,13 @@ fn leave__frees_the_share() {
         before < crate::limits::INITIAL_BUDGET && after == u64::MAX,
         "{before} {after}"
     );
-    assert_eq!(scheduler.lock().streams(), 1);
+    assert_eq!(scheduler.ledger().streams(), 1);
 }
 
 #[test]
 fn request_fast__one_at_a_time_and_not_for_ever() {
     let scheduler = Scheduler::new(Schedule::Fair);
-    let (first, second) = (scheduler.join(), scheduler.join());
+    let (mut first, mut second) = (scheduler.join(), scheduler.join());
     first.review(at(1), &wants(1 << 20));
     second.review(at(1), &wants(1 << 20));
     let hold = HOLD.as_micros() as u64;
@@ -101,7 +103,7 @@ fn request_fast__one_at_a_time_and_not_for_ever() {
 #[test]
 fn request_fast__a_holder_that_wants_nothing_holds_nothing() {
     let scheduler = Scheduler::new(Schedule::Fair);
-    let (first, second) = (scheduler.join(), scheduler.join());
+    let (mut first, mut second) = (scheduler.join(), scheduler.join());
     first.review(at(1), &wants(1 << 20));
     assert_eq!(first.request_fast(at(10)), FastAnswer::Granted);
     first.review(at(20), &wants(0));
