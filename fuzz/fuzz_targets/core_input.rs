@@ -96,7 +96,7 @@ impl Pair {
             };
             match it {
                 // These connections are plain; the exchange has a target of its own.
-                Transmit::Handshake(_) => {}
+                Transmit::Handshake => {}
                 Transmit::Control(it) => {
                     let mut bytes = it.bytes().to_vec();
                     bytes.resize(bytes.len().max(it.pad_to), 0);

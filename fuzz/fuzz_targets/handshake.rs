@@ -6,11 +6,9 @@ use libfuzzer_sys::fuzz_target;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use zerolane_core::limits::MAX_PENDING_HANDSHAKES;
-use zerolane_core::{
-    Anyone, Ciphers, Config, Connection, Credentials, Entropy, Gate, Identity, Instant, Reply,
-    Transmit,
-};
+use zerolane_core::{Config, Connection, Entropy, Instant, Transmit};
+use zerolane_handshake::limits::MAX_PENDING_HANDSHAKES;
+use zerolane_handshake::{Anyone, Ciphers, Credentials, Exchange, Gate, Identity, Reply};
 
 fn credentials(n: u8) -> Credentials {
     Credentials {
@@ -46,9 +44,9 @@ fuzz_target!(|input: &[u8]| {
     };
     let mut now = Instant::ZERO;
     let mut gate = Gate::new(now, credentials(1), &mut draw);
-    let made =
-        Connection::connect_protected(now, Config::default(), entropy, credentials(2), draw());
-    let mut client = made.expect("sane credentials");
+    let mut client = Connection::connect_protected(now, Config::default(), entropy);
+    let made = Exchange::initiate(credentials(2), draw(), entropy);
+    let mut exchange = made.expect("sane credentials");
     // What the client says at present, and the keys it has by now.
     let mut said = vec![];
     let mut session = None;
@@ -59,7 +57,8 @@ fuzz_target!(|input: &[u8]| {
         now = now + Duration::from_millis(u64::from(kind >> 4) * 100);
         client.on_timeout(now);
         while let Some(transmit) = client.poll_transmit(now, Default::default()) {
-            if let Transmit::Handshake(message) = transmit {
+            if transmit == Transmit::Handshake {
+                let message = exchange.message().expect("an Initiator's");
                 said = message.bytes().to_vec();
             }
         }
@@ -76,8 +75,10 @@ fuzz_target!(|input: &[u8]| {
                     0 => reply.bytes().to_vec(),
                     _ => tampered(reply.bytes(), change),
                 };
-                client.on_handshake(now, &reply);
-                session = client.take_session().or(session);
+                let (request, len) = client.request();
+                let (outcome, given) = exchange.take(&reply, &request[..len]);
+                client.on_handshake(now, outcome);
+                session = given.or(session);
             }
             Reply::Admit(admitted) => {
                 let session = session.as_ref().expect("let in a stranger");

@@ -75,7 +75,7 @@ impl Virtual {
             while let Some(transmit) = connection.poll_transmit(now, BurstLimit::default()) {
                 match transmit {
                     // Plain connections exchange no keys.
-                    Transmit::Handshake(_) => unreachable!(),
+                    Transmit::Handshake => unreachable!(),
                     Transmit::Control(it) => {
                         let mut bytes = it.bytes().to_vec();
                         bytes.resize(bytes.len().max(it.pad_to), 0);

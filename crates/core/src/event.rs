@@ -1,6 +1,6 @@
 //! What the engine tells its user.
 
-use crate::{PublicKey, RemoteRegion};
+use crate::RemoteRegion;
 use core::fmt;
 use zerolane_wire::{Profile, Reason};
 
@@ -56,8 +56,8 @@ pub enum CloseReason {
     },
     /// The peer refused the key exchange. Anybody on the path could have said so.
     ExchangeRefused(Reason),
-    /// The peer proved to be the owner of this key, who is not trusted.
-    Untrusted(PublicKey),
+    /// The peer proved to be the owner of this public key (X25519), who is not trusted.
+    Untrusted([u8; 32]),
     /// No answer while connecting.
     ConnectTimeout,
     /// The peer left requests unanswered for the idle timeout.
@@ -88,9 +88,7 @@ impl fmt::Display for CloseReason {
             }
             CloseReason::Rejected { reason, .. } => write!(f, "rejected: {}", reason.text()),
             CloseReason::ExchangeRefused(reason) => write!(f, "refused: {}", reason.text()),
-            CloseReason::Untrusted(key) => {
-                write!(f, "the peer's key is {key}, which is not trusted")
-            }
+            CloseReason::Untrusted(_) => f.write_str("the peer's key is not trusted"),
             CloseReason::ConnectTimeout => f.write_str("no answer"),
             CloseReason::PeerDead => f.write_str("the peer does not answer any more"),
             CloseReason::Unreachable => f.write_str("nobody listens there"),

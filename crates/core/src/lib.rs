@@ -29,7 +29,6 @@ mod forecast;
 mod gaps;
 mod gets;
 mod grants;
-mod handshake;
 mod inbound;
 mod life;
 pub mod limits;
@@ -51,17 +50,14 @@ mod work;
 pub use admission::{FastAnswer, Member, Schedule, Scheduler};
 pub use config::{Config, Entropy};
 pub use congestion::{Auto, Congestion, Control, GrantsOnly, Model, Sample};
-pub use connection::{Connection, PostError, Stray, listen, reject};
+pub use connection::{
+    Connection, HandshakeOutcome, PostError, SERVICE_PORT, Stray, listen, reject,
+};
 pub use counters::{Counters, DropReason, PathState};
 pub use event::{CloseReason, Delivery, Event, TransferError, TransferId};
 pub use exports::RegionName;
 pub use forecast::{Forecast, Run};
 pub use grants::Placement;
-pub use handshake::{
-    Admitted, Anyone, Cipher, Ciphers, Code, CodeError, Credentials, Gate, GateCounters, GateLimit,
-    HandshakeDatagram, Identity, KeyError, Origin, PreShared, PublicKey, Reply, Session, Trust,
-    refuse_hello,
-};
 pub use inbound::InboundState;
 pub use life::Life;
 pub use outbound::OutboundState;

@@ -1,6 +1,6 @@
 //! What is to leave: a control datagram, or a burst of Data described, not copied.
 
-use crate::{HandshakeDatagram, Span};
+use crate::Span;
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::{Flags, HEADER_LEN, Header, OPTIONS_LEN, Packet};
 
@@ -25,8 +25,9 @@ impl Default for BurstLimit {
 /// Something to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transmit {
-    /// One message of the key exchange, on its own and never sealed.
-    Handshake(HandshakeDatagram),
+    /// The message of the key exchange that it is time for, on its own and never sealed. What runs the
+    /// exchange has it.
+    Handshake,
     /// One control datagram, on its own.
     Control(ControlDatagram),
     /// Data operations from one contiguous span.

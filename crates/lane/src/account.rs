@@ -1,7 +1,8 @@
 //! Honest counting: every byte placed or moved and why, every datagram dropped and where, every
 //! syscall and wake-up.
 
-use zerolane_core::{Cipher, Counters, PathState};
+use zerolane_core::{Counters, PathState};
+use zerolane_handshake::Cipher;
 
 /// Why payload was copied again in user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -43,10 +43,13 @@ pub use registry::Registry;
 pub use security::{Mode, Security, random};
 pub use waker::Waker;
 pub use zerolane_core::{
-    Anyone, Atomic, Cipher, CloseReason, Code, CodeError, Config, Control, Counters, Delivery,
-    DropReason, FastAnswer, GateCounters, GateLimit, Identity, KeyError, Life, PathState,
-    PostError, PreShared, PublicKey, RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler,
-    TransferError, TransferId, Trust, WorkFlags, limits,
+    Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life,
+    PathState, PostError, RegionName, RemotePlace, RemoteRegion, Schedule, Scheduler,
+    TransferError, TransferId, WorkFlags, limits,
+};
+pub use zerolane_handshake::{
+    Anyone, Cipher, Code, CodeError, GateCounters, GateLimit, Identity, KeyError, PreShared,
+    PublicKey, Trust, limits as handshake_limits,
 };
 
 /// What threads share memory by; tests put loom's in its place.

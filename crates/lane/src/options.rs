@@ -2,7 +2,7 @@
 
 use crate::Security;
 use std::time::Duration;
-use zerolane_core::{Config, Control, Scheduler, limits};
+use zerolane_core::{Config, Control, Scheduler};
 use zerolane_wire::Profiles;
 
 /// Settings of a connection. The defaults suit a LAN.
@@ -73,8 +73,8 @@ impl Default for Options {
             idle_timeout: config.idle_timeout,
             security: Security::default(),
             slots: config.slots,
-            max_connections: limits::MAX_CONNECTIONS,
-            max_connections_of_origin: limits::MAX_CONNECTIONS_OF_ORIGIN,
+            max_connections: zerolane_handshake::limits::MAX_CONNECTIONS,
+            max_connections_of_origin: zerolane_handshake::limits::MAX_CONNECTIONS_OF_ORIGIN,
             scheduler: None,
         }
     }

@@ -3,7 +3,7 @@
 use crate::seal;
 use std::io;
 use std::sync::Arc;
-use zerolane_core::{Anyone, Cipher, Ciphers, Credentials, Identity, PreShared, Trust};
+use zerolane_handshake::{Anyone, Cipher, Ciphers, Credentials, Identity, PreShared, Trust};
 
 /// Protection of a connection's datagrams. Both ends must choose the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,9 @@
 
 use std::io;
 use std::time::Duration;
-use zerolane_lane::{CloseReason, DriverError, NotPosted, PostError, TransferError, TransferId};
+use zerolane_lane::{
+    CloseReason, DriverError, NotPosted, PostError, PublicKey, TransferError, TransferId,
+};
 
 /// Why a call failed. The connection goes on after [`Error::Transfer`], [`Error::Post`] and what was
 /// wrong with a request.
@@ -21,7 +23,7 @@ pub enum Error {
     )]
     ConnectTimeout(Duration),
     /// The connection ended.
-    #[error("connection: {0}")]
+    #[error("connection: {}", in_words(*.0))]
     Closed(CloseReason),
     /// This Transfer failed; the connection goes on.
     #[error("transfer: {0}")]
@@ -102,3 +104,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// # Ok::<(), zerolane::Error>(())
 /// ```
 pub type Posted<M> = std::result::Result<TransferId, NotPosted<M>>;
+
+/// With the key of a peer that is not trusted, as users write keys.
+fn in_words(reason: CloseReason) -> String {
+    match reason {
+        CloseReason::Untrusted(key) => {
+            format!("the peer's key is {}, which is not trusted", PublicKey(key))
+        }
+        reason => reason.to_string(),
+    }
+}

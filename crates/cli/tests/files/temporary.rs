@@ -56,12 +56,15 @@ fn cp__a_file_that_is_called_like_a_temporary() {
     }
 }
 
+/// What a user may have under a name, and how it is made.
+type Kind = (&'static str, fn(&Path));
+
 #[test]
 fn cp__a_users_file_where_the_temporary_would_be() {
     let lab = Lab::new(&[]);
     let name = name_of_temporary(&lab);
     fs::write(lab.share("big"), content(1, 2 * MIB)).unwrap();
-    let kinds: [(&str, fn(&Path)); 5] = [
+    let kinds: [Kind; 5] = [
         ("file", |path| fs::write(path, b"mine").unwrap()),
         ("empty", |path| fs::write(path, b"").unwrap()),
         ("directory", |path| fs::create_dir(path).unwrap()),

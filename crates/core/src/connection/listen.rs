@@ -7,8 +7,8 @@ use zerolane_wire::{
     RequestConnection, Route, VERSION, VERSION_MIN,
 };
 
-/// Port a Request_Connection goes to: there is one service behind a UDP port.
-pub(super) const SERVICE_PORT: u16 = 1;
+/// D_Port of a Request_Connection: there is one service behind a UDP port.
+pub const SERVICE_PORT: u16 = 1;
 
 /// Takes the first datagram of a stranger, made of `packet`.
 ///

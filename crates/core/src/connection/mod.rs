@@ -23,13 +23,13 @@ mod serve;
 mod timeouts;
 mod transfers;
 
-pub use listen::{listen, reject};
+pub use listen::{SERVICE_PORT, listen, reject};
+pub use protect::HandshakeOutcome;
 pub use roam::Stray;
 
 use crate::congestion::Pacer;
 use crate::credit::Credit;
 use crate::ecn::Marks;
-use crate::handshake::{HandshakeDatagram, Session};
 use crate::inbound::Inbox;
 use crate::offers::Offers;
 use crate::outbound::Outbox;
@@ -111,10 +111,8 @@ pub struct Connection {
     /// Size of the path probe to send, 0 for none.
     probe: usize,
     protection: Protection,
-    /// Keys that the lane has not taken yet.
-    session: Option<Box<Session>>,
     /// Message of the key exchange to be sent.
-    handshake: Option<HandshakeDatagram>,
+    handshake_owed: bool,
     handshake_tries: u32,
     /// Sync of the Request_Connection.
     handshake_sync: u32,
@@ -212,8 +210,7 @@ impl Connection {
             control: VecDeque::new(),
             probe: 0,
             protection: Protection::Plain,
-            session: None,
-            handshake: None,
+            handshake_owed: false,
             handshake_tries: 0,
             handshake_sync: entropy.sync,
             unanswered_pings: 0,

@@ -29,9 +29,11 @@ impl Connection {
     }
 
     fn next_handshake(&mut self) -> Option<Transmit> {
-        let message = self.handshake.take()?;
+        if !core::mem::take(&mut self.handshake_owed) {
+            return None;
+        }
         self.counters.control_sent += 1;
-        Some(Transmit::Handshake(message))
+        Some(Transmit::Handshake)
     }
 
     pub(super) fn next_control(&mut self, now: Instant) -> Option<Transmit> {

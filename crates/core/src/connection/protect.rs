@@ -1,42 +1,53 @@
 //! Protection of a connection: on the Initiator's side the key exchange takes the place of the bare
 //! Request_Connection, which travels inside its last message; on the Responder's side it is over
 //! before there is a connection, and only a repetition of that message is still to be recognized.
+//!
+//! The exchange itself is not the core's. The core times and repeats its messages
+//! ([`Transmit::Handshake`](crate::Transmit::Handshake)), and is told what came of those that arrive.
 
 use super::{Connection, listen};
-use crate::handshake::{Credentials, Initiator, Session, Taken};
 use crate::life::Happening;
 use crate::recovery::Timed;
 use crate::{CloseReason, Config, DropReason, Entropy, Instant, Life};
-use zerolane_wire::{Operation, Packet};
+use zerolane_wire::{HEADER_LEN, OPTIONS_LEN, Operation, Packet, Reason};
 
 /// How the connection's datagrams are protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protection {
     /// Not at all: both ends asked for that.
     Plain,
     /// This end began the key exchange, and repeats its messages.
-    Exchanging(Box<Initiator>),
-    /// The peer did, and finished it with this datagram.
-    Admitted(Box<[u8]>),
+    Exchanging,
+    /// The peer did, and finished it.
+    Admitted,
+}
+
+/// What came of a message of the key exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeOutcome {
+    /// It was none of this exchange, or forged.
+    Nothing,
+    /// The message to be sent is another one now.
+    SendAgain,
+    /// The keys are there; the message to be sent is the last one.
+    Done,
+    /// The last message of the peer came again: it has not heard the answer.
+    Repeated,
+    /// The peer says no. Anybody on the path could have said so.
+    Refused(Reason),
+    /// The peer proved to be the owner of this public key, who is not trusted.
+    Untrusted([u8; 32]),
 }
 
 impl Connection {
-    /// An Initiator that proves who it is and wants the same of the Responder: see
-    /// [`Connection::take_session`]. `ephemeral` is 32 bytes that nobody can guess, drawn for this
-    /// connection alone. `None` if the cryptography refuses the credentials.
-    pub fn connect_protected(
-        now: Instant,
-        config: Config,
-        entropy: Entropy,
-        credentials: Credentials,
-        ephemeral: [u8; 32],
-    ) -> Option<Connection> {
-        let ports = (listen::SERVICE_PORT, entropy.port);
-        let exchange = Initiator::new(credentials, ephemeral, ports, entropy.key, entropy.sync)?;
-        let protection = Protection::Exchanging(Box::new(exchange));
-        Some(Connection::initiate(now, config, entropy, protection))
+    /// An Initiator that proves its identity and wants the same of the Responder. What runs the
+    /// exchange sends its messages ([`Transmit::Handshake`](crate::Transmit::Handshake)) and tells what
+    /// comes of those that arrive ([`Connection::on_handshake`]).
+    pub fn connect_protected(now: Instant, config: Config, entropy: Entropy) -> Connection {
+        Connection::initiate(now, config, entropy, Protection::Exchanging)
     }
 
-    /// The connection of a stranger whom the gate admitted. Its session is the lane's.
+    /// The connection of a stranger whom the gate admitted.
     ///
     /// # Errors
     /// As of [`listen`](crate::listen()): the rejection to be sent back, sealed.
@@ -49,65 +60,55 @@ impl Connection {
         config: Config,
         entropy: Entropy,
         request: &Packet,
-        finish: Box<[u8]>,
     ) -> Result<Connection, Option<Packet>> {
         let mut connection = listen::listen(now, config, entropy, request)?;
-        connection.protection = Protection::Admitted(finish);
+        connection.protection = Protection::Admitted;
         Ok(connection)
-    }
-
-    /// The keys, once, when the exchange gave them. From then on the lane seals everything but
-    /// handshake messages, and opens everything before it shows it.
-    pub fn take_session(&mut self) -> Option<Session> {
-        self.session.take().map(|session| *session)
     }
 
     /// Whether this end's datagrams are to be sealed, now or as soon as there are keys.
     pub fn is_protected(&self) -> bool {
-        !matches!(self.protection, Protection::Plain)
+        self.protection != Protection::Plain
     }
 
-    /// Takes a handshake message, the one kind of datagram of a protected connection that is not
-    /// sealed.
-    pub fn on_handshake(&mut self, now: Instant, datagram: &[u8]) {
+    /// The Request_Connection, which the last message of the exchange carries, and its length in bytes.
+    pub fn request(&self) -> ([u8; HEADER_LEN + OPTIONS_LEN], usize) {
+        self.request_packet().emit()
+    }
+
+    /// Takes what came of a handshake message, the one kind of datagram of a protected connection that
+    /// is not sealed.
+    pub fn on_handshake(&mut self, now: Instant, outcome: HandshakeOutcome) {
         self.counters.control_received += 1;
-        let request = self.request_packet().emit();
-        match &mut self.protection {
-            Protection::Exchanging(exchange) if self.life == Life::Connecting => {
-                let taken = exchange.take(datagram, &request.0[..request.1]);
-                self.exchanged(now, taken);
+        match (self.protection, outcome) {
+            (Protection::Exchanging, outcome) if self.life == Life::Connecting => {
+                self.exchanged(now, outcome);
             }
-            Protection::Admitted(finish) if **finish == *datagram => {
+            (Protection::Admitted, HandshakeOutcome::Repeated) => {
                 self.live(now, Happening::RequestRepeated, CloseReason::Local);
             }
             _ => self.counters.count_drop(DropReason::Unexpected, 1),
         }
     }
 
-    fn exchanged(&mut self, now: Instant, taken: Taken) {
-        match taken {
-            Taken::Nothing => self.counters.count_drop(DropReason::Malformed, 1),
-            Taken::SendAgain => self.queue_handshake(),
-            Taken::Done(session) => {
-                self.session = Some(session);
+    fn exchanged(&mut self, now: Instant, outcome: HandshakeOutcome) {
+        match outcome {
+            HandshakeOutcome::Nothing | HandshakeOutcome::Repeated => {
+                self.counters.count_drop(DropReason::Malformed, 1);
+            }
+            HandshakeOutcome::SendAgain => self.handshake_owed = true,
+            HandshakeOutcome::Done => {
                 self.recovery.answered(Timed::Handshake, now);
                 self.handshake_tries = 0;
                 self.request_connection(now);
             }
-            Taken::Refused(reason) => {
+            HandshakeOutcome::Refused(reason) => {
                 let why = CloseReason::ExchangeRefused(reason);
                 self.live(now, Happening::Rejected, why);
             }
-            Taken::Untrusted(peer) => {
+            HandshakeOutcome::Untrusted(peer) => {
                 self.live(now, Happening::Lost, CloseReason::Untrusted(peer));
             }
-        }
-    }
-
-    /// The message of the exchange that it is time for is to be sent.
-    fn queue_handshake(&mut self) {
-        if let Protection::Exchanging(exchange) = &self.protection {
-            self.handshake = Some(exchange.message());
         }
     }
 
@@ -118,7 +119,8 @@ impl Connection {
                 let request = self.request_packet().operation;
                 self.push_control(request);
             }
-            Protection::Exchanging(_) | Protection::Admitted(_) => self.queue_handshake(),
+            Protection::Exchanging => self.handshake_owed = true,
+            Protection::Admitted => {}
         }
     }
 

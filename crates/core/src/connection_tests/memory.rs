@@ -673,7 +673,7 @@ fn immediate__waits_until_the_peer_looks() {
                 }
                 Transmit::Control(it) => b.on_control(now, it.bytes(), it.bytes().len()),
                 Transmit::Data(_) => panic!("nothing granted"),
-                Transmit::Handshake(_) => panic!("plain"),
+                Transmit::Handshake => panic!("plain"),
             }
         }
         while let Some(Transmit::Control(it)) = b.poll_transmit(now, BurstLimit::default()) {

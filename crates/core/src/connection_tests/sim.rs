@@ -247,7 +247,7 @@ impl Host {
         while let Some(connection) = self.connection.as_mut() {
             match connection.poll_transmit(now, BurstLimit::default()) {
                 None => break,
-                Some(Transmit::Handshake(it)) => datagrams.push((it.bytes().to_vec(), false)),
+                Some(Transmit::Handshake) => panic!("plain"),
                 Some(Transmit::Control(it)) => {
                     let mut bytes = it.bytes().to_vec();
                     bytes.resize(bytes.len().max(it.pad_to), 0);

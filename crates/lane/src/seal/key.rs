@@ -4,7 +4,7 @@ use super::{NUMBER_LEN, one_pass};
 use aegis::aegis128x2::{Aegis128X2, Aegis128X2Mac};
 use ring::aead::{self, AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, UnboundKey};
 use zeroize::Zeroizing;
-use zerolane_core::Cipher;
+use zerolane_handshake::Cipher;
 use zerolane_wire::HEADER_LEN;
 
 /// Bytes of secret that a key is made of: at most 32 of key, 16 of mask.

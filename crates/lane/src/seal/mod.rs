@@ -14,7 +14,8 @@ use key::Key;
 use std::fmt;
 use window::Window;
 use zeroize::Zeroizing;
-use zerolane_core::{Cipher, Ciphers, DropReason};
+use zerolane_core::DropReason;
+use zerolane_handshake::{Cipher, Ciphers};
 use zerolane_wire::HEADER_LEN;
 
 /// Bytes of the number behind the payload.

@@ -17,8 +17,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use zerolane_core::{
-    Admitted, Gate, GateCounters, Origin, PublicKey, Reply, Session, refuse_hello,
+use zerolane_handshake::{
+    Admitted, Exchange, Gate, GateCounters, Origin, PublicKey, Reply, Session, refuse_hello,
 };
 use zerolane_wire::handshake::HandshakeMessage;
 use zerolane_wire::{Operation, Packet, Reason};
@@ -237,10 +237,14 @@ impl Listener {
         };
         let config = config(&lane.socket, way.peer, &self.options);
         let made = Driver::try_new(lane, &self.options, |now| {
-            zerolane_core::Connection::admit(now, config, entropy, &request, finish)
+            zerolane_core::Connection::admit(now, config, entropy, &request)
         });
         match made {
-            Ok(mut driver) => Ok(driver.lane_mut().protect(session).then_some(driver)),
+            Ok(mut driver) => {
+                let lane = driver.lane_mut();
+                lane.receiver.begin(Exchange::admitted(finish));
+                Ok(lane.protect(Box::new(session)).then_some(driver))
+            }
             Err(rejection) => {
                 self.refuse(rejection, Some(session), way);
                 Ok(None)

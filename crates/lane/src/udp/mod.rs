@@ -22,7 +22,8 @@ use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use zerolane_core::{Config, Connection, Entropy, PublicKey, RegionId, Session};
+use zerolane_core::{Config, Connection, Entropy, RegionId};
+use zerolane_handshake::{Exchange, PublicKey, Session};
 
 /// One connected UDP socket: the kernel finds the connection by the peer's address, so that all
 /// that arrives is the connection's and the forecast holds.
@@ -56,10 +57,16 @@ impl UdpLane {
 
     /// Seals and opens with the keys of `session` from here on. False if the cryptography refuses
     /// them: nothing is sent or received then.
-    fn protect(&mut self, session: Session) -> bool {
+    fn protect(&mut self, session: Box<Session>) -> bool {
         self.peer_key = Some(session.peer);
-        let sealer = Sealer::new(session.cipher, session.send);
-        let opener = Opener::new(session.cipher, session.receive);
+        let Session {
+            send,
+            receive,
+            cipher,
+            ..
+        } = *session;
+        let sealer = Sealer::new(cipher, send);
+        let opener = Opener::new(cipher, receive);
         match (sealer, opener) {
             (Some(sealer), Some(opener)) => {
                 self.sender.protect(sealer);
@@ -94,7 +101,7 @@ impl UdpLane {
 impl Lane for UdpLane {
     fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         let received = self.receiver.receive(&self.socket, turn, self.strict);
-        if let Some(session) = turn.core.take_session() {
+        if let Some(session) = self.receiver.take_session() {
             self.protect(session);
         }
         let received = received?;
@@ -109,7 +116,9 @@ impl Lane for UdpLane {
     }
 
     fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
-        self.sender.transmit(&self.socket, self.peer, turn)
+        let exchange = self.receiver.exchange();
+        self.sender
+            .transmit(&self.socket, self.peer, exchange, turn)
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {
@@ -153,18 +162,19 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane
     )?;
     let entropy = entropy()?;
     let roam = Roam::of_socket(&socket, entropy.key, peer)?;
-    let lane = UdpLane::new(socket, peer, roam, options)?;
+    let mut lane = UdpLane::new(socket, peer, roam, options)?;
     let config = config(&lane.socket, peer, options);
     let Some(credentials) = options.security.credentials()? else {
         return Ok(Driver::new(lane, options, |now| {
             Connection::connect(now, config, entropy)
         }));
     };
-    let ephemeral = security::random()?;
-    Driver::try_new(lane, options, |now| {
-        Connection::connect_protected(now, config, entropy, credentials, ephemeral)
-            .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))
-    })
+    let exchange = Exchange::initiate(credentials, security::random()?, entropy)
+        .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))?;
+    lane.receiver.begin(exchange);
+    Ok(Driver::new(lane, options, |now| {
+        Connection::connect_protected(now, config, entropy)
+    }))
 }
 
 /// What the core is to know of this socket.

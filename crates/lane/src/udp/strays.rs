@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use zerolane_core::Origin;
+use zerolane_handshake::Origin;
 
 /// Bytes of a datagram that are looked at: more than any that is not payload has.
 pub(super) const SHOWN: usize = 2048;

@@ -94,7 +94,7 @@ fn trust__a_server_that_is_not_the_right_one_is_named() {
         ..Security::default()
     };
     let reason = refused(client, server);
-    assert_eq!(reason, CloseReason::Untrusted(identity(3).public()));
+    assert_eq!(reason, CloseReason::Untrusted(identity(3).public().0));
 }
 
 #[test]

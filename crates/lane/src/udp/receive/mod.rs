@@ -21,6 +21,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::AsRawFd;
 use zerolane_core::{Forecast, RegionId};
+use zerolane_handshake::{Exchange, Session};
 use zerolane_wire::HEADER_LEN;
 
 /// Segments in one GRO super-packet: the kernel merges 64 at most.
@@ -104,6 +105,10 @@ pub(super) struct Receiver {
     layouts: Vec<Layout>,
     slots: Box<[Slot]>,
     incoming: Incoming,
+    /// This end's part in the key exchange, where there is one.
+    exchange: Option<Exchange>,
+    /// What the exchange gave.
+    session: Option<Box<Session>>,
     /// Lent by the thread for the length of a call: what they hold is judged before that ends.
     buffers: Buffers,
     controls: Box<[[u64; CONTROL / 8]]>,
@@ -136,6 +141,8 @@ impl Receiver {
                 Mode::Plain => Incoming::Plain,
                 Mode::Encrypted | Mode::Authenticated => Incoming::Waiting,
             },
+            exchange: None,
+            session: None,
             buffers: Buffers::default(),
             controls: vec![[0; CONTROL / 8]; MAX_MESSAGES].into(),
             iovs: Vec::with_capacity(3 * MAX_MESSAGES),
@@ -146,6 +153,21 @@ impl Receiver {
             fault: None,
             overflow: 0,
         }
+    }
+
+    /// Handshake messages are `exchange`'s.
+    pub(super) fn begin(&mut self, exchange: Exchange) {
+        self.exchange = Some(exchange);
+    }
+
+    /// The key exchange, where there is one.
+    pub(super) fn exchange(&self) -> Option<&Exchange> {
+        self.exchange.as_ref()
+    }
+
+    /// What the key exchange gave, once.
+    pub(super) fn take_session(&mut self) -> Option<Box<Session>> {
+        self.session.take()
     }
 
     /// Opens everything from here on.

@@ -4,7 +4,7 @@
 use super::{Receiver, SPILL};
 use crate::seal::{Opener, TRAILER_LEN, Trailer};
 use crate::{Registry, Turn};
-use zerolane_core::{DropReason, RegionId, Span};
+use zerolane_core::{DropReason, HandshakeOutcome, RegionId, Span};
 use zerolane_wire::HEADER_LEN;
 use zerolane_wire::handshake::HandshakeMessage;
 
@@ -62,6 +62,20 @@ impl Incoming {
 }
 
 impl Receiver {
+    /// Takes a message of the key exchange; the core is told what came of it.
+    fn take_handshake(&mut self, datagram: &[u8], turn: &mut Turn<'_>) {
+        let (request, len) = turn.core.request();
+        let outcome = match &mut self.exchange {
+            Some(exchange) => {
+                let (outcome, session) = exchange.take(datagram, &request[..len]);
+                self.session = session.or(self.session.take());
+                outcome
+            }
+            None => HandshakeOutcome::Nothing,
+        };
+        turn.core.on_handshake(turn.now, outcome);
+    }
+
     /// Opens a datagram in one piece and returns its header and payload: `None` if there is nothing
     /// left to do with it.
     pub(in crate::udp) fn unseal<'d>(
@@ -70,7 +84,7 @@ impl Receiver {
         turn: &mut Turn<'_>,
     ) -> Option<&'d mut [u8]> {
         if HandshakeMessage::is(datagram) {
-            turn.core.on_handshake(turn.now, datagram);
+            self.take_handshake(datagram, turn);
             return None;
         }
         match self.incoming.open_whole(datagram) {

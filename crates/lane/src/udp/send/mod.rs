@@ -16,7 +16,8 @@ use crate::{LaneError, Mode, Options, Turn, Zerocopy};
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;
-use zerolane_core::{BurstLimit, Cipher, Instant, RegionId, Transmit};
+use zerolane_core::{BurstLimit, Instant, RegionId, Transmit};
+use zerolane_handshake::{Cipher, Exchange};
 use zerolane_wire::HEADER_LEN;
 
 /// Segments of one GSO send. The kernel has taken 64 since 4.18, and 128 since 6.9.
@@ -127,12 +128,13 @@ impl Sender {
         &mut self,
         socket: &Socket,
         peer: SocketAddr,
+        exchange: Option<&Exchange>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
         if let Protection::Sealed(stage) = &mut self.protection {
             stage.lend();
         }
-        let sent = self.transmit_bursts(socket, peer, turn);
+        let sent = self.transmit_bursts(socket, peer, exchange, turn);
         if let Protection::Sealed(stage) = &mut self.protection {
             stage.give_back();
         }
@@ -143,6 +145,7 @@ impl Sender {
         &mut self,
         socket: &Socket,
         peer: SocketAddr,
+        exchange: Option<&Exchange>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
         let mut sent = self.lender.is_lending() && self.lender.settle(socket);
@@ -161,7 +164,10 @@ impl Sender {
                 break;
             };
             let outcome = match &transmit {
-                Transmit::Handshake(it) => self.handshake(socket, it.bytes(), turn.account),
+                Transmit::Handshake => match exchange.and_then(Exchange::message) {
+                    Some(it) => self.handshake(socket, it.bytes(), turn.account),
+                    None => Ok(()),
+                },
                 Transmit::Control(it) => self.control(socket, it, turn.account),
                 Transmit::Data(it) => self.data(socket, it, turn)?,
                 Transmit::Operations(it) => self.operations(socket, it, turn)?,

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-use zerolane_lane::limits::CODE_GUESSES;
+use zerolane_lane::handshake_limits::CODE_GUESSES;
 
 /// Who may connect to a server.
 #[derive(Clone, Debug, Default)]

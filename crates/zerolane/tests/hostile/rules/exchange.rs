@@ -6,10 +6,8 @@ use super::seal::OFFERED;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Instant;
-use zerolane_core::{
-    Anyone, BurstLimit, Ciphers, Config, Connection, Credentials, Entropy, Gate, Identity, Reply,
-    Session, Transmit,
-};
+use zerolane_core::{BurstLimit, Config, Connection, Entropy, Transmit};
+use zerolane_handshake::{Anyone, Ciphers, Credentials, Exchange, Gate, Identity, Reply, Session};
 use zerolane_wire::{Capabilities, Packet, Profiles};
 
 pub(super) fn capabilities(terms: &Terms) -> Capabilities {
@@ -54,23 +52,25 @@ pub(super) fn exchange(socket: &UdpSocket, terms: &Terms) -> Session {
         checksum: terms.checksum,
         ..Config::default()
     };
-    let mut core =
-        Connection::connect_protected(now(), config, entropy, credentials(), draw()).unwrap();
-    let mut session = None;
+    let mut core = Connection::connect_protected(now(), config, entropy);
+    let mut exchange = Exchange::initiate(credentials(), draw(), entropy).unwrap();
+    let mut session: Option<Box<Session>> = None;
     let end = Instant::now() + PATIENCE;
     let mut buffer = [0; 2048];
     while Instant::now() < end {
         while let Some(transmit) = core.poll_transmit(now(), BurstLimit::default()) {
-            if let Transmit::Handshake(message) = transmit {
-                socket.send(message.bytes()).unwrap();
+            if transmit == Transmit::Handshake {
+                socket.send(exchange.message().unwrap().bytes()).unwrap();
             }
         }
         if let Some(session) = session {
-            return session;
+            return *session;
         }
         if let Ok(len) = socket.recv(&mut buffer) {
-            core.on_handshake(now(), &buffer[..len]);
-            session = core.take_session();
+            let (request, request_len) = core.request();
+            let (outcome, given) = exchange.take(&buffer[..len], &request[..request_len]);
+            core.on_handshake(now(), outcome);
+            session = given;
         }
     }
     panic!("no key exchange");

@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use zerolane_core::Session;
+use zerolane_handshake::Session;
 use zerolane_wire::{
     ConnectionAnswer, ConnectionVerdict, Flags, HEADER_LEN, Header, Op, Operation, Packet, Reason,
     RequestConnection, RequestDisconnect, Route,

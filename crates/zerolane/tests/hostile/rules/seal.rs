@@ -2,7 +2,7 @@
 //! can be chosen, and used twice.
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-use zerolane_core::{Cipher, Session};
+use zerolane_handshake::{Cipher, Session};
 use zerolane_wire::HEADER_LEN;
 
 /// The cipher that the hostile one offers, and everybody has.

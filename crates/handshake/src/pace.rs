@@ -1,11 +1,11 @@
 //! How fast strangers are answered: in all, and those of one origin.
 
-use super::gate::GateLimit;
-use crate::Instant;
+use crate::gate::GateLimit;
 use crate::limits::{COOKIE_FROM_RATE, MAX_ANSWERS_OF_ORIGIN_PER_SECOND, MAX_ANSWERS_PER_SECOND};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
+use zerolane_core::Instant;
 
 /// Whose limits an address counts against: an IPv4 host's own, or those of an IPv6 host's network, in
 /// which it has 2^64 addresses to choose from.
@@ -26,7 +26,7 @@ impl Origin {
 }
 
 /// What was asked and answered in the present second.
-pub(super) struct Pace {
+pub(crate) struct Pace {
     second: Instant,
     hellos: u32,
     answers: u32,
@@ -35,7 +35,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(now: Instant) -> Pace {
+    pub(crate) fn new(now: Instant) -> Pace {
         Pace {
             second: now,
             hellos: 0,
@@ -45,23 +45,23 @@ impl Pace {
     }
 
     /// Begins another second when it is time to.
-    pub(super) fn pass(&mut self, now: Instant) {
+    pub(crate) fn pass(&mut self, now: Instant) {
         if now - self.second >= Duration::from_secs(1) {
             *self = Pace::new(now);
         }
     }
 
-    pub(super) fn hello(&mut self) {
+    pub(crate) fn hello(&mut self) {
         self.hellos = self.hellos.saturating_add(1);
     }
 
     /// Whether there are so many Hellos that a cookie is asked for.
-    pub(super) fn is_loaded(&self) -> bool {
+    pub(crate) fn is_loaded(&self) -> bool {
         self.hellos > COOKIE_FROM_RATE
     }
 
     /// Counts an answer to `origin`, which costs key agreements, if there may be one more.
-    pub(super) fn answer(&mut self, origin: Origin) -> Result<(), GateLimit> {
+    pub(crate) fn answer(&mut self, origin: Origin) -> Result<(), GateLimit> {
         if self.answers >= MAX_ANSWERS_PER_SECOND {
             return Err(GateLimit::Answers);
         }

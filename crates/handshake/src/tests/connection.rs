@@ -1,9 +1,10 @@
 //! The exchange with the connection's timers around it, over a network that loses and repeats.
 
 use super::*;
-use crate::connection::listen;
-use crate::{CloseReason, Config, Connection, Entropy, Event, Life, Transmit};
 use std::time::Duration;
+use zerolane_core::{
+    CloseReason, Config, Connection, Entropy, Event, HandshakeOutcome, Life, Transmit, listen,
+};
 
 /// Who a datagram is for.
 #[derive(Clone, Copy, PartialEq)]
@@ -16,14 +17,28 @@ enum To {
 struct World {
     now: Instant,
     a: Connection,
+    a_exchange: Exchange,
     a_session: Option<Session>,
     gate: Gate,
-    b: Option<Connection>,
+    b: Option<(Connection, Exchange)>,
     wire: Vec<(Instant, To, Vec<u8>)>,
     random: u64,
     /// Of 100 datagrams, so many are lost; as many are repeated, as many late.
     loss: u64,
     draw: Box<dyn FnMut() -> [u8; 32]>,
+}
+
+/// Shows a handshake message to an end's exchange, and its connection what came of it.
+fn hear(
+    connection: &mut Connection,
+    exchange: &mut Exchange,
+    now: Instant,
+    bytes: &[u8],
+) -> Option<Box<Session>> {
+    let (request, len) = connection.request();
+    let (outcome, session) = exchange.take(bytes, &request[..len]);
+    connection.on_handshake(now, outcome);
+    session
 }
 
 impl World {
@@ -35,10 +50,10 @@ impl World {
         };
         let mut draw: Box<dyn FnMut() -> [u8; 32]> = Box::new(draw());
         let config = Config::default();
-        let a = Connection::connect_protected(Instant::ZERO, config, entropy, a, draw());
         World {
             now: Instant::ZERO,
-            a: a.unwrap(),
+            a: Connection::connect_protected(Instant::ZERO, config, entropy),
+            a_exchange: Exchange::initiate(a, draw(), entropy).unwrap(),
             a_session: None,
             gate: Gate::new(Instant::ZERO, b, &mut draw),
             b: None,
@@ -74,10 +89,13 @@ impl World {
             let now = self.now;
             let from = match to {
                 To::Responder => Some(&mut self.a),
-                To::Initiator => self.b.as_mut(),
+                To::Initiator => self.b.as_mut().map(|it| &mut it.0),
             };
             match from.and_then(|it| it.poll_transmit(now, Default::default())) {
-                Some(Transmit::Handshake(it)) => self.send(to, it.bytes().to_vec()),
+                Some(Transmit::Handshake) => {
+                    let message = self.a_exchange.message().expect("an Initiator's");
+                    self.send(to, message.bytes().to_vec());
+                }
                 Some(Transmit::Control(it)) => self.send(to, it.bytes().to_vec()),
                 Some(Transmit::Data(_) | Transmit::Operations(_)) => panic!("nothing to transfer"),
                 None => return,
@@ -89,17 +107,18 @@ impl World {
         let protected = HandshakeMessage::is(bytes);
         match (to, &mut self.b) {
             (To::Initiator, _) if protected => {
-                self.a.on_handshake(self.now, bytes);
-                if let Some(session) = self.a.take_session() {
-                    assert!(self.a_session.replace(session).is_none(), "one session");
+                if let Some(session) = hear(&mut self.a, &mut self.a_exchange, self.now, bytes) {
+                    assert!(self.a_session.replace(*session).is_none(), "one session");
                 }
             }
             // A lane without keys drops what it cannot open.
             (To::Initiator, _) if self.a_session.is_some() => {
                 self.a.on_control(self.now, bytes, bytes.len());
             }
-            (To::Responder, Some(b)) if protected => b.on_handshake(self.now, bytes),
-            (To::Responder, Some(b)) => b.on_control(self.now, bytes, bytes.len()),
+            (To::Responder, Some((b, exchange))) if protected => {
+                assert!(hear(b, exchange, self.now, bytes).is_none());
+            }
+            (To::Responder, Some((b, _))) => b.on_control(self.now, bytes, bytes.len()),
             (To::Responder, None) => self.knock(bytes),
             (To::Initiator, _) => {}
         }
@@ -118,9 +137,8 @@ impl World {
                 let Admitted {
                     request, finish, ..
                 } = *admitted;
-                let made =
-                    Connection::admit(self.now, Config::default(), entropy, &request, finish);
-                self.b = Some(made.unwrap());
+                let made = Connection::admit(self.now, Config::default(), entropy, &request);
+                self.b = Some((made.unwrap(), Exchange::admitted(finish)));
             }
         }
     }
@@ -134,7 +152,7 @@ impl World {
             let next_packet = self.wire.iter().map(|(at, ..)| *at).min();
             let timers = [
                 self.a.next_timeout(),
-                self.b.as_ref().and_then(Connection::next_timeout),
+                self.b.as_ref().and_then(|it| it.0.next_timeout()),
             ];
             let Some(next) = timers.into_iter().flatten().chain(next_packet).min() else {
                 return;
@@ -148,7 +166,7 @@ impl World {
                 self.deliver(to, &bytes);
             }
             self.a.on_timeout(self.now);
-            if let Some(b) = &mut self.b {
+            if let Some((b, _)) = &mut self.b {
                 b.on_timeout(self.now);
             }
         }
@@ -156,7 +174,7 @@ impl World {
 
     fn is_open(&self) -> bool {
         let open = |it: &Connection| it.life() == Life::Established;
-        open(&self.a) && self.b.as_ref().is_some_and(open)
+        open(&self.a) && self.b.as_ref().is_some_and(|it| open(&it.0))
     }
 }
 
@@ -234,7 +252,7 @@ fn connect__untrusted_peer_is_named() {
     };
     let mut world = World::new(0, 0, a, credentials(2));
     world.run(Duration::from_secs(5));
-    let why = CloseReason::Untrusted(identity(2).public());
+    let why = CloseReason::Untrusted(identity(2).public().0);
     assert_eq!(world.a.poll_event(), Some(Event::Closed(why)));
     assert!(world.b.is_none());
 }
@@ -242,13 +260,18 @@ fn connect__untrusted_peer_is_named() {
 #[test]
 fn connect__to_an_end_that_gives_no_protection_is_refused_in_words() {
     let mut world = World::new(0, 0, credentials(1), credentials(2));
-    let Some(Transmit::Handshake(hello)) = world.a.poll_transmit(world.now, Default::default())
-    else {
-        panic!("no Hello");
-    };
+    let hello = world.a.poll_transmit(world.now, Default::default());
+    assert_eq!(hello, Some(Transmit::Handshake));
+    let hello = world.a_exchange.message().expect("a Hello");
     let reason = zerolane_wire::Reason::PlainOnly;
     let refusal = refuse_hello(hello.bytes(), reason).unwrap();
-    world.a.on_handshake(world.now, refusal.bytes());
+    let heard = hear(
+        &mut world.a,
+        &mut world.a_exchange,
+        world.now,
+        refusal.bytes(),
+    );
+    assert!(heard.is_none());
     let why = CloseReason::ExchangeRefused(reason);
     assert_eq!(world.a.poll_event(), Some(Event::Closed(why)));
 }
@@ -262,8 +285,8 @@ fn on_handshake__a_plain_connection_ignores_it() {
     };
     let packet = Packet::parse(&request()).unwrap();
     let mut plain = listen(Instant::ZERO, Config::default(), entropy, &packet).unwrap();
-    let hello = initiator(credentials(1)).message();
-    plain.on_handshake(Instant::ZERO, hello.bytes());
-    assert_eq!(plain.counters().dropped_total(), 1);
-    assert!(plain.take_session().is_none());
+    plain.on_handshake(Instant::ZERO, HandshakeOutcome::Nothing);
+    plain.on_handshake(Instant::ZERO, HandshakeOutcome::Done);
+    assert_eq!(plain.counters().dropped_total(), 2);
+    assert_eq!(plain.life(), Life::Answered);
 }

@@ -7,9 +7,10 @@ mod connection;
 mod exchange;
 mod flood;
 
+use super::initiator::{Initiator, Taken};
 use super::*;
-use crate::Instant;
 use std::net::SocketAddr;
+use zerolane_core::Instant;
 use zerolane_wire::handshake::Step;
 use zerolane_wire::{
     Capabilities, Operation, Packet, Profiles, Reason, RequestConnection, Route, VERSION,

@@ -5,18 +5,18 @@
 //! first has to return a cookie that was sent to its address, which costs one digest and no memory.
 //! No answer is longer than the question times three, and none is sent unasked.
 
-use super::cookie::Cookies;
-use super::pace::{Origin, Pace};
-use super::responder::{Admitted, Answered, admit, back, respond};
-use super::{Credentials, HandshakeDatagram, PreShared};
-use crate::Instant;
+use crate::cookie::Cookies;
 use crate::limits::{
     CODE_GUESSES, COOKIE_FROM_PENDING, HANDSHAKE_LIFETIME, MAX_PENDING_HANDSHAKES,
     MAX_PENDING_OF_ORIGIN,
 };
+use crate::pace::{Origin, Pace};
+use crate::responder::{Admitted, Answered, admit, back, respond};
+use crate::{Credentials, HandshakeDatagram, PreShared};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use zeroize::Zeroizing;
+use zerolane_core::Instant;
 use zerolane_wire::Reason;
 use zerolane_wire::handshake::{COOKIE_LEN, HandshakeMessage, MAX_HANDSHAKE, Proof, Step};
 

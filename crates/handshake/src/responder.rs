@@ -1,9 +1,9 @@
 //! What the Responder does about the messages of one exchange; which to answer is the gate's to decide.
 
-use super::code;
-use super::initiator::OFFER_LEN;
-use super::noise::{self, Role};
-use super::{
+use crate::code;
+use crate::initiator::OFFER_LEN;
+use crate::noise::{self, Role};
+use crate::{
     Cipher, Ciphers, Credentials, HandshakeDatagram, PreShared, PublicKey, Session, VERSION,
 };
 use snow::HandshakeState;
@@ -24,17 +24,17 @@ pub struct Admitted {
 }
 
 /// What the Responder made of a Hello.
-pub(super) struct Answered {
-    pub(super) state: HandshakeState,
+pub(crate) struct Answered {
+    pub(crate) state: HandshakeState,
     cipher: Cipher,
-    pub(super) datagram: HandshakeDatagram,
+    pub(crate) datagram: HandshakeDatagram,
 }
 
 /// The Responder's part of an exchange, the same whenever it is worked out again.
 ///
 /// # Errors
 /// The refusal, or `None` if the Hello deserves no answer.
-pub(super) fn respond(
+pub(crate) fn respond(
     credentials: &Credentials,
     frame: &HandshakeMessage<'_>,
     hello: &[u8],
@@ -73,7 +73,7 @@ pub(super) fn respond(
     })
 }
 
-pub(super) fn admit(
+pub(crate) fn admit(
     done: &mut Answered,
     request: &[u8],
     credentials: &Credentials,
@@ -100,7 +100,7 @@ pub(super) fn admit(
 }
 
 /// A message in answer to `message`.
-pub(super) fn back(
+pub(crate) fn back(
     message: &HandshakeMessage<'_>,
     step: Step,
     reason: Reason,

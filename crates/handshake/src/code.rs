@@ -6,7 +6,7 @@
 //! Noise exchange, and the key is mixed in before the third (XXpsk3): so a code is proven, and the
 //! transcript with both ends' keys bound to it, at the cost of no further message.
 
-use super::noise::Role;
+use crate::noise::Role;
 use core::fmt;
 use core::str::FromStr;
 use rand_core::{CryptoRng, RngCore};
@@ -19,7 +19,7 @@ const DIGITS: usize = 8;
 /// Codes there are.
 const CODES: u64 = 100_000_000;
 /// Bytes of either end's message.
-pub(super) const SHARE_LEN: usize = 33;
+pub(crate) const SHARE_LEN: usize = 33;
 
 /// A one-time code: eight digits, `1234-5678` in text. Wiped from memory when dropped, never shown by
 /// `Debug`.
@@ -91,11 +91,11 @@ impl FromStr for Code {
 }
 
 /// One end's half of an agreement.
-pub(super) struct Agreement(Spake2<Ed25519Group>);
+pub(crate) struct Agreement(Spake2<Ed25519Group>);
 
 /// Begins an agreement: this end's half, and the message for the other. The same for the same
 /// `ephemeral`, as an answer may have to be worked out again.
-pub(super) fn begin(role: Role, code: &Code, ephemeral: &[u8; 32]) -> (Agreement, [u8; SHARE_LEN]) {
+pub(crate) fn begin(role: Role, code: &Code, ephemeral: &[u8; 32]) -> (Agreement, [u8; SHARE_LEN]) {
     let seed = blake3::Hasher::new_derive_key("Zerolane 1, scalar of a code's agreement")
         .update(ephemeral)
         .finalize_xof();
@@ -115,7 +115,7 @@ pub(super) fn begin(role: Role, code: &Code, ephemeral: &[u8; 32]) -> (Agreement
 
 impl Agreement {
     /// The key, the other end's too if it had the same code; `None` if `theirs` is no message.
-    pub(super) fn finish(self, theirs: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
+    pub(crate) fn finish(self, theirs: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
         let key = Zeroizing::new(self.0.finish(theirs).ok()?);
         let mut out = Zeroizing::new([0; 32]);
         match key.len() {

@@ -1,9 +1,9 @@
 //! The Initiator's side of the key exchange. Its messages are repeated by the connection's timers
 //! until something is heard; a forged answer changes nothing.
 
-use super::code::{self, Agreement};
-use super::noise::{self, Role};
-use super::{
+use crate::code::{self, Agreement};
+use crate::noise::{self, Role};
+use crate::{
     Cipher, Ciphers, Credentials, HandshakeDatagram, PreShared, PublicKey, Session, VERSION,
 };
 use snow::HandshakeState;
@@ -11,9 +11,9 @@ use zerolane_wire::Reason;
 use zerolane_wire::handshake::{COOKIE_LEN, HandshakeMessage, MAX_HANDSHAKE, Proof, Step};
 
 /// What the Initiator speaks, in the first message: versions, ciphers, room.
-pub(super) const OFFER_LEN: usize = 8;
+pub(crate) const OFFER_LEN: usize = 8;
 /// What the Responder chose, in the second.
-pub(super) const CHOICE_LEN: usize = 4;
+pub(crate) const CHOICE_LEN: usize = 4;
 
 /// What came of a datagram.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) enum Taken {
     Untrusted(PublicKey),
 }
 
-/// One exchange.
+/// The Initiator's side of one exchange.
 pub(crate) struct Initiator {
     credentials: Credentials,
     state: HandshakeState,

@@ -1,26 +1,29 @@
 //! The key exchange: Noise XX (optionally with a pre-shared key) in datagrams that may be lost,
 //! repeated, reordered and forged.
 //!
-//! Sans-IO like the rest of the room: datagrams, time and randomness come in, datagrams and in the
-//! end a [`Session`] go out. An [`Initiator`] belongs to a connection, which repeats its messages; a
+//! Sans-IO like the core: datagrams, time and randomness come in, datagrams and in the
+//! end a [`Session`] go out. An [`Exchange`] stands beside a connection, which times and repeats its messages; a
 //! [`Gate`] stands before all connections of a listening end and is what strangers meet: until a
 //! stranger's address is proven it costs the gate a bounded entry, and under load not even that.
 //!
-//! What the session's keys seal, and how, is the lane's to know: the core never sees a payload byte.
+//! What the session's keys seal, and how, is the lane's to know.
+#![forbid(unsafe_code)]
 
 mod code;
 mod cookie;
+mod exchange;
 mod gate;
 mod identity;
 mod initiator;
+pub mod limits;
 mod noise;
 mod pace;
 mod responder;
 
 pub use code::{Code, CodeError};
+pub use exchange::Exchange;
 pub use gate::{Gate, GateCounters, GateLimit, Reply};
 pub use identity::{Identity, KeyError, PublicKey};
-pub(crate) use initiator::{Initiator, Taken};
 pub use pace::Origin;
 pub use responder::{Admitted, refuse_hello};
 
@@ -233,5 +236,4 @@ impl fmt::Debug for HandshakeDatagram {
 }
 
 #[cfg(test)]
-#[path = "../handshake_tests/mod.rs"]
 mod tests;

@@ -1,22 +1,22 @@
 //! Proof that who asks can be reached where it says it is: a keyed digest of the question and its
 //! address, given out and forgotten (as DTLS, WireGuard and QUIC do).
 
-use crate::Instant;
 use crate::limits::COOKIE_LIFETIME;
 use std::net::{IpAddr, SocketAddr};
 use zeroize::Zeroizing;
+use zerolane_core::Instant;
 use zerolane_wire::handshake::COOKIE_LEN;
 
-pub(super) type Cookie = [u8; COOKIE_LEN];
+pub(crate) type Cookie = [u8; COOKIE_LEN];
 
 /// Makes and checks cookies. Its secret changes, and the one before counts a while longer.
-pub(super) struct Cookies {
+pub(crate) struct Cookies {
     secrets: [Zeroizing<[u8; 32]>; 2],
     changed: Instant,
 }
 
 impl Cookies {
-    pub(super) fn new(now: Instant, draw: &mut dyn FnMut() -> [u8; 32]) -> Cookies {
+    pub(crate) fn new(now: Instant, draw: &mut dyn FnMut() -> [u8; 32]) -> Cookies {
         Cookies {
             secrets: [Zeroizing::new(draw()), Zeroizing::new(draw())],
             changed: now,
@@ -24,7 +24,7 @@ impl Cookies {
     }
 
     /// Changes the secret when it is time to.
-    pub(super) fn age(&mut self, now: Instant, draw: &mut dyn FnMut() -> [u8; 32]) {
+    pub(crate) fn age(&mut self, now: Instant, draw: &mut dyn FnMut() -> [u8; 32]) {
         let old = now - self.changed;
         if old <= COOKIE_LIFETIME {
             return;
@@ -38,12 +38,12 @@ impl Cookies {
     }
 
     /// The cookie for `hello`, the Noise message as it was sent, from `address`.
-    pub(super) fn give(&self, address: SocketAddr, hello: &[u8]) -> Cookie {
+    pub(crate) fn give(&self, address: SocketAddr, hello: &[u8]) -> Cookie {
         cookie(&self.secrets[0], address, hello)
     }
 
     /// Whether `shown` was given out for this, not long ago.
-    pub(super) fn holds(&self, address: SocketAddr, hello: &[u8], shown: &[u8]) -> bool {
+    pub(crate) fn holds(&self, address: SocketAddr, hello: &[u8], shown: &[u8]) -> bool {
         // blake3's Hash compares in constant time.
         let shown = blake3::hash(shown);
         self.secrets

@@ -1,6 +1,6 @@
 //! The Noise state of either end, with the randomness handed in.
 
-use super::{Credentials, PreShared};
+use crate::{Credentials, PreShared};
 use snow::params::{CipherChoice, DHChoice, HashChoice};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
@@ -50,14 +50,14 @@ impl CryptoResolver for Given {
 
 /// Which end of the exchange.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     Initiator,
     Responder,
 }
 
 /// The state of one exchange. `hello` is its first message, whose header is bound to all that
 /// follows by the prologue.
-pub(super) fn begin(
+pub(crate) fn begin(
     role: Role,
     credentials: &Credentials,
     hello: &HandshakeMessage<'_>,
@@ -83,7 +83,7 @@ pub(super) fn begin(
 }
 
 /// Mixes the key of a code in, before the third message.
-pub(super) fn set_key(state: &mut HandshakeState, key: &[u8; 32]) -> Result<(), Error> {
+pub(crate) fn set_key(state: &mut HandshakeState, key: &[u8; 32]) -> Result<(), Error> {
     state.set_psk(usize::from(PSK_PLACE), key)
 }
 
@@ -100,7 +100,7 @@ fn prologue(hello: &HandshakeMessage<'_>) -> Vec<u8> {
 }
 
 /// The two directions' secrets: the Initiator's first.
-pub(super) fn split(state: &mut HandshakeState) -> [Zeroizing<[u8; 32]>; 2] {
+pub(crate) fn split(state: &mut HandshakeState) -> [Zeroizing<[u8; 32]>; 2] {
     let (first, second) = state.dangerously_get_raw_split();
     [Zeroizing::new(first), Zeroizing::new(second)]
 }
