@@ -12,6 +12,10 @@
 //! queue is longer than meant. Losses shrink it too, and the margin when there is no stretch; a quiet
 //! second lets the margin grow again.
 //!
+//! A path may lose by itself, whatever is granted. What is lost with the least stretch and margin, while
+//! nothing waits, is taken for that, and no more than half as much again is needed to tell of an overflow then: else the
+//! budget would fall to its floor, and with it the rate of which it is made.
+//!
 //! So that the base delay is not that of a queue of our own making, the budget falls below what fills
 //! the link for a moment every few seconds.
 
@@ -30,6 +34,11 @@ const QUIET: Duration = Duration::from_secs(1);
 const LOSS_PART: u64 = 1024;
 const LOSERS_PART: u64 = 4;
 const MANY_LOSERS: u64 = 3;
+
+/// Bytes over which the path's own loss is measured, at least; from four times as many on, what was
+/// before fades. With own loss, an overflow has to cost so many bytes besides: as many as one does.
+const OWN_MEASURED: u64 = 256 << 10;
+const OVERFLOW: u64 = 15_000;
 
 /// After a loss the stretch stays as it is for this long. An overflow costs some ten packets: once
 /// in this time is a hundredth of a percent at 1 Gb/s.
@@ -96,12 +105,52 @@ impl Interval {
         self.streams > 1
     }
 
-    /// Whether the queue overflowed. That hits many: what only few miss they may have lost anywhere,
-    /// or not sent.
-    fn is_lossy(&self) -> bool {
+    /// Whether the queue overflowed, on a path that loses `own` by itself. That hits many: what only few
+    /// miss they may have lost anywhere, or not sent.
+    fn is_lossy(&self, own: Part) -> bool {
+        let unsuspicious = match own.of(self.arrived) {
+            0 => self.arrived / LOSS_PART,
+            own => own + own / 2 + OVERFLOW,
+        };
         self.is_contended()
-            && self.missing * LOSS_PART > self.arrived
+            && self.missing > unsuspicious
             && (self.losers * LOSERS_PART >= self.streams || self.losers >= MANY_LOSERS)
+    }
+}
+
+/// A part of what arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Part(u64);
+
+impl Part {
+    const WHOLE: u64 = 1 << 16;
+
+    fn of(self, bytes: u64) -> u64 {
+        (u128::from(bytes) * u128::from(self.0) / u128::from(Part::WHOLE)) as u64
+    }
+}
+
+/// What was missing of what arrived, lately.
+#[derive(Clone, Copy, Debug, Default)]
+struct Missing {
+    missing: u64,
+    arrived: u64,
+}
+
+impl Missing {
+    fn note(&mut self, interval: &Interval) {
+        self.missing += interval.missing;
+        self.arrived += interval.arrived;
+        if self.arrived >= 4 * OWN_MEASURED {
+            (self.missing, self.arrived) = (self.missing / 2, self.arrived / 2);
+        }
+    }
+
+    fn part(&self) -> Part {
+        match self.arrived {
+            0..OWN_MEASURED => Part(0),
+            arrived => Part((self.missing.min(arrived) * Part::WHOLE).div_ceil(arrived)),
+        }
     }
 }
 
@@ -139,6 +188,9 @@ pub(super) struct Budget {
     careful_until: Instant,
     /// Until then the queue is to run empty.
     drain_until: Instant,
+    /// What was missing with the least stretch and margin and nothing waiting, and at any time.
+    unprovoked: Missing,
+    usual: Missing,
 }
 
 impl Budget {
@@ -154,6 +206,8 @@ impl Budget {
             ceiling: MAX_STRETCH,
             careful_until: Instant::ZERO,
             drain_until: Instant::ZERO,
+            unprovoked: Missing::default(),
+            usual: Missing::default(),
         }
     }
 
@@ -233,13 +287,41 @@ impl Budget {
             .into_iter()
             .flatten()
             .min();
-        if interval.is_lossy() {
+        if interval.is_contended() {
+            self.learn_own_loss(interval);
+        }
+        if interval.is_lossy(self.own_loss()) {
             self.note_loss(now);
         } else {
             self.note_queue(now, rate, rises, interval);
         }
         if interval.is_contended() && now - self.remembered >= MEMORY {
             self.forget(now);
+        }
+    }
+
+    /// What the path loses by itself: never twice as much as is lost at present, for it may have healed,
+    /// and nothing if that is hardly any.
+    fn own_loss(&self) -> Part {
+        let Part(usual) = self.usual.part();
+        let own = self.unprovoked.part().min(Part(2 * usual));
+        match own > Part(Part::WHOLE / LOSS_PART) {
+            true => own,
+            false => Part(0),
+        }
+    }
+
+    fn learn_own_loss(&mut self, interval: &Interval) {
+        self.usual.note(interval);
+        let known = self.base().zip(interval.shortest());
+        let waits = known.is_none_or(|(base, shortest)| shortest > base + self.margin);
+        let least = self.stretch == ONE && self.margin == MIN_QUEUE_MARGIN;
+        if least && !waits {
+            self.unprovoked.note(interval);
+            if self.own_loss() > Part(0) {
+                // At what was lost before there was no end.
+                self.ceiling = MAX_STRETCH;
+            }
         }
     }
 

@@ -132,16 +132,17 @@ fn rest__is_no_measurement() {
     assert!(budget.bytes(now) >= before * 7 / 8);
 }
 
-/// Lets `budget` see ten seconds in which the queue runs empty, for want of grants.
-fn run_empty(budget: &mut Budget, loss_every_ms: Option<u64>) -> u64 {
+/// Lets `budget` see ten seconds in which the queue runs empty, for want of grants. So many bytes are
+/// missing in an interval in which so much may be under way. Returns the most that might be.
+fn run_empty(budget: &mut Budget, missing: impl Fn(u64) -> u64) -> u64 {
     let mut most = 0;
     for at in 1..10_000 {
-        let lost = loss_every_ms.is_some_and(|every| at % every == 0);
         let now = Instant::from_nanos(at * MS);
+        let missing = missing(budget.bytes(now));
         let news = News {
             arrived: 60_000,
-            missing: if lost { 10_000 } else { 0 },
-            first_loss: lost,
+            missing,
+            first_loss: missing > 0,
             delay: Some(Duration::from_micros(100)),
             streams: 2,
             short: true,
@@ -155,7 +156,7 @@ fn run_empty(budget: &mut Budget, loss_every_ms: Option<u64>) -> u64 {
 #[test]
 fn stretch__grows_while_the_queue_runs_empty() {
     let mut budget = Budget::new();
-    let most = run_empty(&mut budget, None);
+    let most = run_empty(&mut budget, |_| 0);
     assert!(most >= INITIAL_BUDGET * 15, "{most}");
 }
 
@@ -184,15 +185,31 @@ fn stretch__grows_slowly_while_the_link_is_full() {
 #[test]
 fn stretch__ends_at_losses() {
     let mut budget = Budget::new();
-    let most = run_empty(&mut budget, Some(20));
-    assert!(most < INITIAL_BUDGET * 4, "{most}");
-    assert_eq!(budget.stretch, ONE);
+    let room = INITIAL_BUDGET * 2;
+    let overflow = |bytes: u64| if bytes > room { 2_000 } else { 0 };
+    let most = run_empty(&mut budget, overflow);
+    assert!(most < room * 5 / 4, "{most}");
+    assert!(budget.bytes(Instant::from_nanos(10_000 * MS)) > room / 2);
+}
+
+/// As much is lost however little is granted: 2 % of all.
+#[test]
+fn stretch__grows_whatever_the_path_loses_by_itself() {
+    let mut budget = Budget::new();
+    let most = run_empty(&mut budget, |_| 1_200);
+    assert!(most >= INITIAL_BUDGET * 3, "{most}");
+    // And no further than the queue has room for.
+    let mut budget = Budget::new();
+    let room = INITIAL_BUDGET;
+    let lossy = |bytes: u64| 1_200 + if bytes > room { 6_000 } else { 0 };
+    let most = run_empty(&mut budget, lossy);
+    assert!(most < room * 5 / 4, "{most}");
 }
 
 #[test]
 fn stretch__goes_when_there_is_a_queue() {
     let mut budget = Budget::new();
-    run_empty(&mut budget, None);
+    run_empty(&mut budget, |_| 0);
     for at in 10_000..11_000 {
         let news = News {
             arrived: 125_000,

@@ -4,7 +4,7 @@ use super::seeds;
 use super::shared::Scheduler;
 use super::star::{Load, Star};
 use crate::*;
-use netsim::link::LinkConfig;
+use netsim::link::{LinkConfig, Loss};
 use std::time::Duration;
 
 const SENDERS: usize = 8;
@@ -79,6 +79,29 @@ fn fair__hosts_that_are_late_get_more_grants() {
     assert!(least >= mean / 2, "{received:?}");
     let (sent, lost) = star.data();
     assert!(lost * 200 <= sent, "{lost} of {sent} lost");
+}
+
+/// As much is lost however little is granted, so it tells nothing of a queue.
+#[test]
+fn fair__a_path_that_loses_by_itself_is_no_full_queue() {
+    for (delay, loss, least) in [(2, 0.02, 0.075), (10, 0.01, 0.06), (30, 0.01, 0.028)] {
+        let link = LinkConfig {
+            delay: Duration::from_millis(delay),
+            rate_bits_per_s: Some(100_000_000),
+            queue_packets: 1000,
+            loss: Loss::Random(loss),
+            ..LinkConfig::default()
+        };
+        let scheduler = Scheduler::new(Schedule::Automatic);
+        let mut star = Star::new(link, 3, &scheduler, &[Load::ENDLESS; 3]);
+        star.start();
+        star.run_for(Duration::from_secs(8));
+        let (all, received) = run(&mut star, Duration::from_secs(4));
+        // Of ten times this link.
+        assert!(all >= least, "{delay} ms, {loss}: {all}, {received:?}");
+        let (least, mean) = least_and_mean(&received);
+        assert!(least >= mean / 2, "{received:?}");
+    }
 }
 
 #[test]
