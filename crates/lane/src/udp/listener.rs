@@ -243,7 +243,7 @@ impl Listener {
             Ok(mut driver) => {
                 let lane = driver.lane_mut();
                 lane.receiver.begin(Exchange::admitted(finish));
-                Ok(lane.protect(Box::new(session)).then_some(driver))
+                Ok(lane.protect(session).then_some(driver))
             }
             Err(rejection) => {
                 self.refuse(rejection, Some(session), way);

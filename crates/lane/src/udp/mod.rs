@@ -57,14 +57,14 @@ impl UdpLane {
 
     /// Seals and opens with the keys of `session` from here on. False if the cryptography refuses
     /// them: nothing is sent or received then.
-    fn protect(&mut self, session: Box<Session>) -> bool {
+    fn protect(&mut self, session: Session) -> bool {
         self.peer_key = Some(session.peer);
         let Session {
             send,
             receive,
             cipher,
             ..
-        } = *session;
+        } = session;
         let sealer = Sealer::new(cipher, send);
         let opener = Opener::new(cipher, receive);
         match (sealer, opener) {
@@ -102,7 +102,7 @@ impl Lane for UdpLane {
     fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         let received = self.receiver.receive(&self.socket, turn, self.strict);
         if let Some(session) = self.receiver.take_session() {
-            self.protect(session);
+            self.protect(*session);
         }
         let received = received?;
         let ends = (&mut self.sender, &mut self.receiver);
