@@ -43,7 +43,10 @@ impl Tool {
     }
 
     fn not_started(self, error: io::Error) -> Error {
-        if error.kind() == io::ErrorKind::NotFound {
+        // Also where a directory of PATH may not be searched: then that is what the system says of a
+        // program that none of the others has.
+        use io::ErrorKind::{NotFound, PermissionDenied};
+        if matches!(error.kind(), NotFound | PermissionDenied) {
             return Error::CommandMissing {
                 command: self.command,
                 package: self.package,
