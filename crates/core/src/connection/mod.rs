@@ -112,7 +112,7 @@ pub struct Connection {
     /// Size of the path probe to send, 0 for none.
     probe: usize,
     protection: Protection,
-    /// Message of the key exchange to be sent.
+    /// Whether the message of the key exchange that it is time for is to be sent.
     handshake_owed: bool,
     handshake_tries: u32,
     /// Sync of the Request_Connection.

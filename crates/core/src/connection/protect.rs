@@ -66,11 +66,6 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Whether this end's datagrams are to be sealed, now or as soon as there are keys.
-    pub fn is_protected(&self) -> bool {
-        self.protection != Protection::Plain
-    }
-
     /// The Request_Connection, which the last message of the exchange carries, and its length in bytes.
     pub fn request(&self) -> ([u8; HEADER_LEN + OPTIONS_LEN], usize) {
         self.request_packet().emit()
