@@ -111,10 +111,7 @@ impl Pair {
                     }
                 }
                 Transmit::Operations(burst) => {
-                    for index in 0..burst.count {
-                        let Some(it) = self.ends[side].operation(&burst, index) else {
-                            continue;
-                        };
+                    for it in &burst.operations {
                         let len = it.payload.map_or(0, |span| span.len as u32);
                         let datagram = match Header::parse(it.bytes()) {
                             Ok(header) if header.op == Op::Data => Datagram::Data(header, len),

@@ -128,5 +128,5 @@ pub struct PathState {
     /// Bytes per second at which they leave; `None`: as fast as they can.
     pub pace: Option<u64>,
     /// Bytes sent after the newest that the receiver is known to have seen.
-    pub under_way: u64,
+    pub in_flight: u64,
 }

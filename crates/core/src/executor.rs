@@ -5,7 +5,7 @@
 //! refusal, for a confirmation of any later number would say that it was done. That costs a round
 //! trip for each error, and nothing otherwise.
 
-use crate::inbound::Refusal;
+use crate::context::Refusal;
 use crate::limits::{CONFIRM_DELAY, CONFIRM_EVERY, MAX_FETCHES};
 use crate::{Instant, TransferId};
 use alloc::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What is under way: every burst of Data has a number, and what the receiver says refers to the
+//! What is in flight: every burst of Data has a number, and what the receiver says refers to the
 //! newest number it has seen.
 //!
 //! So a report that some bytes are missing means them lost only if a later burst than the one that
@@ -55,7 +55,7 @@ const RATE_SPAN: Duration = Duration::from_millis(1);
 /// Answers remembered in that time.
 const TOLD_IN_SPAN: u32 = 8;
 
-/// The bursts under way, oldest first.
+/// The bursts in flight, oldest first.
 #[derive(Clone)]
 pub(crate) struct Flight {
     log: VecDeque<Sent>,
@@ -84,7 +84,7 @@ impl fmt::Debug for Flight {
             .field("bursts", &self.log.len())
             .field("next", &self.next)
             .field("seen", &self.seen)
-            .field("under_way", &self.bytes_under_way())
+            .field("under_way", &self.bytes_in_flight())
             .finish_non_exhaustive()
     }
 }
@@ -127,7 +127,14 @@ impl Flight {
     }
 
     /// The burst [`Flight::next_number`] leaves: `len` bytes from `start` of a Block.
-    pub(crate) fn sent(&mut self, at: Instant, id: TransferId, b_num: u32, start: u32, len: u32) {
+    pub(crate) fn on_sent(
+        &mut self,
+        at: Instant,
+        id: TransferId,
+        b_num: u32,
+        start: u32,
+        len: u32,
+    ) {
         if self.log.is_empty() && self.known.at < at {
             // Idle time is nobody's rate.
             self.known.at = at;
@@ -179,7 +186,11 @@ impl Flight {
     ///
     /// # Errors
     /// No such burst was ever sent.
-    pub(crate) fn saw(&mut self, now: Instant, number: u32) -> Result<Option<Sent>, DropReason> {
+    pub(crate) fn on_seen(
+        &mut self,
+        now: Instant,
+        number: u32,
+    ) -> Result<Option<Sent>, DropReason> {
         if number == 0 || number.wrapping_sub(self.seen) as i32 <= 0 {
             return Ok(None);
         }
@@ -199,14 +210,14 @@ impl Flight {
     }
 
     /// The burst that left last was all there was.
-    pub(crate) fn limited(&mut self) {
+    pub(crate) fn on_app_limited(&mut self) {
         if let Some(last) = self.log.back_mut() {
             last.limited = true;
         }
     }
 
     /// Bytes that left after the newest burst that the receiver has seen, or that must be gone.
-    pub(crate) fn bytes_under_way(&self) -> u64 {
+    pub(crate) fn bytes_in_flight(&self) -> u64 {
         self.total - self.settled
     }
 
@@ -216,7 +227,7 @@ impl Flight {
         self.seen_at.max(left)
     }
 
-    /// What is too old to arrive any more is not under way.
+    /// What is too old to arrive any more is not in flight.
     pub(crate) fn settle(&mut self, now: Instant, flight_time: Duration) {
         let mut newest_first = self.log.iter().rev();
         let gone = newest_first.find(|it| !self.may_arrive(it, now, flight_time));
@@ -231,7 +242,7 @@ impl Flight {
     }
 
     /// Whether the receiver is to be asked again, after `interval` bytes; it is, then.
-    pub(crate) fn ask(&mut self, interval: u64) -> bool {
+    pub(crate) fn asks_progress(&mut self, interval: u64) -> bool {
         let due = self.total - self.asked >= interval;
         if due {
             self.asked = self.total;
@@ -273,7 +284,7 @@ impl Flight {
             limited: sent.limited,
             received: news,
             marked,
-            under_way: self.bytes_under_way(),
+            under_way: self.bytes_in_flight(),
             round,
         })
     }
@@ -281,7 +292,7 @@ impl Flight {
     /// Ranges of the Block that the receiver had not seen when it last spoke and that may still
     /// arrive: they left within the last `flight_time`, or they follow what was seen last as closely
     /// as they left after it. The latter is so when a queue grows on the way.
-    pub(crate) fn under_way(
+    pub(crate) fn in_flight(
         &self,
         id: TransferId,
         b_num: u32,

@@ -8,6 +8,8 @@ use crate::transmit::{DataBurst, split};
 use crate::work::RemotePlace;
 use crate::{Instant, Span, TransferId, tiling};
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
 use zerolane_wire::{Flags, Header, Op};
 
 /// A Get whose answer is awaited.
@@ -50,8 +52,16 @@ impl Questions {
         self.list.remove(index)
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Question> {
-        self.list.iter_mut()
+    /// The questions that are due at `now`: each waits longer for the next time than for this, which is
+    /// `wait` the first time.
+    pub(crate) fn take_due(&mut self, now: Instant, wait: Duration) -> Vec<TransferId> {
+        let due = self.list.iter_mut().filter(|it| it.ask_at <= now);
+        due.map(|it| {
+            it.tries = it.tries.saturating_add(1);
+            it.ask_at = now + wait * (1 << it.tries.min(4));
+            it.id
+        })
+        .collect()
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {

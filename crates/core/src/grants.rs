@@ -322,6 +322,14 @@ impl Grants {
         self.cursor = (number, 0);
     }
 
+    /// The number of the live grant that `header` names.
+    pub(crate) fn find(&self, header: &Header) -> Option<u32> {
+        let sequence = self.table[usize::from(header.b_id) % MAX_LIVE_BLOCKS]?;
+        let block = &self.blocks[self.index(sequence)];
+        let named = (header.b_id, header.d_id, header.b_num);
+        ((block.mx, block.transfer, block.b_num) == named).then_some(sequence)
+    }
+
     /// Checks a Data operation of `len` payload bytes (a run of STUs that continue each other) and
     /// marks them as received.
     pub(crate) fn accept(
@@ -330,13 +338,9 @@ impl Grants {
         header: &Header,
         len: u32,
     ) -> Result<Accepted, DropReason> {
-        let entry = self.table[usize::from(header.b_id) % MAX_LIVE_BLOCKS];
-        let sequence = entry.ok_or(DropReason::NoGrant)?;
-        let index = sequence.wrapping_sub(self.base) as usize;
+        let sequence = self.find(header).ok_or(DropReason::NoGrant)?;
+        let index = self.index(sequence);
         let block = &mut self.blocks[index];
-        if block.mx != header.b_id || block.transfer != header.d_id || block.b_num != header.b_num {
-            return Err(DropReason::NoGrant);
-        }
         let start = bounds(block, self.buffer_log2, header, len)?;
         let new_bytes = match block.gaps.fill(start, start + len) {
             Filled::New(bytes) => bytes,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 #[test]
 fn step__full_matrix() {
-    use Happening as H;
+    use InboundEvent as H;
     use InboundState as S;
     let mut table = String::new();
     for state in [
@@ -14,7 +14,7 @@ fn step__full_matrix() {
         S::Complete,
         S::Ended,
     ] {
-        for happening in [
+        for event in [
             H::Announced,
             H::Matched,
             H::TooLarge,
@@ -22,12 +22,7 @@ fn step__full_matrix() {
             H::EndedByPeer,
             H::Cancelled,
         ] {
-            writeln!(
-                table,
-                "{state:?} + {happening:?} -> {:?}",
-                state.step(happening)
-            )
-            .unwrap();
+            writeln!(table, "{state:?} + {event:?} -> {:?}", state.step(event)).unwrap();
         }
     }
     insta::assert_snapshot!(table);

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 #[test]
 fn step__full_matrix() {
-    use Happening as H;
+    use OutboundEvent as H;
     use OutboundState as S;
     let mut table = String::new();
     for state in [S::Queued, S::Announced, S::Waiting, S::Sending, S::Ended] {
-        for happening in [
+        for event in [
             H::SlotFree,
             H::AnsweredLater,
             H::Refused,
@@ -17,12 +17,7 @@ fn step__full_matrix() {
             H::EndedByPeer,
             H::Cancelled,
         ] {
-            writeln!(
-                table,
-                "{state:?} + {happening:?} -> {:?}",
-                state.step(happening)
-            )
-            .unwrap();
+            writeln!(table, "{state:?} + {event:?} -> {:?}", state.step(event)).unwrap();
         }
     }
     insta::assert_snapshot!(table);

@@ -159,6 +159,11 @@ impl Stream {
         first
     }
 
+    /// The operations from `first` on, which [`Stream::take`] returned, did not leave after all.
+    pub(crate) fn take_back(&mut self, first: u32) {
+        self.next = self.next.min(first.wrapping_sub(self.base) as usize);
+    }
+
     /// Whether operation `number` goes out again.
     pub(crate) fn is_repeat(&self, number: u32) -> bool {
         self.tries > 0 && (number.wrapping_sub(self.base) as usize) < self.sent

@@ -239,7 +239,7 @@ fn cancel__of_a_payload_is_told_before_it_was_announced() {
         assert!(sim.b.holds(payload, 3, 2_000));
         assert_eq!(sim.a.outcomes(cancelled), 1);
         sim.run_until(20 * S, |sim| {
-            let all_over = |it: &Connection| !it.is_sending() && it.endings.is_empty();
+            let all_over = |it: &Connection| !it.is_sending() && it.cx.endings.len() == 0;
             sim.a.connection.as_ref().is_some_and(all_over)
         });
     });

@@ -267,7 +267,7 @@ fn delivery__as_the_sender_asked() {
 
 /// Lets A's connection say `operation` to B, and returns what B answers.
 fn ask(sim: &mut Sim, operation: Operation) -> Vec<Operation> {
-    let route = sim.a.c().route;
+    let route = sim.a.c().cx.route;
     let (bytes, len) = Packet { route, operation }.emit();
     sim.trace = Some(vec![]);
     sim.inject(Side::B, &bytes[..len]);

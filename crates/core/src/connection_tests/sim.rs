@@ -271,16 +271,13 @@ impl Host {
 
     fn operations(&mut self, burst: &OperationBurst, datagrams: &mut Vec<(Vec<u8>, bool)>) {
         let mut longest = burst.segment as usize;
-        for index in 0..burst.count {
-            let Some(it) = self.c().operation(burst, index) else {
-                continue;
-            };
+        for (index, it) in burst.operations.iter().enumerate() {
             let mut bytes = it.bytes().to_vec();
             if let Some(payload) = it.payload {
                 bytes.extend_from_slice(self.bytes(payload));
             }
             assert!(bytes.len() <= longest, "a burst GSO cannot cut");
-            assert!(index + 1 == burst.count || bytes.len() == longest);
+            assert!(index + 1 == burst.operations.len() || bytes.len() == longest);
             longest = bytes.len();
             datagrams.push((bytes, true));
         }
@@ -457,7 +454,7 @@ impl Sim {
 
     /// Says `operation` as `speaker` to the other end, past the link; what it holds stays bounded.
     pub(super) fn say(&mut self, now: Instant, speaker: Side, operation: Operation) {
-        let route = self.host(speaker).c().route;
+        let route = self.host(speaker).c().cx.route;
         let (bytes, len) = Packet { route, operation }.emit();
         let listener = self.host(speaker.other()).c();
         listener.on_control(now, &bytes[..len], len);

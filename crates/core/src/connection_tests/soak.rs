@@ -525,7 +525,7 @@ impl Pair {
     }
 
     /// Asks for anything, if there is a slot.
-    fn ask(&mut self, now: Instant) -> bool {
+    fn asks_progress(&mut self, now: Instant) -> bool {
         let Some(slot) = self.initiator.free.pop() else {
             return false;
         };
@@ -827,7 +827,7 @@ fn soak__everything_comes_true_and_nothing_waits_for_long() {
         while soak.now < end {
             let now = Instant::ZERO + soak.now;
             for pair in &mut soak.pairs {
-                while pair.ask(now) {}
+                while pair.asks_progress(now) {}
             }
             soak.run_until(2 * MS, |_| false);
         }

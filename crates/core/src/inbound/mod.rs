@@ -6,8 +6,8 @@ mod slots;
 mod state;
 
 pub(crate) use self::grant::{Geometry, Granted};
-pub(crate) use self::slots::{Announcement, Matched, Refusal, Slot};
-pub(crate) use self::state::Happening;
+pub(crate) use self::slots::{Announcement, Matched, Slot};
+pub(crate) use self::state::InboundEvent;
 pub use self::state::InboundState;
 use alloc::vec::Vec;
 
@@ -114,7 +114,7 @@ impl Inbox {
         rts: &RequestToSend,
         origin: Origin,
     ) {
-        self.set_state(rts.sequence, Happening::Matched);
+        self.set_state(rts.sequence, InboundEvent::Matched);
         if let Some(slot) = self.slot_mut(rts.sequence) {
             slot.id = id;
         }
@@ -191,10 +191,10 @@ impl Inbox {
     }
 
     /// Ends a Transfer that is being received; its grants place nothing any more.
-    pub(crate) fn end(&mut self, id: TransferId, happening: Happening) -> Option<Inbound> {
+    pub(crate) fn end(&mut self, id: TransferId, event: InboundEvent) -> Option<Inbound> {
         let transfer = self.transfers.remove(&id)?;
         if !matches!(transfer.origin, Origin::Got { .. }) {
-            self.set_state(transfer.sequence, happening);
+            self.set_state(transfer.sequence, event);
         }
         self.granting.retain(|&other| other != id);
         self.ungranted -= transfer.span.len - transfer.granted;

@@ -1,7 +1,8 @@
 //! The peer's announcements, and what meets them.
 
-use super::{Happening, InboundState, Inbox, Origin, Posted};
+use super::{InboundEvent, InboundState, Inbox, Origin, Posted};
 use crate::TransferId;
+use crate::context::Refusal;
 use zerolane_wire::{Delivered, Reason, RequestToSend, Target};
 
 /// One announcement of the peer.
@@ -13,21 +14,6 @@ pub(crate) struct Slot {
     pub(crate) id: TransferId,
     /// What its sender is told, again if need be, once it is refused.
     pub(crate) refusal: Refusal,
-}
-
-/// Why an announcement is refused for good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) reason: Reason,
-    /// With [`Reason::MessageTooLarge`]: room there was, bytes.
-    pub(crate) room: u64,
-}
-
-impl Refusal {
-    pub(crate) const CANCELLED: Refusal = Refusal {
-        reason: Reason::Cancelled,
-        room: 0,
-    };
 }
 
 impl Slot {
@@ -101,7 +87,7 @@ impl Inbox {
             Ok(slot) => slot,
             Err(why) => return why,
         };
-        match slot.state.step(Happening::Announced) {
+        match slot.state.step(InboundEvent::Announced) {
             Some(state) => {
                 *slot = Slot {
                     state,
@@ -171,11 +157,11 @@ impl Inbox {
             .find(|rts| rts.target == Target::Message(number))
     }
 
-    pub(super) fn set_state(&mut self, sequence: u32, happening: Happening) -> bool {
+    pub(super) fn set_state(&mut self, sequence: u32, event: InboundEvent) -> bool {
         let Some(slot) = self.slot_mut(sequence) else {
             return false;
         };
-        let Some(state) = slot.state.step(happening) else {
+        let Some(state) = slot.state.step(event) else {
             return false;
         };
         slot.state = state;
@@ -183,7 +169,7 @@ impl Inbox {
     }
 
     pub(super) fn too_large(&mut self, sequence: u32, room: u64) {
-        self.set_state(sequence, Happening::TooLarge);
+        self.set_state(sequence, InboundEvent::TooLarge);
         if let Some(slot) = self.slot_mut(sequence) {
             let reason = Reason::MessageTooLarge;
             slot.refusal = Refusal { reason, room };
@@ -192,7 +178,7 @@ impl Inbox {
 
     /// Refuses an announcement that nothing here will ever take.
     pub(crate) fn refuse(&mut self, sequence: u32, why: Refusal) {
-        self.set_state(sequence, Happening::EndedByPeer);
+        self.set_state(sequence, InboundEvent::EndedByPeer);
         if let Some(slot) = self.slot_mut(sequence) {
             slot.refusal = why;
         }
@@ -214,7 +200,7 @@ impl Inbox {
         if slot.state == InboundState::Receiving {
             return Ok(Some(slot.id));
         }
-        self.set_state(sequence, Happening::EndedByPeer);
+        self.set_state(sequence, InboundEvent::EndedByPeer);
         Ok(None)
     }
 

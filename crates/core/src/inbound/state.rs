@@ -17,7 +17,7 @@ pub enum InboundState {
 
 /// What can happen to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Happening {
+pub(crate) enum InboundEvent {
     Announced,
     Matched,
     TooLarge,
@@ -27,11 +27,11 @@ pub(crate) enum Happening {
 }
 
 impl InboundState {
-    /// The next state, if `happening` means something in this one.
-    pub(crate) fn step(self, happening: Happening) -> Option<InboundState> {
-        use Happening as H;
+    /// The next state, if `event` means something in this one.
+    pub(crate) fn step(self, event: InboundEvent) -> Option<InboundState> {
+        use InboundEvent as H;
         use InboundState as S;
-        match (self, happening) {
+        match (self, event) {
             (S::Unheard, H::Announced) => Some(S::Announced),
             (S::Announced, H::Matched) => Some(S::Receiving),
             (S::Announced, H::TooLarge) => Some(S::Ended),

@@ -53,7 +53,7 @@ impl Outbox {
             let Piece { id, b_num, start } = next.piece;
             let len = next.burst.span.len as u32;
             next.burst.first.sync = self.flight.next_number();
-            self.flight.sent(now, id, b_num, start, len);
+            self.flight.on_sent(now, id, b_num, start, len);
         }
         Some(next)
     }

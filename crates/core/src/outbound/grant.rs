@@ -1,7 +1,7 @@
 //! Grants: which bytes they cover, and whether they may.
 
 use super::transfer::{Held, Outbound};
-use super::{Happening, Missing, Outbox};
+use super::{Missing, OutboundEvent, Outbox};
 use crate::limits::{BLACK_HOLE_REPAIRS, MAX_HELD_GRANTS};
 use crate::transmit::join;
 use crate::{DropReason, TransferId, tiling};
@@ -41,7 +41,7 @@ impl Outbox {
         }
         transfer.state = transfer
             .state
-            .step(Happening::Granted)
+            .step(OutboundEvent::Granted)
             .ok_or(DropReason::Unexpected)?;
         transfer.peer = cts.s_id;
         let mut missing = Missing::default();

@@ -9,7 +9,7 @@ mod transfer;
 
 pub(crate) use self::burst::Shape;
 pub(crate) use self::repair::{Missing, without};
-pub(crate) use self::state::Happening;
+pub(crate) use self::state::OutboundEvent;
 pub use self::state::OutboundState;
 pub(crate) use self::transfer::Outbound;
 use alloc::vec::Vec;
@@ -149,18 +149,18 @@ impl Outbox {
         }
         let &id = self.queued.front()?;
         let transfer = self.transfers.get_mut(&id)?;
-        let state = transfer.state.step(Happening::SlotFree)?;
+        let state = transfer.state.step(OutboundEvent::SlotFree)?;
         transfer.sequence = self.window.open(slots)?;
         transfer.state = state;
         self.queued.pop_front();
         Some(id)
     }
 
-    /// Applies `happening`; ends and returns the Transfer if that ended it. Its announcement keeps
+    /// Applies `event`; ends and returns the Transfer if that ended it. Its announcement keeps
     /// its slot until [`Outbox::resolve`].
-    pub(crate) fn happen(&mut self, id: TransferId, happening: Happening) -> Option<Outbound> {
+    pub(crate) fn on_event(&mut self, id: TransferId, event: OutboundEvent) -> Option<Outbound> {
         let transfer = self.transfers.get_mut(&id)?;
-        transfer.state = transfer.state.step(happening)?;
+        transfer.state = transfer.state.step(event)?;
         if transfer.state != OutboundState::Ended {
             return None;
         }

@@ -77,7 +77,7 @@ impl Outbox {
             return Some(missing);
         };
         let (id, b_num, sent) = (state.d_id, state.b_num, held.sent);
-        let under_way = self.flight.under_way(id, b_num, now, flight_time);
+        let under_way = self.flight.in_flight(id, b_num, now, flight_time);
         let mut excepted: Vec<(u32, u32)> = under_way.collect();
         let queued = self
             .repairs

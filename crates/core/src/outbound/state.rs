@@ -17,7 +17,7 @@ pub enum OutboundState {
 
 /// What can happen to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Happening {
+pub(crate) enum OutboundEvent {
     SlotFree,
     AnsweredLater,
     Refused,
@@ -28,11 +28,11 @@ pub(crate) enum Happening {
 }
 
 impl OutboundState {
-    /// The next state, if `happening` means something in this one.
-    pub(crate) fn step(self, happening: Happening) -> Option<OutboundState> {
-        use Happening as H;
+    /// The next state, if `event` means something in this one.
+    pub(crate) fn step(self, event: OutboundEvent) -> Option<OutboundState> {
+        use OutboundEvent as H;
         use OutboundState as S;
-        match (self, happening) {
+        match (self, event) {
             (S::Queued, H::SlotFree) => Some(S::Announced),
             (S::Queued, H::Cancelled) => Some(S::Ended),
             (S::Queued | S::Ended, _) | (_, H::SlotFree) => None,

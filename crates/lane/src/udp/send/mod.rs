@@ -51,7 +51,9 @@ pub(super) struct Sender {
     messages: Vec<libc::mmsghdr>,
     /// Datagrams leave ECN-capable.
     capable: bool,
-    /// A transmission that met a full socket buffer.
+    /// The last transmission met a full socket buffer.
+    full: bool,
+    /// That transmission, unless the core has it back.
     held: Option<Transmit>,
     burst: u32,
     last: Instant,
@@ -86,6 +88,7 @@ impl Sender {
             iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
             messages: Vec::with_capacity(MAX_SEGMENTS),
             capable: false,
+            full: false,
             held: None,
             burst: FIRST_BURST,
             last: Instant::ZERO,
@@ -111,7 +114,7 @@ impl Sender {
 
     /// Whether something waits for room in the socket buffer.
     pub(super) fn is_full(&self) -> bool {
-        self.held.is_some()
+        self.full
     }
 
     /// Whether the kernel still has memory of `region`.
@@ -153,6 +156,7 @@ impl Sender {
             self.capable = !self.capable;
             socket::send_capable(socket, peer, self.capable);
         }
+        self.full = false;
         for burst in 0..BURSTS_PER_TURN {
             if burst > 0 {
                 turn.refresh();
@@ -174,7 +178,12 @@ impl Sender {
             };
             match self.judge(outcome, socket, peer, turn)? {
                 Sent::Full => {
-                    self.held = Some(transmit);
+                    self.full = true;
+                    match transmit {
+                        // What of it is over by the next turn need not leave.
+                        Transmit::Operations(it) => turn.core.take_back(&it),
+                        transmit => self.held = Some(transmit),
+                    }
                     break;
                 }
                 Sent::Done | Sent::Lost => sent = true,

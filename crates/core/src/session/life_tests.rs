@@ -6,9 +6,9 @@ use std::fmt::Write;
 fn step__full_matrix() {
     let mut table = String::new();
     for life in Life::ALL {
-        for happening in Happening::ALL {
-            let (next, then) = step(life, happening);
-            writeln!(table, "{life:?} + {happening:?} -> {next:?}, {then:?}").unwrap();
+        for event in LifeEvent::ALL {
+            let (next, then) = step(life, event);
+            writeln!(table, "{life:?} + {event:?} -> {next:?}, {then:?}").unwrap();
         }
     }
     insta::assert_snapshot!(table);

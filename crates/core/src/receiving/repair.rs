@@ -1,6 +1,7 @@
 //! Payload that is missing: noticing it, asking for it, and telling the sender how the rest gets on.
 
-use super::Connection;
+use super::Receiving;
+use crate::context::{Context, Debt};
 use crate::grants::{Accepted, Grants, Order};
 use crate::inbound::Granted;
 use crate::limits;
@@ -30,7 +31,7 @@ pub(super) struct Seen {
     at: Instant,
 }
 
-impl Connection {
+impl Receiving {
     /// A burst of this number came.
     pub(super) fn note_burst(&mut self, now: Instant, header: &Header) {
         let newer = header.sync.wrapping_sub(self.seen.burst) as i32 > 0;
@@ -41,18 +42,18 @@ impl Connection {
     }
 
     /// Watches what was overtaken, and learns from what is late.
-    pub(super) fn note_order(&mut self, now: Instant, accepted: &Accepted, len: u32) {
-        let min_rtt = self.recovery.min_rtt().unwrap_or_default();
+    pub(super) fn note_order(&mut self, cx: &mut Context, accepted: &Accepted, len: u32) {
+        let min_rtt = cx.recovery.min_rtt().unwrap_or_default();
         let start = accepted.start;
         match accepted.order {
             Order::Next => return,
             Order::Behind => {
                 let range = (accepted.sequence, start, start + len);
-                match self.watch.filled(now, range, min_rtt) {
-                    Late::Reordered => self.counters.reordered += 1,
-                    Late::AskedInVain => self.counters.asked_in_vain += 1,
+                match self.watch.filled(cx.now, range, min_rtt) {
+                    Late::Reordered => cx.counters.reordered += 1,
+                    Late::AskedInVain => cx.counters.asked_in_vain += 1,
                     // Asked for once: the time it took is a round trip.
-                    Late::Repaired(time) => self.recovery.sample(now, time),
+                    Late::Repaired(time) => cx.recovery.sample(cx.now, time),
                     Late::Unknown => {}
                 }
             }
@@ -61,28 +62,28 @@ impl Connection {
                 for range in self.inbox.grants.between(from, to) {
                     let block = self.inbox.grants.get(range.0);
                     let untouched = block.is_none_or(|block| block.reached == 0);
-                    let noted = self.watch.overtaken(now, range, untouched);
-                    self.counters.forgotten += u64::from(!noted);
+                    let noted = self.watch.overtaken(cx.now, range, untouched);
+                    cx.counters.forgotten += u64::from(!noted);
                 }
             }
         }
-        self.arm_lost_timer(now);
+        self.arm_lost_timer(cx);
     }
 
-    fn arm_lost_timer(&mut self, now: Instant) {
-        let rtt = self.recovery.rtt().unwrap_or_default();
-        if let Some(at) = self.watch.next_due(now, rtt) {
-            self.timers.set_earlier(Timer::Lost, at);
+    fn arm_lost_timer(&mut self, cx: &mut Context) {
+        let rtt = cx.recovery.rtt().unwrap_or_default();
+        if let Some(at) = self.watch.next_due(cx.now, rtt) {
+            cx.timers.set_earlier(Timer::Lost, at);
         }
     }
 
     /// Asks for what counts as lost by now.
-    pub(super) fn on_lost_timeout(&mut self, now: Instant) {
-        let rtt = self.recovery.rtt().unwrap_or_default();
-        let wait = self.recovery.repair_timeout();
+    pub(crate) fn on_lost_timeout(&mut self, cx: &mut Context) {
+        let rtt = cx.recovery.rtt().unwrap_or_default();
+        let wait = cx.recovery.repair_timeout();
         let mut lost: Vec<(u32, Range)> = vec![];
         while lost.len() < MOST_ASKED {
-            let Some(it) = self.watch.take_due(now, rtt) else {
+            let Some(it) = self.watch.take_due(cx.now, rtt) else {
                 break;
             };
             let Some(block) = self.inbox.grants.get(it.sequence) else {
@@ -98,79 +99,92 @@ impl Connection {
                     0
                 };
                 let part = (range.start, range.start + range.len);
-                let noted = self.watch.asked(now, it, part, wait);
-                self.counters.forgotten += u64::from(!noted);
+                let noted = self.watch.asked(cx.now, it, part, wait);
+                cx.counters.forgotten += u64::from(!noted);
             }
             if let Some(rest) = missing.next() {
                 let noted = self.watch.put_back(it, rest.start);
-                self.counters.forgotten += u64::from(!noted);
+                cx.counters.forgotten += u64::from(!noted);
             }
         }
         for of_block in lost.chunk_by(|a, b| a.0 == b.0) {
             let ranges: Vec<Range> = of_block.iter().map(|&(_, range)| range).collect();
-            self.ask(of_block[0].0, &ranges);
+            self.ask(cx, of_block[0].0, &ranges);
         }
         if !lost.is_empty() {
-            self.expect_peer(now);
+            cx.owe(Debt::Peer);
         }
-        if let Some(at) = self.watch.next_due(now, rtt) {
-            self.timers
-                .set_earlier(Timer::Lost, at.max(now + ASK_PAUSE));
+        if let Some(at) = self.watch.next_due(cx.now, rtt) {
+            cx.timers
+                .set_earlier(Timer::Lost, at.max(cx.now + ASK_PAUSE));
         }
     }
 
     /// Grants again what should have been begun by now, once, on a path that loses: one Block less
     /// to send may leave the sender with nothing to send. A Get is not repeated so: answers come in
     /// order, and the sender, who keeps none, would send twice what it is about to send.
-    pub(super) fn repeat_overdue_grants(&mut self, now: Instant) {
-        if self.profile == Profile::Classic || self.counters.reports_sent == 0 {
+    pub(super) fn repeat_overdue_grants(&mut self, cx: &mut Context) {
+        if cx.profile == Profile::Classic || cx.counters.reports_sent == 0 {
             return;
         }
-        let wait = self.recovery.repair_timeout();
-        for sequence in self.inbox.grants.take_overdue(now.before(wait)) {
-            if self.get_block(sequence).is_none() {
-                self.send_grant(sequence);
+        let wait = cx.recovery.repair_timeout();
+        for sequence in self.inbox.grants.take_overdue(cx.now.before(wait)) {
+            if !self.is_got(sequence) {
+                self.send_grant(cx, sequence);
             }
         }
     }
 
+    /// The peer did what it was asked for: nothing is to be waited for the longer because of what was lost
+    /// before. A long Get may just have got its turn.
+    pub(crate) fn on_peer_progress(&mut self, cx: &mut Context) {
+        if !cx.recovery.is_backed_off() {
+            return;
+        }
+        cx.recovery.progress();
+        if !self.inbox.grants.is_idle() {
+            let ends = self.inbox.grants.quiet().ends(cx.recovery.data_timeout());
+            cx.timers.set_earlier(Timer::Payload, ends.max(cx.now));
+        }
+    }
+
     /// Granted payload does not come any more: its end was lost, or the grants were.
-    pub(super) fn on_payload_timeout(&mut self, now: Instant) {
+    pub(crate) fn on_payload_timeout(&mut self, cx: &mut Context) {
         if self.inbox.grants.is_idle() {
             return;
         }
-        let wait = self.recovery.data_timeout();
+        let wait = cx.recovery.data_timeout();
         let ends = self.inbox.grants.quiet().ends(wait);
-        if ends > now {
-            self.timers.set_earlier(Timer::Payload, ends);
+        if ends > cx.now {
+            cx.timers.set_earlier(Timer::Payload, ends);
             return;
         }
-        let first_time = !self.recovery.is_backed_off();
-        self.counters.timeouts += 1;
-        self.recovery.back_off();
-        self.inbox.grants.quiet().broken(now);
-        match self.profile {
-            Profile::Classic => self.grant_anew(now),
-            Profile::Extended => self.ask_in_silence(first_time),
+        let first_time = !cx.recovery.is_backed_off();
+        cx.counters.timeouts += 1;
+        cx.recovery.back_off();
+        self.inbox.grants.quiet().broken(cx.now);
+        match cx.profile {
+            Profile::Classic => self.grant_anew(cx),
+            Profile::Extended => self.ask_in_silence(cx, first_time),
         }
-        self.expect_peer(now);
-        let next = now + self.recovery.data_timeout();
-        self.timers.set_earlier(Timer::Payload, next);
+        cx.owe(Debt::Peer);
+        let next = cx.now + cx.recovery.data_timeout();
+        cx.timers.set_earlier(Timer::Payload, next);
     }
 
     /// Classic profile: every Block once more, as a whole.
-    fn grant_anew(&mut self, now: Instant) {
+    fn grant_anew(&mut self, cx: &mut Context) {
         let live: Vec<u32> = self.inbox.grants.iter().map(|(it, _)| it).collect();
         for sequence in live {
-            if let Some(Granted { sequence, .. }) = self.inbox.regrant(now, sequence) {
-                self.send_grant(sequence);
+            if let Some(Granted { sequence, .. }) = self.inbox.regrant(cx.now, sequence) {
+                self.send_grant(cx, sequence);
             }
         }
     }
 
     /// Asks for what the sender should have sent last, and if that brought nothing for all that is
     /// missing: the sender knows what of it was never sent.
-    fn ask_in_silence(&mut self, first_time: bool) {
+    fn ask_in_silence(&mut self, cx: &mut Context, first_time: bool) {
         let grants = &self.inbox.grants;
         let waiting = |&(sequence, _): &(u32, _)| !first_time || !grants.overtaken(sequence);
         let count = if first_time {
@@ -188,38 +202,38 @@ impl Connection {
             })
             .collect();
         for (sequence, ranges) in blocks {
-            self.ask(sequence, &ranges);
+            self.ask(cx, sequence, &ranges);
         }
     }
 
     /// Asks for ranges of a Block, and grants it again if nothing of it came: perhaps the sender
     /// does not know of it.
-    fn ask(&mut self, sequence: u32, ranges: &[Range]) {
+    fn ask(&mut self, cx: &mut Context, sequence: u32, ranges: &[Range]) {
         let Some(block) = self.inbox.grants.get(sequence) else {
             return;
         };
         let (id, b_num, reached) = (block.transfer, block.b_num, block.reached);
-        self.recovery.untime(Timed::Grant(id));
-        if self.get_block(sequence).is_some() {
-            return self.get_ranges(sequence, ranges);
+        cx.recovery.untime(Timed::Grant(id));
+        if self.is_got(sequence) {
+            return self.get_ranges(cx, sequence, ranges);
         }
         if reached == 0 {
             self.inbox.grants.repeated(sequence);
-            self.send_grant(sequence);
+            self.send_grant(cx, sequence);
         }
         for chunk in ranges.chunks(MAX_RANGES) {
             let mut missing = Ranges::EMPTY;
             for &range in chunk {
                 missing.push(range);
             }
-            self.counters.reports_sent += 1;
+            cx.counters.reports_sent += 1;
             let state = State {
                 b_num,
                 reached,
                 report: Report::Missing(missing),
                 ..self.state_of(id)
             };
-            self.push_control(Operation::State(state));
+            cx.push_control(Operation::State(state));
         }
     }
 
@@ -241,25 +255,25 @@ impl Connection {
     }
 
     /// Tells the sender how the connection gets on: its SEND_STATE asked for that.
-    pub(super) fn tell_progress(&mut self, now: Instant, id: TransferId) {
+    pub(super) fn tell_progress(&mut self, cx: &mut Context, id: TransferId) {
         let state = State {
-            report: self.progress(now),
+            report: self.progress(cx),
             ..self.state_of(id)
         };
-        self.push_control(Operation::State(state));
+        cx.push_control(Operation::State(state));
     }
 
     /// What was received of the whole connection.
-    pub(super) fn progress(&self, now: Instant) -> Report {
-        if self.profile == Profile::Classic {
+    pub(super) fn progress(&self, cx: &Context) -> Report {
+        if cx.profile == Profile::Classic {
             return Report::NOTHING;
         }
-        let delay = (now - self.seen.at).as_micros();
+        let delay = (cx.now - self.seen.at).as_micros();
         Report::Progress(Progress {
-            received: self.counters.bytes_received - self.memory.apart,
+            received: cx.counters.bytes_received - cx.unnumbered,
             delay_us: u32::try_from(delay).unwrap_or(u32::MAX),
-            marked: self.counters.marked as u32,
-            capable: self.counters.capable as u32,
+            marked: cx.counters.marked as u32,
+            capable: cx.counters.capable as u32,
         })
     }
 

@@ -1,34 +1,58 @@
 //! Numbered operations on their way out: which leave next, and their bytes.
 
-use super::NOTHING;
-use crate::connection::Connection;
+use super::{NOTHING, OneSided};
+use crate::context::Context;
 use crate::exports::MESSAGES;
 use crate::timers::Timer;
 use crate::transmit::Outgoing;
 use crate::work::{Task, Work};
-use crate::{Atomic, BurstLimit, Instant, Life, OperationBurst, RemotePlace, TransferId, Transmit};
+use crate::{Atomic, BurstLimit, OperationBurst, RemotePlace, TransferId};
 use zerolane_wire::{FetchOp, Flags, Header, OPTIONS_LEN, Op, Operation, Packet, Profile};
 
-impl Connection {
+impl OneSided {
     /// The numbered operations that leave next.
-    pub(in crate::connection) fn next_operations(
+    pub(crate) fn next_operations(
         &mut self,
-        now: Instant,
+        cx: &mut Context,
         limit: BurstLimit,
-    ) -> Option<Transmit> {
-        let stream = &self.memory.stream;
-        if !stream.has_unsent() || self.life != Life::Established {
+    ) -> Option<OperationBurst> {
+        if !self.stream.has_unsent() {
             return None;
         }
-        let first = stream.upcoming(0)?;
-        let around = self.around();
-        let datagram_len = |work: &Work| around + content_len(work);
-        let segment = datagram_len(first);
-        let carries = !matches!(first.task, Task::Fetch { .. });
+        let carries = !matches!(self.stream.upcoming(0)?.task, Task::Fetch { .. });
+        let (count, segment) = self.next_count(cx, limit)?;
+        let first = self.stream.take(cx.now, count as usize);
+        let at = self.stream.repeat_at(cx.recovery.patience());
+        cx.timers.set_earlier(Timer::Memory, at);
+        let numbers = (0..count).map(|index| first.wrapping_add(index));
+        let operations = numbers
+            .clone()
+            .filter_map(|number| {
+                let last = number == first.wrapping_add(count - 1);
+                self.operation(cx, number, last && self.asks_now(numbers.clone()))
+            })
+            .collect();
+        // Data carries the confirmation of the peer's own operations.
+        if carries {
+            self.executor.confirmed();
+            cx.timers.stop(Timer::Confirm);
+        }
+        Some(OperationBurst {
+            segment,
+            operations,
+            first,
+        })
+    }
+
+    /// How many operations leave next, and the bytes of each datagram but perhaps the last.
+    fn next_count(&self, cx: &Context, limit: BurstLimit) -> Option<(u32, u32)> {
+        let overhead = cx.overhead();
+        let datagram_len = |work: &Work| overhead + content_len(work);
+        let segment = datagram_len(self.stream.upcoming(0)?);
         let most = limit.segments.min(limit.bytes / segment).max(1);
         let mut count = 1;
         while count < most {
-            let Some(len) = stream.upcoming(count as usize).map(datagram_len) else {
+            let Some(len) = self.stream.upcoming(count as usize).map(datagram_len) else {
                 break;
             };
             if len > segment {
@@ -39,35 +63,32 @@ impl Connection {
                 break;
             }
         }
-        let first = self.memory.stream.take(now, count as usize);
-        let at = self.memory.stream.repeat_at(self.recovery.patience());
-        self.timers.set_earlier(Timer::Memory, at);
-        // Data carries the confirmation of the peer's own operations.
-        if carries {
-            self.memory.executor.confirmed();
-            self.timers.stop(Timer::Confirm);
-        }
-        Some(Transmit::Operations(OperationBurst {
-            count,
-            segment,
-            first,
-        }))
+        Some((count, segment))
     }
 
-    /// Operation `index` of `burst`; `None` if it is over by now.
-    pub fn operation(&self, burst: &OperationBurst, index: u32) -> Option<Outgoing> {
-        let number = burst.first.wrapping_add(index);
-        let work = self.memory.stream.get(number)?;
-        let last = index + 1 == burst.count;
-        // Who repeats, waits, or is of the thesis, wants to hear of it at once.
-        let press = self.profile == Profile::Classic
-            || last && (self.memory.stream.is_repeat(number) || self.is_awaited(burst));
+    /// A burst found no room at the lane: it is asked for again.
+    pub(crate) fn take_back(&mut self, burst: &OperationBurst) {
+        self.stream.take_back(burst.first);
+    }
+
+    /// Whether a burst is to be confirmed at once: it repeats, or its end is waited for.
+    fn asks_now(&self, mut numbers: impl Iterator<Item = u32>) -> bool {
+        numbers.any(|number| {
+            let awaited = |work: &Work| work.flags.awaited;
+            self.stream.is_repeat(number) || self.stream.get(number).is_some_and(awaited)
+        })
+    }
+
+    /// Operation `number` on the wire.
+    fn operation(&self, cx: &Context, number: u32, ask: bool) -> Option<Outgoing> {
+        let work = self.stream.get(number)?;
+        let ask = ask || cx.profile == Profile::Classic;
         let header = Header {
-            flags: Flags::NONE.with_if(Flags::SEND_STATE, press),
-            param: self.memory.executor.expected() as u16,
-            d_port: self.route.d_port,
-            s_port: self.route.s_port,
-            d_key: self.route.d_key,
+            flags: Flags::NONE.with_if(Flags::SEND_STATE, ask),
+            param: self.executor.expected() as u16,
+            d_port: cx.route.d_port,
+            s_port: cx.route.s_port,
+            d_key: cx.route.d_key,
             sync: number,
             s_id: work.id,
             ..Header::new(Op::Data)
@@ -78,7 +99,7 @@ impl Connection {
                 span,
                 immediate,
             } => {
-                let to = self.wire_place(place);
+                let to = cx.wire_place(place);
                 let shown = match immediate {
                     None => Flags::SILENT,
                     Some(_) => Flags::INTERRUPT,
@@ -103,7 +124,7 @@ impl Connection {
                 .with_wide(payload.map_or(0, |span| span.len));
                 Outgoing::data(&header, Some(control).filter(|span| span.len > 0))
             }
-            Task::Fetch { place, atomic } => self.fetch_op(number, work.id, place, atomic),
+            Task::Fetch { place, atomic } => self.fetch_op(cx, number, work.id, place, atomic),
             Task::Get { .. } | Task::Nothing => {
                 let header = Header {
                     flags: header.flags.with_if(Flags::SILENT, true),
@@ -116,23 +137,17 @@ impl Connection {
         })
     }
 
-    fn is_awaited(&self, burst: &OperationBurst) -> bool {
-        (0..burst.count).any(|index| {
-            let work = self.memory.stream.get(burst.first.wrapping_add(index));
-            work.is_some_and(|work| work.flags.awaited)
-        })
-    }
-
     fn fetch_op(
         &self,
+        cx: &Context,
         number: u32,
         id: TransferId,
         place: RemotePlace,
         atomic: Atomic,
     ) -> Outgoing {
-        let on = self.wire_place(place);
+        let on = cx.wire_place(place);
         Outgoing::control(&Packet {
-            route: self.route,
+            route: cx.route,
             operation: Operation::FetchOp(FetchOp {
                 kind: atomic.kind,
                 mx: on.mx,
@@ -141,7 +156,7 @@ impl Connection {
                 handle: on.handle,
                 s_id: id,
                 sync: number,
-                confirmed: self.memory.stream.confirmed(),
+                confirmed: self.stream.confirmed(),
                 operand: atomic.operand,
                 comparand: atomic.comparand,
             }),

@@ -1,0 +1,122 @@
+//! What begins when: in order, as far as order and room permit.
+
+use super::{Following, OneSided};
+use crate::Delivery;
+use crate::context::{Context, Debt};
+use crate::limits::{MAX_FETCHES, MAX_POSTED, MAX_SMALL};
+use crate::receiving::Receiving;
+use crate::sending::Sending;
+use crate::work::{Task, Work};
+use zerolane_wire::{Profile, Target};
+
+impl OneSided {
+    /// Begins what was asked for, in order, as far as order and room permit.
+    pub(crate) fn start(
+        &mut self,
+        cx: &mut Context,
+        sending: &mut Sending,
+        receiving: &mut Receiving,
+    ) {
+        while let Some(&work) = self.works.front() {
+            if !self.may_start(cx, &work, sending, receiving) {
+                break;
+            }
+            self.works.pop_front();
+            self.begin(cx, work, sending, receiving);
+            cx.owe(Debt::Peer);
+        }
+    }
+
+    fn may_start(
+        &self,
+        cx: &Context,
+        work: &Work,
+        sending: &Sending,
+        receiving: &Receiving,
+    ) -> bool {
+        let putting = sending.is_putting();
+        if work.flags.fence && (putting || receiving.is_getting() || self.has_outstanding()) {
+            return false;
+        }
+        match &work.task {
+            Task::Put { place, span, .. } if !is_small(cx, place.address, span.len) => {
+                self.stream.is_empty() && sending.len() < MAX_POSTED
+            }
+            Task::Get { span, .. } if !is_short(cx, span.len) => {
+                !putting && receiving.len() < MAX_POSTED
+            }
+            Task::Get { .. } => !putting && self.questions.has_room(),
+            task => !putting && self.stream.has_room(task, max_fetches(cx)),
+        }
+    }
+
+    /// Whether a small operation or a short Get is not complete.
+    fn has_outstanding(&self) -> bool {
+        !self.stream.is_empty() || !self.questions.is_empty()
+    }
+
+    fn begin(
+        &mut self,
+        cx: &mut Context,
+        work: Work,
+        sending: &mut Sending,
+        receiving: &mut Receiving,
+    ) {
+        let Work { id, flags, task } = work;
+        match task {
+            Task::Put {
+                place,
+                span,
+                immediate,
+            } if !is_small(cx, place.address, span.len) => {
+                if let Some(immediate) = immediate {
+                    self.following.push(Following {
+                        id,
+                        place,
+                        immediate,
+                        flags,
+                    });
+                }
+                let target = Target::Region(cx.wire_place(place));
+                sending.post(cx, id, span, Delivery::Silent, target);
+            }
+            Task::Get { span, .. } if span.len == 0 => super::get::got(cx, id, 0),
+            Task::Get { place, span } if !is_short(cx, span.len) => {
+                receiving.begin_get(cx, id, span, place, self.stream.next_number());
+            }
+            Task::Get { place, span } => self.ask(cx, id, place, span),
+            Task::Message {
+                payload: Some(payload),
+                ..
+            } => {
+                let number = self.stream.push(cx.now, work);
+                let target = Target::Message(number);
+                sending.post(cx, id, payload, Delivery::Interrupt, target);
+            }
+            _ => {
+                self.stream.push(cx.now, work);
+            }
+        }
+    }
+}
+
+/// The thesis's Responder takes one FetchOp at a time.
+fn max_fetches(cx: &Context) -> usize {
+    match cx.profile {
+        Profile::Classic => 1,
+        Profile::Extended => MAX_FETCHES,
+    }
+}
+
+/// Whether a put is one datagram: short, and within one buffer of the peer.
+fn is_small(cx: &Context, address: u64, len: u64) -> bool {
+    let max_stu = cx.peer.map_or(MAX_SMALL, |peer| peer.max_stu);
+    let buffer = 1u64 << cx.peer_buffer_log2();
+    let in_buffer = address & (buffer - 1);
+    is_short(cx, len) && len <= u64::from(max_stu) && in_buffer + len <= buffer
+}
+
+/// Whether so many bytes and what is around them fit a datagram that every path carries.
+fn is_short(cx: &Context, len: u64) -> bool {
+    len + cx.config.seal as u64 <= u64::from(MAX_SMALL)
+}
