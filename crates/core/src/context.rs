@@ -2,8 +2,8 @@
 //! control operations owed, events, counters, and the debts that are settled at the end of the entry.
 
 use crate::endings::Endings;
+use crate::path::Path;
 use crate::recovery::{Recovery, Timed};
-use crate::session::Path;
 use crate::timers::Timers;
 use crate::transmit::split;
 use crate::{Config, Counters, DropReason, Event, Instant, RemotePlace, TransferId, limits};
@@ -116,7 +116,7 @@ impl Context {
     /// A new identifier of a Transfer or a request: not one that was used lately.
     pub(crate) fn new_id(&mut self) -> TransferId {
         let id = self.next_id;
-        self.next_id = self.next_id % (crate::exports::HANDLE - 1) + 1;
+        self.next_id = self.next_id % (crate::one_sided::HANDLE - 1) + 1;
         id
     }
 

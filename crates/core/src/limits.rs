@@ -29,7 +29,7 @@ pub const MAX_HELD_GRANTS: usize = 1024;
 
 /// Overtaken ranges watched at a time. At 10 Gb/s, 50 ms and 5 % loss there are about 2500 of them;
 /// what is beyond waits for the connection to fall silent.
-pub const MAX_WATCHED: usize = 16_384;
+pub const MAX_OVERTAKEN: usize = 16_384;
 
 /// Doublings of the wait for a repair that was asked for and did not come.
 pub const MAX_ASK_BACKOFF: u32 = 6;

@@ -10,8 +10,8 @@ use std::alloc::System;
 use std::time::Duration;
 use zerolane_core::limits::{
     MAX_CONTROL_QUEUE, MAX_ENDINGS, MAX_FETCHES, MAX_FLIGHT, MAX_GAPS_PER_BLOCK, MAX_HELD_GRANTS,
-    MAX_LIVE_BLOCKS, MAX_REMEMBERED_BLOCKS, MAX_REPAIRS, MAX_REPLIES, MAX_SLOTS, MAX_UNREAD,
-    MAX_WATCHED,
+    MAX_LIVE_BLOCKS, MAX_OVERTAKEN, MAX_REMEMBERED_BLOCKS, MAX_REPAIRS, MAX_REPLIES, MAX_SLOTS,
+    MAX_UNREAD,
 };
 use zerolane_core::{
     BurstLimit, Config, Connection, Control, Delivery, DropReason, Entropy, Instant, Life,
@@ -250,7 +250,7 @@ fn fill_blocks(attack: &mut Attack) {
         fragment(attack, &grant);
     }
     assert_eq!(attack.grants.len(), MAX_REMEMBERED_BLOCKS, "all granted");
-    assert!(attack.victim.counters().forgotten as usize > MAX_WATCHED);
+    assert!(attack.victim.counters().forgotten as usize > MAX_OVERTAKEN);
     attack.report("gaps of the live Blocks, and what was overtaken");
 }
 

@@ -226,7 +226,7 @@ impl Connection {
     pub fn set_path_datagram(&mut self, now: Instant, datagram: usize) {
         self.cx.path.set_limit(datagram);
         if self.session.is_established() {
-            self.cx.timers.set(Timer::Probe, now);
+            self.cx.timers.set(Timer::PathProbe, now);
         }
     }
 

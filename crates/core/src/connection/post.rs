@@ -2,7 +2,7 @@
 
 use super::{Connection, PostError};
 use crate::one_sided::in_bounds;
-use crate::work::{Order, Task};
+use crate::request::{Order, RequestKind};
 use crate::{
     Atomic, Delivery, Instant, RegionName, RemotePlace, Span, TransferId, WorkFlags, limits,
 };
@@ -120,12 +120,12 @@ impl Connection {
         flags: WorkFlags,
     ) -> Result<TransferId, PostError> {
         in_bounds(&self.cx, place, span.len)?;
-        let task = Task::Put {
+        let kind = RequestKind::Put {
             place,
             span,
             immediate,
         };
-        self.post_task(now, task, flags)
+        self.post_request(now, kind, flags)
     }
 
     /// Gets bytes of the peer's memory into `span`.
@@ -140,7 +140,7 @@ impl Connection {
         flags: WorkFlags,
     ) -> Result<TransferId, PostError> {
         in_bounds(&self.cx, place, span.len)?;
-        self.post_task(now, Task::Get { place, span }, flags)
+        self.post_request(now, RequestKind::Get { place, span }, flags)
     }
 
     /// Does `atomic` on a word of the peer's memory, once. [`Event::Fetched`](crate::Event::Fetched) follows.
@@ -158,7 +158,7 @@ impl Connection {
             return Err(PostError::Misaligned);
         }
         in_bounds(&self.cx, place, 8)?;
-        self.post_task(now, Task::Fetch { place, atomic }, flags)
+        self.post_request(now, RequestKind::Fetch { place, atomic }, flags)
     }
 
     /// Sends a message: up to [`MAX_CONTROL`](limits::MAX_CONTROL) bytes, and a payload of any length.
@@ -176,18 +176,18 @@ impl Connection {
             return Err(PostError::ControlTooLong);
         }
         let payload = payload.filter(|span| span.len > 0);
-        self.post_task(now, Task::Message { control, payload }, flags)
+        self.post_request(now, RequestKind::Message { control, payload }, flags)
     }
 
-    fn post_task(
+    fn post_request(
         &mut self,
         now: Instant,
-        task: Task,
+        kind: RequestKind,
         flags: WorkFlags,
     ) -> Result<TransferId, PostError> {
         self.can_post(self.one_sided.waiting())?;
         self.cx.now = now;
-        let id = self.one_sided.post(&mut self.cx, task, flags)?;
+        let id = self.one_sided.post(&mut self.cx, kind, flags)?;
         self.settle();
         Ok(id)
     }

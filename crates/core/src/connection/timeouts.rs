@@ -39,16 +39,16 @@ impl Connection {
         match timer {
             Timer::Answers => self.on_answers_timeout(),
             Timer::Payload => receiving.on_payload_timeout(cx),
-            Timer::Lost => receiving.on_lost_timeout(cx),
+            Timer::LossDetection => receiving.on_loss_detection_timeout(cx),
             Timer::Admission => receiving.grant(cx),
-            Timer::Confirmation => {
+            Timer::ProbeTimeout => {
                 let silent = cx.now - session.last_heard() >= cx.recovery.data_timeout();
-                sending.on_confirmation_timeout(cx, silent, one_sided.is_answering());
+                sending.on_probe_timeout(cx, silent, one_sided.is_answering());
             }
             Timer::Peer => self.on_peer_timeout(),
-            Timer::Probe => session.on_probe_timeout(cx),
+            Timer::PathProbe => session.on_path_probe_timeout(cx),
             Timer::Memory => one_sided.on_memory_timeout(cx),
-            Timer::Confirm => one_sided.confirm_now(),
+            Timer::DelayedAck => one_sided.confirm_now(),
             // It was only to be asked again for what there is to send.
             Timer::Pace | Timer::Handshake | Timer::GiveUp => {}
         }

@@ -207,14 +207,12 @@ fn limit__overtaken_ranges_watched() {
     let mut sim = connected(Config::default());
     let now = sim.now();
     let headers = held_back(&mut sim, 1 << 20);
-    for n in 0..limits::MAX_WATCHED as u32 {
-        assert!(
-            sim.b
-                .c()
-                .receiving
-                .watch_mut()
-                .overtaken(now, (u32::MAX, n, n + 1), false)
-        );
+    for n in 0..limits::MAX_OVERTAKEN as u32 {
+        assert!(sim.b.c().receiving.loss_detector_mut().overtaken(
+            now,
+            (u32::MAX, n, n + 1),
+            false
+        ));
     }
     let stu = sim.b.c().stu();
     sim.b.c().on_data(now, &headers[1], stu, stu, None);
@@ -227,7 +225,7 @@ fn limit__bursts_under_way_remembered() {
     let mut sim = connected(Config::default());
     let now = sim.now();
     for _ in 0..limits::MAX_FLIGHT {
-        sim.a.c().sending.flight_mut().on_sent(now, 0, 0, 0, 0);
+        sim.a.c().sending.sent_log_mut().on_sent(now, 0, 0, 0, 0);
     }
     held_back(&mut sim, 100_000);
     assert!(sim.a.c().counters().forgotten > 0);

@@ -1,11 +1,11 @@
 //! Answers of the Responder: to Gets, which are payload, and to atomic operations, which are values.
 
 use super::OneSided;
+use super::exports::Named;
+use super::gets::{Enqueued, GetResponse, ResponseKey};
 use crate::context::{Context, Debt, Refusal};
-use crate::exports::Named;
-use crate::gets::{Mark, Queued, Reply};
 use crate::limits::MAX_VALUES;
-use crate::outbound::without;
+use crate::sending::without;
 use crate::sending::{Sending, shape};
 use crate::timers::Timer;
 use crate::transmit::{ControlDatagram, DataBurst, join};
@@ -22,7 +22,7 @@ impl OneSided {
         sending: &mut Sending,
         it: &Get,
     ) -> Result<(), DropReason> {
-        let behind = self.executor.expected().wrapping_sub(it.after) > u32::MAX / 2;
+        let behind = self.responder.expected().wrapping_sub(it.after) > u32::MAX / 2;
         if behind {
             // As with the operation it would be the next to follow.
             return self.let_through(cx, it.after, self.is_refusing());
@@ -30,24 +30,24 @@ impl OneSided {
         let reply = self.reply_to(cx, it)?;
         cx.owe(Debt::Peer);
         for (start, end) in unanswered(cx, sending, &reply) {
-            let part = Reply {
+            let part = GetResponse {
                 span: reply.span.part(start.into(), (end - start).into()),
                 address: reply.address + u64::from(start),
                 ..reply
             };
-            match self.replies.push(part) {
-                Queued::New if part.numbered && part.repeated => {
+            match self.responses.push(part) {
+                Enqueued::New if part.numbered && part.repeated => {
                     sending.on_lost(cx, part.span.len);
                 }
-                Queued::New | Queued::Before => {}
-                Queued::Full => return Err(DropReason::Limit),
+                Enqueued::New | Enqueued::Before => {}
+                Enqueued::Full => return Err(DropReason::Limit),
             }
         }
         Ok(())
     }
 
     /// What answers a Get, if the peer may have it.
-    fn reply_to(&self, cx: &mut Context, it: &Get) -> Result<Reply, DropReason> {
+    fn reply_to(&self, cx: &mut Context, it: &Get) -> Result<GetResponse, DropReason> {
         let place = Named {
             handle: it.handle,
             mx: it.mx,
@@ -65,7 +65,7 @@ impl OneSided {
         address
             .checked_add(span.len)
             .ok_or(DropReason::OutOfBounds)?;
-        Ok(Reply {
+        Ok(GetResponse {
             handle: it.handle,
             span,
             d_id: it.s_id,
@@ -85,18 +85,18 @@ impl OneSided {
         sending: &mut Sending,
         limit: BurstLimit,
     ) -> Option<DataBurst> {
-        let numbered = self.replies.is_next_numbered()?;
+        let numbered = self.responses.is_next_numbered()?;
         let shape = match numbered {
             true => sending.controlled_shape(cx, limit)?,
             false => shape(cx, limit),
         };
-        let reply = self.replies.next_burst(&shape)?;
+        let reply = self.responses.next_burst(&shape)?;
         let (mut burst, len) = (reply.burst, reply.burst.span.len);
         cx.counters.bytes_sent += len;
         cx.counters.bytes_resent += if reply.repeated { len } else { 0 };
         if numbered {
             let (d_id, mx) = (burst.first.d_id, burst.first.b_id);
-            let Mark { id, b_num, start } = Mark::new(d_id, mx, burst.address);
+            let ResponseKey { id, b_num, start } = ResponseKey::new(d_id, mx, burst.address);
             let more = self.is_answering();
             burst.first.sync = sending.number_answer(cx, (id, b_num, start), len, more);
         }
@@ -112,10 +112,10 @@ impl OneSided {
     /// The value of an atomic operation that leaves next.
     pub(crate) fn next_value(&mut self, cx: &mut Context) -> Option<ControlDatagram> {
         let (number, id, value) = self.values.pop_front()?;
-        self.executor.confirmed();
-        cx.timers.stop(Timer::Confirm);
+        self.responder.confirmed();
+        cx.timers.stop(Timer::DelayedAck);
         let header = Header {
-            param: self.executor.expected() as u16,
+            param: self.responder.expected() as u16,
             d_port: cx.route.d_port,
             s_port: cx.route.s_port,
             d_key: cx.route.d_key,
@@ -129,15 +129,15 @@ impl OneSided {
 
 /// The parts of an answer that did not leave within the last round trip: an Initiator that asks for what
 /// did has not seen it yet.
-fn unanswered(cx: &Context, sending: &Sending, reply: &Reply) -> Vec<(u32, u32)> {
+fn unanswered(cx: &Context, sending: &Sending, reply: &GetResponse) -> Vec<(u32, u32)> {
     let len = u32::try_from(reply.span.len).unwrap_or(u32::MAX);
-    let Mark { id, b_num, start } = Mark::new(reply.d_id, reply.mx, reply.address);
+    let ResponseKey { id, b_num, start } = ResponseKey::new(reply.d_id, reply.mx, reply.address);
     let rtt = cx.recovery.rtt().filter(|_| reply.numbered);
     let (Some(rtt), Some(end)) = (rtt, start.checked_add(len)) else {
         return vec![(0, len)];
     };
-    let flight = sending.flight();
-    let mut left: Vec<_> = flight.left_after(id, b_num, cx.now.before(rtt)).collect();
+    let sent_log = sending.sent_log();
+    let mut left: Vec<_> = sent_log.left_after(id, b_num, cx.now.before(rtt)).collect();
     left.sort_unstable();
     let parts = without(start, end, &left).into_iter();
     parts.map(|(from, to)| (from - start, to - start)).collect()

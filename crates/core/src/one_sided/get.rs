@@ -1,8 +1,8 @@
 //! Gets of one datagram, at the Initiator: a question, and the datagram that answers it.
 
 use super::OneSided;
+use super::gets::PendingGet;
 use crate::context::{Context, Debt};
-use crate::gets::Question;
 use crate::sending::Sending;
 use crate::timers::Timer;
 use crate::{Delivery, DropReason, Event, Placement, RemotePlace, Span, TransferId};
@@ -12,11 +12,11 @@ impl OneSided {
     /// Asks for what one datagram can answer.
     pub(super) fn ask(&mut self, cx: &mut Context, id: TransferId, place: RemotePlace, span: Span) {
         let ask_at = cx.now + cx.recovery.patience();
-        self.questions.push(Question {
+        self.gets.push(PendingGet {
             id,
             place,
             span,
-            after: self.stream.next_number(),
+            after: self.send_queue.next_number(),
             ask_at,
             tries: 0,
         });
@@ -26,7 +26,7 @@ impl OneSided {
 
     /// Sends, or repeats, the Get of question `id`.
     pub(super) fn send_question(&self, cx: &mut Context, id: TransferId) {
-        let Some(&it) = self.questions.find(id) else {
+        let Some(&it) = self.gets.find(id) else {
             return;
         };
         let from = cx.wire_place(it.place);
@@ -57,18 +57,18 @@ impl OneSided {
         len: u32,
     ) -> Result<Option<Placement>, DropReason> {
         let (number, id) = (header.sync, header.d_id);
-        if self.stream.awaits_value(number, id) {
+        if self.send_queue.awaits_value(number, id) {
             self.on_piggyback(cx, sending, header.param);
             return Ok((len == 8).then_some(Placement::Value { number, id }));
         }
-        let Some(question) = self.questions.find(id) else {
+        let Some(question) = self.gets.find(id) else {
             return Ok(None);
         };
         if u64::from(len) != question.span.len || header.bufx != 0 || header.offset != 0 {
             return Err(DropReason::OutOfBounds);
         }
         let span = question.span;
-        self.questions.remove(id);
+        self.gets.remove(id);
         cx.counters.bytes_received += span.len;
         cx.unnumbered += span.len;
         cx.owe(Debt::Progress);

@@ -6,22 +6,28 @@
 //! the numbered ones before it.
 
 mod answers;
+mod exports;
 mod get;
+mod gets;
 mod operations;
 mod outcome;
 mod post;
 mod repeat;
+mod responder;
+mod send_queue;
 mod serve;
 mod start;
 
+pub(crate) use self::exports::HANDLE;
+pub use self::exports::RegionName;
 pub(crate) use self::post::in_bounds;
 
-use crate::executor::Executor;
-use crate::exports::Exports;
-use crate::gets::{Questions, Replies};
-use crate::stream::Stream;
-use crate::work::{Order, RemotePlace, Work, WorkFlags};
-use crate::{Instant, RegionName, Span, TransferId, limits};
+use self::exports::Exports;
+use self::gets::{GetResponses, PendingGets};
+use self::responder::Responder;
+use self::send_queue::SendQueue;
+use crate::request::{Order, RemotePlace, Request, WorkFlags};
+use crate::{Instant, Span, TransferId, limits};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -60,7 +66,7 @@ struct AwaitedPayload {
 
 /// The immediate of a Put that is under way as a Transfer: it follows when that is complete.
 #[derive(Clone, Copy, Debug)]
-struct Following {
+struct DeferredImmediate {
     id: TransferId,
     place: RemotePlace,
     immediate: u32,
@@ -69,7 +75,7 @@ struct Following {
 
 /// The atomic operation that the lane has to do now.
 #[derive(Clone, Copy, Debug)]
-struct Ordered {
+struct PendingAtomic {
     order: Order,
     id: TransferId,
 }
@@ -79,18 +85,18 @@ struct Ordered {
 pub(crate) struct OneSided {
     // As Initiator.
     /// Asked for and not begun.
-    works: VecDeque<Work>,
-    stream: Stream,
-    questions: Questions,
-    requests: Vec<RegionRequest>,
-    following: Vec<Following>,
+    queued: VecDeque<Request>,
+    send_queue: SendQueue,
+    gets: PendingGets,
+    region_requests: Vec<RegionRequest>,
+    deferred: Vec<DeferredImmediate>,
     // As Responder.
     exports: Exports,
-    executor: Executor,
-    replies: Replies,
+    responder: Responder,
+    responses: GetResponses,
     receives: VecDeque<MessageReceive>,
     payloads: Vec<AwaitedPayload>,
-    order: Option<Ordered>,
+    pending_atomic: Option<PendingAtomic>,
     /// Events polled that the user has not looked at.
     unread: usize,
     /// Values to be sent: number, the Initiator's identifier, value.
@@ -100,17 +106,17 @@ pub(crate) struct OneSided {
 impl OneSided {
     pub(crate) fn new(seed: u32) -> OneSided {
         OneSided {
-            works: VecDeque::new(),
-            stream: Stream::default(),
-            questions: Questions::default(),
-            requests: vec![],
-            following: vec![],
+            queued: VecDeque::new(),
+            send_queue: SendQueue::default(),
+            gets: PendingGets::default(),
+            region_requests: vec![],
+            deferred: vec![],
             exports: Exports::new(seed),
-            executor: Executor::default(),
-            replies: Replies::default(),
+            responder: Responder::default(),
+            responses: GetResponses::default(),
             receives: VecDeque::new(),
             payloads: vec![],
-            order: None,
+            pending_atomic: None,
             values: VecDeque::new(),
             unread: 0,
         }
@@ -118,34 +124,34 @@ impl OneSided {
 
     /// Whether something asked for is not over.
     pub(crate) fn is_working(&self) -> bool {
-        !self.works.is_empty()
-            || !self.stream.is_empty()
-            || !self.questions.is_empty()
-            || !self.requests.is_empty()
+        !self.queued.is_empty()
+            || !self.send_queue.is_empty()
+            || !self.gets.is_empty()
+            || !self.region_requests.is_empty()
     }
 
     /// Everything asked for here that is not over, and is no Transfer.
     pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
-        let works = self.works.iter().map(|work| work.id);
-        let requests = self.requests.iter().map(|request| request.id);
+        let queued = self.queued.iter().map(|request| request.id);
+        let region_requests = self.region_requests.iter().map(|request| request.id);
         let receives = self.receives.iter().map(|receive| receive.id);
         let payloads = self.payloads.iter().map(|payload| payload.id);
-        works
-            .chain(self.stream.ids())
-            .chain(self.questions.ids())
-            .chain(requests)
+        queued
+            .chain(self.send_queue.ids())
+            .chain(self.gets.ids())
+            .chain(region_requests)
             .chain(receives)
             .chain(payloads)
     }
 
     /// All of it is over.
     pub(crate) fn clear(&mut self) {
-        self.works.clear();
-        self.stream.clear();
-        self.questions.clear();
-        self.requests.clear();
-        self.following.clear();
-        self.replies.clear();
+        self.queued.clear();
+        self.send_queue.clear();
+        self.gets.clear();
+        self.region_requests.clear();
+        self.deferred.clear();
+        self.responses.clear();
         self.values.clear();
         self.receives.clear();
         self.payloads.clear();
@@ -153,17 +159,17 @@ impl OneSided {
 
     /// Whether a small operation waits to be sent.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.stream.has_unsent()
+        self.send_queue.has_unsent()
     }
 
     /// Requests that have not begun.
     pub(crate) fn waiting(&self) -> usize {
-        self.works.len()
+        self.queued.len()
     }
 
     /// Regions asked for by name.
     pub(crate) fn requested(&self) -> usize {
-        self.requests.len()
+        self.region_requests.len()
     }
 
     /// Receives of messages that are not over.
@@ -173,32 +179,32 @@ impl OneSided {
 
     /// Whether the peer executed the operation of that number.
     pub(crate) fn has_executed(&self, number: u32) -> bool {
-        self.stream.has_executed(number)
+        self.send_queue.has_executed(number)
     }
 
     /// Number of the operation of the peer that is expected next.
     pub(crate) fn expected(&self) -> u32 {
-        self.executor.expected()
+        self.responder.expected()
     }
 
     /// Whether answers to Gets wait that are under congestion control.
     pub(crate) fn is_answering(&self) -> bool {
-        self.replies.is_next_numbered().is_some()
+        self.responses.is_next_numbered().is_some()
     }
 
     /// As if `number` operations had been executed in both directions before.
     #[cfg(test)]
     pub(crate) fn age(&mut self, number: u32) {
-        self.stream.age(number);
-        self.executor.age(number);
+        self.send_queue.age(number);
+        self.responder.age(number);
     }
 
     pub(crate) fn assert_bounded(&self) {
-        self.stream.assert_bounded();
-        self.executor.assert_bounded();
+        self.send_queue.assert_bounded();
+        self.responder.assert_bounded();
         assert!(self.values.len() <= limits::MAX_VALUES);
-        assert!(self.works.len() <= limits::MAX_POSTED);
-        assert!(self.requests.len() <= limits::MAX_POSTED);
+        assert!(self.queued.len() <= limits::MAX_POSTED);
+        assert!(self.region_requests.len() <= limits::MAX_POSTED);
         assert!(self.receives.len() + self.payloads.len() <= 2 * limits::MAX_POSTED);
     }
 }

@@ -1,11 +1,11 @@
 //! Numbered operations on their way out: which leave next, and their bytes.
 
+use super::exports::MESSAGES;
 use super::{NOTHING, OneSided};
 use crate::context::Context;
-use crate::exports::MESSAGES;
+use crate::request::{Request, RequestKind};
 use crate::timers::Timer;
 use crate::transmit::Outgoing;
-use crate::work::{Task, Work};
 use crate::{Atomic, BurstLimit, OperationBurst, RemotePlace, TransferId};
 use zerolane_wire::{FetchOp, Flags, Header, OPTIONS_LEN, Op, Operation, Packet, Profile};
 
@@ -16,13 +16,13 @@ impl OneSided {
         cx: &mut Context,
         limit: BurstLimit,
     ) -> Option<OperationBurst> {
-        if !self.stream.has_unsent() {
+        if !self.send_queue.has_unsent() {
             return None;
         }
-        let carries = !matches!(self.stream.upcoming(0)?.task, Task::Fetch { .. });
+        let carries = !matches!(self.send_queue.upcoming(0)?.kind, RequestKind::Fetch { .. });
         let (count, segment) = self.next_count(cx, limit)?;
-        let first = self.stream.take(cx.now, count as usize);
-        let at = self.stream.repeat_at(cx.recovery.patience());
+        let first = self.send_queue.take(cx.now, count as usize);
+        let at = self.send_queue.repeat_at(cx.recovery.patience());
         cx.timers.set_earlier(Timer::Memory, at);
         let numbers = (0..count).map(|index| first.wrapping_add(index));
         let operations = numbers
@@ -34,8 +34,8 @@ impl OneSided {
             .collect();
         // Data carries the confirmation of the peer's own operations.
         if carries {
-            self.executor.confirmed();
-            cx.timers.stop(Timer::Confirm);
+            self.responder.confirmed();
+            cx.timers.stop(Timer::DelayedAck);
         }
         Some(OperationBurst {
             segment,
@@ -47,12 +47,12 @@ impl OneSided {
     /// How many operations leave next, and the bytes of each datagram but perhaps the last.
     fn next_count(&self, cx: &Context, limit: BurstLimit) -> Option<(u32, u32)> {
         let overhead = cx.overhead();
-        let datagram_len = |work: &Work| overhead + content_len(work);
-        let segment = datagram_len(self.stream.upcoming(0)?);
+        let datagram_len = |request: &Request| overhead + content_len(request);
+        let segment = datagram_len(self.send_queue.upcoming(0)?);
         let most = limit.segments.min(limit.bytes / segment).max(1);
         let mut count = 1;
         while count < most {
-            let Some(len) = self.stream.upcoming(count as usize).map(datagram_len) else {
+            let Some(len) = self.send_queue.upcoming(count as usize).map(datagram_len) else {
                 break;
             };
             if len > segment {
@@ -68,33 +68,33 @@ impl OneSided {
 
     /// A burst found no room at the lane: it is asked for again.
     pub(crate) fn take_back(&mut self, burst: &OperationBurst) {
-        self.stream.take_back(burst.first);
+        self.send_queue.take_back(burst.first);
     }
 
     /// Whether a burst is to be confirmed at once: it repeats, or its end is waited for.
     fn asks_now(&self, mut numbers: impl Iterator<Item = u32>) -> bool {
         numbers.any(|number| {
-            let awaited = |work: &Work| work.flags.awaited;
-            self.stream.is_repeat(number) || self.stream.get(number).is_some_and(awaited)
+            let awaited = |request: &Request| request.flags.awaited;
+            self.send_queue.is_repeat(number) || self.send_queue.get(number).is_some_and(awaited)
         })
     }
 
     /// Operation `number` on the wire.
     fn operation(&self, cx: &Context, number: u32, ask: bool) -> Option<Outgoing> {
-        let work = self.stream.get(number)?;
+        let request = self.send_queue.get(number)?;
         let ask = ask || cx.profile == Profile::Classic;
         let header = Header {
             flags: Flags::NONE.with_if(Flags::SEND_STATE, ask),
-            param: self.executor.expected() as u16,
+            param: self.responder.expected() as u16,
             d_port: cx.route.d_port,
             s_port: cx.route.s_port,
             d_key: cx.route.d_key,
             sync: number,
-            s_id: work.id,
+            s_id: request.id,
             ..Header::new(Op::Data)
         };
-        Some(match work.task {
-            Task::Put {
+        Some(match request.kind {
+            RequestKind::Put {
                 place,
                 span,
                 immediate,
@@ -115,7 +115,7 @@ impl OneSided {
                 };
                 Outgoing::data(&header, Some(span).filter(|span| span.len > 0))
             }
-            Task::Message { control, payload } => {
+            RequestKind::Message { control, payload } => {
                 let header = Header {
                     flags: header.flags.with_if(Flags::INTERRUPT, true),
                     d_id: MESSAGES,
@@ -124,8 +124,10 @@ impl OneSided {
                 .with_wide(payload.map_or(0, |span| span.len));
                 Outgoing::data(&header, Some(control).filter(|span| span.len > 0))
             }
-            Task::Fetch { place, atomic } => self.fetch_op(cx, number, work.id, place, atomic),
-            Task::Get { .. } | Task::Nothing => {
+            RequestKind::Fetch { place, atomic } => {
+                self.fetch_op(cx, number, request.id, place, atomic)
+            }
+            RequestKind::Get { .. } | RequestKind::Nothing => {
                 let header = Header {
                     flags: header.flags.with_if(Flags::SILENT, true),
                     b_id: NOTHING,
@@ -156,7 +158,7 @@ impl OneSided {
                 handle: on.handle,
                 s_id: id,
                 sync: number,
-                confirmed: self.stream.confirmed(),
+                confirmed: self.send_queue.confirmed(),
                 operand: atomic.operand,
                 comparand: atomic.comparand,
             }),
@@ -165,11 +167,11 @@ impl OneSided {
 }
 
 /// Bytes of the datagram behind its header, and in front of its seal.
-fn content_len(work: &Work) -> u32 {
-    match work.task {
-        Task::Put { span, .. } => span.len as u32,
-        Task::Message { control, .. } => control.len as u32,
-        Task::Fetch { .. } => OPTIONS_LEN as u32,
-        Task::Get { .. } | Task::Nothing => 0,
+fn content_len(request: &Request) -> u32 {
+    match request.kind {
+        RequestKind::Put { span, .. } => span.len as u32,
+        RequestKind::Message { control, .. } => control.len as u32,
+        RequestKind::Fetch { .. } => OPTIONS_LEN as u32,
+        RequestKind::Get { .. } | RequestKind::Nothing => 0,
     }
 }

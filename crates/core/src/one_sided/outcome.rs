@@ -1,15 +1,15 @@
 //! What the peer says of what was asked for, and what the user is told.
 
 use super::OneSided;
+use super::exports::HANDLE;
+use super::send_queue::{CompletedRequest, Outcome};
 use crate::context::{Context, Debt};
-use crate::exports::HANDLE;
 use crate::limits;
 use crate::receiving::Receiving;
+use crate::request::{Request, RequestKind};
 use crate::sending::{Ended, Sending};
-use crate::stream::{Outcome, Over};
 use crate::timers::Timer;
 use crate::transmit::join;
-use crate::work::{Task, Work};
 use crate::{
     DropReason, Event, RemotePlace, RemoteRegion, Span, TransferError, TransferId, WorkFlags,
 };
@@ -27,7 +27,7 @@ impl OneSided {
         id: TransferId,
         value: u64,
     ) {
-        if !self.stream.value(cx.now, number, id, value) {
+        if !self.send_queue.value(cx.now, number, id, value) {
             return;
         }
         cx.owe(Debt::Progress);
@@ -43,8 +43,8 @@ impl OneSided {
 
     /// The peer told the low half of the number it expects next.
     pub(super) fn on_piggyback(&mut self, cx: &mut Context, sending: &mut Sending, low: u16) {
-        if !self.stream.is_empty() {
-            self.on_executed(cx, sending, self.stream.widen(low));
+        if !self.send_queue.is_empty() {
+            self.on_executed(cx, sending, self.send_queue.widen(low));
         }
     }
 
@@ -63,8 +63,8 @@ impl OneSided {
     }
 
     fn confirm(&mut self, cx: &mut Context, expected: u32) -> bool {
-        let news = !self.stream.has_executed(expected.wrapping_sub(1));
-        let right = self.stream.confirm(cx.now, expected);
+        let news = !self.send_queue.has_executed(expected.wrapping_sub(1));
+        let right = self.send_queue.confirm(cx.now, expected);
         if news && right {
             cx.owe(Debt::Progress);
         }
@@ -81,7 +81,7 @@ impl OneSided {
             return Err(DropReason::Duplicate);
         }
         if it.resend {
-            self.stream.go_back(cx.now);
+            self.send_queue.go_back(cx.now);
         }
         self.tell_completed(cx, sending);
         Ok(())
@@ -93,7 +93,7 @@ impl OneSided {
             // One that follows a message may leave now.
             cx.timers.set_earlier(Timer::Answers, cx.now);
         }
-        while let Some(over) = self.stream.pop() {
+        while let Some(over) = self.send_queue.pop() {
             if !over.cancelled {
                 tell(cx, sending, &over);
             }
@@ -104,8 +104,8 @@ impl OneSided {
     /// An outgoing Transfer ended: tells the user, or lets the immediate follow that waited for it.
     pub(crate) fn on_transfer_ended(&mut self, cx: &mut Context, ended: Ended) {
         let (Ended::Complete(id) | Ended::Failed(id, _)) = ended;
-        let following = self.following.iter().position(|it| it.id == id);
-        let following = following.map(|index| self.following.swap_remove(index));
+        let following = self.deferred.iter().position(|it| it.id == id);
+        let following = following.map(|index| self.deferred.swap_remove(index));
         let it = match (ended, following) {
             (Ended::Failed(id, error), _) => {
                 return cx.events.push_back(Event::Failed { id, error });
@@ -118,12 +118,12 @@ impl OneSided {
             fence: false,
             ..it.flags
         };
-        let task = Task::Put {
+        let kind = RequestKind::Put {
             place: it.place,
             span: Span::EMPTY,
             immediate: Some(it.immediate),
         };
-        self.works.push_front(Work { id, flags, task });
+        self.queued.push_front(Request { id, flags, kind });
         cx.owe(Debt::Start);
     }
 
@@ -143,7 +143,7 @@ impl OneSided {
         let Answer::Refused(reason) = it.answer else {
             return false;
         };
-        let known = self.questions.remove(id).is_some()
+        let known = self.gets.remove(id).is_some()
             || self.forget_request(id)
             || receiving.on_get_refused(cx, id);
         if known {
@@ -163,10 +163,10 @@ impl OneSided {
         let id = it.d_id;
         if let Answer::Later(_) = it.answer {
             let until = cx.now + limits::NOT_READY_INTERVAL;
-            if self.stream.pause(cx.now, id, until) {
+            if self.send_queue.pause(cx.now, id, until) {
                 cx.timers.set_earlier(Timer::Memory, until);
             }
-        } else if let Some(number) = self.stream.refuse(cx.now, id, |task| error(task, it)) {
+        } else if let Some(number) = self.send_queue.refuse(cx.now, id, |kind| error(kind, it)) {
             cx.push_control(Operation::FetchOpComplete {
                 sync: number,
                 s_id: id,
@@ -207,11 +207,11 @@ impl OneSided {
 }
 
 /// Tells of a numbered operation that is over.
-fn tell(cx: &mut Context, sending: &mut Sending, over: &Over) {
-    let Work { id, flags, task } = over.work;
+fn tell(cx: &mut Context, sending: &mut Sending, over: &CompletedRequest) {
+    let Request { id, flags, kind } = over.request;
     let with_payload = matches!(
-        task,
-        Task::Message {
+        kind,
+        RequestKind::Message {
             payload: Some(_),
             ..
         }
@@ -233,12 +233,12 @@ fn tell(cx: &mut Context, sending: &mut Sending, over: &Over) {
 }
 
 /// What a refusal means to the Initiator.
-fn error(task: &Task, it: &RequestAnswer) -> TransferError {
+fn error(kind: &RequestKind, it: &RequestAnswer) -> TransferError {
     let reason = match it.answer {
         Answer::Refused(reason) | Answer::Later(reason) => reason,
     };
-    match (task, reason) {
-        (Task::Message { payload, .. }, Reason::MessageTooLarge) => {
+    match (kind, reason) {
+        (RequestKind::Message { payload, .. }, Reason::MessageTooLarge) => {
             TransferError::MessageTooLarge {
                 length: payload.map_or(0, |span| span.len),
                 room: it.room,

@@ -2,8 +2,8 @@
 
 use super::{MessageReceive, OneSided, RegionRequest};
 use crate::context::{Context, Debt};
+use crate::request::{Request, RequestKind};
 use crate::timers::Timer;
-use crate::work::{Task, Work};
 use crate::{PostError, RegionName, RemotePlace, Span, TransferId, WorkFlags};
 use zerolane_wire::Rights;
 
@@ -16,7 +16,7 @@ impl OneSided {
         rights: Rights,
     ) -> TransferId {
         let id = cx.new_id();
-        self.requests.push(RegionRequest {
+        self.region_requests.push(RegionRequest {
             id,
             name,
             rights,
@@ -34,14 +34,14 @@ impl OneSided {
     pub(crate) fn post(
         &mut self,
         cx: &mut Context,
-        task: Task,
+        kind: RequestKind,
         flags: WorkFlags,
     ) -> Result<TransferId, PostError> {
         if cx.peer.is_some_and(|peer| !peer.persistent) {
             return Err(PostError::Unsupported);
         }
         let id = cx.new_id();
-        self.works.push_back(Work { id, flags, task });
+        self.queued.push_back(Request { id, flags, kind });
         cx.owe(Debt::Start);
         Ok(id)
     }
@@ -65,28 +65,28 @@ impl OneSided {
 
     /// The identifier of the oldest numbered operation that may still be sent, and thus read.
     pub(crate) fn oldest(&self) -> Option<TransferId> {
-        let numbered = self.stream.oldest();
-        numbered.or_else(|| self.works.front().map(|work| work.id))
+        let numbered = self.send_queue.oldest();
+        numbered.or_else(|| self.queued.front().map(|request| request.id))
     }
 
     /// Takes back something asked for. What left already may be done all the same. False if `id` is
     /// nothing of this.
     pub(crate) fn cancel(&mut self, id: TransferId) -> bool {
-        let waiting = self.works.len() + self.receives();
-        self.works.retain(|work| work.id != id);
+        let waiting = self.queued.len() + self.receives();
+        self.queued.retain(|request| request.id != id);
         self.receives.retain(|receive| receive.id != id);
         self.payloads.retain(|payload| payload.id != id);
-        self.following.retain(|it| it.id != id);
-        waiting != self.works.len() + self.receives()
-            || self.questions.remove(id).is_some()
-            || self.stream.cancel(id)
+        self.deferred.retain(|it| it.id != id);
+        waiting != self.queued.len() + self.receives()
+            || self.gets.remove(id).is_some()
+            || self.send_queue.cancel(id)
             || self.forget_request(id)
     }
 
     pub(super) fn forget_request(&mut self, id: TransferId) -> bool {
-        let before = self.requests.len();
-        self.requests.retain(|it| it.id != id);
-        before != self.requests.len()
+        let before = self.region_requests.len();
+        self.region_requests.retain(|it| it.id != id);
+        before != self.region_requests.len()
     }
 }
 

@@ -15,23 +15,26 @@ impl OneSided {
         self.repeat_numbered(cx, wait);
         self.repeat_questions(cx, wait);
         self.repeat_requests(cx);
-        let numbered = self.stream.awaits().then(|| self.stream.repeat_at(wait));
-        let requests = self.requests.iter().map(|it| it.ask_at).min();
-        let next = [numbered, self.questions.next_repeat(), requests];
+        let numbered = self
+            .send_queue
+            .awaits()
+            .then(|| self.send_queue.repeat_at(wait));
+        let region_requests = self.region_requests.iter().map(|it| it.ask_at).min();
+        let next = [numbered, self.gets.next_repeat(), region_requests];
         if let Some(at) = next.into_iter().flatten().min() {
             cx.timers.set_earlier(Timer::Memory, at);
         }
     }
 
     fn repeat_numbered(&mut self, cx: &mut Context, wait: Duration) {
-        if self.stream.awaits() && self.stream.repeat_at(wait) <= cx.now {
-            cx.counters.timeouts += u64::from(self.stream.paused.is_none());
-            self.stream.go_back(cx.now);
+        if self.send_queue.awaits() && self.send_queue.repeat_at(wait) <= cx.now {
+            cx.counters.timeouts += u64::from(self.send_queue.paused.is_none());
+            self.send_queue.go_back(cx.now);
         }
     }
 
     fn repeat_questions(&mut self, cx: &mut Context, wait: Duration) {
-        let due: Vec<_> = self.questions.take_due(cx.now, wait);
+        let due: Vec<_> = self.gets.take_due(cx.now, wait);
         cx.counters.timeouts += due.len() as u64;
         for id in due {
             self.send_question(cx, id);
@@ -41,7 +44,11 @@ impl OneSided {
     fn repeat_requests(&mut self, cx: &mut Context) {
         let now = cx.now;
         let again = now + cx.recovery.control_timeout();
-        for it in self.requests.iter_mut().filter(|it| it.ask_at <= now) {
+        for it in self
+            .region_requests
+            .iter_mut()
+            .filter(|it| it.ask_at <= now)
+        {
             it.ask_at = again;
             cx.push_control(Operation::RequestMemoryRegion(RequestMemoryRegion {
                 rights: it.rights,

@@ -1,15 +1,15 @@
 //! Exported memory: what the peer's small operations do to it, and the messages it sends.
 
-use super::{AwaitedPayload, NOTHING, OneSided, Ordered};
+use super::exports::{MESSAGES, Named};
+use super::responder::{Admission, NotReady};
+use super::{AwaitedPayload, NOTHING, OneSided, PendingAtomic};
 use crate::context::{Context, Debt, Refusal};
-use crate::executor::{Admission, Lack};
-use crate::exports::{MESSAGES, Named};
-use crate::inbound::Origin;
 use crate::limits::{MAX_CONTROL, MAX_UNREAD};
+use crate::receiving::Origin;
 use crate::receiving::Receiving;
+use crate::request::Order;
 use crate::sending::Sending;
 use crate::timers::Timer;
-use crate::work::Order;
 use crate::{
     Atomic, DropReason, Event, Placement, PostError, RegionName, Span, TransferError, TransferId,
 };
@@ -35,7 +35,7 @@ impl OneSided {
         if self.exports.revoke(handle).is_none() {
             return false;
         }
-        while let Some(reply) = self.replies.take_of(handle) {
+        while let Some(reply) = self.responses.take_of(handle) {
             cx.refuse(reply.d_id, Refusal::because(Reason::Revoked));
         }
         true
@@ -108,8 +108,8 @@ impl OneSided {
     ) -> Result<Placement, DropReason> {
         // What a large put was granted is told by its Block, not by the handle.
         self.on_piggyback(cx, sending, header.param);
-        let press = header.flags.contains(Flags::SEND_STATE);
-        self.let_through(cx, header.sync, press)?;
+        let ask_ack = header.flags.contains(Flags::SEND_STATE);
+        self.let_through(cx, header.sync, ask_ack)?;
         let outcome = match (header.d_id, header.b_id) {
             (MESSAGES, NOTHING) if len == 0 => Ok(Placement::Store(Span::EMPTY)),
             (MESSAGES, _) => self.take_message(cx, receiving, header, len),
@@ -119,17 +119,17 @@ impl OneSided {
             Ok(placement) => {
                 cx.counters.bytes_received += u64::from(len);
                 cx.unnumbered += u64::from(len);
-                self.executor.executed(cx.now);
+                self.responder.executed(cx.now);
                 self.owe_confirmation(cx);
                 Ok(placement)
             }
-            Err(Hindrance::Lack(lack)) => {
-                self.executor.lack = Some(lack);
+            Err(Nak::NotReady(why)) => {
+                self.responder.not_ready = Some(why);
                 let why = Refusal::because(Reason::NotReady);
                 answer_numbered(cx, header.s_id, Answer::Later(why.reason), why);
                 Err(DropReason::Limit)
             }
-            Err(Hindrance::Refused(why)) => {
+            Err(Nak::Refused(why)) => {
                 self.refuse_numbered(cx, header.s_id, why);
                 Err(DropReason::NoGrant)
             }
@@ -141,9 +141,9 @@ impl OneSided {
         &mut self,
         cx: &mut Context,
         number: u32,
-        press: bool,
+        ask_ack: bool,
     ) -> Result<(), DropReason> {
-        match self.executor.admit(cx.now, number, press) {
+        match self.responder.admit(cx.now, number, ask_ack) {
             Admission::Now => Ok(()),
             Admission::Repeated => Err(DropReason::Duplicate),
             Admission::Refused(id, why) => {
@@ -152,7 +152,7 @@ impl OneSided {
             }
             Admission::Early => {
                 let rtt = cx.recovery.rtt().unwrap_or_default();
-                if self.executor.ask(cx.now, press, rtt) {
+                if self.responder.ask(cx.now, ask_ack, rtt) {
                     self.ask_from_expected(cx);
                 }
                 Err(DropReason::Early)
@@ -162,32 +162,27 @@ impl OneSided {
 
     /// Whether a refusal waits to be confirmed: it is repeated to whatever comes meanwhile.
     pub(super) fn is_refusing(&self) -> bool {
-        self.executor.is_refusing()
+        self.responder.is_refusing()
     }
 
     /// Asks for all operations from the expected one on.
     fn ask_from_expected(&self, cx: &mut Context) {
-        let expected = self.executor.expected();
+        let expected = self.responder.expected();
         let resend = true;
         cx.push_control(Operation::MemoryState(MemoryState { expected, resend }));
     }
 
     fn refuse_numbered(&mut self, cx: &mut Context, id: TransferId, why: Refusal) {
-        self.executor.refuse(id, why);
+        self.responder.refuse(id, why);
         answer_numbered(cx, id, Answer::Refused(why.reason), why);
     }
 
-    fn take_put(
-        &mut self,
-        cx: &mut Context,
-        header: &Header,
-        len: u32,
-    ) -> Result<Placement, Hindrance> {
+    fn take_put(&mut self, cx: &mut Context, header: &Header, len: u32) -> Result<Placement, Nak> {
         let checked = self.check(cx, named(header), u64::from(len), Rights::WRITE);
-        let span = checked.map_err(|reason| Hindrance::Refused(Refusal::because(reason)))?;
+        let span = checked.map_err(|reason| Nak::Refused(Refusal::because(reason)))?;
         if header.flags.contains(Flags::INTERRUPT) {
             if self.is_unread(cx) {
-                return Err(Hindrance::Lack(Lack::Room));
+                return Err(Nak::NotReady(NotReady::Room));
             }
             let value = header.b_num;
             cx.events.push_back(Event::Immediate { value });
@@ -201,7 +196,7 @@ impl OneSided {
         cx: &mut Context,
         number: u32,
     ) -> Result<(), DropReason> {
-        if !self.executor.outcome_known(cx.now, number) {
+        if !self.responder.outcome_known(cx.now, number) {
             return Err(DropReason::Duplicate);
         }
         self.owe_confirmation(cx);
@@ -209,24 +204,24 @@ impl OneSided {
     }
 
     fn owe_confirmation(&mut self, cx: &mut Context) {
-        if let Some(at) = self.executor.due() {
-            cx.timers.set(Timer::Confirm, at);
+        if let Some(at) = self.responder.due() {
+            cx.timers.set(Timer::DelayedAck, at);
         }
     }
 
     /// Confirms the peer's operations with what leaves next.
     pub(crate) fn confirm_now(&mut self) {
-        self.executor.press();
+        self.responder.ask_ack();
     }
 
     /// The confirmation that leaves now, if one is due.
     pub(crate) fn next_confirmation(&mut self, cx: &mut Context) -> bool {
-        if !self.executor.is_due(cx.now) {
+        if !self.responder.is_due(cx.now) {
             return false;
         }
-        self.executor.confirmed();
-        cx.timers.stop(Timer::Confirm);
-        let expected = self.executor.expected();
+        self.responder.confirmed();
+        cx.timers.stop(Timer::DelayedAck);
+        let expected = self.responder.expected();
         let resend = false;
         cx.push_control(Operation::MemoryState(MemoryState { expected, resend }));
         true
@@ -241,12 +236,12 @@ impl OneSided {
         receiving: &mut Receiving,
         header: &Header,
         len: u32,
-    ) -> Result<Placement, Hindrance> {
+    ) -> Result<Placement, Nak> {
         if self.is_unread(cx) {
-            return Err(Hindrance::Lack(Lack::Room));
+            return Err(Nak::NotReady(NotReady::Room));
         }
         let next = self.receives.front();
-        let &it = next.ok_or(Hindrance::Lack(Lack::Receive))?;
+        let &it = next.ok_or(Nak::NotReady(NotReady::Receive))?;
         let length = header.wide();
         let room = it.payload.map_or(0, |span| span.len);
         self.receives.pop_front();
@@ -255,7 +250,7 @@ impl OneSided {
             let error = TransferError::MessageTooLarge { length, room };
             cx.events.push_back(Event::Failed { id: it.id, error });
             let reason = Reason::MessageTooLarge;
-            return Err(Hindrance::Refused(Refusal { reason, room }));
+            return Err(Nak::Refused(Refusal { reason, room }));
         }
         match it.payload {
             Some(span) if length > 0 => {
@@ -311,7 +306,7 @@ impl OneSided {
         if let Some(index) = awaited {
             let it = self.payloads.swap_remove(index);
             receive_payload(cx, receiving, &it, rts);
-        } else if number.wrapping_sub(self.executor.expected()) > u32::MAX / 2 {
+        } else if number.wrapping_sub(self.responder.expected()) > u32::MAX / 2 {
             // The message was taken and its receive cancelled, or it never had a payload.
             receiving.refuse_announcement(cx, rts, Refusal::CANCELLED);
         } else {
@@ -333,13 +328,13 @@ impl OneSided {
 
     /// Asks again for the operation that met no room, if there is room now.
     pub(crate) fn ready_again(&mut self, cx: &mut Context) {
-        let ready = match self.executor.lack {
+        let ready = match self.responder.not_ready {
             None => false,
-            Some(Lack::Receive) => !self.receives.is_empty(),
-            Some(Lack::Room) => cx.events.len() + self.unread < MAX_UNREAD / 2,
+            Some(NotReady::Receive) => !self.receives.is_empty(),
+            Some(NotReady::Room) => cx.events.len() + self.unread < MAX_UNREAD / 2,
         };
         if ready {
-            self.executor.lack = None;
+            self.responder.not_ready = None;
             self.ask_from_expected(cx);
         }
     }
@@ -348,13 +343,13 @@ impl OneSided {
 /// Atomic operations.
 impl OneSided {
     pub(crate) fn on_fetch_op(&mut self, cx: &mut Context, it: &FetchOp) -> Result<(), DropReason> {
-        if let Some(value) = self.executor.value(it.sync, it.s_id) {
+        if let Some(value) = self.responder.value(it.sync, it.s_id) {
             self.answer_value(it.sync, it.s_id, value);
             return Err(DropReason::Duplicate);
         }
-        // It has no flag to press with; a refusal that went unheard is repeated to any of them.
+        // It has no flag to ask_ack with; a refusal that went unheard is repeated to any of them.
         self.let_through(cx, it.sync, self.is_refusing())?;
-        if !self.executor.has_room(it.confirmed) || self.order.is_some() {
+        if !self.responder.has_room(it.confirmed) || self.pending_atomic.is_some() {
             return Err(DropReason::Limit);
         }
         let place = Named {
@@ -370,7 +365,7 @@ impl OneSided {
                     operand: it.operand,
                     comparand: it.comparand,
                 };
-                self.order = Some(Ordered {
+                self.pending_atomic = Some(PendingAtomic {
                     order: Order { word, atomic },
                     id: it.s_id,
                 });
@@ -385,18 +380,18 @@ impl OneSided {
 
     /// The atomic operation that the lane has to do now.
     pub(crate) fn order(&self) -> Option<Order> {
-        self.order.map(|ordered| ordered.order)
+        self.pending_atomic.map(|ordered| ordered.order)
     }
 
     /// The order was done: the word before, or `None` if it could not be accessed.
     pub(crate) fn on_ordered(&mut self, cx: &mut Context, before: Option<u64>) {
-        let Some(Ordered { id, .. }) = self.order.take() else {
+        let Some(PendingAtomic { id, .. }) = self.pending_atomic.take() else {
             return;
         };
-        let number = self.executor.expected();
+        let number = self.responder.expected();
         match before {
             Some(value) => {
-                self.executor.fetched(cx.now, id, value);
+                self.responder.fetched(cx.now, id, value);
                 self.answer_value(number, id, value);
             }
             None => self.refuse_numbered(cx, id, Refusal::because(Reason::MemoryFault)),
@@ -405,9 +400,9 @@ impl OneSided {
 }
 
 /// Why an operation is not executed now.
-enum Hindrance {
+enum Nak {
     /// Something is missing that may come.
-    Lack(Lack),
+    NotReady(NotReady),
     /// It is refused.
     Refused(Refusal),
 }

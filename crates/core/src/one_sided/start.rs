@@ -1,12 +1,12 @@
 //! What begins when: in order, as far as order and room permit.
 
-use super::{Following, OneSided};
+use super::{DeferredImmediate, OneSided};
 use crate::Delivery;
 use crate::context::{Context, Debt};
 use crate::limits::{MAX_FETCHES, MAX_POSTED, MAX_SMALL};
 use crate::receiving::Receiving;
+use crate::request::{Request, RequestKind};
 use crate::sending::Sending;
-use crate::work::{Task, Work};
 use zerolane_wire::{Profile, Target};
 
 impl OneSided {
@@ -17,12 +17,12 @@ impl OneSided {
         sending: &mut Sending,
         receiving: &mut Receiving,
     ) {
-        while let Some(&work) = self.works.front() {
-            if !self.may_start(cx, &work, sending, receiving) {
+        while let Some(&request) = self.queued.front() {
+            if !self.may_start(cx, &request, sending, receiving) {
                 break;
             }
-            self.works.pop_front();
-            self.begin(cx, work, sending, receiving);
+            self.queued.pop_front();
+            self.begin(cx, request, sending, receiving);
             cx.owe(Debt::Peer);
         }
     }
@@ -30,47 +30,47 @@ impl OneSided {
     fn may_start(
         &self,
         cx: &Context,
-        work: &Work,
+        request: &Request,
         sending: &Sending,
         receiving: &Receiving,
     ) -> bool {
         let putting = sending.is_putting();
-        if work.flags.fence && (putting || receiving.is_getting() || self.has_outstanding()) {
+        if request.flags.fence && (putting || receiving.is_getting() || self.has_outstanding()) {
             return false;
         }
-        match &work.task {
-            Task::Put { place, span, .. } if !is_small(cx, place.address, span.len) => {
-                self.stream.is_empty() && sending.len() < MAX_POSTED
+        match &request.kind {
+            RequestKind::Put { place, span, .. } if !is_small(cx, place.address, span.len) => {
+                self.send_queue.is_empty() && sending.len() < MAX_POSTED
             }
-            Task::Get { span, .. } if !is_short(cx, span.len) => {
+            RequestKind::Get { span, .. } if !is_short(cx, span.len) => {
                 !putting && receiving.len() < MAX_POSTED
             }
-            Task::Get { .. } => !putting && self.questions.has_room(),
-            task => !putting && self.stream.has_room(task, max_fetches(cx)),
+            RequestKind::Get { .. } => !putting && self.gets.has_room(),
+            kind => !putting && self.send_queue.has_room(kind, max_fetches(cx)),
         }
     }
 
     /// Whether a small operation or a short Get is not complete.
     fn has_outstanding(&self) -> bool {
-        !self.stream.is_empty() || !self.questions.is_empty()
+        !self.send_queue.is_empty() || !self.gets.is_empty()
     }
 
     fn begin(
         &mut self,
         cx: &mut Context,
-        work: Work,
+        request: Request,
         sending: &mut Sending,
         receiving: &mut Receiving,
     ) {
-        let Work { id, flags, task } = work;
-        match task {
-            Task::Put {
+        let Request { id, flags, kind } = request;
+        match kind {
+            RequestKind::Put {
                 place,
                 span,
                 immediate,
             } if !is_small(cx, place.address, span.len) => {
                 if let Some(immediate) = immediate {
-                    self.following.push(Following {
+                    self.deferred.push(DeferredImmediate {
                         id,
                         place,
                         immediate,
@@ -80,21 +80,21 @@ impl OneSided {
                 let target = Target::Region(cx.wire_place(place));
                 sending.post(cx, id, span, Delivery::Silent, target);
             }
-            Task::Get { span, .. } if span.len == 0 => super::get::got(cx, id, 0),
-            Task::Get { place, span } if !is_short(cx, span.len) => {
-                receiving.begin_get(cx, id, span, place, self.stream.next_number());
+            RequestKind::Get { span, .. } if span.len == 0 => super::get::got(cx, id, 0),
+            RequestKind::Get { place, span } if !is_short(cx, span.len) => {
+                receiving.begin_get(cx, id, span, place, self.send_queue.next_number());
             }
-            Task::Get { place, span } => self.ask(cx, id, place, span),
-            Task::Message {
+            RequestKind::Get { place, span } => self.ask(cx, id, place, span),
+            RequestKind::Message {
                 payload: Some(payload),
                 ..
             } => {
-                let number = self.stream.push(cx.now, work);
+                let number = self.send_queue.push(cx.now, request);
                 let target = Target::Message(number);
                 sending.post(cx, id, payload, Delivery::Interrupt, target);
             }
             _ => {
-                self.stream.push(cx.now, work);
+                self.send_queue.push(cx.now, request);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! What may be granted while other connections receive at this end too.
 
 use super::Receiving;
+use super::inbound::Geometry;
 use crate::admission::Demand;
 use crate::context::{Context, Debt};
-use crate::inbound::Geometry;
 use crate::timers::Timer;
 use crate::{Admission, FastAnswer};
 use alloc::boxed::Box;

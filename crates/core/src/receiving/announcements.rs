@@ -2,8 +2,8 @@
 
 use super::Receiving;
 use super::data::complete;
+use super::inbound::{Announcement, Matched, Slot};
 use crate::context::{Context, Debt, Refusal};
-use crate::inbound::{Announcement, Matched, Slot};
 use crate::limits;
 use crate::timers::Timer;
 use crate::{Delivery, DropReason, Event, InboundState, Instant, TransferError, TransferId};

@@ -1,9 +1,9 @@
 //! Payload headers in, placements out. The hot path.
 
 use super::Receiving;
+use super::inbound::{Inbound, InboundEvent, Origin};
+use super::placement::{Accepted, Order};
 use crate::context::{Context, Debt};
-use crate::grants::{Accepted, Order};
-use crate::inbound::{Inbound, InboundEvent, Origin};
 use crate::recovery::Timed;
 use crate::{Delivery, DropReason, Event, Span, TransferId};
 use zerolane_wire::{Flags, Header, Occasion, Operation, Profile, Report, State};
@@ -46,7 +46,8 @@ impl Receiving {
         cx.recovery.answered(Timed::Grant(header.d_id), cx.now);
         cx.counters.bytes_received += u64::from(accepted.new_bytes);
         let min_rtt = cx.recovery.min_rtt();
-        self.credit.arrived(cx.now, accepted.new_bytes, min_rtt);
+        self.receive_window
+            .arrived(cx.now, accepted.new_bytes, min_rtt);
         // The last STU of a Block may be short, and so may a repair; any other shows the size.
         let expected = accepted.order == Order::Next;
         if len > stu || expected && header.flags.contains(Flags::SILENT) {

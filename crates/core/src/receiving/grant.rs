@@ -1,9 +1,9 @@
 //! Blocks granted, as far as the window and the other connections allow.
 
 use super::Receiving;
+use super::inbound::{Geometry, Origin};
 use crate::RemotePlace;
 use crate::context::{Context, Debt};
-use crate::inbound::{Geometry, Origin};
 use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::transmit::split;
@@ -44,7 +44,7 @@ impl Receiving {
     pub(super) fn geometry(&self, cx: &Context) -> Geometry {
         Geometry {
             profile: cx.profile,
-            window: self.credit.window(),
+            window: self.receive_window.window(),
             block: cx.config.block,
             block_log2: cx.config.classic_block_log2,
             buffer_log2: cx.buffer_log2(),

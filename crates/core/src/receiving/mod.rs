@@ -4,15 +4,26 @@
 mod admission;
 mod announcements;
 mod data;
+mod forecast;
+mod gaps;
 mod grant;
+mod inbound;
+mod loss_detector;
+mod placement;
+mod reads;
+mod receive_window;
 mod repair;
 
+pub use self::forecast::{Forecast, Run};
+pub use self::inbound::InboundState;
+pub(crate) use self::inbound::Origin;
+pub use self::placement::Placement;
+
+use self::inbound::{Inbound, InboundEvent, Inbox, Posted};
+use self::loss_detector::LossDetector;
+use self::receive_window::ReceiveWindow;
 use crate::context::{Context, Debt, Refusal};
-use crate::credit::Credit;
-use crate::forecast::Forecast;
-use crate::inbound::{Inbound, InboundEvent, Inbox, Origin, Posted};
 use crate::recovery::Timed;
-use crate::watch::Watch;
 use crate::{
     Admission, Config, DropReason, Event, Instant, PathState, RemotePlace, Span, TransferError,
     TransferId, limits,
@@ -25,9 +36,9 @@ use zerolane_wire::{Delivered, End, Profile, Reason, RequestToSend};
 pub(crate) struct Receiving {
     inbox: Inbox,
     /// What was overtaken.
-    watch: Watch,
+    loss_detector: LossDetector,
     seen: repair::Seen,
-    credit: Credit,
+    receive_window: ReceiveWindow,
     /// Our place among the connections that receive here; none: we are the only one.
     admission: Option<Box<dyn Admission>>,
     /// The peer's STU payload, learned from what arrives.
@@ -44,9 +55,9 @@ impl Receiving {
     pub(crate) fn new(config: &Config) -> Receiving {
         Receiving {
             inbox: Inbox::new(config.slots.clamp(1, limits::MAX_SLOTS), config.buffer_log2),
-            watch: Watch::default(),
+            loss_detector: LossDetector::default(),
             seen: repair::Seen::default(),
-            credit: Credit::new(config.window, config.max_window),
+            receive_window: ReceiveWindow::new(config.window, config.max_window),
             admission: None,
             peer_stu: 0,
             granted_window: 0,
@@ -57,7 +68,7 @@ impl Receiving {
 
     /// The profile is known: the placement table follows from its buffer size.
     pub(crate) fn open(&mut self, cx: &Context) {
-        self.inbox.grants = crate::grants::Grants::new(cx.buffer_log2());
+        self.inbox.grants = placement::PlacementTable::new(cx.buffer_log2());
         if cx.profile == Profile::Classic {
             // One grant at a time is all the schedule it has.
             self.admission = None;
@@ -116,13 +127,13 @@ impl Receiving {
 
     /// The socket buffer overflowed: more was granted than could be taken in time.
     pub(crate) fn on_overrun(&mut self, now: Instant) {
-        self.credit.overrun(now);
+        self.receive_window.overrun(now);
     }
 
     /// What is known of the path as its receiver.
     pub(crate) fn describe(&self, now: Instant, state: &mut PathState) {
-        state.reordering = self.watch.reordering(now);
-        state.granted_ahead = self.credit.window();
+        state.reordering = self.loss_detector.reordering(now);
+        state.granted_ahead = self.receive_window.window();
     }
 
     /// As if `number` Transfers had been announced, and `blocks` granted, before.
@@ -132,13 +143,13 @@ impl Receiving {
     }
 
     #[cfg(test)]
-    pub(crate) fn watch_mut(&mut self) -> &mut Watch {
-        &mut self.watch
+    pub(crate) fn loss_detector_mut(&mut self) -> &mut LossDetector {
+        &mut self.loss_detector
     }
 
     pub(crate) fn assert_bounded(&self) {
         assert!(self.inbox.len() <= 2 * limits::MAX_POSTED);
-        assert!(self.watch.len() <= limits::MAX_WATCHED);
+        assert!(self.loss_detector.len() <= limits::MAX_OVERTAKEN);
         self.inbox.assert_bounded();
     }
 }

@@ -1,13 +1,13 @@
 //! Payload that is missing: noticing it, asking for it, and telling the sender how the rest gets on.
 
 use super::Receiving;
+use super::inbound::Granted;
+use super::loss_detector::LateArrival;
+use super::placement::{Accepted, Order, PlacementTable};
 use crate::context::{Context, Debt};
-use crate::grants::{Accepted, Grants, Order};
-use crate::inbound::Granted;
 use crate::limits;
 use crate::recovery::Timed;
 use crate::timers::Timer;
-use crate::watch::Late;
 use crate::{Instant, TransferId};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -49,12 +49,12 @@ impl Receiving {
             Order::Next => return,
             Order::Behind => {
                 let range = (accepted.sequence, start, start + len);
-                match self.watch.filled(cx.now, range, min_rtt) {
-                    Late::Reordered => cx.counters.reordered += 1,
-                    Late::AskedInVain => cx.counters.asked_in_vain += 1,
+                match self.loss_detector.filled(cx.now, range, min_rtt) {
+                    LateArrival::Reordered => cx.counters.reordered += 1,
+                    LateArrival::SpuriousRequest => cx.counters.asked_in_vain += 1,
                     // Asked for once: the time it took is a round trip.
-                    Late::Repaired(time) => cx.recovery.sample(cx.now, time),
-                    Late::Unknown => {}
+                    LateArrival::Repaired(time) => cx.recovery.sample(cx.now, time),
+                    LateArrival::Unknown => {}
                 }
             }
             Order::Ahead(from) => {
@@ -62,7 +62,7 @@ impl Receiving {
                 for range in self.inbox.grants.between(from, to) {
                     let block = self.inbox.grants.get(range.0);
                     let untouched = block.is_none_or(|block| block.reached == 0);
-                    let noted = self.watch.overtaken(cx.now, range, untouched);
+                    let noted = self.loss_detector.overtaken(cx.now, range, untouched);
                     cx.counters.forgotten += u64::from(!noted);
                 }
             }
@@ -72,25 +72,25 @@ impl Receiving {
 
     fn arm_lost_timer(&mut self, cx: &mut Context) {
         let rtt = cx.recovery.rtt().unwrap_or_default();
-        if let Some(at) = self.watch.next_due(cx.now, rtt) {
-            cx.timers.set_earlier(Timer::Lost, at);
+        if let Some(at) = self.loss_detector.next_due(cx.now, rtt) {
+            cx.timers.set_earlier(Timer::LossDetection, at);
         }
     }
 
     /// Asks for what counts as lost by now.
-    pub(crate) fn on_lost_timeout(&mut self, cx: &mut Context) {
+    pub(crate) fn on_loss_detection_timeout(&mut self, cx: &mut Context) {
         let rtt = cx.recovery.rtt().unwrap_or_default();
         let wait = cx.recovery.repair_timeout();
         let mut lost: Vec<(u32, Range)> = vec![];
         while lost.len() < MOST_ASKED {
-            let Some(it) = self.watch.take_due(cx.now, rtt) else {
+            let Some(it) = self.loss_detector.take_due(cx.now, rtt) else {
                 break;
             };
             let Some(block) = self.inbox.grants.get(it.sequence) else {
                 continue;
             };
             let room = MOST_ASKED - lost.len();
-            let mut missing = Grants::missing(block, it.start, it.end);
+            let mut missing = PlacementTable::missing(block, it.start, it.end);
             for range in missing.by_ref().take(room) {
                 lost.push((it.sequence, range));
                 self.overtaken += if it.is_fresh() {
@@ -99,11 +99,11 @@ impl Receiving {
                     0
                 };
                 let part = (range.start, range.start + range.len);
-                let noted = self.watch.asked(cx.now, it, part, wait);
+                let noted = self.loss_detector.asked(cx.now, it, part, wait);
                 cx.counters.forgotten += u64::from(!noted);
             }
             if let Some(rest) = missing.next() {
-                let noted = self.watch.put_back(it, rest.start);
+                let noted = self.loss_detector.put_back(it, rest.start);
                 cx.counters.forgotten += u64::from(!noted);
             }
         }
@@ -114,9 +114,9 @@ impl Receiving {
         if !lost.is_empty() {
             cx.owe(Debt::Peer);
         }
-        if let Some(at) = self.watch.next_due(cx.now, rtt) {
+        if let Some(at) = self.loss_detector.next_due(cx.now, rtt) {
             cx.timers
-                .set_earlier(Timer::Lost, at.max(cx.now + ASK_PAUSE));
+                .set_earlier(Timer::LossDetection, at.max(cx.now + ASK_PAUSE));
         }
     }
 
@@ -197,7 +197,7 @@ impl Receiving {
             .filter(waiting)
             .take(count)
             .map(|(sequence, block)| {
-                let missing = Grants::missing(block, 0, block.len());
+                let missing = PlacementTable::missing(block, 0, block.len());
                 (sequence, missing.take(MAX_RANGES).collect())
             })
             .collect();

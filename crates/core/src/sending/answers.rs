@@ -1,11 +1,11 @@
 //! What the receiver says of our Transfers: grants, progress, what is missing, refusals.
 
 use super::Sending;
+use super::offers::ReadRequest;
+use super::outbound::{Missing, OutboundEvent};
+use super::sent_log::SentBurst;
 use crate::context::{Context, Debt, Refusal};
-use crate::flight::Sent;
 use crate::limits;
-use crate::offers::Request;
-use crate::outbound::{Missing, OutboundEvent};
 use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::{DropReason, OutboundState, TransferError, TransferId};
@@ -73,9 +73,9 @@ impl Sending {
         it: &RequestToReceive,
     ) -> Result<(), DropReason> {
         match self.offers.want(it, cx.slots()) {
-            Request::TooMany => return Err(DropReason::Limit),
-            Request::Kept => self.match_offers(cx),
-            Request::Old => {
+            ReadRequest::TooMany => return Err(DropReason::Limit),
+            ReadRequest::Kept => self.match_offers(cx),
+            ReadRequest::Old => {
                 // Its Request_To_Send has a timer of its own. If there is none any more, the offer
                 // that the Read met was cancelled before the peer heard of it.
                 let answers = |target: Target| target == Target::Read(it.s_id);
@@ -133,14 +133,14 @@ impl Sending {
             (Occasion::Seen(number), _) | (Occasion::Reply(number), Report::Progress(_)) => number,
             (Occasion::Reply(_), Report::Missing(_)) => return Ok(()),
         };
-        let sent = self.outbox.flight.on_seen(cx.now, number)?;
+        let sent = self.outbox.sent_log.on_seen(cx.now, number)?;
         if let (Some(sent), Report::Progress(progress)) = (sent, &it.report) {
             self.on_progress(cx, &sent, progress);
         }
         Ok(())
     }
 
-    fn on_progress(&mut self, cx: &mut Context, sent: &Sent, progress: &Progress) {
+    fn on_progress(&mut self, cx: &mut Context, sent: &SentBurst, progress: &Progress) {
         let delay = Duration::from_micros(progress.delay_us.into());
         let rtt = cx.recovery.less_delay(cx.now - sent.at, delay);
         if rtt > limits::MAX_RTT {
@@ -148,11 +148,11 @@ impl Sending {
         }
         cx.recovery.sample(cx.now, rtt);
         let min_rtt = cx.recovery.min_rtt().unwrap_or(rtt);
-        let flight = &mut self.outbox.flight;
-        if let Some(sample) = flight.sample(cx.now, sent, progress, rtt, min_rtt) {
+        let sent_log = &mut self.outbox.sent_log;
+        if let Some(sample) = sent_log.sample(cx.now, sent, progress, rtt, min_rtt) {
             self.congestion.on_progress(cx.now, &sample);
             let wanted = self.congestion.wants_marks();
-            self.marks.note(cx.now, wanted, sent.at, cx.stu(), progress);
+            self.ecn.note(cx.now, wanted, sent.at, cx.stu(), progress);
         }
     }
 
@@ -160,7 +160,7 @@ impl Sending {
         cx.counters.count_drop(DropReason::Limit, missing.beyond);
         self.on_lost(cx, missing.bytes);
         if missing.black_hole && cx.path.black_hole() {
-            cx.timers.set(Timer::Probe, cx.now);
+            cx.timers.set(Timer::PathProbe, cx.now);
         }
     }
 

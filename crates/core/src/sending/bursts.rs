@@ -1,9 +1,9 @@
 //! Bursts of payload: how much may leave now, and what leaves.
 
 use super::Sending;
+use super::outbound::{Outbound, Shape};
 use crate::context::{Context, Debt};
 use crate::limits;
-use crate::outbound::{Outbound, Shape};
 use crate::timers::Timer;
 use crate::transmit::{BurstLimit, DataBurst};
 use crate::{OutboundState, TransferId};
@@ -25,8 +25,8 @@ impl Sending {
         let shape = self.controlled_shape(cx, limit)?;
         let next = self.outbox.next_burst(cx.now, &shape);
         if !self.outbox.has_data() {
-            let wait = confirmation_timeout(cx);
-            cx.timers.set(Timer::Confirmation, cx.now + wait);
+            let wait = probe_timeout(cx);
+            cx.timers.set(Timer::ProbeTimeout, cx.now + wait);
         }
         let next = next?;
         let len = next.burst.span.len;
@@ -64,9 +64,9 @@ impl Sending {
         len: u64,
         answering: bool,
     ) -> u32 {
-        let number = self.outbox.flight.next_number();
+        let number = self.outbox.sent_log.next_number();
         self.outbox
-            .flight
+            .sent_log
             .on_sent(cx.now, id, b_num, start, len as u32);
         self.on_departed(cx, len, answering);
         number
@@ -75,9 +75,9 @@ impl Sending {
     /// A numbered burst of `len` bytes leaves.
     fn on_departed(&mut self, cx: &mut Context, len: u64, answering: bool) {
         if !self.outbox.has_data() && !answering {
-            self.outbox.flight.on_app_limited();
+            self.outbox.sent_log.on_app_limited();
         }
-        cx.counters.forgotten += self.outbox.flight.take_forgotten();
+        cx.counters.forgotten += self.outbox.sent_log.take_forgotten();
         if let Some(pace) = self.congestion.pace() {
             let quantum = self.congestion.quantum();
             self.pacer.sent(cx.now, len, pace, quantum);
@@ -88,12 +88,12 @@ impl Sending {
     /// an answer of the receiver will say when.
     fn allowance(&mut self, cx: &mut Context, stu: u32) -> Option<u64> {
         let pair = 2 * u64::from(stu);
-        let in_flight = self.outbox.flight.bytes_in_flight();
+        let in_flight = self.outbox.sent_log.bytes_in_flight();
         let room = self.congestion.window().saturating_sub(in_flight);
         // An STU on its own costs as much as a burst. Something may always be in flight.
         if room < pair && in_flight > 0 {
-            let wait = confirmation_timeout(cx);
-            cx.timers.set_earlier(Timer::Confirmation, cx.now + wait);
+            let wait = probe_timeout(cx);
+            cx.timers.set_earlier(Timer::ProbeTimeout, cx.now + wait);
             return None;
         }
         if self.congestion.pace().is_some() && self.pacer.next() > cx.now {
@@ -115,17 +115,12 @@ impl Sending {
             true => self.congestion.ack_request_interval(),
             false => 0,
         };
-        self.outbox.flight.asks_progress(interval)
+        self.outbox.sent_log.asks_progress(interval)
     }
 
     /// Everything granted was sent, and nothing is heard: asks how the Transfers stand. `silent`: the
     /// peer was not heard for a payload timeout; `answering`: answers to Gets wait.
-    pub(crate) fn on_confirmation_timeout(
-        &mut self,
-        cx: &mut Context,
-        silent: bool,
-        answering: bool,
-    ) {
+    pub(crate) fn on_probe_timeout(&mut self, cx: &mut Context, silent: bool, answering: bool) {
         let open = |it: &Outbound| it.state == OutboundState::Sending;
         if !answering && !self.outbox.iter().any(|(_, it)| open(it)) {
             return;
@@ -143,17 +138,17 @@ impl Sending {
                 .collect();
             ask_states(cx, &asked);
         }
-        let wait = confirmation_timeout(cx);
-        cx.timers.set(Timer::Confirmation, cx.now + wait);
+        let wait = probe_timeout(cx);
+        cx.timers.set(Timer::ProbeTimeout, cx.now + wait);
     }
 
     /// There is something to send and no room, for nothing new was seen for long: whatever was in
     /// flight is gone, and the path is to be learned anew (RFC 9002, 7.6: persistent congestion).
     fn give_up_flight(&mut self, cx: &Context) {
-        let flight = &mut self.outbox.flight;
+        let sent_log = &mut self.outbox.sent_log;
         let patience = cx.recovery.data_timeout() * limits::PERSISTENT_TIMEOUTS;
-        if flight.bytes_in_flight() > 0 && cx.now - flight.quiet_since() >= patience {
-            flight.give_up();
+        if sent_log.bytes_in_flight() > 0 && cx.now - sent_log.quiet_since() >= patience {
+            sent_log.give_up();
             self.congestion.on_silence(cx.now);
         }
     }
@@ -174,7 +169,7 @@ pub(crate) fn shape(cx: &Context, limit: BurstLimit) -> Shape {
 
 /// How long to wait for word of what was sent: the receiver, which knows what it misses, asks
 /// first.
-fn confirmation_timeout(cx: &Context) -> Duration {
+fn probe_timeout(cx: &Context) -> Duration {
     match cx.profile {
         Profile::Classic => cx.recovery.control_timeout(),
         Profile::Extended => cx.recovery.data_timeout() * 2,

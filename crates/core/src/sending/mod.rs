@@ -3,21 +3,27 @@
 
 mod answers;
 mod bursts;
+mod ecn;
+mod offers;
+mod outbound;
+mod sent_log;
 
 pub(crate) use self::answers::Ended;
 pub(crate) use self::bursts::shape;
+pub use self::outbound::OutboundState;
+pub(crate) use self::outbound::{Shape, without};
+pub(crate) use self::sent_log::SentLog;
 
+use self::ecn::EcnValidation;
+use self::offers::{Offer, Offers, ReadRequest};
+use self::outbound::{Outbound, OutboundEvent, Outbox, Withdrawn};
 use crate::congestion::Pacer;
 use crate::context::{Context, Debt};
-use crate::ecn::Marks;
-use crate::flight::Flight;
-use crate::offers::{Offer, Offers, Request};
-use crate::outbound::{Outbound, OutboundEvent, Outbox, Withdrawn};
 use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::{
-    Congestion, Delivery, DropReason, Event, GrantsOnly, Instant, OutboundState, PathState, Span,
-    TransferError, TransferId, limits,
+    Congestion, Delivery, DropReason, Event, GrantsOnly, Instant, PathState, Span, TransferError,
+    TransferId, limits,
 };
 use alloc::boxed::Box;
 use alloc::vec;
@@ -32,7 +38,7 @@ pub(crate) struct Sending {
     offers: Offers,
     congestion: Box<dyn Congestion>,
     pacer: Pacer,
-    marks: Marks,
+    ecn: EcnValidation,
 }
 
 impl Sending {
@@ -42,7 +48,7 @@ impl Sending {
             offers: Offers::default(),
             congestion: Box::new(GrantsOnly),
             pacer: Pacer::default(),
-            marks: Marks::default(),
+            ecn: EcnValidation::default(),
         }
     }
 
@@ -80,7 +86,7 @@ impl Sending {
         state.controller = self.congestion.name();
         state.congestion_window = self.congestion.window();
         state.pace = self.congestion.pace();
-        state.in_flight = self.outbox.flight.bytes_in_flight();
+        state.in_flight = self.outbox.sent_log.bytes_in_flight();
     }
 
     pub(crate) fn set_congestion(&mut self, cx: &Context, congestion: Box<dyn Congestion>) {
@@ -90,7 +96,7 @@ impl Sending {
 
     /// Whether datagrams are to leave ECN-capable.
     pub(crate) fn wants_marks(&self) -> bool {
-        self.congestion.wants_marks() && self.marks.may_work()
+        self.congestion.wants_marks() && self.ecn.may_work()
     }
 
     /// The first round trip was measured.
@@ -101,13 +107,13 @@ impl Sending {
     /// The path to the peer is another one.
     pub(crate) fn on_new_path(&mut self) {
         self.congestion.on_new_path(None);
-        self.marks.forget();
-        self.outbox.flight.give_up();
+        self.ecn.forget();
+        self.outbox.sent_log.give_up();
     }
 
     /// Bursts in flight, for what is sent beside Transfers.
-    pub(crate) fn flight(&self) -> &Flight {
-        &self.outbox.flight
+    pub(crate) fn sent_log(&self) -> &SentLog {
+        &self.outbox.sent_log
     }
 
     /// As if `number` Transfers had been announced, and Reads matched, before.
@@ -118,8 +124,8 @@ impl Sending {
     }
 
     #[cfg(test)]
-    pub(crate) fn flight_mut(&mut self) -> &mut Flight {
-        &mut self.outbox.flight
+    pub(crate) fn sent_log_mut(&mut self) -> &mut SentLog {
+        &mut self.outbox.sent_log
     }
 
     pub(crate) fn assert_bounded(&self, slots: u16) {
@@ -318,8 +324,8 @@ impl Sending {
         let answer = self.outbox.iter().find(|(_, transfer)| answers(transfer));
         let Some((id, transfer)) = answer else {
             return match self.offers.take_back(it.sequence, cx.slots()) {
-                Request::TooMany => Err(DropReason::Limit),
-                Request::Kept | Request::Old => {
+                ReadRequest::TooMany => Err(DropReason::Limit),
+                ReadRequest::Kept | ReadRequest::Old => {
                     cx.owe(Debt::Offer);
                     Ok(())
                 }

@@ -2,12 +2,10 @@
 //! address of the peer.
 
 mod life;
-mod path;
 mod roam;
 
 pub use self::life::Life;
 pub(crate) use self::life::{LifeEvent, Transition};
-pub(crate) use self::path::Path;
 pub use self::roam::Stray;
 
 use crate::context::Context;
@@ -273,7 +271,7 @@ impl Session {
             cx.timers.stop(Timer::GiveUp);
             cx.recovery.answered(Timed::Handshake, cx.now);
         }
-        cx.timers.set(Timer::Probe, cx.now);
+        cx.timers.set(Timer::PathProbe, cx.now);
     }
 
     pub(crate) fn on_handshake_timeout(&mut self, cx: &mut Context, delivered: Delivered) {
@@ -332,11 +330,11 @@ impl Session {
         true
     }
 
-    pub(crate) fn on_probe_timeout(&mut self, cx: &mut Context) {
+    pub(crate) fn on_path_probe_timeout(&mut self, cx: &mut Context) {
         if let Some(size) = cx.path.next_probe() {
             self.probe = size;
             let wait = cx.recovery.control_timeout();
-            cx.timers.set(Timer::Probe, cx.now + wait);
+            cx.timers.set(Timer::PathProbe, cx.now + wait);
         }
     }
 
@@ -366,7 +364,7 @@ impl Session {
         if it.reply {
             cx.recovery.answered(Timed::Nop(it.sync), cx.now);
             if it.probe != 0 && cx.path.probe_passed(it.probe as usize) && cx.path.is_settled() {
-                cx.timers.stop(Timer::Probe);
+                cx.timers.stop(Timer::PathProbe);
             }
         } else if it.send_state {
             cx.push_control(Operation::Nop(Nop {
@@ -460,7 +458,7 @@ impl Session {
         cx.counters.moves += 1;
         cx.recovery.forget();
         // What waited long for answers need not wait for the end of that.
-        for timer in [Timer::Payload, Timer::Confirmation, Timer::Probe] {
+        for timer in [Timer::Payload, Timer::ProbeTimeout, Timer::PathProbe] {
             if cx.timers.runs(timer) {
                 cx.timers.set(timer, cx.now);
             }

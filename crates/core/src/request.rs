@@ -60,15 +60,15 @@ impl Default for WorkFlags {
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Work {
+pub(crate) struct Request {
     pub(crate) id: TransferId,
     pub(crate) flags: WorkFlags,
-    pub(crate) task: Task,
+    pub(crate) kind: RequestKind,
 }
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Task {
+pub(crate) enum RequestKind {
     Put {
         place: RemotePlace,
         span: Span,

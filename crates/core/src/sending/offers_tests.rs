@@ -36,19 +36,19 @@ fn matches(offers: &mut Offers) -> Vec<(u32, TransferId)> {
 fn match_next__in_order_of_the_numbers_whatever_came_first() {
     let mut offers = Offers::default();
     offers.queue.extend([offer(1), offer(2), offer(3)]);
-    assert_eq!(offers.want(&read(1), 8), Request::Kept);
+    assert_eq!(offers.want(&read(1), 8), ReadRequest::Kept);
     assert_eq!(matches(&mut offers), []);
-    assert_eq!(offers.want(&read(0), 8), Request::Kept);
+    assert_eq!(offers.want(&read(0), 8), ReadRequest::Kept);
     assert_eq!(matches(&mut offers), [(0, 1), (1, 2)]);
-    assert_eq!(offers.want(&read(0), 8), Request::Old);
+    assert_eq!(offers.want(&read(0), 8), ReadRequest::Old);
 }
 
 #[test]
 fn take_back__before_it_was_heard_and_out_of_order() {
     let mut offers = Offers::default();
     offers.queue.extend([offer(1), offer(2)]);
-    assert_eq!(offers.take_back(1, 8), Request::Kept);
-    assert_eq!(offers.want(&read(1), 8), Request::Old, "late request");
+    assert_eq!(offers.take_back(1, 8), ReadRequest::Kept);
+    assert_eq!(offers.want(&read(1), 8), ReadRequest::Old, "late request");
     offers.want(&read(0), 8);
     offers.want(&read(2), 8);
     assert_eq!(matches(&mut offers), [(0, 1), (2, 2)]);
@@ -57,11 +57,11 @@ fn take_back__before_it_was_heard_and_out_of_order() {
 #[test]
 fn want__beyond_the_slots_is_refused_and_a_freed_slot_is_usable() {
     let mut offers = Offers::default();
-    assert_eq!(offers.want(&read(2), 2), Request::TooMany);
+    assert_eq!(offers.want(&read(2), 2), ReadRequest::TooMany);
     offers.take_back(0, 2);
     assert_eq!(
         offers.want(&read(2), 2),
-        Request::Kept,
+        ReadRequest::Kept,
         "number 0 is passed at once"
     );
 }

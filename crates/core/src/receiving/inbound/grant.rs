@@ -1,8 +1,8 @@
 //! How Blocks are cut and granted.
 
 use super::{Inbound, Inbox};
-use crate::grants::LiveBlock;
 use crate::limits::MAX_STUS_PER_BLOCK;
+use crate::receiving::placement::GrantedBlock;
 use crate::transmit::split;
 use crate::{Instant, TransferId, tiling};
 use zerolane_wire::{ClearToSend, Grant, Profile, encapsulation};
@@ -134,7 +134,7 @@ impl Inbox {
 
     /// Blocks of a Transfer below this number are complete.
     pub(crate) fn blocks_complete(&self, id: TransferId, transfer: &Inbound) -> u32 {
-        let of_it = |(_, block): &(u32, &LiveBlock)| block.transfer == id;
+        let of_it = |(_, block): &(u32, &GrantedBlock)| block.transfer == id;
         let lowest = self
             .grants
             .iter()

@@ -26,7 +26,7 @@ pub(crate) enum Admission {
 
 /// What the operation expected would need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lack {
+pub(crate) enum NotReady {
     /// A posted receive.
     Receive,
     /// Room to tell of it.
@@ -43,7 +43,7 @@ struct Fetched {
 
 /// What was executed, and what of it the Initiator knows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Executor {
+pub(crate) struct Responder {
     expected: u32,
     values: VecDeque<Fetched>,
     /// What is refused, and why.
@@ -53,34 +53,34 @@ pub(crate) struct Executor {
     /// When they are confirmed at the latest.
     due: Option<Instant>,
     /// Something before `expected` arrived again, or `expected` is asked for: answer at once.
-    pressed: bool,
+    ack_now: bool,
     /// Number that was asked for last, and when.
     asked: Option<(u32, Instant)>,
     /// Why the operation expected waits; its Initiator was told.
-    pub(crate) lack: Option<Lack>,
+    pub(crate) not_ready: Option<NotReady>,
 }
 
-impl Executor {
+impl Responder {
     /// Everything numbered below this was executed.
     pub(crate) fn expected(&self) -> u32 {
         self.expected
     }
 
-    /// Judges an operation by its number. `pressing`: the Initiator wants an answer.
-    pub(crate) fn admit(&mut self, now: Instant, number: u32, pressing: bool) -> Admission {
+    /// Judges an operation by its number. `ask`: the Initiator wants an answer.
+    pub(crate) fn admit(&mut self, now: Instant, number: u32, ask: bool) -> Admission {
         let ahead = number.wrapping_sub(self.expected);
         if ahead > u32::MAX / 2 {
             self.owe(now, 0);
-            self.pressed = true;
+            self.ack_now = true;
             return Admission::Repeated;
         }
         match self.refusal {
-            Some((id, why)) if ahead == 0 || pressing => return Admission::Refused(id, why),
+            Some((id, why)) if ahead == 0 || ask => return Admission::Refused(id, why),
             Some(_) => return Admission::Early,
             None => {}
         }
         if ahead == 0 {
-            self.pressed |= pressing;
+            self.ack_now |= ask;
             return Admission::Now;
         }
         Admission::Early
@@ -88,12 +88,12 @@ impl Executor {
 
     /// Whether the Initiator is to be asked for what is missing: once for each gap, and again if it
     /// presses later than what it sends in answer takes to come, `rtt`.
-    pub(crate) fn ask(&mut self, now: Instant, pressing: bool, rtt: Duration) -> bool {
-        if self.lack.is_some() || self.refusal.is_some() {
+    pub(crate) fn ask(&mut self, now: Instant, ask: bool, rtt: Duration) -> bool {
+        if self.not_ready.is_some() || self.refusal.is_some() {
             return false;
         }
         let again = matches!(self.asked, Some((number, at))
-            if number == self.expected && !(pressing && now >= at + rtt));
+            if number == self.expected && !(ask && now >= at + rtt));
         if !again {
             self.asked = Some((self.expected, now));
         }
@@ -103,7 +103,7 @@ impl Executor {
     /// The operation expected was executed.
     pub(crate) fn executed(&mut self, now: Instant) {
         self.expected = self.expected.wrapping_add(1);
-        self.lack = None;
+        self.not_ready = None;
         self.owe(now, 1);
     }
 
@@ -172,17 +172,17 @@ impl Executor {
 
     /// Whether a confirmation is to leave now.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.pressed || self.owed >= CONFIRM_EVERY || self.due.is_some_and(|at| at <= now)
+        self.ack_now || self.owed >= CONFIRM_EVERY || self.due.is_some_and(|at| at <= now)
     }
 
     /// Confirms at the next opportunity what there is to confirm.
-    pub(crate) fn press(&mut self) {
-        self.pressed |= self.due.is_some();
+    pub(crate) fn ask_ack(&mut self) {
+        self.ack_now |= self.due.is_some();
     }
 
     /// All that was executed is confirmed, by whatever just left.
     pub(crate) fn confirmed(&mut self) {
-        (self.owed, self.due, self.pressed) = (0, None, false);
+        (self.owed, self.due, self.ack_now) = (0, None, false);
     }
 
     /// As if `number` operations had been executed before.
@@ -197,5 +197,5 @@ impl Executor {
 }
 
 #[cfg(test)]
-#[path = "executor_tests.rs"]
+#[path = "responder_tests.rs"]
 mod tests;

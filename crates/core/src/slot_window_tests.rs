@@ -3,7 +3,7 @@ use super::*;
 
 #[test]
 fn open__up_to_the_limit_and_on_when_the_oldest_is_resolved() {
-    let mut window = Window::default();
+    let mut window = SlotWindow::default();
     assert_eq!((window.open(2), window.open(2)), (Some(0), Some(1)));
     assert_eq!(window.open(2), None);
     window.resolve(1);
@@ -14,7 +14,7 @@ fn open__up_to_the_limit_and_on_when_the_oldest_is_resolved() {
 
 #[test]
 fn open__numbers_wrap() {
-    let mut window = Window::default();
+    let mut window = SlotWindow::default();
     window.age(u32::MAX);
     assert_eq!((window.open(9), window.open(9)), (Some(u32::MAX), Some(0)));
     window.resolve(0);
@@ -24,7 +24,7 @@ fn open__numbers_wrap() {
 
 #[test]
 fn resolve__numbers_never_opened_change_nothing() {
-    let mut window = Window::default();
+    let mut window = SlotWindow::default();
     window.resolve(7);
     window.resolve(u32::MAX);
     assert_eq!(window.open(1), Some(0));

@@ -7,7 +7,7 @@
 //! answered: then this one was lost, or its repair. If none is, it is asked for at growing intervals.
 
 use crate::Instant;
-use crate::limits::{MAX_ASK_BACKOFF, MAX_WATCHED, REORDERING_MEMORY};
+use crate::limits::{MAX_ASK_BACKOFF, MAX_OVERTAKEN, REORDERING_MEMORY};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
@@ -21,7 +21,7 @@ const WAITS: usize = MAX_ASK_BACKOFF as usize + 1;
 
 /// Bytes of a granted Block that were overtaken.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Watched {
+pub(crate) struct OvertakenRange {
     /// Number of the grant.
     pub(crate) sequence: u32,
     /// First byte, from the start of the Block.
@@ -42,7 +42,7 @@ pub(crate) struct Watched {
     again: bool,
 }
 
-impl Watched {
+impl OvertakenRange {
     /// Whether it was never asked for.
     pub(crate) fn is_fresh(&self) -> bool {
         self.asks == 0
@@ -57,11 +57,11 @@ impl Watched {
 
 /// What payload behind the furthest turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Late {
+pub(crate) enum LateArrival {
     /// It had not been asked for: reordered on the way.
     Reordered,
     /// It had been asked for, but came before a repair can have come: asked for in vain.
-    AskedInVain,
+    SpuriousRequest,
     /// The repair of what had been asked for once, and the time that took.
     Repaired(Duration),
     /// The repair of what was asked for several times, or nothing that was watched.
@@ -70,12 +70,12 @@ pub(crate) enum Late {
 
 /// All overtaken ranges of a connection.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct LossDetector {
     /// Not asked for yet, in the order of the stream, which is that of time.
-    fresh: VecDeque<Watched>,
+    fresh: VecDeque<OvertakenRange>,
     /// Asked for: by how often the wait ran out, in the order of the requests, which is that in which they
     /// are overdue.
-    asked: [VecDeque<Watched>; WAITS],
+    asked: [VecDeque<OvertakenRange>; WAITS],
     /// How late payload came, and when that was learned.
     reordering: Duration,
     learned: Instant,
@@ -84,7 +84,7 @@ pub(crate) struct Watch {
     answered: Instant,
 }
 
-impl Watch {
+impl LossDetector {
     /// Bytes `start..end` of Block `sequence` were overtaken, of which nothing had come if it is
     /// `untouched`. `false`: there is no room to watch them, and they are left to the wait for payload.
     pub(crate) fn overtaken(
@@ -93,9 +93,9 @@ impl Watch {
         (sequence, start, end): (u32, u32, u32),
         untouched: bool,
     ) -> bool {
-        let room = self.len() < MAX_WATCHED;
+        let room = self.len() < MAX_OVERTAKEN;
         if room {
-            self.fresh.push_back(Watched {
+            self.fresh.push_back(OvertakenRange {
                 sequence,
                 start,
                 end,
@@ -122,34 +122,35 @@ impl Watch {
         now: Instant,
         (sequence, start, end): (u32, u32, u32),
         min_rtt: Duration,
-    ) -> Late {
-        let touches = |it: &Watched| it.sequence == sequence && it.start < end && start < it.end;
+    ) -> LateArrival {
+        let touches =
+            |it: &OvertakenRange| it.sequence == sequence && it.start < end && start < it.end;
         if let Some(it) = self.find_fresh(sequence, start).filter(|it| touches(it)) {
             if it.untouched {
-                return Late::Unknown;
+                return LateArrival::Unknown;
             }
             self.learn(now, now - it.noticed, min_rtt);
-            return Late::Reordered;
+            return LateArrival::Reordered;
         }
         match self.find_asked(touches) {
             // Not by a hair: round trips are not measured that exactly.
             Some(it) if it.was_asked_once() && now - it.asked < min_rtt * 3 / 4 => {
                 self.learn(now, now - it.noticed, min_rtt);
-                Late::AskedInVain
+                LateArrival::SpuriousRequest
             }
             Some(it) => {
                 self.answered = self.answered.max(it.asked);
                 match it.was_asked_once() {
-                    true => Late::Repaired(now - it.asked),
-                    false => Late::Unknown,
+                    true => LateArrival::Repaired(now - it.asked),
+                    false => LateArrival::Unknown,
                 }
             }
-            None => Late::Unknown,
+            None => LateArrival::Unknown,
         }
     }
 
     /// The first fresh range that does not end before `start` of Block `sequence`.
-    fn find_fresh(&self, sequence: u32, start: u32) -> Option<Watched> {
+    fn find_fresh(&self, sequence: u32, start: u32) -> Option<OvertakenRange> {
         let first = self.fresh.front()?.sequence;
         let place = |sequence: u32, at: u32| (sequence.wrapping_sub(first), at);
         let index = self
@@ -159,8 +160,8 @@ impl Watch {
     }
 
     /// The range asked for that `touches`. Repairs come in the order of the requests.
-    fn find_asked(&self, touches: impl Fn(&Watched) -> bool) -> Option<Watched> {
-        let find = |queue: &VecDeque<Watched>| {
+    fn find_asked(&self, touches: impl Fn(&OvertakenRange) -> bool) -> Option<OvertakenRange> {
+        let find = |queue: &VecDeque<OvertakenRange>| {
             let next = queue.partition_point(|it| it.asked < self.answered);
             let expected = queue.range(next..).take(LATE_SEARCH);
             let oldest = queue.range(..next).take(LATE_SEARCH);
@@ -212,7 +213,7 @@ impl Watch {
     }
 
     /// When the repair of `it` is overdue: after its time, or when a later request was answered.
-    fn overdue(&self, it: &Watched, patience: Duration) -> Instant {
+    fn overdue(&self, it: &OvertakenRange, patience: Duration) -> Instant {
         match self.is_overtaken(it, patience) {
             true => self.answered,
             false => it.due,
@@ -220,14 +221,14 @@ impl Watch {
     }
 
     /// Whether a later request was answered.
-    fn is_overtaken(&self, it: &Watched, patience: Duration) -> bool {
+    fn is_overtaken(&self, it: &OvertakenRange, patience: Duration) -> bool {
         it.asked + patience <= self.answered
     }
 
     /// The next range that is to be asked for, taken out.
-    pub(crate) fn take_due(&mut self, now: Instant, rtt: Duration) -> Option<Watched> {
+    pub(crate) fn take_due(&mut self, now: Instant, rtt: Duration) -> Option<OvertakenRange> {
         let patience = self.patience(now, rtt);
-        let lost = |it: &mut Watched| it.noticed + patience <= now;
+        let lost = |it: &mut OvertakenRange| it.noticed + patience <= now;
         let fresh = self.fresh.pop_front_if(lost);
         if fresh.is_some() {
             give_back_room(&mut self.fresh);
@@ -243,41 +244,41 @@ impl Watch {
             true => 0,
             false => (waits + 1).min(WAITS - 1),
         };
-        Some(Watched { waits, ..it })
+        Some(OvertakenRange { waits, ..it })
     }
 
     /// What is missing of `it` from `start` on was not asked for yet: it is due next. `false` as in
-    /// [`Watch::overtaken`].
-    pub(crate) fn put_back(&mut self, it: Watched, start: u32) -> bool {
-        if self.len() >= MAX_WATCHED {
+    /// [`LossDetector::overtaken`].
+    pub(crate) fn put_back(&mut self, it: OvertakenRange, start: u32) -> bool {
+        if self.len() >= MAX_OVERTAKEN {
             return false;
         }
         let queue = match it.is_fresh() {
             true => &mut self.fresh,
             false => &mut self.asked[it.waits],
         };
-        queue.push_front(Watched { start, ..it });
+        queue.push_front(OvertakenRange { start, ..it });
         true
     }
 
     /// What is missing of `it`, from `start` to `end`, was asked for; its repair is overdue after
     /// `wait`, and longer each time that nothing was answered, but not before those that were asked for
-    /// earlier. Part of a range is a new matter: the rest came. `false` as in [`Watch::overtaken`].
+    /// earlier. Part of a range is a new matter: the rest came. `false` as in [`LossDetector::overtaken`].
     pub(crate) fn asked(
         &mut self,
         now: Instant,
-        it: Watched,
+        it: OvertakenRange,
         (start, end): (u32, u32),
         wait: Duration,
     ) -> bool {
-        if self.len() >= MAX_WATCHED {
+        if self.len() >= MAX_OVERTAKEN {
             return false;
         }
         let whole = (start, end) == (it.start, it.end);
         let (before, waits) = if whole { (it.asks, it.waits) } else { (0, 0) };
         let queue = &mut self.asked[waits];
         let due = now + wait * (1 << waits);
-        queue.push_back(Watched {
+        queue.push_back(OvertakenRange {
             start,
             end,
             asked: now,
@@ -292,14 +293,14 @@ impl Watch {
 }
 
 /// Ranges wander from list to list, and each list would keep room for as many as it ever had: for
-/// [`MAX_WATCHED`] in each of them. So a list has room for at most twice what it holds. It shrinks to
+/// [`MAX_OVERTAKEN`] in each of them. So a list has room for at most twice what it holds. It shrinks to
 /// half as much again, so that each range is moved a few times at most.
-fn give_back_room(list: &mut VecDeque<Watched>) {
+fn give_back_room(list: &mut VecDeque<OvertakenRange>) {
     if list.len() < list.capacity() / 2 {
         list.shrink_to((list.len() * 3 / 2).max(KEPT_ROOM));
     }
 }
 
 #[cfg(test)]
-#[path = "watch_tests.rs"]
+#[path = "loss_detector_tests.rs"]
 mod tests;

@@ -3,9 +3,9 @@
 //! A Get is not numbered: it changes nothing, and who misses its answer asks again (thesis, 4.3.2).
 
 use crate::limits::{MAX_GETS, MAX_REPLIES};
-use crate::outbound::Shape;
+use crate::request::RemotePlace;
+use crate::sending::Shape;
 use crate::transmit::{DataBurst, split};
-use crate::work::RemotePlace;
 use crate::{Instant, Span, TransferId, tiling};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use zerolane_wire::{Flags, Header, Op};
 
 /// A Get whose answer is awaited.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question {
+pub(crate) struct PendingGet {
     pub(crate) id: TransferId,
     pub(crate) place: RemotePlace,
     pub(crate) span: Span,
@@ -26,11 +26,11 @@ pub(crate) struct Question {
 
 /// All of them, in the order they were asked.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Questions {
-    list: VecDeque<Question>,
+pub(crate) struct PendingGets {
+    list: VecDeque<PendingGet>,
 }
 
-impl Questions {
+impl PendingGets {
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -39,15 +39,15 @@ impl Questions {
         self.list.len() < MAX_GETS
     }
 
-    pub(crate) fn push(&mut self, question: Question) {
+    pub(crate) fn push(&mut self, question: PendingGet) {
         self.list.push_back(question);
     }
 
-    pub(crate) fn find(&self, id: TransferId) -> Option<&Question> {
+    pub(crate) fn find(&self, id: TransferId) -> Option<&PendingGet> {
         self.list.iter().find(|it| it.id == id)
     }
 
-    pub(crate) fn remove(&mut self, id: TransferId) -> Option<Question> {
+    pub(crate) fn remove(&mut self, id: TransferId) -> Option<PendingGet> {
         let index = self.list.iter().position(|it| it.id == id)?;
         self.list.remove(index)
     }
@@ -79,7 +79,7 @@ impl Questions {
 
 /// Bytes of a region of ours on their way to who asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reply {
+pub(crate) struct GetResponse {
     pub(crate) handle: u32,
     pub(crate) span: Span,
     /// Where they go: the Initiator's identifier, Mx and address.
@@ -97,16 +97,16 @@ pub(crate) struct Reply {
 /// a Block's number, and of the first byte's place in the Block. No Transfer of ours has such an
 /// identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct ResponseKey {
     pub(crate) id: u32,
     pub(crate) b_num: u32,
     pub(crate) start: u32,
 }
 
-impl Mark {
+impl ResponseKey {
     /// Of bytes that land at `address`, by the Initiator's identifier and Mx.
-    pub(crate) fn new(d_id: u32, mx: u16, address: u64) -> Mark {
-        Mark {
+    pub(crate) fn new(d_id: u32, mx: u16, address: u64) -> ResponseKey {
+        ResponseKey {
             id: d_id | 1 << 31,
             b_num: mx.into(),
             // A Block is far shorter than what is left of it.
@@ -117,7 +117,7 @@ impl Mark {
 
 /// What became of an answer that was to be queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Queued {
+pub(crate) enum Enqueued {
     /// It waits to be sent.
     New,
     /// It waited already.
@@ -133,9 +133,9 @@ pub(crate) struct ReplyBurst {
     pub(crate) repeated: bool,
 }
 
-impl Reply {
+impl GetResponse {
     /// Whether all of `other` is on its way with this.
-    fn covers(&self, other: &Reply) -> bool {
+    fn covers(&self, other: &GetResponse) -> bool {
         (self.d_id, self.mx) == (other.d_id, other.mx)
             && self.address <= other.address
             && other.address + other.span.len <= self.address + self.span.len
@@ -144,31 +144,31 @@ impl Reply {
 
 /// All answers under way.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Replies {
-    queue: VecDeque<Reply>,
+pub(crate) struct GetResponses {
+    queue: VecDeque<GetResponse>,
 }
 
-impl Replies {
+impl GetResponses {
     /// Whether the answer that is next is numbered; `None` if there is none.
     pub(crate) fn is_next_numbered(&self) -> Option<bool> {
         self.queue.front().map(|it| it.numbered)
     }
 
     /// Queues an answer.
-    pub(crate) fn push(&mut self, reply: Reply) -> Queued {
+    pub(crate) fn push(&mut self, reply: GetResponse) -> Enqueued {
         // Asked again while it waits to be sent: it is sent once.
         if self.queue.iter().any(|it| it.covers(&reply)) {
-            return Queued::Before;
+            return Enqueued::Before;
         }
         if self.queue.len() >= MAX_REPLIES {
-            return Queued::Full;
+            return Enqueued::Full;
         }
         self.queue.push_back(reply);
-        Queued::New
+        Enqueued::New
     }
 
     /// Takes out an answer from the region `handle`, if there is one.
-    pub(crate) fn take_of(&mut self, handle: u32) -> Option<Reply> {
+    pub(crate) fn take_of(&mut self, handle: u32) -> Option<GetResponse> {
         let index = self.queue.iter().position(|it| it.handle == handle)?;
         self.queue.remove(index)
     }

@@ -14,7 +14,7 @@ use zerolane_wire::Progress;
 
 /// A burst that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct SentBurst {
     /// Its number, which its Data carries in Sync. Never 0.
     pub(crate) number: u32,
     pub(crate) at: Instant,
@@ -25,14 +25,14 @@ pub(crate) struct Sent {
     /// Bytes sent since the connection began, these included.
     pub(crate) total: u64,
     /// What the receiver had told some time before.
-    base: Told,
+    base: ReportedState,
     /// Nothing more was there to send.
     limited: bool,
 }
 
 /// What the receiver told last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Known {
+struct Reported {
     /// When we were told. The delay that is told with it counts from the first STU of a burst, and what
     /// was received ends with the last: less that delay, an answer to a repair and one to a burst would be
     /// a burst apart, and the rate so much too high.
@@ -43,8 +43,8 @@ struct Known {
 
 /// What the receiver had told at some time, and when the last burst left that it had seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Told {
-    known: Known,
+struct ReportedState {
+    known: Reported,
     seen_sent: Instant,
 }
 
@@ -57,8 +57,8 @@ const TOLD_IN_SPAN: u32 = 8;
 
 /// The bursts in flight, oldest first.
 #[derive(Clone)]
-pub(crate) struct Flight {
-    log: VecDeque<Sent>,
+pub(crate) struct SentLog {
+    log: VecDeque<SentBurst>,
     next: u32,
     /// Newest number the receiver has seen, when that left, and when we learned that it arrived.
     seen: u32,
@@ -67,9 +67,9 @@ pub(crate) struct Flight {
     /// Bytes sent, and of those up to the newest burst that was seen or must be gone.
     total: u64,
     settled: u64,
-    known: Known,
+    known: Reported,
     /// Earlier answers, oldest first: the first is as old as a rate's span, or there is none so old.
-    told: VecDeque<Told>,
+    told: VecDeque<ReportedState>,
     /// Bytes sent when the present round began.
     round: u64,
     /// Bytes sent when the receiver was last asked how it gets on.
@@ -78,9 +78,9 @@ pub(crate) struct Flight {
     forgotten: u64,
 }
 
-impl fmt::Debug for Flight {
+impl fmt::Debug for SentLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flight")
+        f.debug_struct("SentLog")
             .field("bursts", &self.log.len())
             .field("next", &self.next)
             .field("seen", &self.seen)
@@ -89,9 +89,9 @@ impl fmt::Debug for Flight {
     }
 }
 
-impl Flight {
-    pub(crate) fn new() -> Flight {
-        Flight {
+impl SentLog {
+    pub(crate) fn new() -> SentLog {
+        SentLog {
             log: VecDeque::new(),
             next: 1,
             seen: 0,
@@ -99,7 +99,7 @@ impl Flight {
             seen_at: Instant::ZERO,
             total: 0,
             settled: 0,
-            known: Known::default(),
+            known: Reported::default(),
             told: VecDeque::new(),
             round: 0,
             asked: 0,
@@ -126,7 +126,7 @@ impl Flight {
         core::mem::take(&mut self.forgotten)
     }
 
-    /// The burst [`Flight::next_number`] leaves: `len` bytes from `start` of a Block.
+    /// The burst [`SentLog::next_number`] leaves: `len` bytes from `start` of a Block.
     pub(crate) fn on_sent(
         &mut self,
         at: Instant,
@@ -147,7 +147,7 @@ impl Flight {
             self.log.pop_front();
             self.forgotten += 1;
         }
-        self.log.push_back(Sent {
+        self.log.push_back(SentBurst {
             number: self.next,
             at,
             id,
@@ -162,8 +162,8 @@ impl Flight {
         self.next = self.next.checked_add(1).unwrap_or(1);
     }
 
-    fn told(&self) -> Told {
-        Told {
+    fn told(&self) -> ReportedState {
+        ReportedState {
             known: self.known,
             seen_sent: self.seen_sent,
         }
@@ -173,7 +173,7 @@ impl Flight {
     fn note_told(&mut self) {
         let newest = self.told();
         let span = RATE_SPAN / TOLD_IN_SPAN;
-        let since = |it: &Told| newest.known.at - it.known.at;
+        let since = |it: &ReportedState| newest.known.at - it.known.at;
         if self.told.back().is_none_or(|last| since(last) >= span) {
             self.told.push_back(newest);
         }
@@ -190,7 +190,7 @@ impl Flight {
         &mut self,
         now: Instant,
         number: u32,
-    ) -> Result<Option<Sent>, DropReason> {
+    ) -> Result<Option<SentBurst>, DropReason> {
         if number == 0 || number.wrapping_sub(self.seen) as i32 <= 0 {
             return Ok(None);
         }
@@ -256,7 +256,7 @@ impl Flight {
     pub(crate) fn sample(
         &mut self,
         now: Instant,
-        sent: &Sent,
+        sent: &SentBurst,
         progress: &Progress,
         rtt: Duration,
         min_rtt: Duration,
@@ -265,7 +265,7 @@ impl Flight {
         let received = progress.received.min(self.total);
         let news = received.checked_sub(self.known.received)?;
         let marked = progress.marked.wrapping_sub(self.known.marked);
-        self.known = Known {
+        self.known = Reported {
             at: now.max(self.known.at),
             received,
             marked: progress.marked,
@@ -322,7 +322,7 @@ impl Flight {
             .map(|it| (it.start, it.start + it.len))
     }
 
-    fn may_arrive(&self, it: &Sent, now: Instant, flight_time: Duration) -> bool {
+    fn may_arrive(&self, it: &SentBurst, now: Instant, flight_time: Duration) -> bool {
         let usual = it.at + flight_time;
         let behind_seen = self.seen_at + (it.at - self.seen_sent) + flight_time / 4;
         usual.max(behind_seen) > now
@@ -339,5 +339,5 @@ fn is_after(number: u32, other: u32) -> bool {
 }
 
 #[cfg(test)]
-#[path = "flight_tests.rs"]
+#[path = "sent_log_tests.rs"]
 mod tests;

@@ -6,8 +6,8 @@
 //! may live, the Block number and the bounds: the thesis's receive validation (Figure 14) with the
 //! generation it lacks. Port and key are checked before, they are the connection's.
 
-use crate::forecast::{Forecast, Run};
-use crate::gaps::{Filled, Gaps};
+use super::forecast::{Forecast, Run};
+use super::gaps::{Filled, Gaps};
 use crate::limits::{MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS, MAX_REMEMBERED_BLOCKS, MAX_RTO};
 use crate::transmit::join;
 use crate::{DropReason, Instant, Span, TransferId};
@@ -45,7 +45,7 @@ pub enum Placement {
 
 /// A granted Block.
 #[derive(Clone, Debug)]
-pub(crate) struct LiveBlock {
+pub(crate) struct GrantedBlock {
     pub(crate) mx: u16,
     pub(crate) transfer: TransferId,
     pub(crate) b_num: u32,
@@ -63,7 +63,7 @@ pub(crate) struct LiveBlock {
     live: bool,
 }
 
-impl LiveBlock {
+impl GrantedBlock {
     pub(crate) fn len(&self) -> u32 {
         self.span.len as u32
     }
@@ -136,11 +136,11 @@ impl Quiet {
 
 /// All grants of a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Grants {
+pub(crate) struct PlacementTable {
     /// Grant number of the entry, by low bits of Mx.
     table: Vec<Option<u32>>,
     next_mx: u16,
-    blocks: VecDeque<LiveBlock>,
+    blocks: VecDeque<GrantedBlock>,
     /// Grant number of the first of `blocks`.
     base: u32,
     live: usize,
@@ -154,9 +154,9 @@ pub(crate) struct Grants {
     buffer_log2: u8,
 }
 
-impl Grants {
-    pub(crate) fn new(buffer_log2: u8) -> Grants {
-        Grants {
+impl PlacementTable {
+    pub(crate) fn new(buffer_log2: u8) -> PlacementTable {
+        PlacementTable {
             table: vec![None; MAX_LIVE_BLOCKS],
             next_mx: 0,
             blocks: VecDeque::new(),
@@ -192,7 +192,7 @@ impl Grants {
         self.live == 1 && self.get(sequence).is_some()
     }
 
-    /// Grants a Block; [`Grants::has_room`] must hold. Returns the number of the grant.
+    /// Grants a Block; [`PlacementTable::has_room`] must hold. Returns the number of the grant.
     pub(crate) fn grant(
         &mut self,
         now: Instant,
@@ -209,7 +209,7 @@ impl Grants {
         }
         self.live += 1;
         self.outstanding += span.len;
-        self.blocks.push_back(LiveBlock {
+        self.blocks.push_back(GrantedBlock {
             mx,
             transfer,
             b_num,
@@ -237,12 +237,12 @@ impl Grants {
         }
     }
 
-    pub(crate) fn get(&self, sequence: u32) -> Option<&LiveBlock> {
+    pub(crate) fn get(&self, sequence: u32) -> Option<&GrantedBlock> {
         let block = self.blocks.get(sequence.wrapping_sub(self.base) as usize)?;
         block.live.then_some(block)
     }
 
-    pub(crate) fn get_mut(&mut self, sequence: u32) -> Option<&mut LiveBlock> {
+    pub(crate) fn get_mut(&mut self, sequence: u32) -> Option<&mut GrantedBlock> {
         let block = self
             .blocks
             .get_mut(sequence.wrapping_sub(self.base) as usize)?;
@@ -250,7 +250,7 @@ impl Grants {
     }
 
     /// Live Blocks with their grant numbers, in the order of the grants.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &LiveBlock)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &GrantedBlock)> {
         self.blocks
             .iter()
             .enumerate()
@@ -310,7 +310,7 @@ impl Grants {
                 let sequence = self.base.wrapping_add(index as u32);
                 let start = if index == first { from.1 } else { 0 };
                 let end = if index == last { to.1 } else { block.len() };
-                Grants::missing(block, start, end)
+                PlacementTable::missing(block, start, end)
                     .map(move |it| (sequence, it.start, it.start + it.len))
             })
     }
@@ -471,7 +471,7 @@ impl Grants {
 
     /// The missing ranges of a Block from `start` to `end`.
     pub(crate) fn missing(
-        block: &LiveBlock,
+        block: &GrantedBlock,
         start: u32,
         end: u32,
     ) -> impl Iterator<Item = Range> + '_ {
@@ -487,7 +487,7 @@ impl Grants {
 
 /// Where in `block` the operation's payload starts, if all of it lies inside and in one buffer.
 fn bounds(
-    block: &LiveBlock,
+    block: &GrantedBlock,
     buffer_log2: u8,
     header: &Header,
     len: u32,
@@ -507,5 +507,5 @@ fn bounds(
 }
 
 #[cfg(test)]
-#[path = "grants_tests.rs"]
+#[path = "placement_tests.rs"]
 mod tests;

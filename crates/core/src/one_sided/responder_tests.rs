@@ -11,7 +11,7 @@ const DENIED: Refusal = Refusal {
 
 #[test]
 fn admit__in_order_once_across_the_wrap() {
-    let mut executor = Executor::default();
+    let mut executor = Responder::default();
     executor.age(u32::MAX);
     assert_eq!(executor.admit(NOW, u32::MAX, false), Admission::Now);
     executor.executed(NOW);
@@ -23,7 +23,7 @@ fn admit__in_order_once_across_the_wrap() {
 
 #[test]
 fn ask__once_a_gap_unless_pressed() {
-    let mut executor = Executor::default();
+    let mut executor = Responder::default();
     let rtt = Duration::from_millis(1);
     assert!(executor.ask(NOW, false, rtt));
     assert!(!executor.ask(NOW + rtt, false, rtt));
@@ -35,7 +35,7 @@ fn ask__once_a_gap_unless_pressed() {
     assert!(!executor.ask(NOW + rtt, true, rtt));
     executor.executed(NOW);
     assert!(executor.ask(NOW, false, rtt), "another gap");
-    executor.lack = Some(Lack::Receive);
+    executor.not_ready = Some(NotReady::Receive);
     assert!(
         !executor.ask(NOW + 2 * rtt, true, rtt),
         "nothing is missing but a receive"
@@ -44,7 +44,7 @@ fn ask__once_a_gap_unless_pressed() {
 
 #[test]
 fn refuse__keeps_the_number_until_it_is_known() {
-    let mut executor = Executor::default();
+    let mut executor = Responder::default();
     executor.refuse(7, DENIED);
     assert_eq!(executor.admit(NOW, 0, false), Admission::Refused(7, DENIED));
     assert_eq!(executor.admit(NOW, 1, false), Admission::Early);
@@ -57,7 +57,7 @@ fn refuse__keeps_the_number_until_it_is_known() {
 
 #[test]
 fn values__kept_until_confirmed() {
-    let mut executor = Executor::default();
+    let mut executor = Responder::default();
     for n in 0..MAX_FETCHES as u32 {
         assert!(executor.has_room(0));
         executor.fetched(NOW, 100 + n, u64::from(n));
@@ -78,7 +78,7 @@ fn values__kept_until_confirmed() {
 
 #[test]
 fn confirmation__batched_late_or_pressed() {
-    let mut executor = Executor::default();
+    let mut executor = Responder::default();
     assert!(!executor.is_due(NOW) && executor.due().is_none());
     executor.executed(NOW);
     assert!(!executor.is_due(NOW));
@@ -88,10 +88,10 @@ fn confirmation__batched_late_or_pressed() {
     (0..CONFIRM_EVERY).for_each(|_| executor.executed(NOW));
     assert!(executor.is_due(NOW), "enough of them");
     executor.confirmed();
-    executor.press();
+    executor.ask_ack();
     assert!(!executor.is_due(NOW), "nothing to confirm");
     executor.executed(NOW);
-    executor.press();
+    executor.ask_ack();
     assert!(executor.is_due(NOW));
     executor.confirmed();
     executor.admit(NOW, 0, false);

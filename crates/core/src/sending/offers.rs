@@ -15,7 +15,7 @@ pub(crate) struct Offer {
 
 /// What a Request_To_Receive turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub(crate) enum ReadRequest {
     /// Kept until it meets an offer.
     Kept,
     /// It met one already, or was taken back.
@@ -36,30 +36,30 @@ pub(crate) struct Offers {
 
 impl Offers {
     /// Takes a Read, `slots` of which are kept at most.
-    pub(crate) fn want(&mut self, it: &RequestToReceive, slots: u16) -> Request {
+    pub(crate) fn want(&mut self, it: &RequestToReceive, slots: u16) -> ReadRequest {
         self.keep(it.sequence, Some(*it), slots)
     }
 
     /// The peer takes Read `number` back, be it heard or not.
-    pub(crate) fn take_back(&mut self, number: u32, slots: u16) -> Request {
+    pub(crate) fn take_back(&mut self, number: u32, slots: u16) -> ReadRequest {
         let kept = self.keep(number, None, slots);
         self.skip_taken_back();
         kept
     }
 
-    fn keep(&mut self, number: u32, request: Option<RequestToReceive>, slots: u16) -> Request {
+    fn keep(&mut self, number: u32, request: Option<RequestToReceive>, slots: u16) -> ReadRequest {
         let ahead = number.wrapping_sub(self.next);
         if ahead > u32::MAX / 2 {
-            return Request::Old;
+            return ReadRequest::Old;
         }
         if ahead >= u32::from(slots) {
-            return Request::TooMany;
+            return ReadRequest::TooMany;
         }
         if request.is_some() && self.wanted.get(&number) == Some(&None) {
-            return Request::Old;
+            return ReadRequest::Old;
         }
         self.wanted.insert(number, request);
-        Request::Kept
+        ReadRequest::Kept
     }
 
     fn skip_taken_back(&mut self) {

@@ -5,7 +5,7 @@ const MS: Duration = Duration::from_millis(1);
 const BASE: u32 = 2 << 20;
 
 /// Feeds `rate` bytes a millisecond for `millis`, from `now` on.
-fn feed(credit: &mut Credit, now: &mut Instant, millis: u32, rate: u32, rtt: Duration) {
+fn feed(credit: &mut ReceiveWindow, now: &mut Instant, millis: u32, rate: u32, rtt: Duration) {
     for _ in 0..millis {
         *now = *now + MS;
         credit.arrived(*now, rate, Some(rtt));
@@ -14,7 +14,7 @@ fn feed(credit: &mut Credit, now: &mut Instant, millis: u32, rate: u32, rtt: Dur
 
 #[test]
 fn window__short_path_keeps_the_base() {
-    let (mut credit, mut now) = (Credit::new(BASE, 128 << 20), Instant::ZERO);
+    let (mut credit, mut now) = (ReceiveWindow::new(BASE, 128 << 20), Instant::ZERO);
     // 48 Gb/s with a round trip of 60 us: a third of a megabyte.
     feed(&mut credit, &mut now, 1000, 6_000_000, MS * 60 / 1000);
     assert_eq!(credit.window(), BASE);
@@ -22,7 +22,7 @@ fn window__short_path_keeps_the_base() {
 
 #[test]
 fn window__grows_while_it_is_what_limits_and_fills_a_long_path() {
-    let (mut credit, mut now) = (Credit::new(BASE, 128 << 20), Instant::ZERO);
+    let (mut credit, mut now) = (ReceiveWindow::new(BASE, 128 << 20), Instant::ZERO);
     let (rtt, line) = (100 * MS, 125_000);
     for _ in 0..8 {
         let rate = (credit.window() / 100).min(line);
@@ -35,15 +35,15 @@ fn window__grows_while_it_is_what_limits_and_fills_a_long_path() {
 
 #[test]
 fn window__ends_at_the_budget() {
-    let (mut credit, mut now) = (Credit::new(BASE, 10 << 20), Instant::ZERO);
+    let (mut credit, mut now) = (ReceiveWindow::new(BASE, 10 << 20), Instant::ZERO);
     feed(&mut credit, &mut now, 1000, 1_250_000, 50 * MS);
     assert_eq!(credit.window(), 10 << 20);
-    assert_eq!(Credit::new(BASE, 0).window(), BASE);
+    assert_eq!(ReceiveWindow::new(BASE, 0).window(), BASE);
 }
 
 #[test]
 fn window__shrinks_when_less_comes() {
-    let (mut credit, mut now) = (Credit::new(BASE, 128 << 20), Instant::ZERO);
+    let (mut credit, mut now) = (ReceiveWindow::new(BASE, 128 << 20), Instant::ZERO);
     feed(&mut credit, &mut now, 1000, 125_000, 50 * MS);
     assert!(credit.window() > 10_000_000);
     feed(&mut credit, &mut now, 2 * 32 * 51, 1000, 50 * MS);
@@ -52,7 +52,7 @@ fn window__shrinks_when_less_comes() {
 
 #[test]
 fn overrun__grants_no_more_than_arrives_for_a_while() {
-    let (mut credit, mut now) = (Credit::new(BASE, 128 << 20), Instant::ZERO);
+    let (mut credit, mut now) = (ReceiveWindow::new(BASE, 128 << 20), Instant::ZERO);
     let line = 125_000;
     let round = 51 * line;
     feed(&mut credit, &mut now, 1000, line, 50 * MS);
@@ -77,7 +77,7 @@ fn overrun__grants_no_more_than_arrives_for_a_while() {
 
 #[test]
 fn overrun__forgets_what_arrived_faster_before() {
-    let (mut credit, mut now) = (Credit::new(BASE, 128 << 20), Instant::ZERO);
+    let (mut credit, mut now) = (ReceiveWindow::new(BASE, 128 << 20), Instant::ZERO);
     feed(&mut credit, &mut now, 500, 125_000, 50 * MS);
     feed(&mut credit, &mut now, 102, 12_500, 50 * MS);
     credit.overrun(now);

@@ -9,7 +9,7 @@ use zerolane_wire::Progress;
 
 /// What was found out, as a sender.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Marks {
+pub(crate) struct EcnValidation {
     /// The path clears them.
     cleared: bool,
     /// Since when the controller wants them, at the latest.
@@ -18,7 +18,7 @@ pub(crate) struct Marks {
     before: Option<Progress>,
 }
 
-impl Marks {
+impl EcnValidation {
     /// Whether they may be of use.
     pub(crate) fn may_work(&self) -> bool {
         !self.cleared
@@ -56,7 +56,7 @@ impl Marks {
 
     /// The path is another.
     pub(crate) fn forget(&mut self) {
-        *self = Marks::default();
+        *self = EcnValidation::default();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads of this end: numbered as far as the peer has slots for them, asked for, matched by the
 //! announcement that answers.
 
-use crate::window::Window;
+use crate::slot_window::SlotWindow;
 use crate::{Instant, Span, TransferId};
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -21,7 +21,7 @@ pub(crate) struct Read {
 pub(crate) struct Reads {
     reads: BTreeMap<TransferId, Read>,
     queued: VecDeque<TransferId>,
-    window: Window,
+    window: SlotWindow,
 }
 
 impl Reads {

@@ -26,7 +26,7 @@ const MEMORY_ROUNDS: u32 = 32;
 
 /// The window of a receiver.
 #[derive(Clone, Debug)]
-pub(crate) struct Credit {
+pub(crate) struct ReceiveWindow {
     base: u64,
     budget: u64,
     round_began: Instant,
@@ -42,10 +42,10 @@ pub(crate) struct Credit {
     last: u64,
 }
 
-impl Credit {
+impl ReceiveWindow {
     /// `base` bytes, or as many as the path needs up to `budget`.
-    pub(crate) fn new(base: u32, budget: u32) -> Credit {
-        Credit {
+    pub(crate) fn new(base: u32, budget: u32) -> ReceiveWindow {
+        ReceiveWindow {
             base: u64::from(base),
             budget: u64::from(budget.max(base)),
             round_began: Instant::ZERO,
@@ -99,5 +99,5 @@ impl Credit {
 }
 
 #[cfg(test)]
-#[path = "credit_tests.rs"]
+#[path = "receive_window_tests.rs"]
 mod tests;

@@ -1,6 +1,6 @@
 #![allow(non_snake_case)]
 use super::*;
-use crate::work::{RemotePlace, WorkFlags};
+use crate::request::{RemotePlace, WorkFlags};
 use crate::{Atomic, RegionId, Span};
 use zerolane_wire::{FetchOpKind, Reason};
 
@@ -11,7 +11,7 @@ const PLACE: RemotePlace = RemotePlace {
     address: 0,
 };
 
-fn work(id: TransferId, fetch: bool) -> Work {
+fn request(id: TransferId, fetch: bool) -> Request {
     let span = Span {
         region: RegionId {
             index: 0,
@@ -25,39 +25,39 @@ fn work(id: TransferId, fetch: bool) -> Work {
         operand: 0,
         comparand: 0,
     };
-    let task = match fetch {
-        true => Task::Fetch {
+    let kind = match fetch {
+        true => RequestKind::Fetch {
             place: PLACE,
             atomic,
         },
-        false => Task::Put {
+        false => RequestKind::Put {
             place: PLACE,
             span,
             immediate: None,
         },
     };
-    Work {
+    Request {
         id,
         flags: WorkFlags::default(),
-        task,
+        kind,
     }
 }
 
 /// Operations 1 to `count`, of which every third is a FetchOp, all sent; numbers wrap among them.
-fn sent(count: u32) -> (Stream, u32) {
-    let mut stream = Stream::default();
+fn sent(count: u32) -> (SendQueue, u32) {
+    let mut stream = SendQueue::default();
     let base = u32::MAX - 1;
     stream.age(base);
     for id in 1..=count {
-        stream.push(NOW, work(id, id % 3 == 0));
+        stream.push(NOW, request(id, id % 3 == 0));
     }
     stream.take(NOW, count as usize);
     (stream, base)
 }
 
-fn popped(stream: &mut Stream) -> Vec<(TransferId, Outcome)> {
+fn popped(stream: &mut SendQueue) -> Vec<(TransferId, Outcome)> {
     std::iter::from_fn(|| stream.pop())
-        .map(|over| (over.work.id, over.outcome))
+        .map(|over| (over.request.id, over.outcome))
         .collect()
 }
 
@@ -82,7 +82,7 @@ fn confirm__all_below_but_values_that_are_missing() {
 #[test]
 fn confirm__nothing_that_was_not_sent() {
     let (mut stream, base) = sent(2);
-    stream.push(NOW, work(9, false));
+    stream.push(NOW, request(9, false));
     for expected in [3, 4, 1000, u32::MAX] {
         assert!(!stream.confirm(NOW, base.wrapping_add(expected)));
     }
@@ -115,7 +115,7 @@ fn go_back__to_the_first_without_an_outcome() {
     stream.confirm(NOW, base.wrapping_add(4));
     popped(&mut stream);
     stream.go_back(NOW);
-    let next = stream.upcoming(0).map(|work| work.id);
+    let next = stream.upcoming(0).map(|request| request.id);
     assert_eq!(next, Some(3), "executed, but its value is missing");
     assert!(stream.is_repeat(base.wrapping_add(2)));
 }
@@ -123,11 +123,11 @@ fn go_back__to_the_first_without_an_outcome() {
 #[test]
 fn refuse__fails_one_and_sends_what_followed_again() {
     let (mut stream, base) = sent(5);
-    let why = |_: &Task| TransferError::Refused(Reason::Denied);
+    let why = |_: &RequestKind| TransferError::Refused(Reason::Denied);
     assert_eq!(stream.refuse(NOW, 2, why), Some(base.wrapping_add(1)));
     let failed = Outcome::Failed(TransferError::Refused(Reason::Denied));
     assert_eq!(popped(&mut stream), [(1, Outcome::Done), (2, failed)]);
-    assert_eq!(stream.upcoming(0).map(|work| work.id), Some(3));
+    assert_eq!(stream.upcoming(0).map(|request| request.id), Some(3));
     assert_eq!(
         stream.refuse(NOW, 2, why),
         Some(base.wrapping_add(1)),
@@ -144,19 +144,19 @@ fn pause__until_it_is_time() {
     assert!(!stream.has_unsent() && stream.awaits());
     assert_eq!(stream.repeat_at(Duration::ZERO), until);
     stream.go_back(until);
-    assert_eq!(stream.upcoming(0).map(|work| work.id), Some(2));
+    assert_eq!(stream.upcoming(0).map(|request| request.id), Some(2));
     assert!(stream.has_unsent());
     assert!(!stream.pause(NOW, 9, until), "unknown");
 }
 
 #[test]
 fn window__shrinks_with_loss_and_grows_again() {
-    let mut stream = Stream::default();
-    let put = work(1, false).task;
-    let fill = |stream: &mut Stream| {
+    let mut stream = SendQueue::default();
+    let put = request(1, false).kind;
+    let fill = |stream: &mut SendQueue| {
         let mut count = 0;
         while stream.has_room(&put, MAX_FETCHES) {
-            stream.push(NOW, work(7, false));
+            stream.push(NOW, request(7, false));
             count += 1;
         }
         let first = stream.take(NOW, count);

@@ -3,8 +3,8 @@ use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-fn flown(bursts: u32) -> Flight {
-    let mut flight = Flight::new();
+fn flown(bursts: u32) -> SentLog {
+    let mut flight = SentLog::new();
     for burst in 0..bursts {
         flight.on_sent(Instant::ZERO + MS * burst, 1, 0, burst * 10, 10);
     }
@@ -38,7 +38,7 @@ fn saw__refuses_what_was_never_sent() {
     assert!(flight.on_seen(Instant::ZERO, 5).is_ok());
 }
 
-fn under_way(flight: &Flight, now: Duration, flight_time: Duration) -> Vec<u32> {
+fn under_way(flight: &SentLog, now: Duration, flight_time: Duration) -> Vec<u32> {
     let now = Instant::ZERO + now;
     let ranges = flight.in_flight(1, 0, now, flight_time);
     ranges.map(|(start, _)| start).collect()
@@ -87,7 +87,7 @@ fn sent__numbers_wrap_past_zero_and_memory_is_bounded() {
 
 #[test]
 fn sample__the_rate_does_not_hang_on_how_long_the_burst_was_that_asked() {
-    let (mut flight, rtt) = (Flight::new(), 3 * MS);
+    let (mut flight, rtt) = (SentLog::new(), 3 * MS);
     let at = |micros: u64| Instant::ZERO + Duration::from_micros(micros);
     // A megabyte a second: bursts of a kilobyte, and now and then a repair of 100 bytes.
     let bursts = [1000, 1000, 100, 1000, 1000, 1000, 100, 1000].repeat(8);

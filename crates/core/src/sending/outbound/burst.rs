@@ -52,8 +52,8 @@ impl Outbox {
         if shape.profile == Profile::Extended {
             let Piece { id, b_num, start } = next.piece;
             let len = next.burst.span.len as u32;
-            next.burst.first.sync = self.flight.next_number();
-            self.flight.on_sent(now, id, b_num, start, len);
+            next.burst.first.sync = self.sent_log.next_number();
+            self.sent_log.on_sent(now, id, b_num, start, len);
         }
         Some(next)
     }

@@ -19,7 +19,7 @@ fn told(stus: u64, capable: u32) -> Progress {
 
 #[test]
 fn note__a_path_that_clears_them_is_found_out() {
-    let mut marks = Marks::default();
+    let mut marks = EcnValidation::default();
     marks.note(at(1), true, at(0), STU, &told(10, 0));
     marks.note(at(3), true, at(2), STU, &told(20, 0));
     marks.note(at(4), true, at(3), STU, &told(20 + MARKS_TRIAL_STUS - 1, 0));
@@ -40,7 +40,7 @@ fn note__a_path_that_clears_them_is_found_out() {
 
 #[test]
 fn note__what_left_unmarked_says_nothing() {
-    let mut marks = Marks::default();
+    let mut marks = EcnValidation::default();
     for ms in 1..100 {
         marks.note(at(ms), false, at(ms - 1), STU, &told(100 * ms, 0));
     }
@@ -53,7 +53,7 @@ fn note__what_left_unmarked_says_nothing() {
 
 #[test]
 fn note__a_path_that_begins_to_clear_them_is_found_out() {
-    let mut marks = Marks::default();
+    let mut marks = EcnValidation::default();
     let each = MARKS_TRIAL_STUS + 1;
     for n in 0..10 {
         let capable = (n * each) as u32;

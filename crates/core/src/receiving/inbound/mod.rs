@@ -11,9 +11,9 @@ pub(crate) use self::state::InboundEvent;
 pub use self::state::InboundState;
 use alloc::vec::Vec;
 
-use crate::grants::Grants;
-use crate::reads::Reads;
-use crate::work::RemotePlace;
+use crate::receiving::placement::PlacementTable;
+use crate::receiving::reads::Reads;
+use crate::request::RemotePlace;
 use crate::{Delivery, Span, TransferId};
 use alloc::collections::{BTreeMap, VecDeque};
 use zerolane_wire::RequestToSend;
@@ -66,7 +66,7 @@ pub(crate) struct Inbox {
     granting: VecDeque<TransferId>,
     /// Bytes of `granting` that are not granted.
     ungranted: u64,
-    pub(crate) grants: Grants,
+    pub(crate) grants: PlacementTable,
 }
 
 impl Inbox {
@@ -81,7 +81,7 @@ impl Inbox {
             transfers: BTreeMap::new(),
             granting: VecDeque::new(),
             ungranted: 0,
-            grants: Grants::new(buffer_log2),
+            grants: PlacementTable::new(buffer_log2),
         }
     }
 

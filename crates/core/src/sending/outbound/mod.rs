@@ -15,9 +15,9 @@ pub(crate) use self::transfer::Outbound;
 use alloc::vec::Vec;
 
 use self::repair::{Repair, Stuck};
-use crate::flight::Flight;
 use crate::limits::{MAX_HELD_GRANTS, MAX_REPAIRS};
-use crate::window::Window;
+use crate::sending::sent_log::SentLog;
+use crate::slot_window::SlotWindow;
 use crate::{Delivery, Instant, Span, TransferId};
 use alloc::collections::{BTreeMap, VecDeque};
 use zerolane_wire::{Reason, Target};
@@ -40,11 +40,11 @@ pub(crate) struct Outbox {
     /// Granted Blocks with bytes never sent, in the order of the grants.
     ready: VecDeque<(u32, TransferId, u32)>,
     repairs: VecDeque<Repair>,
-    window: Window,
+    window: SlotWindow,
     held: usize,
     /// Transfers into regions of the peer.
     puts: usize,
-    pub(crate) flight: Flight,
+    pub(crate) sent_log: SentLog,
     stuck: Stuck,
 }
 
@@ -56,10 +56,10 @@ impl Outbox {
             withdrawn: VecDeque::new(),
             ready: VecDeque::new(),
             repairs: VecDeque::new(),
-            window: Window::default(),
+            window: SlotWindow::default(),
             held: 0,
             puts: 0,
-            flight: Flight::new(),
+            sent_log: SentLog::new(),
             stuck: Stuck::default(),
         }
     }
@@ -191,7 +191,7 @@ impl Outbox {
     pub(crate) fn assert_bounded(&self) {
         let held: usize = self.transfers.values().map(|it| it.held.len()).sum();
         assert!(held == self.held && held <= MAX_HELD_GRANTS);
-        assert!(self.flight.len() <= crate::limits::MAX_FLIGHT);
+        assert!(self.sent_log.len() <= crate::limits::MAX_FLIGHT);
         assert!(self.repairs.len() <= MAX_REPAIRS && self.ready.len() <= MAX_HELD_GRANTS);
     }
 }

@@ -5,13 +5,13 @@ use alloc::collections::VecDeque;
 /// Numbers requests from 0; a number is free for the peer to forget once it and all before it are
 /// resolved.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Window {
+pub(crate) struct SlotWindow {
     base: u32,
     /// From `base` on: is it resolved?
     resolved: VecDeque<bool>,
 }
 
-impl Window {
+impl SlotWindow {
     /// The next number, unless `limit` of them reach back to an unresolved one.
     pub(crate) fn open(&mut self, limit: u16) -> Option<u32> {
         if self.resolved.len() >= usize::from(limit) {
@@ -42,5 +42,5 @@ impl Window {
 }
 
 #[cfg(test)]
-#[path = "window_tests.rs"]
+#[path = "slot_window_tests.rs"]
 mod tests;

@@ -77,7 +77,7 @@ impl Outbox {
             return Some(missing);
         };
         let (id, b_num, sent) = (state.d_id, state.b_num, held.sent);
-        let under_way = self.flight.in_flight(id, b_num, now, flight_time);
+        let under_way = self.sent_log.in_flight(id, b_num, now, flight_time);
         let mut excepted: Vec<(u32, u32)> = under_way.collect();
         let queued = self
             .repairs
@@ -96,8 +96,8 @@ impl Outbox {
             }
         }
         if missing.bytes > 0 {
-            self.flight.settle(now, flight_time);
-            let seen = self.flight.seen();
+            self.sent_log.settle(now, flight_time);
+            let seen = self.sent_log.seen();
             missing.black_hole = self.stuck.repaired(now, seen, flight_time);
         }
         Some(missing)

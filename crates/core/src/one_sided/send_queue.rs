@@ -7,7 +7,7 @@
 //! what came early: these operations are small, and sending some again is cheap.
 
 use crate::limits::{MAX_FETCHES, MAX_UNCONFIRMED, MIN_UNCONFIRMED};
-use crate::work::{Task, Work};
+use crate::request::{Request, RequestKind};
 use crate::{Instant, TransferError, TransferId};
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -17,8 +17,8 @@ const FIRST_WINDOW: usize = 64;
 
 /// A numbered operation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Numbered {
-    work: Work,
+pub(crate) struct SentRequest {
+    request: Request,
     outcome: Option<Outcome>,
     /// Cancelled: its user was told.
     cancelled: bool,
@@ -26,8 +26,8 @@ pub(crate) struct Numbered {
 
 /// An operation that is over.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Over {
-    pub(crate) work: Work,
+pub(crate) struct CompletedRequest {
+    pub(crate) request: Request,
     pub(crate) outcome: Outcome,
     pub(crate) cancelled: bool,
 }
@@ -45,10 +45,10 @@ pub(crate) enum Outcome {
 
 /// All numbered operations that are not over.
 #[derive(Clone, Debug)]
-pub(crate) struct Stream {
+pub(crate) struct SendQueue {
     /// Number of the first of `ops`.
     base: u32,
-    ops: VecDeque<Numbered>,
+    ops: VecDeque<SentRequest>,
     /// How many of `ops`, from the front, the Responder executed.
     executed: usize,
     /// Which of `ops` is sent next.
@@ -67,9 +67,9 @@ pub(crate) struct Stream {
     pub(crate) tries: u32,
 }
 
-impl Default for Stream {
-    fn default() -> Stream {
-        Stream {
+impl Default for SendQueue {
+    fn default() -> SendQueue {
+        SendQueue {
             base: 0,
             ops: VecDeque::new(),
             executed: 0,
@@ -85,14 +85,14 @@ impl Default for Stream {
     }
 }
 
-impl Stream {
+impl SendQueue {
     pub(crate) fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
 
     /// Whether another operation may be numbered.
-    pub(crate) fn has_room(&self, task: &Task, max_fetches: usize) -> bool {
-        let fetch = matches!(task, Task::Fetch { .. });
+    pub(crate) fn has_room(&self, kind: &RequestKind, max_fetches: usize) -> bool {
+        let fetch = matches!(kind, RequestKind::Fetch { .. });
         self.ops.len() < self.window && (!fetch || self.fetches < max_fetches)
     }
 
@@ -107,15 +107,15 @@ impl Stream {
     }
 
     /// Numbers an operation; returns the number.
-    pub(crate) fn push(&mut self, now: Instant, work: Work) -> u32 {
+    pub(crate) fn push(&mut self, now: Instant, request: Request) -> u32 {
         if self.ops.is_empty() {
             self.moved = now;
             self.tries = 0;
         }
         let number = self.next_number();
-        self.fetches += usize::from(matches!(work.task, Task::Fetch { .. }));
-        self.ops.push_back(Numbered {
-            work,
+        self.fetches += usize::from(matches!(request.kind, RequestKind::Fetch { .. }));
+        self.ops.push_back(SentRequest {
+            request,
             outcome: None,
             cancelled: false,
         });
@@ -140,12 +140,12 @@ impl Stream {
 
     /// The oldest of them.
     pub(crate) fn oldest(&self) -> Option<TransferId> {
-        self.ops.front().map(|op| op.work.id)
+        self.ops.front().map(|op| op.request.id)
     }
 
     /// Number and work of the operation `ahead` places behind the one sent next.
-    pub(crate) fn upcoming(&self, ahead: usize) -> Option<&Work> {
-        self.ops.get(self.next + ahead).map(|op| &op.work)
+    pub(crate) fn upcoming(&self, ahead: usize) -> Option<&Request> {
+        self.ops.get(self.next + ahead).map(|op| &op.request)
     }
 
     /// Takes the next `count` operations as sent; returns the number of the first.
@@ -159,7 +159,7 @@ impl Stream {
         first
     }
 
-    /// The operations from `first` on, which [`Stream::take`] returned, did not leave after all.
+    /// The operations from `first` on, which [`SendQueue::take`] returned, did not leave after all.
     pub(crate) fn take_back(&mut self, first: u32) {
         self.next = self.next.min(first.wrapping_sub(self.base) as usize);
     }
@@ -170,9 +170,9 @@ impl Stream {
     }
 
     /// The operation of that number, if it is not over.
-    pub(crate) fn get(&self, number: u32) -> Option<&Work> {
+    pub(crate) fn get(&self, number: u32) -> Option<&Request> {
         let index = number.wrapping_sub(self.base) as usize;
-        self.ops.get(index).map(|op| &op.work)
+        self.ops.get(index).map(|op| &op.request)
     }
 
     /// The operation with that identifier, if it was sent.
@@ -180,12 +180,12 @@ impl Stream {
         self.ops
             .iter()
             .take(self.sent)
-            .position(|op| op.work.id == id)
+            .position(|op| op.request.id == id)
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
-        let told = |op: &&Numbered| !op.cancelled;
-        self.ops.iter().filter(told).map(|op| op.work.id)
+        let told = |op: &&SentRequest| !op.cancelled;
+        self.ops.iter().filter(told).map(|op| op.request.id)
     }
 
     /// The Responder executed everything numbered below `expected`. False if that cannot be.
@@ -196,7 +196,7 @@ impl Stream {
         }
         if count > self.executed {
             for op in self.ops.iter_mut().take(count).skip(self.executed) {
-                if op.outcome.is_none() && !matches!(op.work.task, Task::Fetch { .. }) {
+                if op.outcome.is_none() && !matches!(op.request.kind, RequestKind::Fetch { .. }) {
                     op.outcome = Some(Outcome::Done);
                 }
             }
@@ -225,7 +225,7 @@ impl Stream {
     /// The Responder misses operations from the first on that it did not execute.
     pub(crate) fn go_back(&mut self, now: Instant) {
         // What was executed but never brought its value is asked for again, too.
-        let missing = |op: &Numbered| op.outcome.is_none();
+        let missing = |op: &SentRequest| op.outcome.is_none();
         self.next = self.ops.iter().position(missing).unwrap_or(self.ops.len());
         self.window = (self.window / 2).max(MIN_UNCONFIRMED);
         self.moved = now;
@@ -261,8 +261,10 @@ impl Stream {
     pub(crate) fn awaits_value(&self, number: u32, id: TransferId) -> bool {
         let op = self.ops.get(number.wrapping_sub(self.base) as usize);
         let sent = (number.wrapping_sub(self.base) as usize) < self.sent;
-        let fetch = |op: &Numbered| {
-            op.work.id == id && op.outcome.is_none() && matches!(op.work.task, Task::Fetch { .. })
+        let fetch = |op: &SentRequest| {
+            op.request.id == id
+                && op.outcome.is_none()
+                && matches!(op.request.kind, RequestKind::Fetch { .. })
         };
         sent && op.is_some_and(fetch)
     }
@@ -272,7 +274,7 @@ impl Stream {
         &mut self,
         now: Instant,
         id: TransferId,
-        why: impl FnOnce(&Task) -> TransferError,
+        why: impl FnOnce(&RequestKind) -> TransferError,
     ) -> Option<u32> {
         if let Some((known, number)) = self.refused
             && known == id
@@ -286,7 +288,7 @@ impl Stream {
         let number = self.base.wrapping_add(index as u32);
         self.confirm(now, number.wrapping_add(1));
         let op = &mut self.ops[index];
-        op.outcome = Some(Outcome::Failed(why(&op.work.task)));
+        op.outcome = Some(Outcome::Failed(why(&op.request.kind)));
         self.refused = Some((id, number));
         // What was sent behind it was dropped.
         self.next = index + 1;
@@ -294,7 +296,7 @@ impl Stream {
     }
 
     /// What is over, in order.
-    pub(crate) fn pop(&mut self) -> Option<Over> {
+    pub(crate) fn pop(&mut self) -> Option<CompletedRequest> {
         if self.executed == 0 {
             return None;
         }
@@ -304,9 +306,9 @@ impl Stream {
         self.executed -= 1;
         self.next = self.next.saturating_sub(1);
         self.sent = self.sent.saturating_sub(1);
-        self.fetches -= usize::from(matches!(op.work.task, Task::Fetch { .. }));
-        Some(Over {
-            work: op.work,
+        self.fetches -= usize::from(matches!(op.request.kind, RequestKind::Fetch { .. }));
+        Some(CompletedRequest {
+            request: op.request,
             outcome,
             cancelled: op.cancelled,
         })
@@ -314,14 +316,14 @@ impl Stream {
 
     /// Takes the work of operation `id` away; its number stays. False if there is none.
     pub(crate) fn cancel(&mut self, id: TransferId) -> bool {
-        let named = |op: &&mut Numbered| op.work.id == id && !op.cancelled;
+        let named = |op: &&mut SentRequest| op.request.id == id && !op.cancelled;
         let Some(op) = self.ops.iter_mut().find(named) else {
             return false;
         };
         op.cancelled = true;
         // An atomic operation has no memory to be let go of; whether it was done is not known.
-        if !matches!(op.work.task, Task::Fetch { .. }) {
-            op.work.task = Task::Nothing;
+        if !matches!(op.request.kind, RequestKind::Fetch { .. }) {
+            op.request.kind = RequestKind::Nothing;
         }
         true
     }
@@ -348,5 +350,5 @@ impl Stream {
 }
 
 #[cfg(test)]
-#[path = "stream_tests.rs"]
+#[path = "send_queue_tests.rs"]
 mod tests;
