@@ -43,7 +43,7 @@ pub struct WorkFlags {
     pub signalled: bool,
     /// Begin only when everything asked for before is complete.
     pub fence: bool,
-    /// Somebody waits for its end: the peer is asked to confirm at once, rather than with what it
+    /// A caller waits for its end: the peer is asked to confirm at once, rather than with what it
     /// sends next.
     pub awaited: bool,
 }

@@ -30,7 +30,7 @@ struct Stream {
     demand: Demand,
     /// Bytes it may have granted, as last dealt.
     share: u64,
-    /// What it is likely to use, bytes: bounded for who used little of its share.
+    /// What it is likely to use, bytes: bounded for a connection that used little of its share.
     likely: u64,
     /// `demand.arrived` when it was last judged.
     arrived_before: u64,
@@ -83,7 +83,7 @@ impl Stream {
         self.good_for = 0;
     }
 
-    /// Bytes under way that the budget has to allow for.
+    /// Bytes in flight that the budget has to allow for.
     fn counted(&self) -> u64 {
         match self.silent {
             0..STALLED_AFTER => self.reserved.min(self.likely),
@@ -101,7 +101,7 @@ enum Plan {
     Turns,
     /// This stream asked to be fast.
     Asked(u64),
-    /// Who needs least comes first.
+    /// The connection that needs least comes first.
     Shortest,
 }
 
@@ -126,7 +126,7 @@ pub struct Ledger {
     rotating: bool,
     /// First stream of the present turn.
     turn: u64,
-    /// Who asked to be fast and is, and since when.
+    /// The connection that asked to be fast and is, and since when.
     fast: Option<(u64, Instant)>,
     alone_since: Option<Instant>,
 }
@@ -238,7 +238,7 @@ impl Ledger {
             };
         }
         if self.is_alone(now) {
-            // Whatever it grants until it asks again: who joins meanwhile begins with a trickle.
+            // Whatever it grants until it asks again: a connection that joins meanwhile begins with a trickle.
             self.reserve(id, demand.remaining().min(u64::from(u32::MAX)));
             return Allowance::UNLIMITED;
         }

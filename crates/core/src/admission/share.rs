@@ -10,7 +10,7 @@ pub(super) struct Claim {
     pub(super) weight: u32,
     /// Bytes it can use at all.
     pub(super) useful: u64,
-    /// Bytes it is likely to use; more only if nobody else wants them.
+    /// Bytes it is likely to use; more only if no other wants them.
     pub(super) likely: u64,
     /// Bytes below which it makes no progress: one STU.
     pub(super) stu: u64,
@@ -25,7 +25,7 @@ pub(super) enum Order {
     InTurn,
 }
 
-/// STUs of the trickle with [`Order::ByWeight`]: one under way, one granted.
+/// STUs of the trickle with [`Order::ByWeight`]: one in flight, one granted.
 const WEIGHTED_TRICKLE: u64 = 2;
 
 /// With [`Order::InTurn`], the part of the budget that trickles may take.
@@ -60,7 +60,7 @@ pub(super) fn divide(order: Order, budget: u64, claims: &[Claim]) -> Vec<u64> {
         }
         Order::InTurn => in_turn(budget, claims),
     };
-    // What nobody is likely to use goes to whoever might.
+    // What is not likely to be used goes to those that might use it.
     let left = budget.saturating_sub(shares.iter().sum());
     let rest: Vec<Claim> = claims
         .iter()
@@ -90,7 +90,7 @@ fn in_turn(budget: u64, claims: &[Claim]) -> Vec<u64> {
     shares
 }
 
-/// Max-min fairness by weight: who has its floor above its part gets the floor, who wants less than
+/// Max-min fairness by weight: a member whose floor is above its part gets the floor, one that wants less than
 /// its part gets what it wants, and the rest is divided by weight.
 fn by_weight(
     budget: u64,

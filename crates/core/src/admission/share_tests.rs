@@ -51,7 +51,7 @@ fn divide__what_is_unlikely_to_be_used_goes_to_who_uses_it() {
     };
     let claims = [slow, claim(1, u64::MAX)];
     assert_eq!(divide(Order::ByWeight, 60_000, &claims), [2_000, 58_000]);
-    // Unless nobody does.
+    // Unless none does.
     assert_eq!(divide(Order::ByWeight, 60_000, &[slow; 2]), [30_000; 2]);
 }
 

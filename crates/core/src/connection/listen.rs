@@ -16,7 +16,7 @@ pub const SERVICE_PORT: u16 = 1;
 ///
 /// # Errors
 /// The rejection to be sent back, or `None` if `packet` deserves no answer. One datagram of 72
-/// bytes is never answered by more than 72 bytes: nobody is flooded through us.
+/// bytes is never answered by more than 72 bytes: no third party is flooded through this end.
 #[allow(
     clippy::result_large_err,
     reason = "the rejection is the answer, made once a connection"

@@ -37,7 +37,7 @@ use zerolane_wire::{Capabilities, Profile, Route};
 pub enum PostError {
     /// The connection is over or ending.
     Closed,
-    /// [`limits::MAX_POSTED`] Transfers are under way in that direction, or all regions exported
+    /// [`limits::MAX_POSTED`] Transfers are in flight in that direction, or all regions exported
     /// that can be.
     Full,
     /// A region of that name is exported already.

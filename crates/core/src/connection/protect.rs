@@ -21,9 +21,9 @@ pub enum HandshakeOutcome {
     Done,
     /// The last message of the peer came again: it has not heard the answer.
     Repeated,
-    /// The peer says no. Anybody on the path could have said so.
+    /// The peer says no. Any machine on the path could have said so.
     Refused(Reason),
-    /// The peer proved to be the owner of this public key, who is not trusted.
+    /// The peer proved to be the owner of this public key, which is not trusted.
     Untrusted([u8; 32]),
 }
 

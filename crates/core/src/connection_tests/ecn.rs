@@ -9,7 +9,7 @@ use std::time::Duration;
 const MS: Duration = Duration::from_millis(1);
 const LENGTH: u64 = 32 << 20;
 
-/// Where a queue of ten round trips would fill, if nobody said anything.
+/// Where a queue of ten round trips would fill, if no mark were set.
 fn deep(mark_packets: Option<usize>) -> LinkConfig {
     LinkConfig {
         delay: 10 * MS,

@@ -121,7 +121,7 @@ fn flow__who_waits_for_a_turn_announces_it_twice_at_most() {
 
 #[test]
 fn flow__one_of_many_that_wait_for_a_turn_asks_again() {
-    // Nobody's turn comes: there is no room for the first.
+    // No turn comes: there is no room for the first.
     let mut sim = Sim::new(
         LinkConfig::default(),
         1,

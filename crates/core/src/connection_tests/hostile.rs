@@ -1,4 +1,4 @@
-//! Datagrams from nobody, from a man in the middle, and from a peer gone mad.
+//! Datagrams from no peer, from a man in the middle, and from a peer gone mad.
 
 use super::seeds::{Dice, each};
 use super::sim::Sim;

@@ -1,4 +1,4 @@
-//! A receiver that grants what nobody asked for or contradicts itself, and machines that sleep.
+//! A receiver that grants what was not asked for or contradicts itself, and machines that sleep.
 
 use super::seeds::{Dice, each};
 use super::sim::Sim;

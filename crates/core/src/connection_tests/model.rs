@@ -73,7 +73,7 @@ fn random_config(dice: &mut Dice, profiles: Profiles) -> Config {
         window: dice.pick(&[700, 100_000, 2 << 20]),
         block: dice.pick(&[3_000, 1 << 20]),
         buffer_log2: dice.pick(&[12, 30]),
-        // Small, for a lost STU costs the whole Block: at 20 % loss one of 16 STUs takes for ever.
+        // Small, for a lost STU costs the whole Block: at 20 % loss one of 16 STUs takes without end.
         classic_block_log2: dice.pick(&[11, 12]),
         ..Config::default()
     }

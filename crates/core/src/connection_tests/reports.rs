@@ -196,7 +196,7 @@ fn sender__silent_inside_a_grant_gives_the_memory_back_and_a_late_packet_is_refu
         .into_iter()
         .rev()
         .find(|(side, bytes)| *side == Side::A && is_data(bytes));
-    let (_, late) = late.expect("Data under way");
+    let (_, late) = late.expect("Data in flight");
     sim.net.link_mut(Side::A).set_up(false);
     let waiting = sim.b.c().transfers();
     let now = sim.now();

@@ -16,7 +16,7 @@ fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], port))
 }
 
-/// Connected, with a Transfer from A to B under way, and all that A said since.
+/// Connected, with a Transfer from A to B in flight, and all that A said since.
 fn streaming() -> (Sim, TransferId) {
     let link = LinkConfig {
         delay: MS,
@@ -104,7 +104,7 @@ fn stray__is_believed_when_it_answers_from_there() {
     sim.net.link_mut(Side::A).set_up(false);
     sim.run_for(200 * MS);
     let answer = answer(&mut sim, address(1));
-    // One question at a time, and only who was asked can answer it.
+    // One question at a time, and only the one that was asked can answer it.
     assert_eq!(stray(&mut sim, address(2), &answer), Stray::Nothing);
     let mut guessed = answer.clone();
     guessed[27] ^= 1;

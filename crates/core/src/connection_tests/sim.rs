@@ -21,7 +21,7 @@ pub(super) fn wake_time(now: Duration) -> Duration {
 /// Datagrams taken at once.
 const BATCH: usize = 32;
 
-/// What memory holds that nobody wrote.
+/// What memory holds that was not written.
 const UNTOUCHED: u8 = 0xee;
 
 /// Bytes around every target.
@@ -82,7 +82,7 @@ impl Host {
         self.region((0..len).map(|i| content(seed, i)).collect())
     }
 
-    /// A target of `len` bytes that nobody wrote, guarded on both sides.
+    /// A target of `len` bytes that was not written, guarded on both sides.
     pub(super) fn empty(&mut self, len: u64) -> Span {
         self.empty_at(GUARD, len)
     }
@@ -343,7 +343,7 @@ pub(super) struct Sim {
     pub(super) net: Duplex<Vec<u8>>,
     b_config: Config,
     seed: u64,
-    /// The Responder takes nobody.
+    /// The Responder takes no connection.
     pub(super) busy: bool,
     /// The path clears the ECN field.
     pub(super) clears_marks: bool,

@@ -58,7 +58,7 @@ struct Stream {
     dice: Dice,
 }
 
-/// Who gets a datagram: sender or receiver of a stream.
+/// Where a datagram goes: sender or receiver of a stream.
 type Parcel = (usize, bool, Vec<u8>);
 
 pub(super) struct Star {

@@ -1,4 +1,4 @@
-//! Persistent memory regions that the peer may use: who may do what where, checked for every
+//! Persistent memory regions that the peer may use: rights and bounds, checked for every
 //! operation (thesis, 4.3.2 and 6.1.4), with the generation the thesis lacks.
 //!
 //! A handle names an entry of the table and one life of it. Generations start at random, so that a
@@ -116,7 +116,7 @@ impl Exports {
             .find(|(_, region)| region.name.as_ref() == name)
     }
 
-    /// The region of that name, for who wants `rights`: handle, Mx and length.
+    /// The region of that name, for a request of `rights`: handle, Mx and length.
     pub(crate) fn open(
         &self,
         name: &RegionName,

@@ -1,6 +1,6 @@
 //! Gets that one datagram answers, at the Initiator; and all Gets, at the Responder.
 //!
-//! A Get is not numbered: it changes nothing, and who misses its answer asks again (thesis, 4.3.2).
+//! A Get is not numbered: it changes nothing, and an Initiator that misses the answer asks again (thesis, 4.3.2).
 
 use crate::limits::{MAX_GETS, MAX_REPLIES};
 use crate::request::RemotePlace;
@@ -77,7 +77,7 @@ impl PendingGets {
     }
 }
 
-/// Bytes of a region of ours on their way to who asked.
+/// Bytes of a region of ours on their way to the Initiator that asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GetResponse {
     pub(crate) handle: u32,
@@ -93,7 +93,7 @@ pub(crate) struct GetResponse {
     pub(crate) repeated: bool,
 }
 
-/// How the bursts of an answer are known among those under way: in place of a Transfer's identifier and
+/// How the bursts of an answer are known among those in flight: in place of a Transfer's identifier and
 /// a Block's number, and of the first byte's place in the Block. No Transfer of ours has such an
 /// identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl GetResponse {
     }
 }
 
-/// All answers under way.
+/// All answers in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GetResponses {
     queue: VecDeque<GetResponse>,

@@ -64,7 +64,7 @@ struct AwaitedPayload {
     control: u32,
 }
 
-/// The immediate of a Put that is under way as a Transfer: it follows when that is complete.
+/// The immediate of a Put that is in flight as a Transfer: it follows when that is complete.
 #[derive(Clone, Copy, Debug)]
 struct DeferredImmediate {
     id: TransferId,

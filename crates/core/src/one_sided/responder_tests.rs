@@ -29,7 +29,7 @@ fn ask__once_a_gap_unless_pressed() {
     assert!(!executor.ask(NOW + rtt, false, rtt));
     assert!(
         !executor.ask(NOW, true, rtt),
-        "what was asked for is under way"
+        "what was asked for is in flight"
     );
     assert!(executor.ask(NOW + rtt, true, rtt));
     assert!(!executor.ask(NOW + rtt, true, rtt));
@@ -95,5 +95,8 @@ fn confirmation__batched_late_or_pressed() {
     assert!(executor.is_due(NOW));
     executor.confirmed();
     executor.admit(NOW, 0, false);
-    assert!(executor.is_due(NOW), "who repeats did not hear");
+    assert!(
+        executor.is_due(NOW),
+        "an Initiator that repeats did not hear"
+    );
 }

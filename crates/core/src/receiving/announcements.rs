@@ -172,7 +172,7 @@ impl Receiving {
             ..self.state_of(id)
         };
         cx.push_control(Operation::State(state));
-        // What the sender does not know of was granted in vain; what it does know of is reported by
+        // What the sender does not know of was granted for nothing; what it does know of is reported by
         // the payload timer, whose patience is the recovery's business.
         self.repeat_grants(cx, id);
     }

@@ -60,7 +60,7 @@ impl OvertakenRange {
 pub(crate) enum LateArrival {
     /// It had not been asked for: reordered on the way.
     Reordered,
-    /// It had been asked for, but came before a repair can have come: asked for in vain.
+    /// It had been asked for, but came before a repair can have come: the request was spurious.
     SpuriousRequest,
     /// The repair of what had been asked for once, and the time that took.
     Repaired(Duration),

@@ -71,7 +71,7 @@ fn asked__by_how_long_they_wait() {
 #[test]
 fn asked__an_answer_to_another_ends_long_waits() {
     let mut watch = LossDetector::default();
-    // Asked for five times, in vain: the last wait is 160 ms long.
+    // Asked for five times without an answer: the last wait is 160 ms long.
     watch.overtaken(at(0), (1, 0, 10), false);
     let mut now = at(2000);
     for wait in [10, 20, 40, 80, 160] {
@@ -177,7 +177,7 @@ fn filled__the_rest_of_what_was_asked_for_as_a_whole_teaches_nothing() {
     watch.asked(at(2000), it, (100, 200), 10 * MS);
     let it = watch.take_due(at(12_000), RTT).unwrap();
     watch.asked(at(12_000), it, (150, 200), 10 * MS);
-    // To the first request or to the second: who knows.
+    // To the first request or to the second: that cannot be told.
     for after in [1, 9] {
         let late = watch.filled(at(12_000) + after * MS, (1, 150, 160), RTT);
         assert_eq!(late, LateArrival::Unknown);

@@ -103,7 +103,7 @@ pub(crate) enum Order {
 /// How long nothing has come, and how long that is usual.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Quiet {
-    /// When payload last came, was asked for, or was granted with nothing else under way.
+    /// When payload last came, was asked for, or was granted with nothing else in flight.
     since: Instant,
     asked: bool,
     /// Between two arrivals, lately: the peak, fading.

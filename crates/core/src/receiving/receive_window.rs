@@ -17,7 +17,7 @@ const LONG_RTT: Duration = Duration::from_millis(3);
 /// How long no more than what arrives is granted on top of the base, after the socket buffer overflowed.
 const OVERRUN_MEMORY: Duration = Duration::from_secs(1);
 
-/// Round trips' worth granted on top of the base: one under way, and what the next one is once it
+/// Round trips' worth granted on top of the base: one in flight, and what the next one is once it
 /// has doubled.
 const PEAKS: u64 = 3;
 

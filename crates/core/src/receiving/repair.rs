@@ -122,7 +122,7 @@ impl Receiving {
 
     /// Grants again what should have been begun by now, once, on a path that loses: one Block less
     /// to send may leave the sender with nothing to send. A Get is not repeated so: answers come in
-    /// order, and the sender, who keeps none, would send twice what it is about to send.
+    /// order, and the sender, which keeps none, would send twice what it is about to send.
     pub(super) fn repeat_overdue_grants(&mut self, cx: &mut Context) {
         if cx.profile == Profile::Classic || cx.counters.reports_sent == 0 {
             return;

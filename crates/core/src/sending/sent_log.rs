@@ -136,7 +136,7 @@ impl SentLog {
         len: u32,
     ) {
         if self.log.is_empty() && self.known.at < at {
-            // Idle time is nobody's rate.
+            // Idle time is no sample of the rate.
             self.known.at = at;
             self.seen_sent = at;
             self.told.clear();
@@ -236,7 +236,7 @@ impl SentLog {
         }
     }
 
-    /// Nothing new was seen for so long that all of it is gone, or as good as that.
+    /// Nothing new was seen for so long that all of it counts as lost.
     pub(crate) fn give_up(&mut self) {
         self.settled = self.total;
     }

@@ -109,7 +109,7 @@ pub(crate) fn step(life: Life, event: LifeEvent) -> (Life, Transition) {
         (L::Answered, H::Close | H::GaveUp) => (L::Closed, Transition::End),
         (L::Answered, _) => (L::Answered, Transition::Nothing),
 
-        // The Initiator missed our answer but somebody used our key: answer once more.
+        // The Initiator missed our answer but our key was used: answer once more.
         (L::Established, H::RequestRepeated) => (L::Established, Transition::AnswerAgain),
         (L::Established, H::Close) => (L::Disconnecting, Transition::AskToDisconnect),
         (L::Established, H::RequestDisconnect) => (L::Answering, Transition::AgreeToDisconnect),

@@ -379,7 +379,7 @@ impl Session {
 
 /// Disconnecting.
 impl Session {
-    /// Whether the network's word that there is nothing at the peer's address is believed. Anybody can
+    /// Whether the network's word that there is nothing at the peer's address is believed. Any machine can
     /// forge one such message: while the peer answers it is not.
     pub(crate) fn believes_unreachable(&self, cx: &Context) -> bool {
         let patience = cx.recovery.control_timeout().max(REFUSAL_PATIENCE);

@@ -159,13 +159,13 @@ impl Inbox {
         Some(*found.0)
     }
 
-    /// Whether the Transfer is a put of the peer, of which nobody here is told.
+    /// Whether the Transfer is a put of the peer, of which the user here is not told.
     pub(crate) fn is_theirs(&self, id: TransferId) -> bool {
         let region = |it: &Inbound| matches!(it.origin, Origin::Region(_));
         self.transfers.get(&id).is_some_and(region)
     }
 
-    /// Whether any Get is under way.
+    /// Whether any Get is in flight.
     pub(crate) fn is_getting(&self) -> bool {
         let got = |it: &Inbound| matches!(it.origin, Origin::Got { .. });
         self.transfers.values().any(got)

@@ -64,7 +64,7 @@ impl Outbox {
         }
     }
 
-    /// Whether a Put is under way.
+    /// Whether a Put is in flight.
     pub(crate) fn is_putting(&self) -> bool {
         self.puts > 0
     }

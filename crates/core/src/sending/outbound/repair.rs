@@ -62,7 +62,7 @@ pub(super) struct Repair {
 
 impl Outbox {
     /// Takes a report about a Block; `None` if it is about nothing of ours. Bursts younger than
-    /// `flight_time` may still be under way, unless the receiver has seen a later one.
+    /// `flight_time` may still be in flight, unless the receiver has seen a later one.
     pub(crate) fn report(
         &mut self,
         now: Instant,
