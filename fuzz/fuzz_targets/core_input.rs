@@ -155,10 +155,10 @@ impl Pair {
     }
 
     fn obey(&mut self, to: usize) {
-        if let Some(order) = self.ends[to].order() {
+        if let Some(order) = self.ends[to].pending_atomic() {
             assert!(order.word.len == 8 && order.word.offset % 8 == 0);
             self.assert_exported(to, order.word);
-            self.ends[to].ordered(self.now, Some(order.atomic.operand));
+            self.ends[to].on_atomic_done(self.now, Some(order.atomic.operand));
         }
     }
 

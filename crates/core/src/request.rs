@@ -92,7 +92,7 @@ pub(crate) enum RequestKind {
 
 /// An atomic operation that the lane is to do now, before anything that came after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct AtomicRequest {
     /// The aligned word, 8 bytes.
     pub word: Span,
     /// What to do with it.

@@ -358,8 +358,8 @@ fn fill_queues(attack: &mut Attack) {
             operand: 0,
             comparand: 0,
         }));
-        if attack.victim.order().is_some() {
-            attack.victim.ordered(attack.now, Some(7));
+        if attack.victim.pending_atomic().is_some() {
+            attack.victim.on_atomic_done(attack.now, Some(7));
             attack.number += 1;
         }
     });

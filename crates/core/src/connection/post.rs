@@ -2,7 +2,7 @@
 
 use super::{Connection, PostError};
 use crate::one_sided::in_bounds;
-use crate::request::{Order, RequestKind};
+use crate::request::{AtomicRequest, RequestKind};
 use crate::{
     Atomic, Delivery, Instant, RegionName, RemotePlace, Span, TransferId, WorkFlags, limits,
 };
@@ -244,14 +244,14 @@ impl Connection {
     }
 
     /// The atomic operation that the lane has to do before it shows the core anything else, and
-    /// answer with [`Connection::ordered`].
-    pub fn order(&self) -> Option<Order> {
-        self.one_sided.order()
+    /// answer with [`Connection::on_atomic_done`].
+    pub fn pending_atomic(&self) -> Option<AtomicRequest> {
+        self.one_sided.pending_atomic()
     }
 
     /// The order was done: the word before, or `None` if it could not be accessed.
-    pub fn ordered(&mut self, now: Instant, before: Option<u64>) {
+    pub fn on_atomic_done(&mut self, now: Instant, before: Option<u64>) {
         self.cx.now = now;
-        self.one_sided.on_ordered(&mut self.cx, before);
+        self.one_sided.on_atomic_done(&mut self.cx, before);
     }
 }

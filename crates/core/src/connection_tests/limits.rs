@@ -101,7 +101,7 @@ fn limit__gets_beyond_the_queue_of_replies() {
 }
 
 /// B has granted what A announced; A's datagrams of payload are held back. Their headers.
-fn held_back(sim: &mut Sim, length: u64) -> Vec<Header> {
+pub(super) fn held_back(sim: &mut Sim, length: u64) -> Vec<Header> {
     let now = sim.now();
     let target = sim.b.empty(length);
     sim.b.c().post_receive(now, target).expect("posted");

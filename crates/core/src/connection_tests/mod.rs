@@ -1,6 +1,7 @@
 #![allow(non_snake_case)]
 
 mod bring_up;
+mod debts;
 mod ecn;
 mod endings;
 mod faults;

@@ -210,7 +210,7 @@ impl Host {
 
     /// Does the atomic operation that the core orders.
     pub(super) fn obey(&mut self, now: Instant) {
-        let Some(order) = self.c().order() else {
+        let Some(order) = self.c().pending_atomic() else {
             return;
         };
         let word = self.word(order.word);
@@ -228,7 +228,7 @@ impl Host {
         };
         self.bytes_mut(order.word)
             .copy_from_slice(&after.to_ne_bytes());
-        self.c().ordered(now, Some(word));
+        self.c().on_atomic_done(now, Some(word));
     }
 
     /// The word there.

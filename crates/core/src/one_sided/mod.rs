@@ -1,7 +1,7 @@
 //! One-sided: the peer's memory as Initiator, and this end's exported memory as Responder.
 //!
 //! What fits one datagram is numbered and sent without announcement; a longer put is announced and
-//! granted as a Transfer into the peer's region, a longer get is granted by its Gets. Order is kept
+//! granted as a Transfer into the peer's region, a longer get is granted by its Gets. AtomicRequest is kept
 //! here: numbered operations wait for the puts before them that are Transfers, and such a put for
 //! the numbered ones before it.
 
@@ -26,7 +26,7 @@ use self::exports::Exports;
 use self::gets::{GetResponses, PendingGets};
 use self::responder::Responder;
 use self::send_queue::SendQueue;
-use crate::request::{Order, RemotePlace, Request, WorkFlags};
+use crate::request::{AtomicRequest, RemotePlace, Request, WorkFlags};
 use crate::{Instant, Span, TransferId, limits};
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -76,7 +76,7 @@ struct DeferredImmediate {
 /// The atomic operation that the lane has to do now.
 #[derive(Clone, Copy, Debug)]
 struct PendingAtomic {
-    order: Order,
+    order: AtomicRequest,
     id: TransferId,
 }
 

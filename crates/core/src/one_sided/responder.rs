@@ -13,15 +13,15 @@ use core::time::Duration;
 
 /// What to do with a numbered operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
+pub(crate) enum SequenceCheck {
     /// It is its turn.
-    Now,
+    Expected,
     /// It was executed before.
-    Repeated,
+    Duplicate,
     /// It was refused, and the Initiator may not have heard.
     Refused(TransferId, Refusal),
     /// One before it is missing.
-    Early,
+    Ahead,
 }
 
 /// What the operation expected would need.
@@ -67,23 +67,23 @@ impl Responder {
     }
 
     /// Judges an operation by its number. `ask`: the Initiator wants an answer.
-    pub(crate) fn admit(&mut self, now: Instant, number: u32, ask: bool) -> Admission {
+    pub(crate) fn admit(&mut self, now: Instant, number: u32, ask: bool) -> SequenceCheck {
         let ahead = number.wrapping_sub(self.expected);
         if ahead > u32::MAX / 2 {
             self.owe(now, 0);
             self.ack_now = true;
-            return Admission::Repeated;
+            return SequenceCheck::Duplicate;
         }
         match self.refusal {
-            Some((id, why)) if ahead == 0 || ask => return Admission::Refused(id, why),
-            Some(_) => return Admission::Early,
+            Some((id, why)) if ahead == 0 || ask => return SequenceCheck::Refused(id, why),
+            Some(_) => return SequenceCheck::Ahead,
             None => {}
         }
         if ahead == 0 {
             self.ack_now |= ask;
-            return Admission::Now;
+            return SequenceCheck::Expected;
         }
-        Admission::Early
+        SequenceCheck::Ahead
     }
 
     /// Whether the Initiator is to be asked for what is missing: once for each gap, and again if it

@@ -13,12 +13,18 @@ const DENIED: Refusal = Refusal {
 fn admit__in_order_once_across_the_wrap() {
     let mut executor = Responder::default();
     executor.age(u32::MAX);
-    assert_eq!(executor.admit(NOW, u32::MAX, false), Admission::Now);
+    assert_eq!(
+        executor.admit(NOW, u32::MAX, false),
+        SequenceCheck::Expected
+    );
     executor.executed(NOW);
     assert_eq!(executor.expected(), 0);
-    assert_eq!(executor.admit(NOW, u32::MAX, false), Admission::Repeated);
-    assert_eq!(executor.admit(NOW, 1, false), Admission::Early);
-    assert_eq!(executor.admit(NOW, 0, false), Admission::Now);
+    assert_eq!(
+        executor.admit(NOW, u32::MAX, false),
+        SequenceCheck::Duplicate
+    );
+    assert_eq!(executor.admit(NOW, 1, false), SequenceCheck::Ahead);
+    assert_eq!(executor.admit(NOW, 0, false), SequenceCheck::Expected);
 }
 
 #[test]
@@ -46,13 +52,19 @@ fn ask__once_a_gap_unless_pressed() {
 fn refuse__keeps_the_number_until_it_is_known() {
     let mut executor = Responder::default();
     executor.refuse(7, DENIED);
-    assert_eq!(executor.admit(NOW, 0, false), Admission::Refused(7, DENIED));
-    assert_eq!(executor.admit(NOW, 1, false), Admission::Early);
-    assert_eq!(executor.admit(NOW, 1, true), Admission::Refused(7, DENIED));
+    assert_eq!(
+        executor.admit(NOW, 0, false),
+        SequenceCheck::Refused(7, DENIED)
+    );
+    assert_eq!(executor.admit(NOW, 1, false), SequenceCheck::Ahead);
+    assert_eq!(
+        executor.admit(NOW, 1, true),
+        SequenceCheck::Refused(7, DENIED)
+    );
     assert_eq!(executor.expected(), 0, "not confirmed as done");
     assert!(!executor.outcome_known(NOW, 5), "another");
     assert!(executor.outcome_known(NOW, 0));
-    assert_eq!(executor.admit(NOW, 1, false), Admission::Now);
+    assert_eq!(executor.admit(NOW, 1, false), SequenceCheck::Expected);
 }
 
 #[test]

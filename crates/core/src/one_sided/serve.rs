@@ -1,13 +1,13 @@
 //! Exported memory: what the peer's small operations do to it, and the messages it sends.
 
 use super::exports::{MESSAGES, Named};
-use super::responder::{Admission, NotReady};
+use super::responder::{NotReady, SequenceCheck};
 use super::{AwaitedPayload, NOTHING, OneSided, PendingAtomic};
 use crate::context::{Context, Debt, Refusal};
 use crate::limits::{MAX_CONTROL, MAX_UNREAD};
 use crate::receiving::Origin;
 use crate::receiving::Receiving;
-use crate::request::Order;
+use crate::request::AtomicRequest;
 use crate::sending::Sending;
 use crate::timers::Timer;
 use crate::{
@@ -144,13 +144,13 @@ impl OneSided {
         ask_ack: bool,
     ) -> Result<(), DropReason> {
         match self.responder.admit(cx.now, number, ask_ack) {
-            Admission::Now => Ok(()),
-            Admission::Repeated => Err(DropReason::Duplicate),
-            Admission::Refused(id, why) => {
+            SequenceCheck::Expected => Ok(()),
+            SequenceCheck::Duplicate => Err(DropReason::Duplicate),
+            SequenceCheck::Refused(id, why) => {
                 answer_numbered(cx, id, Answer::Refused(why.reason), why);
                 Err(DropReason::Early)
             }
-            Admission::Early => {
+            SequenceCheck::Ahead => {
                 let rtt = cx.recovery.rtt().unwrap_or_default();
                 if self.responder.ask(cx.now, ask_ack, rtt) {
                     self.ask_from_expected(cx);
@@ -366,7 +366,7 @@ impl OneSided {
                     comparand: it.comparand,
                 };
                 self.pending_atomic = Some(PendingAtomic {
-                    order: Order { word, atomic },
+                    order: AtomicRequest { word, atomic },
                     id: it.s_id,
                 });
                 Ok(())
@@ -379,12 +379,12 @@ impl OneSided {
     }
 
     /// The atomic operation that the lane has to do now.
-    pub(crate) fn order(&self) -> Option<Order> {
+    pub(crate) fn pending_atomic(&self) -> Option<AtomicRequest> {
         self.pending_atomic.map(|ordered| ordered.order)
     }
 
     /// The order was done: the word before, or `None` if it could not be accessed.
-    pub(crate) fn on_ordered(&mut self, cx: &mut Context, before: Option<u64>) {
+    pub(crate) fn on_atomic_done(&mut self, cx: &mut Context, before: Option<u64>) {
         let Some(PendingAtomic { id, .. }) = self.pending_atomic.take() else {
             return;
         };

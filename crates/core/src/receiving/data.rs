@@ -2,7 +2,7 @@
 
 use super::Receiving;
 use super::inbound::{Inbound, InboundEvent, Origin};
-use super::placement::{Accepted, Order};
+use super::placement::{Accepted, Arrival};
 use crate::context::{Context, Debt};
 use crate::recovery::Timed;
 use crate::{Delivery, DropReason, Event, Span, TransferId};
@@ -49,7 +49,7 @@ impl Receiving {
         self.receive_window
             .arrived(cx.now, accepted.new_bytes, min_rtt);
         // The last STU of a Block may be short, and so may a repair; any other shows the size.
-        let expected = accepted.order == Order::Next;
+        let expected = accepted.order == Arrival::Next;
         if len > stu || expected && header.flags.contains(Flags::SILENT) {
             self.peer_stu = stu;
         }

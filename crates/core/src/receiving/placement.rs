@@ -83,7 +83,7 @@ pub(crate) struct Accepted {
     /// The Block it belongs to has everything now.
     pub(crate) block_complete: bool,
     /// How it stands to the stream.
-    pub(crate) order: Order,
+    pub(crate) order: Arrival,
 }
 
 /// A place in the stream of payload: number of the grant, and bytes into its Block.
@@ -91,7 +91,7 @@ pub(crate) type Place = (u32, u32);
 
 /// How a Data operation stands to the stream of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum Arrival {
     /// What the forecast expected first.
     Next,
     /// Further ahead: what lies between here and it was overtaken.
@@ -372,7 +372,7 @@ impl PlacementTable {
 
     /// Payload came from `start` to `end` of a Block. The sender goes on behind it, unless it was
     /// late or a repair.
-    fn advance_cursor(&mut self, start: Place, end: u32) -> Order {
+    fn advance_cursor(&mut self, start: Place, end: u32) -> Arrival {
         let expected = self.cursor;
         let base = self.base;
         let rank = |place: Place| (place.0.wrapping_sub(base), place.1);
@@ -380,9 +380,9 @@ impl PlacementTable {
             self.cursor = (start.0, end);
         }
         match rank(start).cmp(&rank(expected)) {
-            Ordering::Less => Order::Behind,
-            Ordering::Equal => Order::Next,
-            Ordering::Greater => Order::Ahead(expected),
+            Ordering::Less => Arrival::Behind,
+            Ordering::Equal => Arrival::Next,
+            Ordering::Greater => Arrival::Ahead(expected),
         }
     }
 

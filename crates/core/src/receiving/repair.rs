@@ -3,7 +3,7 @@
 use super::Receiving;
 use super::inbound::Granted;
 use super::loss_detector::LateArrival;
-use super::placement::{Accepted, Order, PlacementTable};
+use super::placement::{Accepted, Arrival, PlacementTable};
 use crate::context::{Context, Debt};
 use crate::limits;
 use crate::recovery::Timed;
@@ -46,8 +46,8 @@ impl Receiving {
         let min_rtt = cx.recovery.min_rtt().unwrap_or_default();
         let start = accepted.start;
         match accepted.order {
-            Order::Next => return,
-            Order::Behind => {
+            Arrival::Next => return,
+            Arrival::Behind => {
                 let range = (accepted.sequence, start, start + len);
                 match self.loss_detector.filled(cx.now, range, min_rtt) {
                     LateArrival::Reordered => cx.counters.reordered += 1,
@@ -57,7 +57,7 @@ impl Receiving {
                     LateArrival::Unknown => {}
                 }
             }
-            Order::Ahead(from) => {
+            Arrival::Ahead(from) => {
                 let to = (accepted.sequence, start);
                 for range in self.inbox.grants.between(from, to) {
                     let block = self.inbox.grants.get(range.0);

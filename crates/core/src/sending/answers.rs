@@ -2,7 +2,7 @@
 
 use super::Sending;
 use super::offers::ReadRequest;
-use super::outbound::{Missing, OutboundEvent};
+use super::outbound::{LossReport, OutboundEvent};
 use super::sent_log::SentBurst;
 use crate::context::{Context, Debt, Refusal};
 use crate::limits;
@@ -156,7 +156,7 @@ impl Sending {
         }
     }
 
-    fn on_missing(&mut self, cx: &mut Context, missing: Missing) {
+    fn on_missing(&mut self, cx: &mut Context, missing: LossReport) {
         cx.counters.count_drop(DropReason::Limit, missing.beyond);
         self.on_lost(cx, missing.bytes);
         if missing.black_hole && cx.path.black_hole() {

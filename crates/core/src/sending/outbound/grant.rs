@@ -1,7 +1,7 @@
 //! Grants: which bytes they cover, and whether they may.
 
 use super::transfer::{Held, Outbound};
-use super::{Missing, OutboundEvent, Outbox};
+use super::{LossReport, OutboundEvent, Outbox};
 use crate::limits::{BLACK_HOLE_REPAIRS, MAX_HELD_GRANTS};
 use crate::transmit::join;
 use crate::{DropReason, TransferId, tiling};
@@ -14,7 +14,7 @@ impl Outbox {
         cts: &ClearToSend,
         profile: Profile,
         buffer_log2: u8,
-    ) -> Result<Missing, DropReason> {
+    ) -> Result<LossReport, DropReason> {
         let transfer = self
             .transfers
             .get_mut(&cts.d_id)
@@ -44,7 +44,7 @@ impl Outbox {
             .step(OutboundEvent::Granted)
             .ok_or(DropReason::Unexpected)?;
         transfer.peer = cts.s_id;
-        let mut missing = Missing::default();
+        let mut missing = LossReport::default();
         if let Some(old) = old {
             // Granted anew (classic repair): the whole Block again.
             missing.bytes = u64::from(old.sent);

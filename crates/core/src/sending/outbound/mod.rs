@@ -8,7 +8,7 @@ mod state;
 mod transfer;
 
 pub(crate) use self::burst::Shape;
-pub(crate) use self::repair::{Missing, without};
+pub(crate) use self::repair::{LossReport, without};
 pub(crate) use self::state::OutboundEvent;
 pub use self::state::OutboundState;
 pub(crate) use self::transfer::Outbound;

@@ -42,7 +42,7 @@ impl Stuck {
 
 /// What a report of missing payload, or a grant made anew, amounts to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Missing {
+pub(crate) struct LossReport {
     /// Bytes to be sent again.
     pub(crate) bytes: u64,
     /// Ranges beyond [`MAX_REPAIRS`], to be asked for again.
@@ -69,10 +69,10 @@ impl Outbox {
         state: &State,
         ranges: &[Range],
         flight_time: Duration,
-    ) -> Option<Missing> {
+    ) -> Option<LossReport> {
         let transfer = self.transfers.get_mut(&state.d_id)?;
         self.held -= transfer.forget_below(state.blocks_complete);
-        let mut missing = Missing::default();
+        let mut missing = LossReport::default();
         let Some(held) = transfer.held.get(&state.b_num) else {
             return Some(missing);
         };

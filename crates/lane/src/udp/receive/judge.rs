@@ -401,9 +401,9 @@ fn source_at(start: *const u8, runs: &[Run], memory: &Registry) -> Source {
 /// Shows the core a control operation, and does the atomic operation that it may order.
 fn show_control(turn: &mut Turn<'_>, bytes: &[u8], len: usize) {
     turn.core.on_control(turn.now, bytes, len);
-    if let Some(order) = turn.core.order() {
+    if let Some(order) = turn.core.pending_atomic() {
         let before = turn.memory.atomic(order.word, order.atomic);
-        turn.core.ordered(turn.now, before);
+        turn.core.on_atomic_done(turn.now, before);
     }
 }
 
