@@ -95,11 +95,13 @@ fn broken(rule: &Rule, role: Role, encrypted: bool) -> Served {
     served
 }
 
-/// Breaks the rule, looks that the connection goes on, and ends it.
+/// Breaks the rule, looks that the connection goes on, and ends it; or is silent until the victim does.
 fn misbehave(rule: &Rule, peer: &mut Peer) {
     (rule.script)(peer);
-    if rule.outcome == Outcome::GoesOn {
-        peer.is_answered();
+    match rule.outcome {
+        Outcome::GoesOn => peer.is_answered(),
+        Outcome::Ended => {}
+        Outcome::GivenUp => return,
     }
     peer.leave();
 }
