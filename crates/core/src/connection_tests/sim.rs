@@ -29,11 +29,16 @@ const GUARD: u64 = 40;
 
 /// The byte that content numbered `seed` has at `offset`: tells both, so that misplacement shows.
 pub(super) fn content(seed: u64, offset: u64) -> u8 {
-    let mut x = seed ^ (offset / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    word(seed, offset / 8)[(offset % 8) as usize]
+}
+
+/// Bytes `8 * index` to `8 * index + 7` of content numbered `seed`.
+fn word(seed: u64, index: u64) -> [u8; 8] {
+    let mut x = seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x ^= x >> 29;
     x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x ^= x >> 32;
-    x.to_le_bytes()[(offset % 8) as usize]
+    x.to_le_bytes()
 }
 
 /// One host: a connection, its memory, and what it was told.
@@ -79,7 +84,13 @@ impl Host {
 
     /// A region whose bytes are `content(seed, offset)`.
     pub(super) fn filled(&mut self, seed: u64, len: u64) -> Span {
-        self.region((0..len).map(|i| content(seed, i)).collect())
+        let mut bytes = vec![0; len.next_multiple_of(8) as usize];
+        let (words, _) = bytes.as_chunks_mut();
+        (0..)
+            .zip(words)
+            .for_each(|(index, it)| *it = word(seed, index));
+        bytes.truncate(len as usize);
+        self.region(bytes)
     }
 
     /// A target of `len` bytes that was not written, guarded on both sides.
@@ -144,8 +155,10 @@ impl Host {
     }
 
     pub(super) fn holds(&self, span: Span, seed: u64, len: u64) -> bool {
-        let bytes = self.bytes(span);
-        (0..len).all(|i| bytes[i as usize] == content(seed, i))
+        let (words, rest) = self.bytes(span)[..len as usize].as_chunks();
+        let mut indexed = (0..).zip(words);
+        indexed.all(|(index, it)| *it == word(seed, index))
+            && *rest == word(seed, len / 8)[..rest.len()]
     }
 
     pub(super) fn c(&mut self) -> &mut Connection {
@@ -170,10 +183,8 @@ impl Host {
                 continue;
             };
             let count = run_length(&datagrams[next..], &places[next..]);
-            let payload: Vec<u8> = datagrams[next..next + count]
-                .iter()
-                .flat_map(|datagram| datagram[HEADER_LEN..].iter().copied())
-                .collect();
+            let run = datagrams[next..next + count].iter();
+            let payload = run.map(|it| &it[HEADER_LEN..]).collect::<Vec<_>>().concat();
             let stu = (datagram.len() - HEADER_LEN) as u32;
             let landed = places[next].map(|place| Span {
                 len: payload.len() as u64,

@@ -96,7 +96,9 @@ impl<L: Lane> Driver<L> {
         post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
     ) -> Result<TransferId, PostError> {
         assert!(data.len() <= MAX_INLINE, "{} bytes inline", data.len());
-        let copied = self.inline.copy(data, &mut self.memory, &self.core);
+        let copied = self
+            .inline
+            .copy(data, &mut self.memory, || self.core.oldest_work());
         let span = copied.ok().flatten().ok_or(PostError::Full)?;
         let id = post(&mut self.core, self.clock.now(), span)?;
         self.inline.take(id, span);
@@ -160,7 +162,9 @@ impl<L: Lane> Driver<L> {
             self.note(id, sort);
             return Ok(id);
         };
-        let copied = self.inline.copy(control, &mut self.memory, &self.core);
+        let copied = self
+            .inline
+            .copy(control, &mut self.memory, || self.core.oldest_work());
         let Some(control) = copied.ok().flatten() else {
             return Err(refused(PostError::Full, Some(payload)));
         };
@@ -259,7 +263,9 @@ impl<L: Lane> Driver<L> {
         if control.len() > zerolane_core::limits::MAX_CONTROL as usize {
             return Err(PostError::ControlTooLong.into());
         }
-        let copied = self.inline.copy(control, &mut self.memory, &self.core)?;
+        let copied = self
+            .inline
+            .copy(control, &mut self.memory, || self.core.oldest_work())?;
         let control = copied.ok_or(PostError::Full)?;
         let mut taken = None;
         let inline = &mut taken;

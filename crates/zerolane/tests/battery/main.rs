@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Every payload is verified by content: a word tells the Transfer it belongs to and its offset.
-//! Nothing is timed; timeouts only bound how long a failure takes to show.
+//! Timeouts only bound how long a failure takes to show, except where silence is what is tested: `death.rs`
+//! and `faults.rs` sleep. What a busy machine can make fail (`clean.rs`) is ignored unless asked for.
 //!
 //! Another lane, or another way for two ends to reach each other, is one more variant of
 //! [`path::Path`] and one more line in `cases.rs`.

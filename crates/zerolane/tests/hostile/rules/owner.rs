@@ -3,7 +3,7 @@
 use super::grant::grant;
 use super::peer::Peer;
 use super::rule::{Outcome, Rule, rule};
-use super::victim::{Ask, IDLE, LONG, SHORT, THEIR_BYTE, THEIRS};
+use super::victim::{Ask, LONG, SHORT, THEIR_BYTE, THEIRS};
 use std::time::Duration;
 use zerolane::DropReason::{Duplicate, Malformed, NoGrant, OutOfBounds};
 use zerolane_wire::{Flags, Header, Op};
@@ -157,7 +157,6 @@ fn get_answered_where_asked(peer: &mut Peer) {
 /// Says nothing any more, until the victim has had enough.
 fn get_never_answered(peer: &mut Peer) {
     given(peer, Op::Get);
-    std::thread::sleep(IDLE + Duration::from_secs(1));
 }
 
 fn value_of_other_lengths(peer: &mut Peer) {

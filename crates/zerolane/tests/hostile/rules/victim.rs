@@ -12,7 +12,7 @@ use zerolane::{
 };
 
 /// A connection whose peer says nothing any more is given up after this.
-pub(super) const IDLE: Duration = Duration::from_secs(2);
+const IDLE: Duration = Duration::from_secs(2);
 /// Nothing here takes longer; what does is a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What can be received, bytes.
