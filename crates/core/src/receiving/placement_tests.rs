@@ -31,8 +31,8 @@ fn span(region: u32, offset: u64, len: u32) -> Span {
 }
 
 /// A table with one Block for each of `lens`, of Transfers 1, 2 and so on, each at the start of a region.
-fn granted(lens: &[u32]) -> Grants {
-    let mut grants = Grants::new(BUFFER_LOG2);
+fn granted(lens: &[u32]) -> PlacementTable {
+    let mut grants = PlacementTable::new(BUFFER_LOG2);
     for (index, &len) in (0..).zip(lens) {
         grants.grant(at(0), index + 1, 0, span(index, 0, len), 0);
     }
@@ -40,12 +40,12 @@ fn granted(lens: &[u32]) -> Grants {
 }
 
 /// Data for `block`, `start` bytes into it.
-fn data(block: &LiveBlock, start: u32) -> Header {
+fn data(block: &GrantedBlock, start: u32) -> Header {
     data_in(BUFFER_LOG2, block, start)
 }
 
 /// The same, in buffers of another size.
-fn data_in(buffer_log2: u8, block: &LiveBlock, start: u32) -> Header {
+fn data_in(buffer_log2: u8, block: &GrantedBlock, start: u32) -> Header {
     let (bufx, offset) = split(block.address + u64::from(start), buffer_log2);
     Header {
         b_id: block.mx,
@@ -58,14 +58,14 @@ fn data_in(buffer_log2: u8, block: &LiveBlock, start: u32) -> Header {
 }
 
 /// `len` bytes come for Block `sequence`, `start` bytes into it.
-fn come(grants: &mut Grants, sequence: u32, start: u32, len: u32) -> Result<Accepted, DropReason> {
+fn come(grants: &mut PlacementTable, sequence: u32, start: u32, len: u32) -> Result<Accepted, DropReason> {
     let header = data(&grants.blocks[grants.index(sequence)], start);
     let accepted = grants.accept(at(1), &header, len);
     grants.assert_bounded();
     accepted
 }
 
-fn forecast(grants: &Grants, stu: u32, stus: u32) -> Vec<(u32, u64, u64)> {
+fn forecast(grants: &PlacementTable, stu: u32, stus: u32) -> Vec<(u32, u64, u64)> {
     let mut out = Forecast::default();
     grants.forecast(stu, stus, &mut out);
     out.runs()
@@ -121,7 +121,7 @@ fn accept__refuses_what_names_another_grant() {
 
 #[test]
 fn accept__refuses_what_lies_outside() {
-    let mut grants = Grants::new(BUFFER_LOG2);
+    let mut grants = PlacementTable::new(BUFFER_LOG2);
     grants.grant(at(0), 1, 0, span(0, 5000, 2000), 0);
     let first = data(grants.get(0).expect("live"), 0);
     let place = |bufx, offset| Header {
@@ -190,12 +190,12 @@ fn accept__says_how_it_stands_to_the_stream() {
         let accepted = come(&mut grants, sequence, start, 500);
         accepted.expect("granted").order
     };
-    assert_eq!(order(0, 0), Order::Next);
-    assert_eq!(order(0, 1000), Order::Ahead((0, 500)));
-    assert_eq!(order(0, 500), Order::Behind);
-    assert_eq!(order(1, 0), Order::Ahead((0, 1500)));
-    assert_eq!(order(1, 500), Order::Next);
-    assert_eq!(order(0, 1500), Order::Behind);
+    assert_eq!(order(0, 0), Arrival::Next);
+    assert_eq!(order(0, 1000), Arrival::Ahead((0, 500)));
+    assert_eq!(order(0, 500), Arrival::Behind);
+    assert_eq!(order(1, 0), Arrival::Ahead((0, 1500)));
+    assert_eq!(order(1, 500), Arrival::Next);
+    assert_eq!(order(0, 1500), Arrival::Behind);
     assert!(!grants.overtaken(1));
 }
 
@@ -238,7 +238,7 @@ fn revoke__nothing_is_placed_any_more() {
 
 #[test]
 fn revoke__of_a_transfer_ends_all_its_blocks_and_no_other() {
-    let mut grants = Grants::new(BUFFER_LOG2);
+    let mut grants = PlacementTable::new(BUFFER_LOG2);
     for b_num in 0..6 {
         let place = span(0, u64::from(b_num) * 1000, 1000);
         grants.grant(at(0), 1 + b_num % 2, b_num, place, 0);
@@ -324,7 +324,7 @@ fn forecast__goes_on_behind_what_arrived_furthest() {
 
 #[test]
 fn forecast__stops_at_a_buffer_boundary_with_a_short_stu() {
-    let mut grants = Grants::new(BUFFER_LOG2);
+    let mut grants = PlacementTable::new(BUFFER_LOG2);
     grants.grant(at(0), 1, 0, span(0, 3000, 4000), 0);
     assert_eq!(
         forecast(&grants, 1000, 64),
@@ -415,7 +415,7 @@ impl Oracle {
     }
 
     /// Every byte named is granted and missing, and named once.
-    fn check_forecast(&self, grants: &Grants, stu: u32, stus: u32) {
+    fn check_forecast(&self, grants: &PlacementTable, stu: u32, stus: u32) {
         let mut out = Forecast::default();
         grants.forecast(stu, stus, &mut out);
         assert_eq!(out.is_empty(), self.outstanding() == 0);
@@ -489,7 +489,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// The table and what it must say.
 struct Pair {
-    grants: Grants,
+    grants: PlacementTable,
     oracle: Oracle,
 }
 
@@ -617,7 +617,7 @@ fn spoiled(mut header: Header, wrong: Wrong) -> Header {
 proptest! {
     #[test]
     fn grants__agree_with_a_map_of_bytes(steps in prop::collection::vec(step(), 0..60)) {
-        let mut pair = Pair { grants: Grants::new(SMALL_LOG2), oracle: Oracle::default() };
+        let mut pair = Pair { grants: PlacementTable::new(SMALL_LOG2), oracle: Oracle::default() };
         for step in steps {
             pair.step(step);
             pair.check();
