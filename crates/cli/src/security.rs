@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use zerolane::file::Access;
-use zerolane::keys::{self, AllowFile, HostTrust, KnownHosts, Meeting, identity};
+
+use zerolane::keys::{self, Access, AllowFile, HostTrust, KnownHosts, Meeting, identity};
 use zerolane::{CloseReason, Code, Identity, Mode, PublicKey, Reason, Security};
 
 use crate::console;

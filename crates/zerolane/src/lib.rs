@@ -39,7 +39,6 @@ mod completion;
 mod connection;
 mod endpoint;
 mod error;
-pub mod file;
 mod key;
 pub mod keys;
 mod queue;
@@ -63,6 +62,8 @@ pub use zerolane_lane::{
     TransferError, TransferId, Trust, Waker, WorkKind, Zerocopy, random,
 };
 pub use zerolane_wire::{Profile, Profiles, Reason, Rights};
+
+pub use zerolane_lane::handshake_limits::CODE_GUESSES;
 
 /// Most bytes of control in a message.
 pub const MAX_CONTROL: usize = zerolane_lane::limits::MAX_CONTROL as usize;

@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use zerolane::file::limits::DEFAULT_PORT;
-use zerolane::file::{
-    Access, Confinement, Error, Refusal, ServeOptions, Server, ServerObserver, Totals,
-};
-use zerolane::keys::AllowFile;
+use zerolane::keys::{Access, AllowFile};
 use zerolane::{Code, Options, Schedule, Scheduler};
+use zerolane_files::limits::DEFAULT_PORT;
+use zerolane_files::{Confinement, Error, Refusal, ServeOptions, Server, ServerObserver, Totals};
 
 use super::{stop_on_signals, user, with_exit_code};
 use crate::address::parse_listen;

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytesize::ByteSize;
-use zerolane::file::{Access as Allowed, Stop};
+use zerolane::keys::Access as Allowed;
 use zerolane::{
     Access, Connection, Endpoint, Error, ExportedRegion, Options, PublicKey, Region, Rights, Trust,
 };
+use zerolane_files::Stop;
 
 use super::DEFAULT_PORT;
 use crate::address::parse_listen;

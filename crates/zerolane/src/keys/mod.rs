@@ -10,11 +10,13 @@
 //! # Ok::<(), zerolane::keys::Error>(())
 //! ```
 
+mod access;
 mod allow;
 mod file;
 pub mod identity;
 mod known;
 
+pub use access::Access;
 pub use allow::{AllowFile, AllowList, Rights};
 pub use known::{HostTrust, KnownHosts, Meeting};
 
