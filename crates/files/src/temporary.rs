@@ -42,8 +42,8 @@ pub(super) fn lasting_name(target: &[u8], number: u32) -> Vec<u8> {
 
 /// A name that no other program can have chosen.
 pub(super) fn random_name() -> Result<Vec<u8>, Cause> {
-    let random =
-        zerolane::random().map_err(|error| Cause::Os(error.raw_os_error().unwrap_or_default()))?;
+    let random = zerolane::security::random()
+        .map_err(|error| Cause::Os(error.raw_os_error().unwrap_or_default()))?;
     let digits = blake3::Hash::from_bytes(random).to_hex();
     Ok([b".zlpart-", &digits.as_bytes()[..32]].concat())
 }

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use zerolane::Options;
 use zerolane::keys::{Access, AllowFile};
-use zerolane::{Code, Options, Schedule, Scheduler};
+use zerolane::options::{Schedule, Scheduler};
+use zerolane::security::Code;
 use zerolane_files::limits::DEFAULT_PORT;
 use zerolane_files::{Confinement, Error, Refusal, ServeOptions, Server, ServerObserver, Totals};
 
@@ -132,7 +134,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
 }
 
 fn one_time_code() -> Result<Code> {
-    let random = zerolane::random().context("no random numbers for a code")?;
+    let random = zerolane::security::random().context("no random numbers for a code")?;
     Ok(Code::from_random(random))
 }
 

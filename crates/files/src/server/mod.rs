@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 use zerolane::keys::Access;
-use zerolane::{CODE_GUESSES, Connection, Endpoint, Options, PublicKey, Trust};
+use zerolane::security::{CODE_GUESSES, PublicKey, Trust};
+use zerolane::{Connection, Endpoint, Options};
 
 /// How a directory is served.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +119,7 @@ impl Server {
     }
 
     /// Serves until `stop` is requested, then lets running copies end early. With a one-time code
-    /// ([`PreShared::Code`](zerolane::PreShared)), until the one client that it lets in is served.
+    /// ([`PreShared::Code`](zerolane::security::PreShared)), until the one client that it lets in is served.
     ///
     /// # Errors
     /// If the endpoint itself fails; what goes wrong with one connection ends only that one.

@@ -1,7 +1,7 @@
 //! Whether a list decides who is let in.
 
 use super::{AllowFile, Rights};
-use crate::PublicKey;
+use crate::security::PublicKey;
 use std::sync::Arc;
 
 /// Who may connect to a server.

@@ -2,7 +2,7 @@
 
 use super::file::{self, Secrecy};
 use super::{Error, lines};
-use crate::{PublicKey, Trust};
+use crate::security::{PublicKey, Trust};
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};

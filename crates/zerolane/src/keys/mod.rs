@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use zerolane::keys::{AllowList, Rights};
-//! let key = zerolane::Identity::from_secret([7; 32]).public();
+//! let key = zerolane::security::Identity::from_secret([7; 32]).public();
 //! let list = AllowList::parse(&format!("{key} read below=pub # a friend\n"))?;
 //! let rights = list.rights(&key).unwrap();
 //! assert!(!rights.write);

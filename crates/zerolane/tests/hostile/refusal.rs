@@ -2,7 +2,9 @@
 
 use super::{Only, identity, options, serve};
 use std::sync::Arc;
-use zerolane::{Cipher, CloseReason, Connection, Error, Reason, Security};
+use zerolane::failure::{CloseReason, Reason};
+use zerolane::security::Cipher;
+use zerolane::{Connection, Error, Security};
 
 /// Why a client with `client` cannot connect to a server with `server`.
 fn refused(client: Security, server: Security) -> CloseReason {

@@ -5,7 +5,7 @@ use super::peer::Peer;
 use super::rule::{Outcome, Rule, rule};
 use super::victim::IDLE;
 use std::time::Duration;
-use zerolane::DropReason::{Duplicate, Limit, NoGrant, OutOfBounds, Unexpected};
+use zerolane::counters::DropReason::{Duplicate, Limit, NoGrant, OutOfBounds, Unexpected};
 use zerolane_wire::{Flags, Header, Op};
 
 pub(super) const RULES: &[Rule] = &[
