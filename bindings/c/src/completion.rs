@@ -1,7 +1,8 @@
 //! The end of a request.
 
 use crate::status::{of_transfer, zl_status};
-use zerolane::{Completion, Delivery, WorkKind};
+use zerolane::request::WorkKind;
+use zerolane::{Completion, Delivery};
 
 /// How the sender asked for the arrival to be delivered.
 #[repr(u32)]

@@ -6,7 +6,8 @@ use crate::pointer::{Output, bytes, bytes_mut, handle, timeout};
 use crate::region::zl_region;
 use crate::status::{Failure, zl_status};
 use std::ffi::c_void;
-use zerolane::{Completion, Connection, Posted, Region};
+use zerolane::failure::Posted;
+use zerolane::{Completion, Connection, Region};
 
 /// Sends `len` bytes at `data` as one Transfer; returns when the peer has all of it.
 ///

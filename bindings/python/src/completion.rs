@@ -3,7 +3,8 @@
 use crate::{errors, pinned};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use zerolane::{TransferError, WorkKind};
+use zerolane::failure::TransferError;
+use zerolane::request::WorkKind;
 
 /// A request that is done. Its buffer is free again.
 #[pyclass(frozen, module = "zerolane")]
@@ -21,7 +22,7 @@ pub(crate) struct Completion {
     /// "fetch_op": what the word was before. "immediate": the peer's number. Else 0.
     #[pyo3(get)]
     value: u64,
-    control: zerolane::MessageControl,
+    control: zerolane::request::MessageControl,
     result: Result<usize, TransferError>,
 }
 

@@ -16,7 +16,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
-use zerolane::{CloseReason, Error, TransferId, Waker};
+use zerolane::failure::CloseReason;
+use zerolane::{Error, TransferId, Waker};
 
 /// What one thread at a time has.
 pub(crate) struct State {
@@ -107,7 +108,7 @@ impl State {
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Connection {
     peer: SocketAddr,
-    peer_key: Option<zerolane::PublicKey>,
+    peer_key: Option<zerolane::security::PublicKey>,
     state: Mutex<State>,
     /// Held while waiting for `state`, so that who waits gets it before who had it comes again.
     turn: Mutex<()>,

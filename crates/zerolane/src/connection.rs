@@ -1,7 +1,8 @@
 //! A connection as its user sees it.
 
+use crate::failure::Posted;
 use crate::vectored::Vectored;
-use crate::{Completion, CompletionQueue, Error, Posted, Result};
+use crate::{Completion, CompletionQueue, Error, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -270,7 +271,8 @@ impl Connection {
     /// without a scheduler has nobody to hold back: always granted.
     ///
     /// ```
-    /// use zerolane::{Connection, Endpoint, FastAnswer, Options};
+    /// use zerolane::options::FastAnswer;
+    /// use zerolane::{Connection, Endpoint, Options};
     /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
     /// let address = endpoint.local_addr();
     /// let sender = std::thread::spawn(move || -> zerolane::Result<()> {
@@ -290,7 +292,7 @@ impl Connection {
     /// # Ok::<(), zerolane::Error>(())
     /// ```
     ///
-    /// [`Scheduler`]: crate::Scheduler
+    /// [`Scheduler`]: crate::options::Scheduler
     pub fn request_fast(&mut self) -> FastAnswer {
         self.driver.request_fast()
     }

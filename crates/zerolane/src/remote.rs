@@ -1,6 +1,7 @@
 //! The peer's memory as a user sees it: exports, puts, gets, atomic operations, messages.
 
-use crate::{Connection, Error, Posted, RegionKey, Result};
+use crate::failure::Posted;
+use crate::{Connection, Error, RegionKey, Result};
 use std::ops::Deref;
 use zerolane_lane::{
     Atomic, ExportedRegion, Memory, MessageControl, NotPosted, PostError, Region, RegionName,
@@ -205,7 +206,7 @@ impl Connection {
 
     /// The same, and shows the peer `immediate` when it is placed: a
     /// [`Completion`](crate::Completion) there, of kind
-    /// [`WorkKind::Immediate`](crate::WorkKind::Immediate).
+    /// [`WorkKind::Immediate`](crate::request::WorkKind::Immediate).
     ///
     /// # Errors
     /// As of [`Connection::put`].
@@ -314,7 +315,7 @@ impl Connection {
         }
     }
 
-    /// Posts a put of a copy of `data`, at most [`MAX_INLINE`](crate::MAX_INLINE) bytes: the weaker, local completion is
+    /// Posts a put of a copy of `data`, at most [`MAX_INLINE`](crate::request::MAX_INLINE) bytes: the weaker, local completion is
     /// the return of this call, after which `data` may change. Many that are posted together leave
     /// as one burst.
     ///
@@ -328,7 +329,7 @@ impl Connection {
         work: Work,
     ) -> Result<TransferId> {
         let place = to.place(offset, data.len() as u64, Rights::WRITE)?;
-        if data.len() > crate::MAX_INLINE {
+        if data.len() > crate::request::MAX_INLINE {
             return Err(Error::NotInline { len: data.len() });
         }
         let posted = self
@@ -451,7 +452,7 @@ impl Connection {
         Ok(posted?)
     }
 
-    /// Posts a message: up to [`MAX_CONTROL`](crate::MAX_CONTROL) bytes of control, which are copied,
+    /// Posts a message: up to [`MAX_CONTROL`](crate::request::MAX_CONTROL) bytes of control, which are copied,
     /// and a payload of any length. It meets the peer's next [`Connection::post_message_recv`], and
     /// waits for it if need be.
     ///

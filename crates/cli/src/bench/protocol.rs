@@ -18,7 +18,8 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use zerolane::{Cipher, Security};
+use zerolane::Security;
+use zerolane::security::Cipher;
 
 use super::cpu::CpuTime;
 use super::flow::job::{Arrived, FlowJob, Sent};

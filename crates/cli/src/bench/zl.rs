@@ -10,7 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use zerolane::{Account, Connection, Endpoint, Options};
+use zerolane::counters::Account;
+use zerolane::{Connection, Endpoint, Options};
 
 use super::cpu::CpuTime;
 use super::limits::{CONNECT, STALL};

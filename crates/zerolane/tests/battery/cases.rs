@@ -4,7 +4,9 @@ use crate::content;
 use crate::drive::{both, idle, next, receive_all, send_all, transfer};
 use crate::path::{Pair, Path, plain};
 use std::time::Duration;
-use zerolane::{Options, Profile, Profiles, Reason, Region, TransferError};
+use zerolane::failure::{Reason, TransferError};
+use zerolane::options::{Profile, Profiles};
+use zerolane::{Options, Region};
 
 macro_rules! over_every_path {
     ($($case:ident),* $(,)?) => {

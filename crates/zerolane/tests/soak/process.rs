@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use zerolane::{Account, DropReason, MoveCause, Options, Security};
+use zerolane::counters::{Account, DropReason, MoveCause};
+use zerolane::{Options, Security};
 
 /// What a process is to do, in its environment.
 const ROLE: &str = "ZEROLANE_SOAK_ROLE";

@@ -1,7 +1,7 @@
 //! Who is compared.
 
 use serde::{Deserialize, Serialize};
-use zerolane::Profile;
+use zerolane::options::Profile;
 
 /// A protocol with its settings.
 #[derive(

@@ -5,7 +5,9 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use zerolane::{Account, Connection, DropReason, Endpoint, Options, Profile, Profiles, Region};
+use zerolane::counters::{Account, DropReason};
+use zerolane::options::{Profile, Profiles};
+use zerolane::{Connection, Endpoint, Options, Region};
 
 use super::super::limits::{FLOW_CONNECT, FLOW_GRACE, FLOW_IDLE};
 use super::super::mover::buffer;
