@@ -19,7 +19,7 @@ use crate::security::{self, Doors, ServerArgs};
 
 /// Arguments of `zerolane serve`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The directory; nothing outside it can be reached
     #[arg(value_name = "DIR")]
     directory: PathBuf,

@@ -1,0 +1,50 @@
+//! Two ends on this machine: the link between them and the processes on it.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use anyhow::{Context, Result, ensure};
+
+use super::link::{Host, Link, Offloads};
+use super::peer::Peer;
+use zerolane_cli::console;
+use zerolane_cli::exit::Exit;
+use zerolane_cli::interrupt::Interrupt;
+
+/// MTU of the veth where the command line names none, bytes.
+pub(crate) const MTU: u32 = 1500;
+
+/// Two namespaces, or loopback where those are not allowed and nothing was asked for that loopback
+/// cannot give.
+pub(crate) fn link(mtu: Option<u32>, offloads: Option<Offloads>) -> Result<Link> {
+    match Link::namespaces(mtu.unwrap_or(MTU), offloads.unwrap_or_default()) {
+        Ok(link) => Ok(link),
+        Err(error) if mtu.is_some() || offloads.is_some() => {
+            Err(error.context("--mtu and --offloads need two network namespaces"))
+        }
+        Err(error) => {
+            console::note(format_args!(
+                "no network namespaces here ({error:#}): measuring over loopback"
+            ));
+            Ok(Link::loopback())
+        }
+    }
+}
+
+/// Starts an end on a host, pinned to a core.
+pub(crate) fn end(link: &Link, host: Host, core: usize, interrupt: &Interrupt) -> Result<Peer> {
+    let bind = link.address(host).to_string();
+    let mut command = link.this_program(host)?;
+    command.args(["bench", "end", "--bind", &bind, "--core", &core.to_string()]);
+    Peer::spawn(host.name(), command, interrupt)
+}
+
+/// The first address of HOST:PORT.
+pub(crate) fn resolve(to: &str) -> Result<SocketAddr> {
+    let mut addresses = to
+        .to_socket_addrs()
+        .with_context(|| format!("{to:?} is not a HOST:PORT that can be found"))
+        .context(Exit::Unreachable)?;
+    let first = addresses.next();
+    ensure!(first.is_some(), "{to:?} has no address");
+    first.context("no address")
+}
