@@ -51,7 +51,7 @@ pub use one_sided::RegionName;
 pub use receiving::{Forecast, InboundState, Placement, Run};
 pub use request::{Atomic, AtomicRequest, RemotePlace, RemoteRegion, WorkFlags};
 pub use sending::OutboundState;
-pub use session::{Life, Stray};
+pub use session::{Life, PathValidation};
 pub use span::{RegionId, Span};
 pub use tiling::{Tile, tiles};
 pub use time::Instant;

@@ -21,7 +21,7 @@ mod doorbell;
 mod driver;
 mod exported;
 mod fault;
-mod gate;
+mod latch;
 mod memory;
 mod options;
 mod registry;

@@ -55,9 +55,9 @@ impl Registry {
     /// Opens an entry for `len` bytes at `start`, to be read, and written if `access` says so.
     ///
     /// # Safety
-    /// Until [`Registry::close`], the bytes stay mapped, nobody writes them, and if they are
-    /// writable nobody else reads them. Shared ones stay mapped while their window is entered, and
-    /// nobody touches them but as `shared` does.
+    /// Until [`Registry::close`], the bytes stay mapped, nothing writes them, and if they are
+    /// writable nothing else reads them. Shared ones stay mapped while their window is entered, and
+    /// nothing touches them but as `shared` does.
     pub(crate) unsafe fn open(&mut self, start: *mut u8, len: usize, access: Access) -> Span {
         let index = self.free.pop().unwrap_or_else(|| {
             let closed = Entry {
@@ -211,7 +211,7 @@ impl Registry {
         })
     }
 
-    /// The bytes of `span`, if nobody but the lane and the kernel touches them.
+    /// The bytes of `span`, if nothing but the lane and the kernel touches them.
     pub(crate) fn bytes(&self, span: Span) -> Option<&[u8]> {
         let start = self
             .source(span)
@@ -238,7 +238,7 @@ impl Registry {
             };
         }
         let start = self.source(span).ok_or(fault)?;
-        // SAFETY: the registry has the span open for reading, and nobody writes it meanwhile.
+        // SAFETY: the registry has the span open for reading, and nothing writes it meanwhile.
         Ok(Sum::of(unsafe {
             std::slice::from_raw_parts(start, span.len as usize)
         }))
@@ -252,7 +252,7 @@ impl Registry {
         };
         if self.is_file(span.region) {
             let shared = self.bounds(span.region);
-            // SAFETY: an open entry's bytes are mapped, and nobody writes them now unless it is exported.
+            // SAFETY: an open entry's bytes are mapped, and nothing writes them now unless it is exported.
             return unsafe { fault::read(start, buffer, shared) }.is_ok();
         }
         if let Some(bounds) = self.bounds(span.region) {

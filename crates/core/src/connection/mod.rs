@@ -25,7 +25,7 @@ use crate::session::{Protection, Session};
 use crate::timers::Timer;
 use crate::{
     Admission, Config, Congestion, Counters, Entropy, Event, FastAnswer, Forecast, Instant, Life,
-    PathState, Stray, limits,
+    PathState, PathValidation, limits,
 };
 use alloc::boxed::Box;
 use core::fmt;
@@ -280,16 +280,18 @@ impl Connection {
 
     /// A datagram, or at least its first 72 bytes, with our key came `from` an address that is not the
     /// peer's. `nonce` is a number that cannot be guessed.
-    pub fn on_stray(
+    pub fn on_unmatched(
         &mut self,
         now: Instant,
         from: SocketAddr,
         nonce: u32,
         datagram: &[u8],
-    ) -> Stray {
+    ) -> PathValidation {
         self.cx.now = now;
-        let stray = self.session.on_stray(&mut self.cx, from, nonce, datagram);
-        if stray == Stray::Moved {
+        let stray = self
+            .session
+            .on_unmatched(&mut self.cx, from, nonce, datagram);
+        if stray == PathValidation::Validated {
             self.on_new_path(now);
         }
         stray

@@ -58,7 +58,12 @@ fn data_in(buffer_log2: u8, block: &GrantedBlock, start: u32) -> Header {
 }
 
 /// `len` bytes come for Block `sequence`, `start` bytes into it.
-fn come(grants: &mut PlacementTable, sequence: u32, start: u32, len: u32) -> Result<Accepted, DropReason> {
+fn come(
+    grants: &mut PlacementTable,
+    sequence: u32,
+    start: u32,
+    len: u32,
+) -> Result<Accepted, DropReason> {
     let header = data(&grants.blocks[grants.index(sequence)], start);
     let accepted = grants.accept(at(1), &header, len);
     grants.assert_bounded();

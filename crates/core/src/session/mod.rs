@@ -2,18 +2,18 @@
 //! address of the peer.
 
 mod life;
-mod roam;
+mod migration;
 
 pub use self::life::Life;
 pub(crate) use self::life::{LifeEvent, Transition};
-pub use self::roam::Stray;
+pub use self::migration::PathValidation;
 
 use crate::context::Context;
 use crate::limits::{HANDSHAKE_TRIES, KEEPALIVES_PER_IDLE_TIMEOUT, MIN_RTO, REFUSAL_PATIENCE};
 use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::{CloseReason, DropReason, Entropy, Instant};
-use roam::Candidate;
+use migration::Candidate;
 use zerolane_wire::{
     Capabilities, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect, Nop, Operation,
     Packet, Profiles, Reason, RequestConnection, RequestDisconnect, Route, VERSION, VERSION_MIN,

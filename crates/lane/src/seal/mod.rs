@@ -100,7 +100,7 @@ impl Sealer {
     }
 
     /// Encrypts `payload` where it lies, if the cipher hides anything. `None` if it cannot be: the
-    /// datagram is as good as lost.
+    /// datagram counts as lost.
     pub(crate) fn seal(
         &mut self,
         header: &[u8; HEADER_LEN],

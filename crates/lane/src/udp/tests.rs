@@ -327,7 +327,7 @@ fn zerocopy__memory_that_the_kernel_keeps_is_never_given_back() {
     let start = NonNull::from(&mut owned[..]).cast();
     let alive = Arc::new(());
     let owner = Box::new((alive.clone(), owned));
-    // SAFETY: the bytes lie on the heap, the owner keeps them, and nobody else has a name for them.
+    // SAFETY: the bytes lie on the heap, the owner keeps them, and nothing else has a name for them.
     let memory = unsafe { Region::foreign(start, SIZE, false, owner) };
     b.post_receive(Region::anonymous(SIZE).expect("memory"))
         .expect("posted");
@@ -336,7 +336,7 @@ fn zerocopy__memory_that_the_kernel_keeps_is_never_given_back() {
     drive(&mut a, &mut b, |_, b| b.has_completion());
     verify(b.next_completion(), &bytes);
     drop(a);
-    assert_eq!(Arc::strong_count(&alive), 2, "still somebody's");
+    assert_eq!(Arc::strong_count(&alive), 2, "still in use");
 }
 
 /// Turns after which a wait that each turn brings something has not ended.

@@ -1,7 +1,7 @@
 //! Sending small operations: many queued together leave as one burst.
 
 use super::gathered::is_lost_offload;
-use super::stage::Unstaged;
+use super::seal_buffer::SealError;
 use super::{MAX_SEGMENTS, Protection, Sender, iovec};
 use crate::udp::socket;
 use crate::{LaneError, Turn};
@@ -104,7 +104,7 @@ impl Sender {
                 it.payload,
             ) {
                 (Ok(end), _) => end,
-                (Err(Unstaged::Gone), Some(span)) => return Err(LaneError::Fault(span.region)),
+                (Err(SealError::Gone), Some(span)) => return Err(LaneError::Fault(span.region)),
                 (Err(_), _) => break,
             };
         }

@@ -15,7 +15,7 @@ pub(super) const AROUND: usize = HEADER_LEN + TRAILER_LEN;
 
 /// Why there is nothing to send.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::udp) enum Unstaged {
+pub(in crate::udp) enum SealError {
     /// The payload is not there any more: a mapped file that shrank.
     Gone,
     /// The cryptography refuses, or the core wants more than any datagram holds. Never seen; as if
@@ -29,16 +29,16 @@ thread_local! {
 }
 
 #[derive(Debug)]
-pub(in crate::udp) struct Stage {
+pub(in crate::udp) struct SealBuffer {
     sealer: Sealer,
     /// Lent by the thread for the length of a call: what it holds has left when that ends.
     bytes: Box<[u8]>,
 }
 
-impl Stage {
-    /// Without room: nothing can be staged but between [`Stage::lend`] and [`Stage::give_back`].
-    pub(in crate::udp) fn new(sealer: Sealer) -> Stage {
-        Stage {
+impl SealBuffer {
+    /// Without room: nothing can be staged but between [`SealBuffer::lend`] and [`SealBuffer::give_back`].
+    pub(in crate::udp) fn new(sealer: Sealer) -> SealBuffer {
+        SealBuffer {
             sealer,
             bytes: Box::default(),
         }
@@ -59,19 +59,19 @@ impl Stage {
     }
 
     /// A control datagram, sealed: its header, and its options or padding.
-    pub(super) fn control(&mut self, datagram: &ControlDatagram) -> Result<&[u8], Unstaged> {
+    pub(super) fn control(&mut self, datagram: &ControlDatagram) -> Result<&[u8], SealError> {
         self.operation(datagram.bytes(), datagram.pad_to)
     }
 
     /// A control operation of no connection, sealed.
-    pub(in crate::udp) fn packet(&mut self, packet: &Packet) -> Result<&[u8], Unstaged> {
+    pub(in crate::udp) fn packet(&mut self, packet: &Packet) -> Result<&[u8], SealError> {
         let (bytes, len) = packet.emit();
         self.operation(&bytes[..len], 0)
     }
 
-    fn operation(&mut self, content: &[u8], pad_to: usize) -> Result<&[u8], Unstaged> {
+    fn operation(&mut self, content: &[u8], pad_to: usize) -> Result<&[u8], SealError> {
         let len = pad_to.max(content.len() + TRAILER_LEN);
-        let place = self.bytes.get_mut(..len).ok_or(Unstaged::Refused)?;
+        let place = self.bytes.get_mut(..len).ok_or(SealError::Refused)?;
         place[..content.len()].copy_from_slice(content);
         place[content.len()..].fill(0);
         seal(&mut self.sealer, place)?;
@@ -84,7 +84,7 @@ impl Stage {
         burst: &DataBurst,
         headers: &[[u8; HEADER_LEN]],
         memory: &Registry,
-    ) -> Result<&[u8], Unstaged> {
+    ) -> Result<&[u8], SealError> {
         let (mut at, mut filled) = (0, 0);
         for header in headers.iter().take(burst.segments as usize) {
             let len = u64::from(burst.stu).min(burst.span.len - at);
@@ -101,21 +101,21 @@ impl Stage {
         head: &[u8],
         payload: Option<Span>,
         memory: &Registry,
-    ) -> Result<usize, Unstaged> {
+    ) -> Result<usize, SealError> {
         let len = payload.map_or(0, |span| span.len as usize);
         let end = at + head.len() + len + TRAILER_LEN;
-        let place = self.bytes.get_mut(at..end).ok_or(Unstaged::Refused)?;
+        let place = self.bytes.get_mut(at..end).ok_or(SealError::Refused)?;
         let (start, rest) = place.split_at_mut(head.len());
         start.copy_from_slice(head);
         if let Some(span) = payload {
             if let (Ok(header), Some(source)) = (head.try_into(), memory.bytes(span)) {
-                let (payload, trailer) = rest.split_last_chunk_mut().ok_or(Unstaged::Refused)?;
+                let (payload, trailer) = rest.split_last_chunk_mut().ok_or(SealError::Refused)?;
                 let sealed = self.sealer.seal_from(header, source, payload);
-                *trailer = sealed.ok_or(Unstaged::Refused)?;
+                *trailer = sealed.ok_or(SealError::Refused)?;
                 return Ok(end);
             }
             if !memory.read(span, &mut rest[..len]) {
-                return Err(Unstaged::Gone);
+                return Err(SealError::Gone);
             }
         }
         seal(&mut self.sealer, place)?;
@@ -129,9 +129,9 @@ impl Stage {
 }
 
 /// Seals a datagram that has room for the trailer at its end.
-fn seal(sealer: &mut Sealer, datagram: &mut [u8]) -> Result<(), Unstaged> {
-    let (header, rest) = datagram.split_first_chunk_mut().ok_or(Unstaged::Refused)?;
-    let (payload, trailer) = rest.split_last_chunk_mut().ok_or(Unstaged::Refused)?;
-    *trailer = sealer.seal(header, payload).ok_or(Unstaged::Refused)?;
+fn seal(sealer: &mut Sealer, datagram: &mut [u8]) -> Result<(), SealError> {
+    let (header, rest) = datagram.split_first_chunk_mut().ok_or(SealError::Refused)?;
+    let (payload, trailer) = rest.split_last_chunk_mut().ok_or(SealError::Refused)?;
+    *trailer = sealer.seal(header, payload).ok_or(SealError::Refused)?;
     Ok(())
 }

@@ -112,7 +112,7 @@ impl Receiver {
             None => Err(DropReason::Forged),
             Some((start, trailer)) => {
                 // SAFETY: the registry has these bytes open for writing, the kernel has filled them,
-                // and nobody else touches them: they are neither exported nor a file's, granted and
+                // and nothing else touches them: they are neither exported nor a file's, granted and
                 // not reported yet.
                 let payload = unsafe { std::slice::from_raw_parts_mut(start, landed.len as usize) };
                 let header = &self.slots[slot].header;

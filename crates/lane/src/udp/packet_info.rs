@@ -1,6 +1,6 @@
 //! Datagrams of an unconnected socket, with the addresses of both ends.
 //!
-//! A host may have several addresses. Who called one of them hears that one only, so what is answered
+//! A host may have several addresses. A peer that called one of them hears that one only, so what is answered
 //! has to come from there, not from the address that the system would choose.
 
 use nix::libc::{in_addr, in_pktinfo, in6_addr, in6_pktinfo};
@@ -15,13 +15,13 @@ use std::os::fd::AsRawFd;
 
 /// Where a datagram came from, and goes back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct PacketAddresses {
     pub(super) peer: SocketAddr,
     /// Our address that was called, if the kernel said.
     pub(super) here: Option<IpAddr>,
 }
 
-impl Way {
+impl PacketAddresses {
     /// `local`, at the address that was called.
     pub(super) fn called(&self, local: SocketAddr) -> Option<SocketAddr> {
         let port = local.port();
@@ -53,7 +53,10 @@ pub(super) fn show_called(socket: &Socket, local: SocketAddr) {
 ///
 /// # Errors
 /// The socket's, those of datagrams sent earlier among them.
-pub(super) fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<(usize, Way)>> {
+pub(super) fn receive(
+    socket: &Socket,
+    buffer: &mut [u8],
+) -> io::Result<Option<(usize, PacketAddresses)>> {
     let mut control = nix::cmsg_space!(in6_pktinfo);
     let mut pieces = [IoSliceMut::new(buffer)];
     let (fd, flags) = (socket.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
@@ -67,7 +70,7 @@ pub(super) fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<(
         return Ok(None);
     };
     let here = message.cmsgs().ok().and_then(|mut it| it.find_map(called));
-    Ok(Some((message.bytes, Way { peer, here })))
+    Ok(Some((message.bytes, PacketAddresses { peer, here })))
 }
 
 fn address(of: &SockaddrStorage) -> Option<SocketAddr> {
@@ -94,9 +97,9 @@ fn called(said: ControlMessageOwned) -> Option<IpAddr> {
 ///
 /// # Errors
 /// The socket's.
-pub(super) fn send(socket: &Socket, bytes: &[u8], way: Way) -> io::Result<usize> {
+pub(super) fn send(socket: &Socket, bytes: &[u8], addresses: PacketAddresses) -> io::Result<usize> {
     let (v4, v6);
-    let control = match way.here {
+    let control = match addresses.here {
         None => None,
         Some(IpAddr::V4(ip)) => {
             v4 = in_pktinfo {
@@ -113,12 +116,12 @@ pub(super) fn send(socket: &Socket, bytes: &[u8], way: Way) -> io::Result<usize>
                 ipi6_addr: in6_addr {
                     s6_addr: ip.octets(),
                 },
-                ipi6_ifindex: way.scope(),
+                ipi6_ifindex: addresses.scope(),
             };
             Some(ControlMessage::Ipv6PacketInfo(&v6))
         }
     };
-    let to = SockaddrStorage::from(way.peer);
+    let to = SockaddrStorage::from(addresses.peer);
     let pieces = [IoSlice::new(bytes)];
     let flags = MsgFlags::MSG_DONTWAIT;
     let sent = sendmsg(
@@ -138,8 +141,8 @@ mod tests {
     use crate::udp::socket::{self, Share};
     use std::net::UdpSocket;
 
-    /// What a socket on `wildcard` hears of somebody who calls `called`, and what that one hears.
-    fn exchange(wildcard: &str, called: &str) -> (Way, SocketAddr) {
+    /// What a socket on `wildcard` hears of a peer that calls `called`, and what that peer hears.
+    fn exchange(wildcard: &str, called: &str) -> (PacketAddresses, SocketAddr) {
         let wildcard = wildcard.parse().expect("an address");
         let here = socket::open(wildcard, Share::WithJoining).expect("bound");
         show_called(&here, wildcard);
@@ -154,14 +157,17 @@ mod tests {
         peer.send_to(&[1, 2, 3], called).expect("sent");
         let mut bytes = [0; 8];
         assert!(socket::wait(&here, false, None, None).expect("readable"));
-        let (len, way) = receive(&here, &mut bytes).expect("read").expect("sent");
+        let (len, addresses) = receive(&here, &mut bytes).expect("read").expect("sent");
         assert_eq!(bytes[..len], [1, 2, 3]);
         assert_eq!(receive(&here, &mut bytes).expect("read"), None);
-        assert_eq!(way.peer.port(), peer.local_addr().expect("bound").port());
-        assert_eq!(send(&here, &[4, 5], way).expect("sent"), 2);
+        assert_eq!(
+            addresses.peer.port(),
+            peer.local_addr().expect("bound").port()
+        );
+        assert_eq!(send(&here, &[4, 5], addresses).expect("sent"), 2);
         let (len, from) = peer.recv_from(&mut bytes).expect("answered");
         assert_eq!(bytes[..len], [4, 5]);
-        (way, from)
+        (addresses, from)
     }
 
     #[test]
@@ -172,8 +178,8 @@ mod tests {
             ("[::]:0", "::1", "::1"),
             ("[::]:0", "127.0.0.9", "::ffff:127.0.0.9"),
         ] {
-            let (way, from) = exchange(wildcard, called);
-            assert_eq!(way.here, Some(here.parse().expect("an address")));
+            let (addresses, from) = exchange(wildcard, called);
+            assert_eq!(addresses.here, Some(here.parse().expect("an address")));
             assert_eq!(from.ip(), called.parse::<IpAddr>().expect("an address"));
         }
     }

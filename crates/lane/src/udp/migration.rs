@@ -4,20 +4,20 @@
 //! what it sends finds no connected socket of ours and goes to the unconnected one of the same port:
 //!
 //! ```text
-//!  peer, new address --> unconnected socket --> Strays: by the key in the header
+//!  peer, new address --> unconnected socket --> SharedPort: by the key in the header
 //!                                                 |
 //!  connected socket  <-- connect() <-- the core asks that address, and believes the answer
 //! ```
 //!
 //! The listener, if there is one, sorts what it reads; a connection whose peer is silent reads there
-//! itself, for nobody may be accepting, and opens the unconnected socket if nobody has. An end whose own
+//! itself, for there may be no call to accept, and opens the unconnected socket if it is not open. An end whose own
 //! address is gone, or is not the one that the system would choose now, connects its socket anew, unless
 //! it was bound to that address on purpose.
 
+use super::port::{Received, SHOWN, SharedPort};
 use super::receive::Receiver;
 use super::send::Sender;
 use super::socket;
-use super::strays::{Received, SHOWN, Strays};
 use crate::Turn;
 use socket2::{SockAddr, Socket};
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use zerolane_core::{Instant, Stray};
+use zerolane_core::{Instant, PathValidation};
 
 /// Time between two looks of an end whose peer is silent: doubled for each that found nothing, for
 /// a thousand idle connections may be polled all the time.
@@ -41,14 +41,14 @@ type Ends<'a> = (&'a mut Sender, &'a mut Receiver);
 
 /// How a lane finds its peer again, and is found by it.
 #[derive(Debug)]
-pub(super) struct Roam {
+pub(super) struct PeerMigration {
     /// Where the peer may be heard, and by what key.
-    strays: Arc<Strays>,
+    port: Arc<SharedPort>,
     key: u32,
     /// Whether the system chooses our address.
     free: bool,
     /// Held while the peer is silent.
-    ear: Option<Arc<Socket>>,
+    fallback: Option<Arc<Socket>>,
     /// When to look there again, and how long after that.
     next_look: Instant,
     interval: Duration,
@@ -56,16 +56,21 @@ pub(super) struct Roam {
     next_source: Instant,
 }
 
-impl Roam {
+impl PeerMigration {
     /// Of the connection with that key to us, whose peer is at `peer`, and whose socket was bound to
-    /// `local`. It is one of [`Strays::connections`] until this is dropped.
-    pub(super) fn new(strays: &Arc<Strays>, local: SocketAddr, key: u32, peer: SocketAddr) -> Roam {
-        strays.expect(key, peer);
-        Roam {
-            strays: Arc::clone(strays),
+    /// `local`. It is one of [`SharedPort::connections`] until this is dropped.
+    pub(super) fn new(
+        port: &Arc<SharedPort>,
+        local: SocketAddr,
+        key: u32,
+        peer: SocketAddr,
+    ) -> PeerMigration {
+        port.expect(key, peer);
+        PeerMigration {
+            port: Arc::clone(port),
             key,
             free: local.ip().is_unspecified(),
-            ear: None,
+            fallback: None,
             next_look: Instant::ZERO,
             interval: LOOK_INTERVAL,
             next_source: Instant::ZERO,
@@ -76,10 +81,14 @@ impl Roam {
     ///
     /// # Errors
     /// The socket is not bound.
-    pub(super) fn of_socket(socket: &Socket, key: u32, peer: SocketAddr) -> io::Result<Roam> {
+    pub(super) fn of_socket(
+        socket: &Socket,
+        key: u32,
+        peer: SocketAddr,
+    ) -> io::Result<PeerMigration> {
         let local = socket::any_address(peer, port_of(socket)?);
-        let strays = Arc::new(Strays::unattended(local));
-        Ok(Roam::new(&strays, local, key, peer))
+        let port = Arc::new(SharedPort::unattended(local));
+        Ok(PeerMigration::new(&port, local, key, peer))
     }
 
     /// Looks for a peer that is silent. Returns where `socket` is connected to then, if the way to the peer
@@ -93,7 +102,7 @@ impl Roam {
     ) -> Option<SocketAddr> {
         if !turn.core.is_peer_silent(turn.now) {
             self.interval = LOOK_INTERVAL;
-            self.ear = None;
+            self.fallback = None;
             return None;
         }
         let moved = self.look_for_peer(socket, ends, turn);
@@ -117,23 +126,23 @@ impl Roam {
             false => LOOK_INTERVAL,
         };
         self.next_look = turn.now + self.interval;
-        let from = received.into_iter().find_map(|(mut bytes, way)| {
+        let from = received.into_iter().find_map(|(mut bytes, addresses)| {
             let ends = (&mut *sender, &mut *receiver);
-            is_peers(&mut bytes, way.peer, socket, ends, turn).then_some(way.peer)
+            is_peers(&mut bytes, addresses.peer, socket, ends, turn).then_some(addresses.peer)
         })?;
-        // If there is no way, there is none to the old address either.
+        // If there is no way there, there is none to the old address either.
         let _ = socket.connect(&SockAddr::from(from));
         Some(from)
     }
 
     /// What came from others than the peer.
     fn listen(&mut self) -> io::Result<VecDeque<Received>> {
-        let ear = match self.ear.take() {
-            Some(ear) => ear,
-            None => self.strays.listen()?,
+        let fallback = match self.fallback.take() {
+            Some(fallback) => fallback,
+            None => self.port.listen()?,
         };
-        let received = self.strays.of(self.key, &ear);
-        self.ear = Some(ear);
+        let received = self.port.of(self.key, &fallback);
+        self.fallback = Some(fallback);
         Ok(received)
     }
 
@@ -152,8 +161,8 @@ impl Roam {
         if !renewed {
             return None;
         }
-        if port_of(socket).is_ok_and(|port| port != self.strays.local().port())
-            && let Ok(roam) = Roam::of_socket(socket, self.key, peer)
+        if port_of(socket).is_ok_and(|port| port != self.port.local().port())
+            && let Ok(roam) = PeerMigration::of_socket(socket, self.key, peer)
         {
             *self = roam;
         }
@@ -169,9 +178,9 @@ fn port_of(socket: &Socket) -> io::Result<u16> {
         .ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }
 
-impl Drop for Roam {
+impl Drop for PeerMigration {
     fn drop(&mut self) {
-        self.strays.forget(self.key);
+        self.port.forget(self.key);
     }
 }
 
@@ -187,7 +196,7 @@ fn is_peers(
         // Perhaps not all of it: there is no opening that.
         return false;
     }
-    // Who has not the connection's keys is not asked either.
+    // A sender without the connection's keys is not asked either.
     let Some(opened) = receiver.unseal(bytes, turn) else {
         return false;
     };
@@ -196,12 +205,12 @@ fn is_peers(
         return false;
     }
     let nonce = u32::from_ne_bytes(nonce);
-    match turn.core.on_stray(turn.now, from, nonce, opened) {
-        Stray::Nothing => false,
-        Stray::Ask(question) => {
+    match turn.core.on_unmatched(turn.now, from, nonce, opened) {
+        PathValidation::Ignored => false,
+        PathValidation::Challenge(question) => {
             sender.send_elsewhere(socket, &question, from);
             false
         }
-        Stray::Moved => true,
+        PathValidation::Validated => true,
     }
 }

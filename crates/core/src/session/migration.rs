@@ -2,7 +2,7 @@
 //! the machine moved.
 //!
 //! Ports and keys make a connection, not addresses. What comes from another address with this
-//! connection's key, the lane shows to [`Connection::on_stray`](crate::Connection::on_stray). That
+//! connection's key, the lane shows to [`Connection::on_unmatched`](crate::Connection::on_unmatched). That
 //! address is believed if the peer is silent at the old one, and what answers there knows the
 //! connection's ports and keys and a number that was sent there and nowhere else. What may speak for
 //! the peer beyond that, the lane decides before it shows anything: protected datagrams are opened
@@ -26,13 +26,13 @@ pub(super) struct Candidate {
 
 /// What follows from a datagram that came from another address than the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stray {
-    /// Nothing.
-    Nothing,
+pub enum PathValidation {
+    /// Nothing follows.
+    Ignored,
     /// This is to be sent to where it came from.
-    Ask(ControlDatagram),
+    Challenge(ControlDatagram),
     /// The peer is there now: everything is to be sent there.
-    Moved,
+    Validated,
 }
 
 impl Session {
@@ -42,33 +42,33 @@ impl Session {
     }
 
     /// A datagram with our key came `from` an address that is not the peer's.
-    pub(crate) fn on_stray(
+    pub(crate) fn on_unmatched(
         &mut self,
         cx: &mut Context,
         from: SocketAddr,
         nonce: u32,
         datagram: &[u8],
-    ) -> Stray {
+    ) -> PathValidation {
         let ours = |it: &Header| self.owns(cx, it.d_port, it.d_key);
         let known = Header::parse(datagram).is_ok_and(|header| ours(&header));
         if !known || !self.is_peer_silent(cx, cx.now) {
-            return Stray::Nothing;
+            return PathValidation::Ignored;
         }
         match self.candidate {
             Some(it) if it.address == from && is_answer(datagram, it.nonce) => {
                 self.candidate = None;
                 self.on_heard(cx);
-                Stray::Moved
+                PathValidation::Validated
             }
             // One question at a time, wherever it goes.
-            Some(it) if cx.now - it.asked < cx.recovery.patience() => Stray::Nothing,
+            Some(it) if cx.now - it.asked < cx.recovery.patience() => PathValidation::Ignored,
             _ => {
                 self.candidate = Some(Candidate {
                     address: from,
                     nonce,
                     asked: cx.now,
                 });
-                Stray::Ask(question(cx, nonce))
+                PathValidation::Challenge(question(cx, nonce))
             }
         }
     }

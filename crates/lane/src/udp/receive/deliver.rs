@@ -1,8 +1,9 @@
 //! What has arrived, shown to the core: where it lies if the prediction held, else made linear.
 
+use super::cmsg::{Ancillary, ECN_MASK};
 use super::{CONTROL_DATAGRAM, Receiver, SPILL};
 use crate::cleanup::{Move, Source};
-use crate::{Account, MoveCause, Registry, Turn};
+use crate::{MoveCause, Registry, Turn};
 use zerolane_core::{DropReason, Placement, Run, Span};
 use zerolane_wire::{HEADER_LEN, Header, OPTIONS_LEN, Op, checksum::Sum};
 
@@ -22,19 +23,7 @@ impl Message {
     }
 }
 
-/// The ECN field of an IP header; all ones: marked.
-const ECN_MASK: u8 = 0b11;
-
-/// What the kernel says of a message.
-#[derive(Clone, Copy, Debug, Default)]
-struct Control {
-    /// The segment size, if it merged.
-    segment: Option<usize>,
-    /// The ECN field of its datagrams: what differs in it is not merged.
-    ecn: u8,
-}
-
-/// STUs with consecutive headers, to be judged as one.
+/// STUs with consecutive headers, shown to the core as one.
 struct Group {
     first: Header,
     /// Slot of the last header.
@@ -60,11 +49,11 @@ impl Group {
 }
 
 impl Receiver {
-    /// Judges one message.
-    pub(super) fn take(&mut self, index: usize, turn: &mut Turn<'_>) {
+    /// Delivers one message.
+    pub(super) fn deliver(&mut self, index: usize, turn: &mut Turn<'_>) {
         let total = self.messages[index].msg_len as usize;
         let dropped = turn.account.dropped_socket_buffer;
-        let Control { segment, ecn } = self.read_control(index, turn.account);
+        let Ancillary { segment, ecn } = self.read_ancillary(index, turn.account);
         if turn.account.dropped_socket_buffer > dropped {
             turn.core.on_overrun(turn.now);
         }
@@ -86,52 +75,18 @@ impl Receiver {
         if message.segments() > 1 {
             self.singles = 0;
         } else if self.layouts[index].pairs > 0 && total > self.incoming.around() + OPTIONS_LEN {
-            // What nobody predicted says nothing about those that are: small puts come on their own.
+            // What was not predicted says nothing about those that are: small puts come on their own.
             self.singles = self.singles.saturating_add(1);
         }
         if self.layouts[index].fits(total, message.segment, self.incoming.around()) {
-            self.take_in_place(message, turn);
+            self.deliver_in_place(message, turn);
         } else {
-            self.take_linear(message, turn);
+            self.deliver_linear(message, turn);
         }
-    }
-
-    /// What the kernel says of a message; counts what it dropped.
-    fn read_control(&mut self, index: usize, account: &mut Account) -> Control {
-        let message = &self.messages[index].msg_hdr;
-        let mut control = Control::default();
-        // SAFETY: the kernel wrote msg_controllen bytes of well-formed control messages into our
-        // buffer; the macros walk them within that length.
-        unsafe {
-            let mut header = libc::CMSG_FIRSTHDR(message);
-            while !header.is_null() {
-                let data = libc::CMSG_DATA(header);
-                match ((*header).cmsg_level, (*header).cmsg_type) {
-                    (libc::SOL_UDP, libc::UDP_GRO) => {
-                        let segment = data.cast::<i32>().read_unaligned();
-                        control.segment = usize::try_from(segment).ok();
-                    }
-                    // An int in the one, a byte in the other; the field is the lowest bits of either.
-                    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                        control.ecn = data.cast::<i32>().read_unaligned() as u8 & ECN_MASK;
-                    }
-                    (libc::IPPROTO_IP, libc::IP_TOS) => control.ecn = data.read() & ECN_MASK,
-                    (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                        let overflow = data.cast::<u32>().read_unaligned();
-                        account.dropped_socket_buffer +=
-                            u64::from(overflow.wrapping_sub(self.overflow));
-                        self.overflow = overflow;
-                    }
-                    _ => {}
-                }
-                header = libc::CMSG_NXTHDR(message, header);
-            }
-        }
-        control
     }
 
     /// The prediction's pattern held: judge the STUs where they lie, consecutive ones as one.
-    fn take_in_place(&mut self, message: Message, turn: &mut Turn<'_>) {
+    fn deliver_in_place(&mut self, message: Message, turn: &mut Turn<'_>) {
         let layout = std::mem::take(&mut self.layouts[message.index]);
         let mut group: Option<Group> = None;
         let around = self.incoming.around();
@@ -148,17 +103,17 @@ impl Receiver {
                 let whole = datagram >= around;
                 let continues = whole && start > 0 && self.continues(group.as_ref(), slot);
                 if !(continues || whole && Header::is_data(&self.slots[slot].header)) {
-                    self.judge_all(group.take(), turn);
-                    self.take_control((message.index, slot), place, datagram, turn);
+                    self.deliver_any(group.take(), turn);
+                    self.deliver_control((message.index, slot), place, datagram, turn);
                 } else if !self.unseal_in_place(slot, landed, place.len, turn) {
-                    self.judge_all(group.take(), turn);
+                    self.deliver_any(group.take(), turn);
                 } else if let (true, Some(group)) = (continues, &mut group) {
                     group.len += payload;
                     group.last_len = payload;
                     group.last_slot = slot;
                     group.landed.len += u64::from(payload);
                 } else {
-                    self.judge_all(group.take(), turn);
+                    self.deliver_any(group.take(), turn);
                     group = Group::of(&self.slots[slot].header, slot, landed);
                     if group.is_none() {
                         turn.core.on_dropped(DropReason::Malformed);
@@ -169,7 +124,7 @@ impl Receiver {
                 slot += 1;
             }
         }
-        self.judge_all(group, turn);
+        self.deliver_any(group, turn);
         self.layouts[message.index] = layout;
     }
 
@@ -182,7 +137,13 @@ impl Receiver {
     }
 
     /// A control operation whose header lies in a slot, the rest in the place and behind it.
-    fn take_control(&mut self, at: (usize, usize), place: Span, len: usize, turn: &mut Turn<'_>) {
+    fn deliver_control(
+        &mut self,
+        at: (usize, usize),
+        place: Span,
+        len: usize,
+        turn: &mut Turn<'_>,
+    ) {
         let mut bytes = std::mem::take(&mut self.copy);
         // To be opened, it has to be there as a whole.
         let sealed = self.incoming.is_protected();
@@ -197,18 +158,18 @@ impl Receiver {
             && let Some(opened) = self.unseal(&mut bytes, turn)
         {
             let shown = &opened[..opened.len().min(CONTROL_DATAGRAM)];
-            show_control(turn, shown, len);
+            deliver_operation(turn, shown, len);
         }
         self.copy = bytes;
     }
 
-    fn judge_all(&mut self, group: Option<Group>, turn: &mut Turn<'_>) {
+    fn deliver_any(&mut self, group: Option<Group>, turn: &mut Turn<'_>) {
         if let Some(group) = group {
-            self.judge(&group, turn);
+            self.deliver_group(&group, turn);
         }
     }
 
-    fn judge(&mut self, group: &Group, turn: &mut Turn<'_>) {
+    fn deliver_group(&mut self, group: &Group, turn: &mut Turn<'_>) {
         let (landed, len) = (group.landed, group.len);
         if turn.core.uses_checksums() {
             match turn.memory.sum(landed) {
@@ -230,7 +191,7 @@ impl Receiver {
                 let mut copy = std::mem::take(&mut self.copy);
                 copy.resize(len as usize, 0);
                 if turn.memory.read(landed, &mut copy) {
-                    self.take_small(placement, &copy, turn);
+                    self.deliver_small(placement, &copy, turn);
                 }
                 self.copy = copy;
             }
@@ -249,7 +210,7 @@ impl Receiver {
     }
 
     /// A put or a value that came without announcement: done now, in order.
-    fn take_small(&mut self, placement: Placement, payload: &[u8], turn: &mut Turn<'_>) {
+    fn deliver_small(&mut self, placement: Placement, payload: &[u8], turn: &mut Turn<'_>) {
         match placement {
             Placement::Store(_) if payload.is_empty() => {}
             Placement::Store(span) => {
@@ -296,26 +257,26 @@ impl Receiver {
         });
     }
 
-    /// The pattern did not hold: make the message linear, then judge datagram by datagram.
-    fn take_linear(&mut self, message: Message, turn: &mut Turn<'_>) {
+    /// The pattern did not hold: make the message linear, then deliver datagram by datagram.
+    fn deliver_linear(&mut self, message: Message, turn: &mut Turn<'_>) {
         if self.layouts[message.index].pairs == 0 {
             // Nothing was predicted: all of it lies in the spill, in one piece.
             let mut spill = std::mem::take(&mut self.buffers.spill);
             let bytes = &mut spill[message.index * SPILL..][..message.total];
-            self.take_datagrams(message, bytes, MoveCause::Unexpected, turn);
+            self.deliver_datagrams(message, bytes, MoveCause::Unexpected, turn);
             self.buffers.spill = spill;
             return;
         }
         let mut bytes = std::mem::take(&mut self.buffers.linear[message.index]);
         // Else part of it landed in a page that is gone already: as if lost.
         if self.linearize(message, turn.memory, &mut bytes) {
-            self.take_datagrams(message, &mut bytes, MoveCause::Pattern, turn);
+            self.deliver_datagrams(message, &mut bytes, MoveCause::Pattern, turn);
         }
         self.buffers.linear[message.index] = bytes;
     }
 
-    /// Judges datagram by datagram. `bytes` live until the moves are done.
-    fn take_datagrams(
+    /// Delivers datagram by datagram. `bytes` live until the moves are done.
+    fn deliver_datagrams(
         &mut self,
         message: Message,
         bytes: &mut [u8],
@@ -325,18 +286,18 @@ impl Receiver {
         for datagram in bytes.chunks_mut(message.segment) {
             let len = datagram.len();
             if let Some(opened) = self.unseal(datagram, turn) {
-                self.take_opened(opened, len, cause, turn);
+                self.deliver_opened(opened, len, cause, turn);
             }
         }
     }
 
     /// A datagram of `len` bytes, of which `opened` are header and payload, outside any place.
-    fn take_opened(&mut self, opened: &[u8], len: usize, cause: MoveCause, turn: &mut Turn<'_>) {
+    fn deliver_opened(&mut self, opened: &[u8], len: usize, cause: MoveCause, turn: &mut Turn<'_>) {
         let header = match Header::parse(opened) {
             Ok(header) if header.op == Op::Data => header,
             _ => {
                 let shown = &opened[..opened.len().min(CONTROL_DATAGRAM)];
-                show_control(turn, shown, len);
+                deliver_operation(turn, shown, len);
                 return;
             }
         };
@@ -356,7 +317,7 @@ impl Receiver {
                 let cause = MoveCause::Unannounced;
                 self.push_move(Some(Source::own(payload)), span, cause, turn);
             }
-            other => self.take_small(other, payload, turn),
+            other => self.deliver_small(other, payload, turn),
         }
     }
 
@@ -399,7 +360,7 @@ fn source_at(start: *const u8, runs: &[Run], memory: &Registry) -> Source {
 }
 
 /// Shows the core a control operation, and does the atomic operation that it may order.
-fn show_control(turn: &mut Turn<'_>, bytes: &[u8], len: usize) {
+fn deliver_operation(turn: &mut Turn<'_>, bytes: &[u8], len: usize) {
     turn.core.on_control(turn.now, bytes, len);
     if let Some(order) = turn.core.pending_atomic() {
         let before = turn.memory.atomic(order.word, order.atomic);

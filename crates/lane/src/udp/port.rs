@@ -1,11 +1,11 @@
 //! What arrives at a port from others than those that its connections are connected to.
 //!
 //! A connected socket hears its peer at one address. What comes from another finds the unconnected
-//! socket of the same port: the listener's, or one that a connection opens when it misses its peer. Who
+//! socket of the same port: the listener's, or one that a connection opens when it misses its peer. What
 //! reads that sorts what is there by the key in the header: it may be any connection's.
 
+use super::packet_info::{self, PacketAddresses};
 use super::socket;
-use super::way::{self, Way};
 use crate::Options;
 use socket2::Socket;
 use std::collections::{HashMap, VecDeque};
@@ -16,32 +16,32 @@ use zerolane_handshake::Origin;
 
 /// Bytes of a datagram that are looked at: more than any that is not payload has.
 pub(super) const SHOWN: usize = 2048;
-/// Datagrams kept for one connection, and for the listener. Who sent them repeats what was dropped.
+/// Datagrams kept for one connection, and for the listener. Their senders repeat what was dropped.
 const MAX_KEPT: usize = 64;
-/// Datagrams read in one go: what a sender has under way when its address changes.
+/// Datagrams read in one go: what a sender has in flight when its address changes.
 const MAX_READ: usize = 4096;
 /// Where a D_Key lies in a header.
 const KEY: std::ops::Range<usize> = 8..12;
 
 /// The ports of this process that were listened on, and are in use.
-static PORTS: Mutex<Vec<Weak<Strays>>> = Mutex::new(Vec::new());
+static PORTS: Mutex<Vec<Weak<SharedPort>>> = Mutex::new(Vec::new());
 
 /// The beginning of a datagram, and where it came from.
-pub(super) type Received = (Vec<u8>, Way);
+pub(super) type Received = (Vec<u8>, PacketAddresses);
 
 /// A port, and what came there for connections that exist.
 #[derive(Debug)]
-pub(super) struct Strays {
+pub(super) struct SharedPort {
     local: SocketAddr,
-    kept: Mutex<Kept>,
+    kept: Mutex<PortState>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    /// The unconnected socket, open as long as somebody holds it.
+struct PortState {
+    /// The unconnected socket, open as long as it is held.
     socket: Weak<Socket>,
     /// The connections that exist, by their keys.
-    known: HashMap<u32, Known>,
+    known: HashMap<u32, KnownConnection>,
     /// What a connection read that is the listener's, if there is one.
     others: Option<VecDeque<Received>>,
     /// Datagrams dropped because of [`MAX_KEPT`].
@@ -49,22 +49,22 @@ struct Kept {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownConnection {
     /// Where its peer was at first.
     origin: Origin,
     strays: VecDeque<Received>,
 }
 
-impl Strays {
+impl SharedPort {
     /// Of a port without a listener.
-    pub(super) fn unattended(local: SocketAddr) -> Strays {
-        Strays {
+    pub(super) fn unattended(local: SocketAddr) -> SharedPort {
+        SharedPort {
             local,
             kept: Mutex::default(),
         }
     }
 
-    /// A listener's port, until it says [`Strays::leave`], and its socket. A port that connections of this
+    /// A listener's port, until it says [`SharedPort::leave`], and its socket. A port that connections of this
     /// process still have, and a listener had that left, can be listened on again.
     ///
     /// # Errors
@@ -72,10 +72,10 @@ impl Strays {
     pub(super) fn attend(
         local: SocketAddr,
         options: &Options,
-    ) -> io::Result<(Arc<Strays>, Arc<Socket>)> {
+    ) -> io::Result<(Arc<SharedPort>, Arc<Socket>)> {
         let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         ports.retain(|it| it.strong_count() > 0);
-        let left = |it: &Arc<Strays>| it.local == local && it.kept().others.is_none();
+        let left = |it: &Arc<SharedPort>| it.local == local && it.kept().others.is_none();
         if let Some(strays) = ports.iter().filter_map(Weak::upgrade).find(left) {
             let socket = strays.listen()?;
             socket::prepare(&socket, options);
@@ -84,15 +84,15 @@ impl Strays {
         }
         let socket = socket::bind(local, socket::Share::WithJoining, options)?;
         let local = socket.local_addr()?.as_socket().unwrap_or(local);
-        way::show_called(&socket, local);
+        packet_info::show_called(&socket, local);
         let socket = Arc::new(socket);
-        let kept = Kept {
+        let kept = PortState {
             socket: Arc::downgrade(&socket),
             others: Some(VecDeque::new()),
-            ..Kept::default()
+            ..PortState::default()
         };
         let kept = Mutex::new(kept);
-        let strays = Arc::new(Strays { local, kept });
+        let strays = Arc::new(SharedPort { local, kept });
         ports.push(Arc::downgrade(&strays));
         Ok((strays, socket))
     }
@@ -107,14 +107,14 @@ impl Strays {
         self.local
     }
 
-    /// Nobody leaves it half changed.
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    /// No holder of the lock leaves it half changed.
+    fn kept(&self) -> MutexGuard<'_, PortState> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `key` is a connection's from here on, whose peer is at `peer`.
     pub(super) fn expect(&self, key: u32, peer: SocketAddr) {
-        let known = Known {
+        let known = KnownConnection {
             origin: Origin::of(peer.ip()),
             strays: VecDeque::new(),
         };
@@ -138,7 +138,7 @@ impl Strays {
         self.kept().dropped
     }
 
-    /// The unconnected socket of the port, which is opened if nobody has it open. It is closed when the
+    /// The unconnected socket of the port, which is opened unless it is open. It is closed when the
     /// last one that holds it lets it go.
     ///
     /// # Errors
@@ -149,13 +149,13 @@ impl Strays {
             return Ok(socket);
         }
         let socket = Arc::new(socket::open(self.local, socket::Share::Joins)?);
-        way::show_called(&socket, self.local);
+        packet_info::show_called(&socket, self.local);
         kept.socket = Arc::downgrade(&socket);
         Ok(socket)
     }
 
     /// The next datagram at `socket`, this port's, that is no connection's. `None` when it is empty, or when
-    /// [`MAX_KEPT`] in a row were connections': whoever sends those without end must not keep the caller from
+    /// [`MAX_KEPT`] in a row were connections': a sender of those without end must not keep the caller from
     /// its deadline, nor the lock from others.
     ///
     /// # Errors
@@ -199,12 +199,12 @@ impl Strays {
     }
 }
 
-impl Kept {
+impl PortState {
     /// Keeps what is a connection's, and gives back what is not.
     fn sort(&mut self, received: Received) -> Option<Received> {
         let key = received.0.get(KEY).and_then(|key| key.try_into().ok());
         let known = key.and_then(|key| self.known.get_mut(&u32::from_be_bytes(key)));
-        let Some(Known { strays, .. }) = known else {
+        let Some(KnownConnection { strays, .. }) = known else {
             return Some(received);
         };
         if strays.len() >= MAX_KEPT {
@@ -226,8 +226,8 @@ impl Kept {
 
 fn receive(socket: &Socket) -> io::Result<Option<Received>> {
     let mut buffer = [0; SHOWN];
-    let received = way::receive(socket, &mut buffer)?;
-    Ok(received.map(|(len, way)| (buffer[..len].to_vec(), way)))
+    let received = packet_info::receive(socket, &mut buffer)?;
+    Ok(received.map(|(len, addresses)| (buffer[..len].to_vec(), addresses)))
 }
 
 #[cfg(test)]
@@ -241,15 +241,15 @@ mod tests {
         let mut bytes = vec![0; 40];
         bytes[KEY].copy_from_slice(&key.to_be_bytes());
         let peer = PEER.into();
-        (bytes, Way { peer, here: None })
+        (bytes, PacketAddresses { peer, here: None })
     }
 
     #[test]
     fn sort__keeps_no_more_for_one_connection_than_the_limit() {
-        let strays = Strays::unattended(([127, 0, 0, 1], 0).into());
+        let strays = SharedPort::unattended(([127, 0, 0, 1], 0).into());
         strays.expect(7, PEER.into());
         let mut kept = strays.kept();
-        assert!(kept.sort(datagram(8)).is_some(), "somebody else's");
+        assert!(kept.sort(datagram(8)).is_some(), "another's");
         for _ in 0..MAX_KEPT + 3 {
             assert!(kept.sort(datagram(7)).is_none());
         }
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn keep_other__only_for_a_listener_and_up_to_the_limit() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (strays, socket) = Strays::attend(local, &Options::default()).expect("a port");
+        let (strays, socket) = SharedPort::attend(local, &Options::default()).expect("a port");
         for _ in 0..MAX_KEPT + 3 {
             strays.kept().keep_other(datagram(8));
         }
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn next_other__comes_back_however_much_is_there_for_connections() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (strays, socket) = Strays::attend(local, &Options::default()).expect("a port");
+        let (strays, socket) = SharedPort::attend(local, &Options::default()).expect("a port");
         strays.expect(7, PEER.into());
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
         let datagrams = 3 * MAX_KEPT;
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn attend__a_port_that_connections_still_have() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let attend = |local| Strays::attend(local, &Options::default());
+        let attend = |local| SharedPort::attend(local, &Options::default());
         let (strays, socket) = attend(local).expect("a port");
         let local = strays.local();
         let in_use = |it: io::Result<_>| it.is_err_and(|it| it.kind() == io::ErrorKind::AddrInUse);
@@ -303,13 +303,13 @@ mod tests {
             .expect("UDP");
         strays.leave();
         drop(socket);
-        let (again, socket) = attend(local).expect("nobody listens");
+        let (again, socket) = attend(local).expect("no listener");
         assert!(Arc::ptr_eq(&strays, &again));
-        assert!(in_use(attend(local)), "somebody does");
+        assert!(in_use(attend(local)), "there is one");
         // While a connection misses its peer.
         strays.leave();
-        let (ear, (_, again)) = (socket, attend(local).expect("nobody listens"));
-        assert!(Arc::ptr_eq(&ear, &again), "strangers are not divided");
+        let (fallback, (_, again)) = (socket, attend(local).expect("no listener"));
+        assert!(Arc::ptr_eq(&fallback, &again), "strangers are not divided");
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         let first = first.expect("a port");
         let local = first.local_addr().expect("bound").as_socket().expect("IP");
         first.connect(&SocketAddr::from(PEER).into()).expect("UDP");
-        let strays = Strays::unattended(local);
+        let strays = SharedPort::unattended(local);
         let stranger = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
         stranger.connect(local).expect("UDP");
         let refused = || {
