@@ -15,7 +15,7 @@ use netsim::pair::Duplex;
 use serde_json::Value;
 use zerolane_core::{
     BurstLimit, Config, Connection, Delivery, Entropy, Event, Instant, RegionId, Span, Transmit,
-    listen,
+    WorkRequest, listen,
 };
 use zerolane_wire::{HEADER_LEN, Header, Packet, Profile, Profiles};
 
@@ -162,11 +162,13 @@ impl Virtual {
             len: TRANSFER,
         };
         let end = self.end(side).as_mut().expect("connected");
-        match side {
-            Side::A => end.post_send(now, span, Delivery::Polled).map(drop),
-            Side::B => end.post_receive(now, span).map(drop),
-        }
-        .expect("room");
+        let request = match side {
+            Side::A => WorkRequest::Send {
+                delivery: Delivery::Polled,
+            },
+            Side::B => WorkRequest::Receive,
+        };
+        end.post(now, request, span).expect("room");
     }
 
     /// Payload that is at B after [`TIME`], in Mb/s.

@@ -49,7 +49,7 @@ pub use counters::{Counters, DropReason, PathState};
 pub use event::{CloseReason, Delivery, Event, TransferError, TransferId};
 pub use one_sided::RegionName;
 pub use receiving::{Forecast, InboundState, Placement, Run};
-pub use request::{Atomic, AtomicRequest, RemotePlace, RemoteRegion, WorkFlags};
+pub use request::{Atomic, AtomicRequest, RemotePlace, RemoteRegion, WorkFlags, WorkRequest};
 pub use sending::OutboundState;
 pub use session::{Life, PathValidation};
 pub use span::{RegionId, Span};

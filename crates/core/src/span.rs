@@ -23,7 +23,7 @@ pub struct Span {
 
 impl Span {
     /// No bytes of no region.
-    pub(crate) const EMPTY: Span = Span {
+    pub const EMPTY: Span = Span {
         region: RegionId {
             index: 0,
             generation: 0,

@@ -15,7 +15,7 @@ use zerolane_core::limits::{
 };
 use zerolane_core::{
     BurstLimit, Config, Connection, Control, Delivery, DropReason, Entropy, Instant, Life,
-    Placement, RegionId, Span, Transmit, listen,
+    Placement, RegionId, Span, Transmit, WorkRequest, listen,
 };
 use zerolane_wire::{
     ClearToSend, FetchOp, FetchOpKind, Flags, Get, Grant, Header, Nop, Occasion, Op, Operation,
@@ -228,7 +228,9 @@ fn fragment(attack: &mut Attack, grant: &ClearToSend) {
 /// As many Blocks as may be, each in as many pieces as may be; the first is never complete.
 fn fill_blocks(attack: &mut Attack) {
     let length = 64 * MIB;
-    let posted = attack.victim.post_receive(attack.now, span(100, length));
+    let posted = attack
+        .victim
+        .post(attack.now, WorkRequest::Receive, span(100, length));
     posted.expect("room");
     attack.announce(length, Target::Receive);
     attack.drain();
@@ -287,9 +289,13 @@ fn fill_slots(attack: &mut Attack) {
 /// Bursts that the peer never saw, grants it gave, and payload it wants again.
 fn fill_sender(attack: &mut Attack) {
     let source = span(300, 64 * MIB);
-    let posted = attack
-        .victim
-        .post_send(attack.now, source, Delivery::Polled);
+    let posted = attack.victim.post(
+        attack.now,
+        WorkRequest::Send {
+            delivery: Delivery::Polled,
+        },
+        source,
+    );
     let id = posted.expect("room");
     attack.drain();
     let grant = |b_num: u32, transfer_offset: u64, length: u32, blocks_complete: u32| {

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// The memory, as lanes see it: to be entered for the length of a turn.
-pub(crate) struct Window {
+pub(crate) struct ExportWindow {
     region: Region,
     latch: Latch,
 }
 
-impl Window {
-    /// From here to [`Window::leave`] the memory stays exported. False if it was revoked.
+impl ExportWindow {
+    /// From here to [`ExportWindow::leave`] the memory stays exported. False if it was revoked.
     pub(crate) fn enter(&self) -> bool {
         self.latch.enter()
     }
@@ -65,7 +65,7 @@ pub struct ExportedRegion {
 }
 
 struct Handle {
-    window: Arc<Window>,
+    window: Arc<ExportWindow>,
 }
 
 impl fmt::Debug for ExportedRegion {
@@ -87,7 +87,7 @@ impl ExportedRegion {
         if !(start as usize).is_multiple_of(8) {
             return Err(region);
         }
-        let window = Window {
+        let window = ExportWindow {
             region,
             latch: Latch::default(),
         };
@@ -98,7 +98,7 @@ impl ExportedRegion {
         })
     }
 
-    pub(crate) fn window(&self) -> &Arc<Window> {
+    pub(crate) fn window(&self) -> &Arc<ExportWindow> {
         &self.handle.window
     }
 

@@ -22,12 +22,12 @@ struct Entry {
     len: u64,
     generation: u32,
     open: bool,
-    access: Access,
+    access: EntryFlags,
 }
 
 /// How an entry's memory may be touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Access {
+pub(crate) struct EntryFlags {
     /// Received into.
     pub(crate) writable: bool,
     /// A mapped file, whose pages may be gone.
@@ -58,7 +58,7 @@ impl Registry {
     /// Until [`Registry::close`], the bytes stay mapped, nothing writes them, and if they are
     /// writable nothing else reads them. Shared ones stay mapped while their window is entered, and
     /// nothing touches them but as `shared` does.
-    pub(crate) unsafe fn open(&mut self, start: *mut u8, len: usize, access: Access) -> Span {
+    pub(crate) unsafe fn open(&mut self, start: *mut u8, len: usize, access: EntryFlags) -> Span {
         let index = self.free.pop().unwrap_or_else(|| {
             let closed = Entry {
                 start: std::ptr::null_mut(),
@@ -93,7 +93,7 @@ impl Registry {
     pub(crate) fn allocate(&mut self, len: usize) -> io::Result<Span> {
         let region = Region::anonymous(len)?;
         let (start, len) = region.raw();
-        let access = Access {
+        let access = EntryFlags {
             writable: true,
             file: false,
             kept: false,
@@ -117,7 +117,7 @@ impl Registry {
         }
     }
 
-    fn address(&self, span: Span) -> Option<(*mut u8, Access)> {
+    fn address(&self, span: Span) -> Option<(*mut u8, EntryFlags)> {
         let entry = self.entries.get(span.region.index as usize)?;
         let end = span.offset.checked_add(span.len)?;
         if !entry.open || entry.generation != span.region.generation || end > entry.len {
@@ -271,8 +271,8 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
-    const fn memory(writable: bool) -> Access {
-        Access {
+    const fn memory(writable: bool) -> EntryFlags {
+        EntryFlags {
             writable,
             file: false,
             kept: false,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use zerolane_lane::udp::{self, UdpLane};
 use zerolane_lane::{
     Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, PublicKey, Region,
-    TransferError, TransferId, Waker,
+    TransferError, TransferId, Waker, WorkRequest,
 };
 
 /// Rounds of flushing that [`Connection::close`] waits for the peer, in idle timeouts.
@@ -123,7 +123,10 @@ impl Connection {
     /// # Errors
     /// [`TransferError::MessageTooLarge`] if the receive it met was smaller; or the connection's.
     pub fn send(&mut self, data: &[u8]) -> Result<()> {
-        self.driver.send(data)??;
+        let send = WorkRequest::Send {
+            delivery: Delivery::Interrupt,
+        };
+        self.driver.lend_source(send, data)?.result?;
         Ok(())
     }
 
@@ -137,7 +140,8 @@ impl Connection {
     /// with the same, nothing was written, and the next Transfer can be received. Or the
     /// connection's.
     pub fn recv_into(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        Ok(self.driver.receive_into(buffer)?? as usize)
+        let received = self.driver.lend_target(WorkRequest::Receive, buffer)?;
+        Ok(received.result? as usize)
     }
 
     /// Waits until the peer announces a Transfer that no posted receive takes, and returns its
@@ -172,7 +176,8 @@ impl Connection {
         memory: impl Into<Memory>,
         delivery: Delivery,
     ) -> Posted<Memory> {
-        self.driver.post_send(memory.into(), delivery)
+        let send = WorkRequest::Send { delivery };
+        self.driver.post_source(send, memory.into())
     }
 
     /// Posts a receive: the n-th posted gets the n-th Transfer sent, if it fits.
@@ -180,7 +185,7 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many are posted. The region comes back.
     pub fn post_recv(&mut self, region: Region) -> Posted<Region> {
-        self.driver.post_receive(region)
+        self.driver.post_target(WorkRequest::Receive, region)
     }
 
     /// Offers memory to the peer's next [`Connection::post_read`].
@@ -188,7 +193,10 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many are posted. The memory comes back.
     pub fn post_offer(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
-        self.driver.post_offer(memory.into(), Delivery::Interrupt)
+        let offer = WorkRequest::Offer {
+            delivery: Delivery::Interrupt,
+        };
+        self.driver.post_source(offer, memory.into())
     }
 
     /// Reads what the peer offers, when it does (the Read sequence).
@@ -196,7 +204,7 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many are posted. The region comes back.
     pub fn post_read(&mut self, region: Region) -> Posted<Region> {
-        self.driver.post_read(region)
+        self.driver.post_target(WorkRequest::Read, region)
     }
 
     /// Makes what progress there is without sleeping; returns a completion if there is one.

@@ -1,5 +1,6 @@
 //! Transfers cancelled and connections closed while the link loses what says so.
 
+use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;

@@ -1,5 +1,6 @@
 //! Links that fail, shrink and come back, peers that die, clocks that jump, counters that wrap.
 
+use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;

@@ -16,6 +16,7 @@ mod memory;
 mod memory_faults;
 mod memory_hostile;
 mod model;
+pub(crate) mod posts;
 mod reports;
 mod roam;
 mod seeds;

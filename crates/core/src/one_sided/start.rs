@@ -78,7 +78,7 @@ impl OneSided {
                     });
                 }
                 let target = Target::Region(cx.wire_place(place));
-                sending.post(cx, id, span, Delivery::Silent, target);
+                sending.post_as(cx, id, span, Delivery::Silent, target);
             }
             RequestKind::Get { span, .. } if span.len == 0 => super::get::got(cx, id, 0),
             RequestKind::Get { place, span } if !is_short(cx, span.len) => {
@@ -91,7 +91,7 @@ impl OneSided {
             } => {
                 let number = self.send_queue.push(cx.now, request);
                 let target = Target::Message(number);
-                sending.post(cx, id, payload, Delivery::Interrupt, target);
+                sending.post_as(cx, id, payload, Delivery::Interrupt, target);
             }
             _ => {
                 self.send_queue.push(cx.now, request);

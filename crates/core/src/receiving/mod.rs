@@ -157,17 +157,21 @@ impl Receiving {
 /// Transfers that begin, and that end early.
 impl Receiving {
     /// Queues a receive.
-    pub(crate) fn post(&mut self, cx: &mut Context, id: TransferId, span: Span) {
+    pub(crate) fn post(&mut self, cx: &mut Context, span: Span) -> TransferId {
+        let id = cx.new_id();
         self.inbox.posted.push_back(Posted { id, span });
         cx.owe(Debt::Match);
         cx.owe(Debt::Peer);
+        id
     }
 
     /// Queues a Read.
-    pub(crate) fn post_read(&mut self, cx: &mut Context, id: TransferId, span: Span) {
+    pub(crate) fn post_read(&mut self, cx: &mut Context, span: Span) -> TransferId {
+        let id = cx.new_id();
         self.inbox.reads.post(id, span);
         cx.owe(Debt::Read);
         cx.owe(Debt::Peer);
+        id
     }
 
     /// Begins a long Get of what starts at `place`, behind all numbered operations below `after`.

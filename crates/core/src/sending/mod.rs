@@ -141,6 +141,19 @@ impl Sending {
     pub(crate) fn post(
         &mut self,
         cx: &mut Context,
+        span: Span,
+        delivery: Delivery,
+        target: Target,
+    ) -> TransferId {
+        let id = cx.new_id();
+        self.post_as(cx, id, span, delivery, target);
+        id
+    }
+
+    /// Queues a Transfer for `target` that has an identifier: that of the request which it carries out.
+    pub(crate) fn post_as(
+        &mut self,
+        cx: &mut Context,
         id: TransferId,
         span: Span,
         delivery: Delivery,
@@ -151,23 +164,19 @@ impl Sending {
     }
 
     /// Offers `span` to the peer's next Read.
-    pub(crate) fn offer(
-        &mut self,
-        cx: &mut Context,
-        id: TransferId,
-        span: Span,
-        delivery: Delivery,
-    ) {
+    pub(crate) fn offer(&mut self, cx: &mut Context, span: Span, delivery: Delivery) -> TransferId {
+        let id = cx.new_id();
         self.offers.queue.push_back(Offer { id, span, delivery });
         cx.owe(Debt::Offer);
         cx.owe(Debt::Peer);
+        id
     }
 
     /// Matches the peer's Reads with offers.
     pub(crate) fn match_offers(&mut self, cx: &mut Context) {
         while let Some((wanted, offer)) = self.offers.match_next() {
             let target = Target::Read(wanted.s_id);
-            self.post(cx, offer.id, offer.span, offer.delivery, target);
+            self.post_as(cx, offer.id, offer.span, offer.delivery, target);
         }
     }
 

@@ -145,8 +145,8 @@ impl<L: Lane> Driver<L> {
     /// Tells of the end of a request, unless nobody wants to know.
     fn end(&mut self, it: &Ending) {
         // Puts that were copied are not remembered one by one.
-        let copied = || Posted::copied(WorkKind::Put);
-        let posted = self.posted.remove(&it.id).unwrap_or_else(copied);
+        let posted = self.posted.remove(&it.id);
+        let posted = posted.unwrap_or_else(Posted::copied);
         if let Some(region) = posted.region {
             self.memory.close(region);
         }
@@ -155,10 +155,10 @@ impl<L: Lane> Driver<L> {
             Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
             result => result.unwrap_or(Ok(posted.len)),
         };
-        let told = !posted.abandoned && (posted.sort.signalled || result.is_err());
+        let told = !posted.abandoned && (posted.info.signalled || result.is_err());
         let completion = Completion {
             id: it.id,
-            kind: posted.sort.kind,
+            kind: posted.info.kind,
             result,
             memory: posted.memory,
             delivery: it.delivery,
@@ -188,14 +188,14 @@ impl<L: Lane> Driver<L> {
     /// The control that came, out of its slot, which is free then.
     fn take_control(&mut self, posted: &Posted, len: u32) -> MessageControl {
         let mut control = MessageControl::default();
-        let Some(slot) = posted.sort.control else {
+        let Some(slot) = posted.info.control else {
             return control;
         };
         let span = self.controls.span(slot);
         if self.memory.read(span, &mut control.bytes[..len as usize]) {
             control.len = len as u8;
         }
-        self.controls.give_back(slot);
+        self.controls.give_back(Some(slot));
         control
     }
 }

@@ -5,14 +5,14 @@ mod completion;
 mod error;
 mod exports;
 mod inline;
+mod messages;
 mod post;
-mod remote;
 mod wait;
 
 pub use completion::{Completion, MessageControl};
 pub use error::{DriverError, NotPosted};
 pub use inline::MAX_INLINE;
-pub use remote::WorkKind;
+pub use messages::WorkKind;
 
 use crate::clock::Clock;
 use crate::{Account, Lane, LaneError, Options, Registry, Turn, Waker};
@@ -20,8 +20,8 @@ use completion::Held;
 use core::fmt;
 use exports::Export;
 use inline::Inline;
+use messages::Controls;
 use post::Posted;
-use remote::Controls;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use zerolane_core::{CloseReason, Connection, FastAnswer, Instant, Life, RemoteRegion, TransferId};
