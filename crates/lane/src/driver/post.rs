@@ -37,6 +37,8 @@ pub(super) struct Posted {
     pub(super) faulted: bool,
     /// Nobody waits for it any more.
     pub(super) abandoned: bool,
+    /// Somebody waits for it in particular.
+    pub(super) awaited: bool,
 }
 
 impl Posted {
@@ -48,6 +50,7 @@ impl Posted {
             memory: None,
             faulted: false,
             abandoned: false,
+            awaited: false,
         }
     }
 
