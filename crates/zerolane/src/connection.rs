@@ -167,7 +167,8 @@ impl Connection {
         self.post_send_with(memory, Delivery::Interrupt)
     }
 
-    /// Posts a send that is delivered to the receiver as `delivery` says.
+    /// Posts a send that is delivered to the receiver as `delivery` says: whether its arrival is an event
+    /// there, and wakes. Its own completion comes here as any other.
     ///
     /// # Errors
     /// The connection is closed, or too many are posted. The memory comes back.
@@ -207,7 +208,16 @@ impl Connection {
         self.driver.post_target(WorkRequest::Read, region)
     }
 
-    /// Makes what progress there is without sleeping; returns a completion if there is one.
+    /// Asks to be told of the end of request `id`, however its sender wants it delivered: it ends a
+    /// [`Connection::wait`], also if it is over and held back. False if there is no such request, or its
+    /// completion was taken. For programs that wait for one request in particular; blocking calls do so
+    /// by themselves.
+    pub fn notify(&mut self, id: TransferId) -> bool {
+        self.driver.notify(id)
+    }
+
+    /// Makes what progress there is without sleeping; returns a completion if there is one. This is
+    /// looking: it finds what is [`Delivery::Polled`], too.
     ///
     /// # Errors
     /// The connection ended and all completions were taken.
@@ -218,46 +228,84 @@ impl Connection {
         self.take()
     }
 
-    /// Waits for the next completion; `None` on timeout, or when a [`Waker`] was used, however busy the
-    /// connection is. To wait for no time is to make one turn, and not to sleep.
+    /// Waits for the next completion that wakes ([`Delivery::Interrupt`], and every failure); those that came
+    /// before it are returned first. `None` on timeout, or when a [`Waker`] was used, however busy the
+    /// connection is. To wait for no time is to make one turn, and to look, as [`Connection::poll`] does.
     ///
     /// # Errors
     /// The connection ended and all completions were taken.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        let waker = self.driver.waker();
+        let looks = timeout == Some(Duration::ZERO);
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            if !self.driver.has_completion() {
-                self.driver.wait(left, Driver::has_completion)?;
-            } else if let Some((queue, _)) = &self.queue {
-                // The peer must not take us for dead because of a queue that nobody empties.
-                self.driver
-                    .wait(left, |_| queue.has_room_or_wakes(&waker))?;
+            if let Some((queue, tag)) = self.queue.clone() {
+                if self.wait_to_hand_over(&queue, tag, left)? {
+                    return self.end().map_or(Ok(None), Err);
+                }
+                continue;
             }
-            // A piece of a request of several is none that is told.
-            let pieces_only = self.driver.has_completion() && self.queue.is_none();
+            if !self.driver.has_notice() {
+                self.driver.wait(left, Driver::has_notice)?;
+            }
+            let told = self.driver.has_notice();
+            if !told && !looks {
+                return self.end().map_or(Ok(None), Err);
+            }
             match self.take()? {
-                None if pieces_only => {}
+                // A piece of a request of several is none that is told.
+                None if told => {}
                 completion => return Ok(completion),
             }
         }
     }
 
+    /// Waits until there are completions, and room for them in `queue`, and hands them over. Whether the
+    /// waiting is over: one of them wakes, or none came in time.
+    fn wait_to_hand_over(
+        &mut self,
+        queue: &CompletionQueue,
+        tag: u64,
+        left: Option<Duration>,
+    ) -> Result<bool> {
+        if self.driver.has_completion() {
+            // The peer must not take us for dead because of a queue that nobody empties.
+            let waker = self.driver.waker();
+            self.driver
+                .wait(left, |_| queue.has_room_or_wakes(&waker))?;
+        } else {
+            self.driver.wait(left, Driver::has_completion)?;
+        }
+        let (count, told) = self.hand_over(queue, tag);
+        let over = count == 0 || told || left == Some(Duration::ZERO);
+        Ok(over || self.driver.closed().is_some() || self.driver.take_wake())
+    }
+
+    /// Hands to `queue` what it has room for: how many, and whether one of them wakes.
+    fn hand_over(&mut self, queue: &CompletionQueue, tag: u64) -> (usize, bool) {
+        queue.fill(tag, || {
+            let told = self.driver.has_notice();
+            Some((self.next_whole()?, told))
+        })
+    }
+
     fn take(&mut self) -> Result<Option<Completion>> {
         if let Some((queue, tag)) = self.queue.clone() {
-            queue.fill(tag, || self.next_told());
-        } else if let Some(completion) = self.next_told() {
+            self.hand_over(&queue, tag);
+        } else if let Some(completion) = self.next_whole() {
             return Ok(Some(completion));
         }
-        match self.driver.closed() {
-            Some(reason) if !self.driver.has_completion() => Err(Error::Closed(reason)),
-            _ => Ok(None),
-        }
+        self.end().map_or(Ok(None), Err)
+    }
+
+    /// Why nothing comes any more, if all completions were taken.
+    fn end(&self) -> Option<Error> {
+        let reason = self.driver.closed()?;
+        (!self.driver.has_completion()).then_some(Error::Closed(reason))
     }
 
     /// The next completion of a whole request.
-    fn next_told(&mut self) -> Option<Completion> {
+    fn next_whole(&mut self) -> Option<Completion> {
         while let Some(completion) = self.driver.next_completion() {
             let whole = self.vectored.absorb(completion.into());
             if whole.is_some() {

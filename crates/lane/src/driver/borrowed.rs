@@ -102,8 +102,8 @@ impl<L: Lane> Driver<L> {
     /// Waits for request `id` and takes its completion; others stay. A wake does not end it.
     pub(super) fn await_request(&mut self, id: TransferId) -> Result<Completion, DriverError> {
         self.wait_through(None, |driver| !driver.posted.contains_key(&id))?;
-        let place = self.completions.iter().position(|it| it.id == id);
-        let completion = place.and_then(|place| self.completions.remove(place));
+        let completion = self.completions.take(id);
+        self.core.set_unread(self.completions.told());
         completion.ok_or_else(|| self.closed_error())
     }
 

@@ -45,6 +45,8 @@ pub(super) struct Posted {
     pub(super) faulted: bool,
     /// No call waits for it any more.
     pub(super) abandoned: bool,
+    /// Somebody waits for it in particular.
+    pub(super) awaited: bool,
 }
 
 impl Posted {
@@ -56,6 +58,7 @@ impl Posted {
             memory: None,
             faulted: false,
             abandoned: false,
+            awaited: false,
         }
     }
 
