@@ -37,29 +37,6 @@ pub(crate) fn pin(core: usize) -> Result<()> {
         .with_context(|| format!("cannot run on core {core}; pick one that exists with --cores"))
 }
 
-/// Where a client and its server run.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct CoreArgs {
-    /// Core of the client
-    #[arg(long, default_value_t = 0)]
-    pub(crate) tx_core: usize,
-    /// Core of the server [default: 1, or 0 if it is the only one]
-    #[arg(long)]
-    pub(crate) rx_core: Option<usize>,
-}
-
-impl CoreArgs {
-    /// The core of the server.
-    pub(crate) fn server(&self) -> usize {
-        of_other_end(self.rx_core)
-    }
-}
-
-/// The core of the other end: `chosen`, or the second if there is one.
-pub(crate) fn of_other_end(chosen: Option<usize>) -> usize {
-    chosen.unwrap_or(1.min(cores() - 1))
-}
-
 /// How many cores this process may use.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get())

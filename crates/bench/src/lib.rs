@@ -1,64 +1,38 @@
-//! `zerolane bench`: Zerolane against the kernel's TCP, on the same memory.
+//! `zerolane bench`: Zerolane against the kernel's TCP and others, on the same memory; and `zerolane demo`.
 //!
-//! | module | what it does |
+//! | module | what it holds |
 //! |---|---|
-//! | `orchestrate` | which run follows which, who is told what |
-//! | `end` | one end of a run, in a process of its own |
-//! | `peer` | the orchestrator's handle to an end |
-//! | `protocol`, `channel`, `limits` | what they say, how, and how much at most |
-//! | `mover`, `tcp`, `tls`, `quic`, `zl` | what carries the bytes |
-//! | `certificate` | TLS's settings for those that need it |
-//! | `pattern` | what the bytes are |
-//! | `cpu` | pinning, CPU time, memcpy |
-//! | `link`, `hosts` | the two hosts, and an end on each |
-//! | `report`, `table` | figures from measurements; for people |
-//! | `perftest` | latencies, rates and bandwidths, in perftest's words |
-//! | `serve` | an end for other machines |
-//! | `flow` | flows for a given time over an emulated link |
-//! | `sweep`, `figures`, `sweep_table`, `thesis` | such flows over one link after the other, and what came of them |
-//! | `loss`, `rtt` | which links |
-//! | `handshake` | connections set up and torn down |
-//! | `siege` | a transfer under attack |
-//! | `incast`, `share` | several flows at the same time |
+//! | `modes` | the benchmarks: arguments, jobs and reports of each |
+//! | `demo` | a file copied by TCP and by Zerolane |
+//! | `report` | figures from measurements, for programs and for people |
+//! | `harness` | who is told what, and when |
+//! | `contender` | what is compared: ways to do a job between two processes |
+//! | `job` | what the two ends of a run are told to do |
+//! | `measured` | what an end measured |
+//! | `content` | what is sent |
+//! | `cpu`, `limits` | pinning, CPU time, memcpy; every limit |
+//!
+//! Each uses only those below it.
 
-mod bulk;
-mod certificate;
-mod channel;
-mod congestion;
+#![forbid(unsafe_code)]
+
+mod contender;
+mod content;
 mod cpu;
 pub mod demo;
-mod end;
-mod figures;
-mod flow;
-mod handshake;
-mod hosts;
-mod incast;
+mod harness;
+mod job;
 mod limits;
-mod link;
-mod loss;
-mod mover;
-mod orchestrate;
-mod pattern;
-mod peer;
-mod perftest;
-mod protocol;
-mod quic;
+mod measured;
+mod modes;
 mod report;
-mod rtt;
-mod serve;
-mod share;
-mod siege;
-mod sweep;
-mod sweep_table;
-mod table;
-mod tcp;
-mod thesis;
-mod tls;
-mod watchdog;
-mod zl;
 
 use anyhow::Result;
 use clap::Subcommand;
+
+use harness::{end, serve};
+use modes::sweep::{loss, rtt};
+use modes::{bulk, handshake, incast, operations, share, siege};
 
 /// Arguments of `zerolane bench`.
 #[derive(Debug, clap::Args)]
@@ -86,7 +60,7 @@ enum Command {
     /// Be the receiving machine of `bench bulk --to`
     Serve(serve::Args),
     #[command(flatten)]
-    Perftest(perftest::Command),
+    Operations(operations::Command),
     /// One end of a run; started by the others
     #[command(hide = true)]
     End(end::Args),
@@ -95,7 +69,7 @@ enum Command {
 /// Runs `zerolane bench`.
 pub fn run(args: Args) -> Result<()> {
     match args.command {
-        Command::Bulk(args) => bulk::run(args),
+        Command::Bulk(args) => bulk::run(&args),
         Command::Loss(args) => loss::run(&args),
         Command::Rtt(args) => rtt::run(&args),
         Command::Incast(args) => incast::run(&args),
@@ -103,7 +77,7 @@ pub fn run(args: Args) -> Result<()> {
         Command::Handshake(args) => handshake::run(&args),
         Command::Siege(args) => siege::run(&args),
         Command::Serve(args) => serve::run(&args),
-        Command::Perftest(command) => perftest::run(command),
+        Command::Operations(command) => operations::run(command),
         Command::End(args) => end::run(args),
     }
 }

@@ -414,28 +414,46 @@ fn serve__between_two_hosts_gives_the_promised_json() {
 #[test]
 fn serve__refuses_hostile_requests_and_goes_on() {
     let (_server, address) = server();
-    let huge = r#"{"do":"prepare","buffer":1099511627776,"seed":0}"#;
+    let huge = r#"{"do":"memcpy","buffer":1099511627776}"#;
     assert!(answer(address, format!("{huge}\n").as_bytes()).contains("must be"));
 
-    let prepare = r#"{"do":"prepare","buffer":4096,"seed":0}"#;
     let tcp = r#"{"send_bytes":8,"recv_bytes":8,"send_buffer":null,"recv_buffer":null,"wait_all":false,"congestion":null}"#;
+    let respond = |contender: &str, work: &str| {
+        let request = format!(
+            r#"{{"do":"respond","contender":"{contender}","work":{work},"security":"plain","tcp":{tcp},"token":1}}"#
+        );
+        answer(address, format!("{request}\n").as_bytes())
+    };
     let file = r#"{"file":{"name":"passwd","bytes":1}}"#;
-    let receive = format!(
-        r#"{{"do":"receive","mover":"tcp","payload":{file},"token":1,"tcp":{tcp},"security":"plain"}}"#
-    );
-    let reply = answer(address, format!("{prepare}\n{receive}\n").as_bytes());
-    assert!(reply.contains("has no files"), "{reply}");
+    let path = r#"{"file":{"name":"../passwd","bytes":1}}"#;
+    let huge = r#"{"laps":{"buffer":1099511627776,"laps":1,"seed":0}}"#;
+    let endless = r#"{"laps":{"buffer":4096,"laps":18446744073709551615,"seed":0}}"#;
+    for (contender, work, says) in [
+        ("tcp", file, "has no files"),
+        ("tcp", path, "plain name"),
+        ("zerolane", huge, "must be"),
+        ("zerolane", endless, "laps of"),
+        (
+            "udp",
+            r#"{"laps":{"buffer":4096,"laps":1,"seed":0}}"#,
+            "messages alone",
+        ),
+        ("ucx", file, "no such test"),
+    ] {
+        let reply = respond(contender, work);
+        assert!(reply.contains(says), "{work}: {reply}");
+    }
 
     for garbage in [
         &b"\n"[..],
         b"GET / HTTP/1.1\r\n\r\n",
         &[b'x'; 100_000],
-        b"{\"do\":\"memcpy\"}\n",
+        b"{\"do\":\"prepare\"}\n",
     ] {
         let reply = answer(address, garbage);
         assert!(reply.is_empty() || reply.contains("failed"), "{reply}");
     }
-    assert!(answer(address, b"{\"do\":\"hello\",\"version\":5}\n").contains("kernel"));
+    assert!(answer(address, b"{\"do\":\"hello\",\"version\":6}\n").contains("kernel"));
 }
 
 #[test]

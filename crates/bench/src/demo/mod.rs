@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bytesize::ByteSize;
-
-use crate::cpu;
-use crate::link::{Host, Link, Offloads};
-use crate::orchestrate::{Ends, Plan, RunResult};
-use crate::peer::Peer;
-use crate::protocol::{Mover, Payload, Protection};
-use crate::tcp;
-use stage::Stage;
 use zerolane_cli::console;
 use zerolane_cli::interrupt::Interrupt;
+
+use crate::cpu;
+use crate::harness::hosts;
+use crate::harness::link::Link;
+use crate::harness::runs::{Ends, Run, order};
+use crate::job::name::Name;
+use crate::job::{FileCopy, Job, Work};
+use stage::Stage;
 
 /// Arguments of `zerolane demo`.
 #[derive(Debug, clap::Args)]
@@ -29,18 +29,18 @@ pub struct Args {
     /// Size of the file
     #[arg(long, default_value = "2GiB", value_name = "SIZE", hide = true)]
     size: ByteSize,
-    /// Copy with one mover only
-    #[arg(long, value_name = "MOVER", hide = true)]
-    only: Option<Mover>,
+    /// Copy with one contender only
+    #[arg(long, value_name = "CONTENDER", hide = true, value_parser = Name::among(&CONTENDERS))]
+    only: Option<Name>,
 }
 
-/// Copies with each mover, at most.
+const CONTENDERS: [Name; 2] = [Name::Tcp, Name::Zerolane];
+
+/// Copies with each contender, at most.
 const PAIRS: u32 = 3;
 
 /// No further pair is begun after this long, so that all ends within a minute.
 const LAST_START: Duration = Duration::from_secs(30);
-
-const MTU: u32 = 1500;
 
 /// Copies, compares, and says what came of it.
 pub fn run(args: Args) -> Result<()> {
@@ -52,67 +52,35 @@ pub fn run(args: Args) -> Result<()> {
 fn compare(args: &Args, interrupt: &Interrupt) -> Result<String> {
     let started = Instant::now();
     let stage = Stage::set_up(args.size.as_u64(), interrupt)?;
-    let link = link();
+    let mut ends = ends(&stage, interrupt)?;
     console::say(format_args!(
         "The two hosts: {}, one core each.",
-        link.describe()
+        ends.link().map_or("unknown", Link::describe)
     ))?;
-    let mut ends = ends(&link, &stage, interrupt)?;
-    let sender = ends.sender.greet()?;
-    ends.receiver.greet()?;
-    let plan = Plan {
-        payload: Payload::File {
-            name: stage::NAME.into(),
-            bytes: stage.bytes,
-        },
-        movers: args
-            .only
-            .map_or(vec![Mover::Tcp, Mover::Zerolane], |mover| vec![mover]),
-        tcp: tcp::for_files(),
-        security: Protection::Plain,
-    };
-    let mut runs: Vec<RunResult> = Vec::new();
+    let [sender, _] = ends.greet()?;
+    let job = Job::of(Work::File(FileCopy {
+        name: stage::NAME.into(),
+        bytes: stage.bytes,
+    }));
+    let contenders = args.only.map_or(CONTENDERS.to_vec(), |only| vec![only]);
+    let mut runs: Vec<Run> = Vec::new();
     for index in 0..PAIRS {
         if index > 0 && started.elapsed() > LAST_START {
             break;
         }
-        runs.extend(ends.pair(&plan, index, |run| {
+        for contender in order(&contenders, index) {
+            let run = ends.run(contender, &job)?;
             stage.verify_copy(interrupt)?;
-            console::say(report::line(run))
-        })?);
+            console::say(report::line(&run))?;
+            runs.push(run);
+        }
     }
     Ok(report::of(&runs, &sender.tcp_baseline, started.elapsed()))
 }
 
-fn link() -> Link {
-    Link::namespaces(MTU, Offloads::On).unwrap_or_else(|error| {
-        console::note(format_args!(
-            "No network namespaces here ({error:#}): using loopback."
-        ));
-        Link::loopback()
-    })
-}
-
-fn ends(link: &Link, stage: &Stage, interrupt: &Interrupt) -> Result<Ends> {
-    let end = |host, name, core: usize, files| -> Result<Peer> {
-        let mut command = link.this_program(host)?;
-        let bind = link.address(host).to_string();
-        command.args([
-            "bench",
-            "end",
-            "--bind",
-            &bind,
-            "--core",
-            &core.to_string(),
-            "--files",
-        ]);
-        command.arg(files);
-        Peer::spawn(name, command, interrupt).context("starting the hosts")
-    };
-    let last_core = 1.min(cpu::cores() - 1);
-    Ok(Ends {
-        sender: end(Host::Sender, "sender", 0, stage.source())?,
-        receiver: end(Host::Receiver, "receiver", last_core, stage.destination())?,
-        receiver_address: link.address(Host::Receiver),
-    })
+fn ends(stage: &Stage, interrupt: &Interrupt) -> Result<Ends> {
+    let cores = [0, 1.min(cpu::cores() - 1)];
+    let (from, to) = (stage.source(), stage.destination());
+    let link = hosts::link(None, None)?;
+    Ends::here(link, cores, Some([&from, &to]), interrupt).context("starting the hosts")
 }

@@ -4,31 +4,25 @@ use std::time::Duration;
 
 use comfy_table::Table;
 
-use crate::orchestrate::RunResult;
-use crate::protocol::Mover;
-use crate::report::{Comparison, gbps};
-use crate::table::SideBySide;
+use crate::harness::runs::Run;
+use crate::report::cell;
+use crate::report::comparison::{Comparison, SideBySide, gbps};
 
 /// A difference below this share is no difference on a machine that others use.
 const SAME: f64 = 0.05;
 
 /// One run, as it happens.
-pub(crate) fn line(run: &RunResult) -> String {
-    let mover = match run.mover {
-        Mover::Tcp => "TCP:     ",
-        Mover::Tls => "TLS:     ",
-        Mover::Quinn => "quinn:   ",
-        Mover::Zerolane => "Zerolane:",
-    };
+pub(crate) fn line(run: &Run) -> String {
     format!(
-        "  {mover} {:.2} s, {:.1} Gb/s, digest right",
+        "  {:9} {:.2} s, {:.1} Gb/s, digest right",
+        format!("{}:", run.contender.title()),
         run.rx.seconds,
         gbps(run)
     )
 }
 
 /// The whole result; TCP ran with the `congestion` control.
-pub(crate) fn of(runs: &[RunResult], congestion: &str, took: Duration) -> String {
+pub(crate) fn of(runs: &[Run], congestion: &str, took: Duration) -> String {
     let compared = Comparison::of(runs);
     let tcp = compared.tcp.as_ref();
     let tcp = tcp.map(|_| format!(" TCP's congestion control was {congestion}."));
@@ -46,31 +40,14 @@ fn table(compared: &Comparison) -> Table {
     table.row("goodput, Gb/s", &|figures| {
         format!("{:.1}", figures.gbps.median)
     });
-    table.row("CPU seconds a GB, sender", &|figures| {
-        format!("{:.3}", figures.tx_cpu_s_per_gb)
-    });
-    table.row("CPU seconds a GB, receiver", &|figures| {
-        format!("{:.3}", figures.rx_cpu_s_per_gb)
-    });
-    table.row("system calls a MiB, sender", &|figures| {
-        format!("{:.1}", figures.tx_syscalls_per_mib)
-    });
-    table.row("system calls a MiB, receiver", &|figures| {
-        format!("{:.1}", figures.rx_syscalls_per_mib)
-    });
-    let copied = compared
-        .moved_bytes_per_byte
-        .map_or("-".into(), |bytes| format!("{bytes:.4}"));
+    table.costs();
+    let copied = cell(compared.moved_bytes_per_byte, |bytes| format!("{bytes:.4}"));
     // The loop hands its buffer from one system call to the next.
     let tcp_copied = compared.tcp.as_ref().map_or("-", |_| "0.0000");
     table.cells("bytes copied in user space, a byte", tcp_copied, &copied);
-    let misplaced = compared
-        .misplaced
-        .map_or("-".into(), |packets| packets.to_string());
+    let misplaced = cell(compared.misplaced, |packets| packets.to_string());
     table.cells("packets misplaced", "-", &misplaced);
-    let ratio = compared
-        .ratio_vs_tcp
-        .map_or("-".into(), |ratio| format!("{ratio:.2}"));
+    let ratio = cell(compared.ratio_vs_tcp, |ratio| format!("{ratio:.2}"));
     table.cells("goodput against TCP", "1", &ratio);
     table.finish()
 }

@@ -10,7 +10,7 @@ use bytesize::ByteSize;
 use nix::sys::statvfs::statvfs;
 use tempfile::TempDir;
 
-use crate::pattern::{Pattern, mix};
+use crate::content::pattern::{Pattern, mix};
 use zerolane_cli::console;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
