@@ -11,7 +11,7 @@ pub type TransferId = u32;
 /// How the sender asked for the arrival to be delivered (thesis, 4.1: Silent and Interrupt bits).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
-    /// Not reported; the receiver finds it by looking at the Transfer or its memory.
+    /// No notice is asked for. The bit travels and stands in the event; no lane acts on it, every arrival is told.
     Silent,
     /// Reported to who polls.
     Polled,
