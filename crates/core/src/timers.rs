@@ -1,5 +1,5 @@
-//! The timers of a connection. Each is named after what it waits for; `connection/timeouts.rs`
-//! says which part acts.
+//! The timers of a connection. Each is named after what it waits for; what follows from it is the
+//! connection's (`Connection::on_timeout`).
 
 use crate::Instant;
 

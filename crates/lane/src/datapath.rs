@@ -30,7 +30,7 @@ impl Turn<'_> {
     }
 }
 
-/// A datapath in three verbs. The control plane stays out of it: what to send and where payload
+/// A datapath: three verbs, and questions about its state. The control plane stays out of it: what to send and where payload
 /// belongs is the core's to say.
 pub trait Lane {
     /// Takes what has arrived, one batch. True if there was anything.

@@ -286,9 +286,7 @@ impl<L: Lane> Driver<L> {
         let eager = self.core.is_eager() && self.transmit(now)?;
         let (lane, mut turn) = self.lend(now);
         let received = lane.receive(&mut turn);
-        // A thread may be off its core in the middle of a turn. With the turn's first time, a round
-        // trip could seem shorter than any is, and the shortest one is what the pace rests on; or a
-        // burst older than it is, and lost.
+        // The turn's first time may be long ago: see `Turn::refresh`.
         let now = match received {
             Ok(true) => turn.now,
             _ => self.clock.now(),

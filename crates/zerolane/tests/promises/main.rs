@@ -1,12 +1,15 @@
 //! The tests that docs/security.md and docs/rules.md name are there: a promise without a test is none.
 #![allow(non_snake_case)]
 
+mod constants;
+mod numbers;
+
 use std::fs;
 use std::path::Path;
 
 const DOCUMENTS: [(&str, &str); 2] = [
-    ("security.md", include_str!("../../../docs/security.md")),
-    ("rules.md", include_str!("../../../docs/rules.md")),
+    ("security.md", include_str!("../../../../docs/security.md")),
+    ("rules.md", include_str!("../../../../docs/rules.md")),
 ];
 
 /// Adds the text of all Rust files below `directory`.
