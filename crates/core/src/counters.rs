@@ -85,7 +85,7 @@ pub struct Counters {
     /// [`MAX_LIVE_BLOCKS`](crate::limits::MAX_LIVE_BLOCKS), or because other connections receive too.
     pub grants_held: u64,
     /// Notes that were given up for want of room: of overtaken payload
-    /// ([`MAX_WATCHED`](crate::limits::MAX_WATCHED)), of bursts in flight
+    /// ([`MAX_OVERTAKEN`](crate::limits::MAX_OVERTAKEN)), of bursts in flight
     /// ([`MAX_FLIGHT`](crate::limits::MAX_FLIGHT)) and of Transfers ended
     /// ([`MAX_ENDINGS`](crate::limits::MAX_ENDINGS)). What became of those is found out later.
     pub forgotten: u64,

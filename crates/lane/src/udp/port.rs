@@ -52,7 +52,7 @@ struct PortState {
 struct KnownConnection {
     /// Where its peer was at first.
     origin: Origin,
-    strays: VecDeque<Received>,
+    unmatched: VecDeque<Received>,
 }
 
 impl SharedPort {
@@ -76,11 +76,11 @@ impl SharedPort {
         let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         ports.retain(|it| it.strong_count() > 0);
         let left = |it: &Arc<SharedPort>| it.local == local && it.kept().others.is_none();
-        if let Some(strays) = ports.iter().filter_map(Weak::upgrade).find(left) {
-            let socket = strays.listen()?;
+        if let Some(port) = ports.iter().filter_map(Weak::upgrade).find(left) {
+            let socket = port.listen()?;
             socket::prepare(&socket, options);
-            strays.kept().others = Some(VecDeque::new());
-            return Ok((strays, socket));
+            port.kept().others = Some(VecDeque::new());
+            return Ok((port, socket));
         }
         let socket = socket::bind(local, socket::Share::WithJoining, options)?;
         let local = socket.local_addr()?.as_socket().unwrap_or(local);
@@ -92,9 +92,9 @@ impl SharedPort {
             ..PortState::default()
         };
         let kept = Mutex::new(kept);
-        let strays = Arc::new(SharedPort { local, kept });
-        ports.push(Arc::downgrade(&strays));
-        Ok((strays, socket))
+        let port = Arc::new(SharedPort { local, kept });
+        ports.push(Arc::downgrade(&port));
+        Ok((port, socket))
     }
 
     /// The listener is no more.
@@ -116,7 +116,7 @@ impl SharedPort {
     pub(super) fn expect(&self, key: u32, peer: SocketAddr) {
         let known = KnownConnection {
             origin: Origin::of(peer.ip()),
-            strays: VecDeque::new(),
+            unmatched: VecDeque::new(),
         };
         self.kept().known.insert(key, known);
     }
@@ -194,7 +194,7 @@ impl SharedPort {
         }
         kept.known
             .get_mut(&key)
-            .map(|it| std::mem::take(&mut it.strays))
+            .map(|it| std::mem::take(&mut it.unmatched))
             .unwrap_or_default()
     }
 }
@@ -204,14 +204,14 @@ impl PortState {
     fn sort(&mut self, received: Received) -> Option<Received> {
         let key = received.0.get(KEY).and_then(|key| key.try_into().ok());
         let known = key.and_then(|key| self.known.get_mut(&u32::from_be_bytes(key)));
-        let Some(KnownConnection { strays, .. }) = known else {
+        let Some(KnownConnection { unmatched, .. }) = known else {
             return Some(received);
         };
-        if strays.len() >= MAX_KEPT {
-            strays.pop_front();
+        if unmatched.len() >= MAX_KEPT {
+            unmatched.pop_front();
             self.dropped += 1;
         }
-        strays.push_back(received);
+        unmatched.push_back(received);
         None
     }
 
@@ -246,68 +246,68 @@ mod tests {
 
     #[test]
     fn sort__keeps_no_more_for_one_connection_than_the_limit() {
-        let strays = SharedPort::unattended(([127, 0, 0, 1], 0).into());
-        strays.expect(7, PEER.into());
-        let mut kept = strays.kept();
+        let port = SharedPort::unattended(([127, 0, 0, 1], 0).into());
+        port.expect(7, PEER.into());
+        let mut kept = port.kept();
         assert!(kept.sort(datagram(8)).is_some(), "another's");
         for _ in 0..MAX_KEPT + 3 {
             assert!(kept.sort(datagram(7)).is_none());
         }
-        assert_eq!((kept.known[&7].strays.len(), kept.dropped), (MAX_KEPT, 3));
+        assert_eq!((kept.known[&7].unmatched.len(), kept.dropped), (MAX_KEPT, 3));
     }
 
     #[test]
     fn keep_other__only_for_a_listener_and_up_to_the_limit() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (strays, socket) = SharedPort::attend(local, &Options::default()).expect("a port");
+        let (port, socket) = SharedPort::attend(local, &Options::default()).expect("a port");
         for _ in 0..MAX_KEPT + 3 {
-            strays.kept().keep_other(datagram(8));
+            port.kept().keep_other(datagram(8));
         }
-        assert_eq!(strays.dropped(), 3);
-        assert!(strays.next_other(&socket).expect("read").is_some());
-        strays.leave();
-        assert!(strays.next_other(&socket).expect("read").is_none());
-        strays.kept().keep_other(datagram(8));
-        assert_eq!(strays.dropped(), 4);
+        assert_eq!(port.dropped(), 3);
+        assert!(port.next_other(&socket).expect("read").is_some());
+        port.leave();
+        assert!(port.next_other(&socket).expect("read").is_none());
+        port.kept().keep_other(datagram(8));
+        assert_eq!(port.dropped(), 4);
     }
 
     #[test]
     fn next_other__comes_back_however_much_is_there_for_connections() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (strays, socket) = SharedPort::attend(local, &Options::default()).expect("a port");
-        strays.expect(7, PEER.into());
+        let (port, socket) = SharedPort::attend(local, &Options::default()).expect("a port");
+        port.expect(7, PEER.into());
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
         let datagrams = 3 * MAX_KEPT;
-        let to = strays.local();
+        let to = port.local();
         for _ in 0..datagrams {
             sender.send_to(&datagram(7).0, to).expect("sent");
         }
         sender.send_to(&datagram(8).0, to).expect("sent");
-        let found = (0..4).map(|_| strays.next_other(&socket).expect("read"));
+        let found = (0..4).map(|_| port.next_other(&socket).expect("read"));
         let found: Vec<bool> = found.map(|it| it.is_some()).collect();
         assert_eq!(found, [false, false, false, true]);
-        assert_eq!(strays.dropped(), (datagrams - MAX_KEPT) as u64);
+        assert_eq!(port.dropped(), (datagrams - MAX_KEPT) as u64);
     }
 
     #[test]
     fn attend__a_port_that_connections_still_have() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
         let attend = |local| SharedPort::attend(local, &Options::default());
-        let (strays, socket) = attend(local).expect("a port");
-        let local = strays.local();
+        let (port, socket) = attend(local).expect("a port");
+        let local = port.local();
         let in_use = |it: io::Result<_>| it.is_err_and(|it| it.kind() == io::ErrorKind::AddrInUse);
         assert!(in_use(attend(local)), "there is a listener");
         let connection = socket::open(local, socket::Share::Joins).expect("joins");
         connection
             .connect(&SocketAddr::from(PEER).into())
             .expect("UDP");
-        strays.leave();
+        port.leave();
         drop(socket);
         let (again, socket) = attend(local).expect("no listener");
-        assert!(Arc::ptr_eq(&strays, &again));
+        assert!(Arc::ptr_eq(&port, &again));
         assert!(in_use(attend(local)), "there is one");
         // While a connection misses its peer.
-        strays.leave();
+        port.leave();
         let (fallback, (_, again)) = (socket, attend(local).expect("no listener"));
         assert!(Arc::ptr_eq(&fallback, &again), "strangers are not divided");
     }
@@ -318,7 +318,7 @@ mod tests {
         let first = first.expect("a port");
         let local = first.local_addr().expect("bound").as_socket().expect("IP");
         first.connect(&SocketAddr::from(PEER).into()).expect("UDP");
-        let strays = SharedPort::unattended(local);
+        let port = SharedPort::unattended(local);
         let stranger = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
         stranger.connect(local).expect("UDP");
         let refused = || {
@@ -327,14 +327,14 @@ mod tests {
             stranger.send(&[0; 40]).is_err()
         };
         assert!(refused(), "only the peer is heard");
-        strays.expect(0, PEER.into());
+        port.expect(0, PEER.into());
         let (one, other) = (
-            strays.listen().expect("joins"),
-            strays.listen().expect("open"),
+            port.listen().expect("joins"),
+            port.listen().expect("open"),
         );
         assert!(Arc::ptr_eq(&one, &other));
         assert!(!refused());
-        assert_eq!(strays.of(0, &one).len(), 2);
+        assert_eq!(port.of(0, &one).len(), 2);
         drop((one, other));
         assert!(refused());
     }

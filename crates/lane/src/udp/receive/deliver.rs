@@ -85,7 +85,7 @@ impl Receiver {
         }
     }
 
-    /// The prediction's pattern held: judge the STUs where they lie, consecutive ones as one.
+    /// The prediction's pattern held: deliver the STUs where they lie, consecutive ones as one.
     fn deliver_in_place(&mut self, message: Message, turn: &mut Turn<'_>) {
         let layout = std::mem::take(&mut self.layouts[message.index]);
         let mut group: Option<Group> = None;

@@ -110,7 +110,7 @@ pub(super) struct Receiver {
     exchange: Option<Exchange>,
     /// What the exchange gave.
     session: Option<Box<Session>>,
-    /// Lent by the thread for the length of a call: what they hold is judged before that ends.
+    /// Lent by the thread for the length of a call: what they hold is delivered before that ends.
     buffers: Buffers,
     controls: Box<[[u64; CONTROL / 8]]>,
     iovs: Vec<libc::iovec>,
