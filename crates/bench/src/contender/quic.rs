@@ -18,9 +18,8 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use nix::sys::socket::{setsockopt, sockopt};
 use quinn::congestion::CubicConfig;
@@ -215,10 +214,6 @@ impl Stream for Connection {
             self.here.pop_front();
         }
         Ok(filled)
-    }
-
-    fn receive_within(&mut self, _: &mut [u8], _: Duration) -> Result<usize> {
-        bail!("QUIC carries no flows")
     }
 
     /// Sends and receives of the socket until now, each of up to 64 datagrams.

@@ -19,6 +19,13 @@ pub(crate) const WORD: usize = 8;
 /// One stamp for each stride of this many bytes.
 const STRIDE: usize = 256 << 10;
 
+/// How much of a buffer is checked while the clock runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    Stamps,
+    EveryWord,
+}
+
 /// The content of one buffer, in every lap.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pattern {
@@ -74,6 +81,20 @@ impl Pattern {
         }
         for (offset, value) in self.stamps(lap, range) {
             write(piece, offset - base, value);
+        }
+    }
+
+    /// Checks so much of `piece`, which starts at byte `base`, as it is after `lap`.
+    pub(crate) fn check_by(
+        &self,
+        check: Check,
+        piece: &[u8],
+        base: usize,
+        lap: u64,
+    ) -> Result<(), Wrong> {
+        match check {
+            Check::Stamps => self.check_stamps(piece, base, lap),
+            Check::EveryWord => self.check(piece, base, lap),
         }
     }
 

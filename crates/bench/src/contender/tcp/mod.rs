@@ -233,10 +233,6 @@ impl Stream for Connection {
     fn syscalls(&self) -> u64 {
         self.syscalls
     }
-
-    fn finish(self) -> Result<()> {
-        Ok(())
-    }
 }
 
 fn tune(socket: &Socket, strict: Option<&str>, job: &Job) -> Result<()> {

@@ -2,7 +2,6 @@
 //! they are. The buffered one reads 4 KiB at a time, or copies once more.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use rustls::server::UnbufferedServerConnection;
@@ -131,15 +130,7 @@ impl Stream for Receiver {
         }
     }
 
-    fn receive_within(&mut self, _: &mut [u8], _: Duration) -> Result<usize> {
-        bail!("TLS carries no flows")
-    }
-
     fn syscalls(&self) -> u64 {
         self.tcp.syscalls()
-    }
-
-    fn finish(self) -> Result<()> {
-        Ok(())
     }
 }

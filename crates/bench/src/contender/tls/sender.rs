@@ -4,9 +4,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use rustls::ClientConnection;
 
 use super::super::certificate::{self, NAME};
@@ -67,15 +66,7 @@ impl Stream for Sender {
         Ok(got)
     }
 
-    fn receive_within(&mut self, _: &mut [u8], _: Duration) -> Result<usize> {
-        bail!("TLS carries no flows")
-    }
-
     fn syscalls(&self) -> u64 {
         self.syscalls
-    }
-
-    fn finish(self) -> Result<()> {
-        Ok(())
     }
 }

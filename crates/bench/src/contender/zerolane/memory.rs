@@ -1,59 +1,84 @@
-//! Buffers, sent over and over from the sender's memory straight to the receiver's.
+//! A buffer, sent over and over from the sender's memory straight to the receiver's.
 //!
-//! A buffer is cut into pieces, each a Transfer of its own, so that while one piece is confirmed, checked and
-//! stamped anew the next ones are in flight: what a user with one buffer does to keep the wire busy.
-
-use std::collections::HashMap;
+//! It is cut into pieces, each a Transfer of its own, so that while one piece is confirmed, checked and stamped anew
+//! the next ones are in flight: what a user with one buffer does to keep the wire busy.
 
 use anyhow::{Context, Result, ensure};
-use zerolane::{Completion, Connection, Region, TransferId};
+use zerolane::Region;
 use zerolane_cli::exit::Exit;
 
-use super::turns::Turns;
-use crate::content::pattern::Pattern;
+use super::turns::{Content, Direction, Turns};
+use crate::content::pattern::{Check, Pattern};
 use crate::job::Laps;
 
 /// A piece's length is a multiple of this.
 const GRAIN: usize = 64 << 10;
 
-/// The buffer, cut. Both ends post the pieces in turn, lap by lap, so that the n-th receive gets the n-th send;
-/// a piece that is back before its turn waits.
+/// The pieces of a buffer.
 pub(crate) struct Pieces {
-    /// By piece; `None` while it is posted.
-    here: Vec<Option<Region>>,
-    /// Which piece each Transfer in flight carries.
-    posted: HashMap<TransferId, usize>,
-    /// Posted so far, all laps.
-    turn: u64,
-    /// Laps that are to be begun.
-    laps: u64,
-    len: usize,
     pattern: Pattern,
+    check: Check,
+    count: u64,
+    /// Of each but the last, bytes.
+    len: usize,
+    /// Pieces that came.
+    taken: u64,
 }
 
 impl Pieces {
-    /// At most `count` pieces of equal length, but for the last.
-    fn cut(buffer: Region, count: usize, laps: &Laps) -> Pieces {
+    /// At most `count` pieces of equal length, but for the last. What is sent is as the pattern has it before its
+    /// first lap; of what comes, so much is checked at once.
+    pub(crate) fn cut(
+        direction: Direction,
+        buffer: Region,
+        count: usize,
+        laps: &Laps,
+        check: Check,
+    ) -> Turns<Pieces> {
         let len = buffer.len().div_ceil(count).next_multiple_of(GRAIN);
         let mut rest = buffer;
-        let mut here = Vec::new();
+        let mut regions = Vec::new();
         while !rest.is_empty() {
             let next = rest.split_off(len.min(rest.len()));
-            here.push(Some(std::mem::replace(&mut rest, next)));
+            regions.push(std::mem::replace(&mut rest, next));
         }
-        Pieces {
-            here,
-            posted: HashMap::new(),
-            turn: 0,
-            laps: laps.laps,
-            len,
+        let count = regions.len() as u64;
+        let pieces = Pieces {
             pattern: laps.pattern(),
-        }
+            check,
+            count,
+            len,
+            taken: 0,
+        };
+        Turns::new(direction, pieces, regions, laps.laps.saturating_mul(count))
     }
 
+    /// Where a turn's piece begins in the buffer, and its lap.
+    fn place(&self, turn: u64) -> (usize, u64) {
+        let piece = (turn % self.count) as usize;
+        (piece * self.len, turn / self.count)
+    }
+}
+
+impl Content for Pieces {
+    fn fill(&mut self, turn: u64, region: &mut Region) -> Result<()> {
+        let (base, lap) = self.place(turn);
+        self.pattern.stamp(region, base, lap);
+        Ok(())
+    }
+
+    fn take(&mut self, turn: u64, bytes: &[u8]) -> Result<()> {
+        let (base, lap) = self.place(turn);
+        self.taken += 1;
+        let checked = self.pattern.check_by(self.check, bytes, base, lap);
+        checked.context(Exit::Corrupt)
+    }
+}
+
+impl Turns<Pieces> {
     /// Puts the buffer together again.
     pub(crate) fn join(self) -> Result<Region> {
-        let mut pieces = self.here.into_iter().flatten();
+        let mut pieces = self.into_parts().1.into_iter();
         let mut buffer = pieces.next().context("no pieces")?;
         for piece in pieces {
             let whole = buffer.unsplit(piece).is_ok();
@@ -62,137 +87,21 @@ impl Pieces {
         Ok(buffer)
     }
 
-    /// Begins no further laps.
-    pub(crate) fn end_with_this_lap(&mut self) {
-        self.laps = self.turn.div_ceil(self.here.len() as u64);
-    }
-
-    /// The piece whose turn it is, if it is here and has a turn left: its number and its lap.
-    fn next(&mut self) -> Option<(usize, u64, Region)> {
-        let count = self.here.len() as u64;
-        let (piece, lap) = ((self.turn % count) as usize, self.turn / count);
-        if lap == self.laps {
-            return None;
-        }
-        Some((piece, lap, self.here[piece].take()?))
-    }
-
-    /// The next piece is in flight as this Transfer.
-    fn posted(&mut self, id: TransferId, piece: usize) {
-        self.turn += 1;
-        self.posted.insert(id, piece);
-    }
-
-    /// Takes back the piece of a Transfer that is over, well or not; its number.
-    fn take_back(&mut self, completion: Completion) -> Result<usize> {
-        let piece = self.posted.remove(&completion.id);
-        let piece = piece.context("a Transfer of nobody")?;
-        let result = completion.result;
-        self.here[piece] = Some(completion.into_region());
-        result?;
-        Ok(piece)
-    }
-}
-
-/// The sender's pieces.
-pub(crate) struct Outgoing(pub(crate) Pieces);
-
-impl Outgoing {
-    /// `buffer` is as the pattern has it before its first lap.
-    pub(crate) fn new(buffer: Region, count: usize, laps: &Laps) -> Outgoing {
-        Outgoing(Pieces::cut(buffer, count, laps))
-    }
-}
-
-impl Turns for Outgoing {
-    fn post(&mut self, connection: &mut Connection) -> Result<bool> {
-        let Outgoing(pieces) = self;
-        let Some((piece, lap, mut region)) = pieces.next() else {
-            return Ok(false);
-        };
-        pieces.pattern.stamp(&mut region, piece * pieces.len, lap);
-        pieces.posted(connection.post_send(region)?, piece);
-        Ok(true)
-    }
-
-    fn take_back(&mut self, completion: Completion) -> Result<()> {
-        self.0.take_back(completion).map(drop)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.0.posted.is_empty()
-    }
-}
-
-/// What is checked of each piece when it has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Check {
-    Stamps,
-    EveryWord,
-}
-
-/// The receiver's pieces.
-pub(crate) struct Incoming {
-    pieces: Pieces,
-    check: Check,
-    /// By piece: laps that came.
-    laps: Vec<u64>,
-}
-
-impl Incoming {
-    pub(crate) fn new(buffer: Region, count: usize, laps: &Laps, check: Check) -> Incoming {
-        let pieces = Pieces::cut(buffer, count, laps);
-        Incoming {
-            laps: vec![0; pieces.here.len()],
-            pieces,
-            check,
-        }
-    }
-
-    /// Checks every word of the last lap, which must be whole; the buffer.
-    pub(crate) fn finish(self) -> Result<Region> {
-        let (last, pattern) = (self.laps[0], self.pieces.pattern);
+    /// Checks every word of the last lap that was received, which must be whole; the buffer.
+    pub(crate) fn check_last_lap(self) -> Result<Region> {
+        let Pieces {
+            pattern,
+            count,
+            taken,
+            ..
+        } = self.content;
         ensure!(
-            last > 0 && self.laps.iter().all(|&laps| laps == last),
+            taken > 0 && taken.is_multiple_of(count),
             "the sender stopped in the middle of a lap"
         );
-        let buffer = self.pieces.join()?;
-        let whole = pattern.check_all(&buffer, last - 1);
-        whole.context(Exit::Corrupt)?;
-        Ok(buffer)
-    }
-}
-
-impl Turns for Incoming {
-    fn post(&mut self, connection: &mut Connection) -> Result<bool> {
-        let Some((piece, _, region)) = self.pieces.next() else {
-            return Ok(false);
-        };
-        match connection.post_recv(region) {
-            Ok(id) => self.pieces.posted(id, piece),
-            Err(refused) => {
-                self.pieces.here[piece] = Some(refused.memory);
-                return Err(refused.reason.into());
-            }
-        }
-        Ok(true)
-    }
-
-    fn take_back(&mut self, completion: Completion) -> Result<()> {
-        let piece = self.pieces.take_back(completion)?;
-        let (pattern, base) = (self.pieces.pattern, piece * self.pieces.len);
-        let region = self.pieces.here[piece].as_ref();
-        let region = region.context("the piece is here")?;
-        let checked = match self.check {
-            Check::Stamps => pattern.check_stamps(region, base, self.laps[piece]),
-            Check::EveryWord => pattern.check(region, base, self.laps[piece]),
-        };
+        let buffer = self.join()?;
+        let checked = pattern.check_all(&buffer, taken / count - 1);
         checked.context(Exit::Corrupt)?;
-        self.laps[piece] += 1;
-        Ok(())
-    }
-
-    fn is_idle(&self) -> bool {
-        self.pieces.posted.is_empty()
+        Ok(buffer)
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod memory;
 mod operations;
 pub(crate) mod turns;
 
+use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Barrier;
 use std::time::Instant;
@@ -18,15 +19,16 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use zerolane::{Account, Connection, DropReason, Endpoint, Options, Profile, Profiles, Region};
 
-use self::memory::Check;
+use self::memory::Pieces;
+use self::turns::{Content, Direction, Turns};
 use super::{Contender, DONE, GO, Listener, Part, at_once, expect_word};
+use crate::content::pattern::Check;
 use crate::cpu::Meter;
 use crate::job::settings::Protection;
-use crate::job::{Flows, Job, Work};
+use crate::job::{Flows, Job, Laps, Work};
 use crate::limits::{CONNECT, FLOW_GRACE, STALL};
 use crate::measured::Measured;
 use crate::measured::progress::Progress;
-use turns::{Turns, post_all, run, run_while};
 
 /// Pieces of a buffer that is sent a number of times.
 const PIECES_OF_LAPS: usize = 4;
@@ -57,26 +59,34 @@ impl Contender for Zerolane {
         let connect = || connect(to, job.token, &self.options(job));
         match &job.work {
             Work::Laps(laps) => {
-                let buffer = part.filled(laps)?;
-                let mut pieces = memory::Outgoing::new(buffer, PIECES_OF_LAPS, laps);
+                let mut pieces = pieces_of(Direction::Send, part.filled(laps)?, laps);
                 let measured = send(connect()?, &mut pieces, laps.bytes(), part.core)?;
-                part.memory.give_back(pieces.0.join()?);
+                part.memory.give_back(pieces.join()?);
                 Ok(measured)
             }
             Work::Flows(flows) => {
-                let laps = flows.laps();
-                let pieces = memory::Outgoing::new(part.filled(&laps)?, PIECES_OF_FLOWS, &laps);
-                send_for(connect()?, pieces, flows)
+                let buffer = part.filled(&flows.laps())?;
+                send_for(connect()?, flow_of(Direction::Send, buffer, flows), flows)
             }
             Work::File(file) => {
-                let mut ring = file::Outgoing::open(&part.path(file)?, file.bytes)?;
-                let mut measured = send(connect()?, &mut ring, file.bytes, part.core)?;
-                measured.syscalls += ring.0.syscalls;
+                let from = File::open(part.path(file)?)?;
+                let mut pieces = file::Pieces::of(Direction::Send, from, file.bytes)?;
+                let mut measured = send(connect()?, &mut pieces, file.bytes, part.core)?;
+                measured.syscalls += pieces.content.syscalls;
                 Ok(measured)
             }
             Work::Operations(it) => operations::initiate(connect()?, it),
         }
     }
+}
+
+fn pieces_of(direction: Direction, buffer: Region, laps: &Laps) -> Turns<Pieces> {
+    Pieces::cut(direction, buffer, PIECES_OF_LAPS, laps, Check::Stamps)
+}
+
+fn flow_of(direction: Direction, buffer: Region, flows: &Flows) -> Turns<Pieces> {
+    let laps = flows.laps();
+    Pieces::cut(direction, buffer, PIECES_OF_FLOWS, &laps, Check::EveryWord)
 }
 
 impl Zerolane {
@@ -145,25 +155,27 @@ impl Listener for Listening {
         match &job.work {
             Work::Laps(laps) => {
                 let buffer = part.memory.take(laps.buffer)?;
-                let mut pieces = memory::Incoming::new(buffer, PIECES_OF_LAPS, laps, Check::Stamps);
+                let mut pieces = pieces_of(Direction::Receive, buffer, laps);
                 let measured = receive(self.accept(job)?, &mut pieces, laps.bytes(), part.core)?;
-                part.memory.give_back(pieces.finish()?);
+                part.memory.give_back(pieces.check_last_lap()?);
                 Ok(vec![measured])
             }
             Work::Flows(flows) => {
                 let mut connections = Vec::new();
                 for _ in 0..flows.flows {
                     let buffer = part.memory.take(flows.buffer)?;
-                    connections.push((self.accept(job)?, buffer));
+                    let pieces = flow_of(Direction::Receive, buffer, flows);
+                    connections.push((self.accept(job)?, pieces));
                 }
-                at_once(connections, |(connection, buffer), ready| {
-                    receive_for(connection, buffer, flows, ready)
+                at_once(connections, |(connection, pieces), ready| {
+                    receive_for(connection, pieces, flows, ready)
                 })
             }
             Work::File(file) => {
-                let mut ring = file::Incoming::create(&part.path(file)?, file.bytes)?;
-                let mut measured = receive(self.accept(job)?, &mut ring, file.bytes, part.core)?;
-                measured.syscalls += ring.ring.syscalls;
+                let to = File::create_new(part.path(file)?)?;
+                let mut pieces = file::Pieces::of(Direction::Receive, to, file.bytes)?;
+                let mut measured = receive(self.accept(job)?, &mut pieces, file.bytes, part.core)?;
+                measured.syscalls += pieces.content.syscalls;
                 Ok(vec![measured])
             }
             Work::Operations(it) => Ok(vec![operations::respond(self.accept(job)?, it)?]),
@@ -180,14 +192,14 @@ fn await_word(connection: &mut Connection, word: u8) -> Result<()> {
 
 fn send(
     mut connection: Connection,
-    turns: &mut impl Turns,
+    turns: &mut Turns<impl Content>,
     bytes: u64,
     core: usize,
 ) -> Result<Measured> {
     await_word(&mut connection, GO)?;
     let before = connection.account();
     let meter = Meter::start(core);
-    run(&mut connection, turns, STALL)?;
+    turns.run(&mut connection, STALL)?;
     // What is still in flight costs this core too: wait until it is there.
     await_word(&mut connection, DONE)?;
     let (seconds, cpu) = meter.stop();
@@ -203,15 +215,15 @@ fn send(
 
 fn receive(
     mut connection: Connection,
-    turns: &mut impl Turns,
+    turns: &mut Turns<impl Content>,
     bytes: u64,
     core: usize,
 ) -> Result<Measured> {
-    post_all(&mut connection, turns)?;
+    turns.post_all(&mut connection)?;
     connection.send(&[GO])?;
     let before = connection.account();
     let meter = Meter::start(core);
-    run(&mut connection, turns, STALL)?;
+    turns.run(&mut connection, STALL)?;
     let (seconds, cpu) = meter.stop();
     let after = connection.account();
     connection.send(&[DONE])?;
@@ -247,14 +259,14 @@ fn cost(before: &Account, after: &Account) -> Measured {
 /// Sends until the receiver ends the connection. Whether that was right, the receiver says.
 fn send_for(
     mut connection: Connection,
-    mut pieces: memory::Outgoing,
+    mut pieces: Turns<Pieces>,
     flows: &Flows,
 ) -> Result<Measured> {
     connection.recv_into(&mut [0])?;
     let before = connection.account();
     let deadline = Instant::now() + flows.time() + FLOW_GRACE;
     let left = |_: &Connection| deadline.checked_duration_since(Instant::now());
-    let _ = run_while(&mut connection, &mut pieces, left);
+    let _ = pieces.run_while(&mut connection, left);
     let resent = |account: &Account| account.protocol.bytes_resent;
     Ok(Measured {
         resent_bytes: resent(&connection.account()) - resent(&before),
@@ -264,20 +276,18 @@ fn send_for(
 
 fn receive_for(
     mut connection: Connection,
-    buffer: Region,
+    mut pieces: Turns<Pieces>,
     flows: &Flows,
     ready: &Barrier,
 ) -> Result<Measured> {
-    let laps = flows.laps();
-    let mut pieces = memory::Incoming::new(buffer, PIECES_OF_FLOWS, &laps, Check::EveryWord);
-    post_all(&mut connection, &mut pieces)?;
+    pieces.post_all(&mut connection)?;
     ready.wait();
     connection.send(&[GO])?;
     let before = connection.account();
     let received =
         |it: &Connection| it.account().protocol.bytes_received - before.protocol.bytes_received;
     let mut progress = Progress::start(flows.time(), flows.sample());
-    run_while(&mut connection, &mut pieces, |connection| {
+    pieces.run_while(&mut connection, |connection| {
         progress.reached(received(connection));
         progress.left()
     })?;

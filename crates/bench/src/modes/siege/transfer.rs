@@ -13,9 +13,10 @@ use zerolane::counters::{Account, DropReason};
 use zerolane::{Connection, Endpoint};
 
 use crate::contender::Memory;
-use crate::contender::zerolane::memory::{Check, Incoming, Outgoing};
+use crate::contender::zerolane::memory::Pieces;
 use crate::contender::zerolane::options;
-use crate::contender::zerolane::turns::{Turns, run, run_while};
+use crate::contender::zerolane::turns::Direction;
+use crate::content::pattern::Check;
 use crate::job::Laps;
 use crate::job::settings::Protection;
 use crate::limits::{CONNECT, STALL};
@@ -170,12 +171,12 @@ fn keep_gate(mut endpoint: Endpoint, shared: &Shared) -> Result<()> {
 
 fn receive(mut connection: Connection, shared: &Shared) -> Result<()> {
     let buffer = Memory::default().take(LAPS.buffer)?;
-    let mut pieces = Incoming::new(buffer, PIECES, &LAPS, Check::Stamps);
+    let mut pieces = Pieces::cut(Direction::Receive, buffer, PIECES, &LAPS, Check::Stamps);
     loop {
         // A connection that has closed takes no more; the completions that are left tell.
-        while let Ok(true) = pieces.post(&mut connection) {}
+        let _ = pieces.post_all(&mut connection);
         if pieces.is_idle() {
-            return pieces.finish().map(drop);
+            return pieces.check_last_lap().map(drop);
         }
         let completion = connection.wait(Some(STALL))?.context("the peer stalled")?;
         // The sender has closed: what was posted for a further lap comes back empty.
@@ -198,11 +199,9 @@ fn send_laps(to: SocketAddr, shared: &Shared) -> Result<()> {
     let mut connection = Connection::connect(to, &options(Protection::Encrypted))?;
     let mut buffer = Memory::default().take(LAPS.buffer)?;
     LAPS.pattern().fill(&mut buffer);
-    let mut pieces = Outgoing::new(buffer, PIECES, &LAPS);
-    run_while(&mut connection, &mut pieces, |_| {
-        (!shared.is_stopped()).then_some(STALL)
-    })?;
-    pieces.0.end_with_this_lap();
-    run(&mut connection, &mut pieces, STALL)?;
+    let mut pieces = Pieces::cut(Direction::Send, buffer, PIECES, &LAPS, Check::Stamps);
+    pieces.run_while(&mut connection, |_| (!shared.is_stopped()).then_some(STALL))?;
+    pieces.end_with_this_round();
+    pieces.run(&mut connection, STALL)?;
     Ok(connection.close()?)
 }
