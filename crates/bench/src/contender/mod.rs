@@ -29,7 +29,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::thread;
 
-use ::zerolane::{Profile, Region};
+use ::zerolane::Region;
+use ::zerolane::options::Profile;
 use anyhow::{Context, Result, bail, ensure};
 
 use self::program::Program;

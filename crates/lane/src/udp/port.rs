@@ -253,7 +253,10 @@ mod tests {
         for _ in 0..MAX_KEPT + 3 {
             assert!(kept.sort(datagram(7)).is_none());
         }
-        assert_eq!((kept.known[&7].unmatched.len(), kept.dropped), (MAX_KEPT, 3));
+        assert_eq!(
+            (kept.known[&7].unmatched.len(), kept.dropped),
+            (MAX_KEPT, 3)
+        );
     }
 
     #[test]
@@ -328,10 +331,7 @@ mod tests {
         };
         assert!(refused(), "only the peer is heard");
         port.expect(0, PEER.into());
-        let (one, other) = (
-            port.listen().expect("joins"),
-            port.listen().expect("open"),
-        );
+        let (one, other) = (port.listen().expect("joins"), port.listen().expect("open"));
         assert!(Arc::ptr_eq(&one, &other));
         assert!(!refused());
         assert_eq!(port.of(0, &one).len(), 2);
