@@ -5,7 +5,8 @@ use crate::status::{Failure, guard, zl_status};
 use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Duration;
-use zerolane::{Mode, Options, PublicKey};
+use zerolane::Options;
+use zerolane::security::{Mode, PublicKey};
 
 /// Settings of connections. The defaults suit a local network, encrypt, and trust any peer.
 pub struct zl_options(Mutex<Settings>);

@@ -8,7 +8,8 @@ use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use zerolane::{Access, Region};
+use zerolane::Region;
+use zerolane::memory::Access;
 
 /// Memory, for requests to name parts of. Freeing the region while a request uses it is safe: memory
 /// of zl_region_new and zl_region_map_file stays until that request is done.

@@ -10,7 +10,7 @@ use std::ffi::c_char;
 use std::path::Path;
 use std::sync::Arc;
 use zerolane::keys::identity;
-use zerolane::{KeyError, PublicKey};
+use zerolane::security::{KeyError, PublicKey};
 
 /// Bytes that hold any public key as a text ("zl:" and 43 characters), with the zero at its end.
 pub const ZL_PUBLIC_KEY_LENGTH: usize = 47;

@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use zerolane::{CloseReason, Error, NotPosted, PostError, Reason, TransferError};
+use zerolane::Error;
+use zerolane::failure::{CloseReason, NotPosted, PostError, Reason, TransferError};
 
 /// What a function returns, and how a request ended. Negative: it failed, and zl_last_error has the
 /// text. After ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the failures of a single

@@ -2,7 +2,7 @@
 
 use crate::account::Account;
 use crate::address::{Address, pair};
-use crate::completion::Completion;
+use crate::completion::{Completion, read_delivery};
 use crate::errors;
 use crate::options::{self, Options};
 use crate::patience::Patience;
@@ -16,7 +16,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
-use zerolane::{CloseReason, Error, TransferId, Waker};
+use zerolane::failure::CloseReason;
+use zerolane::{Error, TransferId, Waker};
 
 /// What one thread at a time has.
 pub(crate) struct State {
@@ -107,7 +108,7 @@ impl State {
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Connection {
     peer: SocketAddr,
-    peer_key: Option<zerolane::PublicKey>,
+    peer_key: Option<zerolane::security::PublicKey>,
     state: Mutex<State>,
     /// Held while waiting for `state`, so that who waits gets it before who had it comes again.
     turn: Mutex<()>,
@@ -191,7 +192,10 @@ impl Connection {
             ));
         }
         let id = self.with(py, |state| {
-            let id = post(state.connection()?).map_err(Into::into)?;
+            let connection = state.connection()?;
+            let id = post(connection).map_err(Into::into)?;
+            // However its sender wants it delivered.
+            connection.notify(id);
             state.claimed.insert(id, None);
             Ok(id)
         })?;
@@ -243,10 +247,14 @@ impl Connection {
         })
     }
 
-    /// Sends the bytes of `buffer` as one message; returns when the peer has all of them.
-    fn send(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Sends the bytes of `buffer` as one message; returns when the peer has all of them. `delivery` says
+    /// how the peer's receive is delivered there: "interrupt" wakes a peer that waits, "polled" is found by
+    /// one that polls, "silent" comes with the next that is not silent.
+    #[pyo3(signature = (buffer, *, delivery="interrupt"))]
+    fn send(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, delivery: &str) -> PyResult<()> {
+        let delivery = read_delivery(delivery)?;
         let region = pin(buffer, Use::Read)?.share();
-        self.finish(py, |connection| connection.post_send(region))?;
+        self.finish(py, |connection| connection.post_send_with(region, delivery))?;
         Ok(())
     }
 
@@ -269,10 +277,17 @@ impl Connection {
     }
 
     /// Posts the send of `buffer`; returns the request's number. The buffer must not be changed, and
-    /// cannot be resized, until the request is done.
-    fn post_send(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<u32> {
+    /// cannot be resized, until the request is done. `delivery`: see `send`.
+    #[pyo3(signature = (buffer, *, delivery="interrupt"))]
+    fn post_send(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        delivery: &str,
+    ) -> PyResult<u32> {
+        let delivery = read_delivery(delivery)?;
         let region = pin(buffer, Use::Read)?.share();
-        self.post(py, |connection| connection.post_send(region))
+        self.post(py, |connection| connection.post_send_with(region, delivery))
     }
 
     /// Posts a receive into `buffer`: the n-th posted gets the n-th message the peer sends, if it
@@ -283,14 +298,21 @@ impl Connection {
         self.post(py, |connection| connection.post_recv(region))
     }
 
-    /// Makes what progress there is without waiting; returns a completion if there is one.
+    /// Asks to be told of the end of request `id`, however its sender wants it delivered: `wait` returns it,
+    /// also if it is over and held back. False if there is no such request, or its completion was taken.
+    fn notify(&self, py: Python<'_>, id: u32) -> PyResult<bool> {
+        self.with(py, |state| Ok(state.connection()?.notify(id)))
+    }
+
+    /// Makes what progress there is without waiting; returns a completion if there is one, also one of
+    /// "polled" delivery.
     fn poll(&self, py: Python<'_>) -> PyResult<Option<Completion>> {
         let completion = self.with(py, State::take_ready)?;
         Ok(completion.map(|it| Completion::new(py, it)))
     }
 
-    /// Waits for the next completion; None if none comes within `timeout` seconds, or if `wake` was
-    /// called.
+    /// Waits for the next completion that wakes, or returns one that came before it; None if none comes within
+    /// `timeout` seconds, or if `wake` was called. A timeout of 0 is a look, as `poll`.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Completion>> {
         let outcome = Patience::new(timeout)?.wait(py, |time| {

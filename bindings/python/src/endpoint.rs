@@ -17,7 +17,7 @@ use std::time::Duration;
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Endpoint {
     local: SocketAddr,
-    key: Option<zerolane::PublicKey>,
+    key: Option<zerolane::security::PublicKey>,
     /// None when closed.
     listener: Mutex<Option<zerolane::Endpoint>>,
 }

@@ -6,8 +6,9 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use zerolane::Security;
 use zerolane::keys::identity;
-use zerolane::{PublicKey, Security};
+use zerolane::security::PublicKey;
 
 /// Settings of connections; the defaults suit a local network. Times are in seconds, sizes in bytes.
 ///

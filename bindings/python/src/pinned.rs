@@ -7,7 +7,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyByteArray, PyBytes, PyType};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
-use zerolane::{Memory, Region};
+use zerolane::Region;
+use zerolane::memory::Memory;
 
 /// What keeps a buffer where it is: the exporter must not move or free it (a bytearray that is to be
 /// resized raises BufferError), until this is dropped with the last region made of it, or released.

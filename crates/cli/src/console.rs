@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 /// A line of the result, on standard output. An error when nobody reads it:
 /// then the command may as well end.
-pub(crate) fn say(line: impl Display) -> Result<()> {
+pub fn say(line: impl Display) -> Result<()> {
     let mut out = stdout().lock();
     writeln!(out, "{line}")
         .and_then(|()| out.flush())
@@ -16,6 +16,6 @@ pub(crate) fn say(line: impl Display) -> Result<()> {
 }
 
 /// A line about what is going on, on standard error, for whoever reads it.
-pub(crate) fn note(line: impl Display) {
+pub fn note(line: impl Display) {
     let _ = writeln!(stderr().lock(), "{line}");
 }

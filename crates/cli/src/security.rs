@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use zerolane::file::Access;
-use zerolane::keys::{self, AllowFile, HostTrust, KnownHosts, Meeting, identity};
-use zerolane::{CloseReason, Code, Identity, Mode, PublicKey, Reason, Security};
+
+use zerolane::Security;
+use zerolane::failure::{CloseReason, Reason};
+use zerolane::keys::{self, Access, AllowFile, HostTrust, KnownHosts, Meeting, identity};
+use zerolane::security::{Code, Identity, Mode, PublicKey};
 
 use crate::console;
 
@@ -124,7 +126,7 @@ impl Caution {
         let trust = Arc::new(trust);
         let security = Security {
             identity,
-            trust: Arc::clone(&trust) as Arc<dyn zerolane::Trust>,
+            trust: Arc::clone(&trust) as Arc<dyn zerolane::security::Trust>,
             ..protection(args.authenticated)
         };
         let caution = Caution {

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::Arc;
 
+use zerolane::failure::{CloseReason, Reason};
 use zerolane::keys::identity;
-use zerolane::{CloseReason, Connection, Error, Options, Reason, Rights, Security};
+use zerolane::{Connection, Error, Options, Rights, Security};
 
 /// A running `mem export` of 4 KiB as `m`, and a client; each with keys of its own.
 struct Lab {
@@ -68,7 +69,7 @@ impl Lab {
     }
 
     /// The client's key.
-    fn client(&self) -> Arc<zerolane::Identity> {
+    fn client(&self) -> Arc<zerolane::security::Identity> {
         let path = self.client.path().join("identity");
         Arc::new(identity::load_or_create(&path).unwrap())
     }

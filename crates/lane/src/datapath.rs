@@ -55,7 +55,7 @@ pub trait Lane {
     /// Whether it waits for room to send, beside what may arrive.
     fn wants_write(&self) -> bool;
 
-    /// The longest that it may go without a turn, if nothing arrives; `None`: for ever.
+    /// The longest that it may go without a turn, if nothing arrives; `None`: without end.
     fn longest_sleep(&self) -> Option<Duration>;
 
     /// Whether memory of `region` is in use below, although its Transfer may be over.

@@ -8,11 +8,11 @@ mod sync {
 
 #[path = "../src/doorbell.rs"]
 mod doorbell;
-#[path = "../src/gate.rs"]
-mod gate;
+#[path = "../src/latch.rs"]
+mod latch;
 
 use doorbell::Doorbell;
-use gate::Gate;
+use latch::Latch;
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Notify};
 use loom::thread;
@@ -69,7 +69,7 @@ fn doorbell__brings_what_was_written_before() {
 #[test]
 fn gate__shut_means_that_nobody_touches_what_is_behind() {
     loom::model(|| {
-        let shared = Arc::new((Gate::default(), UnsafeCell::new(0)));
+        let shared = Arc::new((Latch::default(), UnsafeCell::new(0)));
         let theirs = Arc::clone(&shared);
         let entering = thread::spawn(move || {
             for _ in 0..2 {

@@ -9,16 +9,17 @@ use zerolane_lane::{GateCounters, Options, PublicKey};
 /// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
 /// another thread.
 ///
-/// Connections that receive at the same time share a [`Scheduler`](crate::Scheduler): together they
+/// Connections that receive at the same time share a [`Scheduler`](crate::options::Scheduler): together they
 /// grant what the link carries and a shallow switch queue holds, so that many senders to one receiver
-/// lose nothing (incast). By default each gets a fair part; another [`Schedule`](crate::Schedule) is
+/// lose nothing (incast). By default each gets a fair part; another [`Schedule`](crate::options::Schedule) is
 /// chosen by the options, and several endpoints, or connections opened from here, can share one.
 ///
 /// A connection outlives the endpoint that accepted it. Listening on one address rather than on all of a
 /// family (`0.0.0.0`, `[::]`) binds connections to it: they do not follow when this host's address changes.
 ///
 /// ```
-/// use zerolane::{Connection, Endpoint, Options, Schedule, Scheduler};
+/// use zerolane::options::{Schedule, Scheduler};
+/// use zerolane::{Connection, Endpoint, Options};
 /// // Whoever needs fewest bytes is served first.
 /// let options = Options {
 ///     scheduler: Some(Scheduler::new(Schedule::Shortest)),
@@ -141,7 +142,10 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         };
-        assert_eq!(reason, crate::CloseReason::Peer(crate::Reason::Normal));
+        assert_eq!(
+            reason,
+            crate::failure::CloseReason::Peer(crate::failure::Reason::Normal)
+        );
         sending.join().expect("no panic").expect("all was sent");
     }
 

@@ -31,7 +31,7 @@ pub enum Error {
     /// The Transfer could not be posted.
     #[error("transfer: {0}")]
     Post(#[from] PostError),
-    /// More than [`MAX_INLINE`](crate::MAX_INLINE) bytes cannot be posted inline.
+    /// More than [`MAX_INLINE`](crate::request::MAX_INLINE) bytes cannot be posted inline.
     #[error("{len} bytes are too many to be posted inline")]
     NotInline {
         /// Bytes.
@@ -76,7 +76,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// an [`Error::Post`].
 ///
 /// ```
-/// # use zerolane::{Connection, Endpoint, NotPosted, Options, PostError, Region};
+/// # use zerolane::failure::{NotPosted, PostError};
+/// # use zerolane::{Connection, Endpoint, Options, Region};
 /// # let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
 /// # let address = endpoint.local_addr();
 /// # let peer = std::thread::spawn(move || -> zerolane::Result<()> {

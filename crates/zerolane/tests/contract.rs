@@ -5,9 +5,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use zerolane::failure::{NotPosted, PostError, Posted};
+use zerolane::memory::Memory;
+use zerolane::request::WorkKind;
 use zerolane::{
-    CompletionQueue, Connection, Endpoint, Error, ExportedRegion, Memory, NotPosted, Options,
-    PostError, Posted, Region, RegionKey, Rights, Work, WorkKind,
+    CompletionQueue, Connection, Endpoint, Error, ExportedRegion, Options, Region, RegionKey,
+    Rights, Work,
 };
 
 /// Bounds how long a failure takes to show; never waited for otherwise.

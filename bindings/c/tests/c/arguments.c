@@ -59,6 +59,8 @@ static void nulls(void)
     REFUSED(zl_receive(NULL, text, 1, &length));
     REFUSED(zl_announced(NULL, 0, &announced));
     REFUSED(zl_post_send(NULL, NULL, 0, 0, &id));
+    REFUSED(zl_post_send_with(NULL, NULL, 0, 0, ZL_DELIVERY_POLLED, &id));
+    REFUSED(zl_notify(NULL, 1));
     REFUSED(zl_post_receive(NULL, NULL, 0, 0, &id));
     REFUSED(zl_poll(NULL, &completion));
     REFUSED(zl_wait(NULL, 0, &completion));

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use zerolane::Options;
-use zerolane::file::{Client, Error, Host};
+use zerolane_files::{Client, Error, Host};
 
 use super::with_exit_code;
 use crate::security::{Caution, ClientArgs};

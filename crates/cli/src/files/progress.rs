@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use serde::Serialize;
-use zerolane::file::{Cause, Failure, Observer, Totals, escape};
+use zerolane_files::{Cause, Failure, Observer, Totals, escape};
 
 use crate::console;
 

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use zerolane::file::limits::DEFAULT_PORT;
-use zerolane::file::{
-    Access, Confinement, Error, Refusal, ServeOptions, Server, ServerObserver, Totals,
-};
-use zerolane::keys::AllowFile;
-use zerolane::{Code, Options, Schedule, Scheduler};
+use zerolane::Options;
+use zerolane::keys::{Access, AllowFile};
+use zerolane::options::{Schedule, Scheduler};
+use zerolane::security::Code;
+use zerolane_files::limits::DEFAULT_PORT;
+use zerolane_files::{Confinement, Error, Refusal, ServeOptions, Server, ServerObserver, Totals};
 
 use super::{stop_on_signals, user, with_exit_code};
 use crate::address::parse_listen;
@@ -19,7 +19,7 @@ use crate::security::{self, Doors, ServerArgs};
 
 /// Arguments of `zerolane serve`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The directory; nothing outside it can be reached
     #[arg(value_name = "DIR")]
     directory: PathBuf,
@@ -134,7 +134,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
 }
 
 fn one_time_code() -> Result<Code> {
-    let random = zerolane::random().context("no random numbers for a code")?;
+    let random = zerolane::security::random().context("no random numbers for a code")?;
     Ok(Code::from_random(random))
 }
 

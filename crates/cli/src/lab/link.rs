@@ -87,7 +87,7 @@ fn with_queue(link: LinkConfig, queue: Queue, rate: u64, rtt: Duration) -> LinkC
 }
 
 /// A link with this bottleneck and nothing bad about it.
-pub(crate) fn bottleneck(rate: u64, rtt: Duration, queue: Queue) -> LinkConfig {
+pub fn bottleneck(rate: u64, rtt: Duration, queue: Queue) -> LinkConfig {
     let link = LinkConfig {
         delay: rtt / 2,
         rate_bits_per_s: Some(rate),

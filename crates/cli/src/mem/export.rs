@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytesize::ByteSize;
-use zerolane::file::{Access as Allowed, Stop};
-use zerolane::{
-    Access, Connection, Endpoint, Error, ExportedRegion, Options, PublicKey, Region, Rights, Trust,
-};
+use zerolane::keys::Access as Allowed;
+use zerolane::memory::Access;
+use zerolane::security::{PublicKey, Trust};
+use zerolane::{Connection, Endpoint, Error, ExportedRegion, Options, Region, Rights};
+use zerolane_files::Stop;
 
 use super::DEFAULT_PORT;
 use crate::address::parse_listen;
@@ -231,7 +232,7 @@ fn serve(export: &Export, mut connection: Connection, stop: &Stop) -> Result<()>
     while !stop.requested() {
         match connection.wait(Some(LOOK)) {
             Ok(_) => {}
-            Err(Error::Closed(zerolane::CloseReason::Peer(_))) => return Ok(()),
+            Err(Error::Closed(zerolane::failure::CloseReason::Peer(_))) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
     }

@@ -22,7 +22,7 @@ const DEFAULT_PORT: u16 = 9182;
 
 /// Arguments of `zerolane mem`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     #[command(subcommand)]
     command: Command,
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use zerolane::{Completion, Connection, Error, Options, Reason, RegionKey, Rights, TransferError};
+use zerolane::failure::{Reason, TransferError};
+use zerolane::{Completion, Connection, Error, Options, RegionKey, Rights};
 
 use super::DEFAULT_PORT;
 use super::place::Place;

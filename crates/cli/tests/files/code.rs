@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use zerolane::{Connection, Endpoint, Options, PreShared, Security};
+use zerolane::security::PreShared;
+use zerolane::{Connection, Endpoint, Options, Security};
 
 use super::lab::{Lab, content, fail, succeed, zerolane};
 

@@ -21,7 +21,7 @@ pub(super) fn wake_time(now: Duration) -> Duration {
 /// Datagrams taken at once.
 const BATCH: usize = 32;
 
-/// What memory holds that nobody wrote.
+/// What memory holds that was not written.
 const UNTOUCHED: u8 = 0xee;
 
 /// Bytes around every target.
@@ -93,7 +93,7 @@ impl Host {
         self.region(bytes)
     }
 
-    /// A target of `len` bytes that nobody wrote, guarded on both sides.
+    /// A target of `len` bytes that was not written, guarded on both sides.
     pub(super) fn empty(&mut self, len: u64) -> Span {
         self.empty_at(GUARD, len)
     }
@@ -221,7 +221,7 @@ impl Host {
 
     /// Does the atomic operation that the core orders.
     pub(super) fn obey(&mut self, now: Instant) {
-        let Some(order) = self.c().order() else {
+        let Some(order) = self.c().pending_atomic() else {
             return;
         };
         let word = self.word(order.word);
@@ -239,7 +239,7 @@ impl Host {
         };
         self.bytes_mut(order.word)
             .copy_from_slice(&after.to_ne_bytes());
-        self.c().ordered(now, Some(word));
+        self.c().on_atomic_done(now, Some(word));
     }
 
     /// The word there.
@@ -282,16 +282,13 @@ impl Host {
 
     fn operations(&mut self, burst: &OperationBurst, datagrams: &mut Vec<(Vec<u8>, bool)>) {
         let mut longest = burst.segment as usize;
-        for index in 0..burst.count {
-            let Some(it) = self.c().operation(burst, index) else {
-                continue;
-            };
+        for (index, it) in burst.operations.iter().enumerate() {
             let mut bytes = it.bytes().to_vec();
             if let Some(payload) = it.payload {
                 bytes.extend_from_slice(self.bytes(payload));
             }
             assert!(bytes.len() <= longest, "a burst GSO cannot cut");
-            assert!(index + 1 == burst.count || bytes.len() == longest);
+            assert!(index + 1 == burst.operations.len() || bytes.len() == longest);
             longest = bytes.len();
             datagrams.push((bytes, true));
         }
@@ -357,7 +354,7 @@ pub(super) struct Sim {
     pub(super) net: Duplex<Vec<u8>>,
     b_config: Config,
     seed: u64,
-    /// The Responder takes nobody.
+    /// The Responder takes no connection.
     pub(super) busy: bool,
     /// The path clears the ECN field.
     pub(super) clears_marks: bool,
@@ -468,7 +465,7 @@ impl Sim {
 
     /// Says `operation` as `speaker` to the other end, past the link; what it holds stays bounded.
     pub(super) fn say(&mut self, now: Instant, speaker: Side, operation: Operation) {
-        let route = self.host(speaker).c().route;
+        let route = self.host(speaker).c().cx.route;
         let (bytes, len) = Packet { route, operation }.emit();
         let listener = self.host(speaker.other()).c();
         listener.on_control(now, &bytes[..len], len);

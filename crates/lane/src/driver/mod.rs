@@ -2,27 +2,29 @@
 
 mod borrowed;
 mod completion;
+mod completions;
 mod error;
 mod exports;
 mod inline;
+mod messages;
 mod post;
-mod remote;
 mod wait;
 
 pub use completion::{Completion, MessageControl};
 pub use error::{DriverError, NotPosted};
 pub use inline::MAX_INLINE;
-pub use remote::WorkKind;
+pub use messages::WorkKind;
 
 use crate::clock::Clock;
 use crate::{Account, Lane, LaneError, Options, Registry, Turn, Waker};
 use completion::Held;
+use completions::Completions;
 use core::fmt;
 use exports::Export;
 use inline::Inline;
+use messages::Controls;
 use post::Posted;
-use remote::Controls;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::time::Duration;
 use zerolane_core::{CloseReason, Connection, FastAnswer, Instant, Life, RemoteRegion, TransferId};
 use zerolane_wire::Reason;
@@ -47,7 +49,7 @@ pub struct Driver<L: Lane> {
     controls: Controls,
     /// The region that a request by name brought.
     opened: Option<RemoteRegion>,
-    completions: VecDeque<Completion>,
+    completions: Completions,
     /// Completions whose memory the lane still holds.
     held: Vec<Held>,
     account: Account,
@@ -142,7 +144,7 @@ impl<L: Lane> Driver<L> {
             inline: Inline::default(),
             controls: Controls::default(),
             opened: None,
-            completions: VecDeque::new(),
+            completions: Completions::default(),
             held: Vec::new(),
             account: Account::default(),
             clock,
@@ -234,9 +236,20 @@ impl<L: Lane> Driver<L> {
         self.posted.len() + self.held.len()
     }
 
-    /// Whether a completion is there.
+    /// Whether a completion is there and not held back.
     pub fn has_completion(&self) -> bool {
-        !self.completions.is_empty()
+        self.completions.shown() > 0
+    }
+
+    /// Whether a completion is there that wakes, or that somebody waits for: see
+    /// [`Delivery`](crate::Delivery).
+    pub fn has_notice(&self) -> bool {
+        self.completions.told() > 0
+    }
+
+    /// Whether a [`Waker`] was used since the last look: this is one.
+    pub fn take_wake(&mut self) -> bool {
+        self.waker.take()
     }
 
     /// Whether a send is under way.

@@ -18,7 +18,7 @@ pub(super) type Tag = [u8; TAG_LEN];
 /// The key of one generation.
 pub(super) struct Key {
     algorithm: Algorithm,
-    /// Makes nonces that nobody can guess, as TLS 1.3 does (RFC 8446, 5.3). The shorter nonces take the
+    /// Makes nonces that cannot be guessed, as TLS 1.3 does (RFC 8446, 5.3). The shorter nonces take the
     /// end of it.
     mask: [u8; 16],
 }

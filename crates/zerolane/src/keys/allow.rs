@@ -2,11 +2,10 @@
 
 use super::file::{self, Secrecy};
 use super::{Error, lines};
-use crate::file::RelativePath;
-use crate::{PublicKey, Trust};
+use crate::security::{PublicKey, Trust};
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Longest name of a memory region, bytes: what its operation carries.
@@ -143,9 +142,12 @@ fn rights<'w>(words: impl Iterator<Item = &'w str>) -> Result<Rights, &'static s
 }
 
 fn path_below(path: &str) -> Result<Vec<u8>, &'static str> {
-    let path = path.as_bytes();
-    RelativePath::parse(path).map_err(|_| "not a path below the directory")?;
-    Ok(path.to_vec())
+    let stays = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    let below = Path::new(path).components().all(stays) && !path.contains('\0');
+    match below {
+        true => Ok(path.as_bytes().to_vec()),
+        false => Err("not a path below the directory"),
+    }
 }
 
 fn region_names(names: &str) -> Result<Vec<String>, &'static str> {

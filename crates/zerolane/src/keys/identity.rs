@@ -2,7 +2,7 @@
 
 use super::file::{self, Secrecy};
 use super::{Error, content};
-use crate::Identity;
+use crate::security::Identity;
 use data_encoding::BASE64URL_NOPAD;
 use std::path::Path;
 use zeroize::Zeroizing;

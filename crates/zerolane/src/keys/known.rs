@@ -2,7 +2,7 @@
 
 use super::file::{self, Secrecy};
 use super::{Error, lines};
-use crate::{PublicKey, Trust};
+use crate::security::{PublicKey, Trust};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 

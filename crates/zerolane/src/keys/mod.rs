@@ -3,18 +3,20 @@
 //!
 //! ```
 //! use zerolane::keys::{AllowList, Rights};
-//! let key = zerolane::Identity::from_secret([7; 32]).public();
+//! let key = zerolane::security::Identity::from_secret([7; 32]).public();
 //! let list = AllowList::parse(&format!("{key} read below=pub # a friend\n"))?;
 //! let rights = list.rights(&key).unwrap();
 //! assert!(!rights.write);
 //! # Ok::<(), zerolane::keys::Error>(())
 //! ```
 
+mod access;
 mod allow;
 mod file;
 pub mod identity;
 mod known;
 
+pub use access::Access;
 pub use allow::{AllowFile, AllowList, Rights};
 pub use known::{HostTrust, KnownHosts, Meeting};
 

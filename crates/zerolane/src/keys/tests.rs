@@ -1,6 +1,6 @@
 #![allow(non_snake_case)]
 use super::*;
-use crate::{Identity, PublicKey, Trust};
+use crate::security::{Identity, PublicKey, Trust};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -185,6 +185,7 @@ fn allow_list__a_broken_line_breaks_it_all() {
         format!("{key} read read-write"),
         format!("{key} read below=../up"),
         format!("{key} read below=/up"),
+        format!("{key} read below=a\0b"),
         format!("{key} read below=a below=b"),
         format!("{key} regions=a"),
         format!("{key} fetch"),

@@ -4,10 +4,9 @@ use crate::content;
 use crate::drive::{PATIENCE, both, next, receive_all, send_all, transfer};
 use crate::path::{Pair, Path, plain};
 use std::time::{Duration, Instant};
-use zerolane::{
-    Account, Error, ExportedRegion, FetchOp, MoveCause, Options, Region, Rights, TransferError,
-    Work,
-};
+use zerolane::counters::{Account, MoveCause};
+use zerolane::failure::TransferError;
+use zerolane::{Error, ExportedRegion, FetchOp, Options, Region, Rights, Work};
 
 const MIB: u64 = 1 << 20;
 
@@ -90,7 +89,7 @@ fn gate__veth_places_all_with_few_syscalls() {
     {
         // What is chosen on such a path, unless the machine is so busy that it looks long.
         let options = Options {
-            control: zerolane::Control::Lan,
+            control: zerolane::options::Control::Lan,
             ..base
         };
         let Some(counts) = undisturbed(Path::Veth(mtu), &options) else {

@@ -9,10 +9,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use zerolane::{
-    CloseReason, Connection, Endpoint, Error, Options, Profile, Profiles, Reason, Region,
-    TransferError, TransferId,
-};
+use zerolane::failure::{CloseReason, Reason, TransferError};
+use zerolane::options::{Profile, Profiles};
+use zerolane::{Connection, Endpoint, Error, Options, Region, TransferId};
 use zerolane_wire::{
     Capabilities, ConnectionAnswer, ConnectionVerdict, Operation, Packet, RequestConnection, Route,
 };

@@ -8,7 +8,8 @@ use netsim::Side;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
-use zerolane::{Account, Connection, DropReason, Options};
+use zerolane::counters::{Account, DropReason};
+use zerolane::{Connection, Options};
 
 const PIECE: usize = 4 << 20;
 

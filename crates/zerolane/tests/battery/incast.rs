@@ -1,7 +1,8 @@
 //! Several senders to one receiver, which schedules what they may send.
 
 use crate::drive::{Flag, PATIENCE, receive_all, send_all};
-use zerolane::{Connection, Endpoint, FastAnswer, Options, Region, Schedule, Scheduler};
+use zerolane::options::{FastAnswer, Schedule, Scheduler};
+use zerolane::{Connection, Endpoint, Options, Region};
 
 const SENDERS: u64 = 5;
 

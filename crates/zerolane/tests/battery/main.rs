@@ -4,6 +4,7 @@
 //!  cases.rs   what every path must do        x  path.rs  how two ends reach each other
 //!  clean.rs   what holds without loss: deterministic counts, strict mode, offloads
 //!  death.rs   nobody there, peers that vanish
+//!  delivery.rs  what wakes a receiver that waits
 //!  faults.rs  what happens to interfaces in the middle of a Transfer; strangers' datagrams
 //!  files.rs   mapped files as memory
 //!  incast.rs  several senders, one receiver
@@ -23,6 +24,7 @@ mod cases;
 mod clean;
 mod content;
 mod death;
+mod delivery;
 mod drive;
 mod faults;
 mod files;

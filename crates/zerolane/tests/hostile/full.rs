@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
-use zerolane::{
-    CloseReason, Connection, Endpoint, Error, ListenerCounters, Options, Reason, Security,
-};
+use zerolane::counters::ListenerCounters;
+use zerolane::failure::{CloseReason, Reason};
+use zerolane::{Connection, Endpoint, Error, Options, Security};
 
 /// A client of `address`, or why it is none.
 fn knock(address: SocketAddr, security: fn() -> Security) -> Result<Connection, Reason> {

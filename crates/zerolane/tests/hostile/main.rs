@@ -14,7 +14,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use zerolane::{Connection, Endpoint, Identity, Options, PublicKey, Security, Trust};
+use zerolane::security::{Identity, PublicKey, Trust};
+use zerolane::{Connection, Endpoint, Options, Security};
 
 /// Nothing here takes longer; a call that does is a hang.
 const PATIENCE: Duration = Duration::from_secs(30);

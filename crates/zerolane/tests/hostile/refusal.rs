@@ -4,7 +4,9 @@ use super::{Only, identity, options, serve};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use zerolane::{Cipher, CloseReason, Connection, Endpoint, Error, Reason, Security};
+use zerolane::failure::{CloseReason, Reason};
+use zerolane::security::Cipher;
+use zerolane::{Connection, Endpoint, Error, Security};
 
 /// What a client with `client` hears of a server with `server`, which never has a connection of it.
 fn outcome(client: Security, server: Security) -> zerolane::Result<Connection> {

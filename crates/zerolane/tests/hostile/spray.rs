@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use zerolane::{Account, Connection, DropReason, Endpoint, Security};
+use zerolane::counters::{Account, DropReason};
+use zerolane::{Connection, Endpoint, Security};
 
 const MTU: u32 = 1500;
 /// Packets that are sprayed, whatever time that takes.

@@ -56,7 +56,7 @@ const DOCUMENTS: &[Document] = &[
             Fact("at most {2 MiB}. That much", &["socket::WINDOW"]),
             Fact(
                 "From a round trip of {3 ms} on, {three} times what arrived",
-                &["credit::LONG_RTT", "credit::PEAKS"],
+                &["receive_window::LONG_RTT", "receive_window::PEAKS"],
             ),
             Fact(
                 "`max_in_flight` ({128 MiB}) bounds it",
@@ -274,7 +274,7 @@ const DOCUMENTS: &[Document] = &[
             ),
             Fact(
                 "connection ({2 KiB} each) | {64} each |",
-                &["strays::SHOWN", "MAX_KEPT"],
+                &["port::SHOWN", "MAX_KEPT"],
             ),
             Fact("wait for `accept` | {64} | `unread`", &["MAX_KEPT"]),
             Fact(
@@ -306,7 +306,7 @@ const DOCUMENTS: &[Document] = &[
             Fact("told to wait | {1024} |", &["MAX_UNREAD"]),
             Fact(
                 "found out later | {16,384}, {8192}, {4096} |",
-                &["MAX_WATCHED", "MAX_FLIGHT", "MAX_ENDINGS"],
+                &["MAX_OVERTAKEN", "MAX_FLIGHT", "MAX_ENDINGS"],
             ),
             Fact("is forgotten | {1024} | |", &["MAX_RATES"]),
             Fact(

@@ -11,9 +11,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use zerolane::counters::Account;
+use zerolane::failure::{CloseReason, PostError, Reason, TransferError};
+use zerolane::memory::Memory;
+use zerolane::request::WorkKind;
 use zerolane::{
-    Account, CloseReason, Completion, Connection, Endpoint, Error, ExportedRegion, Memory,
-    PostError, Reason, Region, Rights, SharedRegion, TransferError, Work, WorkKind,
+    Completion, Connection, Endpoint, Error, ExportedRegion, Region, Rights, SharedRegion, Work,
 };
 
 /// Receives posted, of Transfers and of messages.

@@ -3,7 +3,7 @@
 use super::peer::Peer;
 use super::rule::{Outcome, Rule, rule};
 use super::victim::ROOM;
-use zerolane::DropReason::{Duplicate, NoGrant, OutOfBounds};
+use zerolane::counters::DropReason::{Duplicate, NoGrant, OutOfBounds};
 use zerolane_wire::{Flags, Header, Op};
 
 pub(super) const RULES: &[Rule] = &[

@@ -3,7 +3,7 @@
 use super::data::announced;
 use super::peer::Peer;
 use super::rule::{Outcome, Rule, rule};
-use zerolane::DropReason::{Duplicate, Limit, NoGrant, OutOfBounds, Unexpected};
+use zerolane::counters::DropReason::{Duplicate, Limit, NoGrant, OutOfBounds, Unexpected};
 use zerolane_wire::{Flags, Header, Op};
 
 pub(super) const RULES: &[Rule] = &[

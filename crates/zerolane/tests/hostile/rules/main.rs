@@ -39,7 +39,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use victim::{Honest, Served, Victim};
-use zerolane::CloseReason;
+use zerolane::failure::CloseReason;
 
 /// Longest time that a rule may take, the victim's patience with a silent peer included.
 const LIMIT: Duration = Duration::from_secs(60);

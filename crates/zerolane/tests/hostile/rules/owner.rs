@@ -5,7 +5,7 @@ use super::peer::Peer;
 use super::rule::{Outcome, Rule, rule};
 use super::victim::{Ask, LONG, SHORT, THEIR_BYTE, THEIRS};
 use std::time::Duration;
-use zerolane::DropReason::{Duplicate, Malformed, NoGrant, OutOfBounds};
+use zerolane::counters::DropReason::{Duplicate, Malformed, NoGrant, OutOfBounds};
 use zerolane_wire::{Flags, Header, Op};
 
 pub(super) const RULES: &[Rule] = &[

@@ -5,7 +5,9 @@ use super::peer::Peer;
 use super::rule::{Outcome, Rule, rule};
 use std::net::UdpSocket;
 use std::time::Duration;
-use zerolane::DropReason::{Forged, Malformed, Replayed, Unexpected, Unprotected, WrongKey};
+use zerolane::counters::DropReason::{
+    Forged, Malformed, Replayed, Unexpected, Unprotected, WrongKey,
+};
 use zerolane_wire::{Flags, Header, Op, RequestConnection};
 
 pub(super) const RULES: &[Rule] = &[

@@ -3,7 +3,7 @@
 use super::peer::{Peer, Role};
 use super::victim::Ask;
 use super::{announce, data, finish, form, grant, memory, owner, protection};
-use zerolane::DropReason;
+use zerolane::counters::DropReason;
 use zerolane_wire::{Profile, RequestConnection};
 
 /// A rule of docs/protocol.md, and a peer that breaks it.

@@ -6,9 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use zerolane::counters::Account;
+use zerolane::failure::CloseReason;
+use zerolane::memory::Memory;
+use zerolane::request::WorkKind;
 use zerolane::{
-    Account, CloseReason, Completion, Connection, Endpoint, Error, ExportedRegion, FetchOp, Memory,
-    Options, Region, Rights, Security, Work, WorkKind,
+    Completion, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options, Region, Rights,
+    Security, Work,
 };
 
 /// A connection whose peer says nothing any more is given up after this.
