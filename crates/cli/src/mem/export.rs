@@ -15,7 +15,7 @@ use zerolane::{
     Access, Connection, Endpoint, Error, ExportedRegion, Options, PublicKey, Region, Rights, Trust,
 };
 
-use super::DEFAULT_PORT;
+use super::remote::DEFAULT_PORT;
 use crate::address::parse_listen;
 use crate::console;
 use crate::exit::Exit;

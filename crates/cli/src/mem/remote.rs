@@ -5,11 +5,13 @@ use std::fmt;
 use anyhow::{Context, Result, anyhow, ensure};
 use zerolane::{Completion, Connection, Error, Options, Reason, RegionKey, Rights, TransferError};
 
-use super::DEFAULT_PORT;
 use super::place::Place;
 use crate::address;
 use crate::exit::Exit;
 use crate::security::{Caution, ClientArgs};
+
+/// UDP port where the command line names none.
+pub(super) const DEFAULT_PORT: u16 = 9182;
 
 /// A host, and the port at which it exports memory.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,9 +11,9 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use zerolane::{Account, Connection, DropReason, Endpoint};
 
-use crate::contender::Memory;
+use crate::contender::contract::Memory;
+use crate::contender::zerolane::connection::options;
 use crate::contender::zerolane::memory::Pieces;
-use crate::contender::zerolane::options;
 use crate::contender::zerolane::turns::Direction;
 use crate::content::pattern::Check;
 use crate::job::Laps;

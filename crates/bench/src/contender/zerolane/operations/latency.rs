@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use zerolane::{MAX_CONTROL, MAX_INLINE, Work, WorkKind};
 
 use super::super::super::rounds::timed;
-use super::{End, look};
+use super::end::{End, look};
 use crate::content::message::Content;
 use crate::job::operations::{Operations, Wait};
 use crate::job::test::Test;
