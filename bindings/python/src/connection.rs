@@ -199,7 +199,7 @@ impl Connection {
             state.claimed.insert(id, None);
             Ok(id)
         })?;
-        let completion = Patience::FOR_EVER
+        let completion = Patience::UNBOUNDED
             .wait(py, |time| self.enter_to_wait().take_claimed(id, time))
             .and_then(|end| end.ok_or_else(|| PyTimeoutError::new_err("for ever is over")))
             .inspect_err(|_| py.detach(|| self.enter().forget(id)))?;

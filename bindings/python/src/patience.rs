@@ -12,7 +12,7 @@ const SLICE: Duration = Duration::from_millis(50);
 pub(crate) struct Patience(Option<Instant>);
 
 impl Patience {
-    pub(crate) const FOR_EVER: Patience = Patience(None);
+    pub(crate) const UNBOUNDED: Patience = Patience(None);
 
     pub(crate) fn new(timeout: Option<f64>) -> PyResult<Patience> {
         let timeout = timeout

@@ -78,7 +78,7 @@ def test_identity__is_kept_and_shown_to_the_peer(tmp_path: Path) -> None:
         accepted.abort()
 
 
-def test_trust__nobody_else_is_spoken_to(tmp_path: Path) -> None:
+def test_trust__no_other_peer_is_spoken_to(tmp_path: Path) -> None:
     friend = key_of(tmp_path / "friend")
     trusting = zerolane.Options(trust=[friend])
     refuse(None, trusting, zerolane.Untrusted)

@@ -353,7 +353,7 @@ fn bad_exports__are_refused_in_words() {
 }
 
 #[test]
-fn get__from_where_nobody_listens_is_exit_3() {
+fn get__from_where_nothing_listens_is_exit_3() {
     // A port that was just free.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let host = socket.local_addr().unwrap().to_string();

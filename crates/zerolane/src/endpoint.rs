@@ -119,7 +119,7 @@ mod tests {
 
     /// Somebody may have woken the connection just before, with nobody waiting.
     #[test]
-    fn close__waits_for_what_was_posted_whoever_wakes_it() {
+    fn close__waits_for_what_was_posted_despite_a_wake() {
         let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("a port");
         let address = endpoint.local_addr();
         let sending = std::thread::spawn(move || {

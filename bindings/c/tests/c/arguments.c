@@ -158,7 +158,7 @@ static void regions(void)
     zl_region_free(region);
 }
 
-static void *wait_for_ever(void *connection)
+static void *wait_without_timeout(void *connection)
 {
     zl_completion completion;
     static zl_status status;
@@ -226,7 +226,7 @@ static void connections(void)
     EXPECT(completion.id == id && completion.status == ZL_ERROR_CANCELLED);
 
     /* One thread at a time: the second is told so, and may wake the first. */
-    EXPECT(pthread_create(&thread, NULL, wait_for_ever, peers) == 0);
+    EXPECT(pthread_create(&thread, NULL, wait_without_timeout, peers) == 0);
     zl_status second = ZL_TIMEOUT;
     for (int tries = 0; tries < 10000 && second == ZL_TIMEOUT; tries++) {
         const struct timespec millisecond = {.tv_nsec = 1000000};

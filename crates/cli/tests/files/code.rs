@@ -101,7 +101,7 @@ fn code__a_wrong_one_gets_nothing_and_the_right_one_still_works() {
 }
 
 #[test]
-fn code__guessed_at_too_often_lets_nobody_in() {
+fn code__guessed_at_too_often_is_void() {
     let coded = Coded::new();
     fs::write(coded.lab.share("a"), b"theirs").unwrap();
     for _ in 0..3 {
@@ -124,7 +124,7 @@ fn code__to_a_server_that_has_none() {
 }
 
 #[test]
-fn code__who_stands_between_without_it_gets_in_nowhere() {
+fn code__a_relay_without_it_gets_in_nowhere() {
     let coded = Coded::new();
     fs::write(coded.lab.share("a"), b"theirs").unwrap();
     let options = |code: &str| Options {

@@ -136,7 +136,7 @@ fn cp__exit_codes_and_words() {
 }
 
 #[test]
-fn cp__nobody_answers() {
+fn cp__nothing_answers() {
     let free = std::net::UdpSocket::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

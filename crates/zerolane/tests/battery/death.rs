@@ -25,7 +25,7 @@ fn impatient() -> Options {
 }
 
 #[test]
-fn connect__to_nobody_is_refused_before_the_timeout() {
+fn connect__to_a_closed_port_is_refused_before_the_timeout() {
     let free = UdpSocket::bind("127.0.0.1:0").expect("bind");
     let address = free.local_addr().expect("bound");
     drop(free);

@@ -103,7 +103,7 @@ fn follower(pair: &mut Pair, mover: Side) -> &mut Connection {
 }
 
 #[test]
-fn nat__forgets_the_port_and_nobody_accepts() {
+fn nat__forgets_the_port_without_an_accept() {
     for security in [Security::plain(), Security::default()] {
         let Roaming { mut pair, endpoint } = behind_nat(security);
         stream_amid(&mut pair, Side::A, |net| relay(net).rebind(Side::B));
@@ -113,7 +113,7 @@ fn nat__forgets_the_port_and_nobody_accepts() {
 }
 
 #[test]
-fn nat__forgets_the_port_and_nobody_listens() {
+fn nat__forgets_the_port_without_a_listener() {
     let Roaming { mut pair, endpoint } = behind_nat(Security::default());
     drop(endpoint);
     stream_amid(&mut pair, Side::A, |net| relay(net).rebind(Side::B));
@@ -122,7 +122,7 @@ fn nat__forgets_the_port_and_nobody_listens() {
 
 /// Two connections share the port that nobody listens on any more.
 #[test]
-fn nat__forgets_the_ports_of_two_and_nobody_listens() {
+fn nat__forgets_the_ports_of_two_without_a_listener() {
     let options = Options::default();
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).expect("bind");
     let relays = [relay_to(&endpoint), relay_to(&endpoint)];
@@ -151,7 +151,7 @@ fn nat__of_the_listening_end_forgets_the_port() {
 }
 
 #[test]
-fn nat__forgets_the_port_while_somebody_accepts() {
+fn nat__forgets_the_port_during_an_accept() {
     let Roaming {
         mut pair,
         mut endpoint,

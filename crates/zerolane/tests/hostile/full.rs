@@ -89,7 +89,7 @@ fn accept__no_more_of_one_origin_than_there_may_be() {
 
 /// Two that listen on one port would divide the clients between them.
 #[test]
-fn bind__a_port_that_somebody_listens_on() {
+fn bind__a_port_that_is_in_use() {
     let first = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
     let again = Endpoint::bind(first.local_addr(), Options::default());
     match again {

@@ -85,12 +85,12 @@ fn is_asked(security: &Security) -> bool {
 }
 
 #[test]
-fn encrypted__who_only_read_the_keys_is_not_even_asked() {
+fn encrypted__a_reader_of_the_keys_is_not_even_asked() {
     assert!(!is_asked(&Security::default()));
 }
 
 #[test]
-fn plain__who_read_the_keys_is_asked() {
+fn plain__a_reader_of_the_keys_is_asked() {
     assert!(
         is_asked(&Security::plain()),
         "the search finds what is there"
