@@ -18,7 +18,7 @@ impl Patience {
         let timeout = timeout
             .map(|timeout| seconds(timeout, "timeout"))
             .transpose()?;
-        // What the clock cannot count to is for ever.
+        // A time beyond what the clock can count to is no limit.
         Ok(Patience(
             timeout.and_then(|it| Instant::now().checked_add(it)),
         ))

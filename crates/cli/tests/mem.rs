@@ -30,9 +30,9 @@ struct Exporter {
     child: Child,
     /// HOST:PORT where it can be reached.
     host: String,
-    /// Keys of its user, who is its clients' too.
+    /// Keys of its user, who runs the clients as well.
     home: TempDir,
-    /// Kept open: a program whose words nobody reads ends.
+    /// Kept open: a program ends when its standard output is closed.
     _said: BufReader<ChildStdout>,
 }
 

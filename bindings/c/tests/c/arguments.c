@@ -132,7 +132,7 @@ static void addresses(void)
     EXPECT(zl_endpoint_address(endpoint, text, sizeof text) == ZL_OK);
     EXPECT(zl_endpoint_accept(endpoint, 1, &connection) == ZL_TIMEOUT);
     zl_endpoint_free(endpoint);
-    /* Nobody is there any more. */
+    /* Nothing listens there any more. */
     EXPECT(zl_options_new(&options) == ZL_OK);
     EXPECT(zl_options_set(options, ZL_OPTION_CONNECT_TIMEOUT_MS, 200) == ZL_OK);
     zl_status status = zl_connect(text, options, &connection);
@@ -238,7 +238,7 @@ static void connections(void)
     EXPECT(pthread_join(thread, &waited) == 0);
     EXPECT(*(zl_status *)waited == ZL_TIMEOUT);
 
-    /* Freeing with a request under way gives its memory back; the peer is told. */
+    /* Freeing with a request in flight gives its memory back; the peer is told. */
     EXPECT(zl_post_receive(peers, region, 0, 64, &id) == ZL_OK);
     zl_connection_free(peers);
     zl_region_free(region);

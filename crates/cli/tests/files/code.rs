@@ -14,7 +14,7 @@ use super::lab::{Lab, content, fail, succeed, zerolane};
 struct Coded {
     lab: Lab,
     code: String,
-    /// Kept open: a program whose words nobody reads ends.
+    /// Kept open: a program ends when its standard output is closed.
     _said: BufReader<std::process::ChildStdout>,
 }
 
@@ -87,7 +87,7 @@ fn code__a_wrong_one_gets_nothing_and_the_right_one_still_works() {
     fs::write(coded.lab.share("a"), b"theirs").unwrap();
     fail(coded.get(&coded.wrong()), 3, "does not know this code");
     assert!(!coded.lab.local("a").exists());
-    // Nor does one without a code, who is told.
+    // Nor does one without a code, which is told.
     fail(coded.lab.get(&[], "a", ""), 3, "wants a one-time code");
     succeed(coded.get(&coded.code));
     assert_eq!(fs::read(coded.lab.local("a")).unwrap(), b"theirs");
@@ -111,7 +111,7 @@ fn code__guessed_at_too_often_is_void() {
     let (status, said) = coded.ends();
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("This one is void"), "{said}");
-    assert!(said.contains("nobody gets in by this one"), "{said}");
+    assert!(said.contains("the code is void"), "{said}");
 }
 
 #[test]

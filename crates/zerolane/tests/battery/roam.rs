@@ -68,7 +68,7 @@ fn connect(
         });
         run(Side::B, &mut || {
             let accepted = endpoint.accept(Some(PATIENCE)).expect("accept");
-            let mut accepted = accepted.expect("somebody connects");
+            let mut accepted = accepted.expect("a client connects");
             connected.drive_until_raised(&mut accepted);
             b = Some(accepted);
         });
@@ -120,7 +120,7 @@ fn nat__forgets_the_port_without_a_listener() {
     transfer(&mut pair, 91, &[100_000, 1]);
 }
 
-/// Two connections share the port that nobody listens on any more.
+/// Two connections share the port that has no listener any more.
 #[test]
 fn nat__forgets_the_ports_of_two_without_a_listener() {
     let options = Options::default();
@@ -181,7 +181,7 @@ fn nat__forgets_the_port_during_an_accept() {
     });
 }
 
-/// Nothing is under way when it happens, and the end that has to notice waits for nothing but the peer.
+/// Nothing is in flight when it happens. The end that has to notice only waits for the peer.
 #[test]
 fn nat__forgets_the_port_of_an_idle_connection() {
     for (mover, seen_by) in [(Side::A, Side::B), (Side::B, Side::A)] {
@@ -250,7 +250,7 @@ fn host__that_listens_gets_another_address() {
     readdress(Side::B, |_| "0.0.0.0:0".into());
 }
 
-/// Who calls one of several addresses hears that one only.
+/// A client that calls one of several addresses hears only from that one.
 #[test]
 fn host__with_two_addresses_answers_from_the_one_that_was_called() {
     for (security, on) in [

@@ -55,7 +55,7 @@ fn crowd(
     one_less.send(()).unwrap();
     let end = Instant::now() + PATIENCE;
     while knock(address, security).is_err() {
-        assert!(Instant::now() < end, "nobody gets in any more");
+        assert!(Instant::now() < end, "no client gets in any more");
     }
     stop.send(()).unwrap();
     (first, accepting.join().unwrap())

@@ -1,4 +1,4 @@
-//! Rules of who speaks: ports, keys, seals, set-up, addresses.
+//! Rules of the peer's identity: ports, keys, seals, set-up, addresses.
 
 use super::data::granted;
 use super::peer::Peer;
@@ -200,7 +200,7 @@ fn address_that_is_proven(peer: &mut Peer) {
             // One that was off its core for long may ask whether the peer is there.
             assert!(
                 len <= nop.emit().len() + 32,
-                "{len} bytes to who proved nothing"
+                "{len} bytes to an address that proved nothing"
             );
         }
     }
