@@ -57,7 +57,7 @@ pub unsafe extern "C" fn zl_endpoint_address(
     })
 }
 
-/// Waits `timeout_ms` milliseconds (negative: for ever) for the next connection. It may be given to
+/// Waits `timeout_ms` milliseconds (negative: no limit) for the next connection. It may be given to
 /// another thread. Free it with zl_close or zl_connection_free.
 ///
 /// Threads: one at a time.

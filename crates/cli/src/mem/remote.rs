@@ -60,7 +60,7 @@ pub(crate) struct Remote {
     name: String,
 }
 
-/// What is copied at a time, bytes, and how many such pieces are under way.
+/// What is copied at a time, bytes, and how many such pieces are in flight.
 pub(crate) const PIECE: usize = 1 << 20;
 pub(crate) const AHEAD: usize = 4;
 
