@@ -51,7 +51,7 @@ fn revoke__gives_back_when_it_is_the_last_handle() {
 }
 
 #[test]
-fn revoke__waits_for_who_is_in() {
+fn revoke__waits_for_accesses_in_progress() {
     let region = exported(64);
     let window = Arc::clone(region.window());
     assert!(window.enter());

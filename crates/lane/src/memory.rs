@@ -49,7 +49,7 @@ enum Backing {
     },
 }
 
-// SAFETY: a Backing is memory without thread affinity. Who may touch which bytes is decided by the
+// SAFETY: a Backing is memory without thread affinity. The right to touch its bytes is decided by the
 // Regions made of it, which are disjoint when exclusive.
 unsafe impl Send for Backing {}
 // SAFETY: as above; a shared Backing is only read through SharedRegions.

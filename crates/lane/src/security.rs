@@ -18,18 +18,17 @@ pub enum Mode {
     Plain,
 }
 
-/// Protection of connections, and who the ends are. The default encrypts with a key made for the
+/// Protection of connections, and the identities of the ends. The default encrypts with a key made for the
 /// occasion and speaks to anyone: no third party can listen in, but the peer's identity is not known.
 #[derive(Clone, Debug)]
 pub struct Security {
     /// Protection.
     pub mode: Mode,
-    /// Who this end is. `None`: no identity of its own, with a key of its own for each connection or
-    /// listener.
+    /// The identity of this end. `None`: it has none, and makes a key for each connection or listener.
     pub identity: Option<Arc<Identity>>,
     /// A secret that both ends must know beside their keys.
     pub pre_shared: Option<PreShared>,
-    /// Whom to speak to.
+    /// The peers to speak to.
     pub trust: Arc<dyn Trust>,
     /// Seal with this one and no other, for those whose rules name one. `None`: the fastest that both
     /// machines have hardware for.

@@ -18,7 +18,7 @@ use loom::sync::{Arc, Notify};
 use loom::thread;
 use sync::{AtomicUsize, Ordering};
 
-/// Sleeps as a driver does, until woken; loom reports one that sleeps for ever.
+/// Sleeps as a driver does, until woken; loom reports one that never wakes.
 fn hear(bell: &Doorbell, event: &Notify) {
     while !bell.take() {
         bell.sleep(|| event.wait());
@@ -67,7 +67,7 @@ fn doorbell__brings_what_was_written_before() {
 }
 
 #[test]
-fn gate__shut_means_that_nobody_touches_what_is_behind() {
+fn gate__shut_means_that_no_thread_touches_what_is_behind() {
     loom::model(|| {
         let shared = Arc::new((Latch::default(), UnsafeCell::new(0)));
         let theirs = Arc::clone(&shared);

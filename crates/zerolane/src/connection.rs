@@ -15,8 +15,8 @@ use zerolane_lane::{
 /// Rounds of flushing that [`Connection::close`] waits for the peer, in idle timeouts.
 const LINGER_IDLE_TIMEOUTS: u32 = 1;
 
-/// A virtual connection. It is driven by whoever calls it: progress is made inside its methods, in
-/// the calling thread, and nowhere else. A peer that makes no call for the idle timeout while we
+/// A virtual connection. Its caller drives it: progress is made inside its methods, in the calling
+/// thread, and nowhere else. A peer that makes no call for the idle timeout while we
 /// wait for it is taken for dead.
 ///
 /// ```
@@ -109,14 +109,14 @@ impl Connection {
         self.driver.lane().peer_addr()
     }
 
-    /// Who the peer proved to be; `None` in plain mode.
+    /// The key that the peer proved to own; `None` in plain mode.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.driver.lane().peer_key()
     }
 
     /// Sends `data` as one Transfer; returns when the peer has all of it.
     ///
-    /// `data` must stay readable, as any slice: if it is a mapping of a file that somebody truncates
+    /// `data` must stay readable, as any slice: if it is a mapping of a file that is truncated
     /// meanwhile, the process may get SIGBUS where payload is touched in user space (checksums).
     /// [`Region::map_file`] has no such hole.
     ///
@@ -269,7 +269,7 @@ impl Connection {
         left: Option<Duration>,
     ) -> Result<bool> {
         if self.driver.has_completion() {
-            // The peer must not take us for dead because of a queue that nobody empties.
+            // A queue that the program does not empty must not make the peer take us for dead.
             let waker = self.driver.waker();
             self.driver
                 .wait(left, |_| queue.has_room_or_wakes(&waker))?;
@@ -324,7 +324,7 @@ impl Connection {
     /// Asks that what this connection receives come at full speed, while the others of its
     /// [`Scheduler`] are held at a trickle (fast mode). Granted for what is announced at present, a
     /// tenth of a second at most, if no other connection has it; ask again for more. A connection
-    /// without a scheduler has nobody to hold back: always granted.
+    /// without a scheduler has no others to hold back: always granted.
     ///
     /// ```
     /// use zerolane::options::FastAnswer;
@@ -361,7 +361,7 @@ impl Connection {
     }
 
     /// A handle with which another thread ends a [`Connection::wait`] or [`Connection::announced`], or the
-    /// next one if none is under way. It ends no request: calls that wait for the end of one go on, and
+    /// next one if none is in progress. It ends no request: calls that wait for the end of one go on, and
     /// the wake is kept for the next wait.
     pub fn waker(&self) -> Waker {
         self.driver.waker()

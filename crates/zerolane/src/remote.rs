@@ -193,8 +193,8 @@ impl Connection {
         Ok(RegionKey::new(self.driver.open_region(name, rights)??))
     }
 
-    /// Puts `data` into the peer's memory; returns when it is placed there, to be seen by all who
-    /// look.
+    /// Puts `data` into the peer's memory; returns when it is placed there and every reader
+    /// sees it.
     ///
     /// # Errors
     /// The refusal in [`Error::Transfer`]; or the connection's.

@@ -1,7 +1,7 @@
 //! Payload headers in, placements out. The hot path.
 
 use super::Connection;
-use crate::one_sided::HANDLE;
+use crate::HANDLE;
 use crate::{DropReason, Instant, Placement, Span};
 use zerolane_wire::{Header, Op};
 

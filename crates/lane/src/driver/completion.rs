@@ -60,7 +60,7 @@ impl fmt::Debug for MessageControl {
 pub(super) struct Held {
     pub(super) region: RegionId,
     pub(super) completion: Completion,
-    /// Somebody wants to know.
+    /// Its end is to be reported.
     told: bool,
 }
 
@@ -149,7 +149,7 @@ impl<L: Lane> Driver<L> {
         next
     }
 
-    /// Somebody waits for the end of request `id`: it ends a [`Driver::wait`] however its sender wants it
+    /// A caller waits for the end of request `id`: it ends a [`Driver::wait`] however its sender wants it
     /// delivered, also if it is over and held back. False if there is no such request, or its completion
     /// was taken.
     pub fn notify(&mut self, id: TransferId) -> bool {
@@ -162,7 +162,7 @@ impl<L: Lane> Driver<L> {
         told || self.held.iter().any(|held| held.completion.id == id)
     }
 
-    /// Tells of the end of a request, unless nobody wants to know.
+    /// Reports the end of a request, unless no report is wanted.
     fn end(&mut self, it: &Ending) {
         // Puts that were copied are not remembered one by one.
         let posted = self.posted.remove(&it.id);

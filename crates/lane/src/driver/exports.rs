@@ -94,7 +94,7 @@ impl<L: Lane> Driver<L> {
         true
     }
 
-    /// The region of an export could not be accessed: nobody uses it any more.
+    /// The region of an export could not be accessed: the export ends.
     pub(super) fn revoke_faulted(&mut self, region: RegionId) {
         let faulted = self.exports.iter().find(|it| it.region == region);
         if let Some(handle) = faulted.map(|it| it.handle) {

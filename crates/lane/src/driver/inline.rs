@@ -49,7 +49,7 @@ impl Inline {
         };
         let span = whole.part(start as u64, bytes.len() as u64);
         if let Some(to) = registry.target(span) {
-            // SAFETY: the span lies in the ring and in no part of it that is taken, so that nobody
+            // SAFETY: the span lies in the ring and in no part of it that is taken, so that no send
             // reads it; the ring's memory is only followed by the registry's pointers.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         }

@@ -45,7 +45,7 @@ pub(super) struct Posted {
     pub(super) faulted: bool,
     /// No call waits for it any more.
     pub(super) abandoned: bool,
-    /// Somebody waits for it in particular.
+    /// A caller waits for this one in particular.
     pub(super) awaited: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The listening socket: what strangers send arrives here, and each that proves who it is (or, in
-//! plain mode, merely asks) gets a connected socket of its own.
+//! The listening socket: what strangers send arrives here. Each client that proves its
+//! identity (or, in plain mode, merely asks) gets a connected socket of its own.
 
 use super::migration::PeerMigration;
 use super::packet_info::{self, PacketAddresses};
@@ -101,7 +101,7 @@ impl Listener {
         std::os::unix::fs::fchown(&*self.socket, Some(uid), None)
     }
 
-    /// Who this end is to strangers: `None` in plain mode.
+    /// The key by which clients know this end: `None` in plain mode.
     pub fn public_key(&self) -> Option<PublicKey> {
         self.key
     }

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn listen__is_open_as_long_as_somebody_holds_it() {
+    fn listen__is_open_as_long_as_it_is_held() {
         let first = socket::open(([127, 0, 0, 1], 0).into(), socket::Share::WithJoining);
         let first = first.expect("a port");
         let local = first.local_addr().expect("bound").as_socket().expect("IP");

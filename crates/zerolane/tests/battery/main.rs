@@ -3,7 +3,7 @@
 //! ```text
 //!  cases.rs   what every path must do        x  path.rs  how two ends reach each other
 //!  clean.rs   what holds without loss: deterministic counts, strict mode, offloads
-//!  death.rs   nobody there, peers that vanish
+//!  death.rs   no listener, peers that vanish
 //!  delivery.rs  what wakes a receiver that waits
 //!  faults.rs  what happens to interfaces in the middle of a Transfer; strangers' datagrams
 //!  files.rs   mapped files as memory

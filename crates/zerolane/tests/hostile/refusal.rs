@@ -1,4 +1,4 @@
-//! Peers that do not fit together: who is told what.
+//! Peers that do not fit together: what each of them is told.
 
 use super::{Only, identity, options, serve};
 use std::sync::Arc;
@@ -85,8 +85,8 @@ fn cipher__of_another_mode_is_refused_here() {
             cipher: Some(cipher),
             ..other
         };
-        let nobody: std::net::SocketAddr = "127.0.0.1:9".parse().unwrap();
-        let error = Connection::connect(nobody, &options(security)).unwrap_err();
+        let closed: std::net::SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let error = Connection::connect(closed, &options(security)).unwrap_err();
         let Error::Io(error) = error else {
             panic!("{error:?}");
         };

@@ -1,14 +1,14 @@
 //! A peer that has shaken hands as it should and then breaks the rules of docs/protocol.md, one after the other: as
 //! Initiator and as Responder, encrypted and plain. For each rule the victim neither panics nor hangs, writes nowhere
-//! but into what it granted (the memory around it is looked at), counts what it drops and goes on, serves somebody
-//! honest all the while, and in the end holds no socket and no memory of it.
+//! but into what it granted (the memory around it is looked at), counts what it drops and goes on, serves an
+//! honest client all the while, and in the end holds no socket and no memory of it.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `rule`, `table` | what a rule is; the list of them, which is that of docs/rules.md |
 //! | `form`, `protection`, `announce`, `data`, `grant`, `memory`, `owner`, `finish` | the rules, and how each is broken |
 //! | `peer`, `exchange`, `seal` | the hostile one; its set-up, which is honest; its seal, which is not |
-//! | `victim`, `guard` | who is attacked, somebody honest beside it, and memory that nobody may touch |
+//! | `victim`, `guard` | the end that is attacked, an honest client beside it, and memory that may not be touched |
 //! | `holdings` | what the process holds |
 #![allow(non_snake_case)]
 
@@ -50,7 +50,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Rules broken at the same time: most of each is waiting.
 const AT_ONCE: usize = 4;
 
-/// Breaks one rule, while somebody honest is served; what became of the victim's connection.
+/// Breaks one rule, while an honest client is served; what became of the victim's connection.
 fn broken(rule: &Rule, role: Role, encrypted: bool) -> Served {
     let victim = Victim::start(encrypted, rule.ask);
     let done = AtomicBool::new(false);

@@ -72,11 +72,11 @@ fn region_as_asked(peer: &mut Peer) {
     peer.say_raw(&no_handle, &options);
     let (_, beyond) = available(peer, &question, u64::MAX);
     peer.say_raw(&header.with_wide(1 << 20), &beyond);
-    let nobodys = Header {
+    let unknown = Header {
         d_id: header.d_id + 1000,
         ..header
     };
-    peer.say_raw(&nobodys, &options);
+    peer.say_raw(&unknown, &options);
     peer.say_raw(&header, &options);
     peer.await_heard(|it, _| it.op == Op::Get && it.d_id == HANDLE);
 }
@@ -100,11 +100,11 @@ fn get_answered_as_asked(peer: &mut Peer) {
     for place in [8, 1 << 32, u64::MAX] {
         peer.say_raw(&reply.with_wide(place), &[0xee; SHORT]);
     }
-    let nobodys = Header {
+    let unknown = Header {
         d_id: reply.d_id + 1,
         ..reply
     };
-    peer.say_raw(&nobodys, &[0xee; SHORT]);
+    peer.say_raw(&unknown, &[0xee; SHORT]);
     for _ in 0..3 {
         peer.say_raw(&reply, &[THEIR_BYTE; SHORT]);
         // Again, and something else, once it is over.
