@@ -177,9 +177,9 @@ fn bulk__encrypted_is_compared_with_what_else_encrypts() {
     assert_eq!(report["verified"], json!(true));
     assert_keys(&report, include_str!("json/bulk.keys"));
     assert_eq!(report["security"], json!("encrypted"));
-    for mover in ["tcp", "tls", "quinn", "zerolane"] {
-        let gbps = report[mover]["gbps"]["min"].as_f64();
-        assert!(gbps.unwrap() > 0.0, "{mover}");
+    for contender in ["tcp", "tls", "quinn", "zerolane"] {
+        let gbps = report[contender]["gbps"]["min"].as_f64();
+        assert!(gbps.unwrap() > 0.0, "{contender}");
     }
     for ratio in ["ratio_vs_tcp", "ratio_vs_tls", "ratio_vs_quinn"] {
         assert!(report[ratio].as_f64().unwrap() > 0.0, "{ratio}");
@@ -247,7 +247,7 @@ fn tcp__a_congestion_control_that_is_asked_for_is_had_or_refused_in_words() {
 }
 
 #[test]
-fn bulk__only_the_movers_that_were_named() {
+fn bulk__only_the_contenders_that_were_named() {
     let output = output("bench bulk --only tls,quinn --buffer 1MiB --bytes 4MiB --reps 1");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
@@ -459,13 +459,13 @@ fn serve__between_two_hosts_gives_the_promised_json() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["verified"], json!(true));
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
-    for mover in ["tcp", "zerolane"] {
-        let mover = &report[mover];
+    for contender in ["tcp", "zerolane"] {
+        let contender = &report[contender];
         for figure in ["min", "median", "max"] {
-            assert!(number(&mover["gbps"][figure]) > 0.0, "{mover}");
+            assert!(number(&contender["gbps"][figure]) > 0.0, "{contender}");
         }
-        assert!(number(&mover["tx_cpu_s_per_gb"]) >= 0.0, "{mover}");
-        assert!(number(&mover["rx_cpu_s_per_gb"]) >= 0.0, "{mover}");
+        assert!(number(&contender["tx_cpu_s_per_gb"]) >= 0.0, "{contender}");
+        assert!(number(&contender["rx_cpu_s_per_gb"]) >= 0.0, "{contender}");
     }
     for figure in [
         "ratio_vs_tcp",
