@@ -2,4 +2,4 @@
 //! when sent again, and no path that is taken leads out of the served directory.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| zerolane::file::fuzzing::messages(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| zerolane_files::fuzzing::messages(input));

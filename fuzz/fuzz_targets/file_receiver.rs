@@ -26,7 +26,7 @@ fuzz_target!(|input: &[u8]| {
     // What links in the tree lead to must stay as it is, too.
     std::os::unix::fs::symlink("../secret", target.join("a")).expect("a link");
     std::os::unix::fs::symlink("..", target.join("b")).expect("a link");
-    zerolane::file::fuzzing::receive(&target, input);
+    zerolane_files::fuzzing::receive(&target, input);
     assert_eq!(neighbours(base.path()), ["secret", "target"]);
     assert_eq!(fs::read(base.path().join("secret")).expect("it"), SECRET);
 });

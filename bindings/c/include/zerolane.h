@@ -275,7 +275,10 @@ typedef uint32_t zl_access;
 #endif // __cplusplus
 
 /**
- * How the sender asked for the arrival to be delivered.
+ * How the sender asks for the arrival of a Transfer to be delivered. Completions come in order in all
+ * modes, and a call that waits for one request in particular (zl_receive) returns at its end in all
+ * modes. These wake in all modes: failures, the end of the connection, a Transfer that finds no
+ * receive posted, and one of no bytes.
  */
 enum zl_delivery
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -283,15 +286,17 @@ enum zl_delivery
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
     /**
-     * Not reported in particular.
+     * No event and no wake-up of its own. The completion is held back, and delivered with the next of
+     * the connection that is not silent, or when the receiver asks for it with zl_notify.
      */
     ZL_DELIVERY_SILENT = 0,
     /**
-     * Reported to who polls.
+     * Delivered to a receiver that looks: zl_poll, zl_queue_poll, and waiting with a timeout of 0. It
+     * wakes none that waits: to that one it comes with the next that does.
      */
     ZL_DELIVERY_POLLED = 1,
     /**
-     * Reported, and wakes who waits.
+     * Delivered, and wakes a receiver that waits.
      */
     ZL_DELIVERY_INTERRUPT = 2,
 };
@@ -807,15 +812,18 @@ zl_status zl_queue_new(size_t capacity,
                        struct zl_queue **queue);
 
 /**
- * Takes a completion if there is one, else returns ZL_TIMEOUT. Its `tag` says of which connection.
+ * Takes a completion if there is one, whether it wakes or not, else returns ZL_TIMEOUT. Its `tag` says
+ * of which connection.
  *
  * Threads: any.
  */
-zl_status zl_queue_poll(const struct zl_queue *queue, struct zl_completion *completion);
+zl_status zl_queue_poll(const struct zl_queue *queue,
+                        struct zl_completion *completion);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: for ever) for a completion, while other threads drive the
- * connections.
+ * Waits `timeout_ms` milliseconds (negative: for ever) for a completion that wakes, while other threads
+ * drive the connections, and takes it or the first of those before it. 0 is looking, as zl_queue_poll
+ * does.
  *
  * Threads: any.
  */
@@ -824,7 +832,8 @@ zl_status zl_queue_wait(const struct zl_queue *queue,
                         struct zl_completion *completion);
 
 /**
- * A descriptor that is readable while the queue is not empty; -1 if `queue` is null. Do not read it.
+ * A descriptor that is readable while there is something in the queue that wakes; -1 if `queue` is null.
+ * Do not read it.
  *
  * Threads: any.
  */
@@ -1119,6 +1128,19 @@ zl_status zl_post_send(struct zl_connection *connection,
                        uint32_t *id);
 
 /**
+ * As zl_post_send, and the peer's receive is delivered there as `delivery` says, a value of enum
+ * zl_delivery: whether it is an event, and wakes. zl_post_send asks for ZL_DELIVERY_INTERRUPT.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_send_with(struct zl_connection *connection,
+                            const struct zl_region *region,
+                            size_t offset,
+                            size_t len,
+                            uint32_t delivery,
+                            uint32_t *id);
+
+/**
  * Posts a receive into `len` bytes of `region` from `offset` on: the n-th posted gets the n-th
  * Transfer the peer sends, if it fits. `id` names it.
  *
@@ -1132,20 +1154,31 @@ zl_status zl_post_receive(struct zl_connection *connection,
 
 /**
  * Makes what progress there is without sleeping, and takes a completion if there is one, else
- * returns ZL_TIMEOUT.
+ * returns ZL_TIMEOUT. This is looking: it finds what is ZL_DELIVERY_POLLED, too.
  *
  * Threads: one at a time.
  */
 zl_status zl_poll(struct zl_connection *connection, struct zl_completion *completion);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: for ever) for a completion, and takes it.
+ * Waits `timeout_ms` milliseconds (negative: for ever) for a completion that wakes, and takes it, or
+ * the first of those before it. 0 is looking, as zl_poll does. See enum zl_delivery.
  *
  * Threads: one at a time; zl_wake of another ends it.
  */
 zl_status zl_wait(struct zl_connection *connection,
                   int64_t timeout_ms,
                   struct zl_completion *completion);
+
+/**
+ * Asks to be told of the end of a request, however its sender wants it delivered: zl_wait returns for
+ * it, also if it is over and held back. ZL_ERROR_ARGUMENT if there is no such request, or its
+ * completion was taken.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_notify(struct zl_connection *connection,
+                    uint32_t id);
 
 /**
  * Cancels a request, which then ends with ZL_ERROR_CANCELLED and whose memory is not touched any

@@ -1,16 +1,22 @@
 //! The end of a request.
 
-use crate::status::{of_transfer, zl_status};
-use zerolane::{Completion, Delivery, WorkKind};
+use crate::status::{Failure, of_transfer, zl_status};
+use zerolane::request::WorkKind;
+use zerolane::{Completion, Delivery};
 
-/// How the sender asked for the arrival to be delivered.
+/// How the sender asks for the arrival of a Transfer to be delivered. Completions come in order in all
+/// modes, and a call that waits for one request in particular (zl_receive) returns at its end in all
+/// modes. These wake in all modes: failures, the end of the connection, a Transfer that finds no
+/// receive posted, and one of no bytes.
 #[repr(u32)]
 pub enum zl_delivery {
-    /// Not reported in particular.
+    /// No event and no wake-up of its own. The completion is held back, and delivered with the next of
+    /// the connection that is not silent, or when the receiver asks for it with zl_notify.
     ZL_DELIVERY_SILENT = 0,
-    /// Reported to who polls.
+    /// Delivered to a receiver that looks: zl_poll, zl_queue_poll, and waiting with a timeout of 0. It
+    /// wakes none that waits: to that one it comes with the next that does.
     ZL_DELIVERY_POLLED = 1,
-    /// Reported, and wakes who waits.
+    /// Delivered, and wakes a receiver that waits.
     ZL_DELIVERY_INTERRUPT = 2,
 }
 
@@ -85,6 +91,18 @@ impl zl_completion {
             reserved: 0,
             control,
         }
+    }
+}
+
+/// What C's number says.
+pub(crate) fn read_delivery(number: u32) -> Result<Delivery, Failure> {
+    match number {
+        0 => Ok(Delivery::Silent),
+        1 => Ok(Delivery::Polled),
+        2 => Ok(Delivery::Interrupt),
+        other => Err(Failure::argument(format!(
+            "{other} is no value of enum zl_delivery"
+        ))),
     }
 }
 

@@ -7,7 +7,8 @@ use crate::region::zl_region;
 use crate::remote::{work, zl_work};
 use crate::status::{Failure, zl_status};
 use std::ffi::c_void;
-use zerolane::{Memory, Region};
+use zerolane::Region;
+use zerolane::memory::Memory;
 
 /// The payload that three arguments name; none if the region is null.
 ///

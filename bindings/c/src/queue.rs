@@ -29,7 +29,8 @@ pub unsafe extern "C" fn zl_queue_new(capacity: usize, queue: *mut *mut zl_queue
     })
 }
 
-/// Takes a completion if there is one, else returns ZL_TIMEOUT. Its `tag` says of which connection.
+/// Takes a completion if there is one, whether it wakes or not, else returns ZL_TIMEOUT. Its `tag` says
+/// of which connection.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -41,8 +42,9 @@ pub unsafe extern "C" fn zl_queue_poll(
     unsafe { take(queue, completion, |queue| Ok(queue.poll())) }
 }
 
-/// Waits `timeout_ms` milliseconds (negative: for ever) for a completion, while other threads drive the
-/// connections.
+/// Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, while other threads
+/// drive the connections, and takes it or the first of those before it. 0 is looking, as zl_queue_poll
+/// does.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -76,7 +78,8 @@ unsafe fn take(
     })
 }
 
-/// A descriptor that is readable while the queue is not empty; -1 if `queue` is null. Do not read it.
+/// A descriptor that is readable while there is something in the queue that wakes; -1 if `queue` is null.
+/// Do not read it.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]

@@ -8,7 +8,8 @@ use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use zerolane::{Access, Region};
+use zerolane::Region;
+use zerolane::memory::Access;
 
 /// Memory, for requests to name parts of. Freeing the region while a request uses it is safe: memory
 /// of zl_region_new and zl_region_map_file stays until that request is done.
@@ -48,7 +49,7 @@ impl zl_region {
         // SAFETY: offset <= len of the memory.
         let start = unsafe { self.start.add(offset) };
         // SAFETY: `keep` holds the memory, or C promised to zl_region_wrap that it stays. The part is
-        // posted and never dereferenced, so whoever writes it meanwhile spoils only its content.
+        // posted and never dereferenced, so a concurrent write spoils only its content.
         Ok(unsafe { Region::foreign(start, len, self.file, Box::new(Arc::clone(&self.keep))) })
     }
 }

@@ -6,7 +6,8 @@ use crate::pointer::{Output, bytes, bytes_mut, handle, slice};
 use crate::region::zl_region;
 use crate::status::{Failure, zl_status};
 use std::ffi::c_void;
-use zerolane::{Connection, FetchOp, Memory, Region, RegionKey, TransferId, Work};
+use zerolane::memory::Memory;
+use zerolane::{Connection, FetchOp, Region, RegionKey, TransferId, Work};
 
 /// No completion is wanted if it succeeds.
 pub const ZL_WORK_UNSIGNALLED: u32 = 1;

@@ -1,12 +1,12 @@
 //! Transfers: one send is one receive.
 
-use crate::completion::zl_completion;
+use crate::completion::{read_delivery, zl_completion};
 use crate::connection::{with, zl_connection};
 use crate::pointer::{Output, bytes, bytes_mut, handle, timeout};
 use crate::region::zl_region;
 use crate::status::{Failure, zl_status};
 use std::ffi::c_void;
-use zerolane::{Completion, Connection, Posted, Region};
+use zerolane::{Completion, Connection, Region, TransferId};
 
 /// Sends `len` bytes at `data` as one Transfer; returns when the peer has all of it.
 ///
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn zl_receive(
     }
 }
 
-/// Waits `timeout_ms` milliseconds (negative: for ever) until the peer announces a Transfer that no
+/// Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no
 /// posted receive takes, and tells its length, so that memory can be made to measure.
 ///
 /// Threads: one at a time.
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn zl_announced(
     }
 }
 
-/// Posts the send of `len` bytes of `region` from `offset` on; many may be under way. `id` names it.
+/// Posts the send of `len` bytes of `region` from `offset` on; many may be in flight. `id` names it.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -85,7 +85,28 @@ pub unsafe extern "C" fn zl_post_send(
     // SAFETY: C's promises about handles and outputs.
     unsafe {
         post(connection, region, offset, len, id, |connection, region| {
-            connection.post_send(region.share())
+            Ok(connection.post_send(region.share())?)
+        })
+    }
+}
+
+/// As zl_post_send, and the peer's receive is delivered there as `delivery` says, a value of enum
+/// zl_delivery: whether it is an event, and wakes. zl_post_send asks for ZL_DELIVERY_INTERRUPT.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_send_with(
+    connection: *mut zl_connection,
+    region: *const zl_region,
+    offset: usize,
+    len: usize,
+    delivery: u32,
+    id: *mut u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        post(connection, region, offset, len, id, |connection, region| {
+            Ok(connection.post_send_with(region.share(), read_delivery(delivery)?)?)
         })
     }
 }
@@ -103,16 +124,20 @@ pub unsafe extern "C" fn zl_post_receive(
     id: *mut u32,
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
-    unsafe { post(connection, region, offset, len, id, Connection::post_recv) }
+    unsafe {
+        post(connection, region, offset, len, id, |connection, region| {
+            Ok(connection.post_recv(region)?)
+        })
+    }
 }
 
-unsafe fn post<M>(
+unsafe fn post(
     connection: *mut zl_connection,
     region: *const zl_region,
     offset: usize,
     len: usize,
     id: *mut u32,
-    post: impl FnOnce(&mut Connection, Region) -> Posted<M>,
+    post: impl FnOnce(&mut Connection, Region) -> Result<TransferId, Failure>,
 ) -> zl_status {
     // SAFETY: the caller's promises.
     unsafe {
@@ -126,7 +151,7 @@ unsafe fn post<M>(
 }
 
 /// Makes what progress there is without sleeping, and takes a completion if there is one, else
-/// returns ZL_TIMEOUT.
+/// returns ZL_TIMEOUT. This is looking: it finds what is ZL_DELIVERY_POLLED, too.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -138,7 +163,8 @@ pub unsafe extern "C" fn zl_poll(
     unsafe { take(connection, completion, Connection::poll) }
 }
 
-/// Waits `timeout_ms` milliseconds (negative: for ever) for a completion, and takes it.
+/// Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, and takes it, or
+/// the first of those before it. 0 is looking, as zl_poll does. See enum zl_delivery.
 ///
 /// Threads: one at a time; zl_wake of another ends it.
 #[unsafe(no_mangle)]
@@ -173,6 +199,26 @@ unsafe fn take(
     }
 }
 
+/// Asks to be told of the end of a request, however its sender wants it delivered: zl_wait returns for
+/// it, also if it is over and held back. ZL_ERROR_ARGUMENT if there is no such request, or its
+/// completion was taken.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_notify(connection: *mut zl_connection, id: u32) -> zl_status {
+    // SAFETY: C's promise about handles.
+    unsafe {
+        with(connection, |connection| {
+            if !connection.notify(id) {
+                return Err(Failure::argument(format!(
+                    "no request {id} is in flight, or waits to be taken"
+                )));
+            }
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
 /// Cancels a request, which then ends with ZL_ERROR_CANCELLED and whose memory is not touched any
 /// more. ZL_ERROR_ARGUMENT if it is over already.
 ///
@@ -183,7 +229,7 @@ pub unsafe extern "C" fn zl_cancel(connection: *mut zl_connection, id: u32) -> z
     unsafe {
         with(connection, |connection| {
             if !connection.cancel(id) {
-                return Err(Failure::argument(format!("no request {id} is under way")));
+                return Err(Failure::argument(format!("no request {id} is in flight")));
             }
             Ok(zl_status::ZL_OK)
         })

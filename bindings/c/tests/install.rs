@@ -125,6 +125,7 @@ fn install__programs_compile_without_a_warning_and_run() {
     );
 
     installed.run(&installed.compile(&source("tests/c/arguments.c")));
+    installed.run(&installed.compile(&source("tests/c/delivery.c")));
     let security = installed.compile(&source("tests/c/security.c"));
     run(bounded(&security)
         .arg(installed.root.path())

@@ -21,8 +21,8 @@ pub(crate) struct Account {
     receive_buffer: usize,
 }
 
-impl From<zerolane::Account> for Account {
-    fn from(account: zerolane::Account) -> Account {
+impl From<zerolane::counters::Account> for Account {
+    fn from(account: zerolane::counters::Account) -> Account {
         Account {
             bytes_placed: account.bytes_placed,
             bytes_moved: account.bytes_moved(),

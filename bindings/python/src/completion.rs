@@ -1,9 +1,12 @@
 //! The end of a request.
 
 use crate::{errors, pinned};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use zerolane::{TransferError, WorkKind};
+use zerolane::Delivery;
+use zerolane::failure::TransferError;
+use zerolane::request::WorkKind;
 
 /// A request that is done. Its buffer is free again.
 #[pyclass(frozen, module = "zerolane")]
@@ -12,7 +15,7 @@ pub(crate) struct Completion {
     #[pyo3(get)]
     id: u32,
     /// Of which kind: "send", "receive", "put", "get", "fetch_op", "message", "message_received",
-    /// "immediate" (which nobody here posted: it tells of a put of the peer's), or "other".
+    /// "immediate" (which was not posted here: it tells of a put of the peer's), or "other".
     #[pyo3(get)]
     kind: &'static str,
     /// The object that was posted; None if there was none, or several.
@@ -21,7 +24,10 @@ pub(crate) struct Completion {
     /// "fetch_op": what the word was before. "immediate": the peer's number. Else 0.
     #[pyo3(get)]
     value: u64,
-    control: zerolane::MessageControl,
+    /// "receive": how its sender wanted it delivered, "silent", "polled" or "interrupt". Else "interrupt".
+    #[pyo3(get)]
+    delivery: &'static str,
+    control: zerolane::request::MessageControl,
     result: Result<usize, TransferError>,
 }
 
@@ -32,11 +38,35 @@ impl Completion {
             kind: kind(completion.kind),
             buffer: pinned::object(py, &completion.memory).map(Bound::unbind),
             value: completion.value,
+            delivery: delivery(completion.delivery),
             control: completion.control,
             result: completion.result,
         }
         // The buffer is released here, where completion.memory goes.
     }
+}
+
+/// The modes by their names.
+const DELIVERIES: [(&str, Delivery); 3] = [
+    ("silent", Delivery::Silent),
+    ("polled", Delivery::Polled),
+    ("interrupt", Delivery::Interrupt),
+];
+
+/// What Python calls it.
+fn delivery(delivery: Delivery) -> &'static str {
+    let known = DELIVERIES.iter().find(|it| it.1 == delivery);
+    known.map_or("other", |it| it.0)
+}
+
+/// What Python means by `name`.
+pub(crate) fn read_delivery(name: &str) -> PyResult<Delivery> {
+    let known = DELIVERIES.iter().find(|it| it.0 == name);
+    known.map(|it| it.1).ok_or_else(|| {
+        PyValueError::new_err(format!(
+            "delivery {name:?} is none of silent, polled and interrupt"
+        ))
+    })
 }
 
 fn kind(kind: WorkKind) -> &'static str {

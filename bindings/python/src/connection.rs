@@ -2,7 +2,7 @@
 
 use crate::account::Account;
 use crate::address::{Address, pair};
-use crate::completion::Completion;
+use crate::completion::{Completion, read_delivery};
 use crate::errors;
 use crate::options::{self, Options};
 use crate::patience::Patience;
@@ -16,7 +16,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
-use zerolane::{CloseReason, Error, TransferId, Waker};
+use zerolane::failure::CloseReason;
+use zerolane::{Error, TransferId, Waker};
 
 /// What one thread at a time has.
 pub(crate) struct State {
@@ -43,7 +44,7 @@ impl State {
         }
     }
 
-    /// The next completion that nobody claims, if it is there or comes in time. May return earlier
+    /// The next completion that no call claims, if it is there or comes in time. May return earlier
     /// without.
     fn take(&mut self, time: Duration) -> zerolane::Result<Option<zerolane::Completion>> {
         if self.kept.is_empty()
@@ -54,7 +55,7 @@ impl State {
         Ok(self.kept.pop_front())
     }
 
-    /// The next completion that nobody claims, if it is there.
+    /// The next completion that no call claims, if it is there.
     fn take_ready(&mut self) -> zerolane::Result<Option<zerolane::Completion>> {
         while self.kept.is_empty() {
             match self.connection()?.poll()? {
@@ -84,7 +85,7 @@ impl State {
         }
     }
 
-    /// Ends the claimed request `id`, for whose end nobody waits any more.
+    /// Ends the claimed request `id`, for whose end no call waits any more.
     fn forget(&mut self, id: TransferId) {
         let Some(connection) = &mut self.connection else {
             return;
@@ -107,9 +108,9 @@ impl State {
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Connection {
     peer: SocketAddr,
-    peer_key: Option<zerolane::PublicKey>,
+    peer_key: Option<zerolane::security::PublicKey>,
     state: Mutex<State>,
-    /// Held while waiting for `state`, so that who waits gets it before who had it comes again.
+    /// Held while waiting for `state`, so that a waiting thread gets it before the one that had it last.
     turn: Mutex<()>,
     waker: Waker,
     /// `wake` was called.
@@ -191,13 +192,18 @@ impl Connection {
             ));
         }
         let id = self.with(py, |state| {
-            let id = post(state.connection()?).map_err(Into::into)?;
+            let connection = state.connection()?;
+            let id = post(connection).map_err(Into::into)?;
+            // However its sender wants it delivered.
+            connection.notify(id);
             state.claimed.insert(id, None);
             Ok(id)
         })?;
-        let completion = Patience::FOR_EVER
+        let completion = Patience::UNBOUNDED
             .wait(py, |time| self.enter_to_wait().take_claimed(id, time))
-            .and_then(|end| end.ok_or_else(|| PyTimeoutError::new_err("for ever is over")))
+            .and_then(|end| {
+                end.ok_or_else(|| PyTimeoutError::new_err("a wait without a limit timed out"))
+            })
             .inspect_err(|_| py.detach(|| self.enter().forget(id)))?;
         match completion.result {
             Ok(_) => Ok(completion),
@@ -243,10 +249,14 @@ impl Connection {
         })
     }
 
-    /// Sends the bytes of `buffer` as one message; returns when the peer has all of them.
-    fn send(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Sends the bytes of `buffer` as one message; returns when the peer has all of them. `delivery` says
+    /// how the peer's receive is delivered there: "interrupt" wakes a peer that waits, "polled" is found by
+    /// one that polls, "silent" comes with the next that is not silent.
+    #[pyo3(signature = (buffer, *, delivery="interrupt"))]
+    fn send(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, delivery: &str) -> PyResult<()> {
+        let delivery = read_delivery(delivery)?;
         let region = pin(buffer, Use::Read)?.share();
-        self.finish(py, |connection| connection.post_send(region))?;
+        self.finish(py, |connection| connection.post_send_with(region, delivery))?;
         Ok(())
     }
 
@@ -269,10 +279,17 @@ impl Connection {
     }
 
     /// Posts the send of `buffer`; returns the request's number. The buffer must not be changed, and
-    /// cannot be resized, until the request is done.
-    fn post_send(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<u32> {
+    /// cannot be resized, until the request is done. `delivery`: see `send`.
+    #[pyo3(signature = (buffer, *, delivery="interrupt"))]
+    fn post_send(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        delivery: &str,
+    ) -> PyResult<u32> {
+        let delivery = read_delivery(delivery)?;
         let region = pin(buffer, Use::Read)?.share();
-        self.post(py, |connection| connection.post_send(region))
+        self.post(py, |connection| connection.post_send_with(region, delivery))
     }
 
     /// Posts a receive into `buffer`: the n-th posted gets the n-th message the peer sends, if it
@@ -283,14 +300,21 @@ impl Connection {
         self.post(py, |connection| connection.post_recv(region))
     }
 
-    /// Makes what progress there is without waiting; returns a completion if there is one.
+    /// Asks to be told of the end of request `id`, however its sender wants it delivered: `wait` returns it,
+    /// also if it is over and held back. False if there is no such request, or its completion was taken.
+    fn notify(&self, py: Python<'_>, id: u32) -> PyResult<bool> {
+        self.with(py, |state| Ok(state.connection()?.notify(id)))
+    }
+
+    /// Makes what progress there is without waiting; returns a completion if there is one, also one of
+    /// "polled" delivery.
     fn poll(&self, py: Python<'_>) -> PyResult<Option<Completion>> {
         let completion = self.with(py, State::take_ready)?;
         Ok(completion.map(|it| Completion::new(py, it)))
     }
 
-    /// Waits for the next completion; None if none comes within `timeout` seconds, or if `wake` was
-    /// called.
+    /// Waits for the next completion that wakes, or returns one that came before it; None if none comes within
+    /// `timeout` seconds, or if `wake` was called. A timeout of 0 is a look, as `poll`.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Completion>> {
         let outcome = Patience::new(timeout)?.wait(py, |time| {
@@ -301,15 +325,15 @@ impl Connection {
         Ok(outcome.flatten().map(|it| Completion::new(py, it)))
     }
 
-    /// Ends a `wait` of another thread, or the next one if none is under way.
+    /// Ends a `wait` of another thread, or the next one if none is in progress.
     fn wake(&self) {
         self.woken.store(true, Ordering::SeqCst);
         self.waker.wake();
     }
 
-    /// Lets the ends of requests go to `queue` from now on, as those of `tag`. Somebody still has to make
-    /// the connection progress, with `wait`: for no time when `fileno` is readable (or writable,
-    /// if `wants_write`) or `next_timeout` over, or for ever in a thread. Calls that wait for their own end are refused from then on.
+    /// Lets the ends of requests go to `queue` from now on, as those of `tag`. The program still has
+    /// to drive the connection with `wait`: for no time when `fileno` is readable (or writable,
+    /// if `wants_write`) or `next_timeout` is over, or without a limit in a thread. Calls that wait for their own end are refused from then on.
     #[pyo3(signature = (queue, tag=0))]
     fn set_completion_queue(
         &self,

@@ -17,7 +17,7 @@ use std::time::Duration;
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Endpoint {
     local: SocketAddr,
-    key: Option<zerolane::PublicKey>,
+    key: Option<zerolane::security::PublicKey>,
     /// None when closed.
     listener: Mutex<Option<zerolane::Endpoint>>,
 }
@@ -66,7 +66,7 @@ impl Endpoint {
         pair(self.local)
     }
 
-    /// The key by which those who connect know this end; None if connections are plain.
+    /// The key by which clients know this end; None if connections are plain.
     #[getter]
     fn key(&self) -> Option<String> {
         self.key.map(|key| key.to_string())

@@ -2,7 +2,8 @@
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use zerolane::{CloseReason, Error, PostError, Reason, TransferError};
+use zerolane::Error;
+use zerolane::failure::{CloseReason, PostError, Reason, TransferError};
 
 /// An exception of the package, by name.
 pub(crate) fn exception(py: Python<'_>, name: &str, text: String) -> PyErr {

@@ -4,7 +4,8 @@ use crate::connection::Connection;
 use crate::pinned::{Use, pin};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use zerolane::{Memory, Work};
+use zerolane::Work;
+use zerolane::memory::Memory;
 
 #[pymethods]
 impl Connection {

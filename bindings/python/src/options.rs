@@ -6,15 +6,16 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use zerolane::Security;
 use zerolane::keys::identity;
-use zerolane::{PublicKey, Security};
+use zerolane::security::PublicKey;
 
 /// Settings of connections; the defaults suit a local network. Times are in seconds, sizes in bytes.
 ///
 /// Connections are encrypted. `identity` is the file of the key by which peers know this end, as
 /// `zerolane keygen` makes it, and made if there is none: without, there is a key for the occasion.
 /// `trust` has the keys ("zl:...") of the peers to be spoken to: without, any. `plain` turns all that
-/// off, if the peer does so too: then who is on the way reads and changes what it likes.
+/// off, if the peer does so too: then a host on the path can read and change everything.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);

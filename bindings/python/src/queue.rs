@@ -26,21 +26,21 @@ impl CompletionQueue {
             .map_err(|error| crate::errors::of(py, error))
     }
 
-    /// The next completion, with the tag of its connection; None if there is none.
+    /// The next completion, with the tag of its connection, whether it wakes or not; None if there is none.
     fn poll(&self, py: Python<'_>) -> Option<(u64, Completion)> {
         let (tag, completion) = self.0.poll()?;
         Some((tag, Completion::new(py, completion)))
     }
 
-    /// Waits for the next completion while somebody else drives the connections; None if none comes
-    /// within `timeout` seconds.
+    /// Waits for the next completion that wakes, or returns one that came before it, while another thread drives
+    /// the connections; None if none comes within `timeout` seconds. A timeout of 0 is a look, as `poll`.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<(u64, Completion)>> {
         let next = Patience::new(timeout)?.wait(py, |time| self.0.wait(Some(time)))?;
         Ok(next.map(|(tag, completion)| (tag, Completion::new(py, completion))))
     }
 
-    /// A descriptor that is readable while the queue is not empty. Do not read it.
+    /// A descriptor that is readable while there is something in the queue that wakes. Do not read it.
     fn fileno(&self) -> i32 {
         self.0.as_fd().as_raw_fd()
     }

@@ -4,7 +4,8 @@ use crate::connection::Connection;
 use crate::exported::{self, ExportedRegion, Key, Word};
 use crate::pinned::{Use, pin};
 use pyo3::prelude::*;
-use zerolane::{FetchOp, Memory, Region, Work};
+use zerolane::memory::Memory;
+use zerolane::{FetchOp, Region, Work};
 
 /// How a posted request is to be done.
 fn work(signalled: bool, fence: bool, immediate: Option<u32>) -> Work {

@@ -174,3 +174,14 @@ def test_accept__of_a_closed_endpoint_fails() -> None:
             await endpoint.accept()
 
     asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_receive_into__returns_however_it_is_delivered() -> None:
+    async def body(ours: aio.Connection, peers: aio.Connection) -> None:
+        for delivery in ("silent", "polled", "interrupt"):
+            place = bytearray(5)
+            receiving = asyncio.create_task(peers.receive_into(place))
+            await ours.send(b"hello", delivery=delivery)
+            assert await asyncio.wait_for(receiving, 10) == 5 and place == b"hello"
+
+    run(body)

@@ -315,3 +315,61 @@ def test_post__refused_leaves_the_buffer_free(pair: Pair, call: str) -> None:
     buffer.clear()
     with pytest.raises(BufferError):
         posted[0].clear()
+
+
+def test_delivery__wakes_as_the_sender_asks(pair: Pair, executor: ThreadPoolExecutor) -> None:
+    ours, peers = pair
+    places = [bytearray(10_000) for _ in range(3)]
+    ids = [peers.post_receive(place) for place in places]
+
+    def send() -> None:
+        ours.send(pattern(10_000), delivery="silent")
+        ours.send(pattern(10_000), delivery="polled")
+        ours.send(pattern(10_000))
+
+    sending = executor.submit(send)
+    received: list[zerolane.Completion] = []
+    wake_ups = 0
+    while len(received) < 3:
+        completion = peers.wait(timeout=20)
+        assert completion is not None
+        wake_ups += 1
+        while completion is not None:
+            received.append(completion)
+            completion = peers.wait(timeout=0)
+    sending.result()
+    assert wake_ups == 1
+    assert [it.id for it in received] == ids
+    assert [it.delivery for it in received] == ["silent", "polled", "interrupt"]
+    assert all(place == pattern(10_000).tobytes() for place in places)
+
+
+def test_delivery__a_call_that_waits_for_its_own_returns(
+    pair: Pair, executor: ThreadPoolExecutor
+) -> None:
+    ours, peers = pair
+    for delivery in ("silent", "polled", "interrupt"):
+        place = bytearray(10_000)
+        receiving = executor.submit(peers.receive_into, place)
+        ours.send(pattern(10_000), delivery=delivery)
+        assert receiving.result(timeout=20) == 10_000
+        assert place == pattern(10_000).tobytes()
+
+
+def test_delivery__silent_is_held_back_until_asked_for(
+    pair: Pair, executor: ThreadPoolExecutor
+) -> None:
+    ours, peers = pair
+    place = bytearray(10_000)
+    id = peers.post_receive(place)
+    sending = executor.submit(ours.send, pattern(10_000), delivery="silent")
+    while peers.in_flight > 0:
+        assert peers.wait(timeout=0.001) is None
+    assert peers.poll() is None
+    assert peers.notify(id)
+    completion = peers.wait(timeout=20)
+    assert completion is not None and completion.id == id
+    assert not peers.notify(id)
+    sending.result()
+    with pytest.raises(ValueError, match="silent, polled and interrupt"):
+        ours.post_send(b"x", delivery="loud")  # type: ignore[arg-type]

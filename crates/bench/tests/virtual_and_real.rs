@@ -15,7 +15,7 @@ use netsim::pair::Duplex;
 use serde_json::Value;
 use zerolane_core::{
     BurstLimit, Config, Connection, Delivery, Entropy, Event, Instant, RegionId, Span, Transmit,
-    listen,
+    WorkRequest, listen,
 };
 use zerolane_wire::{HEADER_LEN, Header, Packet, Profile, Profiles};
 
@@ -162,11 +162,13 @@ impl Virtual {
             len: TRANSFER,
         };
         let end = self.end(side).as_mut().expect("connected");
-        match side {
-            Side::A => end.post_send(now, span, Delivery::Polled).map(drop),
-            Side::B => end.post_receive(now, span).map(drop),
-        }
-        .expect("room");
+        let request = match side {
+            Side::A => WorkRequest::Send {
+                delivery: Delivery::Polled,
+            },
+            Side::B => WorkRequest::Receive,
+        };
+        end.post(now, request, span).expect("room");
     }
 
     /// Payload that is at B after [`TIME`], in Mb/s.
@@ -222,6 +224,7 @@ fn real_goodput() -> f64 {
 }
 
 #[test]
+#[ignore = "depends on the clock: .ci/run runs it alone"]
 fn goodput__is_the_same_in_virtual_and_in_real_time() {
     if !netlab::netns::is_permitted() {
         eprintln!("skipped: network namespaces need root");

@@ -15,7 +15,7 @@ pub fn find(name: impl AsRef<Path>) -> Option<PathBuf> {
     candidates.find(|path| is_executable(path))
 }
 
-/// Whether there is a file at `path` that somebody may execute.
+/// Whether there is a file at `path` that some user may execute.
 pub fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
 }

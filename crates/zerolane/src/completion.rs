@@ -17,7 +17,7 @@ pub struct Completion {
     pub memory: Memory,
     /// What was posted in several pieces.
     pub pieces: Vec<Memory>,
-    /// How the sender asked for it to be delivered (receives; `Interrupt` otherwise).
+    /// How the sender asked for it to be delivered (receives of Transfers; `Interrupt` otherwise).
     pub delivery: Delivery,
     /// The word before an atomic operation; the number of an immediate.
     pub value: u64,

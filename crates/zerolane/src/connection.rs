@@ -1,21 +1,22 @@
 //! A connection as its user sees it.
 
+use crate::failure::Posted;
 use crate::vectored::Vectored;
-use crate::{Completion, CompletionQueue, Error, Posted, Result};
+use crate::{Completion, CompletionQueue, Error, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use zerolane_lane::udp::{self, UdpLane};
 use zerolane_lane::{
     Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, PublicKey, Region,
-    TransferError, TransferId, Waker,
+    TransferError, TransferId, Waker, WorkRequest,
 };
 
 /// Rounds of flushing that [`Connection::close`] waits for the peer, in idle timeouts.
 const LINGER_IDLE_TIMEOUTS: u32 = 1;
 
-/// A virtual connection. It is driven by whoever calls it: progress is made inside its methods, in
-/// the calling thread, and nowhere else. A peer that makes no call for the idle timeout while we
+/// A virtual connection. Its caller drives it: progress is made inside its methods, in the calling
+/// thread, and nowhere else. A peer that makes no call for the idle timeout while we
 /// wait for it is taken for dead.
 ///
 /// ```
@@ -108,21 +109,24 @@ impl Connection {
         self.driver.lane().peer_addr()
     }
 
-    /// Who the peer proved to be; `None` in plain mode.
+    /// The key that the peer proved to own; `None` in plain mode.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.driver.lane().peer_key()
     }
 
     /// Sends `data` as one Transfer; returns when the peer has all of it.
     ///
-    /// `data` must stay readable, as any slice: if it is a mapping of a file that somebody truncates
+    /// `data` must stay readable, as any slice: if it is a mapping of a file that is truncated
     /// meanwhile, the process may get SIGBUS where payload is touched in user space (checksums).
     /// [`Region::map_file`] has no such hole.
     ///
     /// # Errors
     /// [`TransferError::MessageTooLarge`] if the receive it met was smaller; or the connection's.
     pub fn send(&mut self, data: &[u8]) -> Result<()> {
-        self.driver.send(data)??;
+        let send = WorkRequest::Send {
+            delivery: Delivery::Interrupt,
+        };
+        self.driver.lend_source(send, data)?.result?;
         Ok(())
     }
 
@@ -136,7 +140,8 @@ impl Connection {
     /// with the same, nothing was written, and the next Transfer can be received. Or the
     /// connection's.
     pub fn recv_into(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        Ok(self.driver.receive_into(buffer)?? as usize)
+        let received = self.driver.lend_target(WorkRequest::Receive, buffer)?;
+        Ok(received.result? as usize)
     }
 
     /// Waits until the peer announces a Transfer that no posted receive takes, and returns its
@@ -162,7 +167,8 @@ impl Connection {
         self.post_send_with(memory, Delivery::Interrupt)
     }
 
-    /// Posts a send that is delivered to the receiver as `delivery` says.
+    /// Posts a send that is delivered to the receiver as `delivery` says: whether its arrival is an event
+    /// there, and wakes. Its own completion comes here as any other.
     ///
     /// # Errors
     /// The connection is closed, or too many are posted. The memory comes back.
@@ -171,7 +177,8 @@ impl Connection {
         memory: impl Into<Memory>,
         delivery: Delivery,
     ) -> Posted<Memory> {
-        self.driver.post_send(memory.into(), delivery)
+        let send = WorkRequest::Send { delivery };
+        self.driver.post_source(send, memory.into())
     }
 
     /// Posts a receive: the n-th posted gets the n-th Transfer sent, if it fits.
@@ -179,7 +186,7 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many are posted. The region comes back.
     pub fn post_recv(&mut self, region: Region) -> Posted<Region> {
-        self.driver.post_receive(region)
+        self.driver.post_target(WorkRequest::Receive, region)
     }
 
     /// Offers memory to the peer's next [`Connection::post_read`].
@@ -187,7 +194,10 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many are posted. The memory comes back.
     pub fn post_offer(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
-        self.driver.post_offer(memory.into(), Delivery::Interrupt)
+        let offer = WorkRequest::Offer {
+            delivery: Delivery::Interrupt,
+        };
+        self.driver.post_source(offer, memory.into())
     }
 
     /// Reads what the peer offers, when it does (the Read sequence).
@@ -195,10 +205,19 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many are posted. The region comes back.
     pub fn post_read(&mut self, region: Region) -> Posted<Region> {
-        self.driver.post_read(region)
+        self.driver.post_target(WorkRequest::Read, region)
     }
 
-    /// Makes what progress there is without sleeping; returns a completion if there is one.
+    /// Asks to be told of the end of request `id`, however its sender wants it delivered: it ends a
+    /// [`Connection::wait`], also if it is over and held back. False if there is no such request, or its
+    /// completion was taken. For programs that wait for one request in particular; blocking calls do so
+    /// by themselves.
+    pub fn notify(&mut self, id: TransferId) -> bool {
+        self.driver.notify(id)
+    }
+
+    /// Makes what progress there is without sleeping; returns a completion if there is one. This is
+    /// looking: it finds what is [`Delivery::Polled`], too.
     ///
     /// # Errors
     /// The connection ended and all completions were taken.
@@ -209,46 +228,84 @@ impl Connection {
         self.take()
     }
 
-    /// Waits for the next completion; `None` on timeout, or when a [`Waker`] was used, however busy the
-    /// connection is. To wait for no time is to make one turn, and not to sleep.
+    /// Waits for the next completion that wakes ([`Delivery::Interrupt`], and every failure); those that came
+    /// before it are returned first. `None` on timeout, or when a [`Waker`] was used, however busy the
+    /// connection is. To wait for no time is to make one turn, and to look, as [`Connection::poll`] does.
     ///
     /// # Errors
     /// The connection ended and all completions were taken.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        let waker = self.driver.waker();
+        let looks = timeout == Some(Duration::ZERO);
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            if !self.driver.has_completion() {
-                self.driver.wait(left, Driver::has_completion)?;
-            } else if let Some((queue, _)) = &self.queue {
-                // The peer must not take us for dead because of a queue that nobody empties.
-                self.driver
-                    .wait(left, |_| queue.has_room_or_wakes(&waker))?;
+            if let Some((queue, tag)) = self.queue.clone() {
+                if self.wait_to_hand_over(&queue, tag, left)? {
+                    return self.end().map_or(Ok(None), Err);
+                }
+                continue;
             }
-            // A piece of a request of several is none that is told.
-            let pieces_only = self.driver.has_completion() && self.queue.is_none();
+            if !self.driver.has_notice() {
+                self.driver.wait(left, Driver::has_notice)?;
+            }
+            let told = self.driver.has_notice();
+            if !told && !looks {
+                return self.end().map_or(Ok(None), Err);
+            }
             match self.take()? {
-                None if pieces_only => {}
+                // A piece of a request of several is none that is told.
+                None if told => {}
                 completion => return Ok(completion),
             }
         }
     }
 
+    /// Waits until there are completions, and room for them in `queue`, and hands them over. Whether the
+    /// waiting is over: one of them wakes, or none came in time.
+    fn wait_to_hand_over(
+        &mut self,
+        queue: &CompletionQueue,
+        tag: u64,
+        left: Option<Duration>,
+    ) -> Result<bool> {
+        if self.driver.has_completion() {
+            // A queue that the program does not empty must not make the peer take us for dead.
+            let waker = self.driver.waker();
+            self.driver
+                .wait(left, |_| queue.has_room_or_wakes(&waker))?;
+        } else {
+            self.driver.wait(left, Driver::has_completion)?;
+        }
+        let (count, told) = self.hand_over(queue, tag);
+        let over = count == 0 || told || left == Some(Duration::ZERO);
+        Ok(over || self.driver.closed().is_some() || self.driver.take_wake())
+    }
+
+    /// Hands to `queue` what it has room for: how many, and whether one of them wakes.
+    fn hand_over(&mut self, queue: &CompletionQueue, tag: u64) -> (usize, bool) {
+        queue.fill(tag, || {
+            let told = self.driver.has_notice();
+            Some((self.next_whole()?, told))
+        })
+    }
+
     fn take(&mut self) -> Result<Option<Completion>> {
         if let Some((queue, tag)) = self.queue.clone() {
-            queue.fill(tag, || self.next_told());
-        } else if let Some(completion) = self.next_told() {
+            self.hand_over(&queue, tag);
+        } else if let Some(completion) = self.next_whole() {
             return Ok(Some(completion));
         }
-        match self.driver.closed() {
-            Some(reason) if !self.driver.has_completion() => Err(Error::Closed(reason)),
-            _ => Ok(None),
-        }
+        self.end().map_or(Ok(None), Err)
+    }
+
+    /// Why nothing comes any more, if all completions were taken.
+    fn end(&self) -> Option<Error> {
+        let reason = self.driver.closed()?;
+        (!self.driver.has_completion()).then_some(Error::Closed(reason))
     }
 
     /// The next completion of a whole request.
-    fn next_told(&mut self) -> Option<Completion> {
+    fn next_whole(&mut self) -> Option<Completion> {
         while let Some(completion) = self.driver.next_completion() {
             let whole = self.vectored.absorb(completion.into());
             if whole.is_some() {
@@ -267,10 +324,11 @@ impl Connection {
     /// Asks that what this connection receives come at full speed, while the others of its
     /// [`Scheduler`] are held at a trickle (fast mode). Granted for what is announced at present, a
     /// tenth of a second at most, if no other connection has it; ask again for more. A connection
-    /// without a scheduler has nobody to hold back: always granted.
+    /// without a scheduler has no others to hold back: always granted.
     ///
     /// ```
-    /// use zerolane::{Connection, Endpoint, FastAnswer, Options};
+    /// use zerolane::options::FastAnswer;
+    /// use zerolane::{Connection, Endpoint, Options};
     /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
     /// let address = endpoint.local_addr();
     /// let sender = std::thread::spawn(move || -> zerolane::Result<()> {
@@ -290,7 +348,7 @@ impl Connection {
     /// # Ok::<(), zerolane::Error>(())
     /// ```
     ///
-    /// [`Scheduler`]: crate::Scheduler
+    /// [`Scheduler`]: crate::options::Scheduler
     pub fn request_fast(&mut self) -> FastAnswer {
         self.driver.request_fast()
     }
@@ -303,7 +361,7 @@ impl Connection {
     }
 
     /// A handle with which another thread ends a [`Connection::wait`] or [`Connection::announced`], or the
-    /// next one if none is under way. It ends no request: calls that wait for the end of one go on, and
+    /// next one if none is in progress. It ends no request: calls that wait for the end of one go on, and
     /// the wake is kept for the next wait.
     pub fn waker(&self) -> Waker {
         self.driver.waker()

@@ -17,7 +17,7 @@ pub enum Error {
     /// The name has no address.
     #[error("no address to connect to or listen on")]
     NoAddress,
-    /// Nobody answered within the connect timeout.
+    /// No answer came within the connect timeout.
     #[error(
         "no answer within {0:?}: is a Zerolane endpoint listening there, and does UDP get through?"
     )]
@@ -31,7 +31,7 @@ pub enum Error {
     /// The Transfer could not be posted.
     #[error("transfer: {0}")]
     Post(#[from] PostError),
-    /// More than [`MAX_INLINE`](crate::MAX_INLINE) bytes cannot be posted inline.
+    /// More than [`MAX_INLINE`](crate::request::MAX_INLINE) bytes cannot be posted inline.
     #[error("{len} bytes are too many to be posted inline")]
     NotInline {
         /// Bytes.
@@ -76,7 +76,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// an [`Error::Post`].
 ///
 /// ```
-/// # use zerolane::{Connection, Endpoint, NotPosted, Options, PostError, Region};
+/// # use zerolane::failure::{NotPosted, PostError};
+/// # use zerolane::{Connection, Endpoint, Options, Region};
 /// # let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
 /// # let address = endpoint.local_addr();
 /// # let peer = std::thread::spawn(move || -> zerolane::Result<()> {
@@ -91,7 +92,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// while let Some(region) = waiting.pop() {
 ///     match connection.post_send(region) {
 ///         Ok(_) => {}
-///         // Enough is under way: the memory comes back, to be posted when something is done.
+///         // Enough is in flight: the memory comes back, to be posted when something is done.
 ///         Err(NotPosted { reason: PostError::Full, memory }) => {
 ///             waiting.extend(memory.into_region());
 ///             connection.wait(None)?;

@@ -5,7 +5,7 @@
 //! (SOCK_SEQPACKET semantics): blocking with borrowed memory ([`Connection::send`],
 //! [`Connection::recv_into`]), or many in flight with owned memory ([`Connection::post_send`],
 //! [`Connection::post_recv`], [`Connection::wait`]). Payload is placed by the kernel's own copy in
-//! the memory of the posted receive; an [`Account`] says how much of it really was.
+//! the memory of the posted receive; an [`Account`](counters::Account) says how much of it really was.
 //!
 //! ```
 //! use zerolane::{Connection, Endpoint, Options, Region};
@@ -39,7 +39,6 @@ mod completion;
 mod connection;
 mod endpoint;
 mod error;
-pub mod file;
 mod key;
 pub mod keys;
 mod queue;
@@ -50,19 +49,54 @@ mod vectored;
 pub use completion::Completion;
 pub use connection::Connection;
 pub use endpoint::Endpoint;
-pub use error::{Error, Posted, Result};
+pub use error::{Error, Result};
 pub use key::RegionKey;
 pub use queue::CompletionQueue;
 pub use remote::{FetchOp, Message, Work};
-pub use zerolane_lane::udp::ListenerCounters;
 pub use zerolane_lane::{
-    Access, Account, Anyone, Cipher, CloseReason, Code, CodeError, Control, Counters, Delivery,
-    DropReason, ExportedRegion, FastAnswer, GateCounters, GateLimit, Identity, KeyError,
-    MAX_INLINE, Memory, MessageControl, Mode, MoveCause, NotPosted, Options, Owner, PathState,
-    PostError, PreShared, PublicKey, Region, Schedule, Scheduler, Security, SharedRegion,
-    TransferError, TransferId, Trust, Waker, WorkKind, Zerocopy, random,
+    Delivery, ExportedRegion, Options, Region, Security, SharedRegion, TransferId, Waker,
 };
-pub use zerolane_wire::{Profile, Profiles, Reason, Rights};
+pub use zerolane_wire::Rights;
 
-/// Most bytes of control in a message.
-pub const MAX_CONTROL: usize = zerolane_lane::limits::MAX_CONTROL as usize;
+/// What [`Options`] are made of: profiles, congestion control, the schedule of those that receive.
+pub mod options {
+    pub use zerolane_lane::{Control, FastAnswer, Schedule, Scheduler};
+    pub use zerolane_wire::{Profile, Profiles};
+}
+
+/// What [`Security`] is made of: identities, peers to trust, codes that are good for one connection.
+pub mod security {
+    pub use zerolane_lane::handshake_limits::CODE_GUESSES;
+    pub use zerolane_lane::{
+        Anyone, Cipher, Code, CodeError, Identity, KeyError, Mode, PreShared, PublicKey, Trust,
+        random,
+    };
+}
+
+/// Memory of others as a [`Region`], and memory that a refused request gives back.
+pub mod memory {
+    pub use zerolane_lane::{Access, Memory, Owner};
+}
+
+/// What a request may carry, and what its completion tells beside a result.
+pub mod request {
+    pub use zerolane_lane::{MAX_INLINE, MessageControl, WorkKind};
+
+    /// Most bytes of control in a message.
+    pub const MAX_CONTROL: usize = zerolane_lane::limits::MAX_CONTROL as usize;
+}
+
+/// What an [`Error`] says in detail: why a request was not posted or failed, why a connection ended.
+pub mod failure {
+    pub use crate::error::Posted;
+    pub use zerolane_lane::{CloseReason, NotPosted, PostError, TransferError};
+    pub use zerolane_wire::Reason;
+}
+
+/// What was counted: payload placed and moved, datagrams dropped, strangers turned away.
+pub mod counters {
+    pub use zerolane_lane::udp::ListenerCounters;
+    pub use zerolane_lane::{
+        Account, Counters, DropReason, GateCounters, GateLimit, MoveCause, PathState, Zerocopy,
+    };
+}

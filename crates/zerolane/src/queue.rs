@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use zerolane_lane::Waker;
 
 /// Completions of many connections, in one place: to be polled, waited for, or watched by epoll
-/// (the descriptor is readable while there are any).
+/// (the descriptor is readable while there are any that wake: see [`Delivery`](crate::Delivery)).
 ///
 /// The connections still make progress in their own calls alone; what completes there goes to the
 /// queue (see [`Connection::set_completion_queue`](crate::Connection::set_completion_queue)). While
@@ -54,6 +54,8 @@ struct Shared {
 #[derive(Debug)]
 struct List {
     completions: VecDeque<(u64, Completion)>,
+    /// How many of the first the descriptor is readable for.
+    told: usize,
     /// Connections that wait for room.
     starved: Vec<Waker>,
 }
@@ -69,6 +71,7 @@ impl CompletionQueue {
         let capacity = capacity.max(1);
         let list = List {
             completions: VecDeque::with_capacity(capacity),
+            told: 0,
             starved: vec![],
         };
         Ok(CompletionQueue {
@@ -86,19 +89,31 @@ impl CompletionQueue {
         list.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts `next`'s completions in while there is room. Returns how many.
-    pub(crate) fn fill(&self, tag: u64, mut next: impl FnMut() -> Option<Completion>) -> usize {
-        let completions = &mut self.list().completions;
-        let before = completions.len();
-        while completions.len() < self.shared.capacity {
-            let Some(completion) = next() else { break };
-            completions.push_back((tag, completion));
+    /// Puts `next`'s completions in while there is room, each with whether it wakes. Returns how many, and
+    /// whether one of them did. A full queue wakes too: there is no room in it for anything that would.
+    pub(crate) fn fill(
+        &self,
+        tag: u64,
+        mut next: impl FnMut() -> Option<(Completion, bool)>,
+    ) -> (usize, bool) {
+        let list = &mut *self.list();
+        let (before, told_before) = (list.completions.len(), list.told);
+        while list.completions.len() < self.shared.capacity {
+            let Some((completion, wakes)) = next() else {
+                break;
+            };
+            list.completions.push_back((tag, completion));
+            let len = list.completions.len();
+            if wakes || len == self.shared.capacity {
+                list.told = len;
+            }
         }
-        if before == 0 && !completions.is_empty() {
+        if told_before == 0 && list.told > 0 {
             // A full counter is readable as well.
             let _ = rustix::io::write(&self.shared.event, &1u64.to_ne_bytes());
         }
-        completions.len() - before
+        let count = list.completions.len() - before;
+        (count, list.told > before)
     }
 
     /// Whether there is room; if not, `waker` is used when there is.
@@ -111,28 +126,37 @@ impl CompletionQueue {
         room
     }
 
-    /// The next completion and the tag of its connection, if there is one.
+    /// The next completion and the tag of its connection, if there is one, whether it wakes or not.
     pub fn poll(&self) -> Option<(u64, Completion)> {
-        let mut list = self.list();
+        self.take(self.list())
+    }
+
+    fn take(&self, mut list: MutexGuard<'_, List>) -> Option<(u64, Completion)> {
         let next = list.completions.pop_front();
-        if next.is_some() && list.completions.is_empty() {
+        if list.told == 1 {
             let _ = rustix::io::read(&self.shared.event, &mut [0; 8]);
         }
+        list.told = list.told.saturating_sub(1);
         list.starved.drain(..).for_each(|waker| waker.wake());
         next
     }
 
-    /// Waits for the next completion, which another thread's connection has to bring. `None` on
-    /// timeout.
+    /// Waits for the next completion that wakes, which another thread's connection has to bring; those before
+    /// it are returned first. `None` on timeout. To wait for no time is to look.
     ///
     /// # Errors
     /// The system refused to wait.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<(u64, Completion)>> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        if timeout == Some(Duration::ZERO) {
+            return Ok(self.poll());
+        }
         loop {
-            if let Some(completed) = self.poll() {
-                return Ok(Some(completed));
+            let list = self.list();
+            if list.told > 0 {
+                return Ok(self.take(list));
             }
+            drop(list);
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
                 return Ok(None);
@@ -157,7 +181,7 @@ impl CompletionQueue {
     }
 }
 
-/// The eventfd: readable while there are completions. Only to be polled, not to be read.
+/// The eventfd: readable while there are completions that wake. Only to be polled, not to be read.
 impl AsFd for CompletionQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.event.as_fd()

@@ -5,10 +5,13 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use zerolane::failure::{CloseReason, NotPosted, PostError, Reason, TransferError};
+use zerolane::memory::Memory;
+use zerolane::options::Profiles;
+use zerolane::request::{MAX_INLINE, WorkKind};
 use zerolane::{
-    CloseReason, Completion, CompletionQueue, Connection, Endpoint, Error, ExportedRegion, FetchOp,
-    MAX_INLINE, Memory, NotPosted, Options, PostError, Profiles, Reason, Region, RegionKey, Rights,
-    Security, TransferError, Work, WorkKind,
+    Completion, CompletionQueue, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options,
+    Region, RegionKey, Rights, Security, Work,
 };
 
 fn content(seed: u8, len: usize) -> Vec<u8> {
@@ -79,7 +82,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> Reason {
 
 fn classic() -> Options {
     Options {
-        profiles: Profiles::only(zerolane::Profile::Classic),
+        profiles: Profiles::only(zerolane::options::Profile::Classic),
         ..Options::default()
     }
 }
@@ -391,7 +394,7 @@ fn immediate(options: &Options) {
             (completion.kind, completion.value),
             (WorkKind::Immediate, u64::from(n))
         );
-        // The next put may be under way by now, but not one that changes all of it.
+        // The next put may be in flight by now, but not one that changes all of it.
         let mut last = [0];
         memory.read(len.max(1) - 1, &mut last);
         assert!(len == 0 || last[0] == content(n as u8, len)[len - 1] || len < 70_000);

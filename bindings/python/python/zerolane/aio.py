@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 import zerolane
 
 if TYPE_CHECKING:
-    from zerolane._zerolane import _Address, _Memory
+    from zerolane._zerolane import _Address, _Delivery, _Memory
 
 __all__ = ["Connection", "Endpoint", "connect"]
 
@@ -56,9 +56,10 @@ class Connection:
         """The key that the peer proved to own; None if the connection is plain."""
         return self._connection.peer_key
 
-    async def send(self, buffer: _Memory) -> None:
-        """Sends the bytes of ``buffer`` as one message; returns when the peer has all of them."""
-        await self._finish(lambda: self._connection.post_send(buffer))
+    async def send(self, buffer: _Memory, *, delivery: _Delivery = "interrupt") -> None:
+        """Sends the bytes of ``buffer`` as one message; returns when the peer has all of them.
+        ``delivery``: see ``zerolane.Connection.send``."""
+        await self._finish(lambda: self._connection.post_send(buffer, delivery=delivery))
 
     async def receive_into(self, buffer: _Memory) -> int:
         """Receives the next message into ``buffer``; returns its length in bytes."""
@@ -149,6 +150,8 @@ class Connection:
     async def _finish(self, post: Callable[[], int]) -> zerolane.Completion:
         """Posts a request and awaits its end."""
         id = post()
+        # However its sender wants it delivered.
+        self._connection.notify(id)
         waiting: asyncio.Future[zerolane.Completion] = self._loop.create_future()
         self._waiting[id] = waiting
         self._advance()
@@ -237,7 +240,7 @@ class Endpoint:
 
     @property
     def key(self) -> str | None:
-        """The key by which those who connect know this end; None if connections are plain."""
+        """The key by which clients know this end; None if connections are plain."""
         return self._endpoint.key
 
     async def accept(self) -> Connection:

@@ -26,7 +26,7 @@ mod tls;
 mod udp;
 pub(crate) mod zerolane;
 
-use ::zerolane::Profile;
+use ::zerolane::options::Profile;
 
 use self::contract::Contender;
 use self::program::Program;

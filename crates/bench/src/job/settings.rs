@@ -2,7 +2,8 @@
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
-use zerolane::{Cipher, Security};
+use zerolane::Security;
+use zerolane::security::Cipher;
 
 use crate::content::pattern::WORD;
 use crate::limits::BUFFER_MAX_BYTES;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use zerolane::file::{Client, CopyOptions, Error, Host, Location, LocationError, Totals};
+use zerolane_files::{Client, CopyOptions, Error, Host, Location, LocationError, Totals};
 
 use super::guarded::Guarded;
 use super::progress::Progress;

@@ -1,7 +1,7 @@
 //! `zerolane ls`.
 
 use anyhow::Result;
-use zerolane::file::{Entry, EntryKind, Host, escape};
+use zerolane_files::{Entry, EntryKind, Host, escape};
 
 use super::guarded::Guarded;
 use super::{parse_remote, stop_on_signals};

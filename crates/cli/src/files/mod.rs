@@ -1,5 +1,5 @@
 //! `zerolane serve`, `cp` and `ls`: arguments, progress and exit codes of the file service. What
-//! they do is `zerolane::file`.
+//! they do is `zerolane_files`.
 
 pub(crate) mod copy;
 mod guarded;
@@ -11,7 +11,7 @@ mod user;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use zerolane::file::{Error, Host, Location, Stop};
+use zerolane_files::{Error, Host, Location, Stop};
 
 use crate::exit::Exit;
 

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use zerolane::file::limits::DEFAULT_PORT;
-use zerolane::file::{
-    Access, Confinement, Error, Refusal, ServeOptions, Server, ServerObserver, Totals,
-};
-use zerolane::keys::AllowFile;
-use zerolane::{Code, Options, Schedule, Scheduler};
+use zerolane::Options;
+use zerolane::keys::{Access, AllowFile};
+use zerolane::options::{Schedule, Scheduler};
+use zerolane::security::Code;
+use zerolane_files::limits::DEFAULT_PORT;
+use zerolane_files::{Confinement, Error, Refusal, ServeOptions, Server, ServerObserver, Totals};
 
 use super::{stop_on_signals, user, with_exit_code};
 use crate::address::parse_listen;
@@ -37,7 +37,7 @@ pub struct Args {
     /// keys and to do in DIR what clients may do there
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Let in who has a one-time code, which is shown here, instead of keys; end after that client
+    /// Let in one client that has a one-time code, which is shown here, instead of keys; end after it
     #[arg(long, conflicts_with_all = ["identity", "allowed", "anyone", "authenticated", "plain"])]
     code: bool,
     #[command(flatten)]
@@ -53,7 +53,7 @@ enum ScheduleName {
     Fair,
     /// One at full speed, the others at a trickle, in turns
     Fast,
-    /// Who needs fewest bytes first
+    /// The sender that needs fewest bytes first
     Shortest,
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
 }
 
 fn one_time_code() -> Result<Code> {
-    let random = zerolane::random().context("no random numbers for a code")?;
+    let random = zerolane::security::random().context("no random numbers for a code")?;
     Ok(Code::from_random(random))
 }
 
@@ -196,10 +196,9 @@ impl ServerObserver for Log {
 
     fn wrong_code(&self, left: u32) {
         console::note(match left {
-            0 => "WARNING: a wrong code was tried again. This one is void: nobody gets in by it."
-                .into(),
+            0 => "WARNING: a wrong code was tried again. This one is void now.".into(),
             _ => {
-                format!("WARNING: somebody tried a wrong code. After {left} more this one is void.")
+                format!("WARNING: a client tried a wrong code. After {left} more this one is void.")
             }
         });
     }

@@ -96,7 +96,7 @@ pub fn bottleneck(rate: u64, rtt: Duration, queue: Queue) -> LinkConfig {
     with_queue(link, queue, rate, rtt)
 }
 
-/// What is under way in one round trip at full rate; room for a few packets
+/// What is in flight in one round trip at full rate; room for a few packets
 /// even if that is nothing.
 fn bandwidth_delay_bytes(rate: u64, rtt: Duration) -> usize {
     /// Sixteen full packets.

@@ -95,7 +95,7 @@ pub enum Queue {
     Packets(usize),
     /// Bytes.
     Bytes(usize),
-    /// As many bytes as are under way in one round trip at full rate.
+    /// As many bytes as are in flight in one round trip at full rate.
     BandwidthDelayProduct,
 }
 

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytesize::ByteSize;
-use zerolane::file::{Access as Allowed, Stop};
-use zerolane::{
-    Access, Connection, Endpoint, Error, ExportedRegion, Options, PublicKey, Region, Rights, Trust,
-};
+use zerolane::keys::Access as Allowed;
+use zerolane::memory::Access;
+use zerolane::security::{PublicKey, Trust};
+use zerolane::{Connection, Endpoint, Error, ExportedRegion, Options, Region, Rights};
+use zerolane_files::Stop;
 
 use super::remote::DEFAULT_PORT;
 use crate::address::parse_listen;
@@ -76,7 +77,7 @@ fn parse_rights(text: &str) -> Result<Rights, String> {
     rights.unwrap_or_else(|| Err("no right at all".into()))
 }
 
-/// What is exported, to whom.
+/// What is exported, and to which clients.
 struct Export {
     name: String,
     region: ExportedRegion,
@@ -101,10 +102,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let Doors {
         mut security,
         access: allowed,
-        words: who,
+        words: access,
     } = args.security.doors()?;
     if let Allowed::Listed(list) = &allowed {
-        // Whoever is not on the list gets no connection.
+        // A client that is not on the list gets no connection.
         security.trust = Arc::clone(list) as Arc<dyn Trust>;
     }
     let transport = Options {
@@ -123,7 +124,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     if let Some(key) = endpoint.public_key() {
         console::say(format_args!("Its key: {key}"))?;
     }
-    console::say(who)?;
+    console::say(access)?;
     if address.ip().is_loopback() {
         console::say("Only this machine can reach it; --listen ADDR opens it to others.")?;
     }
@@ -231,7 +232,7 @@ fn serve(export: &Export, mut connection: Connection, stop: &Stop) -> Result<()>
     while !stop.requested() {
         match connection.wait(Some(LOOK)) {
             Ok(_) => {}
-            Err(Error::Closed(zerolane::CloseReason::Peer(_))) => return Ok(()),
+            Err(Error::Closed(zerolane::failure::CloseReason::Peer(_))) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
     }

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use zerolane::{Completion, Connection, Error, Options, Reason, RegionKey, Rights, TransferError};
+use zerolane::failure::{Reason, TransferError};
+use zerolane::{Completion, Connection, Error, Options, RegionKey, Rights};
 
 use super::place::Place;
 use crate::address;
@@ -59,7 +60,7 @@ pub(crate) struct Remote {
     name: String,
 }
 
-/// What is copied at a time, bytes, and how many such pieces are under way.
+/// What is copied at a time, bytes, and how many such pieces are in flight.
 pub(crate) const PIECE: usize = 1 << 20;
 pub(crate) const AHEAD: usize = 4;
 

@@ -60,7 +60,7 @@ impl fmt::Debug for MessageControl {
 pub(super) struct Held {
     pub(super) region: RegionId,
     pub(super) completion: Completion,
-    /// Somebody wants to know.
+    /// Its end is to be reported.
     told: bool,
 }
 
@@ -93,7 +93,10 @@ impl<L: Lane> Driver<L> {
         while let Some(event) = self.core.poll_event() {
             match event {
                 Event::Connected(_) => self.connected = true,
-                Event::Closed(reason) => self.closed = Some(reason),
+                Event::Closed(reason) => {
+                    self.closed = Some(reason);
+                    self.completions.end();
+                }
                 Event::Announced { .. } => {}
                 Event::Sent { id } => self.end(&Ending::of(id, None)),
                 Event::Received {
@@ -120,7 +123,7 @@ impl<L: Lane> Driver<L> {
                     control,
                     ..Ending::of(id, Some(Ok(payload)))
                 }),
-                Event::Immediate { value } => self.completions.push_back(Completion {
+                Event::Immediate { value } => self.completions.push(Completion {
                     id: 0,
                     kind: WorkKind::Immediate,
                     result: Ok(0),
@@ -132,21 +135,38 @@ impl<L: Lane> Driver<L> {
                 Event::Failed { id, error } => self.end(&Ending::of(id, Some(Err(error)))),
             }
         }
-        self.core.set_unread(self.completions.len());
+        if self.completions.has_untold() && self.core.announced().is_some() {
+            // The peer waits for a receive, and the memory for one may be in what was not told.
+            self.completions.tell_all();
+        }
+        self.core.set_unread(self.completions.told());
     }
 
-    /// The next completion that is there already.
+    /// The next completion that is there already, and is not held back.
     pub fn next_completion(&mut self) -> Option<Completion> {
-        let next = self.completions.pop_front();
-        self.core.set_unread(self.completions.len());
+        let next = self.completions.pop();
+        self.core.set_unread(self.completions.told());
         next
     }
 
-    /// Tells of the end of a request, unless nobody wants to know.
+    /// A caller waits for the end of request `id`: it ends a [`Driver::wait`] however its sender wants it
+    /// delivered, also if it is over and held back. False if there is no such request, or its completion
+    /// was taken.
+    pub fn notify(&mut self, id: TransferId) -> bool {
+        if let Some(posted) = self.posted.get_mut(&id) {
+            posted.awaited = true;
+            return true;
+        }
+        let told = self.completions.tell(id);
+        self.core.set_unread(self.completions.told());
+        told || self.held.iter().any(|held| held.completion.id == id)
+    }
+
+    /// Reports the end of a request, unless no report is wanted.
     fn end(&mut self, it: &Ending) {
         // Puts that were copied are not remembered one by one.
-        let copied = || Posted::copied(WorkKind::Put);
-        let posted = self.posted.remove(&it.id).unwrap_or_else(copied);
+        let posted = self.posted.remove(&it.id);
+        let posted = posted.unwrap_or_else(Posted::copied);
         if let Some(region) = posted.region {
             self.memory.close(region);
         }
@@ -155,10 +175,10 @@ impl<L: Lane> Driver<L> {
             Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
             result => result.unwrap_or(Ok(posted.len)),
         };
-        let told = !posted.abandoned && (posted.sort.signalled || result.is_err());
+        let told = !posted.abandoned && (posted.info.signalled || result.is_err());
         let completion = Completion {
             id: it.id,
-            kind: posted.sort.kind,
+            kind: posted.info.kind,
             result,
             memory: posted.memory,
             delivery: it.delivery,
@@ -171,8 +191,11 @@ impl<L: Lane> Driver<L> {
                 completion,
                 told,
             }),
-            _ if told => self.completions.push_back(completion),
+            _ if told => self.completions.push(completion),
             _ => {}
+        }
+        if posted.awaited {
+            self.completions.tell(it.id);
         }
     }
 
@@ -182,20 +205,20 @@ impl<L: Lane> Driver<L> {
         let told = released
             .filter(|held| held.told)
             .map(|held| held.completion);
-        self.completions.extend(told);
+        told.for_each(|completion| self.completions.push(completion));
     }
 
     /// The control that came, out of its slot, which is free then.
     fn take_control(&mut self, posted: &Posted, len: u32) -> MessageControl {
         let mut control = MessageControl::default();
-        let Some(slot) = posted.sort.control else {
+        let Some(slot) = posted.info.control else {
             return control;
         };
         let span = self.controls.span(slot);
         if self.memory.read(span, &mut control.bytes[..len as usize]) {
             control.len = len as u8;
         }
-        self.controls.give_back(slot);
+        self.controls.give_back(Some(slot));
         control
     }
 }

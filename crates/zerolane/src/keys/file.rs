@@ -1,6 +1,7 @@
 //! Reading and writing small files that matter.
 
 use super::{Error, MAX_BYTES};
+use data_encoding::HEXLOWER;
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, RenameFlags};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -49,7 +50,7 @@ fn check(path: &Path, meta: &std::fs::Metadata, secrecy: Secrecy) -> Result<(), 
     Err(Error::Exposed { path, what })
 }
 
-/// Puts `text` into place as a whole: whoever reads meanwhile finds the old file or the new one.
+/// Puts `text` into place as a whole: a concurrent reader finds the old file or the new one.
 /// Makes its directory if there is none. With `fresh` an existing file stays.
 pub(super) fn write(path: &Path, text: &str, fresh: bool) -> Result<(), Error> {
     let io = |error: std::io::Error| Error::io(path, error);
@@ -61,8 +62,8 @@ pub(super) fn write(path: &Path, text: &str, fresh: bool) -> Result<(), Error> {
     }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     // Another process may have this one's number: in another container, with the same home.
-    let random = blake3::Hash::from_bytes(zerolane_lane::random().map_err(Error::Random)?);
-    name.push(format!(".{}.new", &random.to_hex()[..32]));
+    let random: [u8; 32] = zerolane_lane::random().map_err(Error::Random)?;
+    name.push(format!(".{}.new", HEXLOWER.encode(&random[..16])));
     let beside = directory.join(name);
     let written = write_new(&beside, text).and_then(|()| {
         let flags = match fresh {

@@ -1,6 +1,6 @@
 #![allow(non_snake_case)]
 use super::*;
-use crate::{Identity, PublicKey, Trust};
+use crate::security::{Identity, PublicKey, Trust};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -167,7 +167,7 @@ fn rights__of_memory() {
         ("read-write below=in regions=a", "b", Of::NONE),
     ] {
         assert_eq!(of(line, name, Of::ALL), granted, "{line}, region {name}");
-        // Never more than is offered to anybody.
+        // Never more than is offered to all.
         for offered in [Of::NONE, Of::READ, Of::WRITE, Of::ATOMIC] {
             assert!(offered.contains(of(line, name, offered)), "{line}");
             assert!(granted.contains(of(line, name, offered)), "{line}");
@@ -185,6 +185,7 @@ fn allow_list__a_broken_line_breaks_it_all() {
         format!("{key} read read-write"),
         format!("{key} read below=../up"),
         format!("{key} read below=/up"),
+        format!("{key} read below=a\0b"),
         format!("{key} read below=a below=b"),
         format!("{key} regions=a"),
         format!("{key} fetch"),
@@ -240,7 +241,7 @@ fn allow_file__sees_a_change_that_keeps_length_and_time() {
     assert!(file.trusts(&key(2)) && !file.trusts(&key(1)));
 }
 
-/// A list that is cut off would leave out whom its owner let in, without a word.
+/// A list that is cut off would silently leave out keys that its owner let in.
 #[test]
 fn lists__of_too_many_lines_are_refused() {
     let home = tempfile::tempdir().unwrap();

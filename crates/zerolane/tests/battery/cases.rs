@@ -1,10 +1,13 @@
 //! What must hold on every path.
 
 use crate::content;
+use crate::delivery;
 use crate::drive::{both, idle, next, receive_all, send_all, transfer};
 use crate::path::{Pair, Path, plain};
 use std::time::Duration;
-use zerolane::{Options, Profile, Profiles, Reason, Region, TransferError};
+use zerolane::failure::{Reason, TransferError};
+use zerolane::options::{Profile, Profiles};
+use zerolane::{Options, Region};
 
 macro_rules! over_every_path {
     ($($case:ident),* $(,)?) => {
@@ -48,6 +51,7 @@ over_every_path!(
     cancel__while_streaming_leaves_memory_alone,
     cancel__by_the_sender,
     close__flushes,
+    delivery__wakes_as_its_sender_asks,
 );
 
 fn transfer__every_size(path: Path, base: &Options) {
@@ -273,7 +277,7 @@ fn cancel__while_streaming_leaves_memory_alone(path: Path, base: &Options) {
     turn_until(&mut pair, |pair| {
         pair.b.account().protocol.bytes_received > 50_000
     });
-    assert!(pair.b.cancel(id), "still under way");
+    assert!(pair.b.cancel(id), "still in flight");
     let cancelled = next(&mut pair.b);
     assert_eq!(cancelled.result, Err(TransferError::Cancelled));
     // From here on the memory is ours, whatever is still on its way.
@@ -315,7 +319,7 @@ fn cancel__by_the_sender(path: Path, base: &Options) {
     turn_until(&mut pair, |pair| {
         pair.b.account().protocol.bytes_received > 50_000
     });
-    assert!(pair.a.cancel(id), "still under way");
+    assert!(pair.a.cancel(id), "still in flight");
     let cancelled = next(&mut pair.a);
     assert_eq!(cancelled.result, Err(TransferError::Cancelled));
     let refused = next_of(&mut pair, End::B);
@@ -349,4 +353,10 @@ fn close__flushes(path: Path, base: &Options) {
         );
     });
     drop(net);
+}
+
+fn delivery__wakes_as_its_sender_asks(path: Path, base: &Options) {
+    if let Some(mut pair) = path.connect(base) {
+        delivery::wakes_as_its_sender_asks(&mut pair);
+    }
 }

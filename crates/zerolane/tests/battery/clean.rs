@@ -4,10 +4,9 @@ use crate::content;
 use crate::drive::{PATIENCE, both, next, receive_all, send_all, transfer};
 use crate::path::{Pair, Path, plain};
 use std::time::{Duration, Instant};
-use zerolane::{
-    Account, Error, ExportedRegion, FetchOp, MoveCause, Options, Region, Rights, TransferError,
-    Work,
-};
+use zerolane::counters::{Account, MoveCause};
+use zerolane::failure::TransferError;
+use zerolane::{Error, ExportedRegion, FetchOp, Options, Region, Rights, Work};
 
 const MIB: u64 = 1 << 20;
 
@@ -73,6 +72,7 @@ fn assert_placed_and_sent_once(counts: &Undisturbed) {
 }
 
 #[test]
+#[ignore = "depends on the clock: .ci/run runs it alone"]
 fn gate__loopback_places_all_and_repeats_nothing() {
     for options in [Options::default(), plain()] {
         let counts = undisturbed(Path::LoopbackV4, &options);
@@ -81,6 +81,7 @@ fn gate__loopback_places_all_and_repeats_nothing() {
 }
 
 #[test]
+#[ignore = "depends on the clock: .ci/run runs it alone"]
 fn gate__veth_places_all_with_few_syscalls() {
     for (mtu, base) in [1500, 9000]
         .into_iter()
@@ -88,7 +89,7 @@ fn gate__veth_places_all_with_few_syscalls() {
     {
         // What is chosen on such a path, unless the machine is so busy that it looks long.
         let options = Options {
-            control: zerolane::Control::Lan,
+            control: zerolane::options::Control::Lan,
             ..base
         };
         let Some(counts) = undisturbed(Path::Veth(mtu), &options) else {
@@ -151,6 +152,7 @@ fn strict_bulk(path: Path, strict: &Options) -> Option<(Account, Account, bool)>
 }
 
 #[test]
+#[ignore = "depends on the clock: .ci/run runs it alone"]
 fn strict__passes_on_a_clean_path() {
     const TRIES: usize = 20;
     for base in [Options::default(), plain()] {

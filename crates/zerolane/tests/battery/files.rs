@@ -5,7 +5,9 @@ use crate::drive::{both, next, receive_all, send_all};
 use crate::path::{Pair, Path, plain};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use zerolane::{Access, Options, Reason, Region, TransferError};
+use zerolane::failure::{Reason, TransferError};
+use zerolane::memory::Access;
+use zerolane::{Options, Region};
 
 const FAULT: TransferError = TransferError::Refused(Reason::MemoryFault);
 

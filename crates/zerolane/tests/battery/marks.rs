@@ -3,7 +3,8 @@
 use crate::drive::transfer;
 use crate::path::{Pair, Path};
 use socket2::SockRef;
-use zerolane::{Connection, Control, Options};
+use zerolane::options::Control;
+use zerolane::{Connection, Options};
 
 const PATHS: [Path; 3] = [Path::LoopbackV4, Path::LoopbackV6, Path::VethV6(1500)];
 

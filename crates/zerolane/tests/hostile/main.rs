@@ -1,5 +1,5 @@
 //! Attackers against real sockets: on the path (a relay that sees everything and adds what it
-//! likes), off it, and peers that are not who they should be. Nothing leaves loopback.
+//! likes), off it, and peers with another identity than expected. Nothing leaves loopback.
 #![allow(non_snake_case)]
 
 mod flood;
@@ -14,7 +14,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use zerolane::{Connection, Endpoint, Identity, Options, PublicKey, Security, Trust};
+use zerolane::security::{Identity, PublicKey, Trust};
+use zerolane::{Connection, Endpoint, Options, Security};
 
 /// Nothing here takes longer; a call that does is a hang.
 const PATIENCE: Duration = Duration::from_secs(30);

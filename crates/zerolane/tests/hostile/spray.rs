@@ -1,4 +1,4 @@
-//! Off the path, but with what was overheard on it: somebody on the client's wire who sprays the
+//! Off the path, but with what was overheard on it: a host on the client's wire sprays the
 //! connection of a running transfer with made-up packets in the client's name. In two namespaces.
 
 use super::{PATIENCE, options, pattern};
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use zerolane::{Account, Connection, DropReason, Endpoint, Security};
+use zerolane::counters::{Account, DropReason};
+use zerolane::{Connection, Endpoint, Security};
 
 const MTU: u32 = 1500;
 /// Packets that are sprayed, whatever time that takes.

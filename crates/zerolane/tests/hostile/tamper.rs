@@ -3,7 +3,9 @@
 use super::relay::{Attack, Relay};
 use super::{options, pattern, serve};
 use std::sync::{Arc, Mutex};
-use zerolane::{Account, Cipher, Connection, DropReason, Mode, Security};
+use zerolane::counters::{Account, DropReason};
+use zerolane::security::{Cipher, Mode};
+use zerolane::{Connection, Security};
 
 const BYTES: usize = 4 << 20;
 

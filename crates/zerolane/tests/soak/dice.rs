@@ -1,6 +1,6 @@
 //! Random numbers (splitmix64), and random sizes.
 
-use zerolane::MAX_INLINE;
+use zerolane::request::MAX_INLINE;
 
 /// Longest payload of one operation, bytes.
 pub const MAX_LEN: u64 = 8 << 20;

@@ -1,4 +1,4 @@
-//! Who asks for random things, and knows what must become of them.
+//! The end that asks for random operations, and knows what must become of them.
 
 use crate::MESSAGE_LEN;
 use crate::content::{first_wrong, name_of, named, region};
@@ -11,10 +11,11 @@ use crate::target::RECEIVES;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use zerolane::{
-    Account, Completion, Connection, FetchOp, MAX_INLINE, Memory, Reason, Region, RegionKey,
-    Rights, TransferError, TransferId, Work, WorkKind,
-};
+use zerolane::counters::Account;
+use zerolane::failure::{Reason, TransferError};
+use zerolane::memory::Memory;
+use zerolane::request::{MAX_INLINE, WorkKind};
+use zerolane::{Completion, Connection, FetchOp, Region, RegionKey, Rights, TransferId, Work};
 
 /// An initiator's own memory at the target, bytes: what is known, and behind it what puts that are to be cancelled
 /// may have left anything in.

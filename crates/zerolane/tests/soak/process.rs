@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use zerolane::{Account, DropReason, MoveCause, Options, Security};
+use zerolane::counters::{Account, DropReason, MoveCause};
+use zerolane::{Options, Security};
 
 /// What a process is to do, in its environment.
 const ROLE: &str = "ZEROLANE_SOAK_ROLE";
@@ -188,7 +189,7 @@ pub fn since(then: &Account, now: &Account) -> String {
     let path = &now.path;
     let _ = write!(
         line,
-        "| rtt {:?}~{:?} min {:?} reordering {:?} ahead {} {} cwnd {} pace {:?} under_way {}",
+        "| rtt {:?}~{:?} min {:?} reordering {:?} ahead {} {} cwnd {} pace {:?} in_flight {}",
         path.rtt,
         path.rtt_deviation,
         path.min_rtt,
@@ -197,7 +198,7 @@ pub fn since(then: &Account, now: &Account) -> String {
         path.controller,
         path.congestion_window,
         path.pace,
-        path.under_way,
+        path.in_flight,
     );
     line
 }

@@ -11,9 +11,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use zerolane::counters::Account;
+use zerolane::failure::{CloseReason, PostError, Reason, TransferError};
+use zerolane::memory::Memory;
+use zerolane::request::WorkKind;
 use zerolane::{
-    Account, CloseReason, Completion, Connection, Endpoint, Error, ExportedRegion, Memory,
-    PostError, Reason, Region, Rights, SharedRegion, TransferError, Work, WorkKind,
+    Completion, Connection, Endpoint, Error, ExportedRegion, Region, Rights, SharedRegion, Work,
 };
 
 /// Receives posted, of Transfers and of messages.
@@ -172,7 +175,7 @@ impl<'a> Service<'a> {
             (WorkKind::Immediate, Ok(_)) => {
                 let number = completion.value as u32;
                 let (offset, len, seed) = pinned(number);
-                let index = self.initiator.expect("who says hello first");
+                let index = self.initiator.expect("it says hello first");
                 self.check(&self.exports.boards[index], offset, len, seed);
                 self.owe(Kind::Seen, u64::from(number), None);
             }
@@ -196,7 +199,7 @@ impl<'a> Service<'a> {
                 self.owe(Kind::Chat, number, answer);
             }
             Kind::Check => {
-                let index = self.initiator.expect("who says hello first");
+                let index = self.initiator.expect("it says hello first");
                 for part in payload.chunks_exact(24) {
                     let mut words = part
                         .chunks_exact(8)

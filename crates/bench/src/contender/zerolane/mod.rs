@@ -19,7 +19,9 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use zerolane::{Account, Connection, DropReason, Endpoint, Options, Profile, Profiles, Region};
+use zerolane::counters::{Account, DropReason};
+use zerolane::options::{Profile, Profiles};
+use zerolane::{Connection, Endpoint, Options, Region};
 
 use self::connection::{await_word, connect, options};
 use self::memory::Pieces;

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
-use zerolane::{Account, Connection, DropReason, Endpoint};
+use zerolane::counters::{Account, DropReason};
+use zerolane::{Connection, Endpoint};
 
 use crate::contender::contract::Memory;
 use crate::contender::zerolane::connection::options;

@@ -4,7 +4,7 @@ use super::data::granted;
 use super::peer::Peer;
 use super::rule::{Rule, rule};
 use super::victim::ROOM;
-use zerolane::DropReason::{Duplicate, Limit, Malformed, NoGrant};
+use zerolane::counters::DropReason::{Duplicate, Limit, Malformed, NoGrant};
 use zerolane_wire::{Flags, Header, Op};
 
 pub(super) const RULES: &[Rule] = &[

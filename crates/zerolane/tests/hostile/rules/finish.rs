@@ -4,7 +4,7 @@ use super::data::{announced, granted};
 use super::grant::grant;
 use super::peer::Peer;
 use super::rule::{Outcome, Rule, rule};
-use zerolane::DropReason::Malformed;
+use zerolane::counters::DropReason::Malformed;
 use zerolane_wire::{Flags, Header, Op};
 
 pub(super) const RULES: &[Rule] = &[

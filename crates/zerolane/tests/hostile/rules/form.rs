@@ -3,7 +3,7 @@
 use super::data::granted;
 use super::peer::Peer;
 use super::rule::{Rule, rule};
-use zerolane::DropReason::{Checksum, Malformed, Unprotected};
+use zerolane::counters::DropReason::{Checksum, Malformed, Unprotected};
 use zerolane_wire::{Flags, Header, Op};
 
 pub(super) const RULES: &[Rule] = &[

@@ -4,7 +4,7 @@ use super::peer::Peer;
 use super::rule::{Rule, rule};
 use super::victim::{EXPORTED, MESSAGE_ROOM};
 use std::time::Duration;
-use zerolane::DropReason::{Duplicate, Early, Limit, NoGrant};
+use zerolane::counters::DropReason::{Duplicate, Early, Limit, NoGrant};
 use zerolane_wire::{Flags, Header, Op, Operation, RequestMemoryRegion, Rights};
 
 pub(super) const RULES: &[Rule] = &[

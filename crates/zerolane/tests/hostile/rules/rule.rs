@@ -3,7 +3,7 @@
 use super::peer::{Peer, Role};
 use super::victim::Ask;
 use super::{announce, data, finish, form, grant, memory, owner, protection};
-use zerolane::DropReason;
+use zerolane::counters::DropReason;
 use zerolane_wire::{Profile, RequestConnection};
 
 /// A rule of docs/protocol.md, and a peer that breaks it.
@@ -40,7 +40,7 @@ pub(super) struct Terms {
 pub(super) enum Outcome {
     /// It goes on, and the peer is answered.
     GoesOn,
-    /// The peer has ended it, or nobody can tell.
+    /// The peer has ended it, or that cannot be told.
     Ended,
     /// The victim gives the silent peer up.
     GivenUp,

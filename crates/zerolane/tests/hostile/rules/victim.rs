@@ -1,4 +1,4 @@
-//! An honest end with memory that nobody may touch: what a hostile peer meets.
+//! An honest end with memory that may not be touched: what a hostile peer meets.
 
 use super::guard::{Guards, UNTOUCHED, touched};
 use std::net::SocketAddr;
@@ -6,13 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use zerolane::counters::Account;
+use zerolane::failure::CloseReason;
+use zerolane::memory::Memory;
+use zerolane::request::WorkKind;
 use zerolane::{
-    Account, CloseReason, Completion, Connection, Endpoint, Error, ExportedRegion, FetchOp, Memory,
-    Options, Region, Rights, Security, Work, WorkKind,
+    Completion, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options, Region, Rights,
+    Security, Work,
 };
 
 /// A connection whose peer says nothing any more is given up after this.
-pub(super) const IDLE: Duration = Duration::from_secs(2);
+const IDLE: Duration = Duration::from_secs(2);
 /// Nothing here takes longer; what does is a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What can be received, bytes.
@@ -28,7 +32,7 @@ pub(super) const LONG: usize = 50_000;
 pub(super) const THEIRS: &str = "theirs";
 /// What the peer has to answer to a get.
 pub(super) const THEIR_BYTE: u8 = 9;
-/// Answers under way at once.
+/// Answers in flight at once.
 const ANSWERS: usize = 8;
 
 /// What is asked of the peer's memory.
@@ -189,7 +193,7 @@ pub(super) struct Victim {
 }
 
 impl Victim {
-    /// All but the first, who is honest, are asked.
+    /// All clients but the first, which is honest, are asked.
     pub(super) fn start(encrypted: bool, ask: Option<Ask>) -> Victim {
         let mut endpoint = Endpoint::bind("127.0.0.1:0", impatient(encrypted)).unwrap();
         let address = endpoint.local_addr();
@@ -233,7 +237,7 @@ pub(super) fn connect_to(
     })
 }
 
-/// Somebody honest, who is at the same endpoint at the same time.
+/// An honest client at the same endpoint at the same time.
 pub(super) struct Honest(Connection);
 
 impl Honest {

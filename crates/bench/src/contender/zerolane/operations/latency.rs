@@ -6,7 +6,8 @@
 use std::sync::atomic::Ordering;
 
 use anyhow::{Result, ensure};
-use zerolane::{MAX_CONTROL, MAX_INLINE, Work, WorkKind};
+use zerolane::Work;
+use zerolane::request::{MAX_CONTROL, MAX_INLINE, WorkKind};
 
 use super::super::super::rounds::timed;
 use super::end::{End, look};

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use zerolane::{
-    Completion, Error, MAX_CONTROL, MAX_INLINE, PostError, Region, TransferId, Work, WorkKind,
-};
+use zerolane::failure::PostError;
+use zerolane::request::{MAX_CONTROL, MAX_INLINE, WorkKind};
+use zerolane::{Completion, Error, Region, TransferId, Work};
 
 use super::end::End;
 use crate::content::message::Content;

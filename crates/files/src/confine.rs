@@ -1,0 +1,77 @@
+//! A serving process that cannot reach more than it serves, whatever goes wrong in it.
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags,
+};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+/// The restrictions asked for are those of this version (Linux 6.12); what an older kernel does not
+/// know is left out.
+const VERSION: ABI = ABI::V6;
+
+/// How far the kernel confines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confinement {
+    /// As asked for.
+    Full,
+    /// As far as this kernel can: it is older than Linux 6.12.
+    Partial,
+    /// Not at all: this kernel has no Landlock, or it is switched off.
+    None,
+}
+
+/// Takes from the calling thread, and from all threads that it starts from now on, what serving
+/// `directory` does not need: see [`Server::confine`](crate::Server::confine).
+pub(super) fn confine(
+    directory: BorrowedFd<'_>,
+    write: bool,
+    readable: &[&Path],
+) -> io::Result<Confinement> {
+    let ruleset = rules(directory, write, readable).map_err(io::Error::other)?;
+    let status = ruleset.restrict_self().map_err(io::Error::other)?;
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => Confinement::Full,
+        RulesetStatus::PartiallyEnforced => Confinement::Partial,
+        RulesetStatus::NotEnforced => Confinement::None,
+    })
+}
+
+fn rules(
+    directory: BorrowedFd<'_>,
+    write: bool,
+    readable: &[&Path],
+) -> Result<RulesetCreated, Box<dyn std::error::Error + Send + Sync>> {
+    let mut ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(VERSION))?
+        .handle_access(AccessNet::from_all(VERSION))?
+        .scope(Scope::from_all(VERSION))?
+        .create()?
+        .add_rule(PathBeneath::new(directory, served(write)))?;
+    for path in readable {
+        if let Ok(path) = PathFd::new(path) {
+            let read: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir});
+            ruleset = ruleset.add_rule(PathBeneath::new(path, read))?;
+        }
+    }
+    Ok(ruleset)
+}
+
+/// What the service does in its directory: no devices, sockets or FIFOs are made, no programs run.
+fn served(write: bool) -> BitFlags<AccessFs> {
+    let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
+    match write {
+        false => read,
+        true => {
+            read | make_bitflags!(AccessFs::{
+                WriteFile | Truncate | RemoveFile | RemoveDir | MakeReg | MakeDir | MakeSym | Refer
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "confine_tests.rs"]
+mod tests;

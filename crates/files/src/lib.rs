@@ -1,0 +1,93 @@
+//! The file service: one end serves a directory, the other copies files to it, from it, or lists it.
+//!
+//! [`Server`] and [`Client`] are what users need; [`Location`] reads `HOST:PATH`. The protocol, its
+//! guarantees and their limits are in `docs/files.md`, the numbers in [`limits`].
+//!
+//! ```text
+//!  client / server     opening: Request, Reply
+//!         |
+//!       pump ========= drives the Connection; one thread
+//!         |            port: buffers go round between the two threads
+//!   send | receive === reads or writes and hashes files; one thread
+//!     |      |
+//!  extents  open_file, part         holes; one file on its way in, written and given its name
+//!     |      |
+//!     |     temporary, mark          names, locks; what tells a temporary file from others
+//!     \______/
+//!   pack, message, digest           many files in a Transfer; records; BLAKE3 by units
+//!   name, root, target              nothing leaves the served directory
+//!   positioned, escape              reads and writes at an offset; bytes for people
+//! ```
+//!
+//! Three rules hold it together. The end that has the files runs `send`, the other
+//! `receive`, whichever of them is the client. What the peer sends is either allowed at that point or ends the
+//! connection; what a file system refuses fails that file only. And a file gets its name when its
+//! digest has been compared, not before.
+//!
+//! ```
+//! use std::net::Ipv4Addr;
+//! use zerolane_files::{Client, CopyOptions, Host, ServeOptions, Server, Stop};
+//!
+//! # let base = tempfile::tempdir()?;
+//! # let (share, here) = (base.path().join("share"), base.path().join("here"));
+//! # std::fs::create_dir(&share)?;
+//! # std::fs::write(&here, b"content")?;
+//! let mut server = Server::bind(&share, (Ipv4Addr::LOCALHOST, 0), ServeOptions::default())?;
+//! let address = server.local_addr();
+//! let stop = Stop::default();
+//! let stopped = stop.clone();
+//! let serving = std::thread::spawn(move || server.run(&stopped, &()));
+//!
+//! let client = Client::new(Host { name: address.ip().to_string(), port: address.port() });
+//! let totals = client.put(&[here], b"there", &CopyOptions::default(), &())?;
+//! assert_eq!((totals.files, totals.failed), (1, 0));
+//! assert_eq!(std::fs::read(share.join("there"))?, b"content");
+//!
+//! stop.request();
+//! serving.join().unwrap()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod client;
+mod confine;
+mod digest;
+mod error;
+mod escape;
+mod extents;
+#[cfg(fuzzing)]
+pub mod fuzzing;
+pub mod limits;
+mod location;
+mod mark;
+mod message;
+mod name;
+mod observe;
+mod opening;
+mod pack;
+mod part;
+mod port;
+mod positioned;
+mod pump;
+mod receive;
+mod root;
+mod send;
+mod server;
+mod stop;
+mod target;
+mod temporary;
+
+pub use client::Client;
+pub use confine::Confinement;
+pub use error::{Cause, Error, Failure, Refusal};
+pub use escape::escape;
+pub use location::{Host, Location, LocationError};
+pub use message::{CopyOptions, Entry, EntryKind, Meta, Totals};
+pub use observe::{Observer, ServerObserver};
+pub use server::{ServeOptions, Server};
+pub use stop::Stop;
+
+#[cfg(test)]
+mod copy_tests;
+#[cfg(test)]
+mod service_tests;

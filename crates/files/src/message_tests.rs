@@ -1,0 +1,176 @@
+#![allow(non_snake_case)]
+use super::*;
+use crate::limits::{
+    FEEDBACK_FAILURES, HAVE_DIGESTS, NAME_BYTES, PATCH_PIECES, PATH_BYTES, UNIT_BYTES,
+};
+use proptest::prelude::*;
+
+fn meta() -> impl Strategy<Value = Meta> {
+    (any::<u32>(), any::<i64>(), any::<u32>()).prop_map(
+        |(mode, mtime_seconds, mtime_nanoseconds)| Meta {
+            mode,
+            mtime_seconds,
+            mtime_nanoseconds,
+        },
+    )
+}
+
+/// The longest of each record must fit, or a legal file could not be copied.
+#[test]
+fn encode_record__longest_fits() {
+    let name = &[0xff; NAME_BYTES][..];
+    let meta = Meta {
+        mode: u32::MAX,
+        mtime_seconds: i64::MIN,
+        mtime_nanoseconds: u32::MAX,
+    };
+    let piece = Piece {
+        offset: UNIT_BYTES as u32,
+        len: UNIT_BYTES as u32,
+    };
+    for record in [
+        Record::Link {
+            name,
+            target: &[0xff; PATH_BYTES],
+            meta,
+        },
+        Record::File {
+            name,
+            meta,
+            size: u32::MAX,
+            digest: [255; 32],
+        },
+        Record::Open {
+            name,
+            meta,
+            size: u64::MAX,
+            number: u64::MAX,
+        },
+        Record::Patch {
+            pieces: vec![piece; PATCH_PIECES],
+        },
+    ] {
+        assert!(
+            encode_record(&record, &mut Vec::new()).is_some(),
+            "{record:?}"
+        );
+    }
+}
+
+#[test]
+fn encode_feedback__longest_fits() {
+    let mut buffer = vec![0; CONTROL_BYTES];
+    let failure = Failure::new(&[0xff; 5000], Cause::Os(i32::MIN));
+    for feedback in [
+        Feedback::Have {
+            digests: vec![[255; 32]; HAVE_DIGESTS],
+            last: true,
+        },
+        Feedback::Failed {
+            failures: vec![failure; FEEDBACK_FAILURES],
+            open: Some(u64::MAX),
+        },
+    ] {
+        let len = encode_feedback(&feedback, &mut buffer).expect("fits");
+        assert_eq!(decode_feedback(&buffer[..len]).unwrap(), feedback);
+    }
+}
+
+#[test]
+fn decode_opening__not_this_service() {
+    assert!(matches!(
+        decode_opening::<Request>(b""),
+        Err(Error::NotFileService)
+    ));
+    assert!(matches!(
+        decode_opening::<Request>(b"GET / HTTP/1.1"),
+        Err(Error::NotFileService)
+    ));
+}
+
+#[test]
+fn decode_opening__another_version() {
+    let mut bytes = encode_opening(&Reply::Accepted).unwrap();
+    bytes[4] = 77;
+    assert!(matches!(
+        decode_opening::<Reply>(&bytes),
+        Err(Error::Version { peer: 77 })
+    ));
+}
+
+#[test]
+fn decode_opening__roundtrip_and_truncation() {
+    let request = Request::Get {
+        sources: vec![b"a\n\xff".to_vec()],
+        options: CopyOptions {
+            resume: true,
+            ..Default::default()
+        },
+    };
+    let bytes = encode_opening(&request).unwrap();
+    assert_eq!(decode_opening::<Request>(&bytes).unwrap(), request);
+    for len in 0..bytes.len() {
+        assert!(decode_opening::<Request>(&bytes[..len]).is_err(), "{len}");
+    }
+}
+
+#[test]
+fn encode_opening__too_long() {
+    let request = Request::List {
+        path: vec![b'x'; CONTROL_BYTES],
+    };
+    assert_eq!(encode_opening(&request), None);
+}
+
+/// A length field that promises more than there is must not make the decoder allocate it.
+#[test]
+fn decode_feedback__huge_count() {
+    // Have, 2^60 digests.
+    let bytes = [0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10];
+    assert!(decode_feedback(&bytes).is_err());
+}
+
+proptest! {
+    #[test]
+    fn decode__never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
+        let _ = decode_feedback(&bytes);
+        let _ = decode_opening::<Request>(&bytes);
+        let _ = decode_opening::<Reply>(&bytes);
+        let mut manifest = &bytes[..];
+        while decode_record(&mut manifest).is_ok() && !manifest.is_empty() {}
+        let mut body = encode_opening(&Reply::Accepted).unwrap();
+        body.truncate(PROLOGUE_BYTES);
+        body.extend(&bytes);
+        let _ = decode_opening::<Request>(&body);
+        let _ = decode_opening::<Reply>(&body);
+    }
+
+    #[test]
+    fn records__roundtrip_in_sequence(
+        name in proptest::collection::vec(any::<u8>(), 0..300),
+        target in proptest::collection::vec(any::<u8>(), 0..300),
+        meta in meta(),
+        size in any::<u64>(),
+        pieces in proptest::collection::vec((any::<u32>(), any::<u32>()), 0..128),
+    ) {
+        let records = [
+            Record::Enter { name: &name, meta },
+            Record::Link { name: &name, target: &target, meta },
+            Record::File { name: &name, meta, size: size as u32, digest: [7; 32] },
+            Record::Open { name: &name, meta, size, number: 3 },
+            Record::Run { units: size },
+            Record::Patch { pieces: pieces.iter().map(|&(offset, len)| Piece { offset, len }).collect() },
+            Record::Abandon { cause: Cause::SourceChanged },
+            Record::Finish,
+        ];
+        let mut manifest = Vec::new();
+        for record in &records {
+            encode_record(record, &mut manifest).unwrap();
+        }
+        let mut rest = &manifest[..];
+        for record in &records {
+            prop_assert_eq!(&decode_record(&mut rest).unwrap(), record);
+        }
+        prop_assert!(rest.is_empty());
+    }
+}

@@ -1,0 +1,59 @@
+//! The first messages on a connection: a request and its replies, one at a time.
+
+use crate::error::Error;
+use crate::limits::CONTROL_BYTES;
+use crate::message::{decode_opening, encode_opening};
+use crate::stop::Stop;
+use serde::{Serialize, de::DeserializeOwned};
+use std::time::{Duration, Instant};
+use zerolane::{Completion, Connection, Region};
+
+/// How often a wait looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Sends one message and waits until it has arrived.
+pub(crate) fn say(
+    connection: &mut Connection,
+    message: &impl Serialize,
+    stop: &Stop,
+    patience: Duration,
+) -> Result<(), Error> {
+    let bytes = encode_opening(message).ok_or(Error::TooLong)?;
+    let posted = connection.post_send(Region::from_vec(bytes));
+    posted.map_err(zerolane::Error::from)?;
+    complete(connection, stop, patience).map(drop)
+}
+
+/// Receives one message.
+pub(crate) fn hear<M: DeserializeOwned>(
+    connection: &mut Connection,
+    stop: &Stop,
+    patience: Duration,
+) -> Result<M, Error> {
+    let posted = connection.post_recv(Region::from_vec(vec![0; CONTROL_BYTES]));
+    posted.map_err(zerolane::Error::from)?;
+    let completion = complete(connection, stop, patience)?;
+    let len = completion.result.as_ref().map_or(0, |&len| len);
+    decode_opening(&completion.into_region()[..len])
+}
+
+/// The completion of the one Transfer in flight.
+fn complete(
+    connection: &mut Connection,
+    stop: &Stop,
+    patience: Duration,
+) -> Result<Completion, Error> {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(completion) = connection.wait(Some(LOOK))? {
+            if let Err(error) = &completion.result {
+                return Err(zerolane::Error::Transfer(*error).into());
+            }
+            return Ok(completion);
+        }
+        stop.check()?;
+        if Instant::now() > deadline {
+            return Err(Error::Stalled);
+        }
+    }
+}

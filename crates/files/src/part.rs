@@ -1,0 +1,317 @@
+//! A file that is being written: in a hidden place, until it is complete and verified and gets its
+//! name.
+//!
+//! A small file has no name until then, and vanishes with its process. A large one is a lasting
+//! temporary file beside its target, so that a later copy finds what a killed one left, and a full disk
+//! leaves it there. Either gets its name as the file it is, not as whatever stands under a temporary
+//! name at that moment.
+
+use crate::error::Cause;
+use crate::mark::Mark;
+use crate::message::{CopyOptions, Meta};
+use crate::positioned::write_at;
+use crate::root::stat_at;
+use crate::temporary::{self, Lasting};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, Timespec, Timestamps};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// A file in the making.
+#[derive(Debug)]
+pub(crate) struct Part {
+    directory: Arc<OwnedFd>,
+    target: Vec<u8>,
+    file: OwnedFd,
+    place: Place,
+    /// Bytes of content a killed copy left; 0 unless resuming.
+    left_over: u64,
+    /// Where the content ends.
+    end: u64,
+}
+
+/// Where it stands until it is complete.
+#[derive(Debug)]
+enum Place {
+    /// Nowhere.
+    Unnamed,
+    /// Under a random name, where a file cannot be without one.
+    Random(Vec<u8>),
+    /// Where a later copy looks for it.
+    Lasting { name: Vec<u8>, mark: Mark },
+}
+
+impl Part {
+    /// One that is written at once: a killed copy leaves nothing.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub(crate) fn brief(directory: &Arc<OwnedFd>, target: &[u8]) -> Result<Part, Cause> {
+        let (file, place) = match temporary::unnamed(directory.as_fd())? {
+            Some(file) => (file, Place::Unnamed),
+            None => {
+                let (file, name) = temporary::random(directory.as_fd())?;
+                (file, Place::Random(name))
+            }
+        };
+        Ok(Part {
+            directory: directory.clone(),
+            target: target.to_vec(),
+            file,
+            place,
+            left_over: 0,
+            end: 0,
+        })
+    }
+
+    /// One that a killed copy leaves, and this one goes on with if it is to resume. The target is
+    /// checked first.
+    ///
+    /// # Errors
+    /// [`Cause::IsADirectory`], [`Cause::ReadOnly`], [`Cause::Special`]: what stands under the
+    /// name. [`Cause::Busy`]: another copy is writing it. [`Cause::TemporaryTaken`]. Whatever the
+    /// system says.
+    pub(crate) fn lasting(
+        directory: &Arc<OwnedFd>,
+        target: &[u8],
+        options: &CopyOptions,
+    ) -> Result<Part, Cause> {
+        // When resuming, a target without write permission may be what is wanted already: it is
+        // checked again when it is about to be replaced.
+        let read_only = options.replace_read_only || options.resume;
+        check_target(directory.as_fd(), target, read_only)?;
+        let Lasting {
+            file,
+            name,
+            mark,
+            mut left_over,
+        } = temporary::claim(directory.as_fd(), target)?;
+        if !options.resume && left_over > 0 {
+            mark.empty(file.as_fd())?;
+            left_over = 0;
+        }
+        Ok(Part {
+            directory: directory.clone(),
+            target: target.to_vec(),
+            file,
+            place: Place::Lasting { name, mark },
+            left_over,
+            end: left_over,
+        })
+    }
+
+    /// Bytes that a killed copy left, content unknown.
+    pub(crate) fn left_over(&self) -> u64 {
+        self.left_over
+    }
+
+    /// The temporary file.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    pub(crate) fn write(&mut self, bytes: &[u8], offset: u64) -> Result<(), Cause> {
+        let until = offset + bytes.len() as u64;
+        if until > self.end {
+            if let Place::Lasting { mark, .. } = &self.place {
+                mark.make_way(self.file.as_fd(), self.end, offset, until)?;
+            }
+            self.end = until;
+        }
+        write_at(self.file.as_fd(), bytes, offset)
+    }
+
+    /// Makes `[offset, offset + len)` read as zeros, as a hole where the file system can. Only what
+    /// a killed copy left needs it: elsewhere there is a hole already.
+    pub(crate) fn make_hole(&mut self, offset: u64, len: u64) -> Result<(), Cause> {
+        let len = len.min(self.left_over.saturating_sub(offset));
+        if len == 0 {
+            return Ok(());
+        }
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fs::fallocate(&self.file, punch, offset, len) {
+            Err(Errno::OPNOTSUPP) => self.write_zeros(offset, len),
+            done => Ok(done?),
+        }
+    }
+
+    fn write_zeros(&mut self, offset: u64, len: u64) -> Result<(), Cause> {
+        let zeros = [0; 64 << 10];
+        let mut done = 0;
+        while done < len {
+            let step = (len - done).min(zeros.len() as u64);
+            self.write(&zeros[..step as usize], offset + done)?;
+            done += step;
+        }
+        Ok(())
+    }
+
+    /// Gives the file its size (holes at its end included), permissions and time, then its name, if
+    /// what stands there may still be replaced. If it is to be durable, content and name are on the
+    /// disk when it returns.
+    pub(crate) fn commit(self, size: u64, meta: &Meta, options: &CopyOptions) -> Result<(), Cause> {
+        let done = self
+            .settle(size, meta, options.durable)
+            .and_then(|()| self.give_name(options.replace_read_only));
+        if let Err(cause) = done {
+            self.give_up(&cause);
+            return Err(cause);
+        }
+        if options.durable {
+            fs::fsync(&self.directory)?;
+        }
+        Ok(())
+    }
+
+    fn settle(&self, size: u64, meta: &Meta, durable: bool) -> Result<(), Cause> {
+        let file = self.file.as_fd();
+        match &self.place {
+            Place::Lasting { mark, .. } => {
+                if durable {
+                    // It takes long: as long as the mark is there, a copy killed now is found again.
+                    fs::fsync(file)?;
+                }
+                mark.set_len(file, self.end, size)?;
+                mark.remove(file);
+            }
+            Place::Unnamed | Place::Random(_) => fs::ftruncate(file, size)?,
+        }
+        set_meta(file, meta)?;
+        if durable {
+            fs::fsync(file)?;
+        }
+        Ok(())
+    }
+
+    fn give_name(&self, replace_read_only: bool) -> Result<(), Cause> {
+        let directory = self.directory.as_fd();
+        match &self.place {
+            Place::Unnamed => {
+                if !temporary::link(directory, self.file.as_fd(), &self.target)? {
+                    check_target(directory, &self.target, replace_read_only)?;
+                    let name = temporary::random_name()?;
+                    temporary::link(directory, self.file.as_fd(), &name)?;
+                    let named = fs::renameat(directory, &name, directory, &self.target);
+                    if named.is_err() {
+                        let _ = fs::unlinkat(directory, &name, AtFlags::empty());
+                    }
+                    named?;
+                }
+                temporary::remove_left_over(directory, &self.target);
+                Ok(())
+            }
+            Place::Random(name) => {
+                check_target(directory, &self.target, replace_read_only)?;
+                fs::renameat(directory, name, directory, &self.target)?;
+                temporary::remove_left_over(directory, &self.target);
+                Ok(())
+            }
+            Place::Lasting { name, .. } => {
+                check_target(directory, &self.target, replace_read_only)?;
+                let aside = temporary::set_aside(directory, name, self.file.as_fd())?;
+                let named = fs::renameat(directory, &aside, directory, &self.target);
+                if named.is_err() {
+                    temporary::put_back(directory, &aside, name);
+                }
+                Ok(named?)
+            }
+        }
+    }
+
+    /// The copy failed here, by `cause`. For want of space, what there is stays for a later copy to
+    /// go on with.
+    pub(crate) fn give_up(&self, cause: &Cause) {
+        let file = self.file.as_fd();
+        if let (Cause::NoSpace, Place::Lasting { mark, .. }) = (cause, &self.place) {
+            // It may have been complete, but for its name.
+            let marked = fs::fchmod(file, Mode::from_raw_mode(0o600))
+                .map_err(Cause::from)
+                .and_then(|()| mark.restore(file, self.end));
+            if marked.is_ok() {
+                return;
+            }
+        }
+        self.discard();
+    }
+
+    /// Removes the temporary file: it is of no use.
+    pub(crate) fn discard(&self) {
+        match &self.place {
+            Place::Unnamed => {}
+            Place::Random(name) | Place::Lasting { name, .. } => {
+                temporary::remove(self.directory.as_fd(), name, self.file.as_fd());
+            }
+        }
+    }
+}
+
+/// What stands under the target's name must be replaceable by a file or a link.
+pub(crate) fn check_target(
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    replace_read_only: bool,
+) -> Result<(), Cause> {
+    let stat = match stat_at(directory, name) {
+        Ok(stat) => stat,
+        Err(Cause::NotFound) => return Ok(()),
+        Err(cause) => return Err(cause),
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => Err(Cause::IsADirectory),
+        FileType::Symlink => Ok(()),
+        FileType::RegularFile if stat.st_mode & 0o222 != 0 || replace_read_only => Ok(()),
+        FileType::RegularFile => Err(Cause::ReadOnly),
+        _ => Err(Cause::Special),
+    }
+}
+
+/// Sets permissions and time of change.
+pub(crate) fn set_meta(file: BorrowedFd<'_>, meta: &Meta) -> Result<(), Cause> {
+    let mode = meta.mode & 0o777;
+    if mode != 0o600 {
+        fs::fchmod(file, Mode::from_raw_mode(mode))?;
+    }
+    fs::futimens(file, &times(meta))?;
+    Ok(())
+}
+
+/// Makes the symbolic link `name`, replacing a file or link there.
+pub(crate) fn make_link(
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    target: &[u8],
+    meta: &Meta,
+    replace_read_only: bool,
+) -> Result<(), Cause> {
+    check_target(directory, name, replace_read_only)?;
+    let aside = temporary::random_name()?;
+    fs::symlinkat(target, directory, &aside)?;
+    let named = fs::utimensat(directory, &aside, &times(meta), AtFlags::SYMLINK_NOFOLLOW)
+        .and_then(|()| fs::renameat(directory, &aside, directory, name));
+    if named.is_err() {
+        let _ = fs::unlinkat(directory, &aside, AtFlags::empty());
+    }
+    named?;
+    temporary::remove_left_over(directory, name);
+    Ok(())
+}
+
+fn times(meta: &Meta) -> Timestamps {
+    let modified = Timespec {
+        tv_sec: meta.mtime_seconds,
+        tv_nsec: i64::from(meta.mtime_nanoseconds.min(999_999_999)),
+    };
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: rustix::fs::UTIME_OMIT,
+    };
+    Timestamps {
+        last_access: now,
+        last_modification: modified,
+    }
+}
+
+#[cfg(test)]
+#[path = "part_tests.rs"]
+mod tests;

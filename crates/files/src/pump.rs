@@ -1,0 +1,283 @@
+//! Drives the connection: posts what the file side submits and releases, tells it what was sent and
+//! has arrived.
+
+use crate::error::Error;
+use crate::limits::{
+    BUFFER_BYTES, CONTROL_BUFFERS, CONTROL_BYTES, DATA_BUFFERS, MAX_DATA_BUFFERS,
+    MICROSECONDS_PER_BUFFER, PUMP_WAIT_MILLISECONDS, STALL_SECONDS,
+};
+use crate::port::{Buffer, Event, Filled, Port, PumpEnd, port};
+use crate::stop::Stop;
+use std::collections::VecDeque;
+use std::sync::mpsc::TryRecvError;
+use std::thread;
+use std::time::{Duration, Instant};
+use zerolane::{Completion, Connection, Region, TransferId};
+
+/// How many buffers of how many bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ring {
+    /// At first, and where the peer is near.
+    pub(crate) count: usize,
+    /// If the peer is far away.
+    pub(crate) most: usize,
+    pub(crate) bytes: usize,
+}
+
+/// Data goes out (at a sender) or comes in (at a receiver) in these.
+pub(crate) const DATA: Ring = Ring {
+    count: DATA_BUFFERS,
+    most: MAX_DATA_BUFFERS,
+    bytes: BUFFER_BYTES,
+};
+/// Feedback goes the other way in these.
+pub(crate) const CONTROL: Ring = Ring {
+    count: CONTROL_BUFFERS,
+    most: CONTROL_BUFFERS,
+    bytes: CONTROL_BYTES,
+};
+
+impl Ring {
+    fn allocate(self) -> Result<Vec<Buffer>, Error> {
+        let buffers = (0..self.count).map(|_| self.buffer());
+        buffers.collect::<Option<_>>().ok_or(Error::NoMemory)
+    }
+
+    fn buffer(self) -> Option<Buffer> {
+        Region::anonymous(self.bytes).ok()
+    }
+
+    /// One more, if so much memory can be had and `round_trip` is longer than those there are cover.
+    fn grow(&mut self, round_trip: Duration) -> Option<Buffer> {
+        let more = round_trip.as_micros() / MICROSECONDS_PER_BUFFER;
+        let wanted = usize::try_from(more).map_or(self.most, |more| more + DATA_BUFFERS);
+        if self.count >= wanted.min(self.most) {
+            return None;
+        }
+        let buffer = self.buffer()?;
+        self.count += 1;
+        Some(buffer)
+    }
+}
+
+/// Runs `work`, which reads or writes files, on a thread of its own while this one drives the
+/// connection for it.
+pub(crate) fn run<T: Send>(
+    connection: &mut Connection,
+    outgoing: Ring,
+    incoming: Ring,
+    stop: &Stop,
+    work: impl FnOnce(Port) -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    let waker = connection.waker();
+    let (port, end) = port(outgoing.allocate()?, incoming.allocate()?, move || {
+        waker.wake()
+    });
+    let rings = Rings { outgoing, incoming };
+    thread::scope(|scope| {
+        let worker = thread::Builder::new()
+            .name("files".into())
+            .spawn_scoped(scope, move || work(port))
+            .map_err(|_| Error::NoThread)?;
+        let pumped = Pump::new(connection, end, rings, stop).run();
+        let worked = worker.join().unwrap_or(Err(Error::Internal));
+        match (pumped, worked) {
+            // The worker only sees that the connection has ended; the pump knows why.
+            (Err(error), Err(Error::PeerGone)) => Err(error),
+            // Also if the connection failed after the work was done: a peer that has all it wants
+            // may go first.
+            (_, worked) => worked,
+        }
+    })
+}
+
+/// The buffers that there are by now.
+struct Rings {
+    outgoing: Ring,
+    incoming: Ring,
+}
+
+struct Pump<'a> {
+    connection: &'a mut Connection,
+    end: PumpEnd,
+    rings: Rings,
+    stop: &'a Stop,
+    sending: VecDeque<Sending>,
+    /// Receives posted, in the order in which the peer sends.
+    receiving: VecDeque<Receiving>,
+    /// When something was last sent, or there was nothing to send.
+    moved: Instant,
+}
+
+/// A send in flight, and the rest of its buffer.
+struct Sending {
+    id: TransferId,
+    rest: Region,
+}
+
+/// A receive posted.
+struct Receiving {
+    id: TransferId,
+    /// What arrived while an earlier one is still incomplete: after a loss the next Transfer may be
+    /// complete before it, and the file side takes them in the order in which they were sent.
+    early: Option<Filled>,
+}
+
+impl<'a> Pump<'a> {
+    fn new(connection: &'a mut Connection, end: PumpEnd, rings: Rings, stop: &'a Stop) -> Pump<'a> {
+        Pump {
+            connection,
+            end,
+            rings,
+            stop,
+            sending: VecDeque::new(),
+            receiving: VecDeque::new(),
+            moved: Instant::now(),
+        }
+    }
+
+    /// Drives the connection until the file side has gone and everything it submitted was sent.
+    fn run(mut self) -> Result<(), Error> {
+        let driven = self.drive();
+        // What failed or was stopped is not sent to its end: the connection can be closed at once,
+        // and the peer need not find out by its timeout.
+        for sending in &self.sending {
+            self.connection.cancel(sending.id);
+        }
+        driven
+    }
+
+    fn drive(&mut self) -> Result<(), Error> {
+        let longest = Duration::from_millis(PUMP_WAIT_MILLISECONDS);
+        loop {
+            self.post_released()?;
+            let working = self.post_submitted()?;
+            if !working && self.sending.is_empty() {
+                return Ok(());
+            }
+            match self.connection.wait(Some(longest))? {
+                Some(completion) => {
+                    self.complete(completion)?;
+                    self.grow()?;
+                }
+                None => self.check()?,
+            }
+        }
+    }
+
+    /// Puts more buffers into circulation if the path is longer than it seemed.
+    fn grow(&mut self) -> Result<(), Error> {
+        let Some(round_trip) = self.connection.account().path.min_rtt else {
+            return Ok(());
+        };
+        while let Some(buffer) = self.rings.outgoing.grow(round_trip) {
+            self.tell(Event::Sent(buffer));
+        }
+        while let Some(buffer) = self.rings.incoming.grow(round_trip) {
+            self.receive_into(buffer)?;
+        }
+        Ok(())
+    }
+
+    fn post_released(&mut self) -> Result<(), Error> {
+        while let Ok(buffer) = self.end.released.try_recv() {
+            self.receive_into(buffer)?;
+        }
+        Ok(())
+    }
+
+    fn receive_into(&mut self, buffer: Buffer) -> Result<(), Error> {
+        let id = self.connection.post_recv(buffer);
+        let id = id.map_err(zerolane::Error::from)?;
+        self.receiving.push_back(Receiving { id, early: None });
+        Ok(())
+    }
+
+    /// Posts what was submitted; whether there may come more.
+    fn post_submitted(&mut self) -> Result<bool, Error> {
+        loop {
+            match self.end.outgoing.try_recv() {
+                Ok(filled) => self.send(filled)?,
+                Err(TryRecvError::Empty) => return Ok(true),
+                Err(TryRecvError::Disconnected) => return Ok(false),
+            }
+        }
+    }
+
+    fn send(&mut self, filled: Filled) -> Result<(), Error> {
+        let Filled { mut buffer, len } = filled;
+        let rest = buffer.split_off(len);
+        let id = self.connection.post_send(buffer);
+        let id = id.map_err(zerolane::Error::from)?;
+        if self.sending.is_empty() {
+            self.moved = Instant::now();
+        }
+        self.sending.push_back(Sending { id, rest });
+        Ok(())
+    }
+
+    /// Whether to go on, with nothing completed.
+    fn check(&self) -> Result<(), Error> {
+        self.stop.check()?;
+        let stalled = self.moved.elapsed() > Duration::from_secs(STALL_SECONDS);
+        match stalled && !self.sending.is_empty() {
+            true => Err(Error::Stalled),
+            false => Ok(()),
+        }
+    }
+
+    fn complete(&mut self, completion: Completion) -> Result<(), Error> {
+        let id = completion.id;
+        let len = match &completion.result {
+            Ok(len) => *len,
+            Err(error) => return Err(zerolane::Error::Transfer(*error).into()),
+        };
+        let mut buffer = completion.into_region();
+        if let Some(at) = self.sending.iter().position(|sending| sending.id == id) {
+            self.moved = Instant::now();
+            if let Some(sending) = self.sending.remove(at) {
+                buffer.unsplit(sending.rest).map_err(|_| Error::Internal)?;
+            }
+            self.tell(Event::Sent(buffer));
+        } else {
+            self.arrived(id, Filled { buffer, len });
+        }
+        Ok(())
+    }
+
+    /// Hands on what arrived, in the order in which it was sent.
+    fn arrived(&mut self, id: TransferId, filled: Filled) {
+        if let Some(receiving) = self.receiving.iter_mut().find(|it| it.id == id) {
+            receiving.early = Some(filled);
+        }
+        while let Some(filled) = self.receiving.front_mut().and_then(|it| it.early.take()) {
+            self.receiving.pop_front();
+            self.tell(Event::Arrived(filled));
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        // The file side may have gone with buffers still out: they are not needed.
+        let _ = self.end.events.send(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn grow__by_the_round_trip_up_to_the_limit() {
+        for (milliseconds, count) in [(0, 8), (1, 9), (20, 28), (200, 30)] {
+            let mut ring = Ring {
+                count: DATA_BUFFERS,
+                most: 30,
+                bytes: 1,
+            };
+            let round_trip = Duration::from_millis(milliseconds);
+            while ring.grow(round_trip).is_some() {}
+            assert_eq!(ring.count, count, "{milliseconds} ms");
+        }
+    }
+}

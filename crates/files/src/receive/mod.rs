@@ -1,0 +1,274 @@
+//! The end that writes files: takes packs and units apart, puts everything in its place.
+//!
+//! Straight-line code on a thread of its own. What the peer sends is checked here against the one
+//! order the protocol allows; a violation ends the copy. What the file system refuses fails one
+//! file, is reported, and the rest goes on. `open` and `tree` hold parts of [`FileReceiver`]'s own code, so they and
+//! this file name each other.
+
+mod open;
+mod open_file;
+mod top_level;
+mod tree;
+
+pub(crate) use top_level::TopLevel;
+
+use crate::error::{Cause, Error, Failure};
+use crate::limits::{CONTROL_BYTES, FEEDBACK_FAILURES, INLINE_BYTES};
+use crate::message::{CopyOptions, Feedback, Meta, Record, Totals, encode_feedback};
+use crate::observe::Observer;
+use crate::pack::PackReader;
+use crate::part::Part;
+use crate::port::{Buffer, Port};
+use open::NOT_OPEN;
+use open_file::OpenFile;
+use rustix::fd::OwnedFd;
+use std::sync::Arc;
+use tree::Level;
+
+/// Receives files through a [`Port`].
+pub(crate) struct FileReceiver<'a> {
+    port: Port,
+    observer: &'a dyn Observer,
+    options: CopyOptions,
+    base: Arc<OwnedFd>,
+    top: TopLevel,
+    top_entries: u64,
+    levels: Vec<Level>,
+    open: Option<OpenFile>,
+    opened: u64,
+    /// Units announced that have not arrived.
+    run: u64,
+    totals: Totals,
+    failures: Vec<Failure>,
+    /// Number of the last opened file that failed here.
+    failed_open: Option<u64>,
+    path: Vec<u8>,
+    finished: bool,
+}
+
+impl<'a> FileReceiver<'a> {
+    /// Receives into `base`.
+    pub(crate) fn new(
+        port: Port,
+        observer: &'a dyn Observer,
+        options: CopyOptions,
+        base: OwnedFd,
+        top: TopLevel,
+    ) -> FileReceiver<'a> {
+        FileReceiver {
+            port,
+            observer,
+            options,
+            base: Arc::new(base),
+            top,
+            top_entries: 0,
+            levels: Vec::new(),
+            open: None,
+            opened: 0,
+            run: 0,
+            totals: Totals::default(),
+            failures: Vec::new(),
+            failed_open: None,
+            path: Vec::new(),
+            finished: false,
+        }
+    }
+
+    /// Receives until the sender has finished; what came of it.
+    pub(crate) fn receive_all(mut self) -> Result<Totals, Error> {
+        while !self.finished {
+            let filled = self.next_transfer()?;
+            let taken = match self.run {
+                0 => self.take_pack(filled.bytes()),
+                _ => self.take_unit(filled.bytes()),
+            };
+            self.port.release(filled.buffer);
+            taken?;
+        }
+        self.report()?;
+        self.say(&Feedback::Done(self.totals))?;
+        Ok(self.totals)
+    }
+
+    fn next_transfer(&mut self) -> Result<crate::port::Filled, Error> {
+        loop {
+            if let Some(filled) = self.port.take_arrived() {
+                return Ok(filled);
+            }
+            self.report()?;
+            self.port.wait()?;
+        }
+    }
+
+    // Units and packs.
+
+    fn take_unit(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let open = self.open.as_mut().ok_or(NOT_OPEN)?;
+        let taken = open.take_unit(bytes)?;
+        self.run -= 1;
+        self.note_open(taken, bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Notes what came of a segment of the open file.
+    fn note_open(&mut self, outcome: Result<(), Cause>, bytes: u64) {
+        self.observer.advanced(bytes);
+        if let Err(cause) = outcome {
+            self.fail_open(cause);
+        }
+    }
+
+    fn take_pack(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let mut pack = PackReader::parse(bytes)?;
+        while let Some(record) = pack.next_record()? {
+            if self.finished || self.run > 0 {
+                return Err(Error::Protocol("a record after the last one"));
+            }
+            self.take_record(record, &mut pack)?;
+        }
+        match pack.is_exhausted() {
+            true => Ok(()),
+            false => Err(Error::Protocol("contents that belong to no record")),
+        }
+    }
+
+    fn take_record(&mut self, record: Record<'_>, pack: &mut PackReader<'_>) -> Result<(), Error> {
+        let of_open_file = matches!(
+            record,
+            Record::Run { .. }
+                | Record::Hole { .. }
+                | Record::Keep { .. }
+                | Record::Patch { .. }
+                | Record::Close { .. }
+                | Record::Abandon { .. }
+        );
+        if of_open_file != self.open.is_some() {
+            return Err(NOT_OPEN);
+        }
+        match record {
+            Record::Total { files, bytes } => self.observer.counted(files, bytes),
+            Record::Enter { name, meta } => return self.enter(name, meta),
+            Record::Leave => return self.leave(),
+            Record::Link { name, target, meta } => return self.link(name, target, &meta),
+            Record::File {
+                name,
+                meta,
+                size,
+                digest,
+            } => {
+                if size as usize > INLINE_BYTES {
+                    return Err(Error::Protocol("too large a file in a pack"));
+                }
+                let contents = pack.take_contents(size as usize)?;
+                return self.file(name, &meta, contents, &digest);
+            }
+            Record::Open {
+                name,
+                meta,
+                size,
+                number,
+            } => return self.open(name, meta, size, number),
+            Record::Unreadable { name, cause } => self.unreadable(name, cause),
+            Record::Run { units } => return self.announce(units),
+            Record::Hole { units } => return self.holes(units),
+            Record::Keep { units } => return self.keep(units),
+            Record::Patch { pieces } => return self.patch(&pieces, pack),
+            Record::Close { digest } => return self.close(&digest),
+            Record::Abandon { cause } => self.abandon(cause),
+            Record::Finish => return self.finish(),
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.finished = self.levels.is_empty();
+        match self.finished {
+            true => Ok(()),
+            false => Err(Error::Protocol("finished inside a directory")),
+        }
+    }
+
+    fn file(
+        &mut self,
+        name: &[u8],
+        meta: &Meta,
+        contents: &[u8],
+        digest: &[u8; 32],
+    ) -> Result<(), Error> {
+        let (directory, name) = self.place(name)?;
+        let written = directory.ok_or(Cause::NoDirectory).and_then(|directory| {
+            if blake3::hash(contents) != *digest {
+                return Err(Cause::DigestMismatch);
+            }
+            let mut part = Part::brief(&directory, &name)?;
+            if let Err(cause) = part.write(contents, 0) {
+                part.give_up(&cause);
+                return Err(cause);
+            }
+            part.commit(contents.len() as u64, meta, &self.options)
+        });
+        self.at(&name, |this| {
+            this.observer
+                .file_started(&this.path, contents.len() as u64);
+            this.observer.advanced(contents.len() as u64);
+            match written {
+                Ok(()) => this.count_file(contents.len() as u64),
+                Err(cause) => this.fail(cause),
+            }
+        });
+        Ok(())
+    }
+
+    fn unreadable(&mut self, name: &[u8], cause: Cause) {
+        self.at(name, |this| {
+            this.totals.failed += 1;
+            this.observer.failed(&Failure::new(&this.path, cause));
+        });
+    }
+
+    // Accounts and feedback.
+
+    fn count_file(&mut self, bytes: u64) {
+        self.totals.files += 1;
+        self.totals.bytes += bytes;
+    }
+
+    /// Notes that what is at the current path failed here.
+    fn fail(&mut self, cause: Cause) {
+        let failure = Failure::new(&self.path, cause);
+        self.totals.failed += 1;
+        self.observer.failed(&failure);
+        self.failures.push(failure);
+    }
+
+    /// Tells the sender of failures.
+    fn report(&mut self) -> Result<(), Error> {
+        let mut failures = std::mem::take(&mut self.failures);
+        while !failures.is_empty() {
+            let rest = failures.split_off(failures.len().min(FEEDBACK_FAILURES));
+            self.say(&Feedback::Failed {
+                failures,
+                open: self.failed_open,
+            })?;
+            failures = rest;
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, feedback: &Feedback) -> Result<(), Error> {
+        let mut buffer = self.acquire()?;
+        let room = CONTROL_BYTES.min(buffer.len());
+        let len = encode_feedback(feedback, &mut buffer[..room])
+            .ok_or(Error::Protocol("feedback longer than its limit"))?;
+        self.port.submit(buffer, len)
+    }
+
+    fn acquire(&mut self) -> Result<Buffer, Error> {
+        loop {
+            if let Some(buffer) = self.port.take_free() {
+                return Ok(buffer);
+            }
+            self.port.wait()?;
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The file that arrives in segments: opened, filled unit by unit, compared and put in its place.
+
+use super::FileReceiver;
+use super::open_file::{OpenFile, hash_left_over};
+use crate::error::{Cause, Error, Failure};
+use crate::limits::{FILE_BYTES, RUN_UNITS};
+use crate::message::{Feedback, Meta, Piece};
+use crate::pack::PackReader;
+
+pub(super) const NOT_OPEN: Error =
+    Error::Protocol("a segment without an open file, or a file inside another");
+const TOO_MANY_UNITS: Error = Error::Protocol("more units than the file has");
+
+impl FileReceiver<'_> {
+    pub(super) fn open(
+        &mut self,
+        name: &[u8],
+        meta: Meta,
+        size: u64,
+        number: u64,
+    ) -> Result<(), Error> {
+        if number != self.opened || size > FILE_BYTES {
+            return Err(Error::Protocol("a file opened out of order or too large"));
+        }
+        self.opened += 1;
+        let (directory, name) = self.place(name)?;
+        let outer = self.push_path(&name);
+        self.observer.file_started(&self.path, size);
+        let created = directory
+            .ok_or(Cause::NoDirectory)
+            .and_then(|directory| OpenFile::create(&directory, &name, meta, size, &self.options));
+        let (mut open, failed) = match created {
+            Ok(open) => (open, None),
+            Err(cause) => (OpenFile::failed(meta, size), Some(cause)),
+        };
+        open.number = number;
+        open.outer_path = outer;
+        if self.options.resume {
+            self.offer(&mut open)?;
+        }
+        self.open = Some(open);
+        if let Some(cause) = failed {
+            self.fail_open(cause);
+        }
+        Ok(())
+    }
+
+    /// Tells the sender the digests of what is here already.
+    fn offer(&mut self, open: &mut OpenFile) -> Result<(), Error> {
+        loop {
+            let (digests, last) = hash_left_over(open);
+            self.say(&Feedback::Have { digests, last })?;
+            if last {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) fn opened_file(&mut self) -> Result<&mut OpenFile, Error> {
+        self.open.as_mut().ok_or(NOT_OPEN)
+    }
+
+    pub(super) fn announce(&mut self, units: u64) -> Result<(), Error> {
+        let open = self.opened_file()?;
+        if units == 0 || units > RUN_UNITS || units > open.units_left() {
+            return Err(TOO_MANY_UNITS);
+        }
+        self.run = units;
+        Ok(())
+    }
+
+    pub(super) fn holes(&mut self, units: u64) -> Result<(), Error> {
+        if units > self.opened_file()?.units_left() {
+            return Err(TOO_MANY_UNITS);
+        }
+        for _ in 0..units {
+            let open = self.opened_file()?;
+            let len = open.next_unit_len() as u64;
+            let outcome = open.take_hole();
+            self.note_open(outcome, len);
+            // Hashing zeros takes long: notice if the copy was given up meanwhile.
+            self.port.poll()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn keep(&mut self, units: u64) -> Result<(), Error> {
+        for _ in 0..units {
+            let open = self.opened_file()?;
+            let len = open.next_unit_len() as u64;
+            let outcome = open.take_kept()?;
+            self.note_open(outcome, len);
+            self.port.poll()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn patch(
+        &mut self,
+        pieces: &[Piece],
+        pack: &mut PackReader<'_>,
+    ) -> Result<(), Error> {
+        let open = self.opened_file()?;
+        let len = open.next_unit_len();
+        check_pieces(pieces, len)?;
+        let contents = pack.take_contents(pieces.iter().map(|piece| piece.len as usize).sum())?;
+        let outcome = open.take_patch(pieces, contents);
+        self.note_open(outcome, len as u64);
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self, digest: &[u8; 32]) -> Result<(), Error> {
+        let open = self.open.take().ok_or(NOT_OPEN)?;
+        if open.units_left() > 0 {
+            return Err(Error::Protocol("a file closed before its end"));
+        }
+        let outer = open.outer_path;
+        let number = open.number;
+        if !open.has_failed() {
+            let (size, kept, holes) = (open.size, open.bytes_kept, open.bytes_in_holes);
+            match open.close(digest, &self.options) {
+                Ok(()) => {
+                    self.count_file(size);
+                    self.totals.bytes_kept += kept;
+                    self.totals.bytes_in_holes += holes;
+                }
+                Err(cause) => {
+                    self.fail(cause);
+                    self.failed_open = Some(number);
+                }
+            }
+        }
+        self.path.truncate(outer);
+        Ok(())
+    }
+
+    pub(super) fn abandon(&mut self, cause: Cause) {
+        if let Some(open) = self.open.take() {
+            let outer = open.outer_path;
+            if !open.has_failed() {
+                open.discard();
+                self.totals.failed += 1;
+                self.observer.failed(&Failure::new(&self.path, cause));
+            }
+            self.path.truncate(outer);
+        }
+    }
+
+    pub(super) fn fail_open(&mut self, cause: Cause) {
+        if let Some(open) = self.open.as_mut() {
+            open.give_up(&cause);
+            self.failed_open = Some(open.number);
+        }
+        self.fail(cause);
+    }
+}
+
+/// Pieces must lie in their unit, in order, without overlap.
+fn check_pieces(pieces: &[Piece], unit_len: usize) -> Result<(), Error> {
+    let mut end = 0;
+    for piece in pieces {
+        let (from, len) = (piece.offset as usize, piece.len as usize);
+        if len == 0 || from < end || from + len > unit_len {
+            return Err(Error::Protocol("pieces that do not fit their unit"));
+        }
+        end = from + len;
+    }
+    match pieces.is_empty() || unit_len == 0 {
+        true => Err(Error::Protocol("a patch without pieces or unit")),
+        false => Ok(()),
+    }
+}

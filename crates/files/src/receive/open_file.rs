@@ -1,0 +1,329 @@
+//! One large file on its way in: segments taken in order, hashed, written, compared at the end.
+
+use crate::digest::{Digest, TreeHash, unit_count, unit_digest, unit_len, zero_digest};
+use crate::error::{Cause, Error};
+use crate::limits::{HAVE_DIGESTS, RESUME_UNITS, UNIT_BYTES};
+use crate::message::{CopyOptions, EntryKind, Meta, Piece};
+use crate::part::{Part, set_meta};
+use crate::positioned::read_full;
+use crate::root::{READ_FILE, kind_of, open_in};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, fstat};
+use std::sync::Arc;
+
+/// What a resumed copy can build on.
+#[derive(Debug)]
+enum Basis {
+    /// What a killed copy left in the temporary file, if anything.
+    Part,
+    /// A complete file of the right size under the target's name, perhaps of an earlier copy.
+    Target(OwnedFd),
+}
+
+/// A file between Open and Close.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) number: u64,
+    pub(crate) size: u64,
+    /// Length of the path before this file's.
+    pub(crate) outer_path: usize,
+    pub(crate) bytes_kept: u64,
+    pub(crate) bytes_in_holes: u64,
+    meta: Meta,
+    /// `None` once the file has failed here: what still arrives is thrown away.
+    part: Option<Part>,
+    basis: Basis,
+    /// Units of the basis that exist, and the digests of those hashed so far.
+    basis_units: u64,
+    have: Vec<Digest>,
+    /// Units of [`Basis::Target`] kept so far and not copied: if it stays at that, nothing has to
+    /// be copied at all.
+    uncopied: u64,
+    /// The next unit to arrive.
+    next: u64,
+    tree: TreeHash,
+    /// A unit being put together or copied.
+    scratch: Vec<u8>,
+}
+
+impl OpenFile {
+    /// Creates the temporary file and, to resume, finds what there is to build on.
+    pub(crate) fn create(
+        directory: &Arc<OwnedFd>,
+        name: &[u8],
+        meta: Meta,
+        size: u64,
+        options: &CopyOptions,
+    ) -> Result<OpenFile, Cause> {
+        let part = Part::lasting(directory, name, options)?;
+        let mut open = OpenFile::failed(meta, size);
+        open.basis_units = usable_units(size, part.left_over());
+        if options.resume
+            && part.left_over() == 0
+            && let Some(target) = open_target(directory.as_fd(), name, size)
+        {
+            open.basis = Basis::Target(target);
+            open.basis_units = unit_count(size).min(RESUME_UNITS);
+        }
+        open.part = Some(part);
+        Ok(open)
+    }
+
+    /// A file that could not be created: what arrives for it is thrown away.
+    pub(crate) fn failed(meta: Meta, size: u64) -> OpenFile {
+        OpenFile {
+            number: 0,
+            size,
+            outer_path: 0,
+            bytes_kept: 0,
+            bytes_in_holes: 0,
+            meta,
+            part: None,
+            basis: Basis::Part,
+            basis_units: 0,
+            have: Vec::new(),
+            uncopied: 0,
+            next: 0,
+            tree: TreeHash::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Whether it has failed here.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.part.is_none()
+    }
+
+    /// Units still to come.
+    pub(crate) fn units_left(&self) -> u64 {
+        unit_count(self.size) - self.next
+    }
+
+    /// Bytes of the next unit.
+    pub(crate) fn next_unit_len(&self) -> usize {
+        unit_len(self.size, self.next)
+    }
+
+    /// Takes the next unit, all data.
+    ///
+    /// # Errors
+    /// Outer: not as long as the unit. Inner: it could not be written.
+    pub(crate) fn take_unit(&mut self, bytes: &[u8]) -> Result<Result<(), Cause>, Error> {
+        if bytes.len() != self.next_unit_len() || bytes.is_empty() {
+            return Err(Error::Protocol("a unit of the wrong length"));
+        }
+        if self.has_failed() {
+            self.next += 1;
+            return Ok(Ok(()));
+        }
+        let digest = unit_digest(self.size, self.next, bytes);
+        Ok(self.catch_up().and_then(|()| {
+            let offset = self.advance(digest);
+            self.write(bytes, offset)
+        }))
+    }
+
+    /// Takes the next unit as a hole.
+    pub(crate) fn take_hole(&mut self) -> Result<(), Cause> {
+        if self.has_failed() {
+            self.next += 1;
+            return Ok(());
+        }
+        self.catch_up()?;
+        let len = self.next_unit_len() as u64;
+        let offset = self.advance(zero_digest(self.size, self.next));
+        self.bytes_in_holes += len;
+        match &mut self.part {
+            Some(part) => part.make_hole(offset, len),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the next unit as a hole with pieces of data in it, which were checked to fit.
+    pub(crate) fn take_patch(&mut self, pieces: &[Piece], contents: &[u8]) -> Result<(), Cause> {
+        if self.has_failed() {
+            self.next += 1;
+            return Ok(());
+        }
+        self.catch_up()?;
+        let len = self.next_unit_len();
+        let digest = self.assemble(pieces, contents, len);
+        let offset = self.advance(digest);
+        if let Some(part) = &mut self.part {
+            part.make_hole(offset, len as u64)?;
+        }
+        let mut rest = contents;
+        for piece in pieces {
+            let (bytes, after) = rest.split_at(piece.len as usize);
+            self.write(bytes, offset + u64::from(piece.offset))?;
+            rest = after;
+        }
+        self.bytes_in_holes += (len - contents.len()) as u64;
+        Ok(())
+    }
+
+    /// Digest of the next unit, put together from its pieces.
+    fn assemble(&mut self, pieces: &[Piece], contents: &[u8], len: usize) -> Digest {
+        self.scratch.clear();
+        self.scratch.resize(len, 0);
+        let mut rest = contents;
+        for piece in pieces {
+            let (bytes, after) = rest.split_at(piece.len as usize);
+            self.scratch[piece.offset as usize..][..bytes.len()].copy_from_slice(bytes);
+            rest = after;
+        }
+        unit_digest(self.size, self.next, &self.scratch)
+    }
+
+    /// Takes the next unit as one that is here already.
+    ///
+    /// # Errors
+    /// Outer: it was never offered. Inner: it could not be copied.
+    pub(crate) fn take_kept(&mut self) -> Result<Result<(), Cause>, Error> {
+        const NEVER_OFFERED: Error = Error::Protocol("keeps a unit that was never offered");
+        if self.units_left() == 0 {
+            return Err(NEVER_OFFERED);
+        }
+        let digest = *self.have.get(self.next as usize).ok_or(NEVER_OFFERED)?;
+        let len = self.next_unit_len() as u64;
+        self.bytes_kept += len;
+        let behind = matches!(self.basis, Basis::Target(_)) && !self.has_failed();
+        self.advance(digest);
+        if behind && self.uncopied == self.next - 1 {
+            self.uncopied += 1;
+        } else if behind {
+            return Ok(self.copy_kept(self.next - 1));
+        }
+        Ok(Ok(()))
+    }
+
+    /// Copies the units of the target that were kept, now that the file turns out to differ.
+    fn catch_up(&mut self) -> Result<(), Cause> {
+        for index in 0..std::mem::take(&mut self.uncopied) {
+            self.copy_kept(index)?;
+        }
+        Ok(())
+    }
+
+    /// Copies unit `index` from the target, which must still be what was offered.
+    fn copy_kept(&mut self, index: u64) -> Result<(), Cause> {
+        let Basis::Target(target) = &self.basis else {
+            return Ok(());
+        };
+        let mut unit = std::mem::take(&mut self.scratch);
+        let read = read_unit(target.as_fd(), self.size, index, &mut unit);
+        let digest = self.have.get(index as usize).copied();
+        let copied = match read {
+            Ok(read) if Some(read) != digest => Err(Cause::DigestMismatch),
+            Ok(read) if read == zero_digest(self.size, index) => Ok(()),
+            Ok(_) => self.write(&unit, index * UNIT_BYTES as u64),
+            Err(cause) => Err(cause),
+        };
+        self.scratch = unit;
+        copied
+    }
+
+    /// Goes on to the next unit; the offset of the one gone.
+    fn advance(&mut self, digest: Digest) -> u64 {
+        let offset = self.next * UNIT_BYTES as u64;
+        self.tree.push(digest);
+        self.next += 1;
+        offset
+    }
+
+    fn write(&mut self, bytes: &[u8], offset: u64) -> Result<(), Cause> {
+        match &mut self.part {
+            Some(part) => part.write(bytes, offset),
+            None => Ok(()),
+        }
+    }
+
+    /// Compares digests and gives the file its name.
+    pub(crate) fn close(mut self, digest: &Digest, options: &CopyOptions) -> Result<(), Cause> {
+        let Some(part) = self.part.take() else {
+            return Err(Cause::NoDirectory);
+        };
+        if std::mem::take(&mut self.tree).finish() != *digest {
+            part.discard();
+            return Err(Cause::DigestMismatch);
+        }
+        if let (Basis::Target(target), true) = (&self.basis, self.uncopied == self.next) {
+            part.discard();
+            return set_meta(target.as_fd(), &self.meta);
+        }
+        part.commit(self.size, &self.meta, options)
+    }
+
+    /// The file fails here.
+    pub(crate) fn give_up(&mut self, cause: &Cause) {
+        if let Some(part) = self.part.take() {
+            part.give_up(cause);
+        }
+    }
+
+    /// The file fails at the sender.
+    pub(crate) fn discard(self) {
+        if let Some(part) = self.part {
+            part.discard();
+        }
+    }
+}
+
+/// Units of a file of `size` bytes that lie wholly in the first `present` bytes.
+fn usable_units(size: u64, present: u64) -> u64 {
+    let units = match present >= size {
+        true => unit_count(size),
+        false => present / UNIT_BYTES as u64,
+    };
+    units.min(RESUME_UNITS)
+}
+
+/// The target, if it is a file of the right size already.
+fn open_target(directory: BorrowedFd<'_>, name: &[u8], size: u64) -> Option<OwnedFd> {
+    let target = open_in(directory, name, READ_FILE, Mode::empty()).ok()?;
+    let stat = fstat(&target).ok()?;
+    (kind_of(&stat) == EntryKind::File && stat.st_size as u64 == size).then_some(target)
+}
+
+fn read_unit(
+    file: BorrowedFd<'_>,
+    size: u64,
+    index: u64,
+    unit: &mut Vec<u8>,
+) -> Result<Digest, Cause> {
+    unit.clear();
+    unit.resize(unit_len(size, index), 0);
+    match read_full(file, unit, index * UNIT_BYTES as u64)? < unit.len() {
+        true => Err(Cause::SourceChanged),
+        false => Ok(unit_digest(size, index, unit)),
+    }
+}
+
+/// Hashes some more of what is here already: digests for one message, and whether they are the
+/// last. What cannot be read is not offered.
+pub(crate) fn hash_left_over(open: &mut OpenFile) -> (Vec<Digest>, bool) {
+    let mut digests = Vec::new();
+    let first = open.have.len() as u64;
+    let mut unit = std::mem::take(&mut open.scratch);
+    for index in first..open.basis_units.min(first + HAVE_DIGESTS as u64) {
+        let file = match (&open.basis, &open.part) {
+            (Basis::Target(target), _) => target.as_fd(),
+            (Basis::Part, Some(part)) => part.file(),
+            (Basis::Part, None) => {
+                open.basis_units = index;
+                break;
+            }
+        };
+        match read_unit(file, open.size, index, &mut unit) {
+            Ok(digest) => digests.push(digest),
+            Err(_) => {
+                open.basis_units = index;
+                break;
+            }
+        }
+    }
+    open.scratch = unit;
+    open.have.extend_from_slice(&digests);
+    let last = open.have.len() as u64 >= open.basis_units;
+    (digests, last)
+}

@@ -1,0 +1,263 @@
+//! The directory a server serves: everything below it, nothing outside.
+//!
+//! Two locks on the same door. Requests name paths, which are checked ([`RelativePath`]) and then
+//! resolved by `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`: the kernel refuses whatever
+//! would leave, even if the tree changes at that moment. Everything below a resolved directory is
+//! reached name by name, opened under the same rules ([`open_in`]) or, where the system call opens
+//! nothing (rename, unlink and the like), as one checked name whose link is not followed.
+
+use crate::error::Cause;
+use crate::message::{EntryKind, Meta};
+use crate::name::RelativePath;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use std::path::Path;
+
+/// Flags to open any directory that was resolved or named safely.
+pub(crate) const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Flags to open a file for reading. Non-blocking: a FIFO that took a file's place must not hang us.
+pub(crate) const READ_FILE: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK);
+
+/// Nothing above, and no links on the way.
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS);
+
+/// Opens what is at `name` below `directory`.
+pub(crate) fn open_in(
+    directory: impl AsFd,
+    name: &[u8],
+    flags: OFlags,
+    mode: Mode,
+) -> rustix::io::Result<OwnedFd> {
+    fs::openat2(directory, name, flags, mode, BENEATH)
+}
+
+/// A directory and the right to all that is below it.
+#[derive(Debug)]
+pub(crate) struct Root {
+    directory: OwnedFd,
+}
+
+impl Root {
+    /// Opens the directory; symbolic links on the way to it are the owner's business and followed.
+    pub(crate) fn open(path: &Path) -> Result<Root, Cause> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Root {
+            directory: fs::openat(CWD, path, flags, Mode::empty())?,
+        })
+    }
+
+    /// A directory below, and the right to what is below that only.
+    pub(crate) fn below(&self, path: &RelativePath) -> Result<Root, Cause> {
+        let directory = self.open_directory(path)?;
+        Ok(Root { directory })
+    }
+
+    /// Opens a directory below (or the root itself).
+    pub(crate) fn open_directory(&self, path: &RelativePath) -> Result<OwnedFd, Cause> {
+        // Without O_NOFOLLOW, a link at the end is told apart from a file there (ELOOP, ENOTDIR).
+        let flags = DIRECTORY.difference(OFlags::NOFOLLOW);
+        Ok(open_in(
+            &self.directory,
+            &path.as_bytes(),
+            flags,
+            Mode::empty(),
+        )?)
+    }
+
+    /// The directory that holds the last component, and that component.
+    /// `None` for the root itself.
+    pub(crate) fn open_parent<'p>(
+        &self,
+        path: &'p RelativePath,
+    ) -> Result<Option<(OwnedFd, &'p [u8])>, Cause> {
+        match path.split_last() {
+            None => Ok(None),
+            Some((parent, name)) => Ok(Some((self.open_directory(&parent)?, name))),
+        }
+    }
+}
+
+impl AsFd for Root {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+}
+
+/// What `name` in `directory` is, links not followed.
+pub(crate) fn stat_at(directory: impl AsFd, name: &[u8]) -> Result<Stat, Cause> {
+    Ok(fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+/// The kind of a file.
+pub(crate) fn kind_of(stat: &Stat) -> EntryKind {
+    entry_kind(FileType::from_raw_mode(stat.st_mode))
+}
+
+/// The kind that a type stands for.
+pub(crate) fn entry_kind(file_type: FileType) -> EntryKind {
+    match file_type {
+        FileType::RegularFile => EntryKind::File,
+        FileType::Directory => EntryKind::Directory,
+        FileType::Symlink => EntryKind::Link,
+        _ => EntryKind::Special,
+    }
+}
+
+/// What is kept of a file.
+pub(crate) fn meta_of(stat: &Stat) -> Meta {
+    Meta {
+        mode: stat.st_mode & 0o7777,
+        mtime_seconds: stat.st_mtime,
+        mtime_nanoseconds: stat.st_mtime_nsec as u32,
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+    use std::fs as std_fs;
+    use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// root/{inside/file, out -> ../outside, loop -> inside}, outside/secret
+    fn tree() -> (tempfile::TempDir, Root) {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path();
+        std_fs::create_dir_all(path.join("root/inside")).unwrap();
+        std_fs::create_dir(path.join("outside")).unwrap();
+        std_fs::write(path.join("root/inside/file"), b"x").unwrap();
+        std_fs::write(path.join("outside/secret"), b"s").unwrap();
+        symlink("../outside", path.join("root/out")).unwrap();
+        symlink("inside", path.join("root/within")).unwrap();
+        let root = Root::open(&path.join("root")).unwrap();
+        (base, root)
+    }
+
+    fn parse(path: &[u8]) -> RelativePath {
+        RelativePath::parse(path).unwrap()
+    }
+
+    #[test]
+    fn open_directory__inside() {
+        let (_base, root) = tree();
+        root.open_directory(&parse(b"")).unwrap();
+        let inside = root.open_directory(&parse(b"inside")).unwrap();
+        assert_eq!(
+            kind_of(&stat_at(&inside, b"file").unwrap()),
+            EntryKind::File
+        );
+    }
+
+    #[test]
+    fn open_directory__symlinks_are_refused() {
+        let (_base, root) = tree();
+        // The last component is a link: it is not a directory. On the way: it leads outside.
+        assert_eq!(
+            root.open_directory(&parse(b"out")).unwrap_err(),
+            Cause::OutsideRoot
+        );
+        assert_eq!(
+            root.open_directory(&parse(b"within")).unwrap_err(),
+            Cause::OutsideRoot
+        );
+        let path = parse(b"out/secret");
+        assert_eq!(root.open_parent(&path).unwrap_err(), Cause::OutsideRoot);
+    }
+
+    #[test]
+    fn open_directory__missing_and_not_a_directory() {
+        let (_base, root) = tree();
+        assert_eq!(
+            root.open_directory(&parse(b"none")).unwrap_err(),
+            Cause::NotFound
+        );
+        assert_eq!(
+            root.open_directory(&parse(b"inside/file")).unwrap_err(),
+            Cause::NotADirectory
+        );
+    }
+
+    #[test]
+    fn open_in__neither_up_nor_through_a_link_nor_absolute() {
+        let (base, root) = tree();
+        let absolute = base.path().join("outside/secret").into_os_string();
+        let names: [&[u8]; 6] = [
+            b"../outside/secret",
+            b"inside/../../outside/secret",
+            b"out/secret",
+            b"out",
+            b"..",
+            absolute.as_encoded_bytes(),
+        ];
+        for name in names {
+            // With `..` in it, which names of requests never have, it is to be tried again if anything
+            // on this machine was renamed meanwhile.
+            let mut tries = (0..10_000).map(|_| open_in(&root, name, READ_FILE, Mode::empty()));
+            let opened = tries.find(|it| !matches!(it, Err(Errno::AGAIN)));
+            assert!(
+                matches!(opened, Some(Err(Errno::XDEV | Errno::LOOP))),
+                "{}: {opened:?}",
+                name.escape_ascii()
+            );
+        }
+        open_in(&root, b"inside/file", READ_FILE, Mode::empty()).unwrap();
+    }
+
+    #[test]
+    fn open__while_directories_and_links_change_places() {
+        const TRIES: usize = 20_000;
+        let (base, root) = tree();
+        std_fs::write(base.path().join("root/inside/secret"), b"x").unwrap();
+        let done = AtomicBool::new(false);
+        let (mut opened, mut refused) = (0, 0);
+        std::thread::scope(|scope| {
+            // What a check in user space, and then an open, would fall for.
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let exchange = fs::RenameFlags::EXCHANGE;
+                    fs::renameat_with(&root, "inside", &root, "out", exchange).unwrap();
+                }
+            });
+            for tries in 0..100 * TRIES {
+                if tries >= TRIES && opened > 0 && refused > 0 {
+                    break;
+                }
+                let path = parse(b"inside/secret");
+                let found = root.open_parent(&path).and_then(|found| {
+                    let (parent, name) = found.unwrap();
+                    Ok(open_in(parent, name, READ_FILE, Mode::empty())?)
+                });
+                match found {
+                    Ok(file) => {
+                        let content = std::io::read_to_string(std_fs::File::from(file)).unwrap();
+                        assert_eq!(content, "x", "the secret is s");
+                        opened += 1;
+                    }
+                    Err(_) => refused += 1,
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert!(opened > 0 && refused > 0, "{opened} and {refused}");
+    }
+
+    #[test]
+    fn open_parent__of_the_root_is_none() {
+        let (_base, root) = tree();
+        assert!(root.open_parent(&parse(b".")).unwrap().is_none());
+        let path = parse(b"inside/new");
+        let (_, name) = root.open_parent(&path).unwrap().unwrap();
+        assert_eq!(name, b"new");
+    }
+}

@@ -1,0 +1,259 @@
+//! The end that reads files: walks the sources, packs small files, streams large ones.
+//!
+//! Straight-line code on a thread of its own; it blocks on its [`Port`] when everything it may
+//! send is in flight. `packing` and `segments` hold parts of [`FileSender`]'s own code, so they and this file
+//! name each other.
+
+mod count;
+mod packing;
+mod segments;
+mod start;
+mod trouble;
+
+pub(crate) use start::Start;
+
+use crate::digest::Digest;
+use crate::error::{Cause, Error, Failure};
+use crate::limits::{INLINE_BYTES, PATH_BYTES, TREE_DEPTH};
+use crate::message::{CopyOptions, EntryKind, Record, Totals};
+use crate::observe::Observer;
+use crate::pack::PackWriter;
+use crate::port::{Buffer, Port};
+use crate::positioned::read_full;
+use crate::root::{DIRECTORY, READ_FILE, entry_kind, kind_of, meta_of, open_in, stat_at};
+use count::count;
+use packing::Pending;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Dir, FileType, Mode, Stat, fstat, readlinkat};
+use segments::changed;
+use trouble::Trouble;
+
+/// Sends files through a [`Port`].
+pub(crate) struct FileSender<'a> {
+    port: Port,
+    observer: &'a dyn Observer,
+    options: CopyOptions,
+    pack: PackWriter,
+    /// The pack's buffer, taken when its first record is added.
+    pack_buffer: Option<Buffer>,
+    /// Hole or Keep units not yet recorded.
+    pending: Option<Pending>,
+    /// Files opened so far.
+    opened: u64,
+    /// The last opened file that the receiver gave up.
+    refused: Option<u64>,
+    /// Digests that the receiver says it has of the open file, and whether it said all.
+    have: Vec<Digest>,
+    have_all: bool,
+    done: Option<Totals>,
+    /// Path of what is being sent, for reports.
+    path: Vec<u8>,
+}
+
+impl<'a> FileSender<'a> {
+    pub(crate) fn new(
+        port: Port,
+        observer: &'a dyn Observer,
+        options: CopyOptions,
+    ) -> FileSender<'a> {
+        FileSender {
+            port,
+            observer,
+            options,
+            pack: PackWriter::default(),
+            pack_buffer: None,
+            pending: None,
+            opened: 0,
+            refused: None,
+            have: Vec::new(),
+            have_all: false,
+            done: None,
+            path: Vec::new(),
+        }
+    }
+
+    /// Sends everything and waits until the receiver has put it in its place.
+    pub(crate) fn send_all(mut self, starts: Vec<Start>) -> Result<Totals, Error> {
+        if self.options.count_first {
+            let (files, bytes) = count(&starts, self.options.recursive);
+            self.observer.counted(files, bytes);
+            self.add(&Record::Total { files, bytes }, 0)?;
+        }
+        for start in starts {
+            self.start(start)?;
+        }
+        self.add(&Record::Finish, 0)?;
+        self.flush()?;
+        loop {
+            self.take_feedback()?;
+            if let Some(totals) = self.done {
+                return Ok(totals);
+            }
+            self.port.wait()?;
+        }
+    }
+
+    fn start(&mut self, start: Start) -> Result<(), Error> {
+        match start {
+            Start::Named { directory, name } => {
+                self.entry(directory.as_fd(), &name, None, TREE_DEPTH)
+            }
+            Start::Contents(directory) => self.contents(&directory, TREE_DEPTH),
+            Start::Missing { path, cause } => {
+                let name = path.rsplit(|&b| b == b'/').next().unwrap_or(b"");
+                let record = Record::Unreadable {
+                    name: &name[..name.len().min(PATH_BYTES)],
+                    cause: cause.clone(),
+                };
+                self.observer.failed(&Failure::new(&path, cause));
+                self.add(&record, 0)
+            }
+        }
+    }
+
+    /// Sends one entry of `directory`, of a kind known or not yet known.
+    fn entry(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        name: &[u8],
+        kind: Option<EntryKind>,
+        depth: usize,
+    ) -> Result<(), Error> {
+        let outer = self.path.len();
+        if outer > 0 {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(name);
+        let sent = match self.send_entry(directory, name, kind, depth) {
+            Err(Trouble::Copy(error)) => Err(error),
+            Err(Trouble::File(cause)) => self.unreadable(name, cause),
+            Err(Trouble::Refused) | Ok(()) => Ok(()),
+        };
+        self.path.truncate(outer);
+        sent
+    }
+
+    fn unreadable(&mut self, name: &[u8], cause: Cause) -> Result<(), Error> {
+        self.observer
+            .failed(&Failure::new(&self.path, cause.clone()));
+        self.add(&Record::Unreadable { name, cause }, 0)
+    }
+
+    fn send_entry(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        name: &[u8],
+        kind: Option<EntryKind>,
+        depth: usize,
+    ) -> Result<(), Trouble> {
+        let kind = match kind {
+            Some(kind) => kind,
+            None => kind_of(&stat_at(directory, name)?),
+        };
+        match kind {
+            EntryKind::File => self.file(directory, name),
+            EntryKind::Directory => self.directory(directory, name, depth),
+            EntryKind::Link => self.link(directory, name),
+            EntryKind::Special => Err(Cause::Special.into()),
+        }
+    }
+
+    fn directory(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &[u8],
+        depth: usize,
+    ) -> Result<(), Trouble> {
+        if !self.options.recursive {
+            return Err(Cause::IsADirectory.into());
+        }
+        let depth = depth.checked_sub(1).ok_or(Cause::TooDeep)?;
+        let directory = open_in(parent, name, DIRECTORY, Mode::empty())?;
+        let meta = meta_of(&fstat(&directory)?);
+        self.add(&Record::Enter { name, meta }, 0)?;
+        self.contents(&directory, depth)?;
+        Ok(self.add(&Record::Leave, 0)?)
+    }
+
+    fn contents(&mut self, directory: &OwnedFd, depth: usize) -> Result<(), Error> {
+        let entries = match Dir::read_from(directory) {
+            Ok(entries) => entries,
+            Err(errno) => return self.unreadable(b".", errno.into()),
+        };
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(errno) => return self.unreadable(b".", errno.into()),
+            };
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => None,
+                known => Some(entry_kind(known)),
+            };
+            self.entry(directory.as_fd(), name, kind, depth)?;
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Trouble> {
+        let meta = meta_of(&stat_at(directory, name)?);
+        let target = readlinkat(directory, name, Vec::new())?;
+        Ok(self.add(
+            &Record::Link {
+                name,
+                target: target.as_bytes(),
+                meta,
+            },
+            0,
+        )?)
+    }
+
+    fn file(&mut self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Trouble> {
+        let file = open_in(directory, name, READ_FILE, Mode::empty())?;
+        let stat = fstat(&file)?;
+        if kind_of(&stat) != EntryKind::File {
+            return Err(Cause::Special.into());
+        }
+        let size = stat.st_size as u64;
+        self.observer.file_started(&self.path, size);
+        let sparse = (stat.st_blocks as u64) * 512 < size;
+        if size <= INLINE_BYTES as u64 && !sparse {
+            self.inline_file(file.as_fd(), name, &stat)
+        } else {
+            self.open_file(file.as_fd(), name, &stat)
+        }
+    }
+
+    /// A whole file into the pack.
+    fn inline_file(
+        &mut self,
+        file: BorrowedFd<'_>,
+        name: &[u8],
+        stat: &Stat,
+    ) -> Result<(), Trouble> {
+        let size = stat.st_size as usize;
+        // One byte more than the file should have shows that it grew.
+        self.make_room(size + 1)?;
+        let at = self.pack.contents_at();
+        let (_, buffer) = self.pack_buffer()?;
+        let room = &mut buffer[at..at + size + 1];
+        if read_full(file, room, 0)? != size || changed(file, stat)? {
+            return Err(Cause::SourceChanged.into());
+        }
+        let digest = *blake3::hash(&room[..size]).as_bytes();
+        self.add_fitting(
+            &Record::File {
+                name,
+                meta: meta_of(stat),
+                size: size as u32,
+                digest,
+            },
+            size,
+        )?;
+        self.observer.advanced(size as u64);
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! Where a copy goes: into a directory, or under a new name. The same rules as `cp`, at either end.
+
+use crate::error::Cause;
+use crate::message::EntryKind;
+use crate::name::{RelativePath, check_name};
+use crate::receive::TopLevel;
+use crate::root::{DIRECTORY, Root, kind_of, open_in, stat_at};
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags, openat2};
+use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What is known of the sources before the target is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sources {
+    /// How many there are.
+    pub(crate) count: u32,
+    /// Whether one of them is the contents of a directory, without a name of its own.
+    pub(crate) contents: bool,
+}
+
+impl Sources {
+    /// Whether only a directory can take them.
+    fn need_directory(self) -> bool {
+        self.count != 1 || self.contents
+    }
+}
+
+/// A directory to receive into, and the new name of the one source, if it gets one.
+pub(crate) type Target = (OwnedFd, Option<Vec<u8>>);
+
+/// Finds the target below a served directory.
+pub(crate) fn resolve_below(
+    root: &Root,
+    path: &RelativePath,
+    sources: Sources,
+) -> Result<Target, Cause> {
+    match root.open_directory(path) {
+        Ok(directory) => return Ok((directory, None)),
+        Err(Cause::NotFound | Cause::NotADirectory) => {}
+        Err(cause) => return Err(cause),
+    }
+    let (parent, name) = root.open_parent(path)?.ok_or(Cause::NotADirectory)?;
+    let name = name.to_vec();
+    new_name(
+        parent,
+        name,
+        path.must_be_directory(),
+        sources,
+        |parent, name| Ok(open_in(parent, name, DIRECTORY, Mode::empty())?),
+    )
+}
+
+/// Finds the target on this machine; symbolic links in its path are the user's own and followed, also
+/// one at its end.
+pub(crate) fn resolve_local(path: &Path, sources: Sources) -> Result<Target, Cause> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = |path: &Path| fs::openat(CWD, path, flags, Mode::empty()).map_err(Cause::from);
+    match open(path) {
+        Ok(directory) => return Ok((directory, None)),
+        // A link that leads round in a circle is told below.
+        Err(Cause::NotFound | Cause::NotADirectory | Cause::OutsideRoot) => {}
+        Err(cause) => return Err(cause),
+    }
+    let path = &*end_of_links(path)?;
+    let name = path.file_name().ok_or(Cause::NotFound)?.as_bytes();
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => open(parent)?,
+        _ => open(Path::new("."))?,
+    };
+    let must_be_directory = path.as_os_str().as_bytes().ends_with(b"/");
+    new_name(
+        parent,
+        check_name(name)?.to_vec(),
+        must_be_directory,
+        sources,
+        |parent, name| Ok(fs::openat(parent, name, flags, Mode::empty())?),
+    )
+}
+
+/// Where the file at `path` really is, which is no directory: what a symbolic link leads to is written,
+/// and the link stays. What is there and no file is not to be replaced by one.
+fn end_of_links(path: &Path) -> Result<Cow<'_, Path>, Cause> {
+    let Ok(stat) = stat_at(CWD, path.as_os_str().as_bytes()) else {
+        return Ok(path.into());
+    };
+    let kind = kind_of(&stat);
+    if kind != EntryKind::Link {
+        return match kind {
+            EntryKind::Special => Err(Cause::NotAFile),
+            _ => Ok(path.into()),
+        };
+    }
+    let open = |resolve| {
+        openat2(
+            CWD,
+            path,
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+            resolve,
+        )
+    };
+    let Ok(end) = open(ResolveFlags::empty()) else {
+        return Err(Cause::LinkToNothing);
+    };
+    // An open file of a process, such as its standard output, is not to be replaced under it.
+    let in_files_only = open(ResolveFlags::NO_MAGICLINKS).is_ok();
+    match kind_of(&fs::fstat(end)?) {
+        EntryKind::File if in_files_only => {
+            let path = path.canonicalize();
+            Ok(path.map_err(|_| Cause::LinkToNothing)?.into())
+        }
+        _ => Err(Cause::NotAFile),
+    }
+}
+
+/// The target is not a directory yet: `name` in `parent` is new, or a file.
+fn new_name(
+    parent: OwnedFd,
+    name: Vec<u8>,
+    must_be_directory: bool,
+    sources: Sources,
+    open: impl FnOnce(&OwnedFd, &[u8]) -> Result<OwnedFd, Cause>,
+) -> Result<Target, Cause> {
+    let exists = stat_at(&parent, &name).is_ok();
+    if !sources.need_directory() && !must_be_directory {
+        return Ok((parent, Some(name)));
+    }
+    if exists {
+        return Err(Cause::NotADirectory);
+    }
+    // Contents make their directory; several sources, or one under a name with a slash, want one
+    // that is there.
+    if !(sources.contents && sources.count == 1) {
+        return Err(Cause::NotFound);
+    }
+    fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o755))?;
+    Ok((open(&parent, &name)?, None))
+}
+
+/// What may arrive at the top, given the new name.
+pub(crate) fn top_level(new_name: Option<Vec<u8>>, otherwise: TopLevel) -> TopLevel {
+    new_name.map_or(otherwise, TopLevel::One)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    const ONE: Sources = Sources {
+        count: 1,
+        contents: false,
+    };
+    const TWO: Sources = Sources {
+        count: 2,
+        contents: false,
+    };
+    const CONTENTS: Sources = Sources {
+        count: 1,
+        contents: true,
+    };
+
+    /// Both resolvers must agree.
+    fn resolve(base: &Path, path: &str, sources: Sources) -> Result<Option<Vec<u8>>, Cause> {
+        let root = Root::open(base).unwrap();
+        let below = resolve_below(
+            &root,
+            &RelativePath::parse(path.as_bytes()).unwrap(),
+            sources,
+        );
+        let below = below.map(|(_, name)| name);
+        if !sources.contents {
+            let local = resolve_local(&base.join(path), sources).map(|(_, name)| name);
+            assert_eq!(below, local, "{path}");
+        }
+        below
+    }
+
+    #[test]
+    fn resolve__as_cp_does() {
+        let base = tempfile::tempdir().unwrap();
+        std::fs::create_dir(base.path().join("dir")).unwrap();
+        std::fs::write(base.path().join("file"), b"x").unwrap();
+        let at = |path, sources| resolve(base.path(), path, sources);
+        for sources in [ONE, TWO, CONTENTS] {
+            assert_eq!(at("dir", sources), Ok(None));
+            assert_eq!(at("dir/", sources), Ok(None));
+            assert_eq!(at("", sources), Ok(None));
+            assert_eq!(at("none/new", sources), Err(Cause::NotFound));
+            assert_eq!(at("file/new", sources), Err(Cause::NotADirectory));
+        }
+        assert_eq!(at("file", ONE), Ok(Some(b"file".to_vec())));
+        assert_eq!(at("dir/new", ONE), Ok(Some(b"new".to_vec())));
+        assert_eq!(at("new/", ONE), Err(Cause::NotFound));
+        assert_eq!(at("file/", ONE), Err(Cause::NotADirectory));
+        assert_eq!(at("file", TWO), Err(Cause::NotADirectory));
+        assert_eq!(at("new", TWO), Err(Cause::NotFound));
+        assert_eq!(at("file", CONTENTS), Err(Cause::NotADirectory));
+        assert_eq!(at("new", CONTENTS), Ok(None));
+        assert!(base.path().join("new").is_dir());
+    }
+
+    #[test]
+    fn resolve_below__links_are_refused() {
+        let base = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/tmp", base.path().join("link")).unwrap();
+        let root = Root::open(base.path()).unwrap();
+        for path in [&b"link"[..], b"link/", b"link/x"] {
+            let path = RelativePath::parse(path).unwrap();
+            assert_eq!(
+                resolve_below(&root, &path, ONE).unwrap_err(),
+                Cause::OutsideRoot
+            );
+        }
+    }
+}
