@@ -19,7 +19,7 @@ pub(super) struct Completions {
     told: usize,
     /// How many of the first may be taken.
     shown: usize,
-    /// The connection is over: nothing comes any more that could show what is held back.
+    /// The connection is over: no later completion can show what is held back.
     ended: bool,
 }
 

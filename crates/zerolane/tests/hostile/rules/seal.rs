@@ -5,7 +5,7 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use zerolane_handshake::{Cipher, Session};
 use zerolane_wire::HEADER_LEN;
 
-/// The cipher that the hostile one offers, and everybody has.
+/// The cipher that the hostile peer offers, and that every end has.
 pub(super) const OFFERED: Cipher = Cipher::ChaCha20Poly1305;
 
 const NUMBER_LEN: usize = 8;
