@@ -105,7 +105,7 @@ enum zl_status
      */
     ZL_ERROR_NO_ADDRESS = -4,
     /**
-     * Nobody answered within the connect timeout.
+     * No answer came within the connect timeout.
      */
     ZL_ERROR_CONNECT_TIMEOUT = -5,
     /**
@@ -117,7 +117,7 @@ enum zl_status
      */
     ZL_ERROR_CLOSED = -7,
     /**
-     * The peer does not answer any more, or nobody is there.
+     * The peer does not answer any more, or nothing listens there.
      */
     ZL_ERROR_PEER_DEAD = -8,
     /**
@@ -129,7 +129,7 @@ enum zl_status
      */
     ZL_ERROR_STRICT = -10,
     /**
-     * As many requests as a connection takes are under way.
+     * As many requests as a connection takes are in flight.
      */
     ZL_ERROR_TOO_MANY = -11,
     /**
@@ -230,13 +230,13 @@ enum zl_option
      */
     ZL_OPTION_SLOTS = 10,
     /**
-     * 1: neither encrypt nor ask who is there; the peer has to be told the same. Who is on the way
-     * reads and changes what it likes. Default 0.
+     * 1: neither encrypt nor ask for the peer's key; the peer has to be told the same. A host on the
+     * path can read and change everything. Default 0.
      */
     ZL_OPTION_PLAIN = 11,
     /**
-     * 1: prove who is there and let nobody change anything, but do not encrypt; the peer has to be told
-     * the same. Who is on the way reads what it likes. Default 0. Of this and ZL_OPTION_PLAIN, the one
+     * 1: prove identities and protect all content from changes, but do not encrypt; the peer has to be
+     * told the same. A host on the path can read everything. Default 0. Of this and ZL_OPTION_PLAIN, the one
      * set last counts.
      */
     ZL_OPTION_AUTHENTICATED = 12,
@@ -596,7 +596,7 @@ zl_status zl_connect(const char *address,
 zl_status zl_peer_address(const struct zl_connection *connection, char *buffer, size_t capacity);
 
 /**
- * Ends a zl_wait or zl_announced of another thread, or the next one if none is under way: it
+ * Ends a zl_wait or zl_announced of another thread, or the next one if none is in progress: it
  * returns ZL_TIMEOUT. Ends no request: calls that wait for the end of one go on.
  *
  * Threads: any, also while another uses the connection.
@@ -647,7 +647,7 @@ zl_status zl_endpoint_address(const struct zl_endpoint *endpoint,
                               size_t capacity);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: for ever) for the next connection. It may be given to
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection. It may be given to
  * another thread. Free it with zl_close or zl_connection_free.
  *
  * Threads: one at a time.
@@ -821,7 +821,7 @@ zl_status zl_queue_poll(const struct zl_queue *queue,
                         struct zl_completion *completion);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: for ever) for a completion that wakes, while other threads
+ * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, while other threads
  * drive the connections, and takes it or the first of those before it. 0 is looking, as zl_queue_poll
  * does.
  *
@@ -1054,8 +1054,8 @@ zl_status zl_options_identity(struct zl_options *options,
 
 /**
  * Speaks only to peers that prove to own `key` (a text, as `zerolane id` shows it), or another key
- * given in an earlier call. Without, to any: then nobody listens in, but who the peer is, is not
- * known.
+ * given in an earlier call. Without a call, to any peer: no third party can listen in, but the
+ * peer's identity is not known.
  *
  * Threads: any.
  */
@@ -1070,7 +1070,7 @@ zl_status zl_options_trust(struct zl_options *options, const char *key);
 zl_status zl_peer_key(const struct zl_connection *connection, char *buffer, size_t capacity);
 
 /**
- * Writes the key by which those who connect know this end to `buffer`, as a text and a zero; an
+ * Writes the key by which clients know this end to `buffer`, as a text and a zero; an
  * empty text if connections are plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
  *
  * Threads: one at a time.
@@ -1109,7 +1109,7 @@ zl_status zl_send(struct zl_connection *connection, const void *data, size_t len
 zl_status zl_receive(struct zl_connection *connection, void *buffer, size_t capacity, size_t *len);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: for ever) until the peer announces a Transfer that no
+ * Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no
  * posted receive takes, and tells its length, so that memory can be made to measure.
  *
  * Threads: one at a time.
@@ -1117,7 +1117,7 @@ zl_status zl_receive(struct zl_connection *connection, void *buffer, size_t capa
 zl_status zl_announced(struct zl_connection *connection, int64_t timeout_ms, uint64_t *len);
 
 /**
- * Posts the send of `len` bytes of `region` from `offset` on; many may be under way. `id` names it.
+ * Posts the send of `len` bytes of `region` from `offset` on; many may be in flight. `id` names it.
  *
  * Threads: one at a time.
  */
@@ -1161,7 +1161,7 @@ zl_status zl_post_receive(struct zl_connection *connection,
 zl_status zl_poll(struct zl_connection *connection, struct zl_completion *completion);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: for ever) for a completion that wakes, and takes it, or
+ * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, and takes it, or
  * the first of those before it. 0 is looking, as zl_poll does. See enum zl_delivery.
  *
  * Threads: one at a time; zl_wake of another ends it.

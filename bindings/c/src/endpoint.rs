@@ -12,7 +12,7 @@ use zerolane::Endpoint;
 /// A listening UDP port.
 pub struct zl_endpoint(pub(crate) Mutex<Endpoint>);
 
-/// What a lock that cannot be had at once means for the caller.
+/// The failure of a call whose lock is not free.
 pub(crate) fn refused<T>(error: TryLockError<T>) -> Failure {
     match error {
         TryLockError::WouldBlock => {
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn zl_endpoint_accept(
     })
 }
 
-/// Stops listening; null is nothing. Connections it accepted go on.
+/// Stops listening. Null does nothing. Connections it accepted go on.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

@@ -1,5 +1,5 @@
-//! The command tree. Each room owns the arguments of its own commands; this file hangs them up and
-//! picks one.
+//! The command tree. Each module owns the arguments of its own commands; this file collects them and
+//! runs one.
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -43,10 +43,10 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// What failed, in words; with an [`Exit`] attached where it is not [`Exit::Failure`].
+    /// What failed, as a message; with an [`Exit`] attached where it is not [`Exit::Failure`].
     pub fn run(self) -> Result<Exit> {
         let done = match self {
             Command::Serve(args) => files::serve::run(args),

@@ -93,8 +93,8 @@ impl FromStr for Code {
 /// One end's half of an agreement.
 pub(crate) struct Agreement(Spake2<Ed25519Group>);
 
-/// Begins an agreement: this end's half, and the message for the other. The same for the same
-/// `ephemeral`, as an answer may have to be worked out again.
+/// Begins an agreement: this end's half, and the message for the other. It depends only on the code and
+/// `ephemeral`, for an answer may have to be computed again.
 pub(crate) fn begin(role: Role, code: &Code, ephemeral: &[u8; 32]) -> (Agreement, [u8; SHARE_LEN]) {
     let seed = blake3::Hasher::new_derive_key("Zerolane 1, scalar of a code's agreement")
         .update(ephemeral)

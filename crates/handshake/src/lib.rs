@@ -3,8 +3,8 @@
 //!
 //! Sans-IO like the core: datagrams, time and randomness come in, datagrams and in the
 //! end a [`Session`] go out. An [`Exchange`] stands beside a connection, which times and repeats its messages; a
-//! [`Gate`] stands before all connections of a listening end and is what strangers meet: until a
-//! stranger's address is proven it costs the gate a bounded entry, and under load not even that.
+//! [`Gate`] stands before all connections of a listening end and answers strangers: until a
+//! stranger's address is proven it costs the gate a bounded entry, and under load none.
 //!
 //! The lane alone knows what the session's keys seal, and how.
 #![forbid(unsafe_code)]
