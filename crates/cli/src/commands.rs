@@ -16,7 +16,7 @@ pub struct Args<C: Subcommand> {
 }
 
 impl<C: Subcommand> Args<C> {
-    /// What a program with the commands `C` does: what its command line says, by `run`. What failed it says
+    /// The main function of a program with the commands `C`: `run` does what its command line asks for. A failure is printed
     /// on standard error.
     pub fn main(run: impl FnOnce(C) -> Result<Exit>) -> Exit {
         Exit::after(run(Self::parse().command))
