@@ -1,10 +1,9 @@
 //! Connections: made, looked at, ended.
 
 use crate::address;
-use crate::endpoint::refused;
 use crate::options::{self, zl_options};
 use crate::pointer::{Output, give, handle, text};
-use crate::status::{Failure, guard, zl_status};
+use crate::status::{Failure, guard, refused, zl_status};
 use std::ffi::c_char;
 use std::sync::{Mutex, MutexGuard};
 use zerolane::{Connection, Waker};

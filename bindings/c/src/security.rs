@@ -2,10 +2,10 @@
 
 use crate::address;
 use crate::connection::{with, zl_connection};
-use crate::endpoint::{refused, zl_endpoint};
+use crate::endpoint::zl_endpoint;
 use crate::options::{change, zl_options};
 use crate::pointer::{handle, text};
-use crate::status::{Failure, guard, zl_status};
+use crate::status::{Failure, guard, refused, zl_status};
 use std::ffi::c_char;
 use std::path::Path;
 use std::sync::Arc;

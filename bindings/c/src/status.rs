@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::TryLockError;
 use zerolane::Error;
 use zerolane::failure::{CloseReason, NotPosted, PostError, Reason, TransferError};
 
@@ -256,3 +257,15 @@ pub extern "C" fn zl_status_text(status: i32) -> *const c_char {
 #[cfg(test)]
 #[path = "status_tests.rs"]
 mod tests;
+
+/// The failure of a call whose lock is not free.
+pub(crate) fn refused<T>(error: TryLockError<T>) -> Failure {
+    match error {
+        TryLockError::WouldBlock => {
+            Failure::new(zl_status::ZL_ERROR_BUSY, "another thread is using it")
+        }
+        TryLockError::Poisoned(_) => {
+            Failure::new(zl_status::ZL_ERROR_INTERNAL, "an earlier call panicked")
+        }
+    }
+}

@@ -116,7 +116,7 @@ impl Context {
     /// A new identifier of a Transfer or a request: not one that was used lately.
     pub(crate) fn new_id(&mut self) -> TransferId {
         let id = self.next_id;
-        self.next_id = self.next_id % (crate::one_sided::HANDLE - 1) + 1;
+        self.next_id = self.next_id % (crate::HANDLE - 1) + 1;
         id
     }
 

@@ -39,20 +39,24 @@ mod span;
 mod tiling;
 mod time;
 mod timers;
+mod transfer;
 mod transmit;
 
 pub use admission::{Admission, Allowance, Demand, FastAnswer, Ledger, Schedule};
 pub use config::{Config, Entropy};
 pub use congestion::{Auto, Congestion, Control, GrantsOnly, Model, Sample};
-pub use connection::{Connection, HandshakeOutcome, PostError, SERVICE_PORT, listen, reject};
+pub use connection::{Connection, HandshakeOutcome, SERVICE_PORT, listen, reject};
 pub use counters::{Counters, DropReason, PathState};
-pub use event::{CloseReason, Delivery, Event, TransferError, TransferId};
-pub use one_sided::RegionName;
+pub use event::{CloseReason, Event, TransferError};
 pub use receiving::{Forecast, InboundState, Placement, Run};
-pub use request::{Atomic, AtomicRequest, RemotePlace, RemoteRegion, WorkFlags, WorkRequest};
+pub use request::{
+    Atomic, AtomicRequest, PostError, RegionName, RemotePlace, RemoteRegion, WorkFlags, WorkRequest,
+};
 pub use sending::OutboundState;
 pub use session::{Life, PathValidation};
 pub use span::{RegionId, Span};
 pub use tiling::{Tile, tiles};
 pub use time::Instant;
+pub(crate) use transfer::HANDLE;
+pub use transfer::{Delivery, TransferId};
 pub use transmit::{BurstLimit, ControlDatagram, DataBurst, OperationBurst, Outgoing, Transmit};

@@ -1,7 +1,11 @@
 //! What a user asks to be done with the peer's memory, before and while it is done.
 
-use crate::{Delivery, RegionName, Span, TransferId};
-use zerolane_wire::FetchOpKind;
+use crate::{Delivery, Span, TransferId, limits};
+use core::fmt;
+use zerolane_wire::{FetchOpKind, OPTIONS_LEN};
+
+/// Name of a region, padded with zeros.
+pub type RegionName = [u8; OPTIONS_LEN];
 
 /// A place in a persistent memory region of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -135,6 +139,50 @@ impl WorkRequest {
         )
     }
 }
+
+/// Why a Transfer could not be posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// The connection is over or ending.
+    Closed,
+    /// [`limits::MAX_POSTED`] Transfers are in flight in that direction, or all regions exported
+    /// that can be.
+    Full,
+    /// A region of that name is exported already.
+    NameTaken,
+    /// The peer has no persistent memory.
+    Unsupported,
+    /// The word's offset is no multiple of 8.
+    Misaligned,
+    /// The place named lies outside the region.
+    OutOfBounds,
+    /// The region is not exported with that right.
+    Denied,
+    /// A message has more than [`limits::MAX_CONTROL`] bytes of control.
+    ControlTooLong,
+    /// A request of several pieces has none.
+    NoPieces,
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PostError::Closed => f.write_str("the connection is closed"),
+            PostError::Full => f.write_str("too many are posted already"),
+            PostError::NameTaken => f.write_str("a region of that name is exported already"),
+            PostError::Unsupported => f.write_str("the peer has no persistent memory"),
+            PostError::Misaligned => f.write_str("the word's offset is no multiple of 8"),
+            PostError::OutOfBounds => f.write_str("outside the region"),
+            PostError::Denied => f.write_str("the region is not exported with that right"),
+            PostError::ControlTooLong => {
+                write!(f, "more than {} bytes of control", limits::MAX_CONTROL)
+            }
+            PostError::NoPieces => f.write_str("a request of no pieces"),
+        }
+    }
+}
+
+impl core::error::Error for PostError {}
 
 /// A request on the peer's memory.
 #[derive(Clone, Copy, Debug)]

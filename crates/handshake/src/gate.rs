@@ -10,7 +10,7 @@ use crate::limits::{
     CODE_GUESSES, COOKIE_FROM_PENDING, HANDSHAKE_LIFETIME, MAX_PENDING_HANDSHAKES,
     MAX_PENDING_OF_ORIGIN,
 };
-use crate::pace::{Origin, Pace};
+use crate::pace::{GateLimit, Origin, Pace};
 use crate::responder::{Admitted, Answered, admit, back, respond};
 use crate::{Credentials, HandshakeDatagram, PreShared};
 use std::collections::VecDeque;
@@ -65,30 +65,6 @@ impl GateCounters {
     fn limit(&mut self, limit: GateLimit) {
         self.limited[limit as usize] += 1;
     }
-}
-
-/// A limit that strangers run into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(usize)]
-pub enum GateLimit {
-    /// [`MAX_PENDING_HANDSHAKES`]: the oldest exchange was forgotten for a new one.
-    Pending,
-    /// [`MAX_PENDING_OF_ORIGIN`]: an exchange was not begun.
-    PendingOfOrigin,
-    /// [`MAX_ANSWERS_PER_SECOND`](crate::limits::MAX_ANSWERS_PER_SECOND): a message was not answered.
-    Answers,
-    /// [`MAX_ANSWERS_OF_ORIGIN_PER_SECOND`](crate::limits::MAX_ANSWERS_OF_ORIGIN_PER_SECOND): the same.
-    AnswersOfOrigin,
-}
-
-impl GateLimit {
-    /// All of them.
-    pub const ALL: [GateLimit; 4] = [
-        GateLimit::Pending,
-        GateLimit::PendingOfOrigin,
-        GateLimit::Answers,
-        GateLimit::AnswersOfOrigin,
-    ];
 }
 
 /// An exchange that waits for its last message.

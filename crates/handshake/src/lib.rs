@@ -22,9 +22,9 @@ mod responder;
 
 pub use code::{Code, CodeError};
 pub use exchange::Exchange;
-pub use gate::{Gate, GateCounters, GateLimit, Reply};
+pub use gate::{Gate, GateCounters, Reply};
 pub use identity::{Identity, KeyError, PublicKey};
-pub use pace::Origin;
+pub use pace::{GateLimit, Origin};
 pub use responder::{Admitted, refuse_hello};
 
 use core::fmt;

@@ -1,7 +1,7 @@
 //! What a datapath is to the loop that drives it.
 
 use crate::clock::Clock;
-use crate::{Account, Registry, Waker};
+use crate::{Account, LaneError, Registry, Waker};
 use std::io;
 use std::time::Duration;
 use zerolane_core::{Connection, Instant, RegionId};
@@ -63,18 +63,4 @@ pub trait Lane {
 
     /// Writes down what it is using at present.
     fn describe(&self, account: &mut Account);
-}
-
-/// Why a lane gave up.
-#[derive(Debug)]
-pub enum LaneError {
-    /// The kernel refused, for a reason that is not the network's.
-    Io(io::Error),
-    /// Strict mode: payload had to be copied in user space.
-    Strict {
-        /// Bytes to be copied.
-        bytes: usize,
-    },
-    /// Memory of this region could not be accessed: a mapped file shrank.
-    Fault(RegionId),
 }

@@ -22,6 +22,7 @@ mod doorbell;
 mod driver;
 mod exported;
 mod fault;
+mod lane_error;
 mod latch;
 mod memory;
 mod options;
@@ -34,11 +35,12 @@ pub mod udp;
 mod waker;
 
 pub use account::{Account, MoveCause, Zerocopy};
-pub use datapath::{Lane, LaneError, Turn};
+pub use datapath::{Lane, Turn};
 pub use driver::{
     Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, WorkKind,
 };
 pub use exported::ExportedRegion;
+pub use lane_error::LaneError;
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};
 pub use options::Options;
 pub use registry::Registry;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use super::expect_word;
+use super::contract::expect_word;
 use crate::content::message::Content;
 use crate::job::operations::{Operations, Wait};
 use crate::limits::STALL;

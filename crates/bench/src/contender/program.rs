@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use anyhow::{Context, Result, bail};
 use zerolane_cli::program;
 
-use super::{Contender, Listener, Part};
+use super::contract::{Contender, Listener, Part};
 use crate::job::name::Name;
 use crate::job::operations::{Operations, Wait};
 use crate::job::test::{Metric, Test};

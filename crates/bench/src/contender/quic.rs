@@ -33,8 +33,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use super::certificate::{self, NAME};
+use super::contract::{Contender, Listener, Part};
 use super::stream::{self, Stream};
-use super::{Contender, Listener, Part};
 use crate::job::{Job, Work};
 use crate::limits::{CONNECT, STALL};
 use crate::measured::Measured;

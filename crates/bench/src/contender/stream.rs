@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use zerolane_cli::exit::Exit;
 
-use super::{DONE, GO, Part, at_once, expect_word};
+use super::contract::{DONE, GO, Part, at_once, expect_word};
 use crate::content::pattern::{Check, Pattern, WORD};
 use crate::cpu::Meter;
 use crate::job::{FileCopy, Flows, Laps, Work};

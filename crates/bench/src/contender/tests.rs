@@ -1,17 +1,21 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
+use anyhow::Result;
 use zerolane_cli::exit::Exit;
 
+use super::contract::{Memory, Part};
 use super::*;
 use crate::job::operations::tests::operations;
 use crate::job::operations::{Operations, Wait};
 use crate::job::settings::TcpTuning;
 use crate::job::test::Test;
 use crate::job::tests::every_work;
-use crate::job::{Flows, Work};
+use crate::job::{FileCopy, Flows, Job, Laps, Work};
+use crate::measured::Measured;
 use crate::measured::times::Quantiles;
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -13,8 +13,9 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{RcvBufForce, UdpGroSegment, UdpGsoSegment};
 use socket2::SockRef;
 
+use super::contract::{Contender, GO, Listener, Part};
 use super::messages::{Pipe, await_word, insist};
-use super::{Contender, GO, Listener, Part, rounds};
+use super::rounds;
 use crate::content::message::{Content, mask};
 use crate::job::operations::{DATAGRAM_MAX, Operations, Wait};
 use crate::job::test::Metric;

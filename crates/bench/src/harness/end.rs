@@ -16,7 +16,8 @@ use super::channel::Channel;
 use super::machine::Machine;
 use super::protocol::{Reply, Request, VERSION};
 use super::watchdog::{self, Watchdog};
-use crate::contender::{self, Contender, Memory, Part};
+use crate::contender;
+use crate::contender::contract::{Contender, Memory, Part};
 use crate::job::{Job, check_buffer};
 use crate::{cpu, limits};
 

@@ -15,7 +15,7 @@ use zerolane::{Connection, Endpoint};
 use zerolane_cli::interrupt::Interrupt;
 
 use super::arguments::CoreArgs;
-use crate::contender::zerolane::options;
+use crate::contender::zerolane::connection::options;
 use crate::cpu;
 use crate::job::settings::Protection;
 use crate::limits::CONNECT;

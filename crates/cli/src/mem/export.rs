@@ -16,7 +16,7 @@ use zerolane::security::{PublicKey, Trust};
 use zerolane::{Connection, Endpoint, Error, ExportedRegion, Options, Region, Rights};
 use zerolane_files::Stop;
 
-use super::DEFAULT_PORT;
+use super::remote::DEFAULT_PORT;
 use crate::address::parse_listen;
 use crate::console;
 use crate::exit::Exit;

@@ -6,11 +6,13 @@ use anyhow::{Context, Result, anyhow, ensure};
 use zerolane::failure::{Reason, TransferError};
 use zerolane::{Completion, Connection, Error, Options, RegionKey, Rights};
 
-use super::DEFAULT_PORT;
 use super::place::Place;
 use crate::address;
 use crate::exit::Exit;
 use crate::security::{Caution, ClientArgs};
+
+/// UDP port where the command line names none.
+pub(super) const DEFAULT_PORT: u16 = 9182;
 
 /// A host, and the port at which it exports memory.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Payload headers in, placements out. The hot path.
 
 use super::Connection;
-use crate::one_sided::HANDLE;
+use crate::HANDLE;
 use crate::{DropReason, Instant, Placement, Span};
 use zerolane_wire::{Header, Op};
 
@@ -45,13 +45,8 @@ impl Connection {
     /// The value that [`Placement::Value`] was told of.
     pub fn on_value(&mut self, now: Instant, number: u32, id: crate::TransferId, value: u64) {
         self.cx.now = now;
-        let Connection {
-            cx,
-            sending,
-            one_sided,
-            ..
-        } = self;
-        one_sided.on_value(cx, sending, number, id, value);
+        self.one_sided
+            .on_value(&mut self.cx, &mut self.sending, number, id, value);
         self.settle();
     }
 

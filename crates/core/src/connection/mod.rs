@@ -25,56 +25,12 @@ use crate::session::{Protection, Session};
 use crate::timers::Timer;
 use crate::{
     Admission, Config, Congestion, Counters, Entropy, Event, FastAnswer, Forecast, Instant, Life,
-    PathState, PathValidation, limits,
+    PathState, PathValidation,
 };
 use alloc::boxed::Box;
 use core::fmt;
 use core::net::SocketAddr;
 use zerolane_wire::{Capabilities, Profile, Route};
-
-/// Why a Transfer could not be posted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PostError {
-    /// The connection is over or ending.
-    Closed,
-    /// [`limits::MAX_POSTED`] Transfers are in flight in that direction, or all regions exported
-    /// that can be.
-    Full,
-    /// A region of that name is exported already.
-    NameTaken,
-    /// The peer has no persistent memory.
-    Unsupported,
-    /// The word's offset is no multiple of 8.
-    Misaligned,
-    /// The place named lies outside the region.
-    OutOfBounds,
-    /// The region is not exported with that right.
-    Denied,
-    /// A message has more than [`limits::MAX_CONTROL`] bytes of control.
-    ControlTooLong,
-    /// A request of several pieces has none.
-    NoPieces,
-}
-
-impl fmt::Display for PostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PostError::Closed => f.write_str("the connection is closed"),
-            PostError::Full => f.write_str("too many are posted already"),
-            PostError::NameTaken => f.write_str("a region of that name is exported already"),
-            PostError::Unsupported => f.write_str("the peer has no persistent memory"),
-            PostError::Misaligned => f.write_str("the word's offset is no multiple of 8"),
-            PostError::OutOfBounds => f.write_str("outside the region"),
-            PostError::Denied => f.write_str("the region is not exported with that right"),
-            PostError::ControlTooLong => {
-                write!(f, "more than {} bytes of control", limits::MAX_CONTROL)
-            }
-            PostError::NoPieces => f.write_str("a request of no pieces"),
-        }
-    }
-}
-
-impl core::error::Error for PostError {}
 
 /// One virtual connection. See the crate's documentation for the shape of its interface.
 pub struct Connection {
@@ -145,12 +101,14 @@ impl Connection {
 
     /// The peer's capabilities are known.
     fn open(&mut self, peer: Capabilities, profile: Profile) {
-        let Connection { cx, receiving, .. } = self;
-        cx.peer = Some(peer);
-        cx.profile = profile;
-        receiving.open(cx);
+        self.cx.peer = Some(peer);
+        self.cx.profile = profile;
+        self.receiving.open(&self.cx);
         match profile {
-            Profile::Classic => cx.recovery.fix_data_timeout(cx.config.classic_data_timeout),
+            Profile::Classic => self
+                .cx
+                .recovery
+                .fix_data_timeout(self.cx.config.classic_data_timeout),
             Profile::Extended => self.set_congestion(self.cx.config.control.controller()),
         }
     }

@@ -1,9 +1,9 @@
 //! What users ask for.
 
-use super::{Connection, PostError};
+use super::Connection;
 use crate::one_sided::in_bounds;
 use crate::request::{AtomicRequest, RequestKind, WorkRequest};
-use crate::{Instant, RegionName, Span, TransferId, limits};
+use crate::{Instant, PostError, RegionName, Span, TransferId, limits};
 use zerolane_wire::{Rights, Target};
 
 impl Connection {

@@ -6,22 +6,17 @@
 
 use crate::limits::MAX_EXPORTS;
 use crate::transmit::join;
-use crate::{PostError, Span};
+use crate::{HANDLE, PostError, RegionName, Span};
 use alloc::vec;
 use alloc::vec::Vec;
-use zerolane_wire::{OPTIONS_LEN, Reason, Rights};
+use zerolane_wire::{Reason, Rights};
 
-/// Set in every handle and in no Transfer identifier.
-pub(crate) const HANDLE: u32 = 1 << 31;
 /// The handle to which messages go. No region has it, for generations are never 0.
 pub(crate) const MESSAGES: u32 = HANDLE;
 
 const INDEX_BITS: u32 = 8;
 const MAX_GENERATION: u32 = (1 << (31 - INDEX_BITS)) - 1;
 const _: () = assert!(MAX_EXPORTS <= 1 << INDEX_BITS);
-
-/// Name of a region, padded with zeros.
-pub type RegionName = [u8; OPTIONS_LEN];
 
 /// A place that the peer names.
 #[derive(Clone, Copy, Debug)]

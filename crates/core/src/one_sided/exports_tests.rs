@@ -1,6 +1,7 @@
 #![allow(non_snake_case)]
 use super::*;
 use crate::RegionId;
+use zerolane_wire::OPTIONS_LEN;
 
 fn span(len: u64) -> Span {
     Span {

@@ -18,8 +18,6 @@ mod send_queue;
 mod serve;
 mod start;
 
-pub(crate) use self::exports::HANDLE;
-pub use self::exports::RegionName;
 pub(crate) use self::post::in_bounds;
 
 use self::exports::Exports;
@@ -27,7 +25,7 @@ use self::gets::{GetResponses, PendingGets};
 use self::responder::Responder;
 use self::send_queue::SendQueue;
 use crate::request::{AtomicRequest, RemotePlace, Request, WorkFlags};
-use crate::{Instant, Span, TransferId, limits};
+use crate::{Instant, RegionName, Span, TransferId, limits};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;

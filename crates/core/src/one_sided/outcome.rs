@@ -1,7 +1,6 @@
 //! What the peer says of what was asked for, and what the user is told.
 
 use super::OneSided;
-use super::exports::HANDLE;
 use super::send_queue::{CompletedRequest, Outcome};
 use crate::context::{Context, Debt};
 use crate::limits;
@@ -11,7 +10,8 @@ use crate::sending::{Ended, Sending};
 use crate::timers::Timer;
 use crate::transmit::join;
 use crate::{
-    DropReason, Event, RemotePlace, RemoteRegion, Span, TransferError, TransferId, WorkFlags,
+    DropReason, Event, HANDLE, RemotePlace, RemoteRegion, Span, TransferError, TransferId,
+    WorkFlags,
 };
 use zerolane_wire::{
     Answer, MemoryRegionAvailable, MemoryState, Operation, Profile, Reason, RequestAnswer,

@@ -6,6 +6,7 @@ mod completions;
 mod error;
 mod exports;
 mod inline;
+mod kind;
 mod messages;
 mod post;
 mod wait;
@@ -13,7 +14,7 @@ mod wait;
 pub use completion::{Completion, MessageControl};
 pub use error::{DriverError, NotPosted};
 pub use inline::MAX_INLINE;
-pub use messages::WorkKind;
+pub use kind::WorkKind;
 
 use crate::clock::Clock;
 use crate::{Account, Lane, LaneError, Options, Registry, Turn, Waker};

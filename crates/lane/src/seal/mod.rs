@@ -21,7 +21,7 @@ use zerolane_wire::HEADER_LEN;
 /// Bytes of the number behind the payload.
 const NUMBER_LEN: usize = 8;
 /// Bytes of the tag behind the number.
-const TAG_LEN: usize = key::TAG_LEN;
+const TAG_LEN: usize = one_pass::TAG_LEN;
 /// Bytes that sealing adds to a datagram.
 pub(crate) const TRAILER_LEN: usize = NUMBER_LEN + TAG_LEN;
 

@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
+use super::super::contract::{DONE, GO};
 use super::super::messages::{Pipe, await_word};
 use super::super::stream::Stream;
-use super::super::{DONE, GO};
 use super::Connection;
 use crate::content::message::Content;
 use crate::job::operations::{Operations, RING_MAX_BYTES};

@@ -34,11 +34,12 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::sys::socket::{MsgFlags, recv};
 use socket2::{Domain, SockRef, Socket, Type};
 
+use super::congestion;
+use super::contract::{Contender, Listener, Part};
 use super::kernel::Counts;
 use super::messages::{insist, is_idle};
 use super::rounds;
 use super::stream::{self, Stream};
-use super::{Contender, Listener, Part, congestion};
 use crate::job::operations::Wait;
 use crate::job::settings::TcpTuning;
 use crate::job::{Job, Work};

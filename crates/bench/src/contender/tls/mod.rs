@@ -11,8 +11,9 @@ use anyhow::Result;
 
 use self::receiver::Receiver;
 use self::sender::Sender;
+use super::contract::{Contender, Listener, Part};
+use super::stream;
 use super::tcp::{self, Connection};
-use super::{Contender, Listener, Part, stream};
 use crate::job::{Job, Work};
 use crate::measured::Measured;
 

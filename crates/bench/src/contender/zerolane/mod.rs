@@ -2,10 +2,12 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `connection` | how it is made |
 //! | `turns` | Transfers that take turns on a few regions of memory |
 //! | `memory`, `file` | which regions: the pieces of a buffer, a ring before a file |
 //! | `operations` | remote memory and messages |
 
+pub(crate) mod connection;
 mod file;
 pub(crate) mod memory;
 mod operations;
@@ -21,14 +23,14 @@ use zerolane::counters::{Account, DropReason};
 use zerolane::options::{Profile, Profiles};
 use zerolane::{Connection, Endpoint, Options, Region};
 
+use self::connection::{await_word, connect, options};
 use self::memory::Pieces;
 use self::turns::{Content, Direction, Turns};
-use super::{Contender, DONE, GO, Listener, Part, at_once, expect_word};
+use super::contract::{Contender, DONE, GO, Listener, Part, at_once};
 use crate::content::pattern::Check;
 use crate::cpu::Meter;
-use crate::job::settings::Protection;
 use crate::job::{Flows, Job, Laps, Work};
-use crate::limits::{CONNECT, FLOW_GRACE, STALL};
+use crate::limits::{FLOW_GRACE, STALL};
 use crate::measured::Measured;
 use crate::measured::progress::Progress;
 
@@ -109,24 +111,6 @@ impl Zerolane {
     }
 }
 
-/// A connection that gives up on a peer as soon as the rest of the benchmark does.
-pub(crate) fn options(protection: Protection) -> Options {
-    Options {
-        security: protection.security(),
-        idle_timeout: STALL,
-        connect_timeout: CONNECT,
-        ..Options::default()
-    }
-}
-
-/// Connects to the responder and shows it the token.
-fn connect(to: SocketAddr, token: u64, options: &Options) -> Result<Connection> {
-    let mut connection = Connection::connect(to, options)
-        .with_context(|| format!("cannot connect to the receiver at {to}"))?;
-    connection.send(&token.to_le_bytes())?;
-    Ok(connection)
-}
-
 /// A port waiting for the initiators.
 #[derive(Debug)]
 struct Listening(Endpoint);
@@ -183,13 +167,6 @@ impl Listener for Listening {
             Work::Operations(it) => Ok(vec![operations::respond(self.accept(job)?, it)?]),
         }
     }
-}
-
-/// Receives the one-byte message `word`.
-fn await_word(connection: &mut Connection, word: u8) -> Result<()> {
-    let mut heard = [0];
-    connection.recv_into(&mut heard)?;
-    expect_word(heard[0], word)
 }
 
 fn send(

@@ -12,9 +12,9 @@ use serde::Serialize;
 use zerolane::counters::{Account, DropReason};
 use zerolane::{Connection, Endpoint};
 
-use crate::contender::Memory;
+use crate::contender::contract::Memory;
+use crate::contender::zerolane::connection::options;
 use crate::contender::zerolane::memory::Pieces;
-use crate::contender::zerolane::options;
 use crate::contender::zerolane::turns::Direction;
 use crate::content::pattern::Check;
 use crate::job::Laps;

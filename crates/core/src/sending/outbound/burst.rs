@@ -108,14 +108,24 @@ impl Outbox {
     }
 }
 
+impl Outbound {
+    /// The next burst of bytes never sent of a Block, marked as sent; where it starts, and how many
+    /// bytes are left.
+    fn next_fresh(&mut self, b_num: u32, shape: &Shape) -> Option<(DataBurst, u32, u32)> {
+        let held = self.held.get(&b_num)?;
+        let (start, rest) = (held.sent, held.len - held.sent);
+        if rest == 0 {
+            return None;
+        }
+        let burst = cut(self, b_num, start, rest, shape)?;
+        self.held.get_mut(&b_num)?.sent += burst.span.len as u32;
+        self.sent += burst.span.len;
+        Some((burst, start, rest - burst.span.len as u32))
+    }
+}
+
 /// A burst from `start` of a Block, of at most `rest` bytes; `None` if the Block is not held.
-pub(super) fn cut(
-    transfer: &Outbound,
-    b_num: u32,
-    start: u32,
-    rest: u32,
-    shape: &Shape,
-) -> Option<DataBurst> {
+fn cut(transfer: &Outbound, b_num: u32, start: u32, rest: u32, shape: &Shape) -> Option<DataBurst> {
     let held = transfer.held.get(&b_num)?;
     let Shape {
         route,

@@ -1,8 +1,6 @@
 //! An outgoing Transfer and the Blocks of it that are granted.
 
 use super::OutboundState;
-use super::burst::{Shape, cut};
-use crate::transmit::DataBurst;
 use crate::{Delivery, Instant, Span};
 use alloc::collections::BTreeMap;
 use zerolane_wire::Target;
@@ -53,24 +51,6 @@ impl Outbound {
     /// The lowest Block that is not known to be complete.
     pub(crate) fn first_open(&self) -> u32 {
         self.first_open
-    }
-
-    /// The next burst of bytes never sent of a Block, marked as sent; where it starts, and how many
-    /// bytes are left.
-    pub(super) fn next_fresh(
-        &mut self,
-        b_num: u32,
-        shape: &Shape,
-    ) -> Option<(DataBurst, u32, u32)> {
-        let held = self.held.get(&b_num)?;
-        let (start, rest) = (held.sent, held.len - held.sent);
-        if rest == 0 {
-            return None;
-        }
-        let burst = cut(self, b_num, start, rest, shape)?;
-        self.held.get_mut(&b_num)?.sent += burst.span.len as u32;
-        self.sent += burst.span.len;
-        Some((burst, start, rest - burst.span.len as u32))
     }
 
     /// Forgets the Blocks below `b_num`; returns how many were held.

@@ -10,7 +10,7 @@ use zerolane::Work;
 use zerolane::request::{MAX_CONTROL, MAX_INLINE, WorkKind};
 
 use super::super::super::rounds::timed;
-use super::{End, look};
+use super::end::{End, look};
 use crate::content::message::Content;
 use crate::job::operations::{Operations, Wait};
 use crate::job::test::Test;

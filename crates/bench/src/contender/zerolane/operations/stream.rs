@@ -12,7 +12,7 @@ use zerolane::failure::PostError;
 use zerolane::request::{MAX_CONTROL, MAX_INLINE, WorkKind};
 use zerolane::{Completion, Error, Region, TransferId, Work};
 
-use super::End;
+use super::end::End;
 use crate::content::message::Content;
 use crate::job::operations::Operations;
 use crate::measured::Measured;
@@ -193,7 +193,7 @@ pub(super) fn messages(end: &mut End<'_>) -> Result<Measured> {
     let content = Content::new(job.seed, job.size);
     let mut slots = Slots::new(job, &content)?;
     let mut index = 0;
-    super::await_word(&mut end.connection, super::READY)?;
+    end.await_ready()?;
     while index < job.rounds() || !slots.posted.is_empty() {
         while index < job.rounds()
             && let Some((slot, mut region)) = slots.take(index)
@@ -223,7 +223,7 @@ pub(super) fn receive_messages(end: &mut End<'_>) -> Result<Measured> {
     let mut slots = Slots::new(job, &content)?;
     let mut posted = 0;
     expect(end, &mut slots, &mut posted)?;
-    end.connection.send(&[super::READY])?;
+    end.say_ready()?;
     let started = Instant::now();
     for index in 0..job.rounds() {
         let message = end.next()?;
