@@ -201,7 +201,9 @@ impl Connection {
         })?;
         let completion = Patience::UNBOUNDED
             .wait(py, |time| self.enter_to_wait().take_claimed(id, time))
-            .and_then(|end| end.ok_or_else(|| PyTimeoutError::new_err("a wait without a limit timed out")))
+            .and_then(|end| {
+                end.ok_or_else(|| PyTimeoutError::new_err("a wait without a limit timed out"))
+            })
             .inspect_err(|_| py.detach(|| self.enter().forget(id)))?;
         match completion.result {
             Ok(_) => Ok(completion),

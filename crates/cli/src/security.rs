@@ -258,10 +258,9 @@ impl ServerArgs {
             return Ok(Doors {
                 security: Security::plain(),
                 access: Access::Anyone,
-                words:
-                    "WARNING: plain: any client that reaches this address can connect, and any \
+                words: "WARNING: plain: any client that reaches this address can connect, and any \
                         host on the path can read and change everything."
-                        .into(),
+                    .into(),
             });
         }
         let identity = own(self.identity)?;

@@ -196,8 +196,7 @@ impl ServerObserver for Log {
 
     fn wrong_code(&self, left: u32) {
         console::note(match left {
-            0 => "WARNING: a wrong code was tried again. This one is void now."
-                .into(),
+            0 => "WARNING: a wrong code was tried again. This one is void now.".into(),
             _ => {
                 format!("WARNING: a client tried a wrong code. After {left} more this one is void.")
             }
