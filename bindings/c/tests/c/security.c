@@ -79,11 +79,11 @@ int main(int count, char **arguments)
     EXPECT(zl_options_new(&authenticated) == ZL_OK);
     EXPECT(zl_options_set(authenticated, ZL_OPTION_AUTHENTICATED, 1) == ZL_OK);
 
-    /* Protected without being asked, by keys for the occasion. */
+    /* Protected by default, by keys made for the connection. */
     EXPECT(meet(NULL, NULL, seen, ours) == ZL_OK);
     EXPECT(strlen(seen) == ZL_PUBLIC_KEY_LENGTH - 1 && strcmp(seen, ours) != 0);
 
-    /* Plain only if both say so. */
+    /* Plain only if both ask for it. */
     EXPECT(meet(plain, plain, seen, ours) == ZL_OK && seen[0] == 0 && ours[0] == 0);
     EXPECT(meet(plain, NULL, seen, ours) == ZL_ERROR_REJECTED);
     EXPECT(meet(NULL, plain, seen, ours) == ZL_ERROR_REJECTED);

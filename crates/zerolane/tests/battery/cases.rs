@@ -127,7 +127,7 @@ fn transfer__classic_profile(path: Path, base: &Options) {
         profiles: Profiles::only(Profile::Classic),
         ..base.clone()
     };
-    // Either end may be the one that speaks only that.
+    // Either end may be the one that speaks only the classic profile.
     let Some(mut pair) = path.connect_with(&classic, base) else {
         return;
     };

@@ -413,7 +413,7 @@ const DOCUMENTS: &[Document] = &[
         without: &[
             "the unsigned 64-bit number at OFFSET, a multiple of 8,",
             "every command: 0 done; 1 failed",
-            "a message; 2 wrong usage; 3 nobody answers; 130 ended",
+            "a message; 2 wrong usage; 3 no answer; 130 ended",
         ],
     },
     Document {
