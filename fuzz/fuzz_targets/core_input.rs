@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use zerolane_core::{
     Atomic, BurstLimit, Config, Connection, Delivery, Entropy, Forecast, Instant, Placement,
-    RegionId, RemotePlace, Span, TransferId, Transmit, WorkFlags, listen,
+    RegionId, RemotePlace, Span, TransferId, Transmit, WorkFlags, WorkRequest, listen,
 };
 use zerolane_wire::{FetchOpKind, HEADER_LEN, Header, Op, Packet, Profile, Profiles, Rights};
 
@@ -111,10 +111,7 @@ impl Pair {
                     }
                 }
                 Transmit::Operations(burst) => {
-                    for index in 0..burst.count {
-                        let Some(it) = self.ends[side].operation(&burst, index) else {
-                            continue;
-                        };
+                    for it in &burst.operations {
                         let len = it.payload.map_or(0, |span| span.len as u32);
                         let datagram = match Header::parse(it.bytes()) {
                             Ok(header) if header.op == Op::Data => Datagram::Data(header, len),
@@ -158,10 +155,10 @@ impl Pair {
     }
 
     fn obey(&mut self, to: usize) {
-        if let Some(order) = self.ends[to].order() {
+        if let Some(order) = self.ends[to].pending_atomic() {
             assert!(order.word.len == 8 && order.word.offset % 8 == 0);
             self.assert_exported(to, order.word);
-            self.ends[to].ordered(self.now, Some(order.atomic.operand));
+            self.ends[to].on_atomic_done(self.now, Some(order.atomic.operand));
         }
     }
 
@@ -209,33 +206,44 @@ impl Pair {
             operand: len,
             comparand: 0,
         };
-        let end = &mut self.ends[side];
-        let id = match kind & 7 {
-            0 | 1 => end.post_put(now, place, span, (kind & 1 == 1).then_some(7), flags),
-            2 => end.post_get(
-                now,
-                place,
-                Span {
-                    len: span.len.min(ROOM),
-                    ..span
-                },
-                flags,
-            ),
-            3 => end.post_fetch_op(now, place, atomic, flags),
-            4 => end.post_message(now, control, None, flags),
-            5 => end.post_message(now, control, Some(span), flags),
-            _ => {
+        let bounded = |span: Span, len: u64| Span {
+            len: span.len.min(len),
+            ..span
+        };
+        let (request, memory) = match kind & 7 {
+            it @ (0 | 1) => {
+                let immediate = (it == 1).then_some(7);
+                let put = WorkRequest::Put {
+                    place,
+                    immediate,
+                    flags,
+                };
+                (put, span)
+            }
+            2 => (WorkRequest::Get { place, flags }, bounded(span, ROOM)),
+            3 => {
+                let fetch = WorkRequest::FetchOp {
+                    place,
+                    atomic,
+                    flags,
+                };
+                (fetch, Span::EMPTY)
+            }
+            4 => (WorkRequest::Message { control, flags }, Span::EMPTY),
+            5 => (WorkRequest::Message { control, flags }, span),
+            it => {
                 let control = Span {
                     len: 128,
                     ..control
                 };
-                let payload = Span {
-                    len: span.len.min(ROOM),
-                    ..span
+                let payload = match it {
+                    7 => bounded(span, ROOM),
+                    _ => Span::EMPTY,
                 };
-                end.post_message_receive(control, Some(payload).filter(|_| kind & 1 == 1))
+                (WorkRequest::ReceiveMessage { control }, payload)
             }
         };
+        let id = self.ends[side].post(now, request, memory);
         self.posted[side].extend(id.ok());
     }
 
@@ -287,13 +295,17 @@ impl Pair {
         let (now, len) = (self.now, len % (ROOM + 2));
         let receives = matches!(kind % 4, 1 | 3);
         let span = self.span(if receives { len.min(ROOM) } else { len });
-        let end = &mut self.ends[side];
-        let id = match kind % 4 {
-            0 => end.post_send(now, span, Delivery::Polled),
-            1 => end.post_receive(now, span),
-            2 => end.post_offer(now, span, Delivery::Silent),
-            _ => end.post_read(now, span),
+        let request = match kind % 4 {
+            0 => WorkRequest::Send {
+                delivery: Delivery::Polled,
+            },
+            1 => WorkRequest::Receive,
+            2 => WorkRequest::Offer {
+                delivery: Delivery::Silent,
+            },
+            _ => WorkRequest::Read,
         };
+        let id = self.ends[side].post(now, request, span);
         self.posted[side].extend(id.ok());
     }
 

@@ -18,7 +18,7 @@ pub(crate) unsafe fn write(
     capacity: usize,
 ) -> Result<(), Failure> {
     let text = format!("{address}\0");
-    // SAFETY: the caller's promise. They may be uninitialised for C, but not for us, who only write.
+    // SAFETY: the caller's promise. The bytes may be uninitialised for C. Here they are only written.
     let buffer = unsafe { bytes_mut(buffer.cast(), capacity, "buffer") }?;
     let place = buffer.get_mut(..text.len()).ok_or_else(|| {
         Failure::argument(format!("buffer takes {capacity} bytes of {}", text.len()))

@@ -1,10 +1,9 @@
 //! Connections: made, looked at, ended.
 
 use crate::address;
-use crate::endpoint::refused;
 use crate::options::{self, zl_options};
 use crate::pointer::{Output, give, handle, text};
-use crate::status::{Failure, guard, zl_status};
+use crate::status::{Failure, guard, refused, zl_status};
 use std::ffi::c_char;
 use std::sync::{Mutex, MutexGuard};
 use zerolane::{Connection, Waker};
@@ -91,7 +90,7 @@ pub unsafe extern "C" fn zl_peer_address(
     }
 }
 
-/// Ends a zl_wait or zl_announced of another thread, or the next one if none is under way: it
+/// Ends a zl_wait or zl_announced of another thread, or the next one if none is in progress: it
 /// returns ZL_TIMEOUT. Ends no request: calls that wait for the end of one go on.
 ///
 /// Threads: any, also while another uses the connection.
@@ -172,7 +171,7 @@ pub unsafe extern "C" fn zl_close(connection: *mut zl_connection) -> zl_status {
         if connection.is_null() {
             return Err(Failure::null("connection"));
         }
-        // SAFETY: from give, and C's promise that nobody uses it any more.
+        // SAFETY: from give, and C's promise that it is not used any more.
         let connection = unsafe { Box::from_raw(connection) }.connection.into_inner();
         let connection = connection
             .map_err(|_| Failure::new(zl_status::ZL_ERROR_INTERNAL, "an earlier call panicked"))?;

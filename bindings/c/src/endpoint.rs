@@ -4,25 +4,13 @@ use crate::address;
 use crate::connection::zl_connection;
 use crate::options::{self, zl_options};
 use crate::pointer::{Output, free, give, handle, text, timeout};
-use crate::status::{Failure, guard, zl_status};
+use crate::status::{guard, refused, zl_status};
 use std::ffi::c_char;
-use std::sync::{Mutex, TryLockError};
+use std::sync::Mutex;
 use zerolane::Endpoint;
 
 /// A listening UDP port.
 pub struct zl_endpoint(pub(crate) Mutex<Endpoint>);
-
-/// What a lock that cannot be had at once means for the caller.
-pub(crate) fn refused<T>(error: TryLockError<T>) -> Failure {
-    match error {
-        TryLockError::WouldBlock => {
-            Failure::new(zl_status::ZL_ERROR_BUSY, "another thread is using it")
-        }
-        TryLockError::Poisoned(_) => {
-            Failure::new(zl_status::ZL_ERROR_INTERNAL, "an earlier call panicked")
-        }
-    }
-}
 
 /// Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if
 /// null. Free the endpoint with zl_endpoint_free.
@@ -69,7 +57,7 @@ pub unsafe extern "C" fn zl_endpoint_address(
     })
 }
 
-/// Waits `timeout_ms` milliseconds (negative: for ever) for the next connection. It may be given to
+/// Waits `timeout_ms` milliseconds (negative: no limit) for the next connection. It may be given to
 /// another thread. Free it with zl_close or zl_connection_free.
 ///
 /// Threads: one at a time.

@@ -42,11 +42,11 @@ pub enum zl_option {
     ZL_OPTION_IDLE_TIMEOUT_MS = 9,
     /// Transfers the peer may announce before the first is answered.
     ZL_OPTION_SLOTS = 10,
-    /// 1: neither encrypt nor ask who is there; the peer has to be told the same. Who is on the way
-    /// reads and changes what it likes. Default 0.
+    /// 1: neither encrypt nor ask for the peer's key; the peer has to be told the same. A host on the
+    /// path can read and change everything. Default 0.
     ZL_OPTION_PLAIN = 11,
-    /// 1: prove who is there and let nobody change anything, but do not encrypt; the peer has to be told
-    /// the same. Who is on the way reads what it likes. Default 0. Of this and ZL_OPTION_PLAIN, the one
+    /// 1: prove identities and protect all content from changes, but do not encrypt; the peer has to be
+    /// told the same. A host on the path can read everything. Default 0. Of this and ZL_OPTION_PLAIN, the one
     /// set last counts.
     ZL_OPTION_AUTHENTICATED = 12,
 }

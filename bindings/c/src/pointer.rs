@@ -78,7 +78,7 @@ fn check_extent<T>(start: *const T, len: usize, name: &str) -> Result<(), Failur
 /// Things to be read; null is good for none.
 ///
 /// # Safety
-/// `len` things at `start` are aligned and readable, and nobody writes them during `'a`.
+/// `len` things at `start` are aligned and readable, and they are not written during `'a`.
 pub(crate) unsafe fn slice<'a, T>(
     start: *const T,
     len: usize,
@@ -108,7 +108,7 @@ pub(crate) unsafe fn bytes<'a>(
 /// Bytes to be written; null is good for none.
 ///
 /// # Safety
-/// `len` bytes at `start` are initialised and writable, and nobody else touches them during `'a`.
+/// `len` bytes at `start` are initialised and writable, and nothing else touches them during `'a`.
 pub(crate) unsafe fn bytes_mut<'a>(
     start: *mut u8,
     len: usize,
@@ -122,7 +122,7 @@ pub(crate) unsafe fn bytes_mut<'a>(
     Ok(unsafe { slice::from_raw_parts_mut(start, len) })
 }
 
-/// Milliseconds as C counts them: negative means for ever.
+/// Milliseconds as C counts them: negative means no limit.
 pub(crate) fn timeout(milliseconds: i64) -> Option<Duration> {
     u64::try_from(milliseconds).ok().map(Duration::from_millis)
 }

@@ -42,7 +42,7 @@ pub unsafe extern "C" fn zl_queue_poll(
     unsafe { take(queue, completion, |queue| Ok(queue.poll())) }
 }
 
-/// Waits `timeout_ms` milliseconds (negative: for ever) for a completion that wakes, while other threads
+/// Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, while other threads
 /// drive the connections, and takes it or the first of those before it. 0 is looking, as zl_queue_poll
 /// does.
 ///

@@ -49,7 +49,7 @@ impl zl_region {
         // SAFETY: offset <= len of the memory.
         let start = unsafe { self.start.add(offset) };
         // SAFETY: `keep` holds the memory, or C promised to zl_region_wrap that it stays. The part is
-        // posted and never dereferenced, so whoever writes it meanwhile spoils only its content.
+        // posted and never dereferenced, so a concurrent write spoils only its content.
         Ok(unsafe { Region::foreign(start, len, self.file, Box::new(Arc::clone(&self.keep))) })
     }
 }

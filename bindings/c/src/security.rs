@@ -1,11 +1,11 @@
-//! Who an end is, and whom it speaks to.
+//! The identity of an end, and the peers it speaks to.
 
 use crate::address;
 use crate::connection::{with, zl_connection};
-use crate::endpoint::{refused, zl_endpoint};
+use crate::endpoint::zl_endpoint;
 use crate::options::{change, zl_options};
 use crate::pointer::{handle, text};
-use crate::status::{Failure, guard, zl_status};
+use crate::status::{Failure, guard, refused, zl_status};
 use std::ffi::c_char;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,8 +49,8 @@ pub unsafe extern "C" fn zl_options_identity(
 }
 
 /// Speaks only to peers that prove to own `key` (a text, as `zerolane id` shows it), or another key
-/// given in an earlier call. Without, to any: then nobody listens in, but who the peer is, is not
-/// known.
+/// given in an earlier call. Without a call, to any peer: no third party can listen in, but the
+/// peer's identity is not known.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn zl_peer_key(
     }
 }
 
-/// Writes the key by which those who connect know this end to `buffer`, as a text and a zero; an
+/// Writes the key by which clients know this end to `buffer`, as a text and a zero; an
 /// empty text if connections are plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
 ///
 /// Threads: one at a time.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::TryLockError;
 use zerolane::Error;
 use zerolane::failure::{CloseReason, NotPosted, PostError, Reason, TransferError};
 
@@ -24,19 +25,19 @@ pub enum zl_status {
     ZL_ERROR_SYSTEM = -3,
     /// The name has no address.
     ZL_ERROR_NO_ADDRESS = -4,
-    /// Nobody answered within the connect timeout.
+    /// No answer came within the connect timeout.
     ZL_ERROR_CONNECT_TIMEOUT = -5,
     /// The connection was rejected.
     ZL_ERROR_REJECTED = -6,
     /// The connection was closed, by this end or the peer.
     ZL_ERROR_CLOSED = -7,
-    /// The peer does not answer any more, or nobody is there.
+    /// The peer does not answer any more, or nothing listens there.
     ZL_ERROR_PEER_DEAD = -8,
     /// The peer broke the protocol.
     ZL_ERROR_PROTOCOL = -9,
     /// Strict mode: payload would have had to be copied in user space.
     ZL_ERROR_STRICT = -10,
-    /// As many requests as a connection takes are under way.
+    /// As many requests as a connection takes are in flight.
     ZL_ERROR_TOO_MANY = -11,
     /// The request was cancelled at this end.
     ZL_ERROR_CANCELLED = -12,
@@ -77,7 +78,7 @@ impl zl_status {
             ZL_ERROR_PEER_DEAD => c"the peer does not answer any more",
             ZL_ERROR_PROTOCOL => c"the peer broke the protocol",
             ZL_ERROR_STRICT => c"strict mode: a copy in user space would have been needed",
-            ZL_ERROR_TOO_MANY => c"too many requests are under way",
+            ZL_ERROR_TOO_MANY => c"too many requests are in flight",
             ZL_ERROR_CANCELLED => c"cancelled",
             ZL_ERROR_TOO_LARGE => c"message too large for the receive",
             ZL_ERROR_REFUSED => c"refused by the peer",
@@ -256,3 +257,15 @@ pub extern "C" fn zl_status_text(status: i32) -> *const c_char {
 #[cfg(test)]
 #[path = "status_tests.rs"]
 mod tests;
+
+/// What a lock that cannot be had at once means for the caller.
+pub(crate) fn refused<T>(error: TryLockError<T>) -> Failure {
+    match error {
+        TryLockError::WouldBlock => {
+            Failure::new(zl_status::ZL_ERROR_BUSY, "another thread is using it")
+        }
+        TryLockError::Poisoned(_) => {
+            Failure::new(zl_status::ZL_ERROR_INTERNAL, "an earlier call panicked")
+        }
+    }
+}

@@ -48,7 +48,7 @@ pub unsafe extern "C" fn zl_receive(
     }
 }
 
-/// Waits `timeout_ms` milliseconds (negative: for ever) until the peer announces a Transfer that no
+/// Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no
 /// posted receive takes, and tells its length, so that memory can be made to measure.
 ///
 /// Threads: one at a time.
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn zl_announced(
     }
 }
 
-/// Posts the send of `len` bytes of `region` from `offset` on; many may be under way. `id` names it.
+/// Posts the send of `len` bytes of `region` from `offset` on; many may be in flight. `id` names it.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn zl_poll(
     unsafe { take(connection, completion, Connection::poll) }
 }
 
-/// Waits `timeout_ms` milliseconds (negative: for ever) for a completion that wakes, and takes it, or
+/// Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, and takes it, or
 /// the first of those before it. 0 is looking, as zl_poll does. See enum zl_delivery.
 ///
 /// Threads: one at a time; zl_wake of another ends it.
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn zl_notify(connection: *mut zl_connection, id: u32) -> z
         with(connection, |connection| {
             if !connection.notify(id) {
                 return Err(Failure::argument(format!(
-                    "no request {id} is under way, or waits to be taken"
+                    "no request {id} is in flight, or waits to be taken"
                 )));
             }
             Ok(zl_status::ZL_OK)
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn zl_cancel(connection: *mut zl_connection, id: u32) -> z
     unsafe {
         with(connection, |connection| {
             if !connection.cancel(id) {
-                return Err(Failure::argument(format!("no request {id} is under way")));
+                return Err(Failure::argument(format!("no request {id} is in flight")));
             }
             Ok(zl_status::ZL_OK)
         })

@@ -15,7 +15,7 @@ pub(crate) struct Completion {
     #[pyo3(get)]
     id: u32,
     /// Of which kind: "send", "receive", "put", "get", "fetch_op", "message", "message_received",
-    /// "immediate" (which nobody here posted: it tells of a put of the peer's), or "other".
+    /// "immediate" (which was not posted here: it tells of a put of the peer's), or "other".
     #[pyo3(get)]
     kind: &'static str,
     /// The object that was posted; None if there was none, or several.

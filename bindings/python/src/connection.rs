@@ -44,7 +44,7 @@ impl State {
         }
     }
 
-    /// The next completion that nobody claims, if it is there or comes in time. May return earlier
+    /// The next completion that no call claims, if it is there or comes in time. May return earlier
     /// without.
     fn take(&mut self, time: Duration) -> zerolane::Result<Option<zerolane::Completion>> {
         if self.kept.is_empty()
@@ -55,7 +55,7 @@ impl State {
         Ok(self.kept.pop_front())
     }
 
-    /// The next completion that nobody claims, if it is there.
+    /// The next completion that no call claims, if it is there.
     fn take_ready(&mut self) -> zerolane::Result<Option<zerolane::Completion>> {
         while self.kept.is_empty() {
             match self.connection()?.poll()? {
@@ -85,7 +85,7 @@ impl State {
         }
     }
 
-    /// Ends the claimed request `id`, for whose end nobody waits any more.
+    /// Ends the claimed request `id`, for whose end no call waits any more.
     fn forget(&mut self, id: TransferId) {
         let Some(connection) = &mut self.connection else {
             return;
@@ -110,7 +110,7 @@ pub(crate) struct Connection {
     peer: SocketAddr,
     peer_key: Option<zerolane::security::PublicKey>,
     state: Mutex<State>,
-    /// Held while waiting for `state`, so that who waits gets it before who had it comes again.
+    /// Held while waiting for `state`, so that a waiting thread gets it before the one that had it last.
     turn: Mutex<()>,
     waker: Waker,
     /// `wake` was called.
@@ -199,9 +199,11 @@ impl Connection {
             state.claimed.insert(id, None);
             Ok(id)
         })?;
-        let completion = Patience::FOR_EVER
+        let completion = Patience::UNBOUNDED
             .wait(py, |time| self.enter_to_wait().take_claimed(id, time))
-            .and_then(|end| end.ok_or_else(|| PyTimeoutError::new_err("for ever is over")))
+            .and_then(|end| {
+                end.ok_or_else(|| PyTimeoutError::new_err("a wait without a limit timed out"))
+            })
             .inspect_err(|_| py.detach(|| self.enter().forget(id)))?;
         match completion.result {
             Ok(_) => Ok(completion),
@@ -323,15 +325,15 @@ impl Connection {
         Ok(outcome.flatten().map(|it| Completion::new(py, it)))
     }
 
-    /// Ends a `wait` of another thread, or the next one if none is under way.
+    /// Ends a `wait` of another thread, or the next one if none is in progress.
     fn wake(&self) {
         self.woken.store(true, Ordering::SeqCst);
         self.waker.wake();
     }
 
-    /// Lets the ends of requests go to `queue` from now on, as those of `tag`. Somebody still has to make
-    /// the connection progress, with `wait`: for no time when `fileno` is readable (or writable,
-    /// if `wants_write`) or `next_timeout` over, or for ever in a thread. Calls that wait for their own end are refused from then on.
+    /// Lets the ends of requests go to `queue` from now on, as those of `tag`. The program still has
+    /// to drive the connection with `wait`: for no time when `fileno` is readable (or writable,
+    /// if `wants_write`) or `next_timeout` is over, or without a limit in a thread. Calls that wait for their own end are refused from then on.
     #[pyo3(signature = (queue, tag=0))]
     fn set_completion_queue(
         &self,

@@ -66,7 +66,7 @@ impl Endpoint {
         pair(self.local)
     }
 
-    /// The key by which those who connect know this end; None if connections are plain.
+    /// The key by which clients know this end; None if connections are plain.
     #[getter]
     fn key(&self) -> Option<String> {
         self.key.map(|key| key.to_string())

@@ -15,7 +15,7 @@ use zerolane::security::PublicKey;
 /// Connections are encrypted. `identity` is the file of the key by which peers know this end, as
 /// `zerolane keygen` makes it, and made if there is none: without, there is a key for the occasion.
 /// `trust` has the keys ("zl:...") of the peers to be spoken to: without, any. `plain` turns all that
-/// off, if the peer does so too: then who is on the way reads and changes what it likes.
+/// off, if the peer does so too: then a host on the path can read and change everything.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);

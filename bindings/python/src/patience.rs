@@ -12,13 +12,13 @@ const SLICE: Duration = Duration::from_millis(50);
 pub(crate) struct Patience(Option<Instant>);
 
 impl Patience {
-    pub(crate) const FOR_EVER: Patience = Patience(None);
+    pub(crate) const UNBOUNDED: Patience = Patience(None);
 
     pub(crate) fn new(timeout: Option<f64>) -> PyResult<Patience> {
         let timeout = timeout
             .map(|timeout| seconds(timeout, "timeout"))
             .transpose()?;
-        // What the clock cannot count to is for ever.
+        // A time beyond what the clock can count to is no limit.
         Ok(Patience(
             timeout.and_then(|it| Instant::now().checked_add(it)),
         ))

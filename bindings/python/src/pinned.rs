@@ -22,7 +22,7 @@ impl Pinned {
     /// Lets the buffer go although regions made of it are left.
     ///
     /// # Safety
-    /// Nobody touches the bytes of those regions any more.
+    /// Nothing touches the bytes of those regions any more.
     pub(crate) unsafe fn release(&self) {
         let buffer = self
             .buffer
@@ -74,9 +74,10 @@ pub(crate) fn pin_for_release(
         object: object.clone().unbind(),
     });
     let keep = Box::new(Arc::clone(&owner));
-    // SAFETY: the exporter keeps the len contiguous bytes mapped until the buffer is released, which
-    // dropping the owner does, or who knows that nobody touches them any more. Read-only ones are only sent: the callers of pin see to it. The region is posted
-    // and never dereferenced, so whoever writes it meanwhile spoils only content.
+    // SAFETY: the exporter keeps the len contiguous bytes mapped until the buffer is released. Dropping the
+    // owner releases it, or a call of `release`, which promises that nothing touches them any more. Read-only
+    // ones are only sent: the callers of pin see to it. The region is posted and never dereferenced, so a
+    // concurrent write spoils only content.
     let region = unsafe { Region::foreign(start, len, file, keep) };
     Ok((region, owner))
 }

@@ -1,4 +1,4 @@
-"""Who the ends are, whom they speak to, and connections without protection."""
+"""The identities of the ends, the peers they speak to, and connections without protection."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +22,7 @@ def refuse(
     error: type[Exception],
     match: str | None = None,
 ) -> None:
-    """Who connects with `there` to an endpoint with `here` gets `error`, and is not accepted."""
+    """A client with `there` that connects to an endpoint with `here` gets `error`, and is not accepted."""
     with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", here) as endpoint:
         connecting = executor.submit(zerolane.connect, endpoint.address, there)
         with pytest.raises(TimeoutError):
@@ -78,7 +78,7 @@ def test_identity__is_kept_and_shown_to_the_peer(tmp_path: Path) -> None:
         accepted.abort()
 
 
-def test_trust__nobody_else_is_spoken_to(tmp_path: Path) -> None:
+def test_trust__no_other_peer_is_spoken_to(tmp_path: Path) -> None:
     friend = key_of(tmp_path / "friend")
     trusting = zerolane.Options(trust=[friend])
     refuse(None, trusting, zerolane.Untrusted)

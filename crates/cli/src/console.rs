@@ -1,4 +1,4 @@
-//! Words for the user. `println!` panics when nobody reads any more, as in
+//! Words for the user. `println!` panics when standard output is closed, as in
 //! `zerolane demo | head`; these do not.
 
 use std::fmt::Display;
@@ -6,16 +6,16 @@ use std::io::{Write, stderr, stdout};
 
 use anyhow::{Context, Result};
 
-/// A line of the result, on standard output. An error when nobody reads it:
-/// then the command may as well end.
-pub(crate) fn say(line: impl Display) -> Result<()> {
+/// A line of the result, on standard output. It fails when the reader is gone:
+/// then the command may end.
+pub fn say(line: impl Display) -> Result<()> {
     let mut out = stdout().lock();
     writeln!(out, "{line}")
         .and_then(|()| out.flush())
-        .context("nobody reads standard output")
+        .context("standard output is closed")
 }
 
-/// A line about what is going on, on standard error, for whoever reads it.
-pub(crate) fn note(line: impl Display) {
+/// A line about the progress of the command, on standard error.
+pub fn note(line: impl Display) {
     let _ = writeln!(stderr().lock(), "{line}");
 }

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::process::{ExitCode, Termination};
 
+use crate::console;
+
 /// The exit codes of every subcommand. `--help` prints [`Exit::HELP`].
 ///
 /// Attach one to an error with `.context(Exit::Corrupt)`; an error without one
 /// ends the process with [`Exit::Failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// Everything asked for was done.
     Success,
     /// Something failed; the message says what.
@@ -32,7 +34,7 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// The table printed at the end of `--help`.
-    pub(crate) const HELP: &'static str = "\
+    pub const HELP: &'static str = "\
 Exit codes:
   0    everything asked for was done
   1    something failed; the message says what
@@ -44,7 +46,7 @@ Exit codes:
   130  ended by Ctrl-C or SIGTERM, after cleaning up";
 
     /// The number that the parent sees.
-    pub(crate) fn code(self) -> u8 {
+    pub fn code(self) -> u8 {
         match self {
             Exit::Success => 0,
             Exit::Failure => 1,
@@ -58,15 +60,23 @@ Exit codes:
         }
     }
 
+    /// The exit of a command that is over; what failed is said on standard error.
+    pub(crate) fn after(done: anyhow::Result<Exit>) -> Exit {
+        done.unwrap_or_else(|error| {
+            console::note(format_args!("zerolane: {}", words(&error)));
+            Exit::of(&error)
+        })
+    }
+
     /// The code an error carries, [`Exit::Failure`] if none was attached.
-    pub(crate) fn of(error: &anyhow::Error) -> Exit {
+    pub fn of(error: &anyhow::Error) -> Exit {
         error.downcast_ref().copied().unwrap_or(Exit::Failure)
     }
 }
 
 /// An error and its causes in one line. A cause that the words before it end with already is left out:
 /// many errors name their cause themselves, for programs that print only the error.
-pub(crate) fn words(error: &anyhow::Error) -> String {
+fn words(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if words.is_empty() {

@@ -17,7 +17,7 @@ use crate::exit::Exit;
 /// that wait with an error, the main thread unwinds, and every destructor
 /// (namespaces, temporary files) runs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Interrupt(Arc<State>);
+pub struct Interrupt(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -27,7 +27,7 @@ struct State {
 
 impl Interrupt {
     /// Takes over SIGINT, SIGTERM and SIGHUP for the rest of the process.
-    pub(crate) fn install() -> Result<Interrupt> {
+    pub fn install() -> Result<Interrupt> {
         let interrupt = Interrupt::default();
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let on_signal = interrupt.clone();
@@ -55,12 +55,12 @@ impl Interrupt {
     }
 
     /// Whether the user asked to stop.
-    pub(crate) fn requested(&self) -> bool {
+    pub fn requested(&self) -> bool {
         self.0.requested.load(Ordering::SeqCst)
     }
 
     /// Fails with [`Exit::Interrupted`] once the user asked to stop.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         if self.requested() {
             Err(Exit::Interrupted.into())
         } else {
@@ -70,7 +70,7 @@ impl Interrupt {
 
     /// Kills `child` at a request. To be taken back with [`Self::forget`]
     /// before the child is waited for, as its number is free again then.
-    pub(crate) fn watch(&self, child: Pid) {
+    pub fn watch(&self, child: Pid) {
         self.0
             .children
             .lock()
@@ -82,7 +82,7 @@ impl Interrupt {
     }
 
     /// The opposite of [`Self::watch`].
-    pub(crate) fn forget(&self, child: Pid) {
+    pub fn forget(&self, child: Pid) {
         self.0
             .children
             .lock()
@@ -92,7 +92,7 @@ impl Interrupt {
 
     /// What `result` means if the user asked to stop meanwhile: an error
     /// caused by the killed children is the interruption itself.
-    pub(crate) fn explain<T>(&self, result: Result<T>) -> Result<T> {
+    pub fn explain<T>(&self, result: Result<T>) -> Result<T> {
         if result.is_err() && self.requested() {
             Err(Exit::Interrupted.into())
         } else {

@@ -10,7 +10,7 @@ use crate::security::identity_file;
 
 /// Arguments of `zerolane keygen` and `zerolane id`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The key's file [default: identity in ZEROLANE_HOME, or in ~/.config/zerolane]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,

@@ -1,49 +1,84 @@
-//! The `zerolane` command. Each subcommand lives in a module of its own; this
-//! file picks one and turns its error into words and an exit code.
+//! The `zerolane` command. `bench` and `demo` are another program's, `zerolane-bench`, which this one
+//! starts.
 
 #![forbid(unsafe_code)]
 
-mod address;
-mod args;
-mod bench;
-mod console;
-mod demo;
-mod exit;
-mod files;
-mod interrupt;
-mod keys;
-mod lab;
-mod mem;
-mod security;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process;
 
-use clap::Parser;
+use anyhow::anyhow;
+use clap::Subcommand;
+use zerolane_cli::exit::Exit;
+use zerolane_cli::{Args, program};
 
-use crate::args::{Args, Command};
-use crate::exit::Exit;
-
-fn main() -> Exit {
-    let args = Args::parse();
-    let done = match args.command {
-        Command::Serve(args) => files::serve::run(args).map(succeed),
-        Command::Cp(args) => files::copy::run(args).map(succeed),
-        Command::Ls(args) => files::list::run(args).map(succeed),
-        Command::Mem(args) => mem::run(args).map(succeed),
-        Command::Keygen(args) => keys::generate(args).map(succeed),
-        Command::Id(args) => keys::show(args).map(succeed),
-        Command::Demo(args) => demo::run(args).map(succeed),
-        Command::Bench(args) => bench::run(args).map(succeed),
-        Command::Lab(args) => lab::run(args),
-    };
-    match done {
-        Ok(exit) => exit,
-        Err(error) => {
-            console::note(format_args!("zerolane: {}", exit::words(&error)));
-            Exit::of(&error)
-        }
-    }
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Own(Box<zerolane_cli::Command>),
+    /// Copy a real file over TCP and over Zerolane, and compare
+    #[command(disable_help_flag = true)]
+    Demo(Words),
+    /// Measure Zerolane against the kernel's TCP
+    #[command(disable_help_flag = true)]
+    Bench(Words),
 }
 
-/// The exit of a command that did what it was asked.
-fn succeed((): ()) -> Exit {
-    Exit::Success
+/// What is handed on as it is.
+#[derive(Debug, clap::Args)]
+struct Words {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+/// The program that has `demo` and `bench`.
+const BENCH: &str = "zerolane-bench";
+
+fn main() -> Exit {
+    Args::main(|command| match command {
+        Command::Own(command) => command.run(),
+        Command::Demo(Words { words }) => Err(become_bench("demo", &words)),
+        Command::Bench(Words { words }) => Err(become_bench("bench", &words)),
+    })
+}
+
+/// Turns this process into [`BENCH`], so that its exit code and the signals it gets are its own. Returns
+/// only what went wrong.
+fn become_bench(command: &str, words: &[OsString]) -> anyhow::Error {
+    let Some(program) = find_bench() else {
+        return anyhow!(
+            "`zerolane {command}` is in a program of its own, {BENCH}, which is neither beside this one nor \
+             in PATH: build it with `cargo build --release -p {BENCH}`, or install that package"
+        );
+    };
+    let error = process::Command::new(&program)
+        // Its help calls it by the name that was typed.
+        .arg0("zerolane")
+        .arg(command)
+        .args(words)
+        .exec();
+    anyhow::Error::new(error).context(format!("cannot start {}", program.display()))
+}
+
+/// The one that was built with this program, if there is one.
+fn find_bench() -> Option<PathBuf> {
+    let beside = std::env::current_exe().ok();
+    let beside = beside.map(|own| own.with_file_name(BENCH));
+    beside
+        .filter(|path| program::is_executable(path))
+        .or_else(|| program::find(BENCH))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn Args__is_a_consistent_command_tree() {
+        Args::<Command>::command().debug_assert();
+    }
 }

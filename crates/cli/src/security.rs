@@ -1,4 +1,4 @@
-//! Who the commands are, and whom they trust: key files, servers met before, keys let in.
+//! The identity of the commands, and the peers they trust: key files, servers met before, keys let in.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) struct ClientArgs {
     /// The one-time code that `serve --code` showed there, in place of keys
     #[arg(long, value_name = "CODE", conflicts_with_all = ["plain", "authenticated", "server_key", "identity"])]
     code: Option<Code>,
-    /// Neither encrypt nor ask who is there. The server must be told the same
+    /// Neither encrypt nor ask for the server's key. The server must be told the same
     #[arg(long)]
     plain: bool,
 }
@@ -49,18 +49,18 @@ pub(crate) struct ServerArgs {
     /// other keys]. The server's own key always may
     #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "anyone"])]
     allowed: Option<PathBuf>,
-    /// Let anybody connect
+    /// Let any client connect
     #[arg(long)]
     anyone: bool,
     /// Let others on the way read, and change nothing. Clients must be told the same
     #[arg(long, conflicts_with = "plain")]
     authenticated: bool,
-    /// Neither encrypt nor ask who is there. Clients must be told the same
+    /// Neither encrypt nor ask for clients' keys. Clients must be told the same
     #[arg(long)]
     plain: bool,
 }
 
-/// What protects a connection whose ends prove who they are.
+/// Protection of a connection whose ends prove their identities.
 fn protection(authenticated: bool) -> Security {
     match authenticated {
         true => Security::authenticated(),
@@ -139,7 +139,7 @@ impl Caution {
         Ok((caution, security))
     }
 
-    /// Says whom it met, before anything else is said.
+    /// Says which server it met, before anything else is said.
     pub(crate) fn introduce(&self) {
         match self.mode {
             Mode::Encrypted => {}
@@ -175,8 +175,8 @@ impl Caution {
         let host = &self.host;
         if let Some(Meeting::Changed { known, shown }) = self.trust.meeting() {
             return Some(format!(
-                "WARNING: {host} IS NOT WHO IT WAS. Its key was {known} and now is {shown}. Somebody \
-                 may be listening in its place. If you know that it has a new key, remove its line \
+                "WARNING: {host} IS NOT WHO IT WAS. Its key was {known} and now is {shown}. Another \
+                 program may be listening in its place. If you know that it has a new key, remove its line \
                  from {}",
                 place(KNOWN_HOSTS)
             ));
@@ -232,16 +232,16 @@ fn by_code(code: Code) -> Security {
     }
 }
 
-/// How a server proves who it is, and whom it lets in.
+/// How a server proves its identity, and which clients it lets in.
 pub(crate) struct Doors {
     pub(crate) security: Security,
     pub(crate) access: Access,
-    /// For people: who may connect.
+    /// A line for the user: who may connect.
     pub(crate) words: String,
 }
 
 impl Doors {
-    /// Lets in who has `code`, once.
+    /// Lets in one client that has `code`, once.
     pub(crate) fn by_code(code: Code) -> Doors {
         Doors {
             security: by_code(code),
@@ -258,10 +258,9 @@ impl ServerArgs {
             return Ok(Doors {
                 security: Security::plain(),
                 access: Access::Anyone,
-                words:
-                    "WARNING: plain: anybody who reaches this address can connect, and who is on \
-                        the way can read and change everything."
-                        .into(),
+                words: "WARNING: plain: any client that reaches this address can connect, and any \
+                        host on the path can read and change everything."
+                    .into(),
             });
         }
         let identity = own(self.identity)?;
@@ -269,12 +268,12 @@ impl ServerArgs {
         let (access, words) = match self.anyone {
             true => (
                 Access::Anyone,
-                "WARNING: anybody who reaches this address can connect.".into(),
+                "WARNING: any client that reaches this address can connect.".into(),
             ),
             false => listed(self.allowed, own)?,
         };
         let words = match self.authenticated {
-            true => format!("{words} Not encrypted: who is on the way can read everything."),
+            true => format!("{words} Not encrypted: any host on the path can read everything."),
             false => words,
         };
         let security = Security {

@@ -1,487 +1,94 @@
-//! `zerolane bench` and `zerolane demo` as a user starts them.
+//! `zerolane bench` and `zerolane demo`: the program that has them is started. What they do is tested
+//! beside it, in `zerolane-bench`.
 
 #![allow(non_snake_case)]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use serde_json::{Value, json};
+use tempfile::TempDir;
 
-fn zerolane(words: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_zerolane"));
-    command.args(words.split(' '));
-    command
-}
-
-fn output(words: &str) -> Output {
-    zerolane(words).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Ends the process even if the test fails.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Runs `zerolane` as a user without rights: root becomes one for it.
-fn output_of_ordinary_user(words: &str) -> Output {
-    if !nix::unistd::geteuid().is_root() {
-        return output(words);
-    }
-    // A program where that user may start it.
+/// A directory with a copy of `zerolane`, and that.
+fn installed() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
-    let anyone = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(directory.path(), anyone).unwrap();
     let program = directory.path().join("zerolane");
-    std::fs::copy(env!("CARGO_BIN_EXE_zerolane"), &program).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_zerolane"), &program).unwrap();
+    (directory, program)
+}
+
+/// A `zerolane-bench` that says what it was told, and by which name, and ends with 7.
+fn install_bench(directory: &Path, name: &str) {
+    fs::create_dir_all(directory).unwrap();
+    let program = directory.join("zerolane-bench");
+    fs::write(&program, format!("#!/bin/sh\necho {name} \"$@\"\nexit 7\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn run(program: &Path, path: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(program);
-    command.args(words.split(' ')).uid(65534).gid(65534);
-    command.output().unwrap()
+    command.args(words).env("PATH", path).output().unwrap()
 }
 
-/// What the kernel says of TCP's congestion control.
-fn tcp_setting(name: &str) -> Vec<String> {
-    let path = format!("/proc/sys/net/ipv4/tcp_{name}congestion_control");
-    let said = std::fs::read_to_string(path).unwrap();
-    said.split_whitespace().map(str::to_owned).collect()
-}
-
-/// A `bench serve` on a free port.
-fn server() -> (Running, SocketAddr) {
-    let mut child = zerolane("bench serve --listen 127.0.0.1:0")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let address = line
-        .strip_prefix("listening on ")
-        .and_then(|rest| rest.split(';').next());
-    let address = address
-        .unwrap_or_else(|| panic!("{line:?}"))
-        .parse()
-        .unwrap();
-    (Running(child), address)
-}
-
-/// What the server answers to `request` on a connection of its own.
-fn answer(server: SocketAddr, request: &[u8]) -> String {
-    let mut stream = TcpStream::connect(server).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
-    stream.write_all(request).unwrap();
-    stream.shutdown(std::net::Shutdown::Write).unwrap();
-    let mut reply = String::new();
-    // A server that hangs up on unread input resets the connection.
-    let _ = stream.read_to_string(&mut reply);
-    reply
-}
-
-/// Names of the namespaces that process `pid` made.
-fn namespaces_of(pid: u32) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir("/run/netns") else {
-        return Vec::new();
-    };
-    let part = format!("-{pid}-");
-    let names = entries
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.contains(&part)).collect()
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
-fn bulk__small_run_gives_the_promised_json() {
-    let output = output("bench bulk --only tcp --buffer 1MiB --bytes 16MiB --reps 2 --json");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["verified"], json!(true));
-    assert_eq!(report["bytes_per_run"], json!(16 << 20));
-    for figure in ["min", "median", "max"] {
-        assert!(
-            report["tcp"]["gbps"][figure].as_f64().unwrap() > 0.0,
-            "{figure}"
-        );
-    }
-    assert!(report["tcp"]["rx_syscalls_per_mib"].as_f64().unwrap() > 0.0);
-    assert!(report["memcpy_gbps"].as_f64().unwrap() > 0.0);
-    assert_eq!(report["ratio_vs_tcp"], Value::Null);
-}
-
-#[test]
-fn bulk__encrypted_is_compared_with_what_else_encrypts() {
-    // Laps that are no whole number of TLS records.
-    let output =
-        output("bench bulk --security encrypted --buffer 1000KiB --bytes 4MiB --reps 2 --json");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["verified"], json!(true));
-    assert_eq!(report["security"], json!("encrypted"));
-    for mover in ["tcp", "tls", "quinn", "zerolane"] {
-        let gbps = report[mover]["gbps"]["min"].as_f64();
-        assert!(gbps.unwrap() > 0.0, "{mover}");
-    }
-    for ratio in ["ratio_vs_tcp", "ratio_vs_tls", "ratio_vs_quinn"] {
-        assert!(report[ratio].as_f64().unwrap() > 0.0, "{ratio}");
-    }
-}
-
-#[test]
-fn tcp__an_ordinary_user_runs_with_what_it_may_choose_and_is_told() {
-    let json = |words: &str| -> Value {
-        let output = output_of_ordinary_user(words);
-        assert!(output.status.success(), "{words}: {}", text(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
-    };
-    let cubic = "cubic".to_owned();
-    let expected = match tcp_setting("allowed_").contains(&cubic) {
-        true => cubic,
-        false => tcp_setting("").remove(0),
-    };
-    let bulk = "bench bulk --only tcp,tls --buffer 1MiB --bytes 4MiB --reps 1 --json";
-    let report = json(bulk);
-    assert_eq!(report["tcp_congestion"], json!(expected));
-    assert_eq!(report["receiver"]["tcp_baseline"], json!(expected));
-    let report = json("bench send_lat --only tcp --iters 50 --reps 1 --json");
-    assert_eq!(report["initiator"]["tcp_baseline"], json!(expected));
-    let table = output_of_ordinary_user("bench send_lat --only tcp --iters 50 --reps 1");
-    let table = text(&table.stdout);
-    assert!(table.contains(&format!("TCP with {expected}; ")), "{table}");
-    let demo = output_of_ordinary_user("demo --only tcp --size 8MiB");
-    assert!(demo.status.success(), "{}", text(&demo.stderr));
-    let said = text(&demo.stdout);
-    assert!(
-        said.contains(&format!("congestion control was {expected}.")),
-        "{said}"
-    );
-}
-
-#[test]
-fn tcp__a_congestion_control_that_is_asked_for_is_had_or_refused_in_words() {
-    let with = |name: &str| {
-        output_of_ordinary_user(&format!(
-            "bench bulk --only tcp --buffer 1MiB --bytes 4MiB --reps 1 --tcp-congestion {name} --json"
-        ))
-    };
-    let default = tcp_setting("").remove(0);
-    let output = with(&default);
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["tcp_congestion"], json!(default));
-    let missing = with("no-such-one");
-    assert_eq!(missing.status.code(), Some(1));
-    let said = text(&missing.stderr);
-    assert!(said.contains("this kernel does not have"), "{said}");
-    // Where root withholds one.
-    let allowed = tcp_setting("allowed_");
-    let mut available = tcp_setting("available_").into_iter();
-    if let Some(withheld) = available.find(|it| !allowed.contains(it)) {
-        let refused = with(&withheld);
-        assert_eq!(refused.status.code(), Some(1));
-        let said = text(&refused.stderr);
-        let command = format!(
-            "sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{} {withheld}\"",
-            allowed.join(" ")
-        );
-        assert!(said.contains(&command), "{said}");
-    }
-}
-
-#[test]
-fn bulk__only_the_movers_that_were_named() {
-    let output = output("bench bulk --only tls,quinn --buffer 1MiB --bytes 4MiB --reps 1");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let table = text(&output.stdout);
-    assert!(table.contains("TLS") && table.contains("quinn"), "{table}");
-    assert!(!table.contains("Zerolane /"), "{table}");
-}
-
-#[test]
-fn bulk__bad_sizes_are_usage_errors_with_the_range() {
-    for (words, says) in [
-        ("bench bulk --buffer 5", "4096 to"),
-        ("bench bulk --buffer 8TiB", "4096 to"),
-        ("bench bulk --bytes 0", "laps"),
-        ("bench bulk --tcp-send 12", "multiple of 8"),
-        ("bench bulk --buffer lots", "lots"),
-        ("bench bulk --reps 0", "--reps"),
+fn bench__is_handed_on_as_it_is() {
+    let (directory, program) = installed();
+    install_bench(directory.path(), "beside");
+    for (words, told) in [
+        (&["bench"][..], "beside bench\n"),
+        (&["bench", "--help"], "beside bench --help\n"),
+        (
+            &["bench", "bulk", "--reps", "1", "-n"],
+            "beside bench bulk --reps 1 -n\n",
+        ),
+        (&["demo", "--size", "8MiB"], "beside demo --size 8MiB\n"),
     ] {
-        let output = output(words);
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{words}: {}",
-            text(&output.stderr)
-        );
-        assert!(
-            text(&output.stderr).contains(says),
-            "{words}: {}",
-            text(&output.stderr)
-        );
+        let output = run(&program, Path::new("/nowhere"), words);
+        assert_eq!(said(&output), told);
+        assert_eq!(output.status.code(), Some(7), "{words:?}");
     }
 }
 
 #[test]
-fn bulk__host_that_does_not_answer_is_exit_3() {
-    // Port 1 of loopback: refused at once.
-    let output = output("bench bulk --to 127.0.0.1:1");
-    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
-    assert!(
-        text(&output.stderr).contains("bench serve"),
-        "{}",
-        text(&output.stderr)
-    );
-}
-
-#[test]
-fn bulk__ended_by_a_signal_leaves_nothing() {
-    let mut running = Running(
-        zerolane("bench bulk --only tcp --buffer 1MiB --bytes 4MiB --reps 1000 --json")
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap(),
-    );
-    let pid = running.0.id();
-    let mut lines = BufReader::new(running.0.stderr.take().unwrap()).lines();
-    let first = lines.next().unwrap().unwrap();
-    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM).unwrap();
-    for line in lines {
-        drop(line);
-    }
-    assert_eq!(running.0.wait().unwrap().code(), Some(130), "{first}");
-    assert_eq!(namespaces_of(pid), Vec::<String>::new());
-}
-
-/// Runs a benchmark over an emulated link; `None`, with a message, where
-/// namespaces are not allowed.
-fn over_a_link(words: &str) -> Option<Value> {
-    if !netlab::netns::is_permitted() {
-        eprintln!("skipped: network namespaces need root");
-        return None;
-    }
-    let output = output(words);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["verified"], json!(true));
-    Some(report)
-}
-
-#[test]
-fn loss__compares_on_one_link_and_counts_what_it_did() {
-    let Some(report) =
-        over_a_link("bench loss --at 0%,2% --rate 50mbit --time 500ms --reps 1 --json")
-    else {
-        return;
-    };
-    let cells = report["cells"].as_array().unwrap();
-    assert_eq!(cells.len(), 2);
-    for (cell, lossy) in cells.iter().zip([false, true]) {
-        let names: Vec<_> = cell["results"].as_array().unwrap().iter().collect();
-        assert_eq!(names.len(), 4, "{cell}");
-        for result in names {
-            assert_eq!(result["failures"], json!([]), "{result}");
-            assert!(result["mbps"]["median"].as_f64().unwrap() > 0.0, "{result}");
-            assert_eq!(result["network"]["not_emulated"], json!(0), "{result}");
-            assert!(
-                result["network"]["frames"].as_u64().unwrap() > 10,
-                "{result}"
-            );
-            if !lossy {
-                assert_eq!(result["network"]["lost"], json!(0), "{result}");
-            }
-        }
-    }
-    let lost = |cell: &Value| -> u64 {
-        let results = cell["results"].as_array().unwrap().iter();
-        results
-            .map(|it| it["network"]["lost"].as_u64().unwrap())
-            .sum()
-    };
-    assert!(lost(&cells[1]) > 0);
-    assert_eq!(report["thesis"]["rows"][0]["stp"], json!(41.7));
-}
-
-#[test]
-fn incast__every_sender_has_a_row_of_its_own() {
-    let Some(report) = over_a_link(
-        "bench incast --senders 3 --rate 50mbit --time 500ms --only extended,cubic --json",
-    ) else {
-        return;
-    };
-    for result in report["results"].as_array().unwrap() {
-        assert_eq!(result["failure"], Value::Null);
-        assert_eq!(
-            result["sender_mbps"].as_array().unwrap().len(),
-            3,
-            "{result}"
-        );
-        assert!(result["aggregate_mbps"].as_f64().unwrap() > 0.0, "{result}");
-    }
-}
-
-#[test]
-fn share__both_flows_are_there_over_time() {
-    let Some(report) = over_a_link("bench share --rate 50mbit --time 1s --json") else {
-        return;
-    };
-    let flows = report["flows"].as_array().unwrap();
-    assert_eq!(flows[0]["contender"], json!("extended"));
-    assert_eq!(flows[1]["contender"], json!("cubic"));
-    for flow in flows {
-        assert!(flow["mbps"].as_f64().unwrap() > 0.0, "{flow}");
-        assert!(
-            flow["mbps_over_time"].as_array().unwrap().len() >= 9,
-            "{flow}"
-        );
-    }
-}
-
-#[test]
-fn serve__measures_for_one_client_after_the_other() {
-    let (_server, address) = server();
-    for _ in 0..2 {
-        let words = format!(
-            "bench bulk --to {address} --only tcp --buffer 1MiB --bytes 4MiB --reps 1 --json"
-        );
-        let output = output(&words);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(report["verified"], json!(true));
-    }
-}
-
-#[test]
-fn serve__refuses_hostile_requests_and_goes_on() {
-    let (_server, address) = server();
-    let huge = r#"{"do":"prepare","buffer":1099511627776,"seed":0}"#;
-    assert!(answer(address, format!("{huge}\n").as_bytes()).contains("must be"));
-
-    let prepare = r#"{"do":"prepare","buffer":4096,"seed":0}"#;
-    let tcp = r#"{"send_bytes":8,"recv_bytes":8,"send_buffer":null,"recv_buffer":null,"wait_all":false,"congestion":null}"#;
-    let file = r#"{"file":{"name":"passwd","bytes":1}}"#;
-    let receive = format!(
-        r#"{{"do":"receive","mover":"tcp","payload":{file},"token":1,"tcp":{tcp},"security":"plain"}}"#
-    );
-    let reply = answer(address, format!("{prepare}\n{receive}\n").as_bytes());
-    assert!(reply.contains("has no files"), "{reply}");
-
-    for garbage in [
-        &b"\n"[..],
-        b"GET / HTTP/1.1\r\n\r\n",
-        &[b'x'; 100_000],
-        b"{\"do\":\"memcpy\"}\n",
-    ] {
-        let reply = answer(address, garbage);
-        assert!(reply.is_empty() || reply.contains("failed"), "{reply}");
-    }
-    assert!(answer(address, b"{\"do\":\"hello\",\"version\":5}\n").contains("kernel"));
-}
-
-#[test]
-fn demo__small_copy_is_verified_and_leaves_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let child = zerolane("demo --only tcp --size 8MiB")
-        .env("TMPDIR", directory.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let pid = child.id();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    let said = text(&output.stdout);
-    assert!(
-        said.contains("digest right") && said.contains("goodput"),
-        "{said}"
-    );
-    assert_eq!(namespaces_of(pid), Vec::<String>::new());
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-}
-
-#[test]
-fn perftest__every_test_gives_the_promised_json() {
-    for (test, figure) in [
-        ("put_lat", "us"),
-        ("get_lat", "us"),
-        ("fetch_lat", "us"),
-        ("send_lat", "us"),
-        ("put_bw", "gbps"),
-        ("get_bw", "gbps"),
-        ("put_rate", "mops"),
-        ("send_bw", "gbps"),
-    ] {
-        let words = format!("bench {test} --only udp,tcp,zerolane --iters 50 --reps 2 --json");
-        let output = output(&words);
-        assert!(output.status.success(), "{words}: {}", text(&output.stderr));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(report["verified"], json!(true));
-        assert_eq!(report["test"], json!(test));
-        for side in ["udp", "tcp", "zerolane"] {
-            let median = &report["sizes"][0]["sides"][side][figure]["median"];
-            assert!(median.as_f64().unwrap() > 0.0, "{words} {side}: {report}");
-        }
-        let ratio = &report["sizes"][0]["ratio_vs"]["tcp"];
-        assert!(ratio.as_f64().unwrap() > 0.0, "{words}: {report}");
-    }
-}
-
-#[test]
-fn perftest__says_what_it_leaves_out_and_why() {
-    let words = "bench put_lat --only udp,tcp --size 4MiB --iters 2 --reps 1 --event --json";
-    let output = output(words);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let skipped = &report["skipped"][0];
+fn bench__beside_comes_before_PATH() {
+    let (directory, program) = installed();
+    let path = directory.path().join("path");
+    install_bench(&path, "path");
     assert_eq!(
-        (&skipped["side"], &skipped["size"]),
-        (&json!("udp"), &json!(4 << 20))
+        said(&run(&program, &path, &["bench", "x"])),
+        "path bench x\n"
     );
-    assert!(skipped["why"].as_str().unwrap().contains("no flow control"));
-    assert!(report["sizes"][0]["sides"]["tcp"]["us"]["p99"].is_number());
-
-    let without_tools = zerolane("bench put_lat --only ucx --quick --json")
-        .env("PATH", "/nowhere")
-        .output()
-        .unwrap();
-    let report: Value = serde_json::from_slice(&without_tools.stdout).unwrap_or_default();
-    // Without ip in the PATH it measures over loopback.
-    assert!(
-        report["skipped"][0]["why"]
-            .as_str()
-            .unwrap()
-            .contains("not installed")
+    install_bench(directory.path(), "beside");
+    assert_eq!(
+        said(&run(&program, &path, &["bench", "x"])),
+        "beside bench x\n"
     );
 }
 
 #[test]
-fn perftest__bad_sizes_are_usage_errors_with_the_range() {
-    for (words, says) in [
-        ("bench put_lat --size 0", "0 bytes"),
-        ("bench put_lat --size 8MiB", "1 to 4194304"),
-        ("bench fetch_lat --size 16", "a fetch works on 8 bytes"),
-        ("bench put_bw --size 4MiB --depth 100", "more than"),
-        ("bench put_bw --depth 0", "--depth"),
-        ("bench put_lat --poll --event", "--event"),
-        ("bench put_lat --iters 0", "--iters"),
-    ] {
-        let output = output(words);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{words}: {said}");
-        assert!(said.contains(says), "{words}: {said}");
+fn bench__that_is_not_installed_is_said_with_what_to_do() {
+    let (_directory, program) = installed();
+    for command in ["bench", "demo"] {
+        let output = run(&program, Path::new("/nowhere"), &[command]);
+        assert_eq!(output.status.code(), Some(1));
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            words.contains("cargo build --release -p zerolane-bench"),
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn help__lists_the_commands_of_both_programs() {
+    let (_directory, program) = installed();
+    let help = said(&run(&program, Path::new("/nowhere"), &["--help"]));
+    for command in ["serve", "cp", "lab", "demo", "bench"] {
+        assert!(help.contains(&format!("\n  {command} ")), "{help}");
     }
 }

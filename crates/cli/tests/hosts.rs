@@ -1,5 +1,4 @@
-//! `zerolane` between two hosts, made of namespaces: what a network does in the middle of a copy, and
-//! the benchmark between two machines.
+//! `zerolane` between two hosts, made of namespaces: what a network does in the middle of a copy.
 
 #![allow(non_snake_case)]
 
@@ -11,7 +10,6 @@ use std::time::Duration;
 
 use netlab::netns::{self, Namespace, Offloads, Topology};
 use netsim::Side;
-use serde_json::Value;
 
 const BYTES: usize = 256 << 20;
 /// Bytes that have arrived when the network changes.
@@ -134,42 +132,4 @@ fn cp__offloads_switched_off() {
 #[test]
 fn cp__mtu_shrunk_below_the_stu() {
     cp_while(|hosts| hosts.set_mtu(1300).unwrap());
-}
-
-#[test]
-fn bench__between_two_hosts_gives_the_promised_json() {
-    let Some(hosts) = hosts() else { return };
-    let mut serve = zerolane(hosts.b());
-    serve.args(["bench", "serve", "--listen"]);
-    serve.arg(format!("{}:0", hosts.b().ipv4()));
-    let (_server, line) = start(serve);
-    let address = word(&line, "listening on ", ';').trim();
-    let mut bulk = zerolane(hosts.a());
-    bulk.args(["bench", "bulk", "--to", address, "--buffer", "1MiB"]);
-    bulk.args(["--bytes", "16MiB", "--reps", "1", "--json"]);
-    let output = bulk.output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["verified"], Value::Bool(true));
-    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
-    for mover in ["tcp", "zerolane"] {
-        let mover = &report[mover];
-        for figure in ["min", "median", "max"] {
-            assert!(number(&mover["gbps"][figure]) > 0.0, "{mover}");
-        }
-        assert!(number(&mover["tx_cpu_s_per_gb"]) >= 0.0, "{mover}");
-        assert!(number(&mover["rx_cpu_s_per_gb"]) >= 0.0, "{mover}");
-    }
-    for figure in [
-        "ratio_vs_tcp",
-        "placed_fraction",
-        "tx_syscalls_per_mib",
-        "rx_syscalls_per_mib",
-    ] {
-        assert!(number(&report[figure]) > 0.0, "{figure}: {report}");
-    }
-    for figure in ["moved_bytes_per_byte", "drops"] {
-        assert!(number(&report[figure]) >= 0.0, "{figure}: {report}");
-    }
 }

@@ -219,7 +219,7 @@ fn lab__the_next_one_removes_what_a_killed_one_left() {
     let pid = running.0.id();
     running.signal(Signal::SIGKILL);
     running.0.wait().unwrap();
-    // The command outlives a lab that was killed; nobody else knows of it.
+    // The command outlives a lab that was killed; only this test can end it.
     let _ = kill(Pid::from_raw(sleeper.parse().unwrap()), Signal::SIGKILL);
     assert!(output(lab("", "true")).status.success());
     assert_eq!(namespaces_of(pid), Vec::<String>::new());

@@ -30,9 +30,9 @@ struct Exporter {
     child: Child,
     /// HOST:PORT where it can be reached.
     host: String,
-    /// Keys of its user, who is its clients' too.
+    /// Keys of its user, who runs the clients as well.
     home: TempDir,
-    /// Kept open: a program whose words nobody reads ends.
+    /// Kept open: a program ends when its standard output is closed.
     _said: BufReader<ChildStdout>,
 }
 
@@ -353,7 +353,7 @@ fn bad_exports__are_refused_in_words() {
 }
 
 #[test]
-fn get__from_where_nobody_listens_is_exit_3() {
+fn get__from_where_nothing_listens_is_exit_3() {
     // A port that was just free.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let host = socket.local_addr().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! `mem export` with a list of keys: who may do what with which region, and lists that change.
+//! `mem export` with a list of keys: which client may do what with which region, and lists that change.
 
 #![allow(non_snake_case)]
 
@@ -18,7 +18,7 @@ struct Lab {
     client: tempfile::TempDir,
     server: Child,
     host: String,
-    /// Kept open: a program whose words nobody reads ends.
+    /// Kept open: a program ends when its standard output is closed.
     _said: BufReader<ChildStdout>,
 }
 
@@ -74,7 +74,7 @@ impl Lab {
         Arc::new(identity::load_or_create(&path).unwrap())
     }
 
-    /// Puts a list into place that lets the client in with `rights`, or nobody.
+    /// Puts a list into place that lets the client in with `rights`, or no client.
     fn allow(&self, rights: Option<&str>) {
         let line = rights.map(|rights| format!("{} {rights}\n", self.client().public()));
         let new = self.home.path().join("new");
@@ -162,7 +162,7 @@ fn export__a_list_that_changes_ends_no_connection() {
         })
     );
     assert!(denied, "{refused:?}");
-    // Who was there goes on.
+    // A connection that was there goes on.
     there.put(&region, 0, b"after!").unwrap();
     let mut back = [0; 6];
     there.get(&region, 0, &mut back).unwrap();

@@ -85,7 +85,7 @@ pub struct Counters {
     /// [`MAX_LIVE_BLOCKS`](crate::limits::MAX_LIVE_BLOCKS), or because other connections receive too.
     pub grants_held: u64,
     /// Notes that were given up for want of room: of overtaken payload
-    /// ([`MAX_WATCHED`](crate::limits::MAX_WATCHED)), of bursts under way
+    /// ([`MAX_OVERTAKEN`](crate::limits::MAX_OVERTAKEN)), of bursts in flight
     /// ([`MAX_FLIGHT`](crate::limits::MAX_FLIGHT)) and of Transfers ended
     /// ([`MAX_ENDINGS`](crate::limits::MAX_ENDINGS)). What became of those is found out later.
     pub forgotten: u64,
@@ -123,10 +123,10 @@ pub struct PathState {
     pub granted_ahead: u32,
     /// What the congestion controller is called.
     pub controller: &'static str,
-    /// Bytes that may be under way, as a sender.
+    /// Bytes that may be in flight, as a sender.
     pub congestion_window: u64,
     /// Bytes per second at which they leave; `None`: as fast as they can.
     pub pace: Option<u64>,
     /// Bytes sent after the newest that the receiver is known to have seen.
-    pub under_way: u64,
+    pub in_flight: u64,
 }

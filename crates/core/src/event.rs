@@ -1,30 +1,8 @@
 //! What the engine tells its user.
 
-use crate::RemoteRegion;
+use crate::{Delivery, RemoteRegion, TransferId};
 use core::fmt;
 use zerolane_wire::{Profile, Reason};
-
-/// A Transfer posted on this connection, by either end of it. From 1 to 2^31 - 1, not reused for as
-/// many posts.
-pub type TransferId = u32;
-
-/// How the sender asks for the arrival of a Transfer to be delivered (thesis, 4.1: Silent and Interrupt bits).
-/// Completions come in order in all modes, and calls that wait for one request in particular return at its end
-/// in all modes. These wake in all modes: failures, the end of the connection, a Transfer that finds no receive
-/// posted (the memory for one may be in what was not delivered), and a Transfer of no bytes, which is a control
-/// operation alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Delivery {
-    /// No event and no wake-up of its own. The completion is held back, and delivered with the next of the
-    /// connection that is not silent, or when the receiver asks for it by its number.
-    Silent,
-    /// Delivered to a receiver that polls. It wakes none that waits: to that one it comes with the next that
-    /// does.
-    Polled,
-    /// Delivered, and wakes a receiver that waits.
-    #[default]
-    Interrupt,
-}
 
 /// Why a Transfer failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,15 +38,15 @@ pub enum CloseReason {
         /// Newest version of the peer.
         version_max: u8,
     },
-    /// The peer refused the key exchange. Anybody on the path could have said so.
+    /// The peer refused the key exchange. Any machine on the path could have said so.
     ExchangeRefused(Reason),
-    /// The peer proved to be the owner of this public key (X25519), who is not trusted.
+    /// The peer proved to be the owner of this public key (X25519), which is not trusted.
     Untrusted([u8; 32]),
     /// No answer while connecting.
     ConnectTimeout,
     /// The peer left requests unanswered for the idle timeout.
     PeerDead,
-    /// The network says that nobody is there.
+    /// The network says that there is nothing at the address.
     Unreachable,
     /// The peer broke the protocol.
     Violation,
@@ -97,7 +75,7 @@ impl fmt::Display for CloseReason {
             CloseReason::Untrusted(_) => f.write_str("the peer's key is not trusted"),
             CloseReason::ConnectTimeout => f.write_str("no answer"),
             CloseReason::PeerDead => f.write_str("the peer does not answer any more"),
-            CloseReason::Unreachable => f.write_str("nobody listens there"),
+            CloseReason::Unreachable => f.write_str("nothing listens there"),
             CloseReason::Violation => f.write_str("the peer broke the protocol"),
         }
     }

@@ -29,7 +29,7 @@ pub const MAX_HELD_GRANTS: usize = 1024;
 
 /// Overtaken ranges watched at a time. At 10 Gb/s, 50 ms and 5 % loss there are about 2500 of them;
 /// what is beyond waits for the connection to fall silent.
-pub const MAX_WATCHED: usize = 16_384;
+pub const MAX_OVERTAKEN: usize = 16_384;
 
 /// Doublings of the wait for a repair that was asked for and did not come.
 pub const MAX_ASK_BACKOFF: u32 = 6;
@@ -97,7 +97,7 @@ pub const KNOWN_AFTER_SAMPLES: u32 = 5;
 /// Longest retransmission timeout, after back-off.
 pub const MAX_RTO: Duration = Duration::from_millis(1000);
 
-/// How long a peer must have been silent before the network is believed that nobody is at its address. It
+/// How long a peer must have been silent before the network is believed that there is nothing at its address. It
 /// may be our address that changed: then the peer's socket refuses what comes from the new one, until the
 /// peer misses us and listens for others, which a lane does within a second.
 pub const REFUSAL_PATIENCE: Duration = Duration::from_secs(2);
@@ -160,7 +160,7 @@ pub const MAX_FETCHES: usize = 64;
 /// Values queued to be sent, repeats included.
 pub const MAX_VALUES: usize = 2 * MAX_FETCHES;
 
-/// Gets of one datagram an Initiator has under way.
+/// Gets of one datagram an Initiator has in flight.
 pub const MAX_GETS: usize = 64;
 
 /// Gets a Responder has yet to answer. More are dropped, and asked again.

@@ -204,7 +204,7 @@ impl Recovery {
         (mean + (deviation * 4).max(mean / 4)).max(least)
     }
 
-    /// How old a burst is that may still be under way: the receiver, which asks for it, has waited
+    /// How old a burst is that may still be in flight: the receiver, which asks for it, has waited
     /// long enough at its end.
     pub(crate) fn flight_time(&self) -> Duration {
         self.rtt().map_or(INITIAL_RTO, |mean| mean + mean / 8)

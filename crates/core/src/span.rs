@@ -22,6 +22,16 @@ pub struct Span {
 }
 
 impl Span {
+    /// No bytes of no region.
+    pub const EMPTY: Span = Span {
+        region: RegionId {
+            index: 0,
+            generation: 0,
+        },
+        offset: 0,
+        len: 0,
+    };
+
     /// The part of `len` bytes starting `start` bytes in. The caller keeps it inside.
     #[must_use]
     pub fn part(&self, start: u64, len: u64) -> Span {

@@ -1,5 +1,5 @@
-//! The timers of a connection. Each is named after what it waits for; `connection/timeouts.rs`
-//! owns the consequences.
+//! The timers of a connection. Each is named after what it waits for; what follows from it is the
+//! connection's (`Connection::on_timeout`).
 
 use crate::Instant;
 
@@ -15,21 +15,21 @@ pub(crate) enum Timer {
     /// Granted payload to arrive at all: ask for it.
     Payload,
     /// Overtaken payload, or its repair: ask for it (again).
-    Lost,
+    LossDetection,
     /// Our turn to grant, among the connections of this receiver: grant.
     Admission,
     /// The next burst to be due: the pace holds it back.
     Pace,
     /// The end of sent Transfers to be confirmed, or room to send more: ask.
-    Confirmation,
+    ProbeTimeout,
     /// The peer to be heard at all: ping, then give up.
     Peer,
     /// A path probe to be answered.
-    Probe,
+    PathProbe,
     /// Operations on the peer's memory to be confirmed or answered: repeat them.
     Memory,
     /// The peer's operations to be confirmed by something else that leaves.
-    Confirm,
+    DelayedAck,
 }
 
 impl Timer {
@@ -38,14 +38,14 @@ impl Timer {
         Timer::GiveUp,
         Timer::Answers,
         Timer::Payload,
-        Timer::Lost,
+        Timer::LossDetection,
         Timer::Admission,
         Timer::Pace,
-        Timer::Confirmation,
+        Timer::ProbeTimeout,
         Timer::Peer,
-        Timer::Probe,
+        Timer::PathProbe,
         Timer::Memory,
-        Timer::Confirm,
+        Timer::DelayedAck,
     ];
 }
 

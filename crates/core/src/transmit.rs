@@ -1,6 +1,7 @@
 //! What is to leave: a control datagram, or a burst of Data described, not copied.
 
 use crate::Span;
+use smallvec::SmallVec;
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::{Flags, HEADER_LEN, Header, OPTIONS_LEN, Packet};
 
@@ -36,14 +37,14 @@ pub enum Transmit {
     Operations(OperationBurst),
 }
 
-/// Numbered operations of equal length, of which only the last may be shorter; the connection says
-/// what each is ([`crate::Connection::operation`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Numbered operations of equal length, of which only the last may be shorter.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationBurst {
-    /// How many.
-    pub count: u32,
     /// Bytes of each datagram but perhaps the last.
     pub segment: u32,
+    /// Each, at least one.
+    pub operations: SmallVec<[Outgoing; 1]>,
+    /// Number of the first.
     pub(crate) first: u32,
 }
 

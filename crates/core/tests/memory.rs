@@ -10,12 +10,12 @@ use std::alloc::System;
 use std::time::Duration;
 use zerolane_core::limits::{
     MAX_CONTROL_QUEUE, MAX_ENDINGS, MAX_FETCHES, MAX_FLIGHT, MAX_GAPS_PER_BLOCK, MAX_HELD_GRANTS,
-    MAX_LIVE_BLOCKS, MAX_REMEMBERED_BLOCKS, MAX_REPAIRS, MAX_REPLIES, MAX_SLOTS, MAX_UNREAD,
-    MAX_WATCHED,
+    MAX_LIVE_BLOCKS, MAX_OVERTAKEN, MAX_REMEMBERED_BLOCKS, MAX_REPAIRS, MAX_REPLIES, MAX_SLOTS,
+    MAX_UNREAD,
 };
 use zerolane_core::{
     BurstLimit, Config, Connection, Control, Delivery, DropReason, Entropy, Instant, Life,
-    Placement, RegionId, Span, Transmit, listen,
+    Placement, RegionId, Span, Transmit, WorkRequest, listen,
 };
 use zerolane_wire::{
     ClearToSend, FetchOp, FetchOpKind, Flags, Get, Grant, Header, Nop, Occasion, Op, Operation,
@@ -228,7 +228,9 @@ fn fragment(attack: &mut Attack, grant: &ClearToSend) {
 /// As many Blocks as may be, each in as many pieces as may be; the first is never complete.
 fn fill_blocks(attack: &mut Attack) {
     let length = 64 * MIB;
-    let posted = attack.victim.post_receive(attack.now, span(100, length));
+    let posted = attack
+        .victim
+        .post(attack.now, WorkRequest::Receive, span(100, length));
     posted.expect("room");
     attack.announce(length, Target::Receive);
     attack.drain();
@@ -250,7 +252,7 @@ fn fill_blocks(attack: &mut Attack) {
         fragment(attack, &grant);
     }
     assert_eq!(attack.grants.len(), MAX_REMEMBERED_BLOCKS, "all granted");
-    assert!(attack.victim.counters().forgotten as usize > MAX_WATCHED);
+    assert!(attack.victim.counters().forgotten as usize > MAX_OVERTAKEN);
     attack.report("gaps of the live Blocks, and what was overtaken");
 }
 
@@ -287,9 +289,13 @@ fn fill_slots(attack: &mut Attack) {
 /// Bursts that the peer never saw, grants it gave, and payload it wants again.
 fn fill_sender(attack: &mut Attack) {
     let source = span(300, 64 * MIB);
-    let posted = attack
-        .victim
-        .post_send(attack.now, source, Delivery::Polled);
+    let posted = attack.victim.post(
+        attack.now,
+        WorkRequest::Send {
+            delivery: Delivery::Polled,
+        },
+        source,
+    );
     let id = posted.expect("room");
     attack.drain();
     let grant = |b_num: u32, transfer_offset: u64, length: u32, blocks_complete: u32| {
@@ -358,8 +364,8 @@ fn fill_queues(attack: &mut Attack) {
             operand: 0,
             comparand: 0,
         }));
-        if attack.victim.order().is_some() {
-            attack.victim.ordered(attack.now, Some(7));
+        if attack.victim.pending_atomic().is_some() {
+            attack.victim.on_atomic_done(attack.now, Some(7));
             attack.number += 1;
         }
     });

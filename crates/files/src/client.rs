@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zerolane::{Connection, Options};
 
-/// Who to ask, and how the connection behaves. Each copy or listing is a connection of its own.
+/// The server to ask, and how the connection behaves. Each copy or listing is a connection of its own.
 ///
 /// ```no_run
 /// use zerolane_files::{Client, CopyOptions, Host};

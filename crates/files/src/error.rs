@@ -24,7 +24,7 @@ pub enum Cause {
     /// Something else stands where a directory is needed.
     #[error("is not a directory")]
     NotADirectory,
-    /// The target file has no write permission for anybody, or its file system is read-only.
+    /// The target file has no write permission for any user, or its file system is read-only.
     #[error("the target is read-only")]
     ReadOnly,
     /// Another copy writes the same target at the moment.
@@ -144,10 +144,10 @@ pub enum Refusal {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody answers at the address, or what answers is not Zerolane.
+    /// There is no answer from the address, or what answers is not Zerolane.
     #[error("cannot connect to {host}: {source}")]
     Connect {
-        /// Who was asked.
+        /// The server that was asked.
         host: Host,
         /// What the transport says.
         source: zerolane::Error,
@@ -198,8 +198,8 @@ pub enum Error {
     /// A defect of this program.
     #[error("internal error")]
     Internal,
-    /// A one-time code was tried so often that it lets nobody in any more.
-    #[error("wrong codes were tried too often: nobody gets in by this one any more")]
+    /// Wrong codes were tried so often that the one-time code is void.
+    #[error("wrong codes were tried too often: the code is void")]
     CodeGuessed,
     /// The copy was told to stop.
     #[error("stopped")]

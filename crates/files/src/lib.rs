@@ -19,8 +19,8 @@
 //!   positioned, escape              reads and writes at an offset; bytes for people
 //! ```
 //!
-//! Three rules hold it together. Whoever has the files runs `send`, the other `receive`,
-//! whichever end is the client. What the peer sends is either allowed at that point or ends the
+//! Three rules hold it together. The end that has the files runs `send`, the other
+//! `receive`, whichever of them is the client. What the peer sends is either allowed at that point or ends the
 //! connection; what a file system refuses fails that file only. And a file gets its name when its
 //! digest has been compared, not before.
 //!

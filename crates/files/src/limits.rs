@@ -66,7 +66,7 @@ pub const FILE_BYTES: u64 = i64::MAX as u64;
 /// Bytes of one name. The limit of Linux file systems (NAME_MAX).
 pub const NAME_BYTES: usize = 255;
 
-/// Names that a temporary file may have. The second is needed if a file of somebody else has the first:
+/// Names that a temporary file may have. The second is needed if another file has the first:
 /// a copy of what a killed copy left, or what was marked on another file system.
 pub const TEMPORARY_NAMES: u32 = 8;
 
@@ -90,8 +90,8 @@ pub const FEEDBACK_FAILURES: usize = 32;
 /// ([`MAX_DATA_BUFFERS`] far away) and up to [`TREE_DEPTH`] descriptors.
 pub const SERVER_CONNECTIONS: usize = 32;
 
-/// Of those, from one origin (an IPv4 address, or an IPv6 network of 64 bits): nobody keeps all
-/// others out.
+/// Of those, from one origin (an IPv4 address, or an IPv6 network of 64 bits): one origin cannot keep
+/// all others out.
 pub const SERVER_CONNECTIONS_OF_ORIGIN: usize = 24;
 
 /// Milliseconds the connection's thread sleeps at most before it looks whether it is to stop.

@@ -27,7 +27,7 @@ pub trait Observer: Send + Sync {
     }
 }
 
-/// Nobody wants to know.
+/// Ignores all events.
 impl Observer for () {}
 
 /// Told what a server does, from the threads of its connections. Every method may be left out.
@@ -48,7 +48,7 @@ pub trait ServerObserver: Sync {
         let _ = (peer, why);
     }
 
-    /// Somebody tried a wrong one-time code; after `left` more nobody gets in.
+    /// A client tried a wrong one-time code; after `left` more the code is void.
     fn wrong_code(&self, left: u32) {
         let _ = left;
     }
@@ -59,5 +59,5 @@ pub trait ServerObserver: Sync {
     }
 }
 
-/// Nobody wants to know.
+/// Ignores all events.
 impl ServerObserver for () {}

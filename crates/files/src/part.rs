@@ -1,5 +1,5 @@
-//! A file in the making: written where nobody looks for it, given its name when complete and
-//! verified.
+//! A file that is being written: in a hidden place, until it is complete and verified and gets its
+//! name.
 //!
 //! A small file has no name until then, and vanishes with its process. A large one is a lasting
 //! temporary file beside its target, so that a later copy finds what a killed one left, and a full disk

@@ -109,7 +109,7 @@ struct Pump<'a> {
     moved: Instant,
 }
 
-/// A send under way, and the rest of its buffer.
+/// A send in flight, and the rest of its buffer.
 struct Sending {
     id: TransferId,
     rest: Region,
@@ -257,7 +257,7 @@ impl<'a> Pump<'a> {
     }
 
     fn tell(&self, event: Event) {
-        // The file side may have gone with buffers still out: nobody wants them.
+        // The file side may have gone with buffers still out: they are not needed.
         let _ = self.end.events.send(event);
     }
 }

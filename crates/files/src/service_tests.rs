@@ -238,7 +238,7 @@ fn list__directory_file_and_nothing() {
 }
 
 #[test]
-fn connect__nobody_there() {
+fn connect__nothing_there() {
     let address = {
         // A port that was just free.
         let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -4,8 +4,8 @@ use crate::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A request to stop, shared between the one who asks and those who heed it within a fraction of a
-/// second. Setting it is async-signal-safe.
+/// A request to stop, shared between the thread that makes it and those that heed it within a
+/// fraction of a second. Setting it is async-signal-safe.
 ///
 /// ```
 /// let stop = zerolane_files::Stop::default();
@@ -22,7 +22,7 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody asked.
+    /// Whether a stop was requested.
     pub fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

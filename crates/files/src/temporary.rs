@@ -1,8 +1,8 @@
 //! Temporary files as entries of a directory: their names, finding what a killed copy left, and giving
-//! them another name without touching a file of anybody else.
+//! them another name without touching a file that is not ours.
 //!
 //! A lasting temporary file, one that `--resume` is to find again, has a name that follows from the
-//! target's, a [`Mark`], and a lock (`flock`), which dies with its process. If a file of somebody else
+//! target's, a [`Mark`], and a lock (`flock`), which dies with its process. If another file
 //! has that name, the next is taken. All others have a random name, for as long as a rename takes.
 
 use crate::error::Cause;

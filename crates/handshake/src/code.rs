@@ -1,8 +1,8 @@
 //! A one-time code: a few digits that two people read to each other, and that no attacker can try out
 //! but by taking part, once a try.
 //!
-//! SPAKE2 (Abdalla and Pointcheval, RSA 2005) on Ed25519 turns the code into a key that only who knew
-//! the code at that moment has. Its two messages travel as payload of the first two messages of the
+//! SPAKE2 (Abdalla and Pointcheval, RSA 2005) on Ed25519 turns the code into a key that an end has only if
+//! it knew the code at that moment. Its two messages travel as payload of the first two messages of the
 //! Noise exchange, and the key is mixed in before the third (XXpsk3): so a code is proven, and the
 //! transcript with both ends' keys bound to it, at the cost of no further message.
 
@@ -27,7 +27,7 @@ pub(crate) const SHARE_LEN: usize = 33;
 pub struct Code(Zeroizing<[u8; DIGITS]>);
 
 impl Code {
-    /// A code from bytes that nobody can guess.
+    /// A code from bytes that cannot be guessed.
     pub fn from_random(random: [u8; 32]) -> Code {
         let random = Zeroizing::new(random);
         let mut number = [0; 8];

@@ -1,4 +1,4 @@
-//! Proof that who asks can be reached where it says it is: a keyed digest of the question and its
+//! Proof that a client can be reached at its source address: a keyed digest of its Hello and that
 //! address, given out and forgotten (as DTLS, WireGuard and QUIC do).
 
 use crate::limits::COOKIE_LIFETIME;

@@ -25,8 +25,8 @@ impl fmt::Debug for Exchange {
 }
 
 impl Exchange {
-    /// Begins the exchange of the connection that has `entropy`. `ephemeral` is 32 bytes that nobody can
-    /// guess, drawn for this connection alone. `None` if the cryptography refuses the credentials.
+    /// Begins the exchange of the connection that has `entropy`. `ephemeral` is 32 bytes that cannot be
+    /// guessed, drawn for this connection alone. `None` if the cryptography refuses the credentials.
     pub fn initiate(
         credentials: Credentials,
         ephemeral: [u8; 32],

@@ -10,7 +10,7 @@ use crate::limits::{
     CODE_GUESSES, COOKIE_FROM_PENDING, HANDSHAKE_LIFETIME, MAX_PENDING_HANDSHAKES,
     MAX_PENDING_OF_ORIGIN,
 };
-use crate::pace::{Origin, Pace};
+use crate::pace::{GateLimit, Origin, Pace};
 use crate::responder::{Admitted, Answered, admit, back, respond};
 use crate::{Credentials, HandshakeDatagram, PreShared};
 use std::collections::VecDeque;
@@ -67,30 +67,6 @@ impl GateCounters {
     }
 }
 
-/// A limit that strangers run into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(usize)]
-pub enum GateLimit {
-    /// [`MAX_PENDING_HANDSHAKES`]: the oldest exchange was forgotten for a new one.
-    Pending,
-    /// [`MAX_PENDING_OF_ORIGIN`]: an exchange was not begun.
-    PendingOfOrigin,
-    /// [`MAX_ANSWERS_PER_SECOND`](crate::limits::MAX_ANSWERS_PER_SECOND): a message was not answered.
-    Answers,
-    /// [`MAX_ANSWERS_OF_ORIGIN_PER_SECOND`](crate::limits::MAX_ANSWERS_OF_ORIGIN_PER_SECOND): the same.
-    AnswersOfOrigin,
-}
-
-impl GateLimit {
-    /// All of them.
-    pub const ALL: [GateLimit; 4] = [
-        GateLimit::Pending,
-        GateLimit::PendingOfOrigin,
-        GateLimit::Answers,
-        GateLimit::AnswersOfOrigin,
-    ];
-}
-
 /// An exchange that waits for its last message.
 struct Pending {
     since: Instant,
@@ -139,7 +115,7 @@ impl std::fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// A gate that lets in whom `credentials` trust. `draw` gives 32 bytes that nobody can guess.
+    /// A gate that lets in the peers that `credentials` trust. `draw` gives 32 bytes that cannot be guessed.
     pub fn new(now: Instant, credentials: Credentials, draw: &mut dyn FnMut() -> [u8; 32]) -> Gate {
         Gate {
             credentials,
@@ -156,7 +132,7 @@ impl Gate {
         &self.counters
     }
 
-    /// Whether nobody gets in any more: there is a code, and it was used or guessed at too often.
+    /// Whether the gate admits no more clients: there is a code, and it was used or guessed at too often.
     pub fn is_spent(&self) -> bool {
         self.proof() == Proof::Code && self.tries == 0
     }
@@ -246,7 +222,7 @@ impl Gate {
         self.answer(now, from, message, hello, draw)
     }
 
-    /// Whether one more exchange of `origin` may be begun. The oldest makes room: who is real finishes soon.
+    /// Whether one more exchange of `origin` may begin. The oldest makes room: an honest client finishes soon.
     fn make_room(&mut self, origin: Origin) -> Result<(), GateLimit> {
         let same = |it: &&Pending| Origin::of(it.from.ip()) == origin;
         if self.pending.iter().filter(same).count() >= MAX_PENDING_OF_ORIGIN {
@@ -326,7 +302,7 @@ impl Gate {
         self.refuse(message, Reason::Denied)
     }
 
-    /// The code was right: nobody else gets in by it.
+    /// The code was right: no other client gets in by it.
     fn right_code(&mut self, index: usize) {
         self.tries = 0;
         self.deny_all();
@@ -361,7 +337,7 @@ impl Gate {
         };
         let mut payload = [0; MAX_HANDSHAKE];
         let Ok(len) = answered.state.read_message(message.body, &mut payload) else {
-            // Who sent it is who said Hello if its key could be decrypted: then the code is another.
+            // If its key could be decrypted, the sender is the one of the Hello: then the code is another.
             let is_guess = answered.state.get_remote_static().is_some();
             if is_guess && self.proof() == Proof::Code {
                 return self.wrong_code(index, message);

@@ -57,7 +57,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The pair of this secret: 32 bytes from a source that nobody can guess.
+    /// The pair of this secret: 32 bytes from a source that cannot be guessed.
     pub fn from_secret(secret: [u8; 32]) -> Identity {
         let secret = Zeroizing::new(secret);
         let mut public = [0; 32];
@@ -78,7 +78,7 @@ impl Identity {
         self.public
     }
 
-    /// The half that nobody else may know, for keeping it in a file.
+    /// The half that only its owner may know, to be kept in a file.
     pub fn secret(&self) -> &[u8; 32] {
         &self.secret
     }

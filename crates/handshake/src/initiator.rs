@@ -24,9 +24,9 @@ pub(crate) enum Taken {
     SendAgain,
     /// The keys are there; the message to be sent is the last one.
     Done(Box<Session>),
-    /// The Responder says no. Anybody on the path could have said so.
+    /// The Responder refuses. Any host on the path can forge this.
     Refused(Reason),
-    /// The Responder proved to be somebody who is not trusted.
+    /// The Responder proved a key that is not trusted.
     Untrusted(PublicKey),
 }
 

@@ -22,9 +22,9 @@ mod responder;
 
 pub use code::{Code, CodeError};
 pub use exchange::Exchange;
-pub use gate::{Gate, GateCounters, GateLimit, Reply};
+pub use gate::{Gate, GateCounters, Reply};
 pub use identity::{Identity, KeyError, PublicKey};
-pub use pace::Origin;
+pub use pace::{GateLimit, Origin};
 pub use responder::{Admitted, refuse_hello};
 
 use core::fmt;
@@ -68,7 +68,7 @@ impl Cipher {
         }
     }
 
-    /// Whether who listens learns nothing of payload and options.
+    /// Whether an observer learns nothing of payload and options.
     pub const fn hides(self) -> bool {
         !matches!(self, Cipher::Aegis128X2Mac)
     }
@@ -110,7 +110,7 @@ pub trait Trust: fmt::Debug + Send + Sync {
     fn trusts(&self, peer: &PublicKey) -> bool;
 }
 
-/// Trusts whoever proves any key: the connection is private, but who the peer is, is not known.
+/// Trusts every peer that proves a key: the connection is private, but the peer's identity is not known.
 #[derive(Clone, Copy, Debug)]
 pub struct Anyone;
 
@@ -120,7 +120,7 @@ impl Trust for Anyone {
     }
 }
 
-/// Trusts the owners of these keys and nobody else.
+/// Trusts only the owners of these keys.
 impl Trust for HashSet<PublicKey> {
     fn trusts(&self, peer: &PublicKey) -> bool {
         self.contains(peer)
@@ -130,10 +130,10 @@ impl Trust for HashSet<PublicKey> {
 /// A secret that both ends must know beside their keys.
 #[derive(Clone)]
 pub enum PreShared {
-    /// A key that nobody can guess: 32 random bytes, for any number of connections.
+    /// A key that cannot be guessed: 32 random bytes, for any number of connections.
     Key(Zeroizing<[u8; 32]>),
-    /// A code for one connection. A gate lets in the first that proves it and then nobody, and after
-    /// [`CODE_GUESSES`](crate::limits::CODE_GUESSES) wrong ones nobody either.
+    /// A code for one connection. A gate lets in the first client that proves it, and no other; after
+    /// [`CODE_GUESSES`](crate::limits::CODE_GUESSES) wrong guesses it lets in none.
     Code(Code),
 }
 
@@ -171,11 +171,11 @@ impl fmt::Debug for PreShared {
 /// What an end proves, and what it wants proven.
 #[derive(Clone)]
 pub struct Credentials {
-    /// Who this end is.
+    /// The identity of this end.
     pub identity: Arc<Identity>,
     /// A secret that both ends must know beside their keys.
     pub pre_shared: Option<PreShared>,
-    /// Whom to speak to.
+    /// The peers to speak to.
     pub trust: Arc<dyn Trust>,
     /// What this end's machine seals well.
     pub ciphers: Ciphers,

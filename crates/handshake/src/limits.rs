@@ -16,8 +16,8 @@ pub const COOKIE_FROM_PENDING: usize = 32;
 /// percent.
 pub const COOKIE_FROM_RATE: u32 = 200;
 
-/// Key exchanges answered in one second, whoever asks and whatever it proved: bounds what key
-/// agreements cost to about a fifth of a core.
+/// Key exchanges answered in one second, for all clients together and whatever they proved: bounds
+/// what key agreements cost to about a fifth of a core.
 pub const MAX_ANSWERS_PER_SECOND: u32 = 1000;
 
 /// Of those, to one origin: one that proved its address again and again leaves the others half.
@@ -30,7 +30,7 @@ pub const MAX_CONNECTIONS: usize = 4096;
 /// Of those, of one origin: no single peer keeps all others out.
 pub const MAX_CONNECTIONS_OF_ORIGIN: usize = 1024;
 
-/// Wrong guesses at a one-time code before nobody gets in by it: a person who types it may err, and an
+/// Wrong guesses at a one-time code before it is void: a person who types it may err, and an
 /// attacker has one chance in 33 million.
 pub const CODE_GUESSES: u32 = 3;
 

@@ -1,11 +1,34 @@
 //! How fast strangers are answered: in all, and those of one origin.
 
-use crate::gate::GateLimit;
 use crate::limits::{COOKIE_FROM_RATE, MAX_ANSWERS_OF_ORIGIN_PER_SECOND, MAX_ANSWERS_PER_SECOND};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 use zerolane_core::Instant;
+
+/// A limit that strangers run into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum GateLimit {
+    /// [`MAX_PENDING_HANDSHAKES`]: the oldest exchange was forgotten for a new one.
+    Pending,
+    /// [`MAX_PENDING_OF_ORIGIN`]: an exchange was not begun.
+    PendingOfOrigin,
+    /// [`MAX_ANSWERS_PER_SECOND`](crate::limits::MAX_ANSWERS_PER_SECOND): a message was not answered.
+    Answers,
+    /// [`MAX_ANSWERS_OF_ORIGIN_PER_SECOND`](crate::limits::MAX_ANSWERS_OF_ORIGIN_PER_SECOND): the same.
+    AnswersOfOrigin,
+}
+
+impl GateLimit {
+    /// All of them.
+    pub const ALL: [GateLimit; 4] = [
+        GateLimit::Pending,
+        GateLimit::PendingOfOrigin,
+        GateLimit::Answers,
+        GateLimit::AnswersOfOrigin,
+    ];
+}
 
 /// Whose limits an address counts against: an IPv4 host's own, or those of an IPv6 host's network, in
 /// which it has 2^64 addresses to choose from.

@@ -77,7 +77,7 @@ pub struct Account {
     pub rx_empty_polls: u64,
     /// Times the thread slept and was woken by a datagram.
     pub wakeups: u64,
-    /// Short naps of a receiver while much payload was under way.
+    /// Short naps of a receiver while much payload was in flight.
     pub naps: u64,
     /// Times the thread slept until a timer.
     pub sleeps: u64,

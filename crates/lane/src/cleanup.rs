@@ -46,7 +46,7 @@ impl Source {
     /// Copies what lies there.
     ///
     /// # Safety
-    /// `into.len()` bytes are readable there, and lie within the bounds if it is shared. Nobody writes
+    /// `into.len()` bytes are readable there, and lie within the bounds if it is shared. Nothing writes
     /// them unless it is; they may be gone if it is a file.
     pub(crate) unsafe fn read(self, into: &mut [u8]) -> Result<(), Gone> {
         match (self.file, self.shared) {
@@ -120,7 +120,7 @@ fn overlaps(a: *const u8, a_len: usize, b: *const u8, b_len: usize) -> bool {
 ///
 /// # Safety
 /// Every `from` is readable and every `to` writable for `len` bytes, unless `file` is set and its page
-/// gone. Nobody else touches them, unless `shared` says that it is exported, and lies in those bounds.
+/// gone. Nothing else touches them, unless `shared` says that it is exported, and lies in those bounds.
 /// Sources may overlap targets in any way.
 pub(crate) unsafe fn perform(moves: &mut Vec<Move>) -> Result<(), RegionId> {
     let mut order = Order::of(moves);

@@ -1,7 +1,7 @@
 //! What a datapath is to the loop that drives it.
 
 use crate::clock::Clock;
-use crate::{Account, Registry, Waker};
+use crate::{Account, LaneError, Registry, Waker};
 use std::io;
 use std::time::Duration;
 use zerolane_core::{Connection, Instant, RegionId};
@@ -30,7 +30,7 @@ impl Turn<'_> {
     }
 }
 
-/// A datapath in three verbs. The control plane stays out of it: what to send and where payload
+/// A datapath: three verbs, and questions about its state. The control plane stays out of it: what to send and where payload
 /// belongs is the core's to say.
 pub trait Lane {
     /// Takes what has arrived, one batch. True if there was anything.
@@ -55,7 +55,7 @@ pub trait Lane {
     /// Whether it waits for room to send, beside what may arrive.
     fn wants_write(&self) -> bool;
 
-    /// The longest that it may go without a turn, if nothing arrives; `None`: for ever.
+    /// The longest that it may go without a turn, if nothing arrives; `None`: without end.
     fn longest_sleep(&self) -> Option<Duration>;
 
     /// Whether memory of `region` is in use below, although its Transfer may be over.
@@ -63,18 +63,4 @@ pub trait Lane {
 
     /// Writes down what it is using at present.
     fn describe(&self, account: &mut Account);
-}
-
-/// Why a lane gave up.
-#[derive(Debug)]
-pub enum LaneError {
-    /// The kernel refused, for a reason that is not the network's.
-    Io(io::Error),
-    /// Strict mode: payload had to be copied in user space.
-    Strict {
-        /// Bytes to be copied.
-        bytes: usize,
-    },
-    /// Memory of this region could not be accessed: a mapped file shrank.
-    Fault(RegionId),
 }

@@ -17,7 +17,7 @@ impl Doorbell {
     pub(crate) fn ring(&self) -> bool {
         // Rung, then look; the hearer says that it sleeps, then looks whether it was rung. The fences
         // put the two in one order, so that one of them sees the other.
-        // A swap, and no store, for who hears two rings at once is to see what came before either.
+        // A swap, and no store, for a thread that hears two rings at once is to see what came before either.
         self.rung.swap(true, Ordering::Release);
         fence(Ordering::SeqCst);
         self.sleeping.load(Ordering::Relaxed)

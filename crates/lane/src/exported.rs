@@ -1,7 +1,7 @@
 //! Memory that peers use while this program does.
 
 use crate::fault;
-use crate::gate::Gate;
+use crate::latch::Latch;
 use crate::memory::{Postable, Region};
 use crate::shared::{self, Bounds};
 use std::fmt;
@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// The memory, as lanes see it: to be entered for the length of a turn.
-pub(crate) struct Window {
+pub(crate) struct ExportWindow {
     region: Region,
-    gate: Gate,
+    latch: Latch,
 }
 
-impl Window {
-    /// From here to [`Window::leave`] the memory stays exported. False if it was revoked.
+impl ExportWindow {
+    /// From here to [`ExportWindow::leave`] the memory stays exported. False if it was revoked.
     pub(crate) fn enter(&self) -> bool {
-        self.gate.enter()
+        self.latch.enter()
     }
 
     pub(crate) fn leave(&self) {
-        self.gate.leave();
+        self.latch.leave();
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
@@ -33,17 +33,17 @@ impl Window {
         self.region.is_file()
     }
 
-    /// Nobody enters any more, and whoever was in has left: a lane's turn takes microseconds, and no
+    /// No turn enters any more, and those that were in have left: a lane's turn takes microseconds, and no
     /// turn sleeps.
     fn revoke(&self) {
-        self.gate.shut();
+        self.latch.shut();
     }
 }
 
-/// Memory that can be exported to peers, who read and write it at any moment; a handle, cheap to
+/// Memory that can be exported to peers, which read and write it at any moment; a handle, cheap to
 /// clone and to share between threads.
 ///
-/// Nobody gets a slice of it, for a slice's bytes must not change behind its back: this program
+/// There is no slice of it, for a slice's bytes must not change behind its back: this program
 /// copies in and out, and has the aligned words as atomics.
 ///
 /// ```
@@ -65,7 +65,7 @@ pub struct ExportedRegion {
 }
 
 struct Handle {
-    window: Arc<Window>,
+    window: Arc<ExportWindow>,
 }
 
 impl fmt::Debug for ExportedRegion {
@@ -87,9 +87,9 @@ impl ExportedRegion {
         if !(start as usize).is_multiple_of(8) {
             return Err(region);
         }
-        let window = Window {
+        let window = ExportWindow {
             region,
-            gate: Gate::default(),
+            latch: Latch::default(),
         };
         Ok(ExportedRegion {
             handle: Arc::new(Handle {
@@ -98,7 +98,7 @@ impl ExportedRegion {
         })
     }
 
-    pub(crate) fn window(&self) -> &Arc<Window> {
+    pub(crate) fn window(&self) -> &Arc<ExportWindow> {
         &self.handle.window
     }
 
@@ -120,7 +120,7 @@ impl ExportedRegion {
         let bounds = self.part(offset, into.len());
         if self.window().is_file() {
             // SAFETY: in bounds of memory that lives as long as `self`; the kernel copies, so that
-            // who writes meanwhile makes for mixed content and nothing worse.
+            // what is written meanwhile makes for mixed content and nothing worse.
             let read = unsafe { fault::read(bounds.start.add(offset), into, Some(bounds)) };
             return assert!(read.is_ok(), "the mapped file shrank");
         }
@@ -161,7 +161,7 @@ impl ExportedRegion {
 
     /// Whether it was revoked.
     pub fn is_revoked(&self) -> bool {
-        self.window().gate.is_shut()
+        self.window().latch.is_shut()
     }
 
     /// Ends all exports of it, on every connection, at once: when this returns, no peer and no lane

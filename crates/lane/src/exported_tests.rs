@@ -51,7 +51,7 @@ fn revoke__gives_back_when_it_is_the_last_handle() {
 }
 
 #[test]
-fn revoke__waits_for_who_is_in() {
+fn revoke__waits_for_accesses_in_progress() {
     let region = exported(64);
     let window = Arc::clone(region.window());
     assert!(window.enter());
@@ -62,10 +62,10 @@ fn revoke__waits_for_who_is_in() {
             assert!(left.load(Ordering::SeqCst), "revoked while a lane was in");
             region
         });
-        while !window.gate.is_shut() {
+        while !window.latch.is_shut() {
             std::thread::yield_now();
         }
-        assert!(!window.enter(), "nobody enters any more");
+        assert!(!window.enter(), "no turn enters any more");
         left.store(true, Ordering::SeqCst);
         window.leave();
         assert_eq!(revoked.join().unwrap().len(), 64);

@@ -24,7 +24,7 @@ type Transfer = unsafe extern "C" fn(
 /// Reads `buffer.len()` bytes at `from`, which is exported memory if `shared`.
 ///
 /// # Safety
-/// They lie in a mapping, there or gone, and nobody writes them unless they lie in `shared`.
+/// They lie in a mapping, there or gone, and nothing writes them unless they lie in `shared`.
 pub(crate) unsafe fn read(
     from: *const u8,
     buffer: &mut [u8],
@@ -47,7 +47,7 @@ pub(crate) unsafe fn read(
 /// Writes `bytes` at `to`, which is exported memory if `shared`.
 ///
 /// # Safety
-/// They lie in a mapping, there or gone, and nobody else touches them unless they lie in `shared`.
+/// They lie in a mapping, there or gone, and nothing else touches them unless they lie in `shared`.
 pub(crate) unsafe fn write(bytes: &[u8], to: *mut u8, shared: Option<Bounds>) -> Result<(), Gone> {
     let (from, len) = (bytes.as_ptr().cast_mut(), bytes.len());
     // SAFETY: `to` is the remote side, as promised; the local side is only read.
@@ -66,7 +66,7 @@ pub(crate) unsafe fn write(bytes: &[u8], to: *mut u8, shared: Option<Bounds>) ->
 /// `None` if this process may not make the call.
 ///
 /// # Safety
-/// As of `call`: the side it writes is writable, or gone, and nobody else's.
+/// As of `call`: the side it writes is writable, or gone, and no other's.
 unsafe fn through_kernel(
     call: Transfer,
     local: *mut u8,

@@ -9,7 +9,7 @@ const PAGE: usize = 4096;
 
 /// A file that has no name, of `len` bytes, mapped for writing.
 fn mapped(len: usize) -> (File, Region) {
-    // SAFETY: the name is a C string; the descriptor is new and nobody else's.
+    // SAFETY: the name is a C string; the descriptor is new and no other's.
     let file = unsafe { File::from_raw_fd(libc::memfd_create(c"fault".as_ptr(), 0)) };
     file.set_len(len as u64).expect("sized");
     let region = Region::map_file(&file, 0, len, Access::Write).expect("mapped");

@@ -7,9 +7,10 @@
 //! into it.
 //!
 //! ```no_run
-//! use zerolane_lane::{Options, Region, udp};
+//! use zerolane_lane::{Options, Region, WorkRequest, udp};
 //! let mut driver = udp::connect("192.0.2.1:7411".parse().unwrap(), &Options::default())?;
-//! let id = driver.post_send(Region::anonymous(1 << 20)?.into(), Default::default())?;
+//! let send = WorkRequest::Send { delivery: Default::default() };
+//! let id = driver.post_source(send, Region::anonymous(1 << 20)?.into())?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -21,7 +22,8 @@ mod doorbell;
 mod driver;
 mod exported;
 mod fault;
-mod gate;
+mod lane_error;
+mod latch;
 mod memory;
 mod options;
 mod registry;
@@ -33,11 +35,12 @@ pub mod udp;
 mod waker;
 
 pub use account::{Account, MoveCause, Zerocopy};
-pub use datapath::{Lane, LaneError, Turn};
+pub use datapath::{Lane, Turn};
 pub use driver::{
     Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, WorkKind,
 };
 pub use exported::ExportedRegion;
+pub use lane_error::LaneError;
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};
 pub use options::Options;
 pub use registry::Registry;
@@ -47,7 +50,7 @@ pub use waker::Waker;
 pub use zerolane_core::{
     Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life,
     PathState, PostError, RegionName, RemotePlace, RemoteRegion, Schedule, TransferError,
-    TransferId, WorkFlags, limits,
+    TransferId, WorkFlags, WorkRequest, limits,
 };
 pub use zerolane_handshake::{
     Anyone, Cipher, Code, CodeError, GateCounters, GateLimit, Identity, KeyError, PreShared,

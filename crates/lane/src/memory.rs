@@ -49,7 +49,7 @@ enum Backing {
     },
 }
 
-// SAFETY: a Backing is memory without thread affinity. Who may touch which bytes is decided by the
+// SAFETY: a Backing is memory without thread affinity. The right to touch its bytes is decided by the
 // Regions made of it, which are disjoint when exclusive.
 unsafe impl Send for Backing {}
 // SAFETY: as above; a shared Backing is only read through SharedRegions.
@@ -196,8 +196,8 @@ impl Region {
     ///
     /// # Safety
     /// While `owner` lives, the bytes are mapped, initialised and, unless the region is only ever
-    /// sent, writable; and nobody else writes them (or reads them, while a receive is posted), or the
-    /// region is never dereferenced, only posted: then whoever writes them meanwhile spoils the
+    /// sent, writable; and nothing else writes them (or reads them, while a receive is posted), or the
+    /// region is never dereferenced, only posted: then what writes them meanwhile spoils the
     /// content of a Transfer and nothing else.
     pub unsafe fn foreign(start: NonNull<u8>, len: usize, file: bool, owner: Owner) -> Region {
         let backing = Backing::Foreign { start, file, owner };
@@ -215,7 +215,7 @@ impl Region {
 
     /// Bytes `[offset, offset + len)` of `file`, mapped.
     ///
-    /// Nobody may truncate the file while the region lives: touching bytes beyond its end raises
+    /// No process may truncate the file while the region lives: touching bytes beyond its end raises
     /// SIGBUS, as with every mapping. Transfers survive that: they fail with
     /// [`Reason::MemoryFault`](zerolane_wire::Reason::MemoryFault).
     ///
@@ -377,7 +377,7 @@ impl SharedRegion {
 impl Deref for SharedRegion {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the bytes are initialised, and since share() nobody can write them.
+        // SAFETY: the bytes are initialised, and since share() nothing can write them.
         unsafe {
             std::slice::from_raw_parts(self.backing.start().as_ptr().add(self.offset), self.len)
         }

@@ -43,7 +43,7 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// Declare the peer dead after it left requests unanswered for this long.
     pub idle_timeout: Duration,
-    /// How connections are protected, and who the ends are.
+    /// How connections are protected, and the identities of the ends.
     pub security: Security,
     /// Transfers the peer may announce before the first is answered.
     pub slots: u16,

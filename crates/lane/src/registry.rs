@@ -22,12 +22,12 @@ struct Entry {
     len: u64,
     generation: u32,
     open: bool,
-    access: Access,
+    access: EntryFlags,
 }
 
 /// How an entry's memory may be touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Access {
+pub(crate) struct EntryFlags {
     /// Received into.
     pub(crate) writable: bool,
     /// A mapped file, whose pages may be gone.
@@ -55,10 +55,10 @@ impl Registry {
     /// Opens an entry for `len` bytes at `start`, to be read, and written if `access` says so.
     ///
     /// # Safety
-    /// Until [`Registry::close`], the bytes stay mapped, nobody writes them, and if they are
-    /// writable nobody else reads them. Shared ones stay mapped while their window is entered, and
-    /// nobody touches them but as `shared` does.
-    pub(crate) unsafe fn open(&mut self, start: *mut u8, len: usize, access: Access) -> Span {
+    /// Until [`Registry::close`], the bytes stay mapped, nothing writes them, and if they are
+    /// writable nothing else reads them. Shared ones stay mapped while their window is entered, and
+    /// nothing touches them but as `shared` does.
+    pub(crate) unsafe fn open(&mut self, start: *mut u8, len: usize, access: EntryFlags) -> Span {
         let index = self.free.pop().unwrap_or_else(|| {
             let closed = Entry {
                 start: std::ptr::null_mut(),
@@ -93,7 +93,7 @@ impl Registry {
     pub(crate) fn allocate(&mut self, len: usize) -> io::Result<Span> {
         let region = Region::anonymous(len)?;
         let (start, len) = region.raw();
-        let access = Access {
+        let access = EntryFlags {
             writable: true,
             file: false,
             kept: false,
@@ -117,7 +117,7 @@ impl Registry {
         }
     }
 
-    fn address(&self, span: Span) -> Option<(*mut u8, Access)> {
+    fn address(&self, span: Span) -> Option<(*mut u8, EntryFlags)> {
         let entry = self.entries.get(span.region.index as usize)?;
         let end = span.offset.checked_add(span.len)?;
         if !entry.open || entry.generation != span.region.generation || end > entry.len {
@@ -211,7 +211,7 @@ impl Registry {
         })
     }
 
-    /// The bytes of `span`, if nobody but the lane and the kernel touches them.
+    /// The bytes of `span`, if nothing but the lane and the kernel touches them.
     pub(crate) fn bytes(&self, span: Span) -> Option<&[u8]> {
         let start = self
             .source(span)
@@ -238,7 +238,7 @@ impl Registry {
             };
         }
         let start = self.source(span).ok_or(fault)?;
-        // SAFETY: the registry has the span open for reading, and nobody writes it meanwhile.
+        // SAFETY: the registry has the span open for reading, and nothing writes it meanwhile.
         Ok(Sum::of(unsafe {
             std::slice::from_raw_parts(start, span.len as usize)
         }))
@@ -252,7 +252,7 @@ impl Registry {
         };
         if self.is_file(span.region) {
             let shared = self.bounds(span.region);
-            // SAFETY: an open entry's bytes are mapped, and nobody writes them now unless it is exported.
+            // SAFETY: an open entry's bytes are mapped, and nothing writes them now unless it is exported.
             return unsafe { fault::read(start, buffer, shared) }.is_ok();
         }
         if let Some(bounds) = self.bounds(span.region) {
@@ -271,8 +271,8 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
-    const fn memory(writable: bool) -> Access {
-        Access {
+    const fn memory(writable: bool) -> EntryFlags {
+        EntryFlags {
             writable,
             file: false,
             kept: false,

@@ -11,25 +11,24 @@ pub enum Mode {
     /// Encrypted, authenticated, protected from repetition.
     #[default]
     Encrypted,
-    /// Authenticated and protected from repetition, and open to whoever is on the path: for networks
+    /// Authenticated and protected from repetition, and open to any machine on the path: for networks
     /// where others may, or are to, read along, as long as they change nothing.
     Authenticated,
-    /// Not at all. Whoever is on the path reads and changes what it likes.
+    /// Not at all. Any machine on the path reads and changes what it likes.
     Plain,
 }
 
-/// Protection of connections, and who the ends are. The default encrypts with a key made for the
-/// occasion and speaks to anyone: nobody can listen in, but who the peer is, is not known.
+/// Protection of connections, and the identities of the ends. The default encrypts with a key made for the
+/// occasion and speaks to anyone: no third party can listen in, but the peer's identity is not known.
 #[derive(Clone, Debug)]
 pub struct Security {
     /// Protection.
     pub mode: Mode,
-    /// Who this end is. `None`: nobody in particular, with a key of its own for each connection or
-    /// listener.
+    /// The identity of this end. `None`: it has none, and makes a key for each connection or listener.
     pub identity: Option<Arc<Identity>>,
     /// A secret that both ends must know beside their keys.
     pub pre_shared: Option<PreShared>,
-    /// Whom to speak to.
+    /// The peers to speak to.
     pub trust: Arc<dyn Trust>,
     /// Seal with this one and no other, for those whose rules name one. `None`: the fastest that both
     /// machines have hardware for.
@@ -102,7 +101,7 @@ impl Security {
     }
 }
 
-/// Bytes that nobody can guess.
+/// Bytes that cannot be guessed.
 ///
 /// # Errors
 /// The system gives none.

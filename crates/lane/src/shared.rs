@@ -50,7 +50,7 @@ impl Bounds {
 /// They lie within `bounds`, whose memory is mapped, writable and, but for the kernel, only touched
 /// as this module does.
 pub(crate) unsafe fn store(bounds: Bounds, offset: usize, bytes: &[u8]) {
-    // What was stored before is seen by who sees any of this.
+    // What was stored before is seen by all that see any of this.
     std::sync::atomic::fence(Ordering::Release);
     #[cfg(test)]
     seam::count_store(bytes.len());

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Ends a wait of the [`Driver`](crate::Driver) it belongs to, or the next one if none is under way.
+/// Ends a wait of the [`Driver`](crate::Driver) it belongs to, or the next one if there is none.
 /// It ends no request: while a call waits for the end of one, a wake is kept for the next wait. Several
 /// wakes before a wait end one. Costs a syscall only while the driver sleeps.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl Waker {
     pub(crate) fn new() -> Waker {
         // SAFETY: eventfd has no preconditions.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        // SAFETY: a descriptor just made, that nobody else owns.
+        // SAFETY: a descriptor just made, that nothing else owns.
         let event = (fd >= 0)
             .then(|| unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) }.into());
         Waker {

@@ -67,5 +67,5 @@ fn sleep__is_ended_once_by_a_wake_that_writes_late() {
     event.write_all(&1u64.to_ne_bytes()).expect("written");
     let ends = || waker.sleep(|event| is_ready(event.expect("a descriptor"), 0));
     assert_eq!(ends(), Some(true));
-    assert_eq!(ends(), Some(false), "for ever after");
+    assert_eq!(ends(), Some(false), "from then on");
 }

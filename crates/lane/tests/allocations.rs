@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use zerolane_lane::udp::{self, Listener, UdpLane};
-use zerolane_lane::{Delivery, Driver, Memory, Options, Progress, Region, Security};
+use zerolane_lane::{Delivery, Driver, Memory, Options, Progress, Region, Security, WorkRequest};
 
 /// Counts what this thread takes.
 struct Counting;
@@ -71,8 +71,14 @@ fn pair(security: Security) -> (End, End) {
 
 /// One Transfer from a to b; the memory comes back.
 fn transfer(a: &mut End, b: &mut End, from: Memory, to: Region) -> (Memory, Region) {
-    b.post_receive(to).expect("posted");
-    a.post_send(from, Delivery::Interrupt).expect("posted");
+    b.post_target(WorkRequest::Receive, to).expect("posted");
+    a.post_source(
+        WorkRequest::Send {
+            delivery: Delivery::Interrupt,
+        },
+        from,
+    )
+    .expect("posted");
     drive(a, b, |a, b| a.has_completion() && b.has_completion());
     let sent = a.next_completion().expect("over");
     let received = b.next_completion().expect("over");

@@ -8,17 +8,17 @@ mod sync {
 
 #[path = "../src/doorbell.rs"]
 mod doorbell;
-#[path = "../src/gate.rs"]
-mod gate;
+#[path = "../src/latch.rs"]
+mod latch;
 
 use doorbell::Doorbell;
-use gate::Gate;
+use latch::Latch;
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Notify};
 use loom::thread;
 use sync::{AtomicUsize, Ordering};
 
-/// Sleeps as a driver does, until woken; loom reports one that sleeps for ever.
+/// Sleeps as a driver does, until woken; loom reports one that never wakes.
 fn hear(bell: &Doorbell, event: &Notify) {
     while !bell.take() {
         bell.sleep(|| event.wait());
@@ -67,9 +67,9 @@ fn doorbell__brings_what_was_written_before() {
 }
 
 #[test]
-fn gate__shut_means_that_nobody_touches_what_is_behind() {
+fn gate__shut_means_that_no_thread_touches_what_is_behind() {
     loom::model(|| {
-        let shared = Arc::new((Gate::default(), UnsafeCell::new(0)));
+        let shared = Arc::new((Latch::default(), UnsafeCell::new(0)));
         let theirs = Arc::clone(&shared);
         let entering = thread::spawn(move || {
             for _ in 0..2 {

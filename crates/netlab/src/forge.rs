@@ -1,4 +1,4 @@
-//! What somebody on the wire can do: hear frames, and send made-up ones in anybody's name.
+//! What an attacker on the wire can do: read frames, and send forged ones with any source address.
 //!
 //! For tests of how programs stand attacks, inside namespaces made for it: the device is one of a
 //! [`Topology`](crate::netns::Topology), and nothing leaves that.
@@ -32,9 +32,9 @@ pub struct Datagram {
     pub to_hardware: [u8; 6],
     /// Hardware address it says it is from.
     pub from_hardware: [u8; 6],
-    /// Whom it is for.
+    /// Its destination.
     pub to: SocketAddrV4,
-    /// Whom it says it is from.
+    /// The source that it claims.
     pub from: SocketAddrV4,
     /// What is behind the UDP header.
     pub payload: Vec<u8>,
@@ -139,9 +139,9 @@ impl Forger {
     fn send_some(&self, frames: &[&[u8]]) -> io::Result<usize> {
         let slices: Vec<_> = frames.iter().map(|it| [IoSlice::new(it)]).collect();
         let mut headers = MultiHeaders::<()>::preallocate(slices.len(), None);
-        let nobody: Vec<Option<()>> = vec![None; slices.len()];
+        let connected: Vec<Option<()>> = vec![None; slices.len()];
         let (socket, flags) = (self.0.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
-        let results = sendmmsg(socket, &mut headers, slices.iter(), nobody, [], flags)?;
+        let results = sendmmsg(socket, &mut headers, slices.iter(), connected, [], flags)?;
         Ok(results.count())
     }
 }

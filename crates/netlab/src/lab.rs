@@ -56,7 +56,7 @@ use switch::Switch;
 
 pub use frame::hardware_address;
 
-/// Most bytes of frames under way in a lab; further frames are dropped and
+/// Most bytes of frames in flight in a lab; further frames are dropped and
 /// counted. Two thirds of a second at 10 Gb/s.
 pub const MAX_UNDER_WAY_BYTES: usize = 768 << 20;
 
@@ -105,7 +105,7 @@ pub struct LabStats {
     /// Frames that the thread was too slow to take: dropped by the kernel, and
     /// no part of the model.
     pub missed: u64,
-    /// Frames dropped because [`MAX_UNDER_WAY_BYTES`] were under way.
+    /// Frames dropped because [`MAX_UNDER_WAY_BYTES`] were in flight.
     pub overflowed: u64,
     /// Frames that came through a link but that the kernel did not take.
     pub unsent: u64,
@@ -136,7 +136,7 @@ impl LabStats {
 }
 
 /// Namespaces joined by an emulated network. Dropping it ends the network and
-/// removes them; frames still under way are gone.
+/// removes them; frames still in flight are gone.
 ///
 /// ```
 /// use netlab::{lab::{Lab, LabConfig}, netns};

@@ -269,7 +269,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Err(error) = IP.run(&["netns", "del", &self.name]) {
-            // Nobody else can tell that something was left behind.
+            // This is the last chance to say that something was left behind.
             eprintln!("netlab: namespace {} stays: {error}", self.name);
         }
     }

@@ -35,12 +35,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 /// counted. Bounds the sockets that stray datagrams can make it open.
 pub const MAX_CLIENTS: usize = 64;
 
-/// Most datagrams under way in one direction; more are dropped and counted.
+/// Most datagrams in flight in one direction; more are dropped and counted.
 /// Bounds the memory to 256 MiB with the biggest datagrams, and leaves room for
 /// more than the relay can pass on in 20 ms.
 pub const MAX_UNDER_WAY_PACKETS: usize = 4096;
 
-/// A running relay. Dropping it ends it; datagrams still under way are gone.
+/// A running relay. Dropping it ends it; datagrams still in flight are gone.
 ///
 /// ```
 /// use netlab::udp::Relay;
@@ -79,10 +79,10 @@ pub struct RelayStats {
     pub clients: usize,
     /// Datagrams dropped because their sender was one client too many.
     pub refused: u64,
-    /// Datagrams dropped because [`MAX_UNDER_WAY_PACKETS`] were under way.
+    /// Datagrams dropped because [`MAX_UNDER_WAY_PACKETS`] were in flight.
     pub overflowed: u64,
     /// Datagrams that came through a link but that the kernel did not take,
-    /// for example because nobody listens at the server's address.
+    /// for example because nothing listens at the server's address.
     pub unsent: u64,
 }
 

@@ -66,7 +66,7 @@ impl<S> Worker<S> {
 
 impl<S> Drop for Worker<S> {
     fn drop(&mut self) {
-        // Whoever wants to know how it went calls `end`.
+        // A caller that wants the outcome calls `end`.
         let _ = self.end();
     }
 }

@@ -65,7 +65,7 @@ pub struct Link<P> {
     /// Delivery time of the latest packet that was not held back: nothing that
     /// keeps its place may arrive before it.
     in_order_until: Duration,
-    under_way: BinaryHeap<UnderWay<P>>,
+    in_flight: BinaryHeap<InFlight<P>>,
     next_sequence: u64,
     /// Highest sequence delivered so far, plus one.
     expected_sequence: u64,
@@ -84,7 +84,7 @@ impl<P> Link<P> {
             queue: VecDeque::new(),
             queued_bytes: 0,
             in_order_until: Duration::ZERO,
-            under_way: BinaryHeap::new(),
+            in_flight: BinaryHeap::new(),
             next_sequence: 0,
             expected_sequence: 0,
             stats: LinkStats::default(),
@@ -114,10 +114,10 @@ impl<P> Link<P> {
         }
     }
 
-    /// When the next packet is due, or `None` with nothing under way.
+    /// When the next packet is due, or `None` with nothing in flight.
     #[must_use]
     pub fn next_delivery(&self) -> Option<Duration> {
-        self.under_way.peek().map(|packet| packet.arrival.due)
+        self.in_flight.peek().map(|packet| packet.arrival.due)
     }
 
     /// Takes out the next packet if it is due at `now`. Call until it returns
@@ -132,7 +132,7 @@ impl<P> Link<P> {
         if self.next_delivery()? > self.now {
             return None;
         }
-        let UnderWay { sequence, arrival } = self.under_way.pop()?;
+        let InFlight { sequence, arrival } = self.in_flight.pop()?;
         self.stats.delivered += 1;
         if sequence < self.expected_sequence {
             self.stats.reordered += 1;
@@ -142,7 +142,7 @@ impl<P> Link<P> {
         Some(arrival)
     }
 
-    /// Changes the behaviour for packets sent from now on. Packets under way
+    /// Changes the behaviour for packets sent from now on. Packets in flight
     /// keep their delivery times, and packets that keep their place do not
     /// overtake them even if the delay shrinks.
     pub fn set_config(&mut self, config: LinkConfig) {
@@ -156,12 +156,12 @@ impl<P> Link<P> {
     }
 
     /// Takes the link down or up again. While it is down, everything sent is
-    /// dropped; everything under way when it goes down is dropped too.
+    /// dropped; everything in flight when it goes down is dropped too.
     pub fn set_up(&mut self, up: bool) {
         self.up = up;
         if !up {
-            self.stats.down += self.under_way.len() as u64;
-            self.under_way.clear();
+            self.stats.down += self.in_flight.len() as u64;
+            self.in_flight.clear();
             self.queue.clear();
             self.queued_bytes = 0;
             self.in_order_until = Duration::ZERO;
@@ -177,7 +177,7 @@ impl<P> Link<P> {
     /// Packets queued or on the wire that will be delivered.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.under_way.len()
+        self.in_flight.len()
     }
 
     /// The counters.
@@ -215,7 +215,7 @@ impl<P> Link<P> {
         };
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        self.under_way.push(UnderWay { sequence, arrival });
+        self.in_flight.push(InFlight { sequence, arrival });
     }
 
     /// Whether the queue takes one more. The first in line is being serialised
@@ -296,27 +296,27 @@ pub struct Arrival<P> {
 /// A packet that will be delivered. Ordered for a max-heap: the greatest is the
 /// one due first, and of those the one sent first.
 #[derive(Clone, Debug)]
-struct UnderWay<P> {
+struct InFlight<P> {
     sequence: u64,
     arrival: Arrival<P>,
 }
 
-impl<P> Ord for UnderWay<P> {
+impl<P> Ord for InFlight<P> {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.arrival.due, other.sequence).cmp(&(self.arrival.due, self.sequence))
     }
 }
 
-impl<P> PartialOrd for UnderWay<P> {
+impl<P> PartialOrd for InFlight<P> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<P> PartialEq for UnderWay<P> {
+impl<P> PartialEq for InFlight<P> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<P> Eq for UnderWay<P> {}
+impl<P> Eq for InFlight<P> {}

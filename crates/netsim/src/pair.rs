@@ -88,7 +88,7 @@ impl<P> Duplex<P> {
     }
 
     /// When the next packet arrives at either side, or `None` with nothing
-    /// under way.
+    /// in flight.
     #[must_use]
     pub fn next_delivery(&self) -> Option<Duration> {
         self.next_sender().map(|(due, _)| due)
@@ -99,7 +99,7 @@ impl<P> Duplex<P> {
     ///
     /// Returns the packet and the side at which it arrives. `None` means that
     /// the clock now stands at `deadline` (the caller's timers are due), or,
-    /// without a deadline, that nothing is under way and the clock did not
+    /// without a deadline, that nothing is in flight and the clock did not
     /// move.
     ///
     /// A delivery at the deadline itself comes before the timers, and what A
@@ -137,7 +137,7 @@ impl<P> Duplex<P> {
         &mut self.links[from.index()]
     }
 
-    /// The next delivery and who sent it; A first if both are due together.
+    /// The next delivery and its sender; A first if both are due together.
     fn next_sender(&self) -> Option<(Duration, Side)> {
         Side::BOTH
             .into_iter()

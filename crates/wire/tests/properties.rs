@@ -34,8 +34,8 @@ fn flip(bytes: &[u8], bit: usize) -> Vec<u8> {
     flipped
 }
 
-/// What an accepted datagram must keep to, whoever made it: emitting it again changes nothing
-/// but fields that are ignored, and those to zero.
+/// What holds for every accepted datagram, also a hostile one: emitting it again changes only the
+/// fields that are ignored, and sets those to zero.
 fn check_accepted(received: &[u8], packet: &Packet) -> Result<Vec<u8>, TestCaseError> {
     let (emitted, len) = packet.emit();
     let emitted = &emitted[..len];

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use zerolane_lane::udp::{self, UdpLane};
 use zerolane_lane::{
     Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, PublicKey, Region,
-    TransferError, TransferId, Waker,
+    TransferError, TransferId, Waker, WorkRequest,
 };
 
 /// Rounds of flushing that [`Connection::close`] waits for the peer, in idle timeouts.
 const LINGER_IDLE_TIMEOUTS: u32 = 1;
 
-/// A virtual connection. It is driven by whoever calls it: progress is made inside its methods, in
-/// the calling thread, and nowhere else. A peer that makes no call for the idle timeout while we
+/// A virtual connection. Its caller drives it: progress is made inside its methods, in the calling
+/// thread, and nowhere else. A peer that makes no call for the idle timeout while we
 /// wait for it is taken for dead.
 ///
 /// ```
@@ -109,21 +109,24 @@ impl Connection {
         self.driver.lane().peer_addr()
     }
 
-    /// Who the peer proved to be; `None` in plain mode.
+    /// The key that the peer proved to own; `None` in plain mode.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.driver.lane().peer_key()
     }
 
     /// Sends `data` as one Transfer; returns when the peer has all of it.
     ///
-    /// `data` must stay readable, as any slice: if it is a mapping of a file that somebody truncates
+    /// `data` must stay readable, as any slice: if it is a mapping of a file that is truncated
     /// meanwhile, the process may get SIGBUS where payload is touched in user space (checksums).
     /// [`Region::map_file`] has no such hole.
     ///
     /// # Errors
     /// [`TransferError::MessageTooLarge`] if the receive it met was smaller; or the connection's.
     pub fn send(&mut self, data: &[u8]) -> Result<()> {
-        self.driver.send(data)??;
+        let send = WorkRequest::Send {
+            delivery: Delivery::Interrupt,
+        };
+        self.driver.lend_source(send, data)?.result?;
         Ok(())
     }
 
@@ -137,7 +140,8 @@ impl Connection {
     /// with the same, nothing was written, and the next Transfer can be received. Or the
     /// connection's.
     pub fn recv_into(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        Ok(self.driver.receive_into(buffer)?? as usize)
+        let received = self.driver.lend_target(WorkRequest::Receive, buffer)?;
+        Ok(received.result? as usize)
     }
 
     /// Waits until the peer announces a Transfer that no posted receive takes, and returns its
@@ -173,7 +177,8 @@ impl Connection {
         memory: impl Into<Memory>,
         delivery: Delivery,
     ) -> Posted<Memory> {
-        self.driver.post_send(memory.into(), delivery)
+        let send = WorkRequest::Send { delivery };
+        self.driver.post_source(send, memory.into())
     }
 
     /// Posts a receive: the n-th posted gets the n-th Transfer sent, if it fits.
@@ -181,7 +186,7 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many are posted. The region comes back.
     pub fn post_recv(&mut self, region: Region) -> Posted<Region> {
-        self.driver.post_receive(region)
+        self.driver.post_target(WorkRequest::Receive, region)
     }
 
     /// Offers memory to the peer's next [`Connection::post_read`].
@@ -189,7 +194,10 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many are posted. The memory comes back.
     pub fn post_offer(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
-        self.driver.post_offer(memory.into(), Delivery::Interrupt)
+        let offer = WorkRequest::Offer {
+            delivery: Delivery::Interrupt,
+        };
+        self.driver.post_source(offer, memory.into())
     }
 
     /// Reads what the peer offers, when it does (the Read sequence).
@@ -197,7 +205,7 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many are posted. The region comes back.
     pub fn post_read(&mut self, region: Region) -> Posted<Region> {
-        self.driver.post_read(region)
+        self.driver.post_target(WorkRequest::Read, region)
     }
 
     /// Asks to be told of the end of request `id`, however its sender wants it delivered: it ends a
@@ -261,7 +269,7 @@ impl Connection {
         left: Option<Duration>,
     ) -> Result<bool> {
         if self.driver.has_completion() {
-            // The peer must not take us for dead because of a queue that nobody empties.
+            // A queue that the program does not empty must not make the peer take us for dead.
             let waker = self.driver.waker();
             self.driver
                 .wait(left, |_| queue.has_room_or_wakes(&waker))?;
@@ -316,7 +324,7 @@ impl Connection {
     /// Asks that what this connection receives come at full speed, while the others of its
     /// [`Scheduler`] are held at a trickle (fast mode). Granted for what is announced at present, a
     /// tenth of a second at most, if no other connection has it; ask again for more. A connection
-    /// without a scheduler has nobody to hold back: always granted.
+    /// without a scheduler has no others to hold back: always granted.
     ///
     /// ```
     /// use zerolane::options::FastAnswer;
@@ -353,7 +361,7 @@ impl Connection {
     }
 
     /// A handle with which another thread ends a [`Connection::wait`] or [`Connection::announced`], or the
-    /// next one if none is under way. It ends no request: calls that wait for the end of one go on, and
+    /// next one if none is in progress. It ends no request: calls that wait for the end of one go on, and
     /// the wake is kept for the next wait.
     pub fn waker(&self) -> Waker {
         self.driver.waker()

@@ -20,7 +20,7 @@ use zerolane_lane::{GateCounters, Options, PublicKey};
 /// ```
 /// use zerolane::options::{Schedule, Scheduler};
 /// use zerolane::{Connection, Endpoint, Options};
-/// // Whoever needs fewest bytes is served first.
+/// // The sender that needs fewest bytes is served first.
 /// let options = Options {
 ///     scheduler: Some(Scheduler::new(Schedule::Shortest)),
 ///     ..Options::default()
@@ -75,12 +75,12 @@ impl Endpoint {
         Ok(self.listener.give_to(uid)?)
     }
 
-    /// Who this end is to those who connect; `None` in plain mode.
+    /// The key by which clients know this end; `None` in plain mode.
     pub fn public_key(&self) -> Option<PublicKey> {
         self.listener.public_key()
     }
 
-    /// What was counted of strangers who knocked; `None` in plain mode.
+    /// Counters of the connection requests of strangers; `None` in plain mode.
     pub fn gate_counters(&self) -> Option<&GateCounters> {
         self.listener.gate_counters()
     }
@@ -90,7 +90,7 @@ impl Endpoint {
         self.listener.counters()
     }
 
-    /// Whether nobody gets in any more: there is a one-time code, and it was used, or guessed at too
+    /// Whether it admits no more clients: there is a one-time code, and it was used, or guessed at too
     /// often.
     pub fn is_spent(&self) -> bool {
         self.listener.is_spent()
@@ -117,9 +117,9 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
-    /// Somebody may have woken the connection just before, with nobody waiting.
+    /// Another thread may have woken the connection just before, when no call was waiting.
     #[test]
-    fn close__waits_for_what_was_posted_whoever_wakes_it() {
+    fn close__waits_for_what_was_posted_despite_a_wake() {
         let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("a port");
         let address = endpoint.local_addr();
         let sending = std::thread::spawn(move || {
@@ -161,7 +161,7 @@ mod tests {
             open.push(accepted.expect("no error").expect("in time"));
             open.push(connecting.join().expect("no panic").expect("connected"));
             drop(endpoint);
-            endpoint = Endpoint::bind(address, Options::default()).expect("nobody listens");
+            endpoint = Endpoint::bind(address, Options::default()).expect("the port is free");
         }
         for connection in &mut open {
             connection.poll().expect("connected");

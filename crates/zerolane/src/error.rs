@@ -17,7 +17,7 @@ pub enum Error {
     /// The name has no address.
     #[error("no address to connect to or listen on")]
     NoAddress,
-    /// Nobody answered within the connect timeout.
+    /// No answer came within the connect timeout.
     #[error(
         "no answer within {0:?}: is a Zerolane endpoint listening there, and does UDP get through?"
     )]
@@ -92,7 +92,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// while let Some(region) = waiting.pop() {
 ///     match connection.post_send(region) {
 ///         Ok(_) => {}
-///         // Enough is under way: the memory comes back, to be posted when something is done.
+///         // Enough is in flight: the memory comes back, to be posted when something is done.
 ///         Err(NotPosted { reason: PostError::Full, memory }) => {
 ///             waiting.extend(memory.into_region());
 ///             connection.wait(None)?;

@@ -64,7 +64,7 @@ pub mod options {
     pub use zerolane_wire::{Profile, Profiles};
 }
 
-/// What [`Security`] is made of: identities, whom to trust, codes that are good for one connection.
+/// What [`Security`] is made of: identities, peers to trust, codes that are good for one connection.
 pub mod security {
     pub use zerolane_lane::handshake_limits::CODE_GUESSES;
     pub use zerolane_lane::{

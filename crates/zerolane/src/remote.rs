@@ -5,7 +5,7 @@ use crate::{Connection, Error, RegionKey, Result};
 use std::ops::Deref;
 use zerolane_lane::{
     Atomic, ExportedRegion, Memory, MessageControl, NotPosted, PostError, Region, RegionName,
-    RemotePlace, TransferId, WorkFlags,
+    RemotePlace, TransferId, WorkFlags, WorkRequest,
 };
 use zerolane_wire::{FetchOpKind, Rights};
 
@@ -193,15 +193,13 @@ impl Connection {
         Ok(RegionKey::new(self.driver.open_region(name, rights)??))
     }
 
-    /// Puts `data` into the peer's memory; returns when it is placed there, to be seen by all who
-    /// look.
+    /// Puts `data` into the peer's memory; returns when it is placed there and every reader
+    /// sees it.
     ///
     /// # Errors
     /// The refusal in [`Error::Transfer`]; or the connection's.
     pub fn put(&mut self, to: &RegionKey, offset: u64, data: &[u8]) -> Result<()> {
-        let place = to.place(offset, data.len() as u64, Rights::WRITE)?;
-        self.driver.put(place, data, None)??;
-        Ok(())
+        self.put_now(to, offset, data, None)
     }
 
     /// The same, and shows the peer `immediate` when it is placed: a
@@ -217,8 +215,22 @@ impl Connection {
         data: &[u8],
         immediate: u32,
     ) -> Result<()> {
-        let place = to.place(offset, data.len() as u64, Rights::WRITE)?;
-        self.driver.put(place, data, Some(immediate))??;
+        self.put_now(to, offset, data, Some(immediate))
+    }
+
+    fn put_now(
+        &mut self,
+        to: &RegionKey,
+        offset: u64,
+        data: &[u8],
+        immediate: Option<u32>,
+    ) -> Result<()> {
+        let put = WorkRequest::Put {
+            place: to.place(offset, data.len() as u64, Rights::WRITE)?,
+            immediate,
+            flags: WorkFlags::default(),
+        };
+        self.driver.lend_source(put, data)?.result?;
         Ok(())
     }
 
@@ -227,8 +239,11 @@ impl Connection {
     /// # Errors
     /// As of [`Connection::put`].
     pub fn get(&mut self, from: &RegionKey, offset: u64, into: &mut [u8]) -> Result<()> {
-        let place = from.place(offset, into.len() as u64, Rights::READ)?;
-        self.driver.get(place, into)??;
+        let get = WorkRequest::Get {
+            place: from.place(offset, into.len() as u64, Rights::READ)?,
+            flags: WorkFlags::default(),
+        };
+        self.driver.lend_target(get, into)?.result?;
         Ok(())
     }
 
@@ -237,8 +252,11 @@ impl Connection {
     /// # Errors
     /// As of [`Connection::put`]; or `offset` is no multiple of 8.
     pub fn fetch_op(&mut self, on: &RegionKey, offset: u64, op: FetchOp) -> Result<u64> {
-        let place = word(on, offset)?;
-        Ok(self.driver.fetch_op(place, op.into())??)
+        let done = self
+            .driver
+            .complete(fetch_op(on, offset, op, WorkFlags::default())?)?;
+        done.result?;
+        Ok(done.value)
     }
 
     /// [`FetchOp::Add`].
@@ -308,9 +326,7 @@ impl Connection {
     ) -> Posted<Memory> {
         let memory = memory.into();
         match to.place(offset, memory.len() as u64, Rights::WRITE) {
-            Ok(place) => self
-                .driver
-                .post_put(place, memory, work.immediate, work.flags()),
+            Ok(place) => self.driver.post_source(put(place, work), memory),
             Err(reason) => Err(NotPosted { reason, memory }),
         }
     }
@@ -332,10 +348,7 @@ impl Connection {
         if data.len() > crate::request::MAX_INLINE {
             return Err(Error::NotInline { len: data.len() });
         }
-        let posted = self
-            .driver
-            .post_put_inline(place, data, work.immediate, work.flags());
-        Ok(posted?)
+        Ok(self.driver.post_inline(put(place, work), data)?)
     }
 
     /// Posts a put of several pieces, each to an offset of its own: gathered here, scattered there.
@@ -372,7 +385,11 @@ impl Connection {
         work: Work,
     ) -> Posted<Region> {
         match from.place(offset, into.len() as u64, Rights::READ) {
-            Ok(place) => self.driver.post_get(place, into, work.flags()),
+            Ok(place) => {
+                let flags = work.flags();
+                self.driver
+                    .post_target(WorkRequest::Get { place, flags }, into)
+            }
             Err(reason) => Err(NotPosted {
                 reason,
                 memory: into,
@@ -447,9 +464,8 @@ impl Connection {
         op: FetchOp,
         work: Work,
     ) -> Result<TransferId> {
-        let place = word(on, offset)?;
-        let posted = self.driver.post_fetch_op(place, op.into(), work.flags());
-        Ok(posted?)
+        let request = fetch_op(on, offset, op, work.flags())?;
+        Ok(self.driver.post_bare(request)?)
     }
 
     /// Posts a message: up to [`MAX_CONTROL`](crate::request::MAX_CONTROL) bytes of control, which are copied,
@@ -483,7 +499,7 @@ impl Connection {
     /// connection's.
     pub fn send_message(&mut self, control: &[u8], payload: Option<&[u8]>) -> Result<()> {
         let payload = payload.unwrap_or_default();
-        self.driver.send_message(control, payload)??;
+        self.driver.send_message(control, payload)?.result?;
         Ok(())
     }
 
@@ -516,11 +532,23 @@ fn part(work: Work, index: usize, count: usize) -> Work {
     }
 }
 
-fn word(key: &RegionKey, offset: u64) -> Result<RemotePlace> {
+fn put(place: RemotePlace, work: Work) -> WorkRequest {
+    WorkRequest::Put {
+        place,
+        immediate: work.immediate,
+        flags: work.flags(),
+    }
+}
+
+fn fetch_op(key: &RegionKey, offset: u64, op: FetchOp, flags: WorkFlags) -> Result<WorkRequest> {
     if !offset.is_multiple_of(8) {
         return Err(PostError::Misaligned.into());
     }
-    Ok(key.place(offset, 8, Rights::ATOMIC)?)
+    Ok(WorkRequest::FetchOp {
+        place: key.place(offset, 8, Rights::ATOMIC)?,
+        atomic: op.into(),
+        flags,
+    })
 }
 
 fn region_name(name: &str) -> Result<RegionName> {

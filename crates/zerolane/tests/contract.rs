@@ -439,7 +439,7 @@ fn post__refused_for_what_it_asks_gives_the_memory_back() {
     assert_eq!(connection.in_flight(), 0);
 }
 
-/// What comes back is as good as before: posted again, it is sent.
+/// Memory that comes back can be used as before: posted again, it is sent.
 #[test]
 fn post__what_came_back_can_be_posted_again() {
     const COUNT: usize = 6_000;

@@ -394,7 +394,7 @@ fn immediate(options: &Options) {
             (completion.kind, completion.value),
             (WorkKind::Immediate, u64::from(n))
         );
-        // The next put may be under way by now, but not one that changes all of it.
+        // The next put may be in flight by now, but not one that changes all of it.
         let mut last = [0];
         memory.read(len.max(1) - 1, &mut last);
         assert!(len == 0 || last[0] == content(n as u8, len)[len - 1] || len < 70_000);

@@ -132,7 +132,7 @@ static void addresses(void)
     EXPECT(zl_endpoint_address(endpoint, text, sizeof text) == ZL_OK);
     EXPECT(zl_endpoint_accept(endpoint, 1, &connection) == ZL_TIMEOUT);
     zl_endpoint_free(endpoint);
-    /* Nobody is there any more. */
+    /* Nothing listens there any more. */
     EXPECT(zl_options_new(&options) == ZL_OK);
     EXPECT(zl_options_set(options, ZL_OPTION_CONNECT_TIMEOUT_MS, 200) == ZL_OK);
     zl_status status = zl_connect(text, options, &connection);
@@ -158,7 +158,7 @@ static void regions(void)
     zl_region_free(region);
 }
 
-static void *wait_for_ever(void *connection)
+static void *wait_without_timeout(void *connection)
 {
     zl_completion completion;
     static zl_status status;
@@ -226,7 +226,7 @@ static void connections(void)
     EXPECT(completion.id == id && completion.status == ZL_ERROR_CANCELLED);
 
     /* One thread at a time: the second is told so, and may wake the first. */
-    EXPECT(pthread_create(&thread, NULL, wait_for_ever, peers) == 0);
+    EXPECT(pthread_create(&thread, NULL, wait_without_timeout, peers) == 0);
     zl_status second = ZL_TIMEOUT;
     for (int tries = 0; tries < 10000 && second == ZL_TIMEOUT; tries++) {
         const struct timespec millisecond = {.tv_nsec = 1000000};
@@ -238,7 +238,7 @@ static void connections(void)
     EXPECT(pthread_join(thread, &waited) == 0);
     EXPECT(*(zl_status *)waited == ZL_TIMEOUT);
 
-    /* Freeing with a request under way gives its memory back; the peer is told. */
+    /* Freeing with a request in flight gives its memory back; the peer is told. */
     EXPECT(zl_post_receive(peers, region, 0, 64, &id) == ZL_OK);
     zl_connection_free(peers);
     zl_region_free(region);

@@ -91,7 +91,7 @@ int main(int count, char **arguments)
     EXPECT(zl_options_trust(client, key) == ZL_OK);
     EXPECT(meet(server, client, seen, ours) == ZL_OK && strcmp(seen, key) == 0);
 
-    /* Nobody else is spoken to. */
+    /* No other peer is spoken to. */
     EXPECT(meet(NULL, client, seen, ours) == ZL_ERROR_UNTRUSTED);
     EXPECT(meet(client, NULL, seen, ours) == ZL_ERROR_REJECTED);
 

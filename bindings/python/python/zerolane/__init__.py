@@ -14,7 +14,7 @@ buffer posted for it, and nothing in between copies it but the kernel::
 
 A buffer in use stays exported: it cannot be resized, and should not be changed. Whether Python
 changes it nevertheless, or a peer writes memory that Python reads, is not found out: the bytes are
-shared, and who reads while another writes sees some of both.
+shared, and a read during a write sees some of both.
 """
 
 from zerolane._errors import (

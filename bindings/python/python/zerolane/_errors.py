@@ -34,7 +34,7 @@ class ConnectionEnded(Error, ConnectionError):
 
 
 class ConnectTimeout(ConnectionEnded, TimeoutError):
-    """Nobody answered within the connect timeout."""
+    """No answer came within the connect timeout."""
 
 
 class Rejected(ConnectionEnded, ConnectionRefusedError):
@@ -50,7 +50,7 @@ class Closed(ConnectionEnded):
 
 
 class PeerDead(ConnectionEnded):
-    """The peer does not answer any more, or nobody is there."""
+    """The peer does not answer any more, or nothing listens there."""
 
 
 class ProtocolError(ConnectionEnded):
@@ -98,4 +98,4 @@ class UnknownRegion(RequestFailed):
 
 
 class QueueFull(Error):
-    """As many requests as a connection takes are under way: complete some first."""
+    """As many requests as a connection takes are in flight: complete some first."""

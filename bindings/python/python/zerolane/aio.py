@@ -240,7 +240,7 @@ class Endpoint:
 
     @property
     def key(self) -> str | None:
-        """The key by which those who connect know this end; None if connections are plain."""
+        """The key by which clients know this end; None if connections are plain."""
         return self._endpoint.key
 
     async def accept(self) -> Connection:

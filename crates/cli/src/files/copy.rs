@@ -21,7 +21,7 @@ that HOST serves. A local name with a ':' is written ./NAME.
 
 Every file is written under a temporary name, verified end to end with BLAKE3, then renamed. With \
 --resume, what a killed copy left is hashed at both ends and only what differs is sent.")]
-pub(crate) struct Args {
+pub struct Args {
     /// What to copy, then where to: a directory, or a new name for one source
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"],
           value_parser = OsStringValueParser::new().try_map(parse_location))]

@@ -1,4 +1,4 @@
-//! A client of the file service that minds who serves.
+//! A client of the file service that checks the identity of the server.
 
 use anyhow::Result;
 use zerolane::Options;
@@ -25,7 +25,7 @@ impl Guarded {
         Ok(Guarded { client, caution })
     }
 
-    /// Says whom it met, before anything else is said, and adds to an error what the user can do.
+    /// Says which server it met, before anything else is said, and adds to an error what the user can do.
     pub(crate) fn explain<T>(&self, outcome: Result<T, Error>) -> Result<T> {
         self.caution.introduce();
         outcome.map_err(|error| {

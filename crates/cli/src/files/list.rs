@@ -10,7 +10,7 @@ use crate::security::ClientArgs;
 
 /// Arguments of `zerolane ls`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// What to list, `HOST[:PORT]:PATH`; an empty PATH is the served directory
     #[arg(value_name = "HOST:PATH", value_parser = parse_remote)]
     location: (Host, Vec<u8>),

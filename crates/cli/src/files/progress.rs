@@ -121,7 +121,7 @@ fn bar() -> ProgressBar {
     style.map_or(bar.clone(), |style| bar.with_style(style))
 }
 
-/// Nobody reading is no reason to stop a copy.
+/// A closed standard output is no reason to stop a copy.
 fn emit(event: &Event<'_>) {
     if let Ok(line) = serde_json::to_string(event) {
         let _ = console::say(line);

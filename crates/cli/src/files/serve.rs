@@ -19,7 +19,7 @@ use crate::security::{self, Doors, ServerArgs};
 
 /// Arguments of `zerolane serve`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The directory; nothing outside it can be reached
     #[arg(value_name = "DIR")]
     directory: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// keys and to do in DIR what clients may do there
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Let in who has a one-time code, which is shown here, instead of keys; end after that client
+    /// Let in one client that has a one-time code, which is shown here, instead of keys; end after it
     #[arg(long, conflicts_with_all = ["identity", "allowed", "anyone", "authenticated", "plain"])]
     code: bool,
     #[command(flatten)]
@@ -53,7 +53,7 @@ enum ScheduleName {
     Fair,
     /// One at full speed, the others at a trickle, in turns
     Fast,
-    /// Who needs fewest bytes first
+    /// The sender that needs fewest bytes first
     Shortest,
 }
 
@@ -196,10 +196,9 @@ impl ServerObserver for Log {
 
     fn wrong_code(&self, left: u32) {
         console::note(match left {
-            0 => "WARNING: a wrong code was tried again. This one is void: nobody gets in by it."
-                .into(),
+            0 => "WARNING: a wrong code was tried again. This one is void now.".into(),
             _ => {
-                format!("WARNING: somebody tried a wrong code. After {left} more this one is void.")
+                format!("WARNING: a client tried a wrong code. After {left} more this one is void.")
             }
         });
     }

@@ -8,7 +8,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_c
 
 use crate::exit::Exit;
 
-/// Ports from here on are anybody's to bind.
+/// Every user may bind ports from here on.
 const FIRST_OPEN_PORT: u16 = 1024;
 
 /// The user `name`.

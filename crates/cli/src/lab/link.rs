@@ -87,7 +87,7 @@ fn with_queue(link: LinkConfig, queue: Queue, rate: u64, rtt: Duration) -> LinkC
 }
 
 /// A link with this bottleneck and nothing bad about it.
-pub(crate) fn bottleneck(rate: u64, rtt: Duration, queue: Queue) -> LinkConfig {
+pub fn bottleneck(rate: u64, rtt: Duration, queue: Queue) -> LinkConfig {
     let link = LinkConfig {
         delay: rtt / 2,
         rate_bits_per_s: Some(rate),
@@ -96,7 +96,7 @@ pub(crate) fn bottleneck(rate: u64, rtt: Duration, queue: Queue) -> LinkConfig {
     with_queue(link, queue, rate, rtt)
 }
 
-/// What is under way in one round trip at full rate; room for a few packets
+/// What is in flight in one round trip at full rate; room for a few packets
 /// even if that is nothing.
 fn bandwidth_delay_bytes(rate: u64, rtt: Duration) -> usize {
     /// Sixteen full packets.

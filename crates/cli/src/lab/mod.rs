@@ -8,10 +8,10 @@
 //! | `report` | what became of the frames |
 
 mod changes;
-pub(crate) mod link;
+pub mod link;
 mod program;
-pub(crate) mod report;
-pub(crate) mod units;
+mod report;
+pub mod units;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ Example:
 
 The exit code is the command's, 128 and the signal if one killed it, 127 if there is no such \
 command; before the command runs, the codes below.")]
-pub(crate) struct Args {
+pub struct Args {
     #[command(flatten)]
     link: LinkArgs,
     /// Rate of each host's own interface; what it sends faster waits there

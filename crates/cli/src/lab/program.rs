@@ -2,9 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -15,6 +14,7 @@ use nix::unistd::Pid;
 
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
+use crate::program;
 
 /// A command for each of the first hosts. The first one's end is the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,10 @@ impl Programs {
     /// A command in host 1 alone.
     pub(crate) fn one(words: Vec<OsString>) -> Result<Programs> {
         let name = words.first().context("no command")?;
-        find(Path::new(name))?;
+        // Looked up before anything is set up, for `ip netns exec` tells a missing program only by its text.
+        program::find(name)
+            .with_context(|| format!("{}: command not found", name.display()))
+            .context(Exit::CommandNotFound)?;
         Ok(Programs(vec![words]))
     }
 
@@ -134,28 +137,6 @@ fn code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// The program of this name, as `execvp` finds it. Looked up before anything
-/// is set up, for `ip netns exec` tells a missing program only by its text.
-fn find(name: &Path) -> Result<PathBuf> {
-    let candidates: Vec<PathBuf> = if name.components().count() > 1 {
-        vec![name.to_owned()]
-    } else {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path)
-            .map(|directory| directory.join(name))
-            .collect()
-    };
-    candidates
-        .into_iter()
-        .find(|path| is_executable(path))
-        .with_context(|| format!("{}: command not found", name.display()))
-        .context(Exit::CommandNotFound)
-}
-
-fn is_executable(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
@@ -168,23 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn code__is_what_a_shell_would_say() {
-        assert_eq!(code(ExitStatus::from_raw(3 << 8)), 3);
-        assert_eq!(code(ExitStatus::from_raw(9)), 137);
+    fn one__a_missing_command_has_an_exit_code_of_its_own() {
+        let error = Programs::one(vec!["no-such-program-here".into()]).unwrap_err();
+        assert_eq!(Exit::of(&error), Exit::CommandNotFound);
     }
 
     #[test]
-    fn find__by_path_and_by_name() {
-        assert!(find(Path::new("sh")).is_ok());
-        assert!(find(Path::new("/bin/sh")).is_ok());
-        for missing in [
-            "no-such-program-here",
-            env!("CARGO_MANIFEST_PATH"),
-            "./nothing",
-            "/",
-        ] {
-            let error = find(Path::new(missing)).unwrap_err();
-            assert_eq!(Exit::of(&error), Exit::CommandNotFound, "{missing}");
-        }
+    fn code__is_what_a_shell_would_say() {
+        assert_eq!(code(ExitStatus::from_raw(3 << 8)), 3);
+        assert_eq!(code(ExitStatus::from_raw(9)), 137);
     }
 }

@@ -18,12 +18,12 @@ const LONGEST_QUEUE_PACKETS: usize = 1_000_000;
 type Parsed<T> = Result<T, String>;
 
 /// A time: `20ms`, `1.5s`, `300us`; `0` needs no unit.
-pub(crate) fn duration(text: &str) -> Parsed<Duration> {
+pub fn duration(text: &str) -> Parsed<Duration> {
     duration_up_to(text, LONGEST)
 }
 
 /// As [`duration`], of at most `longest`.
-pub(crate) fn duration_up_to(text: &str, longest: Duration) -> Parsed<Duration> {
+pub fn duration_up_to(text: &str, longest: Duration) -> Parsed<Duration> {
     const UNITS: [(&str, f64); 5] = [
         ("s", 1.0),
         ("ms", 1e-3),
@@ -44,7 +44,7 @@ pub(crate) fn duration_up_to(text: &str, longest: Duration) -> Parsed<Duration> 
 }
 
 /// A rate in bits per second, as `tc` writes it: `1gbit`, `2.5mbit`.
-pub(crate) fn rate(text: &str) -> Parsed<u64> {
+pub fn rate(text: &str) -> Parsed<u64> {
     const UNITS: [(&str, f64); 4] = [("bit", 1.0), ("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
     let lower = text.to_ascii_lowercase();
     let rate = quantity(&lower, &UNITS, "a rate such as 1gbit, 100mbit or 64kbit")?;
@@ -55,7 +55,7 @@ pub(crate) fn rate(text: &str) -> Parsed<u64> {
 }
 
 /// A share in percent, as a probability: `0.1%` is 0.001.
-pub(crate) fn percent(text: &str) -> Parsed<f64> {
+pub fn percent(text: &str) -> Parsed<f64> {
     let percent = quantity(text, &[("%", 1.0)], "a percentage such as 0.1%")?;
     if percent > 100.0 {
         return Err("at most 100%".into());
@@ -64,7 +64,7 @@ pub(crate) fn percent(text: &str) -> Parsed<f64> {
 }
 
 /// Losses in bursts, `MEAN_LOSS:LENGTH`: `1%:10`.
-pub(crate) fn burst(text: &str) -> Parsed<Loss> {
+pub fn burst(text: &str) -> Parsed<Loss> {
     let (mean, length) = pair(text, "MEAN_LOSS:LENGTH, for example 1%:10")?;
     let mean = percent(mean)?;
     let length: f64 = length
@@ -80,7 +80,7 @@ pub(crate) fn burst(text: &str) -> Parsed<Loss> {
 }
 
 /// Packets held back, `SHARE:TIME`: `5%:1ms`.
-pub(crate) fn reorder(text: &str) -> Parsed<Reorder> {
+pub fn reorder(text: &str) -> Parsed<Reorder> {
     let (share, by) = pair(text, "SHARE:TIME, for example 5%:1ms")?;
     Ok(Reorder {
         probability: percent(share)?,
@@ -90,10 +90,12 @@ pub(crate) fn reorder(text: &str) -> Parsed<Reorder> {
 
 /// How much waits for the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Queue {
+pub enum Queue {
+    /// Packets.
     Packets(usize),
+    /// Bytes.
     Bytes(usize),
-    /// As many bytes as are under way in one round trip at full rate.
+    /// As many bytes as are in flight in one round trip at full rate.
     BandwidthDelayProduct,
 }
 

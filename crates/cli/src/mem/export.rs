@@ -16,7 +16,7 @@ use zerolane::security::{PublicKey, Trust};
 use zerolane::{Connection, Endpoint, Error, ExportedRegion, Options, Region, Rights};
 use zerolane_files::Stop;
 
-use super::DEFAULT_PORT;
+use super::remote::DEFAULT_PORT;
 use crate::address::parse_listen;
 use crate::console;
 use crate::exit::Exit;
@@ -77,7 +77,7 @@ fn parse_rights(text: &str) -> Result<Rights, String> {
     rights.unwrap_or_else(|| Err("no right at all".into()))
 }
 
-/// What is exported, to whom.
+/// What is exported, and to which clients.
 struct Export {
     name: String,
     region: ExportedRegion,
@@ -102,10 +102,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let Doors {
         mut security,
         access: allowed,
-        words: who,
+        words: access,
     } = args.security.doors()?;
     if let Allowed::Listed(list) = &allowed {
-        // Whoever is not on the list gets no connection.
+        // A client that is not on the list gets no connection.
         security.trust = Arc::clone(list) as Arc<dyn Trust>;
     }
     let transport = Options {
@@ -124,7 +124,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     if let Some(key) = endpoint.public_key() {
         console::say(format_args!("Its key: {key}"))?;
     }
-    console::say(who)?;
+    console::say(access)?;
     if address.ip().is_loopback() {
         console::say("Only this machine can reach it; --listen ADDR opens it to others.")?;
     }

@@ -17,12 +17,9 @@ mod remote;
 use anyhow::Result;
 use clap::Subcommand;
 
-/// UDP port where the command line names none.
-const DEFAULT_PORT: u16 = 9182;
-
 /// Arguments of `zerolane mem`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     #[command(subcommand)]
     command: Command,
 }

@@ -6,11 +6,13 @@ use anyhow::{Context, Result, anyhow, ensure};
 use zerolane::failure::{Reason, TransferError};
 use zerolane::{Completion, Connection, Error, Options, RegionKey, Rights};
 
-use super::DEFAULT_PORT;
 use super::place::Place;
 use crate::address;
 use crate::exit::Exit;
 use crate::security::{Caution, ClientArgs};
+
+/// UDP port where the command line names none.
+pub(super) const DEFAULT_PORT: u16 = 9182;
 
 /// A host, and the port at which it exports memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +60,7 @@ pub(crate) struct Remote {
     name: String,
 }
 
-/// What is copied at a time, bytes, and how many such pieces are under way.
+/// What is copied at a time, bytes, and how many such pieces are in flight.
 pub(crate) const PIECE: usize = 1 << 20;
 pub(crate) const AHEAD: usize = 4;
 

@@ -14,7 +14,7 @@ use super::lab::{Lab, content, fail, succeed, zerolane};
 struct Coded {
     lab: Lab,
     code: String,
-    /// Kept open: a program whose words nobody reads ends.
+    /// Kept open: a program ends when its standard output is closed.
     _said: BufReader<std::process::ChildStdout>,
 }
 
@@ -87,7 +87,7 @@ fn code__a_wrong_one_gets_nothing_and_the_right_one_still_works() {
     fs::write(coded.lab.share("a"), b"theirs").unwrap();
     fail(coded.get(&coded.wrong()), 3, "does not know this code");
     assert!(!coded.lab.local("a").exists());
-    // Nor does one without a code, who is told.
+    // Nor does one without a code, which is told.
     fail(coded.lab.get(&[], "a", ""), 3, "wants a one-time code");
     succeed(coded.get(&coded.code));
     assert_eq!(fs::read(coded.lab.local("a")).unwrap(), b"theirs");
@@ -101,7 +101,7 @@ fn code__a_wrong_one_gets_nothing_and_the_right_one_still_works() {
 }
 
 #[test]
-fn code__guessed_at_too_often_lets_nobody_in() {
+fn code__guessed_at_too_often_is_void() {
     let coded = Coded::new();
     fs::write(coded.lab.share("a"), b"theirs").unwrap();
     for _ in 0..3 {
@@ -111,7 +111,7 @@ fn code__guessed_at_too_often_lets_nobody_in() {
     let (status, said) = coded.ends();
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("This one is void"), "{said}");
-    assert!(said.contains("nobody gets in by this one"), "{said}");
+    assert!(said.contains("the code is void"), "{said}");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn code__to_a_server_that_has_none() {
 }
 
 #[test]
-fn code__who_stands_between_without_it_gets_in_nowhere() {
+fn code__a_relay_without_it_gets_in_nowhere() {
     let coded = Coded::new();
     fs::write(coded.lab.share("a"), b"theirs").unwrap();
     let options = |code: &str| Options {

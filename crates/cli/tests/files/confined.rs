@@ -19,7 +19,7 @@ fn nobody() -> nix::unistd::User {
     nix::unistd::User::from_name("nobody").unwrap().unwrap()
 }
 
-/// Checks that process `pid` is nobody's, with the powers `kept`.
+/// Checks that process `pid` runs as user nobody, with the capabilities `kept`.
 fn assert_nobodys(pid: u32, kept: u64) {
     let ids = status(pid, "Uid:");
     let nobody = nobody().uid.to_string();
@@ -33,7 +33,7 @@ fn assert_nobodys(pid: u32, kept: u64) {
 fn is_root() -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {
-        eprintln!("skipped: only root can become somebody else");
+        eprintln!("skipped: only root can become another user");
     }
     root
 }
@@ -47,7 +47,7 @@ fn serve__confines_itself() {
     succeed(lab.get(&["--server-key", &key_of(home.path())], "a", ""));
     assert_eq!(fs::read(lab.local("a")).unwrap(), b"theirs");
     let pid = lab.server.as_ref().unwrap().0.id();
-    // The kernel confines only who has promised not to gain rights.
+    // The kernel confines only a process that has promised not to gain rights.
     assert_eq!(status(pid, "NoNewPrivs:"), "1");
 }
 

@@ -136,7 +136,7 @@ fn cp__exit_codes_and_words() {
 }
 
 #[test]
-fn cp__nobody_answers() {
+fn cp__nothing_answers() {
     let free = std::net::UdpSocket::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -146,7 +146,7 @@ fn cp__nobody_answers() {
     let (code, _, err) = run(command);
     assert_eq!(code, 3);
     assert!(err.contains("cannot connect to 127.0.0.1"), "{err}");
-    assert_eq!(err.matches("nobody listens there").count(), 1, "{err}");
+    assert_eq!(err.matches("nothing listens there").count(), 1, "{err}");
     // Something answers, but it is not Zerolane.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -379,11 +379,11 @@ fn cp__server_that_stops_in_the_middle_is_given_up() {
 #[test]
 fn cp__source_that_may_not_be_read() {
     if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: needs root, to be somebody else");
+        eprintln!("skipped: needs root, to become another user");
         return;
     }
     let lab = Lab::new(&["--anyone"]);
-    // Where somebody else may start it.
+    // Where another user may start it.
     let program = lab.base.path().join("zerolane");
     fs::copy(env!("CARGO_BIN_EXE_zerolane"), &program).unwrap();
     fs::set_permissions(lab.base.path(), fs::Permissions::from_mode(0o755)).unwrap();

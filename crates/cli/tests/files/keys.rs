@@ -1,4 +1,4 @@
-//! Who is let in, and who is believed to be who.
+//! Which clients are let in, and which servers are believed.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -45,7 +45,7 @@ fn keys__a_server_is_remembered_and_another_in_its_place_refused() {
     assert!(code == 0 && err.contains("First contact with"), "{err}");
     assert_eq!(succeed(ls(&lab)), "", "known by now");
 
-    // Somebody with another key takes the address.
+    // A server with another key takes the address.
     lab.server = None;
     let other = tempfile::tempdir().unwrap();
     let mut program = zerolane();

@@ -70,7 +70,7 @@ impl Lab {
             .nth(1)
             .and_then(|rest| rest.split(' ').next());
         self.address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
-        // Whose key, who may connect, and from where; the server goes on when all is read.
+        // The server's key, who may connect, and from where; the server goes on when all is read.
         for said in ["Its key: zl:", " connect", "Only this machine can"] {
             line.clear();
             out.read_line(&mut line).unwrap();
@@ -161,7 +161,7 @@ pub(crate) fn names(path: &Path) -> Vec<String> {
     names.sort();
     names
 }
-/// A lab whose server is somebody else's, with its own keys.
+/// A lab whose server is another user's, with its own keys.
 pub(crate) fn strangers(options: &[&str]) -> (Lab, tempfile::TempDir) {
     let home = tempfile::tempdir().unwrap();
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();

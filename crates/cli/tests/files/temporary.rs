@@ -349,8 +349,8 @@ fn cp__where_nothing_can_be_made_without_a_name() {
     killed_resumed_and_clean(&lab);
 }
 
-/// Copies small files and large ones; the large one is killed once and resumed, and there is somebody
-/// else's where its temporary file would be.
+/// Copies small files and large ones; the large one is killed once and resumed, and a foreign
+/// file is where its temporary file would be.
 fn killed_resumed_and_clean(lab: &Lab) {
     let share = share_of(lab);
     fs::create_dir(lab.local("tree")).unwrap();

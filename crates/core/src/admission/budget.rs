@@ -132,12 +132,12 @@ impl Part {
 
 /// What was missing of what arrived, lately.
 #[derive(Clone, Copy, Debug, Default)]
-struct Missing {
+struct Shortfall {
     missing: u64,
     arrived: u64,
 }
 
-impl Missing {
+impl Shortfall {
     fn note(&mut self, interval: &Interval) {
         self.missing += interval.missing;
         self.arrived += interval.arrived;
@@ -189,8 +189,8 @@ pub(super) struct Budget {
     /// Until then the queue is to run empty.
     drain_until: Instant,
     /// What was missing with the least stretch and margin and nothing waiting, and at any time.
-    unprovoked: Missing,
-    usual: Missing,
+    unprovoked: Shortfall,
+    usual: Shortfall,
 }
 
 impl Budget {
@@ -206,8 +206,8 @@ impl Budget {
             ceiling: MAX_STRETCH,
             careful_until: Instant::ZERO,
             drain_until: Instant::ZERO,
-            unprovoked: Missing::default(),
-            usual: Missing::default(),
+            unprovoked: Shortfall::default(),
+            usual: Shortfall::default(),
         }
     }
 

@@ -133,7 +133,7 @@ fn rest__is_no_measurement() {
 }
 
 /// Lets `budget` see ten seconds in which the queue runs empty, for want of grants. So many bytes are
-/// missing in an interval in which so much may be under way. Returns the most that might be.
+/// missing in an interval in which so much may be in flight. Returns the most that might be.
 fn run_empty(budget: &mut Budget, missing: impl Fn(u64) -> u64) -> u64 {
     let mut most = 0;
     for at in 1..10_000 {

@@ -2,7 +2,7 @@
 
 use super::budget::{Budget, News};
 use super::fast::{FastAnswer, HOLD, Judge};
-use super::share::{self, Claim, Order};
+use super::share::{self, Claim, SharingRule};
 use super::{Allowance, Demand, Schedule};
 use crate::Instant;
 use crate::limits::ADMISSION_SLICE;
@@ -25,12 +25,12 @@ const ALONE_AFTER: Duration = Duration::from_millis(10);
 
 /// What is known of one connection.
 #[derive(Clone, Debug)]
-struct Stream {
+struct Member {
     weight: u32,
     demand: Demand,
     /// Bytes it may have granted, as last dealt.
     share: u64,
-    /// What it is likely to use, bytes: bounded for who used little of its share.
+    /// What it is likely to use, bytes: bounded for a connection that used little of its share.
     likely: u64,
     /// `demand.arrived` when it was last judged.
     arrived_before: u64,
@@ -44,7 +44,7 @@ struct Stream {
     reserved: u64,
 }
 
-impl Stream {
+impl Member {
     fn is_active(&self) -> bool {
         self.demand.remaining() > 0
     }
@@ -83,7 +83,7 @@ impl Stream {
         self.good_for = 0;
     }
 
-    /// Bytes under way that the budget has to allow for.
+    /// Bytes in flight that the budget has to allow for.
     fn counted(&self) -> u64 {
         match self.silent {
             0..STALLED_AFTER => self.reserved.min(self.likely),
@@ -101,7 +101,7 @@ enum Plan {
     Turns,
     /// This stream asked to be fast.
     Asked(u64),
-    /// Who needs least comes first.
+    /// The connection that needs least comes first.
     Shortest,
 }
 
@@ -110,7 +110,7 @@ enum Plan {
 #[derive(Debug)]
 pub struct Ledger {
     schedule: Schedule,
-    streams: BTreeMap<u64, Stream>,
+    streams: BTreeMap<u64, Member>,
     next_id: u64,
     budget: Budget,
     judge: Judge,
@@ -126,7 +126,7 @@ pub struct Ledger {
     rotating: bool,
     /// First stream of the present turn.
     turn: u64,
-    /// Who asked to be fast and is, and since when.
+    /// The connection that asked to be fast and is, and since when.
     fast: Option<(u64, Instant)>,
     alone_since: Option<Instant>,
 }
@@ -168,7 +168,7 @@ impl Ledger {
         self.next_id += 1;
         self.streams.insert(
             id,
-            Stream {
+            Member {
                 weight: 1,
                 demand: Demand::default(),
                 share: 0,
@@ -204,7 +204,7 @@ impl Ledger {
     /// A connection asks to be fast (P2.4).
     pub fn request_fast(&mut self, id: u64, now: Instant) -> FastAnswer {
         let refused = self.fast.is_some_and(|(holder, since)| {
-            let busy = self.streams.get(&holder).is_some_and(Stream::is_active);
+            let busy = self.streams.get(&holder).is_some_and(Member::is_active);
             let held = now - since;
             match holder == id {
                 // After its turn, as long again is the others'.
@@ -238,7 +238,7 @@ impl Ledger {
             };
         }
         if self.is_alone(now) {
-            // Whatever it grants until it asks again: who joins meanwhile begins with a trickle.
+            // Whatever it grants until it asks again: a connection that joins meanwhile begins with a trickle.
             self.reserve(id, demand.remaining().min(u64::from(u32::MAX)));
             return Allowance::UNLIMITED;
         }
@@ -337,7 +337,7 @@ impl Ledger {
     /// than all did together: when hosts are late, all are.
     fn judge_use(&mut self) {
         let active = || self.streams.values().filter(|it| it.is_active());
-        let brought: u64 = active().map(Stream::brought).sum();
+        let brought: u64 = active().map(Member::brought).sum();
         let good_for: u64 = active().map(|it| it.good_for).fold(0, u64::saturating_add);
         for stream in self.streams.values_mut().filter(|it| it.is_active()) {
             stream.judge(brought, good_for);
@@ -360,7 +360,7 @@ impl Ledger {
             }
         }
         self.rotating = plan != Plan::Weighted || admitted < ids.len();
-        self.counted = self.streams.values().map(Stream::counted).sum();
+        self.counted = self.streams.values().map(Member::counted).sum();
         self.dealt_at = now;
         self.stale = false;
     }
@@ -368,7 +368,7 @@ impl Ledger {
     fn plan(&self, now: Instant) -> Plan {
         let asked = self.fast.filter(|&(id, since)| {
             let stream = self.streams.get(&id);
-            stream.is_some_and(Stream::is_active) && now - since < HOLD
+            stream.is_some_and(Member::is_active) && now - since < HOLD
         });
         match (asked, self.schedule) {
             (Some((id, _)), _) => Plan::Asked(id),
@@ -380,10 +380,10 @@ impl Ledger {
     }
 
     /// The active streams in the order in which they are served, and how many of them at all.
-    fn line_up(&self, now: Instant, plan: Plan) -> (Order, Vec<u64>, usize) {
+    fn line_up(&self, now: Instant, plan: Plan) -> (SharingRule, Vec<u64>, usize) {
         let order = match plan {
-            Plan::Weighted => Order::ByWeight,
-            Plan::Turns | Plan::Asked(_) | Plan::Shortest => Order::InTurn,
+            Plan::Weighted => SharingRule::ByWeight,
+            Plan::Turns | Plan::Asked(_) | Plan::Shortest => SharingRule::InTurn,
         };
         let mut ids: Vec<u64> = self.active_from(self.turn).collect();
         let remaining = |id: &u64| self.streams[id].demand.remaining();

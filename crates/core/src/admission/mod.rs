@@ -1,4 +1,4 @@
-//! Admission (PAPERS P2.4): who of several senders to one receiver may send how much.
+//! Admission (PAPERS P2.4): how much each of several senders to one receiver may send.
 //!
 //! A receiver's grants are its schedule. Alone, a connection grants what its own window holds. When
 //! several receive at once, their senders meet in the last switch in front of the receiver, and a
@@ -9,10 +9,10 @@
 //!
 //! ```text
 //!  connection --- wants, outstanding, arrived ---> Scheduler: Budget  how much all may have
-//!  connection <-- allowance, when to ask again ---            Share   who gets which part of it
+//!  connection <-- allowance, when to ask again ---            Share   how it is shared
 //! ```
 //!
-//! Nobody is woken by it: every admitted connection always has something under way, and asks again
+//! It wakes no thread: every admitted connection always has something in flight, and asks again
 //! when that arrives. Where some get nothing for a while, because there are too many of them, they
 //! are told when their turn is.
 //!
@@ -43,7 +43,7 @@ pub enum Schedule {
     /// Fast mode (P2.4): one stream at full speed, the others at a trickle, in turns of some
     /// milliseconds.
     Fast,
-    /// Who needs fewest bytes first, the others at a trickle: the shortest mean time to completion.
+    /// The one that needs fewest bytes first, the others at a trickle: the shortest mean time to completion.
     Shortest,
 }
 

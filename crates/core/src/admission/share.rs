@@ -10,7 +10,7 @@ pub(super) struct Claim {
     pub(super) weight: u32,
     /// Bytes it can use at all.
     pub(super) useful: u64,
-    /// Bytes it is likely to use; more only if nobody else wants them.
+    /// Bytes it is likely to use; more only if no other wants them.
     pub(super) likely: u64,
     /// Bytes below which it makes no progress: one STU.
     pub(super) stu: u64,
@@ -18,24 +18,24 @@ pub(super) struct Claim {
 
 /// How a budget is divided once everybody has a trickle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum SharingRule {
     /// By weight.
     ByWeight,
     /// The first takes what it can use, then the second, and so on.
     InTurn,
 }
 
-/// STUs of the trickle with [`Order::ByWeight`]: one under way, one granted.
+/// STUs of the trickle with [`SharingRule::ByWeight`]: one in flight, one granted.
 const WEIGHTED_TRICKLE: u64 = 2;
 
-/// With [`Order::InTurn`], the part of the budget that trickles may take.
+/// With [`SharingRule::InTurn`], the part of the budget that trickles may take.
 const TRICKLE_PART: u64 = 4;
 
 /// How many of `claims` get anything, so that a trickle for each fits the budget. At least one.
-pub(super) fn admitted(order: Order, budget: u64, claims: &[Claim]) -> usize {
+pub(super) fn admitted(order: SharingRule, budget: u64, claims: &[Claim]) -> usize {
     let (limit, stus) = match order {
-        Order::ByWeight => (budget, WEIGHTED_TRICKLE),
-        Order::InTurn => (budget / TRICKLE_PART, 1),
+        SharingRule::ByWeight => (budget, WEIGHTED_TRICKLE),
+        SharingRule::InTurn => (budget / TRICKLE_PART, 1),
     };
     let mut sum = 0;
     let fits = |claim: &&Claim| {
@@ -51,16 +51,16 @@ fn trickle(claim: &Claim, stus: u64) -> u64 {
 
 /// Divides `budget` among `claims`, of which [`admitted`] says how many there may be. The sum of the
 /// shares is at most the budget, unless even the trickles are more.
-pub(super) fn divide(order: Order, budget: u64, claims: &[Claim]) -> Vec<u64> {
+pub(super) fn divide(order: SharingRule, budget: u64, claims: &[Claim]) -> Vec<u64> {
     let mut shares = match order {
-        Order::ByWeight => {
+        SharingRule::ByWeight => {
             let floor = |it: &Claim| trickle(it, WEIGHTED_TRICKLE);
             let want = |it: &Claim| it.likely.min(it.useful).max(floor(it));
             by_weight(budget, claims, floor, want)
         }
-        Order::InTurn => in_turn(budget, claims),
+        SharingRule::InTurn => in_turn(budget, claims),
     };
-    // What nobody is likely to use goes to whoever might.
+    // What is not likely to be used goes to those that might use it.
     let left = budget.saturating_sub(shares.iter().sum());
     let rest: Vec<Claim> = claims
         .iter()
@@ -90,7 +90,7 @@ fn in_turn(budget: u64, claims: &[Claim]) -> Vec<u64> {
     shares
 }
 
-/// Max-min fairness by weight: who has its floor above its part gets the floor, who wants less than
+/// Max-min fairness by weight: a member whose floor is above its part gets the floor, one that wants less than
 /// its part gets what it wants, and the rest is divided by weight.
 fn by_weight(
     budget: u64,

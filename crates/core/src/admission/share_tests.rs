@@ -15,7 +15,7 @@ fn claim(weight: u32, useful: u64) -> Claim {
 
 #[test]
 fn divide__equal_weights_get_equal_parts() {
-    let shares = divide(Order::ByWeight, 60_000, &[claim(1, u64::MAX); 4]);
+    let shares = divide(SharingRule::ByWeight, 60_000, &[claim(1, u64::MAX); 4]);
     assert_eq!(shares, [15_000; 4]);
 }
 
@@ -23,7 +23,7 @@ fn divide__equal_weights_get_equal_parts() {
 fn divide__parts_follow_weights() {
     let claims = [claim(1, u64::MAX), claim(2, u64::MAX), claim(3, u64::MAX)];
     assert_eq!(
-        divide(Order::ByWeight, 60_000, &claims),
+        divide(SharingRule::ByWeight, 60_000, &claims),
         [10_000, 20_000, 30_000]
     );
 }
@@ -32,7 +32,7 @@ fn divide__parts_follow_weights() {
 fn divide__what_one_cannot_use_is_the_others() {
     let claims = [claim(1, 5_000), claim(1, u64::MAX), claim(1, u64::MAX)];
     assert_eq!(
-        divide(Order::ByWeight, 60_000, &claims),
+        divide(SharingRule::ByWeight, 60_000, &claims),
         [5_000, 27_500, 27_500]
     );
 }
@@ -40,7 +40,10 @@ fn divide__what_one_cannot_use_is_the_others() {
 #[test]
 fn divide__a_light_one_gets_the_trickle() {
     let claims = [claim(1, u64::MAX), claim(98, u64::MAX)];
-    assert_eq!(divide(Order::ByWeight, 60_000, &claims), [2_000, 58_000]);
+    assert_eq!(
+        divide(SharingRule::ByWeight, 60_000, &claims),
+        [2_000, 58_000]
+    );
 }
 
 #[test]
@@ -50,18 +53,27 @@ fn divide__what_is_unlikely_to_be_used_goes_to_who_uses_it() {
         ..claim(1, u64::MAX)
     };
     let claims = [slow, claim(1, u64::MAX)];
-    assert_eq!(divide(Order::ByWeight, 60_000, &claims), [2_000, 58_000]);
-    // Unless nobody does.
-    assert_eq!(divide(Order::ByWeight, 60_000, &[slow; 2]), [30_000; 2]);
+    assert_eq!(
+        divide(SharingRule::ByWeight, 60_000, &claims),
+        [2_000, 58_000]
+    );
+    // Unless none does.
+    assert_eq!(
+        divide(SharingRule::ByWeight, 60_000, &[slow; 2]),
+        [30_000; 2]
+    );
 }
 
 #[test]
 fn divide__in_turn_the_first_takes_all_but_trickles() {
     let claims = [claim(1, u64::MAX), claim(1, u64::MAX), claim(1, 400)];
-    assert_eq!(divide(Order::InTurn, 60_000, &claims), [58_600, 1_000, 400]);
+    assert_eq!(
+        divide(SharingRule::InTurn, 60_000, &claims),
+        [58_600, 1_000, 400]
+    );
     let claims = [claim(1, 5_000), claim(1, u64::MAX), claim(1, u64::MAX)];
     assert_eq!(
-        divide(Order::InTurn, 60_000, &claims),
+        divide(SharingRule::InTurn, 60_000, &claims),
         [5_000, 54_000, 1_000]
     );
 }
@@ -69,15 +81,21 @@ fn divide__in_turn_the_first_takes_all_but_trickles() {
 #[test]
 fn admitted__as_many_as_a_trickle_fits() {
     assert_eq!(
-        admitted(Order::ByWeight, 60_000, &[claim(1, u64::MAX); 99]),
+        admitted(SharingRule::ByWeight, 60_000, &[claim(1, u64::MAX); 99]),
         30
     );
     assert_eq!(
-        admitted(Order::InTurn, 60_000, &[claim(1, u64::MAX); 99]),
+        admitted(SharingRule::InTurn, 60_000, &[claim(1, u64::MAX); 99]),
         15
     );
-    assert_eq!(admitted(Order::ByWeight, 500, &[claim(1, u64::MAX); 9]), 1);
-    assert_eq!(admitted(Order::ByWeight, 60_000, &[claim(1, 10); 99]), 99);
+    assert_eq!(
+        admitted(SharingRule::ByWeight, 500, &[claim(1, u64::MAX); 9]),
+        1
+    );
+    assert_eq!(
+        admitted(SharingRule::ByWeight, 60_000, &[claim(1, 10); 99]),
+        99
+    );
 }
 
 proptest! {
@@ -91,7 +109,7 @@ proptest! {
             .iter()
             .map(|&(weight, useful, likely)| Claim { weight, useful, likely, stu: STU })
             .collect();
-        let order = if in_turn { Order::InTurn } else { Order::ByWeight };
+        let order = if in_turn { SharingRule::InTurn } else { SharingRule::ByWeight };
         let admitted = admitted(order, budget, &claims);
         let shares = divide(order, budget, &claims[..admitted]);
         prop_assert!(shares.iter().sum::<u64>() <= budget);

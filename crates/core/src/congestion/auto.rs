@@ -121,8 +121,8 @@ impl Congestion for Auto {
     fn quantum(&self) -> u64 {
         self.chosen().quantum()
     }
-    fn question_interval(&self) -> u64 {
-        self.chosen().question_interval()
+    fn ack_request_interval(&self) -> u64 {
+        self.chosen().ack_request_interval()
     }
     fn wants_marks(&self) -> bool {
         self.chosen().wants_marks()

@@ -25,7 +25,7 @@ impl Congestion for GrantsOnly {
     fn quantum(&self) -> u64 {
         u64::MAX
     }
-    fn question_interval(&self) -> u64 {
+    fn ack_request_interval(&self) -> u64 {
         QUESTION_INTERVAL
     }
     fn on_progress(&mut self, _: Instant, _: &Sample) {}

@@ -72,7 +72,7 @@ pub trait Congestion: Send + fmt::Debug {
     /// Bytes that may leave at once, where there is a pace.
     fn quantum(&self) -> u64;
     /// Bytes sent between two questions to the receiver.
-    fn question_interval(&self) -> u64;
+    fn ack_request_interval(&self) -> u64;
     /// Whether the path is to mark packets instead of dropping them (ECN).
     fn wants_marks(&self) -> bool {
         false

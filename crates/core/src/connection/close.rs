@@ -1,16 +1,72 @@
-//! The life of a connection: what follows from each step of its table.
+//! The end of Transfers, and of the connection: what is given up, and what is told.
 
-use super::{Connection, listen};
-use crate::life::{self, Happening, Then};
-use crate::limits::REFUSAL_PATIENCE;
+use super::Connection;
+use crate::context::Debt;
 use crate::recovery::Timed;
+use crate::session::{LifeEvent, Transition};
 use crate::timers::Timer;
-use crate::{CloseReason, Event, Instant, Life, TransferError, inbound, limits, outbound};
-use zerolane_wire::{
-    Delivered, Disconnect, Operation, Profiles, Reason, RequestConnection, RequestDisconnect,
-    VERSION, VERSION_MIN,
-};
+use crate::{CloseReason, Event, Instant, Life, TransferError, TransferId};
+use alloc::vec::Vec;
+use zerolane_wire::{Delivered, Disconnect, Operation, Reason};
 
+/// Transfers.
+impl Connection {
+    /// Cancels a posted Transfer. From here on its memory is neither read nor written; its
+    /// [`Event::Failed`] follows. False if it is over already.
+    pub fn cancel(&mut self, now: Instant, id: TransferId) -> bool {
+        self.give_up(now, id, Reason::Cancelled, TransferError::Cancelled)
+    }
+
+    /// Like [`Connection::cancel`], because the lane found that the Transfer's memory cannot be
+    /// accessed (a mapped file that shrank, say).
+    pub fn fault(&mut self, now: Instant, id: TransferId) -> bool {
+        let error = TransferError::Refused(Reason::MemoryFault);
+        self.give_up(now, id, Reason::MemoryFault, error)
+    }
+
+    fn give_up(
+        &mut self,
+        now: Instant,
+        id: TransferId,
+        reason: Reason,
+        error: TransferError,
+    ) -> bool {
+        self.cx.now = now;
+        let Connection {
+            cx,
+            sending,
+            receiving,
+            one_sided,
+            ..
+        } = self;
+        let transfer = sending.cancel(cx, id, reason) || receiving.cancel(cx, id, reason);
+        // The payload of a message is a Transfer, and the message itself something else.
+        let request = one_sided.cancel(id);
+        if !transfer && !request {
+            return false;
+        }
+        cx.recovery.untime(Timed::Announcement(id));
+        cx.recovery.untime(Timed::Grant(id));
+        cx.events.push_back(Event::Failed { id, error });
+        cx.owe(Debt::Announce);
+        cx.owe(Debt::Grant);
+        cx.owe(Debt::Start);
+        self.settle();
+        true
+    }
+
+    /// All posted Transfers that are not over.
+    pub fn transfers(&self) -> Vec<TransferId> {
+        let beside = |&id: &TransferId| !self.sending.has(id);
+        self.sending
+            .ids()
+            .chain(self.receiving.ids())
+            .chain(self.one_sided.ids().filter(beside))
+            .collect()
+    }
+}
+
+/// The connection.
 impl Connection {
     /// Begins the disconnect handshake. What is not complete fails; to flush, wait for it first.
     pub fn close(&mut self, now: Instant) {
@@ -19,144 +75,96 @@ impl Connection {
 
     /// Like [`Connection::close`], telling the peer why.
     pub fn close_with(&mut self, now: Instant, reason: Reason) {
-        if matches!(
-            self.life,
-            Life::Connecting | Life::Answered | Life::Established
-        ) {
-            self.disconnect_reason = reason;
-        }
-        self.live(now, Happening::Close, CloseReason::Local);
+        self.cx.now = now;
+        self.session.set_disconnect_reason(reason);
+        self.on_life(LifeEvent::Close, CloseReason::Local);
     }
 
-    /// Ends the connection at once: one Request_Disconnect tells the peer why, and nobody waits for
-    /// the answer. If it is lost, the peer finds out by keep-alive.
+    /// Ends the connection at once: one Request_Disconnect tells the peer why, and its answer is not
+    /// waited for. If it is lost, the peer finds out by keep-alive.
     pub fn abandon(&mut self, now: Instant, reason: Reason) {
+        self.cx.now = now;
         let known = matches!(
-            self.life,
+            self.life(),
             Life::Answered | Life::Established | Life::Disconnecting
         );
-        self.live(now, Happening::Lost, CloseReason::Local);
+        self.on_life(LifeEvent::Lost, CloseReason::Local);
         if known {
-            self.request_disconnect(reason);
+            let delivered = self.delivered();
+            self.session
+                .request_disconnect(&mut self.cx, reason, delivered);
         }
     }
 
-    /// The network says that nobody is at the peer's address (ICMP port unreachable).
+    /// The network says that there is nothing at the peer's address (ICMP port unreachable).
     pub fn unreachable(&mut self, now: Instant) {
-        // Anybody can forge one such message. While the peer answers it is not believed.
-        let patience = self.recovery.control_timeout().max(REFUSAL_PATIENCE);
-        let silent = now - self.heard > patience;
-        if self.life == Life::Connecting || silent {
-            self.live(now, Happening::Lost, CloseReason::Unreachable);
+        self.cx.now = now;
+        if self.session.believes_unreachable(&self.cx) {
+            self.on_life(LifeEvent::Lost, CloseReason::Unreachable);
         }
     }
 
-    /// Applies `happening` to the connection's life.
-    pub(super) fn live(&mut self, now: Instant, happening: Happening, why: CloseReason) {
-        let before = self.life;
-        let (life, then) = life::step(before, happening);
-        self.life = life;
-        match then {
-            Then::Nothing => {}
-            Then::Open => self.established(now),
-            Then::AnswerAgain => self.answer_connection(),
-            Then::AskToDisconnect => self.begin_to_disconnect(now, why),
-            Then::AgreeToDisconnect => self.agree_to_disconnect(now, before, why),
-            Then::Complete => {
-                self.end(before, self.close_reason);
-                self.push_control(Operation::DisconnectComplete(Disconnect {
-                    reason: Reason::Normal,
-                }));
+    /// What arrived here, for the peer that disconnects.
+    pub(super) fn delivered(&self) -> Delivered {
+        let mut delivered = self.receiving.delivered();
+        delivered.executed = self.one_sided.expected();
+        delivered
+    }
+
+    /// Applies `event` to the connection's life, and does what follows.
+    pub(super) fn on_life(&mut self, event: LifeEvent, why: CloseReason) {
+        let (before, transition) = self.session.step(event);
+        match transition {
+            Transition::Nothing => {}
+            Transition::Open => self.established(),
+            Transition::AnswerAgain => self.session.answer_connection(&mut self.cx),
+            Transition::AskToDisconnect => {
+                self.fail_all(why);
+                self.session.begin_to_disconnect(&mut self.cx, why);
             }
-            Then::End => {
+            Transition::AgreeToDisconnect => {
+                if matches!(before, Life::Answered | Life::Established) {
+                    self.fail_all(why);
+                }
+                self.session.agree_to_disconnect(&mut self.cx, before, why);
+            }
+            Transition::Complete => {
+                self.end(before, self.session.close_reason());
+                self.cx
+                    .push_control(Operation::DisconnectComplete(Disconnect {
+                        reason: Reason::Normal,
+                    }));
+            }
+            Transition::End => {
                 let graceful = matches!(before, Life::Disconnecting | Life::Answering);
-                self.end(before, if graceful { self.close_reason } else { why });
+                let why = if graceful {
+                    self.session.close_reason()
+                } else {
+                    why
+                };
+                self.end(before, why);
             }
         }
     }
 
-    fn established(&mut self, now: Instant) {
-        self.timers.stop(Timer::Handshake);
-        self.recovery.progress();
-        if self.initiator {
-            // Proves our address, again and again until the Responder is heard: it is open only
-            // when it heard us, and forgets us otherwise.
-            self.handshake_tries = 0;
-            self.timers.set(Timer::Handshake, now);
-        } else {
-            self.timers.stop(Timer::GiveUp);
-            self.recovery.answered(Timed::Handshake, now);
-            self.congestion.on_new_path(self.recovery.min_rtt());
+    fn established(&mut self) {
+        let Connection {
+            cx,
+            session,
+            sending,
+            ..
+        } = self;
+        session.established(cx);
+        if !session.is_initiator() {
+            sending.on_first_rtt(cx);
         }
-        self.timers.set(Timer::Probe, now);
-        self.events.push_back(Event::Connected(self.profile));
-        self.announce(now);
-        self.ask_reads(now);
-        self.start_works(now);
+        cx.events.push_back(Event::Connected(cx.profile));
+        cx.owe(Debt::Announce);
+        cx.owe(Debt::Read);
+        cx.owe(Debt::Start);
+        cx.owe(Debt::Peer);
         // For regions asked for before.
-        self.timers.set_earlier(Timer::Memory, now);
-        self.expect_peer(now);
-    }
-
-    /// The Responder uses our key: it knows that we have its own.
-    pub(super) fn responder_heard(&mut self) {
-        if self.initiator && self.life == Life::Established {
-            self.timers.stop(Timer::Handshake);
-            self.timers.stop(Timer::GiveUp);
-        }
-    }
-
-    fn begin_to_disconnect(&mut self, now: Instant, why: CloseReason) {
-        self.fail_all(why);
-        self.close_reason = why;
-        self.handshake_tries = 0;
-        self.recovery.progress();
-        self.timers.stop_all();
-        self.timers.set(Timer::Handshake, now);
-        self.timers
-            .set(Timer::GiveUp, now + self.config.connect_timeout);
-    }
-
-    fn agree_to_disconnect(&mut self, now: Instant, before: Life, why: CloseReason) {
-        if matches!(before, Life::Answered | Life::Established) {
-            self.fail_all(why);
-            self.close_reason = why;
-        }
-        if before != self.life {
-            self.timers.stop_all();
-            self.timers
-                .set(Timer::GiveUp, now + self.recovery.control_timeout() * 8);
-        }
-        self.push_control(Operation::DisconnectAnswer(Disconnect {
-            reason: Reason::Normal,
-        }));
-    }
-
-    /// What arrived here goes with it: the reports of that may have been lost, and from here on
-    /// nobody answers questions.
-    fn request_disconnect(&mut self, reason: Reason) {
-        let mut delivered = self.inbox.delivered();
-        delivered.executed = self.memory.executor.expected();
-        self.push_control(Operation::RequestDisconnect(RequestDisconnect {
-            reason,
-            delivered: Some(delivered),
-        }));
-    }
-
-    pub(super) fn on_request_disconnect(&mut self, now: Instant, it: &RequestDisconnect) {
-        if let (Life::Established, Some(delivered)) = (self.life, &it.delivered) {
-            self.note_delivered(now, delivered);
-        }
-        let why = CloseReason::Peer(it.reason);
-        self.live(now, Happening::RequestDisconnect, why);
-    }
-
-    /// The peer's last word on what it received of us. A claim is worth as much as a State's.
-    fn note_delivered(&mut self, now: Instant, it: &Delivered) {
-        for id in self.outbox.announced(|sequence| it.contains(sequence)) {
-            self.end_outbound(now, id, outbound::Happening::Confirmed, None);
-        }
-        self.on_executed(now, it.executed);
+        cx.timers.set_earlier(Timer::Memory, cx.now);
     }
 
     fn end(&mut self, before: Life, why: CloseReason) {
@@ -164,74 +172,26 @@ impl Connection {
             return;
         }
         self.fail_all(why);
-        self.control.clear();
-        self.probe = 0;
-        self.timers.stop_all();
-        self.events.push_back(Event::Closed(why));
+        self.session.end(&mut self.cx);
+        self.cx.events.push_back(Event::Closed(why));
     }
 
     /// Fails what is posted. Operations that wait to be sent still go: among them may be the
     /// confirmation of a Transfer that is complete.
     fn fail_all(&mut self, why: CloseReason) {
-        self.admission = None;
         for id in self.transfers() {
-            let theirs = self.inbox.is_theirs(id);
-            self.outbox.happen(id, outbound::Happening::Cancelled);
-            self.inbox.end(id, inbound::Happening::Cancelled);
-            self.inbox.reads.remove(id);
-            self.remove_unmatched(id);
-            self.abort_work(id);
-            if !theirs {
+            let put_of_peer = self.receiving.is_put_of_peer(id);
+            self.sending.forget(id);
+            self.receiving.forget(id);
+            if !put_of_peer {
                 let error = TransferError::Closed(why);
-                self.events.push_back(Event::Failed { id, error });
+                self.cx.events.push_back(Event::Failed { id, error });
             }
         }
-        self.endings.clear();
-        self.outbox.forget_withdrawn();
-        self.memory.clear();
-    }
-
-    pub(super) fn connection_request(&self) -> RequestConnection {
-        RequestConnection {
-            version_min: VERSION_MIN,
-            version_max: VERSION,
-            capabilities: self.config.capabilities(self.config.profiles),
-            s_key: self.entropy.key,
-            sync: self.handshake_sync,
-        }
-    }
-
-    pub(super) fn request_connection(&mut self, now: Instant) {
-        self.ask_for_connection();
-        if self.handshake_tries == 0 {
-            self.recovery.time(Timed::Handshake, now);
-        } else {
-            self.recovery.untime(Timed::Handshake);
-        }
-        self.handshake_tries += 1;
-        self.repeat_handshake(now);
-    }
-
-    /// The step of the handshake just made is to be made again if nothing is heard.
-    pub(super) fn repeat_handshake(&mut self, now: Instant) {
-        let most = self.config.connect_timeout / limits::HANDSHAKE_TRIES;
-        let wait = self
-            .recovery
-            .control_timeout()
-            .min(most.max(limits::MIN_RTO));
-        self.timers.set(Timer::Handshake, now + wait);
-    }
-
-    pub(super) fn answer_connection(&mut self) {
-        let capabilities = self.config.capabilities(Profiles::only(self.profile));
-        let answer = listen::accept(capabilities, self.entropy, self.handshake_sync);
-        self.push_control(Operation::ConnectionAnswer(answer));
-    }
-
-    /// Asks to disconnect, again and again until answered.
-    pub(super) fn ask_to_disconnect(&mut self, now: Instant) {
-        self.request_disconnect(self.disconnect_reason);
-        self.handshake_tries += 1;
-        self.repeat_handshake(now);
+        self.sending.clear();
+        self.receiving.clear();
+        self.one_sided.clear();
+        self.cx.endings.clear();
+        self.cx.forgive_debts();
     }
 }

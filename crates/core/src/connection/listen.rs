@@ -1,7 +1,9 @@
 //! The Responder's first step: what to answer to a stranger, and the connection made of it.
 
 use super::Connection;
-use crate::{Config, Entropy, Instant, Life, limits, timers::Timer};
+use crate::session::{Protection, Session};
+use crate::timers::Timer;
+use crate::{Config, Entropy, Instant, Life, limits};
 use zerolane_wire::{
     Capabilities, ConnectionAnswer, ConnectionVerdict, Operation, Packet, Reason,
     RequestConnection, Route, VERSION, VERSION_MIN,
@@ -14,7 +16,7 @@ pub const SERVICE_PORT: u16 = 1;
 ///
 /// # Errors
 /// The rejection to be sent back, or `None` if `packet` deserves no answer. One datagram of 72
-/// bytes is never answered by more than 72 bytes: nobody is flooded through us.
+/// bytes is never answered by more than 72 bytes: no third party is flooded through this end.
 #[allow(
     clippy::result_large_err,
     reason = "the rejection is the answer, made once a connection"
@@ -24,6 +26,21 @@ pub fn listen(
     config: Config,
     entropy: Entropy,
     packet: &Packet,
+) -> Result<Connection, Option<Packet>> {
+    respond(now, config, entropy, packet, Protection::Plain)
+}
+
+/// As [`listen()`], with this protection.
+#[allow(
+    clippy::result_large_err,
+    reason = "the rejection is the answer, made once a connection"
+)]
+pub(super) fn respond(
+    now: Instant,
+    config: Config,
+    entropy: Entropy,
+    packet: &Packet,
+    protection: Protection,
 ) -> Result<Connection, Option<Packet>> {
     let Operation::RequestConnection(request) = packet.operation else {
         return Err(None);
@@ -47,11 +64,13 @@ pub fn listen(
         d_key: request.s_key,
     };
     let give_up = config.connect_timeout;
-    let mut connection = Connection::new(now, config, entropy, route, Life::Answered);
-    connection.handshake_sync = request.sync;
-    connection.open(now, request.capabilities, profile);
-    connection.answer_connection();
-    connection.timers.set(Timer::GiveUp, now + give_up);
+    let mut session = Session::new(now, Life::Answered, entropy, protection);
+    session.respond_to(request.sync);
+    let mut connection = Connection::new(now, config, entropy, route, session);
+    connection.open(request.capabilities, profile);
+    let Connection { cx, session, .. } = &mut connection;
+    session.answer_connection(cx);
+    cx.timers.set(Timer::GiveUp, now + give_up);
     Ok(connection)
 }
 
@@ -84,16 +103,5 @@ fn rejection(route: Route, request: &RequestConnection, reason: Reason) -> Packe
             },
             sync: request.sync,
         }),
-    }
-}
-
-pub(super) fn accept(capabilities: Capabilities, entropy: Entropy, sync: u32) -> ConnectionAnswer {
-    ConnectionAnswer {
-        verdict: ConnectionVerdict::Accept {
-            version: VERSION,
-            capabilities,
-            s_key: entropy.key,
-        },
-        sync,
     }
 }

@@ -6,21 +6,9 @@
 //! ([`Transmit::Handshake`](crate::Transmit::Handshake)), and is told what came of those that arrive.
 
 use super::{Connection, listen};
-use crate::life::Happening;
-use crate::recovery::Timed;
+use crate::session::{LifeEvent, Protection};
 use crate::{CloseReason, Config, DropReason, Entropy, Instant, Life};
-use zerolane_wire::{HEADER_LEN, OPTIONS_LEN, Operation, Packet, Reason};
-
-/// How the connection's datagrams are protected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Protection {
-    /// Not at all: both ends asked for that.
-    Plain,
-    /// This end began the key exchange, and repeats its messages.
-    Exchanging,
-    /// The peer did, and finished it.
-    Admitted,
-}
+use zerolane_wire::{HEADER_LEN, OPTIONS_LEN, Packet, Reason};
 
 /// What came of a message of the key exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +21,9 @@ pub enum HandshakeOutcome {
     Done,
     /// The last message of the peer came again: it has not heard the answer.
     Repeated,
-    /// The peer says no. Anybody on the path could have said so.
+    /// The peer says no. Any machine on the path could have said so.
     Refused(Reason),
-    /// The peer proved to be the owner of this public key, who is not trusted.
+    /// The peer proved to be the owner of this public key, which is not trusted.
     Untrusted([u8; 32]),
 }
 
@@ -61,71 +49,47 @@ impl Connection {
         entropy: Entropy,
         request: &Packet,
     ) -> Result<Connection, Option<Packet>> {
-        let mut connection = listen::listen(now, config, entropy, request)?;
-        connection.protection = Protection::Admitted;
-        Ok(connection)
+        listen::respond(now, config, entropy, request, Protection::Admitted)
     }
 
     /// The Request_Connection, which the last message of the exchange carries, and its length in bytes.
     pub fn request(&self) -> ([u8; HEADER_LEN + OPTIONS_LEN], usize) {
-        self.request_packet().emit()
+        self.session.request_packet(&self.cx).emit()
     }
 
     /// Takes what came of a handshake message, the one kind of datagram of a protected connection that
     /// is not sealed.
     pub fn on_handshake(&mut self, now: Instant, outcome: HandshakeOutcome) {
-        self.counters.control_received += 1;
-        match (self.protection, outcome) {
-            (Protection::Exchanging, outcome) if self.life == Life::Connecting => {
-                self.exchanged(now, outcome);
+        self.cx.now = now;
+        self.cx.counters.control_received += 1;
+        match (self.session.protection(), outcome) {
+            (Protection::Exchanging, outcome) if self.life() == Life::Connecting => {
+                self.on_exchange(outcome);
             }
             (Protection::Admitted, HandshakeOutcome::Repeated) => {
-                self.live(now, Happening::RequestRepeated, CloseReason::Local);
+                self.on_life(LifeEvent::RequestRepeated, CloseReason::Local);
             }
-            _ => self.counters.count_drop(DropReason::Unexpected, 1),
+            _ => self.cx.counters.count_drop(DropReason::Unexpected, 1),
         }
+        self.settle();
     }
 
-    fn exchanged(&mut self, now: Instant, outcome: HandshakeOutcome) {
+    fn on_exchange(&mut self, outcome: HandshakeOutcome) {
         match outcome {
             HandshakeOutcome::Nothing | HandshakeOutcome::Repeated => {
-                self.counters.count_drop(DropReason::Malformed, 1);
+                self.cx.counters.count_drop(DropReason::Malformed, 1);
             }
-            HandshakeOutcome::SendAgain => self.handshake_owed = true,
+            HandshakeOutcome::SendAgain => self.session.send_handshake_again(),
             HandshakeOutcome::Done => {
-                self.recovery.answered(Timed::Handshake, now);
-                self.handshake_tries = 0;
-                self.request_connection(now);
+                self.session.exchange_done(&mut self.cx);
             }
             HandshakeOutcome::Refused(reason) => {
                 let why = CloseReason::ExchangeRefused(reason);
-                self.live(now, Happening::Rejected, why);
+                self.on_life(LifeEvent::Rejected, why);
             }
             HandshakeOutcome::Untrusted(peer) => {
-                self.live(now, Happening::Lost, CloseReason::Untrusted(peer));
+                self.on_life(LifeEvent::Lost, CloseReason::Untrusted(peer));
             }
-        }
-    }
-
-    /// Sends the Request_Connection, or the message of the key exchange that stands for it.
-    pub(super) fn ask_for_connection(&mut self) {
-        match self.protection {
-            Protection::Plain => {
-                let request = self.request_packet().operation;
-                self.push_control(request);
-            }
-            Protection::Exchanging => self.handshake_owed = true,
-            Protection::Admitted => {}
-        }
-    }
-
-    fn request_packet(&self) -> Packet {
-        Packet {
-            route: zerolane_wire::Route {
-                d_key: 0,
-                ..self.route
-            },
-            operation: Operation::RequestConnection(self.connection_request()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Queues that mark instead of dropping, and paths that clear the marks.
 
+use super::posts::Posts;
 use super::sim::Sim;
 use crate::*;
 use netsim::Side;
@@ -9,7 +10,7 @@ use std::time::Duration;
 const MS: Duration = Duration::from_millis(1);
 const LENGTH: u64 = 32 << 20;
 
-/// Where a queue of ten round trips would fill, if nobody said anything.
+/// Where a queue of ten round trips would fill, if no mark were set.
 fn deep(mark_packets: Option<usize>) -> LinkConfig {
     LinkConfig {
         delay: 10 * MS,

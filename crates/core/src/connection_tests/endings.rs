@@ -1,5 +1,6 @@
 //! Transfers cancelled and connections closed while the link loses what says so.
 
+use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;
@@ -72,7 +73,7 @@ fn cancel__is_told_in_its_own_words_whatever_is_lost() {
             true => (to, sim.a.c().cancel(now, from)),
             false => (from, sim.b.c().cancel(now, to)),
         };
-        assert!(cancelled, "still under way");
+        assert!(cancelled, "still in flight");
         let why = |sim: &Sim| match by_sender {
             true => sim.b.failed(other),
             false => sim.a.failed(other),
@@ -130,7 +131,7 @@ fn abandon__tells_what_arrived() {
     assert_eq!(sim.a.closed(), Some(CloseReason::Peer(Reason::GoingAway)));
 }
 
-/// Whether the last of 100,000 bytes are under way to B.
+/// Whether the last of 100,000 bytes are in flight to B.
 fn is_all_but_complete(sim: &Sim) -> bool {
     let counters = sim.b.connection.as_ref().map(Connection::counters);
     counters.is_some_and(|it| it.bytes_received > 90_000)
@@ -239,13 +240,13 @@ fn cancel__of_a_payload_is_told_before_it_was_announced() {
         assert!(sim.b.holds(payload, 3, 2_000));
         assert_eq!(sim.a.outcomes(cancelled), 1);
         sim.run_until(20 * S, |sim| {
-            let all_over = |it: &Connection| !it.is_sending() && it.endings.is_empty();
+            let all_over = |it: &Connection| !it.is_sending() && it.cx.endings.len() == 0;
             sim.a.connection.as_ref().is_some_and(all_over)
         });
     });
 }
 
-/// Nobody answers what is asked of a peer that went away while it was asked.
+/// There is no answer to what is asked of a peer that went away while it was asked.
 #[test]
 fn close__at_once_with_a_peer_that_goes_away() {
     let mut sim = connected(0.0, 1, &Config::default());

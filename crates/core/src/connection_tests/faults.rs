@@ -1,5 +1,6 @@
 //! Links that fail, shrink and come back, peers that die, clocks that jump, counters that wrap.
 
+use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;
@@ -320,11 +321,9 @@ fn numbers__wrap_everywhere() {
         let start = u32::MAX - 5;
         for host in [&mut sim.a, &mut sim.b] {
             let connection = host.c();
-            connection.outbox.age(start);
-            connection.inbox.age(start, start);
-            connection.offers.age(start);
-            connection.next_id = (start >> 1) - 5;
-            connection.next_sync = start;
+            connection.sending.age(start);
+            connection.receiving.age(start, start);
+            connection.cx.age((start >> 1) - 5, start);
         }
         let all: Vec<Posted> = (0..12).map(|n| post(&mut sim, n, 35_000)).collect();
         for posted in &all {

@@ -1,6 +1,7 @@
 //! Flows of many Transfers over a long path: what a program that sends all the time gets, from the
 //! start on.
 
+use super::posts::Posts;
 use super::seeds;
 use super::sim::Sim;
 use crate::*;
@@ -121,7 +122,7 @@ fn flow__who_waits_for_a_turn_announces_it_twice_at_most() {
 
 #[test]
 fn flow__one_of_many_that_wait_for_a_turn_asks_again() {
-    // Nobody's turn comes: there is no room for the first.
+    // No turn comes: there is no room for the first.
     let mut sim = Sim::new(
         LinkConfig::default(),
         1,

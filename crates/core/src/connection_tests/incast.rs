@@ -211,7 +211,7 @@ fn request_fast__granted_to_one_refused_to_others() {
     let others: u64 = received[0] + received[1] + received[3];
     assert!(received[2] > 4 * others, "{received:?}");
     assert!(received.iter().all(|&bytes| bytes > 0), "{received:?}");
-    // Its turn is over, and the next one is somebody else's.
+    // Its turn is over, and the next one is another's.
     star.run_for(Duration::from_millis(50));
     let now = star.now();
     assert_eq!(star.receiver(2).request_fast(now), FastAnswer::Refused);

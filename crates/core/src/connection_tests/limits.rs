@@ -1,6 +1,7 @@
 //! Every limit that a peer can run into moves a counter when it bites; honest peers move none.
 
 use super::memory::{MS, S, export};
+use super::posts::Posts;
 use super::sim::Sim;
 use crate::*;
 use netsim::Side;
@@ -101,7 +102,7 @@ fn limit__gets_beyond_the_queue_of_replies() {
 }
 
 /// B has granted what A announced; A's datagrams of payload are held back. Their headers.
-fn held_back(sim: &mut Sim, length: u64) -> Vec<Header> {
+pub(super) fn held_back(sim: &mut Sim, length: u64) -> Vec<Header> {
     let now = sim.now();
     let target = sim.b.empty(length);
     sim.b.c().post_receive(now, target).expect("posted");
@@ -207,8 +208,12 @@ fn limit__overtaken_ranges_watched() {
     let mut sim = connected(Config::default());
     let now = sim.now();
     let headers = held_back(&mut sim, 1 << 20);
-    for n in 0..limits::MAX_WATCHED as u32 {
-        assert!(sim.b.c().watch.overtaken(now, (u32::MAX, n, n + 1), false));
+    for n in 0..limits::MAX_OVERTAKEN as u32 {
+        assert!(sim.b.c().receiving.loss_detector_mut().overtaken(
+            now,
+            (u32::MAX, n, n + 1),
+            false
+        ));
     }
     let stu = sim.b.c().stu();
     sim.b.c().on_data(now, &headers[1], stu, stu, None);
@@ -221,7 +226,7 @@ fn limit__bursts_under_way_remembered() {
     let mut sim = connected(Config::default());
     let now = sim.now();
     for _ in 0..limits::MAX_FLIGHT {
-        sim.a.c().outbox.flight.sent(now, 0, 0, 0, 0);
+        sim.a.c().sending.sent_log_mut().on_sent(now, 0, 0, 0, 0);
     }
     held_back(&mut sim, 100_000);
     assert!(sim.a.c().counters().forgotten > 0);
@@ -231,7 +236,6 @@ fn limit__bursts_under_way_remembered() {
 #[test]
 fn limit__ends_unconfirmed() {
     let mut sim = connected(Config::default());
-    let now = sim.now();
     for n in 0..limits::MAX_ENDINGS as u32 + 7 {
         let end = End {
             reason: Reason::Cancelled,
@@ -240,7 +244,7 @@ fn limit__ends_unconfirmed() {
             d_id: 0,
             s_id: 1 + n,
         };
-        sim.b.c().send_end(now, end);
+        sim.b.c().cx.send_end(end);
     }
     assert_eq!(sim.b.c().counters().forgotten, 7);
     sim.b.c().assert_bounded();

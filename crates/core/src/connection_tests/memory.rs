@@ -1,5 +1,6 @@
 //! Persistent memory: Figure 12 of the thesis in words (4.3.2), order, visibility, messages.
 
+use super::posts::Posts;
 use super::sim::{Host, Sim, content, wake_time};
 use crate::*;
 use netsim::Side;
@@ -308,7 +309,7 @@ fn put__many_queued_together_are_one_burst_and_one_confirmation() {
     let Some(Transmit::Operations(burst)) = burst else {
         panic!("{burst:?}");
     };
-    assert_eq!((burst.count, burst.segment), (30, 104));
+    assert_eq!((burst.operations.len(), burst.segment), (30, 104));
     // Lost on the way; all arrive later, in order.
     until_over(&mut sim, ids[29]);
     assert!((0..30).all(|n| sim.b.holds(target.part(64 * n, 64), n, 64)));
@@ -665,8 +666,7 @@ fn immediate__waits_until_the_peer_looks() {
         while let Some(it) = sim.a.c().poll_transmit(now, BurstLimit::default()) {
             match it {
                 Transmit::Operations(burst) => {
-                    for index in 0..burst.count {
-                        let it = sim.a.c().operation(&burst, index).unwrap();
+                    for it in &burst.operations {
                         let header = Header::parse(it.bytes()).unwrap();
                         b.on_data(now, &header, 8, 8, None);
                     }

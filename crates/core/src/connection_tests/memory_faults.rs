@@ -1,6 +1,7 @@
 //! Persistent memory over bad links and with dead peers, against an oracle.
 
 use super::memory::{MS, S, at, atomic, export, fetch, get, put};
+use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::{Sim, content};
 use crate::*;
@@ -38,8 +39,7 @@ fn connected(link: LinkConfig, seed: u64) -> Sim {
     // Numbers wrap in the middle.
     if seed.is_multiple_of(3) {
         for host in [&mut sim.a, &mut sim.b] {
-            host.c().memory.stream.age(u32::MAX - 20);
-            host.c().memory.executor.age(u32::MAX - 20);
+            host.c().one_sided.age(u32::MAX - 20);
         }
     }
     sim
@@ -365,7 +365,7 @@ fn loss__is_found_soon_whatever_else_timed_out() {
     let target = sim.b.empty(1_000);
     let place = export(&mut sim, target, Rights::ALL);
     for _ in 0..6 {
-        sim.a.c().recovery.back_off();
+        sim.a.c().cx.recovery.back_off();
     }
     let lost = [
         put(&mut sim, place, 1, 100, None),
@@ -378,5 +378,5 @@ fn loss__is_found_soon_whatever_else_timed_out() {
         sim.run_until(S, |sim| sim.a.outcomes(id) > 0);
     }
     assert!(sim.now() - now < 100 * MS, "{:?}", sim.now() - now);
-    assert!(!sim.a.c().recovery.is_backed_off(), "something moved");
+    assert!(!sim.a.c().cx.recovery.is_backed_off(), "something moved");
 }

@@ -1,6 +1,7 @@
 //! Operations on persistent memory that must not be done, from honest peers and from others.
 
 use super::memory::{S, at, atomic, export, fetch, get, put, quiet, until_over};
+use super::posts::Posts;
 use super::sim::Sim;
 use crate::*;
 use netsim::Side;
@@ -195,7 +196,7 @@ fn fetch_op__misaligned_is_refused_here_and_malformed_there() {
 
 /// Ports and key as B expects them.
 fn route(sim: &Sim) -> Route {
-    let sent = sim.a.connection.as_ref().unwrap().route;
+    let sent = sim.a.connection.as_ref().unwrap().cx.route;
     Route { ..sent }
 }
 
@@ -258,7 +259,7 @@ fn state__that_confirms_what_was_never_sent_is_ignored() {
     for expected in [1, 2, 1000, u32::MAX] {
         for resend in [false, true] {
             let state = zerolane_wire::MemoryState { expected, resend };
-            let from_b = sim.b.connection.as_ref().unwrap().route;
+            let from_b = sim.b.connection.as_ref().unwrap().cx.route;
             let (bytes, len) = Packet {
                 route: from_b,
                 operation: Operation::MemoryState(state),
@@ -278,7 +279,7 @@ fn get__answered_by_another_length_or_elsewhere_is_dropped_and_counted() {
     let place = frozen(&mut sim, Rights::ALL);
     let (id, into) = get(&mut sim, place, 100);
     let now = sim.now();
-    let route = sim.b.connection.as_ref().unwrap().route;
+    let route = sim.b.connection.as_ref().unwrap().cx.route;
     let reply = Header {
         d_port: route.d_port,
         s_port: route.s_port,

@@ -1,6 +1,7 @@
 #![allow(non_snake_case)]
 
 mod bring_up;
+mod debts;
 mod ecn;
 mod endings;
 mod faults;
@@ -15,6 +16,7 @@ mod memory;
 mod memory_faults;
 mod memory_hostile;
 mod model;
+pub(crate) mod posts;
 mod reports;
 mod roam;
 mod seeds;

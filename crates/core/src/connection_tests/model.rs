@@ -2,6 +2,7 @@
 //! exactly once, payload is what its sender had, in the order of the postings, and nothing outside
 //! the targets is written.
 
+use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::{Host, Sim};
 use crate::*;
@@ -73,7 +74,7 @@ fn random_config(dice: &mut Dice, profiles: Profiles) -> Config {
         window: dice.pick(&[700, 100_000, 2 << 20]),
         block: dice.pick(&[3_000, 1 << 20]),
         buffer_log2: dice.pick(&[12, 30]),
-        // Small, for a lost STU costs the whole Block: at 20 % loss one of 16 STUs takes for ever.
+        // Small, for a lost STU costs the whole Block: at 20 % loss one of 16 STUs takes without end.
         classic_block_log2: dice.pick(&[11, 12]),
         ..Config::default()
     }

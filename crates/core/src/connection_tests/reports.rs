@@ -2,6 +2,7 @@
 //! that was never made; grants that bring no word. What is sent stays inside what was granted, and
 //! nothing is sent twice for the asking.
 
+use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;
@@ -68,7 +69,7 @@ fn finish(mut sim: Sim, from: TransferId) {
 #[test]
 fn report__of_what_was_never_sent_sends_nothing() {
     let (mut sim, from) = under_way(1);
-    let newest = sim.a.c().outbox.flight.next_number();
+    let newest = sim.a.c().sending.sent_log().next_number();
     let drops = sim.a.c().counters().dropped(DropReason::Unexpected);
     // A burst that does not exist yet.
     sim.say(
@@ -105,7 +106,7 @@ fn report__of_what_is_under_way_repeated_a_thousand_times_sends_it_at_most_once(
     }
     sim.run_for(MS);
     assert!(resent(&mut sim) <= sent, "{}", resent(&mut sim));
-    assert!(sim.a.c().outbox.has_data());
+    assert!(sim.a.c().sending.has_data());
     sim.a.c().assert_bounded();
     finish(sim, from);
 }
@@ -113,14 +114,14 @@ fn report__of_what_is_under_way_repeated_a_thousand_times_sends_it_at_most_once(
 #[test]
 fn report__from_the_past_does_not_unsee() {
     let (mut sim, from) = under_way(3);
-    let seen = sim.a.c().outbox.flight.seen();
+    let seen = sim.a.c().sending.sent_log().seen();
     assert!(seen > 2);
     sim.say(
         sim.now(),
         Side::B,
         Operation::State(state(from, Occasion::Seen(1), Report::NOTHING)),
     );
-    assert_eq!(sim.a.c().outbox.flight.seen(), seen);
+    assert_eq!(sim.a.c().sending.sent_log().seen(), seen);
     finish(sim, from);
 }
 
@@ -130,7 +131,7 @@ fn progress__made_up_does_not_open_the_window_beyond_what_was_sent() {
         let (mut sim, from) = under_way(seed);
         let mut dice = Dice::new(seed);
         for _ in 0..200 {
-            let newest = sim.a.c().outbox.flight.next_number().wrapping_sub(1);
+            let newest = sim.a.c().sending.sent_log().next_number().wrapping_sub(1);
             let progress = Progress {
                 received: dice.pick(&[0, 1, LENGTH, u64::MAX, 700_000]),
                 delay_us: dice.pick(&[0, 1, u32::MAX]),
@@ -149,7 +150,7 @@ fn progress__made_up_does_not_open_the_window_beyond_what_was_sent() {
             // Grants bound what leaves, whatever is claimed.
             let now = sim.now();
             let path = sim.a.c().path_state(now);
-            assert!(path.under_way <= LENGTH);
+            assert!(path.in_flight <= LENGTH);
             assert!(path.min_rtt >= Some(link().delay), "half of what it is");
             assert!(sim.a.c().counters().bytes_sent <= LENGTH + resent(&mut sim));
         }
@@ -196,7 +197,7 @@ fn sender__silent_inside_a_grant_gives_the_memory_back_and_a_late_packet_is_refu
         .into_iter()
         .rev()
         .find(|(side, bytes)| *side == Side::A && is_data(bytes));
-    let (_, late) = late.expect("Data under way");
+    let (_, late) = late.expect("Data in flight");
     sim.net.link_mut(Side::A).set_up(false);
     let waiting = sim.b.c().transfers();
     let now = sim.now();

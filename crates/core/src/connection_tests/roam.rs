@@ -1,5 +1,6 @@
 //! Datagrams of a connection from addresses that are not its peer's.
 
+use super::posts::Posts;
 use super::sim::Sim;
 use crate::*;
 use netsim::Side;
@@ -16,7 +17,7 @@ fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], port))
 }
 
-/// Connected, with a Transfer from A to B under way, and all that A said since.
+/// Connected, with a Transfer from A to B in flight, and all that A said since.
 fn streaming() -> (Sim, TransferId) {
     let link = LinkConfig {
         delay: MS,
@@ -43,15 +44,15 @@ fn last_of_a(sim: &Sim) -> Vec<u8> {
     of_a.expect("it said something").1.clone()
 }
 
-fn stray(sim: &mut Sim, from: SocketAddr, datagram: &[u8]) -> Stray {
+fn stray(sim: &mut Sim, from: SocketAddr, datagram: &[u8]) -> PathValidation {
     let now = sim.now();
-    sim.b.c().on_stray(now, from, NONCE, datagram)
+    sim.b.c().on_unmatched(now, from, NONCE, datagram)
 }
 
 /// The answer of A to the question that B asks at `to`.
 fn answer(sim: &mut Sim, to: SocketAddr) -> Vec<u8> {
     let last = last_of_a(sim);
-    let Stray::Ask(question) = stray(sim, to, &last) else {
+    let PathValidation::Challenge(question) = stray(sim, to, &last) else {
         panic!("it is silent elsewhere");
     };
     let asked = Packet::parse(question.bytes()).expect("what we send");
@@ -80,7 +81,7 @@ fn answer(sim: &mut Sim, to: SocketAddr) -> Vec<u8> {
 fn stray__of_a_peer_that_is_heard_means_nothing() {
     let (mut sim, _) = streaming();
     let last = last_of_a(&sim);
-    assert_eq!(stray(&mut sim, address(1), &last), Stray::Nothing);
+    assert_eq!(stray(&mut sim, address(1), &last), PathValidation::Ignored);
 }
 
 #[test]
@@ -92,10 +93,19 @@ fn stray__without_the_key_means_nothing() {
     for at in [4, 8, 11] {
         let mut forged = last.clone();
         forged[at] ^= 1;
-        assert_eq!(stray(&mut sim, address(1), &forged), Stray::Nothing);
+        assert_eq!(
+            stray(&mut sim, address(1), &forged),
+            PathValidation::Ignored
+        );
     }
-    assert_eq!(stray(&mut sim, address(1), &last[..20]), Stray::Nothing);
-    assert!(matches!(stray(&mut sim, address(1), &last), Stray::Ask(_)));
+    assert_eq!(
+        stray(&mut sim, address(1), &last[..20]),
+        PathValidation::Ignored
+    );
+    assert!(matches!(
+        stray(&mut sim, address(1), &last),
+        PathValidation::Challenge(_)
+    ));
 }
 
 #[test]
@@ -104,13 +114,26 @@ fn stray__is_believed_when_it_answers_from_there() {
     sim.net.link_mut(Side::A).set_up(false);
     sim.run_for(200 * MS);
     let answer = answer(&mut sim, address(1));
-    // One question at a time, and only who was asked can answer it.
-    assert_eq!(stray(&mut sim, address(2), &answer), Stray::Nothing);
+    // One question at a time, and only the one that was asked can answer it.
+    assert_eq!(
+        stray(&mut sim, address(2), &answer),
+        PathValidation::Ignored
+    );
     let mut guessed = answer.clone();
     guessed[27] ^= 1;
-    assert_eq!(stray(&mut sim, address(1), &guessed), Stray::Nothing);
-    assert_eq!(stray(&mut sim, address(1), &answer), Stray::Moved);
-    assert_eq!(stray(&mut sim, address(1), &answer), Stray::Nothing, "once");
+    assert_eq!(
+        stray(&mut sim, address(1), &guessed),
+        PathValidation::Ignored
+    );
+    assert_eq!(
+        stray(&mut sim, address(1), &answer),
+        PathValidation::Validated
+    );
+    assert_eq!(
+        stray(&mut sim, address(1), &answer),
+        PathValidation::Ignored,
+        "once"
+    );
     assert_eq!(sim.b.c().counters().moves, 1);
     sim.net.link_mut(Side::A).set_up(true);
     sim.run_until(3 * S, |sim| sim.b.received(to).is_some());
@@ -122,9 +145,18 @@ fn stray__of_who_does_not_answer_does_not_keep_others_out() {
     sim.net.link_mut(Side::A).set_up(false);
     sim.run_for(200 * MS);
     let last = last_of_a(&sim);
-    assert!(matches!(stray(&mut sim, address(1), &last), Stray::Ask(_)));
+    assert!(matches!(
+        stray(&mut sim, address(1), &last),
+        PathValidation::Challenge(_)
+    ));
     sim.run_for(200 * MS);
     let answer = answer(&mut sim, address(2));
-    assert_eq!(stray(&mut sim, address(1), &answer), Stray::Nothing);
-    assert_eq!(stray(&mut sim, address(2), &answer), Stray::Moved);
+    assert_eq!(
+        stray(&mut sim, address(1), &answer),
+        PathValidation::Ignored
+    );
+    assert_eq!(
+        stray(&mut sim, address(2), &answer),
+        PathValidation::Validated
+    );
 }

@@ -1,5 +1,6 @@
 //! The thesis's sequences (4.3, Figures 10 and 11 in words), as the operations seen on the wire.
 
+use super::posts::Posts;
 use super::sim::Sim;
 use crate::*;
 use netsim::Side;
@@ -267,7 +268,7 @@ fn delivery__as_the_sender_asked() {
 
 /// Lets A's connection say `operation` to B, and returns what B answers.
 fn ask(sim: &mut Sim, operation: Operation) -> Vec<Operation> {
-    let route = sim.a.c().route;
+    let route = sim.a.c().cx.route;
     let (bytes, len) = Packet { route, operation }.emit();
     sim.trace = Some(vec![]);
     sim.inject(Side::B, &bytes[..len]);

@@ -21,7 +21,7 @@ pub(super) fn wake_time(now: Duration) -> Duration {
 /// Datagrams taken at once.
 const BATCH: usize = 32;
 
-/// What memory holds that nobody wrote.
+/// What memory holds that was not written.
 const UNTOUCHED: u8 = 0xee;
 
 /// Bytes around every target.
@@ -29,11 +29,16 @@ const GUARD: u64 = 40;
 
 /// The byte that content numbered `seed` has at `offset`: tells both, so that misplacement shows.
 pub(super) fn content(seed: u64, offset: u64) -> u8 {
-    let mut x = seed ^ (offset / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    word(seed, offset / 8)[(offset % 8) as usize]
+}
+
+/// Bytes `8 * index` to `8 * index + 7` of content numbered `seed`.
+fn word(seed: u64, index: u64) -> [u8; 8] {
+    let mut x = seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x ^= x >> 29;
     x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x ^= x >> 32;
-    x.to_le_bytes()[(offset % 8) as usize]
+    x.to_le_bytes()
 }
 
 /// One host: a connection, its memory, and what it was told.
@@ -79,10 +84,16 @@ impl Host {
 
     /// A region whose bytes are `content(seed, offset)`.
     pub(super) fn filled(&mut self, seed: u64, len: u64) -> Span {
-        self.region((0..len).map(|i| content(seed, i)).collect())
+        let mut bytes = vec![0; len.next_multiple_of(8) as usize];
+        let (words, _) = bytes.as_chunks_mut();
+        (0..)
+            .zip(words)
+            .for_each(|(index, it)| *it = word(seed, index));
+        bytes.truncate(len as usize);
+        self.region(bytes)
     }
 
-    /// A target of `len` bytes that nobody wrote, guarded on both sides.
+    /// A target of `len` bytes that was not written, guarded on both sides.
     pub(super) fn empty(&mut self, len: u64) -> Span {
         self.empty_at(GUARD, len)
     }
@@ -144,8 +155,10 @@ impl Host {
     }
 
     pub(super) fn holds(&self, span: Span, seed: u64, len: u64) -> bool {
-        let bytes = self.bytes(span);
-        (0..len).all(|i| bytes[i as usize] == content(seed, i))
+        let (words, rest) = self.bytes(span)[..len as usize].as_chunks();
+        let mut indexed = (0..).zip(words);
+        indexed.all(|(index, it)| *it == word(seed, index))
+            && *rest == word(seed, len / 8)[..rest.len()]
     }
 
     pub(super) fn c(&mut self) -> &mut Connection {
@@ -170,10 +183,8 @@ impl Host {
                 continue;
             };
             let count = run_length(&datagrams[next..], &places[next..]);
-            let payload: Vec<u8> = datagrams[next..next + count]
-                .iter()
-                .flat_map(|datagram| datagram[HEADER_LEN..].iter().copied())
-                .collect();
+            let run = datagrams[next..next + count].iter();
+            let payload = run.map(|it| &it[HEADER_LEN..]).collect::<Vec<_>>().concat();
             let stu = (datagram.len() - HEADER_LEN) as u32;
             let landed = places[next].map(|place| Span {
                 len: payload.len() as u64,
@@ -210,7 +221,7 @@ impl Host {
 
     /// Does the atomic operation that the core orders.
     pub(super) fn obey(&mut self, now: Instant) {
-        let Some(order) = self.c().order() else {
+        let Some(order) = self.c().pending_atomic() else {
             return;
         };
         let word = self.word(order.word);
@@ -228,7 +239,7 @@ impl Host {
         };
         self.bytes_mut(order.word)
             .copy_from_slice(&after.to_ne_bytes());
-        self.c().ordered(now, Some(word));
+        self.c().on_atomic_done(now, Some(word));
     }
 
     /// The word there.
@@ -271,16 +282,13 @@ impl Host {
 
     fn operations(&mut self, burst: &OperationBurst, datagrams: &mut Vec<(Vec<u8>, bool)>) {
         let mut longest = burst.segment as usize;
-        for index in 0..burst.count {
-            let Some(it) = self.c().operation(burst, index) else {
-                continue;
-            };
+        for (index, it) in burst.operations.iter().enumerate() {
             let mut bytes = it.bytes().to_vec();
             if let Some(payload) = it.payload {
                 bytes.extend_from_slice(self.bytes(payload));
             }
             assert!(bytes.len() <= longest, "a burst GSO cannot cut");
-            assert!(index + 1 == burst.count || bytes.len() == longest);
+            assert!(index + 1 == burst.operations.len() || bytes.len() == longest);
             longest = bytes.len();
             datagrams.push((bytes, true));
         }
@@ -346,7 +354,7 @@ pub(super) struct Sim {
     pub(super) net: Duplex<Vec<u8>>,
     b_config: Config,
     seed: u64,
-    /// The Responder takes nobody.
+    /// The Responder takes no connection.
     pub(super) busy: bool,
     /// The path clears the ECN field.
     pub(super) clears_marks: bool,
@@ -457,7 +465,7 @@ impl Sim {
 
     /// Says `operation` as `speaker` to the other end, past the link; what it holds stays bounded.
     pub(super) fn say(&mut self, now: Instant, speaker: Side, operation: Operation) {
-        let route = self.host(speaker).c().route;
+        let route = self.host(speaker).c().cx.route;
         let (bytes, len) = Packet { route, operation }.emit();
         let listener = self.host(speaker.other()).c();
         listener.on_control(now, &bytes[..len], len);

@@ -5,6 +5,7 @@
 //!
 //! `ZEROLANE_SEEDS=500 cargo test --release -p zerolane-core soak` is a night's worth.
 
+use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::shared::Scheduler;
 use super::sim::{Host, wake_time};
@@ -525,7 +526,7 @@ impl Pair {
     }
 
     /// Asks for anything, if there is a slot.
-    fn ask(&mut self, now: Instant) -> bool {
+    fn asks_progress(&mut self, now: Instant) -> bool {
         let Some(slot) = self.initiator.free.pop() else {
             return false;
         };
@@ -827,7 +828,7 @@ fn soak__everything_comes_true_and_nothing_waits_for_long() {
         while soak.now < end {
             let now = Instant::ZERO + soak.now;
             for pair in &mut soak.pairs {
-                while pair.ask(now) {}
+                while pair.asks_progress(now) {}
             }
             soak.run_until(2 * MS, |_| false);
         }

@@ -7,6 +7,7 @@
 //!  sender n --/                        \-- connection n /
 //! ```
 
+use super::posts::Posts;
 use super::seeds::Dice;
 use super::shared::Scheduler;
 use super::sim::{Host, wake_time};
@@ -58,7 +59,7 @@ struct Stream {
     dice: Dice,
 }
 
-/// Who gets a datagram: sender or receiver of a stream.
+/// Where a datagram goes: sender or receiver of a stream.
 type Parcel = (usize, bool, Vec<u8>);
 
 pub(super) struct Star {

@@ -78,7 +78,7 @@ impl FileReceiver<'_> {
             let len = open.next_unit_len() as u64;
             let outcome = open.take_hole();
             self.note_open(outcome, len);
-            // Hashing zeros for a long time: notice if nobody waits for it any more.
+            // Hashing zeros takes long: notice if the copy was given up meanwhile.
             self.port.poll()?;
         }
         Ok(())

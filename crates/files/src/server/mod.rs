@@ -30,7 +30,7 @@ use zerolane::{Connection, Endpoint, Options};
 pub struct ServeOptions {
     /// Refuse every request that would write.
     pub read_only: bool,
-    /// Who may connect, and what for.
+    /// The clients that may connect, and their rights.
     pub access: Access,
     /// Options of the transport.
     pub transport: Options,
@@ -57,8 +57,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens `directory` and listens on `address`. Whoever `options` let in may read what is below
-    /// the directory and, unless read-only, write there.
+    /// Opens `directory` and listens on `address`. A client that `options` let in may read what is
+    /// below the directory and, unless read-only, write there.
     ///
     /// # Errors
     /// [`Error::Local`] if the directory cannot be opened, [`Error::Transport`] if the address
@@ -71,7 +71,7 @@ impl Server {
         let root = Root::open(directory).map_err(|cause| Error::local(directory, cause))?;
         let mut transport = options.transport;
         if let Access::Listed(list) = &options.access {
-            // Whoever is not on the list gets no connection.
+            // A client that is not on the list gets no connection.
             transport.security.trust = Arc::clone(list) as Arc<dyn Trust>;
         }
         let of_origin = &mut transport.max_connections_of_origin;
@@ -85,7 +85,7 @@ impl Server {
         })
     }
 
-    /// Who it is to those who connect; `None` with plain connections.
+    /// The key by which clients know it; `None` with plain connections.
     pub fn public_key(&self) -> Option<PublicKey> {
         self.endpoint.public_key()
     }
@@ -123,7 +123,7 @@ impl Server {
     ///
     /// # Errors
     /// If the endpoint itself fails; what goes wrong with one connection ends only that one.
-    /// [`Error::CodeGuessed`] if the code was tried so often that nobody gets in any more.
+    /// [`Error::CodeGuessed`] if wrong codes were tried so often that the code is void.
     pub fn run(&mut self, stop: &Stop, observer: &dyn ServerObserver) -> Result<(), Error> {
         let Server {
             root,
@@ -180,7 +180,7 @@ impl Server {
 
 /// How long the accept loop waits before it looks whether it is to stop.
 const ACCEPT_WAIT: Duration = Duration::from_millis(100);
-/// A client that is turned away gets this long to hear why: nobody else is accepted meanwhile.
+/// A client that is turned away gets this long to hear why: no other is accepted meanwhile.
 const TURN_AWAY: Duration = Duration::from_millis(200);
 
 /// Tells of the wrong codes beyond the first `told`.
@@ -192,7 +192,7 @@ fn tell_wrong_codes(endpoint: &Endpoint, told: &mut u32, observer: &dyn ServerOb
     }
 }
 
-/// What became of a code by which nobody gets in any more.
+/// What became of a code that admits no more clients.
 fn how_spent(endpoint: &Endpoint) -> Result<(), Error> {
     match endpoint.gate_counters() {
         Some(strangers) if strangers.admitted == 0 => Err(Error::CodeGuessed),

@@ -41,7 +41,7 @@ fn finish__changed_anywhere_is_ignored_and_the_right_one_still_counts() {
     assert!(matches!(knock(&mut b, &a), Reply::Admit(_)));
 }
 
-/// Downgrade: whoever changes what is offered, or to whom, gets no session out of it.
+/// Downgrade: an attacker that changes the offer, or its addressee, gets no session out of it.
 #[test]
 fn hello__changed_on_the_way_is_found_out_by_both() {
     for at in 0..initiator(credentials(1)).message().bytes().len() {
@@ -58,7 +58,7 @@ fn hello__changed_on_the_way_is_found_out_by_both() {
         back[24..28].copy_from_slice(&42u32.to_be_bytes());
         match a.take(&back, &request()) {
             Taken::Nothing | Taken::Refused(_) => {}
-            // Fields that nobody reads, and the cookie that was not asked for.
+            // Fields that are not read, and the cookie that was not asked for.
             Taken::Done(_) => assert!(is_unread(at), "byte {at}"),
             other => panic!("byte {at}: {other:?}"),
         }
@@ -110,7 +110,7 @@ fn finish__from_another_address_is_ignored() {
 }
 
 #[test]
-fn finish__with_anything_but_a_request_admits_nobody() {
+fn finish__with_anything_but_a_request_is_not_admitted() {
     let (mut a, mut b) = (initiator(credentials(1)), gate(credentials(2)));
     let answer = sent(knock(&mut b, &a));
     a.take(answer.bytes(), b"not a Request_Connection");

@@ -1,4 +1,5 @@
-//! One-time codes: who knows it gets in once; who guesses has a few tries, and learns nothing else.
+//! One-time codes: a client that knows the code gets in once; one that guesses has a few tries, and
+//! learns nothing else.
 
 use super::*;
 use crate::limits::{CODE_GUESSES, HANDSHAKE_LIFETIME};
@@ -15,7 +16,7 @@ fn with_code(n: u8, code: &str) -> Credentials {
     }
 }
 
-/// The n-th who tries.
+/// The n-th client that tries.
 fn guesser(n: u8, code: &str) -> Initiator {
     let credentials = with_code(n, code);
     Initiator::new(credentials, [n; 32], (1, 9), 0xabcd + u32::from(n), 42).unwrap()
@@ -73,7 +74,7 @@ fn code__a_wrong_one_is_told_and_the_right_one_still_gets_in() {
 }
 
 #[test]
-fn code__after_a_few_guesses_nobody_gets_in() {
+fn code__after_a_few_guesses_is_void() {
     let mut gate = gate(with_code(100, RIGHT));
     for n in 0..CODE_GUESSES as u8 {
         let mut wrong = guesser(n + 1, WRONG);
@@ -112,7 +113,7 @@ fn code__garbage_is_no_guess_and_ends_nothing() {
     let mut right = guesser(1, RIGHT);
     answered(&mut gate, &mut right);
     let finish = right.message();
-    // Up to the end of the encrypted key; behind that only who said Hello can get this far.
+    // Up to the end of the encrypted key; behind that only the sender of the Hello can get this far.
     for at in 40..40 + 48 {
         let mut forged = finish.bytes().to_vec();
         forged[at] ^= 1;
@@ -124,7 +125,7 @@ fn code__garbage_is_no_guess_and_ends_nothing() {
 }
 
 #[test]
-fn code__who_stands_between_with_another_code_gets_in_nowhere() {
+fn code__a_relay_with_another_code_gets_in_nowhere() {
     let mut server = gate(with_code(100, RIGHT));
     let mut client = guesser(1, RIGHT);
     // It is the server to the client, and a client to the server.
@@ -212,7 +213,7 @@ fn code__a_share_that_is_none_is_no_exchange() {
 }
 
 #[test]
-fn code__a_late_hello_of_who_was_let_in_is_not_refused() {
+fn code__a_late_hello_of_the_admitted_client_is_not_refused() {
     let mut gate = gate(with_code(100, RIGHT));
     let mut one = guesser(1, RIGHT);
     let hello = one.message();

@@ -6,7 +6,7 @@ use zerolane_core::{
     CloseReason, Config, Connection, Entropy, Event, HandshakeOutcome, Life, Transmit, listen,
 };
 
-/// Who a datagram is for.
+/// The end that a datagram is for.
 #[derive(Clone, Copy, PartialEq)]
 enum To {
     Initiator,

@@ -57,7 +57,7 @@ fn run__the_cipher_that_an_end_insists_on() {
 }
 
 #[test]
-fn run__who_asks_for_other_protection_is_told_so() {
+fn run__other_protection_is_refused_with_a_reason() {
     let authenticated = |n| Credentials {
         ciphers: Ciphers::only(Cipher::Aegis128X2Mac),
         ..credentials(n)
@@ -95,7 +95,7 @@ fn run__a_pre_shared_key_that_both_have() {
 }
 
 #[test]
-fn run__different_pre_shared_keys_admit_nobody() {
+fn run__different_pre_shared_keys_are_not_admitted() {
     let (mut a, mut b) = (
         initiator(with_pre_shared(1, 5)),
         gate(with_pre_shared(2, 6)),
@@ -126,7 +126,7 @@ fn hello__a_pre_shared_key_on_one_side_only_is_refused_in_words() {
 }
 
 #[test]
-fn answer__of_somebody_not_trusted_ends_it_before_our_key_is_shown() {
+fn answer__of_a_peer_not_trusted_ends_it_before_our_key_is_shown() {
     let a = Credentials {
         trust: Arc::new(Only(identity(3).public())),
         ..credentials(1)
@@ -141,7 +141,7 @@ fn answer__of_somebody_not_trusted_ends_it_before_our_key_is_shown() {
 }
 
 #[test]
-fn finish__of_somebody_not_trusted_is_told_apart() {
+fn finish__of_a_peer_not_trusted_is_told_apart() {
     let b = Credentials {
         trust: Arc::new(Only(identity(3).public())),
         ..credentials(2)

@@ -29,7 +29,7 @@ fn take__a_spoofed_flood_costs_neither_memory_nor_key_agreements() {
     let mut draw = draw();
     let question = hello(0);
     for n in 0..20_000u32 {
-        // Another address and another exchange each time; who forges does not compute keys.
+        // Another address and another exchange each time; a forger does not compute keys.
         let mut forged = question.bytes().to_vec();
         forged[36..40].copy_from_slice(&n.to_be_bytes());
         let now = Instant::ZERO + Duration::from_micros(50) * n;
@@ -179,7 +179,7 @@ fn origin__is_an_address_or_a_network() {
 }
 
 #[test]
-fn take__an_exchange_nobody_finishes_is_forgotten() {
+fn take__an_exchange_not_finished_is_forgotten() {
     let mut b = gate(credentials(2));
     let a = initiator(credentials(1));
     knock(&mut b, &a);

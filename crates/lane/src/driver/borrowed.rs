@@ -1,21 +1,20 @@
-//! Transfers of borrowed memory, over before the call returns.
+//! Requests that are over before the call returns: their memory is borrowed.
 
-use super::post::Sort;
-use super::{Completion, Driver, DriverError, WorkKind};
+use super::post::RequestInfo;
+use super::{Completion, Driver, DriverError};
 use crate::Lane;
-use crate::registry::Access;
-use zerolane_core::{
-    CloseReason, Connection, Delivery, Instant, PostError, RegionId, Span, TransferError,
-    TransferId,
-};
+use crate::registry::EntryFlags;
+#[cfg(doc)]
+use zerolane_core::PostError;
+use zerolane_core::{CloseReason, RegionId, Span, TransferId, WorkRequest};
 
-const BORROWED_TO_SEND: Access = Access {
+const BORROWED_TO_SEND: EntryFlags = EntryFlags {
     writable: false,
     file: false,
     kept: false,
     shared: false,
 };
-const BORROWED_TO_RECEIVE: Access = Access {
+const BORROWED_TO_RECEIVE: EntryFlags = EntryFlags {
     writable: true,
     file: false,
     kept: false,
@@ -23,77 +22,81 @@ const BORROWED_TO_RECEIVE: Access = Access {
 };
 
 impl<L: Lane> Driver<L> {
-    /// Sends `data` as one Transfer and waits until the peer has all of it.
+    /// Does a request that reads `data`, and waits for its end.
     ///
     /// # Errors
-    /// The Transfer's failure inside, the connection's outside.
-    pub fn send(&mut self, data: &[u8]) -> Result<Result<u64, TransferError>, DriverError> {
-        let sort = Sort::new(WorkKind::Send, true);
-        let sent = self.lend_to_send(data, sort, |core, now, span| {
-            core.post_send(now, span, Delivery::Interrupt)
-        });
-        Ok(sent?.result)
-    }
-
-    /// Posts borrowed memory to be read, and waits for the end.
-    pub(super) fn lend_to_send(
+    /// The connection's, or see [`PostError`]; the request's failure is in the completion.
+    ///
+    /// # Panics
+    /// The request writes.
+    pub fn lend_source(
         &mut self,
+        request: WorkRequest,
         data: &[u8],
-        sort: Sort,
-        post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
     ) -> Result<Completion, DriverError> {
+        assert!(!request.writes(), "{request:?} writes");
         // SAFETY: the borrow of `data` lasts until this function returns, and `finish` closes the
         // entry before that, whatever happens.
         let span = unsafe {
             let start = data.as_ptr().cast_mut();
             self.memory.open(start, data.len(), BORROWED_TO_SEND)
         };
-        self.finish(span, sort, post)
+        self.finish(request, RequestInfo::of(&request), span)
     }
 
-    /// Receives the next Transfer into `buffer` and waits for all of it.
+    /// Does a request that writes `buffer`, and waits for its end.
     ///
     /// # Errors
-    /// The Transfer's failure inside, the connection's outside.
-    pub fn receive_into(
+    /// As of [`Driver::lend_source`].
+    ///
+    /// # Panics
+    /// The request reads.
+    pub fn lend_target(
         &mut self,
+        request: WorkRequest,
         buffer: &mut [u8],
-    ) -> Result<Result<u64, TransferError>, DriverError> {
-        let sort = Sort::new(WorkKind::Receive, true);
-        let received =
-            self.lend_to_receive(buffer, sort, |core, now, span| core.post_receive(now, span));
-        Ok(received?.result)
+    ) -> Result<Completion, DriverError> {
+        self.lend_target_as(request, RequestInfo::of(&request), buffer)
     }
 
-    /// Posts borrowed memory to be written, and waits for the end.
-    pub(super) fn lend_to_receive(
+    pub(super) fn lend_target_as(
         &mut self,
+        request: WorkRequest,
+        info: RequestInfo,
         buffer: &mut [u8],
-        sort: Sort,
-        post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
     ) -> Result<Completion, DriverError> {
-        // SAFETY: as in `send`, and `buffer` is borrowed exclusively.
+        assert!(request.writes(), "{request:?} reads");
+        // SAFETY: as in `lend_source`, and `buffer` is borrowed exclusively.
         let span = unsafe {
             let start = buffer.as_mut_ptr();
             self.memory.open(start, buffer.len(), BORROWED_TO_RECEIVE)
         };
-        self.finish(span, sort, post)
+        self.finish(request, info, span)
     }
 
     /// Posts borrowed memory, waits for the end, and closes the memory's entry in every case.
     fn finish(
         &mut self,
+        request: WorkRequest,
+        info: RequestInfo,
         span: Span,
-        sort: Sort,
-        post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
     ) -> Result<Completion, DriverError> {
-        let (id, _) = self.begin(span, sort, post)?;
+        let (id, _) = self.post_open(request, info, span)?;
         let guard = Borrowed {
             driver: self,
             id,
             region: span.region,
         };
         guard.driver.await_request(id)
+    }
+
+    /// Does a request without memory, and waits for its end.
+    ///
+    /// # Errors
+    /// As of [`Driver::lend_source`].
+    pub fn complete(&mut self, request: WorkRequest) -> Result<Completion, DriverError> {
+        let id = self.post_bare(request)?;
+        self.await_request(id)
     }
 
     /// Waits for request `id` and takes its completion; others stay. A wake does not end it.

@@ -60,7 +60,7 @@ impl fmt::Debug for MessageControl {
 pub(super) struct Held {
     pub(super) region: RegionId,
     pub(super) completion: Completion,
-    /// Somebody wants to know.
+    /// Its end is to be reported.
     told: bool,
 }
 
@@ -149,7 +149,7 @@ impl<L: Lane> Driver<L> {
         next
     }
 
-    /// Somebody waits for the end of request `id`: it ends a [`Driver::wait`] however its sender wants it
+    /// A caller waits for the end of request `id`: it ends a [`Driver::wait`] however its sender wants it
     /// delivered, also if it is over and held back. False if there is no such request, or its completion
     /// was taken.
     pub fn notify(&mut self, id: TransferId) -> bool {
@@ -162,11 +162,11 @@ impl<L: Lane> Driver<L> {
         told || self.held.iter().any(|held| held.completion.id == id)
     }
 
-    /// Tells of the end of a request, unless nobody wants to know.
+    /// Reports the end of a request, unless no report is wanted.
     fn end(&mut self, it: &Ending) {
         // Puts that were copied are not remembered one by one.
-        let copied = || Posted::copied(WorkKind::Put);
-        let posted = self.posted.remove(&it.id).unwrap_or_else(copied);
+        let posted = self.posted.remove(&it.id);
+        let posted = posted.unwrap_or_else(Posted::copied);
         if let Some(region) = posted.region {
             self.memory.close(region);
         }
@@ -175,10 +175,10 @@ impl<L: Lane> Driver<L> {
             Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
             result => result.unwrap_or(Ok(posted.len)),
         };
-        let told = !posted.abandoned && (posted.sort.signalled || result.is_err());
+        let told = !posted.abandoned && (posted.info.signalled || result.is_err());
         let completion = Completion {
             id: it.id,
-            kind: posted.sort.kind,
+            kind: posted.info.kind,
             result,
             memory: posted.memory,
             delivery: it.delivery,
@@ -211,14 +211,14 @@ impl<L: Lane> Driver<L> {
     /// The control that came, out of its slot, which is free then.
     fn take_control(&mut self, posted: &Posted, len: u32) -> MessageControl {
         let mut control = MessageControl::default();
-        let Some(slot) = posted.sort.control else {
+        let Some(slot) = posted.info.control else {
             return control;
         };
         let span = self.controls.span(slot);
         if self.memory.read(span, &mut control.bytes[..len as usize]) {
             control.len = len as u8;
         }
-        self.controls.give_back(slot);
+        self.controls.give_back(Some(slot));
         control
     }
 }

@@ -2,8 +2,8 @@
 //! another thread waits for the turn and no later one touches it.
 
 use super::Driver;
-use crate::exported::Window;
-use crate::registry::Access;
+use crate::exported::ExportWindow;
+use crate::registry::EntryFlags;
 use crate::{ExportedRegion, Lane};
 use std::sync::Arc;
 use zerolane_core::{Instant, PostError, RegionId, RegionName, RemotePlace, RemoteRegion};
@@ -13,7 +13,7 @@ use zerolane_wire::Rights;
 pub(super) struct Export {
     handle: u32,
     region: RegionId,
-    window: Arc<Window>,
+    window: Arc<ExportWindow>,
     entered: bool,
 }
 
@@ -45,7 +45,7 @@ impl<L: Lane> Driver<L> {
     ) -> Result<RemoteRegion, PostError> {
         let window = Arc::clone(memory.window());
         let bounds = window.bounds();
-        let access = Access {
+        let access = EntryFlags {
             writable: true,
             file: window.is_file(),
             kept: false,
@@ -94,7 +94,7 @@ impl<L: Lane> Driver<L> {
         true
     }
 
-    /// The region of an export could not be accessed: nobody uses it any more.
+    /// The region of an export could not be accessed: the export ends.
     pub(super) fn revoke_faulted(&mut self, region: RegionId) {
         let faulted = self.exports.iter().find(|it| it.region == region);
         if let Some(handle) = faulted.map(|it| it.handle) {

@@ -3,7 +3,7 @@
 use crate::Registry;
 use std::collections::VecDeque;
 use std::io;
-use zerolane_core::{Connection, Span, TransferId};
+use zerolane_core::{Span, TransferId};
 
 /// Bytes of the ring: as many 64-byte puts as may be in flight.
 const ROOM: usize = 16 << 10;
@@ -25,7 +25,8 @@ pub(super) struct Inline {
 }
 
 impl Inline {
-    /// Copies `bytes` into the ring; `None` while it is full.
+    /// Copies `bytes` into the ring; `None` while it is full. `oldest` is the first operation that is not
+    /// over, asked for only where the ring has no room.
     ///
     /// # Errors
     /// The system has no memory.
@@ -33,7 +34,7 @@ impl Inline {
         &mut self,
         bytes: &[u8],
         registry: &mut Registry,
-        core: &Connection,
+        oldest: impl FnOnce() -> Option<TransferId>,
     ) -> io::Result<Option<Span>> {
         debug_assert!(bytes.len() <= MAX_INLINE);
         let whole = match self.memory {
@@ -41,14 +42,14 @@ impl Inline {
             None => *self.memory.insert(registry.allocate(ROOM)?),
         };
         let Some(start) = self.room(bytes.len()).or_else(|| {
-            self.free(core);
+            self.free(oldest());
             self.room(bytes.len())
         }) else {
             return Ok(None);
         };
         let span = whole.part(start as u64, bytes.len() as u64);
         if let Some(to) = registry.target(span) {
-            // SAFETY: the span lies in the ring and in no part of it that is taken, so that nobody
+            // SAFETY: the span lies in the ring and in no part of it that is taken, so that no send
             // reads it; the ring's memory is only followed by the registry's pointers.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         }
@@ -66,13 +67,13 @@ impl Inline {
     }
 
     /// Where `len` bytes in one piece are free.
-    fn room(&mut self, len: usize) -> Option<usize> {
+    fn room(&self, len: usize) -> Option<usize> {
         let Some(first) = self.taken.front() else {
-            self.head = 0;
             return Some(0);
         };
         let tail = first.start;
-        if self.head < tail || self.head == tail && self.taken.len() > 1 {
+        // Wrapped: one byte stays free in front of the oldest, so that the two never meet.
+        if self.head <= tail {
             return (self.head + len < tail).then_some(self.head);
         }
         if self.head + len <= ROOM {
@@ -82,8 +83,8 @@ impl Inline {
     }
 
     /// Frees what no operation can need any more.
-    fn free(&mut self, core: &Connection) {
-        let Some(oldest) = core.oldest_work() else {
+    fn free(&mut self, oldest: Option<TransferId>) {
+        let Some(oldest) = oldest else {
             return self.taken.clear();
         };
         // Identifiers count up and wrap at 2^31.
@@ -93,3 +94,7 @@ impl Inline {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "inline_tests.rs"]
+mod tests;

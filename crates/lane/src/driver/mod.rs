@@ -1,4 +1,4 @@
-//! The loop: one connection over one lane, driven by whoever calls.
+//! The loop: one connection over one lane, driven by the calling thread.
 
 mod borrowed;
 mod completion;
@@ -6,14 +6,15 @@ mod completions;
 mod error;
 mod exports;
 mod inline;
+mod kind;
+mod messages;
 mod post;
-mod remote;
 mod wait;
 
 pub use completion::{Completion, MessageControl};
 pub use error::{DriverError, NotPosted};
 pub use inline::MAX_INLINE;
-pub use remote::WorkKind;
+pub use kind::WorkKind;
 
 use crate::clock::Clock;
 use crate::{Account, Lane, LaneError, Options, Registry, Turn, Waker};
@@ -22,8 +23,8 @@ use completions::Completions;
 use core::fmt;
 use exports::Export;
 use inline::Inline;
+use messages::Controls;
 use post::Posted;
-use remote::Controls;
 use std::collections::HashMap;
 use std::time::Duration;
 use zerolane_core::{CloseReason, Connection, FastAnswer, Instant, Life, RemoteRegion, TransferId};
@@ -94,12 +95,11 @@ impl<L: Lane> Driver<L> {
         let now = self.clock.now();
         self.core.close_with(now, Reason::GoingAway);
         self.core.on_timeout(now);
-        // Nobody is left to be told of an error.
+        // No caller is left to report an error to.
         let _ = self.transmit_entered(now);
     }
 
-    /// Gives memory that the kernel still reads to nobody: what would be written there next would be
-    /// sent.
+    /// Leaks memory that the kernel still reads: a later owner's bytes would be sent.
     fn leave_what_is_held(&mut self) {
         let posted = self.posted.drain().map(|(_, it)| (it.region, it.memory));
         let held = self.held.drain(..);
@@ -241,7 +241,7 @@ impl<L: Lane> Driver<L> {
         self.completions.shown() > 0
     }
 
-    /// Whether a completion is there that wakes, or that somebody waits for: see
+    /// Whether a completion is there that wakes, or that a caller waits for: see
     /// [`Delivery`](crate::Delivery).
     pub fn has_notice(&self) -> bool {
         self.completions.told() > 0
@@ -252,7 +252,7 @@ impl<L: Lane> Driver<L> {
         self.waker.take()
     }
 
-    /// Whether a send is under way.
+    /// Whether a send is in progress.
     pub fn is_sending(&self) -> bool {
         self.core.is_sending()
     }
@@ -286,9 +286,7 @@ impl<L: Lane> Driver<L> {
         let eager = self.core.is_eager() && self.transmit(now)?;
         let (lane, mut turn) = self.lend(now);
         let received = lane.receive(&mut turn);
-        // A thread may be off its core in the middle of a turn. With the turn's first time, a round
-        // trip could seem shorter than any is, and the shortest one is what the pace rests on; or a
-        // burst older than it is, and lost.
+        // The turn's first time may be long ago: see `Turn::refresh`.
         let now = match received {
             Ok(true) => turn.now,
             _ => self.clock.now(),

@@ -1,14 +1,15 @@
-//! Posting Transfers of owned memory.
+//! Posting requests: with memory that is owned, copied or lent, or without any.
 
+use super::inline::MAX_INLINE;
 use super::{Driver, NotPosted, WorkKind};
 use crate::memory::Postable;
-use crate::registry::Access;
+use crate::registry::EntryFlags;
 use crate::{Lane, Memory, Region};
-use zerolane_core::{Connection, Delivery, Instant, PostError, RegionId, Span, TransferId};
+use zerolane_core::{PostError, RegionId, Span, TransferId, WorkFlags, WorkRequest};
 
-/// What a request is.
+/// What the driver remembers of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sort {
+pub(super) struct RequestInfo {
     pub(super) kind: WorkKind,
     /// Its success is told.
     pub(super) signalled: bool,
@@ -16,11 +17,18 @@ pub(super) struct Sort {
     pub(super) control: Option<u32>,
 }
 
-impl Sort {
-    pub(super) fn new(kind: WorkKind, signalled: bool) -> Sort {
-        Sort {
-            kind,
-            signalled,
+impl RequestInfo {
+    pub(super) fn of(request: &WorkRequest) -> RequestInfo {
+        let flags = match request {
+            WorkRequest::Put { flags, .. }
+            | WorkRequest::Get { flags, .. }
+            | WorkRequest::FetchOp { flags, .. }
+            | WorkRequest::Message { flags, .. } => *flags,
+            _ => WorkFlags::default(),
+        };
+        RequestInfo {
+            kind: WorkKind::of(request),
+            signalled: flags.signalled,
             control: None,
         }
     }
@@ -29,22 +37,22 @@ impl Sort {
 /// A request that is not over, and what it was posted with.
 #[derive(Debug)]
 pub(super) struct Posted {
-    pub(super) sort: Sort,
+    pub(super) info: RequestInfo,
     pub(super) region: Option<RegionId>,
     pub(super) len: u64,
     pub(super) memory: Option<Memory>,
     /// Its memory turned out to be gone after the core had taken it for complete.
     pub(super) faulted: bool,
-    /// Nobody waits for it any more.
+    /// No call waits for it any more.
     pub(super) abandoned: bool,
-    /// Somebody waits for it in particular.
+    /// A caller waits for this one in particular.
     pub(super) awaited: bool,
 }
 
 impl Posted {
-    pub(super) fn without_memory(sort: Sort) -> Posted {
+    pub(super) fn without_memory(info: RequestInfo) -> Posted {
         Posted {
-            sort,
+            info,
             region: None,
             len: 0,
             memory: None,
@@ -54,74 +62,103 @@ impl Posted {
         }
     }
 
-    pub(super) fn copied(kind: WorkKind) -> Posted {
-        Posted::without_memory(Sort::new(kind, true))
+    /// A put whose bytes were copied.
+    pub(super) fn copied() -> Posted {
+        Posted::without_memory(RequestInfo {
+            kind: WorkKind::Put,
+            signalled: true,
+            control: None,
+        })
     }
 }
 
 impl<L: Lane> Driver<L> {
-    /// Sends `memory` as one Transfer.
+    /// Posts a request that reads `memory`, which comes back with its completion.
     ///
     /// # Errors
-    /// The connection is closed, or too many Transfers are posted. The memory comes back.
-    pub fn post_send(
+    /// See [`PostError`]. The memory comes back at once.
+    ///
+    /// # Panics
+    /// The request writes.
+    pub fn post_source(
         &mut self,
+        request: WorkRequest,
         memory: Memory,
-        delivery: Delivery,
     ) -> Result<TransferId, NotPosted<Memory>> {
-        let sort = Sort::new(WorkKind::Send, true);
-        self.post(memory, false, sort, |core, now, span| {
-            core.post_send(now, span, delivery)
-        })
+        assert!(!request.writes(), "{request:?} writes");
+        self.post_owned(request, RequestInfo::of(&request), memory)
     }
 
-    /// Receives the next Transfer that no earlier receive takes.
+    /// Posts a request that writes `region`, which comes back with its completion.
     ///
     /// # Errors
-    /// The connection is closed, or too many Transfers are posted. The memory comes back.
-    pub fn post_receive(&mut self, region: Region) -> Result<TransferId, NotPosted<Region>> {
-        let sort = Sort::new(WorkKind::Receive, true);
-        self.post(region, true, sort, |core, now, span| {
-            core.post_receive(now, span)
-        })
-    }
-
-    /// Offers `memory` to the peer's next Read.
+    /// See [`PostError`]. The region comes back at once.
     ///
-    /// # Errors
-    /// The connection is closed, or too many Transfers are posted. The memory comes back.
-    pub fn post_offer(
+    /// # Panics
+    /// The request reads.
+    pub fn post_target(
         &mut self,
-        memory: Memory,
-        delivery: Delivery,
-    ) -> Result<TransferId, NotPosted<Memory>> {
-        let sort = Sort::new(WorkKind::Offer, true);
-        self.post(memory, false, sort, |core, now, span| {
-            core.post_offer(now, span, delivery)
-        })
+        request: WorkRequest,
+        region: Region,
+    ) -> Result<TransferId, NotPosted<Region>> {
+        assert!(request.writes(), "{request:?} reads");
+        self.post_owned(request, RequestInfo::of(&request), region)
     }
 
-    /// Reads what the peer offers.
+    /// Posts a request without memory.
     ///
     /// # Errors
-    /// The connection is closed, or too many Transfers are posted. The memory comes back.
-    pub fn post_read(&mut self, region: Region) -> Result<TransferId, NotPosted<Region>> {
-        let sort = Sort::new(WorkKind::Read, true);
-        self.post(region, true, sort, |core, now, span| {
-            core.post_read(now, span)
-        })
+    /// See [`PostError`].
+    pub fn post_bare(&mut self, request: WorkRequest) -> Result<TransferId, PostError> {
+        let id = self.post(request, Span::EMPTY)?;
+        self.remember(id, RequestInfo::of(&request));
+        Ok(id)
     }
 
-    pub(super) fn post<M: Postable>(
+    /// Posts a put of a copy of at most [`MAX_INLINE`] bytes: `data` is the caller's again at once.
+    ///
+    /// # Errors
+    /// See [`PostError`]; `Full` also while the copies in flight fill their ring.
+    ///
+    /// # Panics
+    /// `data` is longer.
+    pub fn post_inline(
         &mut self,
+        request: WorkRequest,
+        data: &[u8],
+    ) -> Result<TransferId, PostError> {
+        assert!(data.len() <= MAX_INLINE, "{} bytes inline", data.len());
+        let span = self.copy_inline(data)?;
+        let id = self.core.post(self.clock.now(), request, span)?;
+        self.inline.take(id, span);
+        Ok(id)
+    }
+
+    /// Copies `data` into the ring; whatever is posted next has to take it.
+    pub(super) fn copy_inline(&mut self, data: &[u8]) -> Result<Span, PostError> {
+        let oldest = || self.core.oldest_work();
+        let copied = self.inline.copy(data, &mut self.memory, oldest);
+        copied.ok().flatten().ok_or(PostError::Full)
+    }
+
+    /// Posts `request`, of whose end the driver is always told: it keeps what it was posted with.
+    pub(super) fn post(
+        &mut self,
+        request: WorkRequest,
+        memory: Span,
+    ) -> Result<TransferId, PostError> {
+        self.core.post(self.clock.now(), signalled(request), memory)
+    }
+
+    pub(super) fn post_owned<M: Postable>(
+        &mut self,
+        request: WorkRequest,
+        info: RequestInfo,
         memory: M,
-        writable: bool,
-        sort: Sort,
-        post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
     ) -> Result<TransferId, NotPosted<M>> {
         let (start, len) = memory.raw();
-        let access = Access {
-            writable,
+        let access = EntryFlags {
+            writable: request.writes(),
             file: memory.is_file(),
             kept: true,
             shared: false,
@@ -130,7 +167,7 @@ impl<L: Lane> Driver<L> {
         // an exclusive region is ours alone, a shared one is only read. If it is refused, the entry is
         // closed before the memory is given back.
         let span = unsafe { self.memory.open(start, len, access) };
-        match self.begin(span, sort, post) {
+        match self.post_open(request, info, span) {
             Ok((id, posted)) => {
                 posted.memory = Some(memory.into());
                 Ok(id)
@@ -140,18 +177,18 @@ impl<L: Lane> Driver<L> {
     }
 
     /// Posts an open entry, which is closed if that is refused.
-    pub(super) fn begin(
+    pub(super) fn post_open(
         &mut self,
+        request: WorkRequest,
+        info: RequestInfo,
         span: Span,
-        sort: Sort,
-        post: impl FnOnce(&mut Connection, Instant, Span) -> Result<TransferId, PostError>,
     ) -> Result<(TransferId, &mut Posted), PostError> {
-        match post(&mut self.core, self.clock.now(), span) {
+        match self.post(request, span) {
             Ok(id) => {
                 let posted = Posted {
                     region: Some(span.region),
                     len: span.len,
-                    ..Posted::without_memory(sort)
+                    ..Posted::without_memory(info)
                 };
                 Ok((id, self.posted.entry(id).insert_entry(posted).into_mut()))
             }
@@ -161,4 +198,20 @@ impl<L: Lane> Driver<L> {
             }
         }
     }
+
+    /// Remembers a request without memory of its own.
+    pub(super) fn remember(&mut self, id: TransferId, info: RequestInfo) {
+        self.posted.insert(id, Posted::without_memory(info));
+    }
+}
+
+fn signalled(mut request: WorkRequest) -> WorkRequest {
+    match &mut request {
+        WorkRequest::Put { flags, .. }
+        | WorkRequest::Get { flags, .. }
+        | WorkRequest::FetchOp { flags, .. }
+        | WorkRequest::Message { flags, .. } => flags.signalled = true,
+        _ => {}
+    }
+    request
 }

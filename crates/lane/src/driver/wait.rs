@@ -11,7 +11,7 @@ const MIN_SPIN_PART: u32 = 16;
 /// Spin hints between two looks: about a microsecond, the time a burst of 8 KiB takes at 64 Gb/s.
 const PAUSE_LOOPS: u32 = 32;
 
-/// Payload under way above which a receiver naps instead of spinning, bytes.
+/// Payload in flight above which a receiver naps instead of spinning, bytes.
 const NAP_BYTES: u64 = 1 << 20;
 /// Length of a nap; the kernel's timer slack adds about 50 us.
 const NAP: Duration = Duration::from_micros(5);
@@ -95,7 +95,7 @@ impl<L: Lane> Driver<L> {
     }
 
     /// A pause between two looks at an empty socket: every look takes the socket's cache lines from
-    /// the core that is about to fill it. While much is under way, a nap costs no latency that
+    /// the core that is about to fill it. While much is in flight, a nap costs no latency that
     /// matters and leaves the core to others; the window covers it many times (P0.4).
     fn pause(&mut self) {
         if self.core.expected_payload() >= NAP_BYTES {

@@ -1,6 +1,7 @@
 //! The key of one generation, and what it does to one datagram.
 
-use super::{NUMBER_LEN, one_pass};
+use super::NUMBER_LEN;
+use super::one_pass::{self, TAG_LEN, Tag};
 use aegis::aegis128x2::{Aegis128X2, Aegis128X2Mac};
 use ring::aead::{self, AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, UnboundKey};
 use zeroize::Zeroizing;
@@ -9,16 +10,11 @@ use zerolane_wire::HEADER_LEN;
 
 /// Bytes of secret that a key is made of: at most 32 of key, 16 of mask.
 pub(super) const MATERIAL_LEN: usize = 48;
-/// Bytes of a tag.
-pub(super) const TAG_LEN: usize = 16;
-
-/// A datagram's tag.
-pub(super) type Tag = [u8; TAG_LEN];
 
 /// The key of one generation.
 pub(super) struct Key {
     algorithm: Algorithm,
-    /// Makes nonces that nobody can guess, as TLS 1.3 does (RFC 8446, 5.3). The shorter nonces take the
+    /// Makes nonces that cannot be guessed, as TLS 1.3 does (RFC 8446, 5.3). The shorter nonces take the
     /// end of it.
     mask: [u8; 16],
 }

@@ -12,7 +12,7 @@ mod window;
 
 use key::Key;
 use std::fmt;
-use window::Window;
+use window::ReplayWindow;
 use zeroize::Zeroizing;
 use zerolane_core::DropReason;
 use zerolane_handshake::{Cipher, Ciphers};
@@ -21,7 +21,7 @@ use zerolane_wire::HEADER_LEN;
 /// Bytes of the number behind the payload.
 const NUMBER_LEN: usize = 8;
 /// Bytes of the tag behind the number.
-const TAG_LEN: usize = key::TAG_LEN;
+const TAG_LEN: usize = one_pass::TAG_LEN;
 /// Bytes that sealing adds to a datagram.
 pub(crate) const TRAILER_LEN: usize = NUMBER_LEN + TAG_LEN;
 
@@ -100,7 +100,7 @@ impl Sealer {
     }
 
     /// Encrypts `payload` where it lies, if the cipher hides anything. `None` if it cannot be: the
-    /// datagram is as good as lost.
+    /// datagram counts as lost.
     pub(crate) fn seal(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -153,7 +153,7 @@ pub(crate) struct Opener {
     next: Key,
     /// Secret of `next`.
     next_secret: Secret,
-    window: Window,
+    window: ReplayWindow,
     forged: u64,
 }
 
@@ -169,7 +169,7 @@ impl Opener {
             current: secret.key(cipher)?,
             next: next_secret.key(cipher)?,
             next_secret,
-            window: Window::default(),
+            window: ReplayWindow::default(),
             forged: 0,
         })
     }

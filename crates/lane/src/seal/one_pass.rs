@@ -3,9 +3,13 @@
 //! A payload is read once and its ciphertext written where the burst is put together, instead of
 //! being copied there first: a fifth of what sealing costs.
 
-use super::key::{TAG_LEN, Tag};
 use aegis::aegis128x2::Aegis128X2;
 use std::ffi::c_int;
+
+/// Bytes of a tag.
+pub(super) const TAG_LEN: usize = 16;
+/// A datagram's tag.
+pub(super) type Tag = [u8; TAG_LEN];
 
 unsafe extern "C" {
     // Of libaegis's public interface (aegis128x2.h), which the `aegis` crate carries.

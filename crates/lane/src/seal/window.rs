@@ -8,15 +8,15 @@ const BITS: u64 = u64::BITS as u64;
 const WORDS: u64 = WINDOW / BITS + 1;
 
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct ReplayWindow {
     /// The newest number seen, plus one.
     end: u64,
     words: Box<[u64; WORDS as usize]>,
 }
 
-impl Default for Window {
-    fn default() -> Window {
-        Window {
+impl Default for ReplayWindow {
+    fn default() -> ReplayWindow {
+        ReplayWindow {
             end: 0,
             words: Box::new([0; WORDS as usize]),
         }
@@ -28,7 +28,7 @@ fn place(number: u64) -> (usize, u64) {
     (word as usize, 1 << (number % BITS))
 }
 
-impl Window {
+impl ReplayWindow {
     /// Whether `number` was neither seen nor is too old to tell.
     pub(super) fn is_new(&self, number: u64) -> bool {
         if number >= self.end {
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn is_new__once_and_not_when_too_old() {
-        let mut window = Window::default();
+        let mut window = ReplayWindow::default();
         assert!(window.is_new(0));
         window.mark(0);
         assert!(!window.is_new(0) && window.is_new(1));
@@ -76,7 +76,7 @@ mod tests {
         /// Against a set of all numbers seen.
         #[test]
         fn is_new__agrees_with_a_set(steps in prop::collection::vec((any::<bool>(), 0u64..20_000), 1..400)) {
-            let mut window = Window::default();
+            let mut window = ReplayWindow::default();
             let mut seen = HashSet::new();
             let mut newest = 0;
             for (ahead, by) in steps {

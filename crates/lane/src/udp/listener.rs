@@ -1,11 +1,11 @@
-//! The listening socket: what strangers send arrives here, and each that proves who it is (or, in
-//! plain mode, merely asks) gets a connected socket of its own.
+//! The listening socket: what strangers send arrives here. Each client that proves its
+//! identity (or, in plain mode, merely asks) gets a connected socket of its own.
 
-use super::roam::Roam;
-use super::send::Stage;
+use super::migration::PeerMigration;
+use super::packet_info::{self, PacketAddresses};
+use super::port::{Received, SharedPort};
+use super::send::SealBuffer;
 use super::socket::Share;
-use super::strays::{Received, Strays};
-use super::way::{self, Way};
 use super::{UdpLane, config, entropy, socket};
 use crate::clock::Clock;
 use crate::seal::Sealer;
@@ -48,7 +48,7 @@ pub struct Listener {
     socket: Arc<Socket>,
     options: Options,
     /// What comes for connections that exist.
-    strays: Arc<Strays>,
+    port: Arc<SharedPort>,
     /// What strangers meet; `None` in plain mode.
     gate: Option<Gate>,
     key: Option<PublicKey>,
@@ -78,10 +78,10 @@ impl Listener {
             }
             None => None,
         };
-        let (strays, socket) = Strays::attend(local, &options)?;
+        let (port, socket) = SharedPort::attend(local, &options)?;
         Ok(Listener {
             socket,
-            strays,
+            port,
             options,
             gate,
             key,
@@ -101,7 +101,7 @@ impl Listener {
         std::os::unix::fs::fchown(&*self.socket, Some(uid), None)
     }
 
-    /// Who this end is to strangers: `None` in plain mode.
+    /// The key by which clients know this end: `None` in plain mode.
     pub fn public_key(&self) -> Option<PublicKey> {
         self.key
     }
@@ -111,20 +111,20 @@ impl Listener {
         self.gate.as_ref().map(Gate::counters)
     }
 
-    /// Whether nobody gets in any more by the one-time code that is asked for.
+    /// Whether no stranger gets in any more by the one-time code that is asked for.
     pub fn is_spent(&self) -> bool {
         self.gate.as_ref().is_some_and(Gate::is_spent)
     }
 
     /// The address listened on.
     pub fn local_addr(&self) -> SocketAddr {
-        self.strays.local()
+        self.port.local()
     }
 
     /// What was counted of those that did not become connections.
     pub fn counters(&self) -> ListenerCounters {
         ListenerCounters {
-            unread: self.strays.dropped(),
+            unread: self.port.dropped(),
             ..self.counters
         }
     }
@@ -138,8 +138,8 @@ impl Listener {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let left = || deadline.map(|at| at.saturating_duration_since(Instant::now()));
         loop {
-            while let Some((datagram, way)) = self.next_datagram()? {
-                if let Some(driver) = self.consider(&datagram, way)? {
+            while let Some((datagram, addresses)) = self.next_datagram()? {
+                if let Some(driver) = self.consider(&datagram, addresses)? {
                     return Ok(Some(driver));
                 }
                 // Also when strangers never stop talking.
@@ -157,31 +157,35 @@ impl Listener {
 
     /// The next datagram. `None` when the socket is empty, or when there was something else than a stranger's.
     fn next_datagram(&mut self) -> io::Result<Option<Received>> {
-        match self.strays.next_other(&self.socket) {
+        match self.port.next_other(&self.socket) {
             // Errors of answers sent earlier are not the listener's.
             Err(error) if is_peers(&error) => Ok(None),
             next => next,
         }
     }
 
-    fn consider(&mut self, datagram: &[u8], way: Way) -> io::Result<Option<Driver<UdpLane>>> {
+    fn consider(
+        &mut self,
+        datagram: &[u8],
+        addresses: PacketAddresses,
+    ) -> io::Result<Option<Driver<UdpLane>>> {
         match (&mut self.gate, HandshakeMessage::is(datagram)) {
-            (Some(_), true) => self.knock(datagram, way),
-            (None, false) => self.request(datagram, way),
+            (Some(_), true) => self.knock(datagram, addresses),
+            (None, false) => self.request(datagram, addresses),
             (Some(_), false) => {
                 self.counters.refused += 1;
                 let packet = Packet::parse(datagram).ok();
                 let reject = |packet| zerolane_core::reject(&packet, Reason::ProtectionRequired);
                 if let Some(rejection) = packet.and_then(reject) {
                     let (bytes, len) = rejection.emit();
-                    self.answer(&bytes[..len], way);
+                    self.answer(&bytes[..len], addresses);
                 }
                 Ok(None)
             }
             (None, true) => {
                 self.counters.refused += 1;
                 if let Some(refusal) = refuse_hello(datagram, Reason::PlainOnly) {
-                    self.answer(refusal.bytes(), way);
+                    self.answer(refusal.bytes(), addresses);
                 }
                 Ok(None)
             }
@@ -189,32 +193,40 @@ impl Listener {
     }
 
     /// Sends something to a stranger.
-    fn answer(&self, bytes: &[u8], way: Way) {
+    fn answer(&self, bytes: &[u8], addresses: PacketAddresses) {
         // As good as lost if it cannot be sent.
-        let _ = way::send(&self.socket, bytes, way);
+        let _ = packet_info::send(&self.socket, bytes, addresses);
     }
 
     /// A message of the key exchange.
-    fn knock(&mut self, datagram: &[u8], way: Way) -> io::Result<Option<Driver<UdpLane>>> {
+    fn knock(
+        &mut self,
+        datagram: &[u8],
+        addresses: PacketAddresses,
+    ) -> io::Result<Option<Driver<UdpLane>>> {
         let Some(gate) = &mut self.gate else {
             return Ok(None);
         };
         let now = self.clock.now();
-        match with_random(|draw| gate.take(now, way.peer, datagram, draw))? {
+        match with_random(|draw| gate.take(now, addresses.peer, datagram, draw))? {
             Reply::Nothing => {
                 self.counters.refused += 1;
                 Ok(None)
             }
             Reply::Send(reply) => {
-                self.answer(reply.bytes(), way);
+                self.answer(reply.bytes(), addresses);
                 Ok(None)
             }
-            Reply::Admit(admitted) => self.admit(*admitted, way),
+            Reply::Admit(admitted) => self.admit(*admitted, addresses),
         }
     }
 
     /// A stranger whose key is proven becomes a connection, or is told why not.
-    fn admit(&mut self, admitted: Admitted, way: Way) -> io::Result<Option<Driver<UdpLane>>> {
+    fn admit(
+        &mut self,
+        admitted: Admitted,
+        addresses: PacketAddresses,
+    ) -> io::Result<Option<Driver<UdpLane>>> {
         let Admitted {
             session,
             request,
@@ -223,19 +235,19 @@ impl Listener {
         } = admitted;
         if !trusted {
             let rejection = zerolane_core::reject(&request, Reason::Denied);
-            self.refuse(rejection, Some(session), way);
+            self.refuse(rejection, Some(session), addresses);
             return Ok(None);
         }
-        if self.is_full(way.peer) {
+        if self.is_full(addresses.peer) {
             let rejection = zerolane_core::reject(&request, Reason::Busy);
-            self.refuse(rejection, Some(session), way);
+            self.refuse(rejection, Some(session), addresses);
             return Ok(None);
         }
         let entropy = entropy()?;
-        let Some(lane) = self.lane(way, entropy.key)? else {
+        let Some(lane) = self.lane(addresses, entropy.key)? else {
             return Ok(None);
         };
-        let config = config(&lane.socket, way.peer, &self.options);
+        let config = config(&lane.socket, addresses.peer, &self.options);
         let made = Driver::try_new(lane, &self.options, |now| {
             zerolane_core::Connection::admit(now, config, entropy, &request)
         });
@@ -246,14 +258,18 @@ impl Listener {
                 Ok(lane.protect(session).then_some(driver))
             }
             Err(rejection) => {
-                self.refuse(rejection, Some(session), way);
+                self.refuse(rejection, Some(session), addresses);
                 Ok(None)
             }
         }
     }
 
     /// A Request_Connection without protection.
-    fn request(&mut self, datagram: &[u8], way: Way) -> io::Result<Option<Driver<UdpLane>>> {
+    fn request(
+        &mut self,
+        datagram: &[u8],
+        addresses: PacketAddresses,
+    ) -> io::Result<Option<Driver<UdpLane>>> {
         let packet = Packet::parse(datagram);
         let Ok(packet @ Packet { operation, .. }) = &packet else {
             self.counters.refused += 1;
@@ -263,29 +279,29 @@ impl Listener {
             self.counters.refused += 1;
             return Ok(None);
         };
-        if self.is_known(way.peer, request.s_key) {
+        if self.is_known(addresses.peer, request.s_key) {
             return Ok(None);
         }
-        if self.is_full(way.peer) {
-            self.refuse(zerolane_core::reject(packet, Reason::Busy), None, way);
+        if self.is_full(addresses.peer) {
+            self.refuse(zerolane_core::reject(packet, Reason::Busy), None, addresses);
             return Ok(None);
         }
         let entropy = entropy()?;
-        let Some(lane) = self.lane(way, entropy.key)? else {
+        let Some(lane) = self.lane(addresses, entropy.key)? else {
             return Ok(None);
         };
-        let config = config(&lane.socket, way.peer, &self.options);
+        let config = config(&lane.socket, addresses.peer, &self.options);
         let made = Driver::try_new(lane, &self.options, |now| {
             zerolane_core::listen(now, config, entropy, packet)
         });
         match made {
             Ok(driver) => {
                 self.remembered
-                    .push_back((Instant::now(), way.peer, request.s_key));
+                    .push_back((Instant::now(), addresses.peer, request.s_key));
                 Ok(Some(driver))
             }
             Err(rejection) => {
-                self.refuse(rejection, None, way);
+                self.refuse(rejection, None, addresses);
                 Ok(None)
             }
         }
@@ -293,7 +309,7 @@ impl Listener {
 
     /// Whether there may not be one more connection with `peer`, which is counted.
     fn is_full(&mut self, peer: SocketAddr) -> bool {
-        let (all, of_origin) = self.strays.connections(Origin::of(peer.ip()));
+        let (all, of_origin) = self.port.connections(Origin::of(peer.ip()));
         let full = all >= self.options.max_connections;
         let full_of_origin = of_origin >= self.options.max_connections_of_origin;
         self.counters.full += u64::from(full);
@@ -303,14 +319,14 @@ impl Listener {
 
     /// A socket of its own for a peer, to which our key is `key`; `None` if the peer cannot be reached. It
     /// speaks from the address that was called, and is bound to that if the system would choose another.
-    fn lane(&self, way: Way, key: u32) -> io::Result<Option<UdpLane>> {
-        let local = self.strays.local();
-        let lane = self.lane_at(local, way.peer, key)?;
+    fn lane(&self, addresses: PacketAddresses, key: u32) -> io::Result<Option<UdpLane>> {
+        let local = self.port.local();
+        let lane = self.lane_at(local, addresses.peer, key)?;
         let here = lane.as_ref().and_then(UdpLane::local_addr);
-        match way.called(local) {
+        match addresses.called(local) {
             Some(called) if here.is_some_and(|it| it.ip() != called.ip()) => {
                 drop(lane);
-                self.lane_at(called, way.peer, key)
+                self.lane_at(called, addresses.peer, key)
             }
             _ => Ok(lane),
         }
@@ -323,7 +339,7 @@ impl Listener {
         key: u32,
     ) -> io::Result<Option<UdpLane>> {
         let socket = socket::bind(local, Share::Joins, &self.options)?;
-        let roam = Roam::new(&self.strays, local, key, peer);
+        let roam = PeerMigration::new(&self.port, local, key, peer);
         match UdpLane::new(socket, peer, roam, &self.options) {
             Ok(lane) => Ok(Some(lane)),
             Err(error) if is_peers(&error) => Ok(None),
@@ -332,20 +348,25 @@ impl Listener {
     }
 
     /// Tells a stranger why not, with the keys of `session` if there is one.
-    fn refuse(&mut self, rejection: Option<Packet>, session: Option<Session>, way: Way) {
+    fn refuse(
+        &mut self,
+        rejection: Option<Packet>,
+        session: Option<Session>,
+        addresses: PacketAddresses,
+    ) {
         self.counters.refused += 1;
         let Some(rejection) = rejection else {
             return;
         };
         let Some(session) = session else {
             let (bytes, len) = rejection.emit();
-            return self.answer(&bytes[..len], way);
+            return self.answer(&bytes[..len], addresses);
         };
         if let Some(sealer) = Sealer::new(session.cipher, session.send) {
-            let mut stage = Stage::new(sealer);
+            let mut stage = SealBuffer::new(sealer);
             stage.lend();
             if let Ok(bytes) = stage.packet(&rejection) {
-                self.answer(bytes, way);
+                self.answer(bytes, addresses);
             }
             stage.give_back();
         }
@@ -369,7 +390,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.strays.leave();
+        self.port.leave();
     }
 }
 

@@ -1,13 +1,13 @@
 //! The UDP lane: any network, no privileges.
 
 mod listener;
+mod migration;
+mod packet_info;
+mod port;
 mod receive;
-mod roam;
 mod send;
 mod socket;
-mod strays;
 mod system;
-mod way;
 mod zerocopy;
 
 pub use listener::{Listener, ListenerCounters};
@@ -15,8 +15,8 @@ pub use listener::{Listener, ListenerCounters};
 use crate::seal::{Opener, Sealer};
 use crate::security;
 use crate::{Account, Driver, Lane, LaneError, Options, Turn, Waker};
+use migration::PeerMigration;
 use receive::Receiver;
-use roam::Roam;
 use send::Sender;
 use socket2::{SockAddr, Socket};
 use std::io;
@@ -33,14 +33,19 @@ pub struct UdpLane {
     peer: SocketAddr,
     sender: Sender,
     receiver: Receiver,
-    roam: Roam,
+    migration: PeerMigration,
     strict: bool,
     /// Who the peer proved to be.
     peer_key: Option<PublicKey>,
 }
 
 impl UdpLane {
-    fn new(socket: Socket, peer: SocketAddr, roam: Roam, options: &Options) -> io::Result<UdpLane> {
+    fn new(
+        socket: Socket,
+        peer: SocketAddr,
+        migration: PeerMigration,
+        options: &Options,
+    ) -> io::Result<UdpLane> {
         socket.connect(&SockAddr::from(peer))?;
         let sender = Sender::new(&socket, options);
         let receiver = Receiver::new(&socket, options);
@@ -49,7 +54,7 @@ impl UdpLane {
             peer,
             sender,
             receiver,
-            roam,
+            migration,
             strict: options.strict,
             peer_key: None,
         })
@@ -106,7 +111,7 @@ impl Lane for UdpLane {
         }
         let received = received?;
         let ends = (&mut self.sender, &mut self.receiver);
-        if !received && let Some(peer) = self.roam.look(&self.socket, self.peer, ends, turn) {
+        if !received && let Some(peer) = self.migration.look(&self.socket, self.peer, ends, turn) {
             self.peer = peer;
             if let Some(datagram) = socket::path_datagram(&self.socket, peer) {
                 turn.core.set_path_datagram(turn.now, datagram);
@@ -134,7 +139,7 @@ impl Lane for UdpLane {
     }
 
     fn longest_sleep(&self) -> Option<Duration> {
-        Some(roam::LONGEST_SLEEP)
+        Some(migration::LONGEST_SLEEP)
     }
 
     fn holds(&self, region: RegionId) -> bool {
@@ -161,8 +166,8 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane
         options,
     )?;
     let entropy = entropy()?;
-    let roam = Roam::of_socket(&socket, entropy.key, peer)?;
-    let mut lane = UdpLane::new(socket, peer, roam, options)?;
+    let migration = PeerMigration::of_socket(&socket, entropy.key, peer)?;
+    let mut lane = UdpLane::new(socket, peer, migration, options)?;
     let config = config(&lane.socket, peer, options);
     let Some(credentials) = options.security.credentials()? else {
         return Ok(Driver::new(lane, options, |now| {

@@ -27,12 +27,12 @@ pub(super) fn encapsulation(addr: SocketAddr) -> Encapsulation {
 /// Whether others may be bound to the same address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
-    /// Those of [`Share::Joins`] may: a listener's, and an Initiator's. Nobody else is bound to the address
+    /// Those of [`Share::Joins`] may: a listener's, and an Initiator's. No other socket is bound to the address
     /// when it is taken, a listener of the same user included, with which the kernel would divide strangers
     /// (and whose port it would give out when any port is asked for).
     WithJoining,
     /// It joins one of those: the connected sockets of accepted connections do, which the kernel prefers,
-    /// and those that hear whom the connected ones do not.
+    /// and those that hear peers that the connected ones do not.
     Joins,
 }
 
@@ -159,17 +159,17 @@ pub(super) fn any_address(like: SocketAddr, port: u16) -> SocketAddr {
 /// Lets go of the peer's address, and so of our own.
 fn disconnect(socket: &Socket) -> io::Result<()> {
     // SAFETY: all fields of sockaddr are integers, for which zero is a value.
-    let mut nobody: libc::sockaddr = unsafe { std::mem::zeroed() };
-    nobody.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
+    let mut nothing: libc::sockaddr = unsafe { std::mem::zeroed() };
+    nothing.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
     let len = size_of::<libc::sockaddr>() as libc::socklen_t;
     // SAFETY: an address of that length that lives across the call; fd is an open socket.
-    match unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, len) } {
+    match unsafe { libc::connect(socket.as_raw_fd(), &raw const nothing, len) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// As [`path_datagram`], of whom the socket is connected to.
+/// As [`path_datagram`], of the peer that the socket is connected to.
 pub(super) fn path_datagram_now(socket: &Socket) -> Option<usize> {
     path_datagram(socket, socket.peer_addr().ok()?.as_socket()?)
 }
@@ -188,7 +188,7 @@ pub(super) fn enable_zerocopy(socket: &Socket) -> bool {
 const ECT_0: i32 = 0b10;
 
 /// Has the socket say of each datagram what its ECN field was. GRO merges none that differ in it.
-pub(super) fn show_marks(socket: &Socket) {
+pub(super) fn show_ecn(socket: &Socket) {
     let fd = socket.as_raw_fd();
     // Where the kernel has one of them only, the other address family is not in use.
     let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
@@ -197,9 +197,9 @@ pub(super) fn show_marks(socket: &Socket) {
 
 /// Sends ECN-capable datagrams to `peer`, or such as cannot be marked. Where the kernel refuses, no marks
 /// come back, and the core finds out.
-pub(super) fn send_capable(socket: &Socket, peer: SocketAddr, capable: bool) {
+pub(super) fn send_ect(socket: &Socket, peer: SocketAddr, ect: bool) {
     let fd = socket.as_raw_fd();
-    let field = if capable { ECT_0 } else { 0 };
+    let field = if ect { ECT_0 } else { 0 };
     let _ = match peer {
         SocketAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_TOS, field),
         SocketAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, field),

@@ -10,7 +10,7 @@ use netlab::netns::{self, Topology};
 use std::net::Ipv4Addr;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use zerolane_core::{Delivery, WorkFlags};
+use zerolane_core::{Delivery, WorkFlags, WorkRequest};
 use zerolane_wire::Rights;
 
 type End = Driver<UdpLane>;
@@ -95,9 +95,14 @@ fn region(bytes: &[u8]) -> Region {
 /// Posts one Transfer from a to b and returns what b has.
 fn transfer(a: &mut End, b: &mut End, bytes: &[u8]) -> Option<Completion> {
     let place = Region::anonymous(bytes.len()).expect("memory");
-    b.post_receive(place).expect("posted");
-    a.post_send(region(bytes).into(), Delivery::Interrupt)
-        .expect("posted");
+    b.post_target(WorkRequest::Receive, place).expect("posted");
+    a.post_source(
+        WorkRequest::Send {
+            delivery: Delivery::Interrupt,
+        },
+        region(bytes).into(),
+    )
+    .expect("posted");
     drive(a, b, |_, b| b.has_completion());
     b.next_completion()
 }
@@ -302,8 +307,11 @@ fn zerocopy__not_with_borrowed_memory() {
     let (mut a, mut b) = uncopied(&hosts);
     let before = a.account().tx_zerocopy_syscalls;
     let bytes = content(SIZE, 5);
-    b.post_receive(Region::anonymous(SIZE).expect("memory"))
-        .expect("posted");
+    b.post_target(
+        WorkRequest::Receive,
+        Region::anonymous(SIZE).expect("memory"),
+    )
+    .expect("posted");
     let receiving = std::thread::spawn(move || {
         b.wait(Some(Duration::from_secs(20)), End::has_completion)
             .expect("received");
@@ -312,7 +320,11 @@ fn zerocopy__not_with_borrowed_memory() {
             .expect("lingers");
         completion
     });
-    assert_eq!(a.send(&bytes).expect("connected"), Ok(SIZE as u64));
+    let send = WorkRequest::Send {
+        delivery: Delivery::Interrupt,
+    };
+    let sent = a.lend_source(send, &bytes).expect("connected");
+    assert_eq!(sent.result, Ok(SIZE as u64));
     assert_eq!(a.account().tx_zerocopy_syscalls, before);
     verify(receiving.join().expect("no panic"), &bytes);
 }
@@ -327,16 +339,24 @@ fn zerocopy__memory_that_the_kernel_keeps_is_never_given_back() {
     let start = NonNull::from(&mut owned[..]).cast();
     let alive = Arc::new(());
     let owner = Box::new((alive.clone(), owned));
-    // SAFETY: the bytes lie on the heap, the owner keeps them, and nobody else has a name for them.
+    // SAFETY: the bytes lie on the heap, the owner keeps them, and nothing else has a name for them.
     let memory = unsafe { Region::foreign(start, SIZE, false, owner) };
-    b.post_receive(Region::anonymous(SIZE).expect("memory"))
-        .expect("posted");
-    a.post_send(memory.into(), Delivery::Interrupt)
-        .expect("posted");
+    b.post_target(
+        WorkRequest::Receive,
+        Region::anonymous(SIZE).expect("memory"),
+    )
+    .expect("posted");
+    a.post_source(
+        WorkRequest::Send {
+            delivery: Delivery::Interrupt,
+        },
+        memory.into(),
+    )
+    .expect("posted");
     drive(&mut a, &mut b, |_, b| b.has_completion());
     verify(b.next_completion(), &bytes);
     drop(a);
-    assert_eq!(Arc::strong_count(&alive), 2, "still somebody's");
+    assert_eq!(Arc::strong_count(&alive), 2, "still in use");
 }
 
 /// Turns after which a wait that each turn brings something has not ended.
@@ -354,7 +374,12 @@ fn wait_busy(a: &mut End, b: &mut End, timeout: Option<Duration>) -> usize {
     };
     let mut turns = 0;
     let busy = |_: &End| {
-        let put = a.post_put_inline(theirs.start, &content(64, turns), None, quiet);
+        let put = WorkRequest::Put {
+            place: theirs.start,
+            immediate: None,
+            flags: quiet,
+        };
+        let put = a.post_inline(put, &content(64, turns));
         put.expect("posted");
         a.turn().expect("a");
         turns += 1;
@@ -387,13 +412,12 @@ fn exported__what_missed_its_place_is_read_and_written_by_atomics() {
     let memory = ExportedRegion::new(memory).expect("aligned");
     let exported = b.export(&memory, Rights::ALL, None).expect("exported");
     let put = |a: &mut End, b: &mut End, bytes: &[u8]| {
-        let posted = a.post_put(
-            exported.start,
-            region(bytes).into(),
-            None,
-            WorkFlags::default(),
-        );
-        posted.expect("posted");
+        let put = WorkRequest::Put {
+            place: exported.start,
+            immediate: None,
+            flags: WorkFlags::default(),
+        };
+        a.post_source(put, region(bytes).into()).expect("posted");
         drive(a, b, |a, _| a.has_completion());
         let over = a.next_completion().expect("over");
         assert_eq!(over.result, Ok(SIZE as u64));

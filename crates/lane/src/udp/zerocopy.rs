@@ -46,7 +46,7 @@ const _: () =
 
 /// A send whose memory the kernel still has.
 #[derive(Debug)]
-struct Held {
+struct LentSend {
     /// The kernel counts the sends of a socket, from 0.
     number: u32,
     /// Whose payload it is; `None` for a probe.
@@ -55,22 +55,22 @@ struct Held {
 }
 
 #[derive(Debug)]
-pub(super) struct Lender {
+pub(super) struct ZerocopyTracker {
     state: Zerocopy,
     next: u32,
-    held: VecDeque<Held>,
+    held: VecDeque<LentSend>,
     #[allow(clippy::vec_box, reason = "the kernel has their addresses")]
     free: Vec<Box<Headers>>,
 }
 
-impl Lender {
-    pub(super) fn new(socket: &Socket, wanted: bool) -> Lender {
+impl ZerocopyTracker {
+    pub(super) fn new(socket: &Socket, wanted: bool) -> ZerocopyTracker {
         let state = match wanted {
             false => Zerocopy::Off,
             true if super::socket::enable_zerocopy(socket) => Zerocopy::Untried,
             true => Zerocopy::Refused,
         };
-        Lender {
+        ZerocopyTracker {
             state,
             next: 0,
             held: VecDeque::new(),
@@ -134,7 +134,7 @@ impl Lender {
         if self.state == Zerocopy::Untried {
             self.state = Zerocopy::Probing;
         }
-        self.held.push_back(Held {
+        self.held.push_back(LentSend {
             number: self.next,
             region,
             headers,
@@ -190,7 +190,7 @@ impl Lender {
 }
 
 /// The kernel may still send from it: never given back.
-impl Drop for Lender {
+impl Drop for ZerocopyTracker {
     fn drop(&mut self) {
         for held in self.held.drain(..) {
             std::mem::forget(held.headers);

@@ -206,7 +206,7 @@ impl Forwarder {
 
     /// Sleeps until there is something to do.
     ///
-    /// With nothing under way, the next frame ends the sleep. Otherwise frames
+    /// With nothing in flight, the next frame ends the sleep. Otherwise frames
     /// that come meanwhile need no look before the shortest delay has passed:
     /// they are not due earlier, and they carry their stamps.
     fn sleep(&self) -> io::Result<()> {
@@ -250,10 +250,10 @@ fn stay_on(core: usize) -> io::Result<()> {
     Ok(sched_setaffinity(THIS_THREAD, &cores)?)
 }
 
-/// Lets this thread run as soon as it has something to do, whoever else wants
-/// the core: what is late by its waiting would be blamed on the network. It
-/// sleeps in every round, so it keeps nobody off for good. Where it may not,
-/// the reported lateness shows it.
+/// Lets this thread run as soon as it has something to do, before all others
+/// on the core: a wait for the core would look like delay of the network. It
+/// sleeps in every round, so it does not starve the others. Without the right to
+/// do so, the reported lateness shows it.
 fn put_first() {
     let thread = gettid().to_string();
     let _ = Command::new("chrt")

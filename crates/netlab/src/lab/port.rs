@@ -137,7 +137,7 @@ impl Port {
     ) -> io::Result<Vec<(usize, SystemTime)>> {
         let control = cmsg_space!(TimeSpec, u32);
         // Made anew each time: the kernel writes the used lengths over the
-        // free ones, and nobody sets them back.
+        // free ones, and nothing sets them back.
         let mut headers = MultiHeaders::<()>::preallocate(buffers.len(), Some(control));
         let mut slices: Vec<[IoSliceMut<'_>; 1]> = buffers
             .iter_mut()
@@ -196,12 +196,12 @@ impl Port {
             })
             .collect();
         let mut headers = MultiHeaders::<()>::preallocate(slices.len(), None);
-        let nobody: Vec<Option<()>> = vec![None; slices.len()];
+        let connected: Vec<Option<()>> = vec![None; slices.len()];
         let results = sendmmsg(
             self.socket.as_raw_fd(),
             &mut headers,
             slices.iter(),
-            nobody,
+            connected,
             [],
             MsgFlags::MSG_DONTWAIT,
         )?;

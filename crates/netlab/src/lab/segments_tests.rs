@@ -179,7 +179,7 @@ fn put_together__only_what_follows() {
     };
     let counts =
         |frames: &[Frame]| -> Vec<usize> { together(frames).iter().map(|it| it.frames).collect() };
-    // A datagram that is lost leaves no gap that anybody sees; a segment does.
+    // A datagram that is lost leaves no visible gap; a segment does.
     let (mut udp_lost, mut tcp_lost) = (datagrams(), segments());
     udp_lost.remove(1);
     tcp_lost.remove(1);

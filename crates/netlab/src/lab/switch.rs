@@ -87,7 +87,7 @@ impl<F: Clone> Switch<F> {
         departures.chain(entries).min()
     }
 
-    /// The shortest time that a frame is under way: what is sent from now on
+    /// The shortest time that a frame is in flight: what is sent from now on
     /// is not due before that.
     pub(super) fn shortest_delay(&self) -> Duration {
         let delays = self.links.iter().map(|link| link.config().delay);
@@ -243,7 +243,7 @@ mod tests {
         });
         switch.send(ms(3), 1, Destination::Host(0), 1000, "later");
         switch.send(ms(0), 2, Destination::Host(0), 1000, "sooner");
-        // Both had left their interfaces long before anybody looked.
+        // Both had left their interfaces long before the switch looked.
         let first = switch.pop_due(ms(100)).expect("due");
         assert_eq!(first.arrival.packet, "sooner");
         assert_eq!(first.arrival.due, ms(12));

@@ -14,8 +14,8 @@ const GSO_TCP_IPV4: u8 = 1;
 const GSO_TCP_IPV6: u8 = 4;
 const GSO_UDP: u8 = 5;
 
-/// A checksum that the transport header holds only the pseudo header's part of: whoever sends the
-/// frame over a wire sums up from `start` to the frame's end, and puts that at `start + offset`.
+/// A checksum of which the transport header holds only the pseudo header's part. The sender of the
+/// frame on a wire sums up from `start` to the frame's end, and puts the sum at `start + offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Checksum {
     /// Where the transport header begins, from the frame's beginning.

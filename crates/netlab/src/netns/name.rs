@@ -1,7 +1,7 @@
 //! How our namespaces are called, and removing those whose maker is dead.
 //!
-//! `zl-PREFIX-PID-SERIAL-LABEL`, for example `zl-demo-4711-0-a`: who made it, and
-//! unique within the maker. The label is `a` or `b` in a pair; `hub`, `h1`, `h2`
+//! `zl-PREFIX-PID-SERIAL-LABEL`, for example `zl-demo-4711-0-a`: the process that
+//! made it, and a number that is unique within that process. The label is `a` or `b` in a pair; `hub`, `h1`, `h2`
 //! and so on in a star.
 
 use super::error::{Error, Result};
@@ -83,7 +83,7 @@ pub fn sweep_stale() -> Result<Vec<String>> {
 fn names_in_use() -> Result<Vec<String>> {
     let entries = match fs::read_dir(NETNS_DIR) {
         Ok(entries) => entries,
-        // Nobody has made a named namespace since boot.
+        // No named namespace was made since boot.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Error::io(format!("list {NETNS_DIR}"), error)),
     };

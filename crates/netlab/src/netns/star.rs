@@ -7,8 +7,8 @@
 //!                         [ PREFIX-p3 ]-- veth --[ PREFIX-h3 ] ...
 //! ```
 //!
-//! The kernel passes nothing on between the ports: whoever reads frames from
-//! one and writes them to another, as [`Lab`](crate::lab::Lab) does, is the
+//! The kernel passes nothing on between the ports: a program that reads frames
+//! from one and writes them to another, as [`Lab`](crate::lab::Lab) does, is the
 //! network. Hosts know each other's hardware addresses from the start, so that
 //! no address resolution is lost on a bad link.
 

@@ -22,7 +22,7 @@ const MAX_DATAGRAM_BYTES: usize = 65_535;
 const BATCH_PACKETS: usize = 64;
 
 /// Wanted for each socket, because what the kernel drops here is loss that
-/// nobody configured. Without root the kernel gives what its limit allows.
+/// was not configured. Without root the kernel gives what its limit allows.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 
 const IPV4_UDP_HEADER_BYTES: usize = 20 + 8;
@@ -46,7 +46,7 @@ struct Client {
 pub(super) struct Forwarder {
     /// Stands for the server towards the clients.
     front: UdpSocket,
-    /// What each side saw before. Open, so that nobody is told that it is not read any more.
+    /// What each side saw before. Open, so that the kernel does not report to a sender that it is not read any more.
     forgotten: [Vec<UdpSocket>; 2],
     server: SocketAddr,
     clients: Vec<Client>,

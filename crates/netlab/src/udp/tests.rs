@@ -285,7 +285,7 @@ fn relay__refuses_one_client_too_many() {
 }
 
 #[test]
-fn put_on_link__bounds_what_is_under_way() {
+fn put_on_link__bounds_what_is_in_flight() {
     let config = LinkConfig {
         delay: Duration::from_secs(3600),
         ..LinkConfig::default()

@@ -25,7 +25,7 @@ pub struct LinkStats {
     pub reordered: u64,
     /// Packets bigger than the MTU.
     pub too_big: u64,
-    /// Packets sent while the link was down, or under way when it went down.
+    /// Packets sent while the link was down, or in flight when it went down.
     pub down: u64,
     /// Packets that found the queue at the marking threshold and went on. A
     /// marked packet may still be lost behind the queue.

@@ -13,7 +13,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Takes out everything under way, with the time at which each was due.
+/// Takes out everything in flight, with the time at which each was due.
 fn drain<P>(link: &mut Link<P>) -> Vec<(Duration, P)> {
     let mut arrived = Vec::new();
     while let Some(due) = link.next_delivery() {
@@ -315,14 +315,14 @@ fn set_config__jitter_does_not_change_which_packets_are_lost() {
 }
 
 #[test]
-fn set_up__down_drops_what_is_under_way_and_what_is_sent() {
+fn set_up__down_drops_what_is_in_flight_and_what_is_sent() {
     let config = LinkConfig {
         delay: ms(10),
         rate_bits_per_s: Some(8_000),
         ..LinkConfig::default()
     };
     let mut link = Link::new(config, SEED);
-    link.send(ms(0), 1000, "under way");
+    link.send(ms(0), 1000, "in flight");
     link.set_up(false);
     link.send(ms(1), 1000, "while down");
     assert!(!link.is_up());

@@ -31,7 +31,7 @@ pub const OPTIONS_LEN: usize = 32;
 
 type Options = [u8; OPTIONS_LEN];
 
-/// Who an operation is for and from: ports and the destination's key.
+/// Where an operation goes and where it comes from: ports and the destination's key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Route {
     /// The receiver's port.

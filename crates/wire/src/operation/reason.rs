@@ -12,7 +12,7 @@ pub enum Reason {
     VersionMismatch = 1,
     /// No profile in common.
     NoCommonProfile = 2,
-    /// Nobody listens on that port.
+    /// Nothing listens on that port.
     NoListener = 3,
     /// A limit of the refusing end is reached.
     Busy = 4,
@@ -88,7 +88,7 @@ impl Reason {
             Reason::NoCommonProfile => {
                 "no profile in common (classic has to be asked for at both ends)"
             }
-            Reason::NoListener => "nobody listens on that port",
+            Reason::NoListener => "nothing listens on that port",
             Reason::Busy => "the peer is at its limit",
             Reason::NotReady => "the receiver is not ready",
             Reason::MessageTooLarge => "message too large",

@@ -1,4 +1,4 @@
-//! Whether a list decides who is let in.
+//! Whether a list decides which clients are let in.
 
 use super::{AllowFile, Rights};
 use crate::security::PublicKey;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Who may connect to a server.
 #[derive(Clone, Debug, Default)]
 pub enum Access {
-    /// Whoever reaches the address, with all rights.
+    /// Every client that reaches the address, with all rights.
     #[default]
     Anyone,
     /// Whose keys are on the list, with the rights that stand there. Not with plain connections,

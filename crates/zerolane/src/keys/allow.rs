@@ -1,4 +1,4 @@
-//! Who may connect to a server, and what they may do there.
+//! The clients that may connect to a server, and what they may do there.
 
 use super::file::{self, Secrecy};
 use super::{Error, lines};
@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Longest name of a memory region, bytes: what its operation carries.
 const MAX_REGION_NAME: usize = zerolane_wire::OPTIONS_LEN;
 
-/// What the owner of a key may do. Who is confined to a path has no right to memory, and who is
-/// confined to regions none to files; a line may name both.
+/// What the owner of a key may do. A client that is confined to a path has no right to memory; one
+/// that is confined to regions has none to files. A line may name both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
     /// Write files and memory, not only read.
     pub write: bool,
-    /// Atomic operations on memory; who may write may do these too.
+    /// Atomic operations on memory; the right to write includes it.
     pub fetch: bool,
     /// See only the files below this, a path below the served directory.
     pub below: Option<Vec<u8>>,
@@ -111,7 +111,7 @@ impl AllowList {
         self.keys.len()
     }
 
-    /// Whether it lets nobody in.
+    /// Whether it lets no client in.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -173,7 +173,7 @@ struct Loaded {
     list: Arc<AllowList>,
     /// Why the file as it is now cannot be used; the list before it stays.
     broken: Option<String>,
-    /// Nobody was told of the list, or of what is wrong with it.
+    /// The list, or what is wrong with it, was not reported yet.
     is_news: bool,
 }
 
@@ -246,7 +246,7 @@ impl AllowFile {
         &self.path
     }
 
-    /// Nobody leaves it half changed.
+    /// No holder of the lock leaves it half changed.
     fn loaded(&self) -> MutexGuard<'_, Loaded> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }

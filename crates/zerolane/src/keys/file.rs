@@ -50,7 +50,7 @@ fn check(path: &Path, meta: &std::fs::Metadata, secrecy: Secrecy) -> Result<(), 
     Err(Error::Exposed { path, what })
 }
 
-/// Puts `text` into place as a whole: whoever reads meanwhile finds the old file or the new one.
+/// Puts `text` into place as a whole: a concurrent reader finds the old file or the new one.
 /// Makes its directory if there is none. With `fresh` an existing file stays.
 pub(super) fn write(path: &Path, text: &str, fresh: bool) -> Result<(), Error> {
     let io = |error: std::io::Error| Error::io(path, error);

@@ -29,7 +29,7 @@ pub fn create(path: &Path) -> Result<Identity, Error> {
     let secret = zerolane_lane::random().map_err(Error::Random)?;
     let identity = Identity::from_secret(secret);
     let text = Zeroizing::new(format!(
-        "# A secret key of Zerolane. Who has it is {}.\n{PREFIX}{}\n",
+        "# A secret key of Zerolane. Its public key is {}.\n{PREFIX}{}\n",
         identity.public(),
         BASE64URL_NOPAD.encode(identity.secret())
     ));

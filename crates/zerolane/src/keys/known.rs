@@ -32,9 +32,9 @@ impl KnownHosts {
         known.map(|&(_, key)| key)
     }
 
-    /// Whom to trust when connecting to `host`: whoever shows the key it showed before, or, if it was
-    /// never met, anybody, whose key is then remembered at once. Who shows `own`, the key of this
-    /// end, is this end's user and needs no remembering.
+    /// What to trust when connecting to `host`: the key that it showed before, or, if it was never met,
+    /// any key, which is then remembered at once. A server that shows `own`, the key of this end, is of
+    /// the same user and is not remembered.
     pub fn trust(&self, host: &str, own: Option<PublicKey>) -> HostTrust {
         HostTrust {
             known: self.key_of(host),
@@ -49,7 +49,7 @@ impl KnownHosts {
     /// # Errors
     /// The file cannot be written.
     pub fn remember(&self, host: &str, key: PublicKey) -> Result<(), Error> {
-        // As it is now: another process may have met somebody meanwhile.
+        // As it is now: another process may have added a host meanwhile.
         let mut text = file::read(&self.path, Secrecy::Public)?.unwrap_or_default();
         if parse(&text)?.iter().any(|(name, _)| name == host) {
             return Ok(());
@@ -91,7 +91,7 @@ pub enum Meeting {
     Own,
     /// It showed the key it showed before.
     Again(PublicKey),
-    /// It showed another key. Somebody may be in its place.
+    /// It showed another key. An attacker may be in its place.
     Changed {
         /// The key it showed before.
         known: PublicKey,
@@ -110,7 +110,7 @@ pub struct HostTrust {
 }
 
 impl HostTrust {
-    /// Trusts the owner of `key` and nobody else.
+    /// Trusts only the owner of `key`.
     pub fn only(key: PublicKey) -> HostTrust {
         HostTrust {
             known: Some(key),
@@ -120,7 +120,7 @@ impl HostTrust {
         }
     }
 
-    /// Trusts whoever comes, and remembers nobody.
+    /// Trusts every host, and remembers none.
     pub fn anyone() -> HostTrust {
         HostTrust {
             known: None,

@@ -1,4 +1,4 @@
-//! Who an end is and whom it trusts, in files: an [`identity`] of one's own, the servers met before
+//! The identity of an end and the peers it trusts, in files: an [`identity`] of one's own, the servers met before
 //! ([`KnownHosts`]), and the keys a server lets in ([`AllowList`]).
 //!
 //! ```
@@ -22,7 +22,7 @@ pub use known::{HostTrust, KnownHosts, Meeting};
 
 use std::path::PathBuf;
 
-/// Lines in one file of keys: more is no list that somebody keeps by hand.
+/// Lines in one file of keys: a list kept by hand is shorter.
 const MAX_LINES: usize = 10_000;
 /// Bytes in one file of keys, or in one identity.
 const MAX_BYTES: u64 = 1 << 20;
@@ -90,7 +90,7 @@ pub fn home() -> Option<PathBuf> {
 /// The lines of a list, each with its number and without its comment.
 ///
 /// # Errors
-/// There are more than [`MAX_LINES`]: whoever wrote the last of them means it to count.
+/// There are more than [`MAX_LINES`]: the last of them may not be ignored silently.
 fn lines(text: &str) -> Result<impl Iterator<Item = (&str, usize)>, Error> {
     match text.lines().nth(MAX_LINES) {
         None => Ok(text.lines().map(content).zip(1..)),

@@ -167,7 +167,7 @@ fn rights__of_memory() {
         ("read-write below=in regions=a", "b", Of::NONE),
     ] {
         assert_eq!(of(line, name, Of::ALL), granted, "{line}, region {name}");
-        // Never more than is offered to anybody.
+        // Never more than is offered to all.
         for offered in [Of::NONE, Of::READ, Of::WRITE, Of::ATOMIC] {
             assert!(offered.contains(of(line, name, offered)), "{line}");
             assert!(granted.contains(of(line, name, offered)), "{line}");
@@ -241,7 +241,7 @@ fn allow_file__sees_a_change_that_keeps_length_and_time() {
     assert!(file.trusts(&key(2)) && !file.trusts(&key(1)));
 }
 
-/// A list that is cut off would leave out whom its owner let in, without a word.
+/// A list that is cut off would silently leave out keys that its owner let in.
 #[test]
 fn lists__of_too_many_lines_are_refused() {
     let home = tempfile::tempdir().unwrap();

@@ -281,7 +281,7 @@ fn cancel__while_streaming_leaves_memory_alone(path: Path, base: &Options) {
     turn_until(&mut pair, |pair| {
         pair.b.account().protocol.bytes_received > 50_000
     });
-    assert!(pair.b.cancel(id), "still under way");
+    assert!(pair.b.cancel(id), "still in flight");
     let cancelled = next(&mut pair.b);
     assert_eq!(cancelled.result, Err(TransferError::Cancelled));
     // From here on the memory is ours, whatever is still on its way.
@@ -323,7 +323,7 @@ fn cancel__by_the_sender(path: Path, base: &Options) {
     turn_until(&mut pair, |pair| {
         pair.b.account().protocol.bytes_received > 50_000
     });
-    assert!(pair.a.cancel(id), "still under way");
+    assert!(pair.a.cancel(id), "still in flight");
     let cancelled = next(&mut pair.a);
     assert_eq!(cancelled.result, Err(TransferError::Cancelled));
     let refused = next_of(&mut pair, End::B);

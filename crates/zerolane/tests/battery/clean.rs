@@ -72,6 +72,7 @@ fn assert_placed_and_sent_once(counts: &Undisturbed) {
 }
 
 #[test]
+#[ignore = "depends on the clock: .ci/run runs it alone"]
 fn gate__loopback_places_all_and_repeats_nothing() {
     for options in [Options::default(), plain()] {
         let counts = undisturbed(Path::LoopbackV4, &options);
@@ -80,6 +81,7 @@ fn gate__loopback_places_all_and_repeats_nothing() {
 }
 
 #[test]
+#[ignore = "depends on the clock: .ci/run runs it alone"]
 fn gate__veth_places_all_with_few_syscalls() {
     for (mtu, base) in [1500, 9000]
         .into_iter()
@@ -150,6 +152,7 @@ fn strict_bulk(path: Path, strict: &Options) -> Option<(Account, Account, bool)>
 }
 
 #[test]
+#[ignore = "depends on the clock: .ci/run runs it alone"]
 fn strict__passes_on_a_clean_path() {
     const TRIES: usize = 20;
     for base in [Options::default(), plain()] {

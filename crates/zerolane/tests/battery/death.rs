@@ -1,4 +1,4 @@
-//! Nobody there, and peers that vanish, sleep, or never speak.
+//! Ports without a listener, and peers that vanish, sleep, or never speak.
 
 use crate::content;
 use crate::drive::{PATIENCE, both, idle, next, receive_all, transfer};
@@ -25,7 +25,7 @@ fn impatient() -> Options {
 }
 
 #[test]
-fn connect__to_nobody_is_refused_before_the_timeout() {
+fn connect__to_a_closed_port_is_refused_before_the_timeout() {
     let free = UdpSocket::bind("127.0.0.1:0").expect("bind");
     let address = free.local_addr().expect("bound");
     drop(free);
@@ -33,7 +33,7 @@ fn connect__to_nobody_is_refused_before_the_timeout() {
         connect_timeout: PATIENCE,
         ..Options::default()
     };
-    let error = Connection::connect(address, &patient).expect_err("nobody is there");
+    let error = Connection::connect(address, &patient).expect_err("nothing listens there");
     assert!(
         matches!(error, Error::Closed(CloseReason::Unreachable)),
         "{error}"
@@ -246,7 +246,7 @@ fn peer__dropped_without_close_says_so() {
     }
 }
 
-/// The peer is connected when it has the answer; that it has it, nobody has looked yet.
+/// The peer is connected when it has the answer. This end has not yet seen that it has it.
 #[test]
 fn peer__dropped_after_its_first_call_says_so() {
     let mut endpoint = Endpoint::bind("127.0.0.1:0", impatient()).expect("bind");
@@ -254,7 +254,7 @@ fn peer__dropped_after_its_first_call_says_so() {
     std::thread::scope(|scope| {
         let connecting = scope.spawn(move || Connection::connect(address, &impatient()));
         let accepted = endpoint.accept(Some(PATIENCE)).expect("accept");
-        let mut b = accepted.expect("somebody connects");
+        let mut b = accepted.expect("a client connects");
         assert!(b.poll().expect("the answer leaves").is_none());
         let mut a = connecting.join().expect("no panic").expect("connected");
         let posted = post_some(&mut a);
@@ -271,7 +271,7 @@ fn peer__that_never_calls_again_is_dead_after_the_idle_timeout() {
             continue;
         };
         let posted = post_some(&mut a);
-        // Its socket stays open, and nobody reads it.
+        // Its socket stays open and is not read.
         std::mem::forget(b);
         assert_eq!(assert_all_fail(&mut a, posted), CloseReason::PeerDead);
         assert!(
@@ -304,7 +304,7 @@ fn child__streams_until_killed() {
     let address: SocketAddr = address.parse().expect("an address");
     let mut connection = Connection::connect(address, &Options::default()).expect("connect");
     let shared = content::region(1, 4 << 20).share();
-    // Ends by itself if nobody kills it: the parent's death ends the connection.
+    // Ends by itself if it is not killed: the parent's death ends the connection.
     while connection.post_send(shared.clone()).is_ok() {
         if !matches!(connection.wait(Some(PATIENCE)), Ok(Some(_))) {
             return;
@@ -411,7 +411,7 @@ fn close__without_a_peer_ends_with_an_error() {
 /// The port that endpoints listen on, within the protocol.
 const SERVICE_PORT: u16 = 1;
 
-/// A version that nobody speaks yet.
+/// A version that no end speaks yet.
 const LATER: u8 = 200;
 
 #[test]

@@ -58,7 +58,7 @@ fn look(target: &mut Connection) -> Completion {
     }
 }
 
-/// Looks until no more than `left` requests are not over, in vain, and once more.
+/// Polls until at most `left` requests are in flight, and once more. No poll finds a completion.
 fn find_nothing_while(target: &mut Connection, left: usize) {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -291,7 +291,7 @@ fn told(queue: &CompletionQueue) -> Completion {
     completion
 }
 
-/// A queue in which only what wakes nobody is would never be emptied.
+/// A queue of completions that do not wake would never be emptied.
 #[test]
 fn delivery__a_full_queue_wakes() {
     let Some(mut pair) = pair() else { return };

@@ -18,7 +18,7 @@ fn stream_while(pair: &mut Pair, happen: impl Fn(&Topology) + Sync) {
     drive::stream_while(pair, Side::B, PIECE, |net| happen(net.hosts()));
 }
 
-/// The same with the network changed between two pieces, for sure under way: the sender goes on.
+/// The same with the network changed between two pieces, while payload is certainly in flight: the sender goes on.
 fn change_amid(path: Path, options: &Options, change: impl Fn(&Topology) + Sync) -> Option<Pair> {
     let mut pair = path.connect(options)?;
     transfer(&mut pair, 90, &[1000]);
@@ -144,7 +144,7 @@ fn strangers__at_the_listening_port_change_nothing() {
         scope.spawn(|| {
             for round in 0..ROUNDS {
                 for to in [to_a, to_b] {
-                    // Refused now and then: nobody listens there any more for strangers.
+                    // Refused now and then: no socket takes strangers' datagrams there any more.
                     let _ = stranger.send_to(&noise(round), to);
                 }
             }
@@ -203,7 +203,7 @@ fn forge_all(from: SocketAddr, to: SocketAddr) {
     let target = SockAddr::from(SocketAddrV4::new(*to.ip(), 0));
     for round in 0..ROUNDS {
         let packet = forged(from, to, &noise(round));
-        // A full queue drops it: as good as sent.
+        // A full queue drops it: that counts as sent.
         let _ = socket.send_to(&packet, &target);
     }
 }

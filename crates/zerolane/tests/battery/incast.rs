@@ -41,7 +41,7 @@ fn run(
         }
         for _ in 0..SENDERS {
             let accepted = endpoint.accept(Some(PATIENCE)).expect("accept");
-            let mut connection = accepted.expect("somebody connects");
+            let mut connection = accepted.expect("a client connects");
             scope.spawn(move || {
                 let mut number = [0];
                 connection.recv_into(&mut number).expect("number");
@@ -133,7 +133,7 @@ fn scheduler__shared_by_connections_opened_here() {
             let (to, options) = (endpoint.local_addr(), &options);
             scope.spawn(move || {
                 let accepted = endpoint.accept(Some(PATIENCE)).expect("accept");
-                let mut connection = accepted.expect("somebody connects");
+                let mut connection = accepted.expect("a client connects");
                 send_all(&mut connection, seed, &lengths);
                 connection.close().expect("closed");
             });

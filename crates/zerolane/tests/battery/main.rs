@@ -3,7 +3,7 @@
 //! ```text
 //!  cases.rs   what every path must do        x  path.rs  how two ends reach each other
 //!  clean.rs   what holds without loss: deterministic counts, strict mode, offloads
-//!  death.rs   nobody there, peers that vanish
+//!  death.rs   no listener, peers that vanish
 //!  delivery.rs  what wakes a receiver that waits
 //!  faults.rs  what happens to interfaces in the middle of a Transfer; strangers' datagrams
 //!  files.rs   mapped files as memory
@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Every payload is verified by content: a word tells the Transfer it belongs to and its offset.
-//! Nothing is timed; timeouts only bound how long a failure takes to show.
+//! Timeouts only bound how long a failure takes to show, except where silence is what is tested: `death.rs`
+//! and `faults.rs` sleep. What a busy machine can make fail (`clean.rs`) is ignored unless asked for.
 //!
 //! Another lane, or another way for two ends to reach each other, is one more variant of
 //! [`path::Path`] and one more line in `cases.rs`.

@@ -176,7 +176,7 @@ fn join_in(
         scope.spawn(|| {
             run(Side::B, &mut || {
                 let accepted = endpoint.accept(Some(PATIENCE)).expect("accept");
-                let mut accepted = accepted.expect("somebody connects");
+                let mut accepted = accepted.expect("a client connects");
                 // The answer leaves with a call, and may be lost.
                 connected.drive_until_raised(&mut accepted);
                 b = Some(accepted);

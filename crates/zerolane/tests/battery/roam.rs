@@ -68,7 +68,7 @@ fn connect(
         });
         run(Side::B, &mut || {
             let accepted = endpoint.accept(Some(PATIENCE)).expect("accept");
-            let mut accepted = accepted.expect("somebody connects");
+            let mut accepted = accepted.expect("a client connects");
             connected.drive_until_raised(&mut accepted);
             b = Some(accepted);
         });
@@ -103,7 +103,7 @@ fn follower(pair: &mut Pair, mover: Side) -> &mut Connection {
 }
 
 #[test]
-fn nat__forgets_the_port_and_nobody_accepts() {
+fn nat__forgets_the_port_without_an_accept() {
     for security in [Security::plain(), Security::default()] {
         let Roaming { mut pair, endpoint } = behind_nat(security);
         stream_amid(&mut pair, Side::A, |net| relay(net).rebind(Side::B));
@@ -113,16 +113,16 @@ fn nat__forgets_the_port_and_nobody_accepts() {
 }
 
 #[test]
-fn nat__forgets_the_port_and_nobody_listens() {
+fn nat__forgets_the_port_without_a_listener() {
     let Roaming { mut pair, endpoint } = behind_nat(Security::default());
     drop(endpoint);
     stream_amid(&mut pair, Side::A, |net| relay(net).rebind(Side::B));
     transfer(&mut pair, 91, &[100_000, 1]);
 }
 
-/// Two connections share the port that nobody listens on any more.
+/// Two connections share the port that has no listener any more.
 #[test]
-fn nat__forgets_the_ports_of_two_and_nobody_listens() {
+fn nat__forgets_the_ports_of_two_without_a_listener() {
     let options = Options::default();
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).expect("bind");
     let relays = [relay_to(&endpoint), relay_to(&endpoint)];
@@ -151,7 +151,7 @@ fn nat__of_the_listening_end_forgets_the_port() {
 }
 
 #[test]
-fn nat__forgets_the_port_while_somebody_accepts() {
+fn nat__forgets_the_port_during_an_accept() {
     let Roaming {
         mut pair,
         mut endpoint,
@@ -181,7 +181,7 @@ fn nat__forgets_the_port_while_somebody_accepts() {
     });
 }
 
-/// Nothing is under way when it happens, and the end that has to notice waits for nothing but the peer.
+/// Nothing is in flight when it happens. The end that has to notice only waits for the peer.
 #[test]
 fn nat__forgets_the_port_of_an_idle_connection() {
     for (mover, seen_by) in [(Side::A, Side::B), (Side::B, Side::A)] {
@@ -250,7 +250,7 @@ fn host__that_listens_gets_another_address() {
     readdress(Side::B, |_| "0.0.0.0:0".into());
 }
 
-/// Who calls one of several addresses hears that one only.
+/// A client that calls one of several addresses hears only from that one.
 #[test]
 fn host__with_two_addresses_answers_from_the_one_that_was_called() {
     for (security, on) in [

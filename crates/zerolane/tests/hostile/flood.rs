@@ -1,4 +1,4 @@
-//! Off the path: strangers who only knock.
+//! Off the path: strangers that only ask to connect.
 
 use super::{PATIENCE, options};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -10,11 +10,11 @@ use zerolane::{Connection, Endpoint, Security};
 
 /// A Hello as an honest client sends it.
 fn hello() -> Vec<u8> {
-    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
-    nobody
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    silent
         .set_read_timeout(Some(Duration::from_secs(5)))
         .unwrap();
-    let address = nobody.local_addr().unwrap();
+    let address = silent.local_addr().unwrap();
     let client = thread::spawn(move || {
         let impatient = zerolane::Options {
             connect_timeout: Duration::from_millis(100),
@@ -23,7 +23,7 @@ fn hello() -> Vec<u8> {
         Connection::connect(address, &impatient).map(drop)
     });
     let mut buffer = [0; 2048];
-    let len = nobody.recv(&mut buffer).unwrap();
+    let len = silent.recv(&mut buffer).unwrap();
     assert!(client.join().unwrap().is_err());
     buffer[..len].to_vec()
 }

@@ -55,7 +55,7 @@ fn crowd(
     one_less.send(()).unwrap();
     let end = Instant::now() + PATIENCE;
     while knock(address, security).is_err() {
-        assert!(Instant::now() < end, "nobody gets in any more");
+        assert!(Instant::now() < end, "no client gets in any more");
     }
     stop.send(()).unwrap();
     (first, accepting.join().unwrap())
@@ -89,7 +89,7 @@ fn accept__no_more_of_one_origin_than_there_may_be() {
 
 /// Two that listen on one port would divide the clients between them.
 #[test]
-fn bind__a_port_that_somebody_listens_on() {
+fn bind__a_port_that_is_in_use() {
     let first = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
     let again = Endpoint::bind(first.local_addr(), Options::default());
     match again {

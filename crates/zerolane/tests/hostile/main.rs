@@ -1,5 +1,5 @@
 //! Attackers against real sockets: on the path (a relay that sees everything and adds what it
-//! likes), off it, and peers that are not who they should be. Nothing leaves loopback.
+//! likes), off it, and peers with another identity than expected. Nothing leaves loopback.
 #![allow(non_snake_case)]
 
 mod flood;

@@ -18,7 +18,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Between whoever comes first and `server`.
+    /// Between the first client and `server`.
     pub(super) fn start(server: SocketAddr, mut attack: Attack) -> Relay {
         let outside = UdpSocket::bind("127.0.0.1:0").unwrap();
         let inside = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! Off the path, but with what was overheard on it: somebody on the client's wire who sprays the
+//! Off the path, but with what was overheard on it: a host on the client's wire sprays the
 //! connection of a running transfer with made-up packets in the client's name. In two namespaces.
 
 use super::{PATIENCE, options, pattern};

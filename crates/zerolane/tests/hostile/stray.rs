@@ -13,7 +13,7 @@ use zerolane_wire::{Nop, Operation, Packet, Route};
 
 const BYTES: usize = 100_000;
 
-/// A keep-alive to who has these ports and this key, in plain.
+/// A keep-alive for the connection with these ports and this key, in plain.
 fn keep_alive(route: [u8; 8]) -> Vec<u8> {
     let [a, b, c, d, key @ ..] = route;
     let packet = Packet {
@@ -31,7 +31,7 @@ fn keep_alive(route: [u8; 8]) -> Vec<u8> {
     bytes[..len].to_vec()
 }
 
-/// Whether a stranger who read the headers on the way is asked if it is the peer, when the peer is
+/// Whether a stranger that read the headers on the path is asked if it is the peer, when the peer is
 /// silent. The connection goes on either way.
 fn is_asked(security: &Security) -> bool {
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options(security.clone())).unwrap();
@@ -85,12 +85,12 @@ fn is_asked(security: &Security) -> bool {
 }
 
 #[test]
-fn encrypted__who_only_read_the_keys_is_not_even_asked() {
+fn encrypted__a_reader_of_the_keys_is_not_even_asked() {
     assert!(!is_asked(&Security::default()));
 }
 
 #[test]
-fn plain__who_read_the_keys_is_asked() {
+fn plain__a_reader_of_the_keys_is_asked() {
     assert!(
         is_asked(&Security::plain()),
         "the search finds what is there"

@@ -1,4 +1,4 @@
-//! Who asks for random things, and knows what must become of them.
+//! The end that asks for random operations, and knows what must become of them.
 
 use crate::MESSAGE_LEN;
 use crate::content::{first_wrong, name_of, named, region};

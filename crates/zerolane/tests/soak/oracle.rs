@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// A part of an area and its content: first byte, byte behind the last, seed.
 pub type Part = (u64, u64, u64);
 
-/// An initiator's own memory at the target, which nobody else touches.
+/// An initiator's own memory at the target, which no other initiator touches.
 pub struct Oracle {
     /// By first byte.
     parts: BTreeMap<u64, (u64, u64)>,

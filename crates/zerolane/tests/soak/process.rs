@@ -189,7 +189,7 @@ pub fn since(then: &Account, now: &Account) -> String {
     let path = &now.path;
     let _ = write!(
         line,
-        "| rtt {:?}~{:?} min {:?} reordering {:?} ahead {} {} cwnd {} pace {:?} under_way {}",
+        "| rtt {:?}~{:?} min {:?} reordering {:?} ahead {} {} cwnd {} pace {:?} in_flight {}",
         path.rtt,
         path.rtt_deviation,
         path.min_rtt,
@@ -198,7 +198,7 @@ pub fn since(then: &Account, now: &Account) -> String {
         path.controller,
         path.congestion_window,
         path.pace,
-        path.under_way,
+        path.in_flight,
     );
     line
 }

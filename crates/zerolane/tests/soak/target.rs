@@ -175,7 +175,7 @@ impl<'a> Service<'a> {
             (WorkKind::Immediate, Ok(_)) => {
                 let number = completion.value as u32;
                 let (offset, len, seed) = pinned(number);
-                let index = self.initiator.expect("who says hello first");
+                let index = self.initiator.expect("it says hello first");
                 self.check(&self.exports.boards[index], offset, len, seed);
                 self.owe(Kind::Seen, u64::from(number), None);
             }
@@ -199,7 +199,7 @@ impl<'a> Service<'a> {
                 self.owe(Kind::Chat, number, answer);
             }
             Kind::Check => {
-                let index = self.initiator.expect("who says hello first");
+                let index = self.initiator.expect("it says hello first");
                 for part in payload.chunks_exact(24) {
                     let mut words = part
                         .chunks_exact(8)

@@ -301,7 +301,7 @@ impl Congestion for Model {
         in_time(rate, time).clamp(least, MAX_QUANTUM)
     }
 
-    fn question_interval(&self) -> u64 {
+    fn ack_request_interval(&self) -> u64 {
         self.window() / QUESTIONS_PER_WINDOW
     }
 

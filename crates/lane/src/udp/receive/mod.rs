@@ -4,10 +4,11 @@
 //! Every message's iovec ends with a spill: whatever is longer than predicted goes there, so that
 //! nothing is truncated and a wrong guess costs a copy, never data.
 
-mod judge;
+mod cmsg;
+mod deliver;
 mod layout;
-mod open;
 mod predict;
+mod unseal;
 
 use super::socket;
 use crate::cleanup::{self, Move};
@@ -15,11 +16,11 @@ use crate::seal::{Opener, TRAILER_LEN};
 use crate::udp::send::iovec;
 use crate::{LaneError, Mode, Options, Registry, Turn, fault};
 use layout::Layout;
-use open::Incoming;
 use socket2::Socket;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::AsRawFd;
+use unseal::Incoming;
 use zerolane_core::{Forecast, RegionId};
 use zerolane_handshake::{Exchange, Session};
 use zerolane_wire::HEADER_LEN;
@@ -109,7 +110,7 @@ pub(super) struct Receiver {
     exchange: Option<Exchange>,
     /// What the exchange gave.
     session: Option<Box<Session>>,
-    /// Lent by the thread for the length of a call: what they hold is judged before that ends.
+    /// Lent by the thread for the length of a call: what they hold is delivered before that ends.
     buffers: Buffers,
     controls: Box<[[u64; CONTROL / 8]]>,
     iovs: Vec<libc::iovec>,
@@ -130,7 +131,7 @@ unsafe impl Send for Receiver {}
 
 impl Receiver {
     pub(super) fn new(socket: &Socket, options: &Options) -> Receiver {
-        socket::show_marks(socket);
+        socket::show_ecn(socket);
         Receiver {
             gro: options.gro && socket::enable_gro(socket),
             singles: 0,
@@ -194,7 +195,7 @@ impl Receiver {
         turn: &mut Turn<'_>,
         strict: bool,
     ) -> Result<bool, LaneError> {
-        let count = self.prepare(turn.core, turn.memory);
+        let count = self.predict(turn.core, turn.memory);
         let received = match self.fill(socket, count) {
             Ok(received) => received,
             Err(error) => return self.refused(error, turn),
@@ -202,7 +203,7 @@ impl Receiver {
         turn.refresh();
         let data_before = turn.core.counters().stus_received;
         for index in 0..received {
-            self.take(index, turn);
+            self.deliver(index, turn);
         }
         if turn.core.counters().stus_received > data_before {
             turn.account.rx_data_syscalls += 1;

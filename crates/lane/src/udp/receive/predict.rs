@@ -8,7 +8,7 @@ use zerolane_core::{Connection, Run};
 
 impl Receiver {
     /// Builds iovecs by the forecast. Returns the number of messages.
-    pub(super) fn prepare(&mut self, core: &Connection, memory: &Registry) -> usize {
+    pub(super) fn predict(&mut self, core: &Connection, memory: &Registry) -> usize {
         let one_by_one = !self.gro || self.singles >= SINGLES;
         let messages = if one_by_one {
             ((BATCH / core.expected_stu()) as usize).clamp(1, MAX_MESSAGES)

@@ -94,7 +94,7 @@ impl Sender {
         bytes: &[u8],
         account: &mut Account,
     ) -> Option<io::Result<()>> {
-        let own = self.lender.probe(bytes)?;
+        let own = self.zerocopy_tracker.probe(bytes)?;
         account.tx_control_syscalls += 1;
         self.iovs[0] = iovec(own.0.as_ptr().cast(), bytes.len());
         let outcome = self.lend(socket, 0, own, None);

@@ -1,6 +1,6 @@
 //! Sending payload: a burst of STUs, from where the user has it or sealed, copied by the kernel or lent to it.
 
-use super::stage::Unstaged;
+use super::seal_buffer::SealError;
 use super::{MAX_SEGMENTS, Protection, Sender, iovec};
 use crate::udp::zerocopy::Headers;
 use crate::{Account, LaneError, Registry, Turn};
@@ -30,8 +30,8 @@ impl Sender {
                     self.iovs.clear();
                     self.iovs.push(iovec(start, len));
                 }
-                Err(Unstaged::Gone) => return Err(gone),
-                Err(Unstaged::Refused) => return Ok(Ok(())),
+                Err(SealError::Gone) => return Err(gone),
+                Err(SealError::Refused) => return Ok(Ok(())),
             },
         }
         self.burst = (self.burst * 2).min(MAX_SEGMENTS as u32);
@@ -57,11 +57,11 @@ impl Sender {
         account: &mut Account,
     ) -> Option<io::Result<()>> {
         let count = burst.segments as usize;
-        if !self.lendable || !self.gso || !self.lender.pays(burst) {
+        if !self.lendable || !self.gso || !self.zerocopy_tracker.pays(burst) {
             return None;
         }
         // The kernel will still read the headers when the next burst overwrites ours.
-        let mut own = self.lender.headers();
+        let mut own = self.zerocopy_tracker.headers();
         for (index, slot) in own.0.iter_mut().enumerate().take(count) {
             slot[..HEADER_LEN].copy_from_slice(&self.headers[index]);
             self.iovs[2 * index] = iovec(slot.as_ptr(), HEADER_LEN);
@@ -91,10 +91,10 @@ impl Sender {
     ) -> Option<io::Result<()>> {
         match self.send_gathered(socket, segment, libc::MSG_ZEROCOPY) {
             Ok(()) => {
-                self.lender.lent(own, region);
+                self.zerocopy_tracker.lent(own, region);
                 Some(Ok(()))
             }
-            Err(error) if self.lender.refused(own, &error) => None,
+            Err(error) if self.zerocopy_tracker.refused(own, &error) => None,
             Err(error) => Some(Err(error)),
         }
     }

@@ -1,6 +1,6 @@
 //! The system calls that take what was gathered, with GSO or without.
 
-use super::stage::AROUND;
+use super::seal_buffer::AROUND;
 use super::{Protection, Sender};
 use crate::Account;
 use crate::udp::{socket, system};
@@ -70,7 +70,7 @@ impl Sender {
         }
         // SAFETY: message points to iovecs over memory that is mapped for the length of the call:
         // headers and padding are ours, payload is posted and open in the registry. What is lent is
-        // kept until the kernel lets go: `Lender` keeps the headers, `Driver` the payload.
+        // kept until the kernel lets go: `ZerocopyTracker` keeps the headers, `Driver` the payload.
         twice_on_fault(|| unsafe { system::sendmsg(socket.as_raw_fd(), &message, flags) })?;
         Ok(())
     }

@@ -3,14 +3,14 @@
 mod control;
 mod data;
 mod gathered;
+mod seal_buffer;
 mod small;
-mod stage;
 
 pub(super) use gathered::{empty_message, iovec};
-pub(super) use stage::Stage;
+pub(super) use seal_buffer::SealBuffer;
 
 use super::socket;
-use super::zerocopy::Lender;
+use super::zerocopy::ZerocopyTracker;
 use crate::seal::Sealer;
 use crate::{LaneError, Mode, Options, Turn, Zerocopy};
 use socket2::Socket;
@@ -29,7 +29,7 @@ const FIRST_BURST: u32 = 8;
 /// Silence after which the next burst is a first one again.
 const IDLE: std::time::Duration = std::time::Duration::from_millis(1);
 /// What became of a send.
-enum Sent {
+enum SendOutcome {
     /// The kernel has it.
     Done,
     /// The socket buffer is full.
@@ -41,7 +41,7 @@ enum Sent {
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) gso: bool,
-    lender: Lender,
+    zerocopy_tracker: ZerocopyTracker,
     /// The last burst was of memory that may be lent.
     lendable: bool,
     headers: Box<[[u8; HEADER_LEN]; MAX_SEGMENTS]>,
@@ -50,8 +50,10 @@ pub(super) struct Sender {
     small: Vec<u8>,
     messages: Vec<libc::mmsghdr>,
     /// Datagrams leave ECN-capable.
-    capable: bool,
-    /// A transmission that met a full socket buffer.
+    ect: bool,
+    /// The last transmission met a full socket buffer.
+    full: bool,
+    /// That transmission, unless the core has it back.
     held: Option<Transmit>,
     burst: u32,
     last: Instant,
@@ -66,7 +68,7 @@ enum Protection {
     /// They are to be sealed, and the keys are not there yet: none may leave.
     Waiting,
     /// They are sealed.
-    Sealed(Box<Stage>),
+    Sealed(Box<SealBuffer>),
 }
 
 // SAFETY: the raw pointers in iovs and messages are made anew before every syscall and mean nothing
@@ -79,13 +81,14 @@ impl Sender {
         Sender {
             gso: options.gso && socket::has_gso(socket),
             // What is sealed is the lane's own already, and written again for the next burst.
-            lender: Lender::new(socket, options.zerocopy && mode == Mode::Plain),
+            zerocopy_tracker: ZerocopyTracker::new(socket, options.zerocopy && mode == Mode::Plain),
             lendable: false,
             headers: Box::new([[0; HEADER_LEN]; MAX_SEGMENTS]),
             small: Vec::new(),
             iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
             messages: Vec::with_capacity(MAX_SEGMENTS),
-            capable: false,
+            ect: false,
+            full: false,
             held: None,
             burst: FIRST_BURST,
             last: Instant::ZERO,
@@ -98,7 +101,7 @@ impl Sender {
 
     /// Seals everything from here on.
     pub(super) fn protect(&mut self, sealer: Sealer) {
-        self.protection = Protection::Sealed(Box::new(Stage::new(sealer)));
+        self.protection = Protection::Sealed(Box::new(SealBuffer::new(sealer)));
     }
 
     /// What seals, if anything does by now.
@@ -111,16 +114,16 @@ impl Sender {
 
     /// Whether something waits for room in the socket buffer.
     pub(super) fn is_full(&self) -> bool {
-        self.held.is_some()
+        self.full
     }
 
     /// Whether the kernel still has memory of `region`.
     pub(super) fn holds(&self, region: RegionId) -> bool {
-        self.lender.holds(region)
+        self.zerocopy_tracker.holds(region)
     }
 
     pub(super) fn zerocopy(&self) -> Zerocopy {
-        self.lender.state()
+        self.zerocopy_tracker.state()
     }
 
     /// Sends what the core owes, for one turn. True if anything was sent.
@@ -148,11 +151,12 @@ impl Sender {
         exchange: Option<&Exchange>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
-        let mut sent = self.lender.is_lending() && self.lender.settle(socket);
-        if turn.core.wants_marks() != self.capable {
-            self.capable = !self.capable;
-            socket::send_capable(socket, peer, self.capable);
+        let mut sent = self.zerocopy_tracker.is_lending() && self.zerocopy_tracker.settle(socket);
+        if turn.core.wants_marks() != self.ect {
+            self.ect = !self.ect;
+            socket::send_ect(socket, peer, self.ect);
         }
+        self.full = false;
         for burst in 0..BURSTS_PER_TURN {
             if burst > 0 {
                 turn.refresh();
@@ -172,12 +176,17 @@ impl Sender {
                 Transmit::Data(it) => self.data(socket, it, turn)?,
                 Transmit::Operations(it) => self.operations(socket, it, turn)?,
             };
-            match self.judge(outcome, socket, peer, turn)? {
-                Sent::Full => {
-                    self.held = Some(transmit);
+            match self.classify(outcome, socket, peer, turn)? {
+                SendOutcome::Full => {
+                    self.full = true;
+                    match transmit {
+                        // What of it is over by the next turn need not leave.
+                        Transmit::Operations(it) => turn.core.take_back(&it),
+                        transmit => self.held = Some(transmit),
+                    }
                     break;
                 }
-                Sent::Done | Sent::Lost => sent = true,
+                SendOutcome::Done | SendOutcome::Lost => sent = true,
             }
         }
         Ok(sent)
@@ -189,7 +198,7 @@ impl Sender {
             self.burst = FIRST_BURST;
         }
         let lent = match self.lendable && self.gso {
-            true => self.lender.datagrams(stu as usize),
+            true => self.zerocopy_tracker.datagrams(stu as usize),
             false => 0,
         };
         BurstLimit {
@@ -199,18 +208,18 @@ impl Sender {
     }
 
     /// What a refused send means.
-    fn judge(
+    fn classify(
         &mut self,
         outcome: io::Result<()>,
         socket: &Socket,
         peer: SocketAddr,
         turn: &mut Turn<'_>,
-    ) -> Result<Sent, LaneError> {
+    ) -> Result<SendOutcome, LaneError> {
         let Err(error) = outcome else {
-            return Ok(Sent::Done);
+            return Ok(SendOutcome::Done);
         };
         match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::ENOBUFS) => return Ok(Sent::Full),
+            Some(libc::EAGAIN | libc::ENOBUFS) => return Ok(SendOutcome::Full),
             Some(libc::ECONNREFUSED) => turn.core.unreachable(turn.now),
             Some(libc::EMSGSIZE | libc::EINVAL) => {
                 if let Some(datagram) = socket::path_datagram(socket, peer) {
@@ -230,6 +239,6 @@ impl Sender {
             _ => return Err(LaneError::Io(error)),
         }
         turn.account.dropped_on_send += 1;
-        Ok(Sent::Lost)
+        Ok(SendOutcome::Lost)
     }
 }

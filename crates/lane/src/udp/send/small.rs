@@ -1,13 +1,12 @@
 //! Sending small operations: many queued together leave as one burst.
 
 use super::gathered::is_lost_offload;
-use super::stage::Unstaged;
+use super::seal_buffer::SealError;
 use super::{MAX_SEGMENTS, Protection, Sender, iovec};
 use crate::udp::socket;
 use crate::{LaneError, Turn};
 use socket2::Socket;
 use std::io;
-use std::ops::Range;
 use zerolane_core::{OperationBurst, Outgoing};
 use zerolane_wire::{HEADER_LEN, Header, OPTIONS_LEN};
 
@@ -27,18 +26,11 @@ impl Sender {
     ) -> Result<io::Result<()>, LaneError> {
         self.burst = (self.burst * 2).min(MAX_SEGMENTS as u32);
         self.last = turn.now;
-        turn.account.datagrams_sent += u64::from(burst.count);
-        if self.gso && burst.count > 1 {
-            let whole = self.make_operations(burst, 0..burst.count, turn)?;
-            turn.account.tx_data_syscalls += 1;
-            // What is over by now would leave a gap where the kernel cuts.
+        turn.account.datagrams_sent += burst.operations.len() as u64;
+        if self.gso && burst.operations.len() > 1 {
             let segment = burst.segment as usize;
-            let sent = match whole {
-                true => self.send_gathered(socket, segment, 0),
-                false => Err(io::ErrorKind::Interrupted.into()),
-            };
-            match sent {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            self.make_operations(&burst.operations, turn)?;
+            match self.send_operations(socket, segment, turn) {
                 Err(error)
                     if is_lost_offload(&error, segment, socket::path_datagram_now(socket)) =>
                 {
@@ -56,12 +48,9 @@ impl Sender {
         burst: &OperationBurst,
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
-        for index in 0..burst.count {
-            if !self.make_operations(burst, index..index + 1, turn)? {
-                continue;
-            }
-            turn.account.tx_data_syscalls += 1;
-            if let Err(error) = self.send_gathered(socket, 0, 0) {
+        for operation in &burst.operations {
+            self.make_operations(std::slice::from_ref(operation), turn)?;
+            if let Err(error) = self.send_operations(socket, 0, turn) {
                 // Those that left will be repeated with it: they are counted once.
                 return Ok(Err(error));
             }
@@ -69,68 +58,74 @@ impl Sender {
         Ok(Ok(()))
     }
 
-    /// Makes iovecs of the operations `range` of `burst`, sealed if they are to be. False if one of
-    /// them is over.
+    /// Sends what [`Sender::make_operations`] made, cut at `segment` bytes; 0 for one datagram.
+    fn send_operations(
+        &mut self,
+        socket: &Socket,
+        segment: usize,
+        turn: &mut Turn<'_>,
+    ) -> io::Result<()> {
+        if self.iovs.is_empty() {
+            // The cryptography refused: as if lost.
+            return Ok(());
+        }
+        turn.account.tx_data_syscalls += 1;
+        self.send_gathered(socket, segment, 0)
+    }
+
+    /// Makes iovecs of `operations`, sealed if they are to be.
     fn make_operations(
         &mut self,
-        burst: &OperationBurst,
-        range: Range<u32>,
+        operations: &[Outgoing],
         turn: &mut Turn<'_>,
-    ) -> Result<bool, LaneError> {
+    ) -> Result<(), LaneError> {
         match self.protection {
-            Protection::Plain => self.gather_operations(burst, range, turn),
-            Protection::Waiting | Protection::Sealed(_) => self.seal_operations(burst, range, turn),
+            Protection::Plain => self.gather_operations(operations, turn),
+            Protection::Waiting | Protection::Sealed(_) => self.seal_operations(operations, turn),
         }
     }
 
     fn seal_operations(
         &mut self,
-        burst: &OperationBurst,
-        range: Range<u32>,
+        operations: &[Outgoing],
         turn: &mut Turn<'_>,
-    ) -> Result<bool, LaneError> {
+    ) -> Result<(), LaneError> {
         let mut end = 0;
-        for index in range {
-            let Some(it) = turn.core.operation(burst, index) else {
-                return Ok(false);
-            };
+        self.iovs.clear();
+        for it in operations {
             self.small.clear();
-            self.push_head(&it, turn)?;
+            self.push_head(it, turn)?;
+            // Before there is a key, the core sends no operations.
             let Protection::Sealed(stage) = &mut self.protection else {
-                return Ok(false);
+                return Ok(());
             };
             end = match (
                 stage.append(end, &self.small, it.payload, turn.memory),
                 it.payload,
             ) {
                 (Ok(end), _) => end,
-                (Err(Unstaged::Gone), Some(span)) => return Err(LaneError::Fault(span.region)),
-                (Err(_), _) => return Ok(false),
+                (Err(SealError::Gone), Some(span)) => return Err(LaneError::Fault(span.region)),
+                (Err(_), _) => break,
             };
         }
-        if let Protection::Sealed(stage) = &self.protection {
+        if let (Protection::Sealed(stage), true) = (&self.protection, end > 0) {
             let staged = stage.staged(end);
-            self.iovs.clear();
             self.iovs.push(iovec(staged.as_ptr(), staged.len()));
         }
-        Ok(true)
+        Ok(())
     }
 
     fn gather_operations(
         &mut self,
-        burst: &OperationBurst,
-        range: Range<u32>,
+        operations: &[Outgoing],
         turn: &mut Turn<'_>,
-    ) -> Result<bool, LaneError> {
+    ) -> Result<(), LaneError> {
         self.iovs.clear();
         self.small.clear();
         self.small.reserve_exact(ROOM);
         let mut open = 0;
-        for index in range {
-            let Some(it) = turn.core.operation(burst, index) else {
-                return Ok(false);
-            };
-            self.push_head(&it, turn)?;
+        for it in operations {
+            self.push_head(it, turn)?;
             let Some(payload) = it.payload else {
                 continue;
             };
@@ -153,7 +148,7 @@ impl Sender {
             let rest = &self.small[open..];
             self.iovs.push(iovec(rest.as_ptr(), rest.len()));
         }
-        Ok(true)
+        Ok(())
     }
 
     fn push_head(&mut self, it: &Outgoing, turn: &Turn<'_>) -> Result<(), LaneError> {

@@ -2,8 +2,7 @@
 
 use super::peer::Peer;
 use super::rule::{Outcome, Rule, rule};
-use super::victim::{IDLE, ROOM};
-use std::time::Duration;
+use super::victim::ROOM;
 use zerolane::counters::DropReason::{Duplicate, NoGrant, OutOfBounds};
 use zerolane_wire::{Flags, Header, Op};
 
@@ -145,7 +144,6 @@ fn data_once(peer: &mut Peer) {
 /// Takes a grant and says nothing any more, until the victim has had enough.
 fn data_never_comes(peer: &mut Peer) {
     granted(peer, 50_000);
-    std::thread::sleep(IDLE + Duration::from_secs(1));
 }
 
 /// Bursts that the kernel merges, of parts that do not belong together: backwards, twice, of another Block, with

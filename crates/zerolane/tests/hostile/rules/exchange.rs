@@ -76,7 +76,7 @@ pub(super) fn exchange(socket: &UdpSocket, terms: &Terms) -> Session {
     panic!("no key exchange");
 }
 
-/// The Responder's part, by the library's own gate: what was asked, and by whom.
+/// The Responder's part, by the library's own gate: what was asked, and from which address.
 pub(super) fn admit(socket: &UdpSocket, encrypted: bool) -> (Packet, Option<Session>, SocketAddr) {
     let mut gate = Gate::new(now(), credentials(), &mut draw);
     let end = Instant::now() + PATIENCE;
@@ -100,5 +100,5 @@ pub(super) fn admit(socket: &UdpSocket, encrypted: bool) -> (Packet, Option<Sess
             Reply::Admit(admitted) => return (admitted.request, Some(admitted.session), from),
         }
     }
-    panic!("nobody connects");
+    panic!("no client connects");
 }

@@ -3,8 +3,6 @@
 use super::data::announced;
 use super::peer::Peer;
 use super::rule::{Outcome, Rule, rule};
-use super::victim::IDLE;
-use std::time::Duration;
 use zerolane::counters::DropReason::{Duplicate, Limit, NoGrant, OutOfBounds, Unexpected};
 use zerolane_wire::{Flags, Header, Op};
 
@@ -127,7 +125,6 @@ fn report_never_comes(peer: &mut Peer) {
     let id = announced(peer).s_id;
     let (header, options) = grant(peer, id, 0, 0, 1000);
     peer.say_raw(&header, &options);
-    std::thread::sleep(IDLE + Duration::from_secs(1));
 }
 
 fn report_contradicts(peer: &mut Peer) {

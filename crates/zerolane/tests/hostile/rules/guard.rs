@@ -1,4 +1,4 @@
-//! Memory with memory on both sides that nobody may touch.
+//! Memory with memory on both sides that may not be touched.
 
 use zerolane::Region;
 

@@ -32,15 +32,12 @@ impl Holdings {
         }
     }
 
-    pub(super) fn assert_back_to(&self, before: &Holdings, name: &str) {
-        assert_eq!(self.descriptors, before.descriptors, "{name}: descriptors");
+    pub(super) fn assert_back_to(&self, before: &Holdings) {
+        assert_eq!(self.descriptors, before.descriptors, "descriptors");
         let grown = self.allocated.saturating_sub(before.allocated);
-        assert!(grown <= KEPT, "{name}: {grown} bytes not freed");
+        assert!(grown <= KEPT, "{grown} bytes not freed");
         let grown = self.resident.saturating_sub(before.resident);
-        assert!(
-            grown <= KEPT_RESIDENT,
-            "{name}: {grown} bytes more in memory"
-        );
+        assert!(grown <= KEPT_RESIDENT, "{grown} bytes more in memory");
     }
 }
 

@@ -3,7 +3,7 @@
 use super::grant::grant;
 use super::peer::Peer;
 use super::rule::{Outcome, Rule, rule};
-use super::victim::{Ask, IDLE, LONG, SHORT, THEIR_BYTE, THEIRS};
+use super::victim::{Ask, LONG, SHORT, THEIR_BYTE, THEIRS};
 use std::time::Duration;
 use zerolane::counters::DropReason::{Duplicate, Malformed, NoGrant, OutOfBounds};
 use zerolane_wire::{Flags, Header, Op};
@@ -72,11 +72,11 @@ fn region_as_asked(peer: &mut Peer) {
     peer.say_raw(&no_handle, &options);
     let (_, beyond) = available(peer, &question, u64::MAX);
     peer.say_raw(&header.with_wide(1 << 20), &beyond);
-    let nobodys = Header {
+    let unknown = Header {
         d_id: header.d_id + 1000,
         ..header
     };
-    peer.say_raw(&nobodys, &options);
+    peer.say_raw(&unknown, &options);
     peer.say_raw(&header, &options);
     peer.await_heard(|it, _| it.op == Op::Get && it.d_id == HANDLE);
 }
@@ -100,11 +100,11 @@ fn get_answered_as_asked(peer: &mut Peer) {
     for place in [8, 1 << 32, u64::MAX] {
         peer.say_raw(&reply.with_wide(place), &[0xee; SHORT]);
     }
-    let nobodys = Header {
+    let unknown = Header {
         d_id: reply.d_id + 1,
         ..reply
     };
-    peer.say_raw(&nobodys, &[0xee; SHORT]);
+    peer.say_raw(&unknown, &[0xee; SHORT]);
     for _ in 0..3 {
         peer.say_raw(&reply, &[THEIR_BYTE; SHORT]);
         // Again, and something else, once it is over.
@@ -157,7 +157,6 @@ fn get_answered_where_asked(peer: &mut Peer) {
 /// Says nothing any more, until the victim has had enough.
 fn get_never_answered(peer: &mut Peer) {
     given(peer, Op::Get);
-    std::thread::sleep(IDLE + Duration::from_secs(1));
 }
 
 fn value_of_other_lengths(peer: &mut Peer) {

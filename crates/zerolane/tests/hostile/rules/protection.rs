@@ -1,4 +1,4 @@
-//! Rules of who speaks: ports, keys, seals, set-up, addresses.
+//! Rules of the peer's identity: ports, keys, seals, set-up, addresses.
 
 use super::data::granted;
 use super::peer::Peer;
@@ -11,7 +11,7 @@ use zerolane::counters::DropReason::{
 use zerolane_wire::{Flags, Header, Op, RequestConnection};
 
 pub(super) const RULES: &[Rule] = &[
-    rule("who_port_and_key", who_port_and_key).drops(&[(WrongKey, 3)]),
+    rule("route_port_and_key", route_port_and_key).drops(&[(WrongKey, 3)]),
     rule("sealed_everything", sealed_everything).sealed_drops(&[(Unprotected, 50)]),
     rule("sealed_once", sealed_once).sealed_drops(&[(Replayed, 10)]),
     rule("sealed_numbers", sealed_numbers)
@@ -24,7 +24,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("address_that_is_proven", address_that_is_proven),
 ];
 
-fn who_port_and_key(peer: &mut Peer) {
+fn route_port_and_key(peer: &mut Peer) {
     let right = Header {
         flags: Flags::SEND_STATE,
         sync: 99,
@@ -200,7 +200,7 @@ fn address_that_is_proven(peer: &mut Peer) {
             // One that was off its core for long may ask whether the peer is there.
             assert!(
                 len <= nop.emit().len() + 32,
-                "{len} bytes to who proved nothing"
+                "{len} bytes to an address that proved nothing"
             );
         }
     }

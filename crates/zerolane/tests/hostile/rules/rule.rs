@@ -40,7 +40,7 @@ pub(super) struct Terms {
 pub(super) enum Outcome {
     /// It goes on, and the peer is answered.
     GoesOn,
-    /// The peer has ended it, or nobody can tell.
+    /// The peer has ended it, or that cannot be told.
     Ended,
     /// The victim gives the silent peer up.
     GivenUp,

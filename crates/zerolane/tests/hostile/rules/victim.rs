@@ -1,4 +1,4 @@
-//! An honest end with memory that nobody may touch: what a hostile peer meets.
+//! An honest end with memory that may not be touched: what a hostile peer meets.
 
 use super::guard::{Guards, UNTOUCHED, touched};
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use zerolane::{
 };
 
 /// A connection whose peer says nothing any more is given up after this.
-pub(super) const IDLE: Duration = Duration::from_secs(2);
+const IDLE: Duration = Duration::from_secs(2);
 /// Nothing here takes longer; what does is a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What can be received, bytes.
@@ -33,7 +33,7 @@ pub(super) const LONG: usize = 50_000;
 pub(super) const THEIRS: &str = "theirs";
 /// What the peer has to answer to a get.
 pub(super) const THEIR_BYTE: u8 = 9;
-/// Answers under way at once.
+/// Answers in flight at once.
 const ANSWERS: usize = 8;
 
 /// What is asked of the peer's memory.
@@ -202,7 +202,7 @@ pub(super) struct Victim {
 }
 
 impl Victim {
-    /// All but the first, who is honest, are asked.
+    /// All clients but the first, which is honest, are asked.
     pub(super) fn start(encrypted: bool, ask: Option<Ask>) -> Victim {
         let mut endpoint = Endpoint::bind("127.0.0.1:0", impatient(encrypted)).unwrap();
         let address = endpoint.local_addr();
@@ -246,7 +246,7 @@ pub(super) fn connect_to(
     })
 }
 
-/// Somebody honest, who is at the same endpoint at the same time.
+/// An honest client at the same endpoint at the same time.
 pub(super) struct Honest(Connection);
 
 impl Honest {

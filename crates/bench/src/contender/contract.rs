@@ -1,0 +1,122 @@
+//! What a contender has to do, and what all have in common.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::thread;
+
+use anyhow::{Context, Result, bail, ensure};
+use zerolane::Region;
+
+use crate::job::{FileCopy, Job, Laps};
+use crate::measured::Measured;
+
+/// A way to do a [`Job`] between two processes.
+pub(crate) trait Contender: Sync {
+    /// Whether it can do this job; if not, why.
+    fn able(&self, job: &Job) -> Result<(), String>;
+
+    /// Waits for the initiators of the job on any free port of `bind`.
+    fn listen(&self, bind: IpAddr, job: &Job) -> Result<Box<dyn Listener>>;
+
+    /// Connects to the responder and does the initiator's part: sends what is to be moved, or does the
+    /// operations. The clock runs from the responder's *go* until its *done* has come back.
+    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Measured>;
+}
+
+/// A responder that waits for its initiators.
+pub(crate) trait Listener {
+    /// The port that the initiators are to connect to.
+    fn port(&self) -> Result<u16>;
+
+    /// Does the responder's part: receives what is to be moved, and checks it, or answers. The clock runs
+    /// from this end's *go*, said when all connections stand and the memory is ready, until the last byte
+    /// is in place.
+    fn respond(self: Box<Self>, part: &mut Part<'_>) -> Result<Vec<Measured>>;
+}
+
+/// What one end brings to a job.
+#[derive(Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) job: &'a Job,
+    /// The core this end is pinned to.
+    pub(crate) core: usize,
+    pub(crate) memory: &'a mut Memory,
+    /// Directory whose files may be sent and written.
+    pub(crate) files: Option<&'a Path>,
+}
+
+impl Part<'_> {
+    /// Where the file is, or its copy goes.
+    pub(super) fn path(&self, file: &FileCopy) -> Result<PathBuf> {
+        let directory = self.files.context("this end has no files")?;
+        Ok(directory.join(&file.name))
+    }
+
+    /// A buffer as its pattern has it before the first lap.
+    pub(super) fn filled(&mut self, laps: &Laps) -> Result<Region> {
+        let mut buffer = self.memory.take(laps.buffer)?;
+        laps.pattern().fill(&mut buffer);
+        Ok(buffer)
+    }
+}
+
+/// The buffers of an end, which outlive a run: the next one need not wait for the kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(Vec<Region>);
+
+impl Memory {
+    /// A buffer of `len` zero bytes in huge pages where the system gives them, every page touched.
+    pub(crate) fn take(&mut self, len: usize) -> Result<Region> {
+        let same = self.0.iter().position(|it| it.len() == len);
+        let mut buffer = match same {
+            Some(at) => self.0.swap_remove(at),
+            None => {
+                self.0.clear();
+                Region::anonymous(len)?
+            }
+        };
+        buffer.fill(0);
+        Ok(buffer)
+    }
+
+    /// Keeps a buffer for the next run.
+    pub(super) fn give_back(&mut self, buffer: Region) {
+        self.0.push(buffer);
+    }
+}
+
+/// What the responder says when its clock starts, and when the last byte is in place.
+pub(super) const GO: u8 = b'g';
+pub(super) const DONE: u8 = b'd';
+
+/// Fails unless the word that was `heard` is the one that was expected.
+pub(super) fn expect_word(heard: u8, word: u8) -> Result<()> {
+    ensure!(
+        heard == word,
+        "the peer said {:?} instead of {:?}",
+        heard as char,
+        word as char
+    );
+    Ok(())
+}
+
+/// Receives from all connections, each in a thread of its own; they start together.
+pub(super) fn at_once<C: Send>(
+    connections: impl IntoIterator<Item = C>,
+    receive: impl Fn(C, &Barrier) -> Result<Measured> + Sync,
+) -> Result<Vec<Measured>> {
+    let connections: Vec<C> = connections.into_iter().collect();
+    let ready = Barrier::new(connections.len());
+    let (ready, receive) = (&ready, &receive);
+    thread::scope(|scope| {
+        let flows: Vec<_> = connections
+            .into_iter()
+            .map(|connection| scope.spawn(move || receive(connection, ready)))
+            .collect();
+        let joined = flows.into_iter().map(|flow| flow.join());
+        joined
+            .map(|flow| flow.unwrap_or_else(|_| bail!("a flow's thread panicked")))
+            .collect()
+    })
+}

@@ -1,0 +1,85 @@
+//! What is compared: ways to do a job between two processes.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `contract` | what each has to do, and what all have in common |
+//! | `tcp`, `tls`, `quic` | connections that carry bytes in order |
+//! | `stream` | buffers and files over those |
+//! | `udp` | raw UDP |
+//! | `messages`, `rounds` | single operations over TCP and UDP |
+//! | `zerolane` | Zerolane |
+//! | `program` | other people's programs |
+//! | `congestion`, `kernel` | TCP's congestion control; what the kernel's TCP counts |
+//! | `certificate` | TLS's settings for those that need it |
+
+mod certificate;
+pub(crate) mod congestion;
+pub(crate) mod contract;
+mod kernel;
+mod messages;
+pub(crate) mod program;
+mod quic;
+mod rounds;
+mod stream;
+mod tcp;
+mod tls;
+mod udp;
+pub(crate) mod zerolane;
+
+use ::zerolane::options::Profile;
+
+use self::contract::Contender;
+use self::program::Program;
+use self::quic::Quic;
+use self::tcp::Tcp;
+use self::tls::Tls;
+use self::udp::Udp;
+use self::zerolane::Zerolane;
+use crate::job::name::Name;
+
+/// Who is who.
+static CONTENDERS: [(Name, &dyn Contender); 11] = [
+    (Name::Udp, &Udp),
+    (Name::Tcp, &Tcp { congestion: None }),
+    (Name::Tls, &Tls),
+    (Name::Quinn, &Quic),
+    (Name::Zerolane, &Zerolane { profile: None }),
+    (Name::Ucx, &Program::Ucx),
+    (Name::Libfabric, &Program::Libfabric),
+    (
+        Name::Classic,
+        &Zerolane {
+            profile: Some(Profile::Classic),
+        },
+    ),
+    (
+        Name::Extended,
+        &Zerolane {
+            profile: Some(Profile::Extended),
+        },
+    ),
+    (
+        Name::Cubic,
+        &Tcp {
+            congestion: Some("cubic"),
+        },
+    ),
+    (
+        Name::Bbr,
+        &Tcp {
+            congestion: Some("bbr"),
+        },
+    ),
+];
+
+/// The contender of this name.
+pub(crate) fn of(name: Name) -> &'static dyn Contender {
+    let mut all = CONTENDERS.iter();
+    all.find(|(it, _)| *it == name)
+        .expect("every name is in the table")
+        .1
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests;

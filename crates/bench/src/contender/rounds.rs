@@ -1,0 +1,111 @@
+//! Operations over a socket: one at a time, a message there and a message back, or streams of them.
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::messages::Pipe;
+use crate::content::message::Content;
+use crate::job::operations::Operations;
+use crate::job::test::{Metric, Test};
+use crate::measured::Measured;
+use crate::measured::times::{Quantiles, Times};
+
+/// Times the rounds of a job. `round` makes one, given its number.
+pub(super) fn timed(
+    job: &Operations,
+    mut round: impl FnMut(u64) -> Result<()>,
+) -> Result<Quantiles> {
+    let mut times = Times::new()?;
+    for index in 0..job.rounds() {
+        let start = Instant::now();
+        round(index)?;
+        if index >= job.warm_up {
+            times.record(start.elapsed());
+        }
+    }
+    times.quantiles(job.test.round_trip_parts())
+}
+
+/// Both messages of a round.
+struct Messages {
+    asking: (Vec<u8>, Content),
+    answer: (Vec<u8>, Content),
+}
+
+impl Messages {
+    fn new(job: &Operations) -> Messages {
+        let (ask, answer) = job.test.round_bytes(job.size);
+        let message = |content: Content, len| {
+            let mut bytes = vec![0; len];
+            content.fill(&mut bytes);
+            (bytes, content)
+        };
+        Messages {
+            asking: message(Content::new(job.seed, ask), ask),
+            answer: message(Content::reply(job.seed, answer), answer),
+        }
+    }
+}
+
+/// Does the initiator's part of the operations.
+pub(super) fn initiate(pipe: &mut impl Pipe, job: &Operations) -> Result<Measured> {
+    match job.test.metric() {
+        Metric::Latency => ask(pipe, job),
+        Metric::Stream => stream(pipe, job, job.test.is_inward()),
+    }
+}
+
+/// Does the responder's part of them.
+pub(super) fn respond(pipe: &mut impl Pipe, job: &Operations) -> Result<Measured> {
+    match job.test.metric() {
+        Metric::Latency => answer(pipe, job),
+        Metric::Stream => stream(pipe, job, !job.test.is_inward()),
+    }
+}
+
+fn stream(pipe: &mut impl Pipe, job: &Operations, receives: bool) -> Result<Measured> {
+    let content = Content::new(job.seed, job.size);
+    if receives {
+        return pipe.receive_stream(job, &content);
+    }
+    pipe.send_stream(job, &content)?;
+    Ok(Measured::default())
+}
+
+/// Asks, and times the answers.
+fn ask(pipe: &mut impl Pipe, job: &Operations) -> Result<Measured> {
+    let mut messages = Messages::new(job);
+    let (ask, asked) = &mut messages.asking;
+    let (answer, content) = &mut messages.answer;
+    let latency = timed(job, |index| {
+        asked.stamp(ask, index);
+        pipe.send(ask)?;
+        pipe.receive(answer)?;
+        content.check(answer, index)
+    })?;
+    content.check_all(answer, job.rounds() - 1)?;
+    Ok(Measured::latency(latency))
+}
+
+/// Answers. For a fetch that is work: the answer is what the word was, and it is added to.
+fn answer(pipe: &mut impl Pipe, job: &Operations) -> Result<Measured> {
+    let mut messages = Messages::new(job);
+    let (ask, content) = &mut messages.asking;
+    let (answer, answered) = &mut messages.answer;
+    let mut word = 0_u64;
+    for index in 0..job.rounds() {
+        pipe.receive(ask)?;
+        content.check(ask, index)?;
+        match job.test {
+            Test::FetchLat => {
+                answered.stamp(answer, word);
+                word += 1;
+            }
+            _ => answered.stamp(answer, index),
+        }
+        pipe.send(answer)?;
+    }
+    content.check_all(ask, job.rounds() - 1)?;
+    Ok(Measured::default())
+}

@@ -1,0 +1,98 @@
+//! Messages over TCP as a good user would have them: no Nagle, and in a stream the small messages that are ready
+//! together are handed over together.
+//!
+//! A stream's socket blocks, however the job waits: with 4 MiB messages that was measured at 1.3 times
+//! the bandwidth of reading and writing without blocking, which cuts the stream into smaller pieces.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use super::super::contract::{DONE, GO};
+use super::super::messages::{Pipe, await_word};
+use super::super::stream::Stream;
+use super::Connection;
+use crate::content::message::Content;
+use crate::job::operations::{Operations, RING_MAX_BYTES};
+use crate::measured::Measured;
+
+/// Small messages of a stream are written together up to this many bytes.
+const BATCH_BYTES: usize = 64 << 10;
+/// Most bytes handed to one write or asked of one read of a stream: `bench bulk`'s best.
+const CHUNK_BYTES: usize = 1 << 20;
+
+impl Pipe for Connection {
+    fn send(&mut self, message: &[u8]) -> Result<()> {
+        Stream::send(self, message)
+    }
+
+    fn receive(&mut self, message: &mut [u8]) -> Result<()> {
+        let mut filled = 0;
+        while filled < message.len() {
+            filled += Stream::receive(self, &mut message[filled..])?;
+        }
+        Ok(())
+    }
+
+    fn send_stream(&mut self, job: &Operations, content: &Content) -> Result<()> {
+        let mut ring = vec![0; job.depth * job.size];
+        ring.chunks_mut(job.size)
+            .for_each(|slot| content.fill(slot));
+        let together = (BATCH_BYTES / job.size).clamp(1, job.depth) * job.size;
+        await_word(self, GO)?;
+        let (mut index, mut at) = (0, 0);
+        while index < job.rounds() {
+            let left = usize::try_from(job.rounds() - index).unwrap_or(usize::MAX);
+            let end = ring.len().min(at + together);
+            let len = (end - at).min(left.saturating_mul(job.size));
+            let batch = &mut ring[at..at + len];
+            for slot in batch.chunks_mut(job.size) {
+                content.stamp(slot, index);
+                index += 1;
+            }
+            for chunk in batch.chunks(CHUNK_BYTES) {
+                Stream::send(self, chunk)?;
+            }
+            at = end % ring.len();
+        }
+        await_word(self, DONE)
+    }
+
+    fn receive_stream(&mut self, job: &Operations, content: &Content) -> Result<Measured> {
+        let slots = job
+            .depth
+            .max(CHUNK_BYTES / job.size)
+            .min(RING_MAX_BYTES / job.size);
+        let mut ring = vec![0; slots * job.size];
+        let (mut index, mut filled, mut left) = (0, 0, job.bytes());
+        Stream::send(self, &[GO])?;
+        let started = Instant::now();
+        while left > 0 {
+            let end = ring.len().min(filled + CHUNK_BYTES);
+            let got = Stream::receive(self, &mut ring[filled..end])?;
+            let whole = filled / job.size..(filled + got) / job.size;
+            for slot in whole {
+                content.check(&ring[slot * job.size..][..job.size], index)?;
+                index += 1;
+            }
+            left -= (got as u64).min(left);
+            filled = (filled + got) % ring.len();
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        ensure!(index == job.rounds(), "more came than was sent");
+        Stream::send(self, &[DONE])?;
+        check_ring(&ring, job, content)?;
+        Ok(Measured::stream(job.bytes(), seconds))
+    }
+}
+
+/// Checks every byte of the messages that are still in `ring`, in whose slots they took turns.
+fn check_ring(ring: &[u8], job: &Operations, content: &Content) -> Result<()> {
+    let slots = (ring.len() / job.size) as u64;
+    for index in job.rounds().saturating_sub(slots)..job.rounds() {
+        // Less than the number of slots.
+        let at = (index % slots) as usize * job.size;
+        content.check_all(&ring[at..][..job.size], index)?;
+    }
+    Ok(())
+}

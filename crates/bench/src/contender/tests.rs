@@ -1,0 +1,330 @@
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+
+use anyhow::Result;
+use zerolane_cli::exit::Exit;
+
+use super::contract::{Memory, Part};
+use super::*;
+use crate::job::operations::tests::operations;
+use crate::job::operations::{Operations, Wait};
+use crate::job::settings::TcpTuning;
+use crate::job::test::Test;
+use crate::job::tests::every_work;
+use crate::job::{FileCopy, Flows, Job, Laps, Work};
+use crate::measured::Measured;
+use crate::measured::times::Quantiles;
+
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Those that carry buffers and files.
+const CARRIERS: [Name; 4] = [Name::Tcp, Name::Tls, Name::Quinn, Name::Zerolane];
+
+const LAPS: Laps = Laps {
+    // No whole number of TLS records, and more than is received at once.
+    buffer: (1 << 20) + 8,
+    laps: 3,
+    seed: 5,
+};
+
+const COUNT: u64 = 12;
+
+fn job(contender: Name, work: Work) -> Job {
+    Job {
+        contender,
+        // Pieces that end within words at the receiver.
+        tcp: TcpTuning {
+            send_bytes: 40_000,
+            recv_bytes: 10_008,
+            ..TcpTuning::default()
+        },
+        token: 77,
+        ..Job::of(work)
+    }
+}
+
+/// Does what `act` says as an end with `files`.
+fn as_end<T>(job: &Job, files: Option<&Path>, act: impl FnOnce(&mut Part<'_>) -> T) -> T {
+    act(&mut Part {
+        job,
+        core: 0,
+        memory: &mut Memory::default(),
+        files,
+    })
+}
+
+fn initiate(to: SocketAddr, job: &Job, files: Option<&Path>) -> Result<Measured> {
+    as_end(job, files, |part| of(job.contender).initiate(to, part))
+}
+
+type Both = (Vec<Result<Measured>>, Result<Vec<Measured>>);
+
+/// All ends; the initiators have a job each, and the responder one.
+fn ends(initiators: &[&Job], responder: &Job, files: Option<[&Path; 2]>) -> Both {
+    let (tell, told) = mpsc::channel();
+    thread::scope(|scope| {
+        let responds = scope.spawn(move || -> Result<Vec<Measured>> {
+            let listener = of(responder.contender).listen(LOCAL, responder)?;
+            tell.send(SocketAddr::new(LOCAL, listener.port()?))?;
+            let files = files.map(|it| it[1]);
+            as_end(responder, files, |part| listener.respond(part))
+        });
+        let to = told.recv().unwrap();
+        let from = files.map(|it| it[0]);
+        let initiates = initiators
+            .iter()
+            .map(|&job| scope.spawn(move || initiate(to, job, from)));
+        let initiates: Vec<_> = initiates.collect();
+        let sent = initiates.into_iter().map(|it| it.join().unwrap());
+        (sent.collect(), responds.join().unwrap())
+    })
+}
+
+/// Both ends do the same.
+fn both(job: &Job) -> [Measured; 2] {
+    match ends(&[job], job, None) {
+        (mut sent, Ok(mut received)) if sent[0].is_ok() => {
+            [sent.remove(0).unwrap(), received.remove(0)]
+        }
+        // One end's error often is only that the other one went.
+        failed => panic!("{job:?}: {failed:?}"),
+    }
+}
+
+#[test]
+fn of__every_name_has_a_contender() {
+    for name in <Name as clap::ValueEnum>::value_variants() {
+        let _ = of(*name);
+    }
+    assert_eq!(
+        CONTENDERS.len(),
+        <Name as clap::ValueEnum>::value_variants().len()
+    );
+}
+
+#[test]
+fn able__each_says_what_it_cannot_do() {
+    let [laps, flows, file, operations] = every_work();
+    for (name, able) in [
+        (Name::Udp, [false, false, false, true]),
+        (Name::Tcp, [true; 4]),
+        (Name::Tls, [true, false, true, false]),
+        (Name::Quinn, [true, false, true, false]),
+        (Name::Zerolane, [true; 4]),
+        (Name::Classic, [true; 4]),
+    ] {
+        let jobs = [&laps, &flows, &file, &operations];
+        let is = jobs.map(|job| of(name).able(job).is_ok());
+        assert_eq!(is, able, "{name:?}");
+    }
+    for program in [Name::Ucx, Name::Libfabric] {
+        assert!(of(program).able(&laps).is_err());
+        assert!(of(program).listen(LOCAL, &operations).is_err());
+    }
+}
+
+#[test]
+fn laps__every_byte_of_the_last_one_is_right() {
+    for name in CARRIERS {
+        let [tx, rx] = both(&job(name, Work::Laps(LAPS)));
+        assert_eq!(
+            (tx.bytes, rx.bytes),
+            (LAPS.bytes(), LAPS.bytes()),
+            "{name:?}"
+        );
+        assert!(
+            tx.seconds > 0.0 && rx.seconds > 0.0 && tx.syscalls > 0,
+            "{name:?}"
+        );
+    }
+    let [_, rx] = both(&job(Name::Tcp, Work::Laps(LAPS)));
+    assert!(rx.syscalls >= LAPS.bytes() / 10_008);
+}
+
+#[test]
+fn laps__wrong_bytes_are_corrupt() {
+    let other = Laps { seed: 6, ..LAPS };
+    for name in CARRIERS {
+        let (right, wrong) = (job(name, Work::Laps(LAPS)), job(name, Work::Laps(other)));
+        let error = ends(&[&wrong], &right, None).1.unwrap_err();
+        assert_eq!(Exit::of(&error), Exit::Corrupt, "{name:?}: {error:#}");
+    }
+}
+
+#[test]
+fn laps__a_stranger_is_not_the_sender() {
+    for name in [Name::Tcp, Name::Zerolane] {
+        let right = job(name, Work::Laps(LAPS));
+        let stranger = Job {
+            token: 78,
+            ..right.clone()
+        };
+        let (sent, received) = ends(&[&stranger, &right], &right, None);
+        assert!(sent[0].is_err() && sent[1].is_ok(), "{name:?}: {sent:?}");
+        assert_eq!(received.unwrap()[0].bytes, LAPS.bytes());
+    }
+}
+
+#[test]
+fn file__is_the_same_there() {
+    const BYTES: usize = 3_000_001;
+    let content: Vec<u8> = (0..BYTES).map(|at| (at * at / 7) as u8).collect();
+    for name in CARRIERS {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(from.path().join("a"), &content).unwrap();
+        let job = job(
+            name,
+            Work::File(FileCopy {
+                name: "a".into(),
+                bytes: BYTES as u64,
+            }),
+        );
+        let files = Some([from.path(), to.path()]);
+        let (sent, received) = ends(&[&job], &job, files);
+        let (tx, rx) = (sent.into_iter().next().unwrap().unwrap(), received.unwrap());
+        assert_eq!(
+            (tx.bytes, rx[0].bytes),
+            (BYTES as u64, BYTES as u64),
+            "{name:?}"
+        );
+        assert!(
+            fs::read(to.path().join("a")).unwrap() == content,
+            "{name:?}"
+        );
+        // What is there already is not written over.
+        assert!(ends(&[&job], &job, files).1.is_err(), "{name:?}");
+    }
+}
+
+#[test]
+fn file__an_end_without_files_refuses() {
+    for mut job in every_work() {
+        if matches!(job.work, Work::File(_)) {
+            job.contender = Name::Tcp;
+            let error = ends(&[&job], &job, None).1.unwrap_err();
+            assert!(error.to_string().contains("has no files"), "{error:#}");
+        }
+    }
+}
+
+#[test]
+fn flows__each_is_counted_over_its_time() {
+    let flows = Flows {
+        buffer: 1 << 20,
+        flows: 2,
+        millis: 100,
+        sample_millis: 10,
+        seed: 3,
+    };
+    for name in [Name::Tcp, Name::Classic, Name::Extended] {
+        let job = job(name, Work::Flows(flows));
+        let (sent, received) = ends(&[&job, &job], &job, None);
+        assert!(sent.iter().all(Result::is_ok), "{name:?}: {sent:?}");
+        let received = received.unwrap();
+        assert_eq!(received.len(), 2);
+        for flow in received {
+            assert!(flow.bytes > 0 && flow.seconds >= 0.1, "{name:?}: {flow:?}");
+            assert!(flow.samples.len() >= 9, "{name:?}: {flow:?}");
+        }
+    }
+}
+
+#[test]
+fn flows__wrong_bytes_are_corrupt() {
+    let flows = Flows {
+        buffer: 1 << 20,
+        flows: 1,
+        millis: 10_000,
+        sample_millis: 1000,
+        seed: 3,
+    };
+    for name in [Name::Tcp, Name::Zerolane] {
+        let right = job(name, Work::Flows(flows));
+        let wrong = job(name, Work::Flows(Flows { seed: 4, ..flows }));
+        let error = ends(&[&wrong], &right, None).1.unwrap_err();
+        assert_eq!(Exit::of(&error), Exit::Corrupt, "{name:?}: {error:#}");
+    }
+}
+
+/// The operations of a test, of each size, in every way of waiting, by every contender that does them.
+fn operations_of(test: Test, sizes: &[usize]) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for name in [Name::Udp, Name::Tcp, Name::Zerolane] {
+        for wait in [Wait::Poll, Wait::Event] {
+            jobs.extend(sizes.iter().map(|&size| {
+                let operations = Operations {
+                    test,
+                    wait,
+                    size,
+                    iters: COUNT,
+                    // More than one batch, and more than the stream has.
+                    depth: if size > 64 { 7 } else { 3000 },
+                    ..operations()
+                };
+                job(name, Work::Operations(operations))
+            }));
+        }
+    }
+    jobs
+}
+
+#[test]
+fn latency__every_test_by_every_contender_is_timed_and_verified() {
+    for test in [Test::PutLat, Test::GetLat, Test::SendLat, Test::FetchLat] {
+        let sizes: &[usize] = match test {
+            Test::FetchLat => &[8],
+            _ => &[1, 8, 1472, 1473, 5000],
+        };
+        for job in operations_of(test, sizes) {
+            let [tx, rx] = both(&job);
+            let Quantiles {
+                min, median, max, ..
+            } = tx.latency.unwrap();
+            assert!(min > Some(0.0) && max >= median, "{job:?}");
+            assert_eq!(rx, Measured::default());
+        }
+    }
+}
+
+#[test]
+fn stream__every_byte_is_in_place_or_told_as_lost() {
+    for test in [Test::PutBw, Test::GetBw, Test::PutRate, Test::SendBw] {
+        for job in operations_of(test, &[1, 64, 1500, 70_000]) {
+            let Work::Operations(operations) = job.work else {
+                panic!("{job:?}");
+            };
+            let [tx, rx] = both(&job);
+            let it = if tx.seconds > 0.0 { tx } else { rx };
+            assert_eq!(it.bytes + it.lost_bytes, operations.bytes(), "{job:?}");
+            assert!(it.seconds > 0.0 && it.bytes > 0, "{job:?}");
+            assert!(job.contender == Name::Udp || it.lost_bytes == 0);
+        }
+    }
+}
+
+#[test]
+fn operations__wrong_bytes_are_corrupt() {
+    // Over TCP, where the initiator sees at once that the responder is gone.
+    for (test, wait, size) in [
+        (Test::PutLat, Wait::Poll, 8),
+        (Test::PutLat, Wait::Event, 8),
+        (Test::PutBw, Wait::Poll, 100),
+    ] {
+        let of_seed = |seed| {
+            let operations = Operations {
+                test,
+                wait,
+                size,
+                seed,
+                ..operations()
+            };
+            job(Name::Tcp, Work::Operations(operations))
+        };
+        let error = ends(&[&of_seed(1)], &of_seed(99), None).1.unwrap_err();
+        assert_eq!(Exit::of(&error), Exit::Corrupt, "{error:#}");
+        assert!(error.to_string().contains("is not number 0"), "{error:#}");
+    }
+}

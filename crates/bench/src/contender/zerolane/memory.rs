@@ -1,0 +1,107 @@
+//! A buffer, sent over and over from the sender's memory straight to the receiver's.
+//!
+//! It is cut into pieces, each a Transfer of its own, so that while one piece is confirmed, checked and stamped anew
+//! the next ones are in flight: what a user with one buffer does to keep the wire busy.
+
+use anyhow::{Context, Result, ensure};
+use zerolane::Region;
+use zerolane_cli::exit::Exit;
+
+use super::turns::{Content, Direction, Turns};
+use crate::content::pattern::{Check, Pattern};
+use crate::job::Laps;
+
+/// A piece's length is a multiple of this.
+const GRAIN: usize = 64 << 10;
+
+/// The pieces of a buffer.
+pub(crate) struct Pieces {
+    pattern: Pattern,
+    check: Check,
+    count: u64,
+    /// Of each but the last, bytes.
+    len: usize,
+    /// Pieces that came.
+    taken: u64,
+}
+
+impl Pieces {
+    /// At most `count` pieces of equal length, but for the last. What is sent is as the pattern has it before its
+    /// first lap; of what comes, so much is checked at once.
+    pub(crate) fn cut(
+        direction: Direction,
+        buffer: Region,
+        count: usize,
+        laps: &Laps,
+        check: Check,
+    ) -> Turns<Pieces> {
+        let len = buffer.len().div_ceil(count).next_multiple_of(GRAIN);
+        let mut rest = buffer;
+        let mut regions = Vec::new();
+        while !rest.is_empty() {
+            let next = rest.split_off(len.min(rest.len()));
+            regions.push(std::mem::replace(&mut rest, next));
+        }
+        let count = regions.len() as u64;
+        let pieces = Pieces {
+            pattern: laps.pattern(),
+            check,
+            count,
+            len,
+            taken: 0,
+        };
+        Turns::new(direction, pieces, regions, laps.laps.saturating_mul(count))
+    }
+
+    /// Where a turn's piece begins in the buffer, and its lap.
+    fn place(&self, turn: u64) -> (usize, u64) {
+        let piece = (turn % self.count) as usize;
+        (piece * self.len, turn / self.count)
+    }
+}
+
+impl Content for Pieces {
+    fn fill(&mut self, turn: u64, region: &mut Region) -> Result<()> {
+        let (base, lap) = self.place(turn);
+        self.pattern.stamp(region, base, lap);
+        Ok(())
+    }
+
+    fn take(&mut self, turn: u64, bytes: &[u8]) -> Result<()> {
+        let (base, lap) = self.place(turn);
+        self.taken += 1;
+        let checked = self.pattern.check_by(self.check, bytes, base, lap);
+        checked.context(Exit::Corrupt)
+    }
+}
+
+impl Turns<Pieces> {
+    /// Puts the buffer together again.
+    pub(crate) fn join(self) -> Result<Region> {
+        let mut pieces = self.into_parts().1.into_iter();
+        let mut buffer = pieces.next().context("no pieces")?;
+        for piece in pieces {
+            let whole = buffer.unsplit(piece).is_ok();
+            ensure!(whole, "the pieces do not fit together");
+        }
+        Ok(buffer)
+    }
+
+    /// Checks every word of the last lap that was received, which must be whole; the buffer.
+    pub(crate) fn check_last_lap(self) -> Result<Region> {
+        let Pieces {
+            pattern,
+            count,
+            taken,
+            ..
+        } = self.content;
+        ensure!(
+            taken > 0 && taken.is_multiple_of(count),
+            "the sender stopped in the middle of a lap"
+        );
+        let buffer = self.join()?;
+        let checked = pattern.check_all(&buffer, taken / count - 1);
+        checked.context(Exit::Corrupt)?;
+        Ok(buffer)
+    }
+}

@@ -1,0 +1,259 @@
+//! One operation at a time.
+//!
+//! Put: the peer sees a small one by looking at its memory, as in perftest's `ib_write_lat`, and is
+//! told of a large one, or of any if it sleeps, by the immediate that comes with it.
+
+use std::sync::atomic::Ordering;
+
+use anyhow::{Result, ensure};
+use zerolane::Work;
+use zerolane::request::{MAX_CONTROL, MAX_INLINE, WorkKind};
+
+use super::super::super::rounds::timed;
+use super::end::{End, look};
+use crate::content::message::Content;
+use crate::job::operations::{Operations, Wait};
+use crate::job::test::Test;
+use crate::measured::Measured;
+
+/// A fetch-op's word.
+const WORD: usize = 8;
+
+/// A message that is sent over and over with another stamp.
+struct Outgoing {
+    bytes: Vec<u8>,
+    content: Content,
+}
+
+impl Outgoing {
+    fn new(content: Content, len: usize) -> Outgoing {
+        let mut bytes = vec![0; len];
+        content.fill(&mut bytes);
+        Outgoing { bytes, content }
+    }
+
+    fn numbered(&mut self, index: u64) -> &[u8] {
+        self.content.stamp(&mut self.bytes, index);
+        &self.bytes
+    }
+}
+
+/// What comes from the peer, and where it is looked at.
+struct Incoming {
+    bytes: Vec<u8>,
+    content: Content,
+}
+
+impl Incoming {
+    fn new(content: Content, len: usize) -> Incoming {
+        Incoming {
+            bytes: vec![0; len],
+            content,
+        }
+    }
+}
+
+fn both_ways(job: &Operations, initiator: bool) -> (Outgoing, Incoming) {
+    let (there, back) = (
+        Content::new(job.seed, job.size),
+        Content::reply(job.seed, job.size),
+    );
+    match initiator {
+        true => (
+            Outgoing::new(there, job.size),
+            Incoming::new(back, job.size),
+        ),
+        false => (
+            Outgoing::new(back, job.size),
+            Incoming::new(there, job.size),
+        ),
+    }
+}
+
+/// Puts and is put to, by turns.
+pub(super) fn puts(end: &mut End<'_>) -> Result<Measured> {
+    let job = end.job;
+    let (mut out, mut back) = both_ways(job, true);
+    let times = timed(job, |index| {
+        end.put(out.numbered(index), unsignalled())?;
+        end.be_put(&mut back, index)
+    })?;
+    back.content.check_all(&back.bytes, job.rounds() - 1)?;
+    end.say_done()?;
+    Ok(Measured::latency(times))
+}
+
+/// The other end of [`puts`].
+pub(super) fn answer_puts(end: &mut End<'_>) -> Result<Measured> {
+    let job = end.job;
+    let (mut out, mut back) = both_ways(job, false);
+    for index in 0..job.rounds() {
+        end.be_put(&mut back, index)?;
+        end.put(out.numbered(index), last(job, index))?;
+    }
+    back.content.check_all(&back.bytes, job.rounds() - 1)?;
+    end.finish()
+}
+
+/// Gets the same message again and again, each time into memory that has lost it.
+pub(super) fn gets(end: &mut End<'_>) -> Result<Measured> {
+    let job = end.job;
+    let mut answer = Incoming::new(Content::reply(job.seed, job.size), job.size);
+    let head = job.size.min(WORD);
+    let times = timed(job, |_| {
+        answer.bytes[..head].fill(0);
+        end.connection.get(&end.peer, 0, &mut answer.bytes)?;
+        answer.content.check(&answer.bytes, 0)
+    })?;
+    answer.content.check_all(&answer.bytes, 0)?;
+    end.say_done()?;
+    Ok(Measured::latency(times))
+}
+
+/// Counts in the peer's memory.
+pub(super) fn fetches(end: &mut End<'_>) -> Result<Measured> {
+    let times = timed(end.job, |index| {
+        let before = end.connection.fetch_add(&end.peer, 0, 1)?;
+        ensure!(before == index, "the counter was {before}, not {index}");
+        Ok(())
+    })?;
+    end.say_done()?;
+    Ok(Measured::latency(times))
+}
+
+/// Sends and receives messages by turns.
+pub(super) fn messages(end: &mut End<'_>) -> Result<Measured> {
+    let job = end.job;
+    let (mut out, mut back) = both_ways(job, true);
+    end.expect_message(0)?;
+    let times = timed(job, |index| {
+        end.send(out.numbered(index), unsignalled())?;
+        end.receive(&mut back, index)
+    })?;
+    end.say_done()?;
+    Ok(Measured::latency(times))
+}
+
+/// The other end of [`messages`].
+pub(super) fn answer_messages(end: &mut End<'_>) -> Result<Measured> {
+    let job = end.job;
+    let (mut out, mut back) = both_ways(job, false);
+    end.expect_message(0)?;
+    for index in 0..job.rounds() {
+        end.receive(&mut back, index)?;
+        end.send(out.numbered(index), last(job, index))?;
+    }
+    end.finish()
+}
+
+/// A reply tells of its completion by what it brings about.
+fn unsignalled() -> Work {
+    Work::default().unsignalled()
+}
+
+/// The last reply brings about nothing, so it tells.
+fn last(job: &Operations, index: u64) -> Work {
+    match index + 1 == job.rounds() {
+        true => Work::default(),
+        false => unsignalled(),
+    }
+}
+
+impl End<'_> {
+    /// Whether a put is looked for, not told of.
+    fn is_looked_for(&self) -> bool {
+        self.job.wait == Wait::Poll && self.job.size <= MAX_INLINE
+    }
+
+    /// Waits until the last reply is known to have arrived, and serves what is left to do.
+    fn finish(&mut self) -> Result<Measured> {
+        let replied_small = match self.job.test {
+            Test::SendLat => self.is_control(),
+            _ => self.job.size <= MAX_INLINE,
+        };
+        // A large one is complete when it returns.
+        if replied_small {
+            self.next()?.result?;
+        }
+        self.serve()
+    }
+
+    fn put(&mut self, message: &[u8], work: Work) -> Result<()> {
+        let (connection, to) = (&mut self.connection, &self.peer);
+        if self.job.wait == Wait::Poll && message.len() <= MAX_INLINE {
+            connection.post_put_inline(to, 0, message, work)?;
+        } else if message.len() <= MAX_INLINE {
+            connection.post_put_inline(to, 0, message, work.with_immediate(0))?;
+        } else {
+            connection.put_with_immediate(to, 0, message, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the message of this number in this end's memory.
+    fn be_put(&mut self, expected: &mut Incoming, index: u64) -> Result<()> {
+        let Incoming { bytes, content } = expected;
+        if self.is_looked_for() {
+            let word = (bytes.len() == WORD).then(|| self.exported.word(0));
+            return look(|| {
+                self.connection.poll()?;
+                match word {
+                    Some(word) => {
+                        let word = word.load(Ordering::Acquire);
+                        bytes.copy_from_slice(&word.to_ne_bytes());
+                    }
+                    None => self.exported.read(0, bytes),
+                }
+                Ok(content.is(bytes, index).then_some(()))
+            });
+        }
+        let told = self.next()?;
+        ensure!(
+            told.kind == WorkKind::Immediate,
+            "{:?} came instead of a put",
+            told.kind
+        );
+        self.exported.read(0, bytes);
+        content.check(bytes, index)
+    }
+
+    /// Whether messages are of control bytes alone.
+    fn is_control(&self) -> bool {
+        self.job.size <= MAX_CONTROL
+    }
+
+    /// Posts the receive of the message of this number, where messages are small and there is one.
+    fn expect_message(&mut self, index: u64) -> Result<()> {
+        if self.is_control() && index < self.job.rounds() {
+            self.connection.post_message_recv(None)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, message: &[u8], work: Work) -> Result<()> {
+        if self.is_control() {
+            self.connection.post_message(message, None, work)?;
+        } else {
+            self.connection.send_message(&[], Some(message))?;
+        }
+        Ok(())
+    }
+
+    /// Receives the message of this number, and expects the one after it.
+    fn receive(&mut self, expected: &mut Incoming, index: u64) -> Result<()> {
+        let Incoming { bytes, content } = expected;
+        if self.is_control() {
+            let message = self.next()?;
+            message.result?;
+            content.check_all(&message.control, index)?;
+            return self.expect_message(index + 1);
+        }
+        let message = self.connection.recv_message(Some(bytes))?;
+        ensure!(
+            message.payload == bytes.len(),
+            "{} bytes came",
+            message.payload
+        );
+        content.check(bytes, index)
+    }
+}

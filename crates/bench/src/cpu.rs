@@ -1,0 +1,215 @@
+//! What a core did: pinning, CPU seconds, and the memory's own speed.
+//!
+//! # Which clock is honest
+//!
+//! Three are read around the timed part of a run:
+//!
+//! - `process_s`: getrusage of the end's process. The kernel scales it to the
+//!   scheduler's nanosecond clock, so it is exact, and without
+//!   CONFIG_IRQ_TIME_ACCOUNTING it includes the network stack's softirq work
+//!   that ran on top of the process.
+//! - `softirqd_s`: run time of the core's ksoftirqd thread, which takes over
+//!   when softirq work piles up; getrusage does not see it.
+//! - `core_busy_s`: everything the core did, from /proc/stat. It misses
+//!   nothing, but also counts any other program on that core, and where the
+//!   kernel samples by ticks it is a sample.
+//!
+//! The reported CPU seconds are `process_s + softirqd_s`: what this end cost,
+//! whoever else is on the machine. `core_busy_s` stands beside it, so that a
+//! reader can see that nothing was left out.
+
+use std::fs;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use nix::unistd::{Pid, SysconfVar, sysconf};
+use serde::{Deserialize, Serialize};
+
+/// Binds this thread, and every thread it starts from now on, to one core.
+pub(crate) fn pin(core: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core)
+        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
+        .with_context(|| format!("cannot run on core {core}; pick one that exists with --cores"))
+}
+
+/// How many cores this process may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get())
+}
+
+/// CPU seconds spent between [`Meter::start`] and [`Meter::stop`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CpuTime {
+    /// User and system time of the process.
+    pub(crate) process_s: f64,
+    /// Time of the core's ksoftirqd; 0 where it cannot be seen.
+    pub(crate) softirqd_s: f64,
+    /// Time the core was not idle, whoever used it; `None` where it cannot be seen.
+    pub(crate) core_busy_s: Option<f64>,
+}
+
+impl CpuTime {
+    /// The CPU seconds that this end's work cost.
+    pub(crate) fn total_s(&self) -> f64 {
+        self.process_s + self.softirqd_s
+    }
+}
+
+/// A stopwatch for wall time and CPU time.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    core: usize,
+    softirqd: Option<Pid>,
+    wall: Instant,
+    process: Duration,
+    softirqd_time: Duration,
+    busy: Option<Duration>,
+}
+
+impl Meter {
+    /// Looks up what is needed for `core`, then starts.
+    pub(crate) fn start(core: usize) -> Meter {
+        let softirqd = softirqd_of(core);
+        Meter {
+            core,
+            softirqd,
+            busy: core_busy(core),
+            softirqd_time: softirqd.and_then(run_time).unwrap_or_default(),
+            process: process_time(),
+            wall: Instant::now(),
+        }
+    }
+
+    /// Wall seconds and CPU seconds since the start.
+    pub(crate) fn stop(self) -> (f64, CpuTime) {
+        let seconds = self.wall.elapsed().as_secs_f64();
+        let process = process_time() - self.process;
+        let softirqd_now = self.softirqd.and_then(run_time).unwrap_or_default();
+        let busy = core_busy(self.core)
+            .zip(self.busy)
+            .map(|(now, then)| now.saturating_sub(then));
+        let cpu = CpuTime {
+            process_s: process.as_secs_f64(),
+            softirqd_s: softirqd_now
+                .saturating_sub(self.softirqd_time)
+                .as_secs_f64(),
+            core_busy_s: busy.map(|busy| busy.as_secs_f64()),
+        };
+        (seconds, cpu)
+    }
+}
+
+fn process_time() -> Duration {
+    // getrusage(RUSAGE_SELF) fails only for a bad pointer.
+    let usage = getrusage(UsageWho::RUSAGE_SELF).expect("getrusage of the own process");
+    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Duration::from_micros(micros.unsigned_abs())
+}
+
+/// The core's ksoftirqd thread, `None` where /proc does not show it.
+fn softirqd_of(core: usize) -> Option<Pid> {
+    let name = format!("ksoftirqd/{core}");
+    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let comm = fs::read_to_string(entry.path().join("comm")).ok()?;
+        (comm.trim_end() == name).then(|| Pid::from_raw(pid))
+    })
+}
+
+/// A thread's time on a core, from /proc/PID/schedstat.
+fn run_time(pid: Pid) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    let nanoseconds = text.split_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_nanos(nanoseconds))
+}
+
+fn core_busy(core: usize) -> Option<Duration> {
+    let ticks = busy_ticks(&fs::read_to_string("/proc/stat").ok()?, core)?;
+    let per_second = u64::try_from(sysconf(SysconfVar::CLK_TCK).ok()??).ok()?;
+    Some(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+}
+
+/// user + nice + system + irq + softirq of `core` in the text of /proc/stat.
+fn busy_ticks(stat: &str, core: usize) -> Option<u64> {
+    let name = format!("cpu{core}");
+    let line = stat
+        .lines()
+        .find(|line| line.split(' ').next() == Some(&name))?;
+    let ticks: Vec<u64> = line
+        .split(' ')
+        .skip(1)
+        .map_while(|field| field.parse().ok())
+        .collect();
+    match ticks[..] {
+        [user, nice, system, _idle, _iowait, irq, softirq, ..] => {
+            Some(user + nice + system + irq + softirq)
+        }
+        _ => None,
+    }
+}
+
+/// Copies `from` over `to` for about 0.3 s; Gb/s of the median copy. This is
+/// the speed that no mover which copies once can pass.
+pub(crate) fn memcpy_gbps(from: &[u8], to: &mut [u8]) -> f64 {
+    const BUDGET: Duration = Duration::from_millis(300);
+    let started = Instant::now();
+    let mut seconds = Vec::new();
+    while seconds.len() < 3 || started.elapsed() < BUDGET {
+        let copy = Instant::now();
+        black_box(&mut *to).copy_from_slice(black_box(from));
+        seconds.push(copy.elapsed().as_secs_f64());
+    }
+    seconds.sort_by(f64::total_cmp);
+    from.len() as f64 * 8e-9 / seconds[seconds.len() / 2].max(1e-9)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "cpu  9 9 9 9 9 9 9 9 0 0\n\
+        cpu0 1 2 4 1000 2000 8 16 4000 0 0\n\
+        cpu1 100 0 0 0 0 0 0 0 0 0\n\
+        cpu10 7 0 0 0 0 0 0 0 0 0\nintr 1 2 3\n";
+
+    #[test]
+    fn busy_ticks__leaves_out_idle_iowait_and_stolen_time() {
+        assert_eq!(busy_ticks(STAT, 0), Some(31));
+    }
+
+    #[test]
+    fn busy_ticks__takes_the_core_asked_for() {
+        assert_eq!(busy_ticks(STAT, 1), Some(100));
+        assert_eq!(busy_ticks(STAT, 10), Some(7));
+        assert_eq!(busy_ticks(STAT, 2), None);
+        assert_eq!(busy_ticks("cpu0 1 2\n", 0), None);
+    }
+
+    #[test]
+    fn Meter__sees_work_of_this_process() {
+        let meter = Meter::start(0);
+        let started = Instant::now();
+        while process_time() - meter.process < Duration::from_millis(20) {
+            assert!(
+                started.elapsed() < Duration::from_secs(20),
+                "no CPU time passes"
+            );
+        }
+        let (seconds, cpu) = meter.stop();
+        assert!(cpu.process_s >= 0.02 && seconds > 0.0, "{seconds} {cpu:?}");
+    }
+
+    #[test]
+    fn memcpy_gbps__copies() {
+        let from = vec![7; 8192];
+        let mut to = vec![0; 8192];
+        assert!(memcpy_gbps(&from, &mut to) > 0.0);
+        assert_eq!(from, to);
+    }
+}

@@ -1,0 +1,134 @@
+//! One end of a benchmark: a process of its own, pinned to its core, that does
+//! what the orchestrator asks over its standard input and output.
+//!
+//! It ends when the orchestrator closes the channel, when its parent dies, and
+//! in any case when a request takes longer than its deadline.
+
+use std::io::{BufReader, Stdin, Stdout};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, anyhow, ensure};
+use zerolane_cli::exit::Exit;
+
+use super::channel::Channel;
+use super::machine::Machine;
+use super::protocol::{Reply, Request, VERSION};
+use super::watchdog::{self, Watchdog};
+use crate::contender;
+use crate::contender::contract::{Contender, Memory, Part};
+use crate::job::{Job, check_buffer};
+use crate::{cpu, limits};
+
+/// Arguments of the hidden `zerolane bench end`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Address to listen on for data
+    #[arg(long)]
+    bind: IpAddr,
+    /// Core to run on
+    #[arg(long)]
+    core: usize,
+    /// Directory whose files may be sent and written
+    #[arg(long)]
+    files: Option<PathBuf>,
+}
+
+/// Makes `command`, this program, an end.
+pub(super) fn arguments(command: &mut Command, bind: IpAddr, core: usize, files: Option<&Path>) {
+    command.args(["bench", "end", "--bind", &bind.to_string()]);
+    command.args(["--core", &core.to_string()]);
+    if let Some(files) = files {
+        command.arg("--files").arg(files);
+    }
+}
+
+/// Serves requests until the orchestrator closes the channel.
+pub(crate) fn run(args: Args) -> Result<()> {
+    watchdog::die_with_parent()?;
+    let watchdog = Watchdog::start(limits::IDLE)?;
+    cpu::pin(args.core)?;
+    let mut end = End {
+        channel: Channel::new(BufReader::new(std::io::stdin()), std::io::stdout()),
+        watchdog,
+        bind: args.bind,
+        core: args.core,
+        files: args.files,
+        memory: Memory::default(),
+    };
+    while let Some(request) = end.channel.receive()? {
+        if let Err(error) = end.answer(request) {
+            // An orchestrator that is gone cannot be told.
+            let _ = end.channel.send(&Reply::Failed {
+                message: format!("{error:#}"),
+                corrupt: Exit::of(&error) == Exit::Corrupt,
+            });
+            return Ok(());
+        }
+        end.watchdog.allow(limits::IDLE);
+    }
+    Ok(())
+}
+
+struct End {
+    channel: Channel<BufReader<Stdin>, Stdout>,
+    watchdog: Watchdog,
+    bind: IpAddr,
+    core: usize,
+    files: Option<PathBuf>,
+    memory: Memory,
+}
+
+impl End {
+    fn answer(&mut self, request: Request) -> Result<()> {
+        match request {
+            Request::Hello { version } => {
+                ensure!(
+                    version == VERSION,
+                    "bench protocol {version} asked for, {VERSION} spoken here: use the same zerolane at both ends"
+                );
+                self.channel.send(&Reply::Hello {
+                    version: VERSION,
+                    machine: Machine::this()?,
+                })
+            }
+            Request::Memcpy { buffer } => {
+                check_buffer(buffer)?;
+                let (from, mut to) = (self.memory.take(buffer)?, Memory::default().take(buffer)?);
+                let gbps = cpu::memcpy_gbps(&from, &mut to);
+                self.channel.send(&Reply::Memcpy { gbps })
+            }
+            Request::Respond(job) => {
+                let listener = self.contender(&job)?.listen(self.bind, &job)?;
+                let port = listener.port()?;
+                self.channel.send(&Reply::Listening { port })?;
+                let measured = listener.respond(&mut self.part(&job))?;
+                self.channel.send(&Reply::Done { measured })
+            }
+            Request::Initiate { to, job } => {
+                let contender = self.contender(&job)?;
+                let measured = vec![contender.initiate(to, &mut self.part(&job))?];
+                self.channel.send(&Reply::Done { measured })
+            }
+        }
+    }
+
+    /// What does the job, which is checked, and which has its deadline from here on.
+    fn contender(&self, job: &Job) -> Result<&'static dyn Contender> {
+        job.check()?;
+        let contender = contender::of(job.contender);
+        contender.able(job).map_err(|why| anyhow!(why))?;
+        self.watchdog.allow(job.deadline());
+        Ok(contender)
+    }
+
+    fn part<'a>(&'a mut self, job: &'a Job) -> Part<'a> {
+        Part {
+            job,
+            core: self.core,
+            memory: &mut self.memory,
+            files: self.files.as_deref(),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The orchestrator's side of one end: a child process or another machine.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use nix::unistd::Pid;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use zerolane_cli::exit::Exit;
+use zerolane_cli::interrupt::Interrupt;
+
+use super::channel::Channel;
+use super::machine::Machine;
+use super::protocol::{Reply, Request, VERSION};
+use crate::job::Job;
+use crate::limits;
+use crate::measured::Measured;
+
+/// One end, wherever it runs.
+pub(crate) struct Peer {
+    name: &'static str,
+    channel: Channel<Box<dyn BufRead>, Box<dyn Write>>,
+    _process: Option<Process>,
+}
+
+/// A child that does not outlive its handle.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    interrupt: Interrupt,
+}
+
+impl Process {
+    /// Starts `command`; a request to stop ends it.
+    pub(crate) fn spawn(command: &mut Command, interrupt: &Interrupt) -> Result<Process> {
+        let child = command.spawn()?;
+        interrupt.watch(pid(&child));
+        Ok(Process {
+            child,
+            interrupt: interrupt.clone(),
+        })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.interrupt.forget(pid(&self.child));
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn pid(child: &Child) -> Pid {
+    // A pid fits: the kernel's pid_t is an i32.
+    Pid::from_raw(child.id().cast_signed())
+}
+
+impl Peer {
+    /// Starts `command` as an end and speaks to it through pipes.
+    pub(crate) fn spawn(
+        name: &'static str,
+        mut command: Command,
+        interrupt: &Interrupt,
+    ) -> Result<Peer> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Process::spawn(&mut command, interrupt)
+            .with_context(|| format!("cannot start the {name} process"))?;
+        let child = &mut process.child;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let (Some(input), Some(output)) = (input, output) else {
+            bail!("the {name} process has no pipes")
+        };
+        Ok(Peer {
+            name,
+            channel: Channel::new(Box::new(BufReader::new(output)), Box::new(input)),
+            _process: Some(process),
+        })
+    }
+
+    /// Connects to `zerolane bench serve` on another machine.
+    pub(crate) fn connect(name: &'static str, to: SocketAddr) -> Result<Peer> {
+        let stream = TcpStream::connect_timeout(&to, limits::CONNECT)
+            .with_context(|| format!("{to} does not answer; is `zerolane bench serve` running?"))
+            .context(Exit::Unreachable)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(limits::deadline(limits::RUN_MAX_BYTES)))?;
+        stream.set_write_timeout(Some(limits::STALL))?;
+        let reader = BufReader::new(stream.try_clone()?);
+        let channel =
+            Channel::<Box<dyn BufRead>, Box<dyn Write>>::new(Box::new(reader), Box::new(stream));
+        Ok(Peer {
+            name,
+            channel,
+            _process: None,
+        })
+    }
+
+    /// Sends one message.
+    fn tell(&mut self, message: &impl Serialize) -> Result<()> {
+        self.channel
+            .send(message)
+            .with_context(|| format!("the {} is gone", self.name))
+    }
+
+    /// The next message, whatever its type.
+    fn hear<M: DeserializeOwned>(&mut self) -> Result<M> {
+        let name = self.name;
+        self.channel
+            .receive()
+            .with_context(|| format!("listening to the {name}"))?
+            .ok_or_else(|| anyhow!("the {name} ended without an answer"))
+    }
+
+    /// The next reply; a failure of the end is an error here.
+    fn reply(&mut self) -> Result<Reply> {
+        match self.hear()? {
+            Reply::Failed { message, corrupt } => {
+                let error = anyhow!(message).context(format!("at the {}", self.name));
+                Err(if corrupt {
+                    error.context(Exit::Corrupt)
+                } else {
+                    error
+                })
+            }
+            reply => Ok(reply),
+        }
+    }
+
+    /// Makes sure that the end speaks this protocol; what machine it is on.
+    pub(crate) fn greet(&mut self) -> Result<Machine> {
+        self.tell(&Request::Hello { version: VERSION })?;
+        match self.reply().context("no zerolane bench answers there")? {
+            Reply::Hello { version, machine } => {
+                ensure!(
+                    version == VERSION,
+                    "it speaks bench protocol {version}, not {VERSION}"
+                );
+                Ok(machine)
+            }
+            other => self.unexpected(&other),
+        }
+    }
+
+    /// The end's memcpy speed on buffers of so many bytes, Gb/s.
+    pub(crate) fn memcpy(&mut self, buffer: usize) -> Result<f64> {
+        self.tell(&Request::Memcpy { buffer })?;
+        match self.reply()? {
+            Reply::Memcpy { gbps } => Ok(gbps),
+            other => self.unexpected(&other),
+        }
+    }
+
+    /// Asks the end to respond to the initiators of a job; the port it listens on.
+    pub(crate) fn respond(&mut self, job: &Job) -> Result<u16> {
+        self.tell(&Request::Respond(job.clone()))?;
+        match self.reply()? {
+            Reply::Listening { port } => Ok(port),
+            other => self.unexpected(&other),
+        }
+    }
+
+    /// Asks the end to initiate a job.
+    pub(crate) fn initiate(&mut self, to: SocketAddr, job: &Job) -> Result<()> {
+        let job = job.clone();
+        self.tell(&Request::Initiate { to, job })
+    }
+
+    /// Waits for what the end measured of the job that it was asked to do, connection by connection.
+    pub(crate) fn done(&mut self) -> Result<Vec<Measured>> {
+        match self.reply()? {
+            Reply::Done { measured } => Ok(measured),
+            other => self.unexpected(&other),
+        }
+    }
+
+    fn unexpected<T>(&self, reply: &Reply) -> Result<T> {
+        bail!("the {} answered out of turn: {reply:?}", self.name)
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

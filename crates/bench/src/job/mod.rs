@@ -1,0 +1,355 @@
+//! What the two ends of a run are told to do.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `name` | the contenders' names |
+//! | `settings` | protection and the tuning of TCP |
+//! | `operations`, `test` | jobs of single operations, in perftest's words |
+//!
+//! An end may serve another machine, so every field is checked against [`crate::limits`] before it is used.
+
+pub(crate) mod name;
+pub(crate) mod operations;
+pub(crate) mod settings;
+pub(crate) mod test;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use self::name::Name;
+use self::operations::Operations;
+use self::settings::{Protection, TcpTuning};
+use crate::content::pattern::{Pattern, WORD};
+use crate::limits::{self, BUFFER_MAX_BYTES, BUFFER_MIN_BYTES, FLOW_MAX, FLOWS_MAX, RUN_MAX_BYTES};
+
+/// One run of one contender.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Job {
+    pub(crate) contender: Name,
+    pub(crate) work: Work,
+    /// Protection of Zerolane's connections.
+    pub(crate) security: Protection,
+    pub(crate) tcp: TcpTuning,
+    /// First bytes on each connection: the responder takes no other initiator.
+    pub(crate) token: u64,
+}
+
+/// What is moved, and how much of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Work {
+    /// From memory to memory, a number of times.
+    Laps(Laps),
+    /// From memory to memory, for a time.
+    Flows(Flows),
+    /// From file to file.
+    File(FileCopy),
+    /// Single operations on memory, and messages.
+    Operations(Operations),
+}
+
+/// A buffer sent over and over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Laps {
+    /// Memory at each end, bytes.
+    pub(crate) buffer: usize,
+    pub(crate) laps: u64,
+    /// What the buffer holds.
+    pub(crate) seed: u64,
+}
+
+/// Buffers of several initiators, sent over and over to one responder at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Flows {
+    /// Memory at each end of each flow, bytes.
+    pub(crate) buffer: usize,
+    /// How many initiators the responder is to wait for.
+    pub(crate) flows: usize,
+    /// How long they flow.
+    pub(crate) millis: u64,
+    /// Length of an entry of `Measured::samples`.
+    pub(crate) sample_millis: u64,
+    /// What the buffers hold.
+    pub(crate) seed: u64,
+}
+
+/// A file of this name and length, in the directory that the end was started with. An end that was started
+/// without one, as for another machine, refuses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileCopy {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+}
+
+impl Job {
+    /// The job of `work`, without protection and with TCP's best tuning for it.
+    pub(crate) fn of(work: Work) -> Job {
+        let tcp = match work {
+            Work::Laps(_) | Work::Operations(_) => TcpTuning::default(),
+            Work::Flows(_) | Work::File(_) => TcpTuning::in_cache(),
+        };
+        Job {
+            contender: Name::Tcp,
+            work,
+            security: Protection::Plain,
+            tcp,
+            token: 0,
+        }
+    }
+
+    /// The same, to be done by `contender`, with a token of its own.
+    pub(crate) fn by(&self, contender: Name) -> Result<Job> {
+        Ok(Job {
+            contender,
+            token: fresh()?,
+            ..self.clone()
+        })
+    }
+
+    /// Refuses what no honest orchestrator asks for.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.tcp.check()?;
+        match &self.work {
+            Work::Laps(laps) => laps.check(),
+            Work::Flows(flows) => flows.check(),
+            Work::File(file) => file.check(),
+            Work::Operations(operations) => operations.check(),
+        }
+    }
+
+    /// How long it may take before the end that does it gives up and exits, whatever it is waiting for.
+    pub(crate) fn deadline(&self) -> Duration {
+        match &self.work {
+            Work::Laps(laps) => limits::deadline(laps.bytes()),
+            Work::Flows(flows) => limits::IDLE + flows.time(),
+            Work::File(file) => limits::deadline(file.bytes),
+            Work::Operations(operations) => limits::deadline(operations.bytes()),
+        }
+    }
+
+    /// How long the ends wait for each other to connect.
+    pub(crate) fn connect(&self) -> Duration {
+        match self.work {
+            Work::Flows(_) => limits::FLOW_CONNECT,
+            _ => limits::CONNECT,
+        }
+    }
+
+    /// How long an end hears nothing before its peer counts as gone.
+    pub(crate) fn stall(&self) -> Duration {
+        match self.work {
+            Work::Flows(_) => limits::FLOW_IDLE,
+            _ => limits::STALL,
+        }
+    }
+}
+
+impl Laps {
+    /// Bytes of all laps.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.laps.saturating_mul(self.buffer as u64)
+    }
+
+    /// What the buffer holds.
+    pub(crate) fn pattern(&self) -> Pattern {
+        Pattern::new(self.seed, self.buffer)
+    }
+
+    /// Refuses what would exhaust an end, or would never end.
+    pub(crate) fn check(&self) -> Result<()> {
+        check_buffer(self.buffer)?;
+        match self.laps.checked_mul(self.buffer as u64) {
+            Some(1..=RUN_MAX_BYTES) => Ok(()),
+            _ => bail!(
+                "{} laps of {} bytes: a run is 1 to {RUN_MAX_BYTES} bytes",
+                self.laps,
+                self.buffer
+            ),
+        }
+    }
+}
+
+/// Refuses buffers that an end does not make.
+pub(crate) fn check_buffer(buffer: usize) -> Result<()> {
+    ensure!(
+        (BUFFER_MIN_BYTES..=BUFFER_MAX_BYTES).contains(&buffer),
+        "a buffer of {buffer} bytes: it must be {BUFFER_MIN_BYTES} to {BUFFER_MAX_BYTES} bytes"
+    );
+    ensure!(
+        buffer.is_multiple_of(WORD),
+        "a buffer of {buffer} bytes: it must be a multiple of {WORD}"
+    );
+    Ok(())
+}
+
+impl Flows {
+    fn check(&self) -> Result<()> {
+        ensure!(
+            (1..=FLOWS_MAX).contains(&self.flows),
+            "{} flows: 1 to {FLOWS_MAX}",
+            self.flows
+        );
+        let all = self.buffer.saturating_mul(self.flows);
+        ensure!(
+            self.buffer >= 1 << 20 && all <= BUFFER_MAX_BYTES && self.buffer.is_multiple_of(WORD),
+            "{} buffers of {} bytes: each at least 1 MiB, all at most {BUFFER_MAX_BYTES} bytes",
+            self.flows,
+            self.buffer
+        );
+        ensure!(
+            (Duration::from_millis(1)..=FLOW_MAX).contains(&self.time()),
+            "a flow of {} ms: 1 ms to {} s",
+            self.millis,
+            FLOW_MAX.as_secs()
+        );
+        ensure!(
+            self.sample_millis >= 10 && self.millis / self.sample_millis <= 1000,
+            "samples of {} ms: at least 10 ms, at most 1000 of them",
+            self.sample_millis
+        );
+        Ok(())
+    }
+
+    /// Laps without end, to be cut off when the time is over.
+    pub(crate) fn laps(&self) -> Laps {
+        Laps {
+            buffer: self.buffer,
+            laps: u64::MAX,
+            seed: self.seed,
+        }
+    }
+
+    pub(crate) fn time(&self) -> Duration {
+        Duration::from_millis(self.millis)
+    }
+
+    pub(crate) fn sample(&self) -> Duration {
+        Duration::from_millis(self.sample_millis)
+    }
+}
+
+impl FileCopy {
+    fn check(&self) -> Result<()> {
+        let name = OsStr::new(&self.name);
+        ensure!(
+            Path::new(name).file_name() == Some(name),
+            "{name:?} is not a plain name"
+        );
+        Ok(())
+    }
+}
+
+/// A number that nobody else knows, from the kernel.
+pub(crate) fn fresh() -> Result<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+pub(crate) mod tests {
+    use super::*;
+
+    const LAPS: Laps = Laps {
+        buffer: 4096,
+        laps: 3,
+        seed: 5,
+    };
+
+    const FLOWS: Flows = Flows {
+        buffer: 32 << 20,
+        flows: 8,
+        millis: 10_000,
+        sample_millis: 1000,
+        seed: 1,
+    };
+
+    fn file(name: &str) -> FileCopy {
+        FileCopy {
+            name: name.into(),
+            bytes: 1,
+        }
+    }
+
+    /// A job of each kind of work.
+    pub(crate) fn every_work() -> [Job; 4] {
+        let operations = operations::tests::operations();
+        [
+            Work::Laps(LAPS),
+            Work::Flows(FLOWS),
+            Work::File(file("a")),
+            Work::Operations(operations),
+        ]
+        .map(Job::of)
+    }
+
+    #[test]
+    fn check__takes_a_job_of_every_kind() {
+        for job in every_work() {
+            job.check().unwrap();
+        }
+    }
+
+    #[test]
+    fn Laps__refuses_what_would_exhaust_the_end() {
+        let check = |buffer, laps| {
+            Laps {
+                buffer,
+                laps,
+                seed: 0,
+            }
+            .check()
+        };
+        check(BUFFER_MIN_BYTES, 1).unwrap();
+        check(BUFFER_MAX_BYTES, 1).unwrap();
+        for buffer in [
+            0,
+            BUFFER_MIN_BYTES - WORD,
+            BUFFER_MAX_BYTES + WORD,
+            4097,
+            usize::MAX,
+        ] {
+            assert!(check(buffer, 1).is_err(), "{buffer}");
+        }
+        for laps in [0, RUN_MAX_BYTES / 4096 + 1, u64::MAX] {
+            assert!(check(4096, laps).is_err(), "{laps}");
+        }
+    }
+
+    #[test]
+    fn Flows__refuses_what_would_exhaust_the_end() {
+        let wrong: [fn(&mut Flows); 8] = [
+            |flows| flows.flows = 0,
+            |flows| flows.flows = FLOWS_MAX + 1,
+            |flows| flows.buffer = 0,
+            |flows| flows.buffer = usize::MAX,
+            |flows| flows.buffer = (32 << 20) + 1,
+            |flows| flows.millis = 0,
+            |flows| flows.millis = u64::MAX,
+            |flows| flows.sample_millis = 1,
+        ];
+        for spoil in wrong {
+            let mut flows = FLOWS;
+            spoil(&mut flows);
+            assert!(flows.check().is_err(), "{flows:?}");
+        }
+    }
+
+    #[test]
+    fn FileCopy__refuses_paths() {
+        for name in ["", "/etc/passwd", "../a", "a/b", ".."] {
+            assert!(file(name).check().is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The names of the contenders.
+
+use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde::{Deserialize, Serialize};
+
+/// A contender, as the command line and the reports spell it. What each of them is stands in
+/// [`crate::contender`].
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Name {
+    /// Raw UDP
+    Udp,
+    /// The kernel's TCP, send and recv
+    Tcp,
+    /// TLS 1.3 over TCP: rustls, AES-128-GCM
+    Tls,
+    /// QUIC: quinn, AES-128-GCM
+    Quinn,
+    /// Zerolane as it is by default
+    Zerolane,
+    /// ucx_perftest over TCP
+    Ucx,
+    /// fi_pingpong over libfabric's tcp
+    Libfabric,
+    /// Zerolane as the thesis describes Scheduled Transfer
+    Classic,
+    /// Zerolane with its own extensions alone
+    Extended,
+    /// The kernel's TCP with CUBIC
+    Cubic,
+    /// The kernel's TCP with BBR
+    Bbr,
+}
+
+impl Name {
+    /// For people.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Name::Udp => "UDP",
+            Name::Tcp => "TCP",
+            Name::Tls => "TLS",
+            Name::Quinn => "quinn",
+            Name::Zerolane => "Zerolane",
+            Name::Ucx => "UCX",
+            Name::Libfabric => "libfabric",
+            Name::Classic => "classic",
+            Name::Extended => "extended",
+            Name::Cubic => "TCP cubic",
+            Name::Bbr => "TCP bbr",
+        }
+    }
+
+    /// Reads one of `names` from the command line.
+    pub(crate) fn among(names: &[Name]) -> impl TypedValueParser<Value = Name> + use<> {
+        let values = names.iter().filter_map(Name::to_possible_value);
+        PossibleValuesParser::new(values).try_map(|word| Name::from_str(&word, false))
+    }
+}

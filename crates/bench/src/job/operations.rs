@@ -1,0 +1,172 @@
+//! Jobs of single operations: puts, gets, fetches and messages.
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::test::{FETCH_BYTES, Metric, SIZE_MAX, Test};
+
+/// Most bytes that the messages of one run take at an end.
+pub(crate) const RING_MAX_BYTES: usize = 64 << 20;
+/// Most operations under way at once.
+pub(crate) const DEPTH_MAX: usize = 4096;
+/// Most operations of one run, warming up included.
+pub(crate) const ITERS_MAX: u64 = 1 << 32;
+/// Largest payload of one UDP datagram over IPv4.
+pub(crate) const DATAGRAM_MAX: usize = 65_507;
+
+/// How an end waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Wait {
+    /// Looks again and again, never gives up its core.
+    #[default]
+    Poll,
+    /// Sleeps in the kernel.
+    Event,
+}
+
+/// The operations of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Operations {
+    pub(crate) test: Test,
+    pub(crate) wait: Wait,
+    /// Bytes of a message.
+    pub(crate) size: usize,
+    /// Operations timed.
+    pub(crate) iters: u64,
+    /// Operations before those.
+    pub(crate) warm_up: u64,
+    /// Operations under way at once, where there is more than one.
+    pub(crate) depth: usize,
+    /// Largest UDP payload that the path carries in one packet, bytes.
+    pub(crate) datagram: usize,
+    /// What the messages hold.
+    pub(crate) seed: u64,
+}
+
+impl Operations {
+    /// Refuses what no honest orchestrator asks for.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Operations { size, depth, .. } = *self;
+        ensure!(
+            (1..=SIZE_MAX).contains(&size),
+            "a message of {size} bytes: it must be 1 to {SIZE_MAX} bytes"
+        );
+        ensure!(
+            self.test != Test::FetchLat || size == FETCH_BYTES,
+            "a fetch works on {FETCH_BYTES} bytes, not {size}"
+        );
+        ensure!(
+            (1..=DEPTH_MAX).contains(&depth),
+            "a depth of {depth}: it must be 1 to {DEPTH_MAX}"
+        );
+        ensure!(
+            size * depth <= RING_MAX_BYTES,
+            "{depth} messages of {size} bytes are more than {RING_MAX_BYTES} bytes"
+        );
+        ensure!(
+            self.iters >= 1 && self.iters.saturating_add(self.warm_up) <= ITERS_MAX,
+            "{} operations: they must be 1 to {ITERS_MAX}",
+            self.iters
+        );
+        ensure!(
+            (1..=DATAGRAM_MAX).contains(&self.datagram),
+            "datagrams of {} bytes: they are 1 to {DATAGRAM_MAX} bytes",
+            self.datagram
+        );
+        Ok(())
+    }
+
+    /// All of them, warming up included.
+    pub(crate) fn rounds(&self) -> u64 {
+        self.warm_up + self.iters
+    }
+
+    /// How a kernel socket waits: a stream blocks, which is faster.
+    pub(crate) fn socket_wait(&self) -> Wait {
+        match self.test.metric() {
+            Metric::Latency => self.wait,
+            Metric::Stream => Wait::Event,
+        }
+    }
+
+    /// Payload of all operations, bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.rounds().saturating_mul(self.size as u64)
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn operations() -> Operations {
+        Operations {
+            test: Test::PutLat,
+            wait: Wait::Poll,
+            size: 8,
+            iters: 10,
+            warm_up: 1,
+            depth: 1,
+            datagram: 1472,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn check__refuses_what_would_exhaust_the_end() {
+        operations().check().unwrap();
+        for bad in [
+            Operations {
+                size: 0,
+                ..operations()
+            },
+            Operations {
+                size: SIZE_MAX + 1,
+                ..operations()
+            },
+            Operations {
+                depth: 0,
+                ..operations()
+            },
+            Operations {
+                depth: DEPTH_MAX + 1,
+                ..operations()
+            },
+            Operations {
+                depth: 17,
+                size: SIZE_MAX,
+                ..operations()
+            },
+            Operations {
+                iters: 0,
+                ..operations()
+            },
+            Operations {
+                iters: u64::MAX,
+                ..operations()
+            },
+            Operations {
+                warm_up: u64::MAX,
+                ..operations()
+            },
+            Operations {
+                datagram: 0,
+                ..operations()
+            },
+            Operations {
+                datagram: DATAGRAM_MAX + 1,
+                ..operations()
+            },
+            Operations {
+                test: Test::FetchLat,
+                size: 16,
+                ..operations()
+            },
+        ] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+    }
+}

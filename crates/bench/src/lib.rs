@@ -1,0 +1,83 @@
+//! `zerolane bench`: Zerolane against the kernel's TCP and others, on the same memory; and `zerolane demo`.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `modes` | the benchmarks: arguments, jobs and reports of each |
+//! | `demo` | a file copied by TCP and by Zerolane |
+//! | `report` | figures from measurements, for programs and for people |
+//! | `harness` | who is told what, and when |
+//! | `contender` | what is compared: ways to do a job between two processes |
+//! | `job` | what the two ends of a run are told to do |
+//! | `measured` | what an end measured |
+//! | `content` | what is sent |
+//! | `cpu`, `limits` | pinning, CPU time, memcpy; every limit |
+//!
+//! Each uses only those below it.
+
+#![forbid(unsafe_code)]
+
+mod contender;
+mod content;
+mod cpu;
+pub mod demo;
+mod harness;
+mod job;
+mod limits;
+mod measured;
+mod modes;
+mod report;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use harness::{end, serve};
+use modes::sweep::{loss, rtt};
+use modes::{bulk, handshake, incast, operations, share, siege};
+
+/// Arguments of `zerolane bench`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Memory to memory: the same buffers over Zerolane and over TCP
+    Bulk(bulk::Args),
+    /// Lossy links: every protocol over the same emulated link
+    Loss(loss::Args),
+    /// Long links: every protocol over the same emulated link
+    Rtt(rtt::Args),
+    /// Several senders to one receiver behind a shallow queue
+    Incast(incast::Args),
+    /// One Zerolane and one TCP flow on one bottleneck
+    Share(share::Args),
+    /// Connections set up and torn down: how long it takes
+    Handshake(handshake::Args),
+    /// A transfer while its server is flooded, and while it is pelted with garbage itself
+    Siege(siege::Args),
+    /// Be the receiving machine of `bench bulk --to`
+    Serve(serve::Args),
+    #[command(flatten)]
+    Operations(operations::Command),
+    /// One end of a run; started by the others
+    #[command(hide = true)]
+    End(end::Args),
+}
+
+/// Runs `zerolane bench`.
+pub fn run(args: Args) -> Result<()> {
+    match args.command {
+        Command::Bulk(args) => bulk::run(&args),
+        Command::Loss(args) => loss::run(&args),
+        Command::Rtt(args) => rtt::run(&args),
+        Command::Incast(args) => incast::run(&args),
+        Command::Share(args) => share::run(&args),
+        Command::Handshake(args) => handshake::run(&args),
+        Command::Siege(args) => siege::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Operations(command) => operations::run(command),
+        Command::End(args) => end::run(args),
+    }
+}

@@ -1,0 +1,39 @@
+//! The `zerolane` command with the benchmark and the demo.
+
+#![forbid(unsafe_code)]
+
+use clap::Subcommand;
+use zerolane_bench::demo;
+use zerolane_cli::Args;
+use zerolane_cli::exit::Exit;
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Own(zerolane_cli::Command),
+    /// Copy a real file over TCP and over Zerolane, and compare
+    Demo(demo::Args),
+    /// Measure Zerolane against the kernel's TCP
+    Bench(zerolane_bench::Args),
+}
+
+fn main() -> Exit {
+    Args::main(|command| match command {
+        Command::Own(command) => command.run(),
+        Command::Demo(args) => demo::run(args).map(|()| Exit::Success),
+        Command::Bench(args) => zerolane_bench::run(args).map(|()| Exit::Success),
+    })
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn Args__is_a_consistent_command_tree() {
+        Args::<Command>::command().debug_assert();
+    }
+}

@@ -1,0 +1,180 @@
+//! What several benchmarks are told in the same words.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use bytesize::ByteSize;
+use netlab::lab::LabConfig;
+use zerolane_cli::exit::Exit;
+use zerolane_cli::interrupt::Interrupt;
+use zerolane_cli::lab::units;
+
+use crate::cpu;
+use crate::harness::hosts::{self, MTU};
+use crate::harness::link::{Link, Offloads};
+use crate::harness::network::Network;
+use crate::harness::runs::Ends;
+use crate::job::name::Name;
+use crate::job::settings::Protection;
+use crate::job::{Flows, fresh};
+use crate::limits::{FLOW_MAX, REPS_MAX};
+
+/// Where an initiator and a responder run.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct CoreArgs {
+    /// Core of the sender, initiator or client
+    #[arg(long, default_value_t = 0)]
+    pub(crate) tx_core: usize,
+    /// Core of the receiver, responder or server, where this command starts it [default: 1, or 0 if it is
+    /// the only one]
+    #[arg(long)]
+    pub(crate) rx_core: Option<usize>,
+}
+
+impl CoreArgs {
+    /// The core of the responder: the second if there is one and nothing else is asked for.
+    pub(crate) fn responder(&self) -> usize {
+        self.rx_core.unwrap_or(1.min(cpu::cores() - 1))
+    }
+}
+
+/// What is said of two ends.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct EndsArgs {
+    /// Measure to the machine where `zerolane bench serve` runs
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) to: Option<String>,
+    /// MTU of the path; between namespaces, the veth gets it [default: 1500]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1280..=65535))]
+    pub(crate) mtu: Option<u32>,
+    /// Runs of each contender
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=i64::from(REPS_MAX)))]
+    pub(crate) reps: u32,
+    #[command(flatten)]
+    pub(crate) cores: CoreArgs,
+    /// Protection of Zerolane's connection
+    #[arg(long, default_value = "plain", value_name = "MODE")]
+    pub(crate) security: Protection,
+    /// Seed of the payload [default: a fresh one]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl EndsArgs {
+    /// The seed of the payload.
+    pub(crate) fn seed(&self) -> Result<u64> {
+        self.seed.map_or_else(fresh, Ok)
+    }
+
+    /// Starts the ends, with these offloads where the link between them is made for them.
+    pub(crate) fn start(&self, offloads: Option<Offloads>, interrupt: &Interrupt) -> Result<Ends> {
+        let cores = [self.cores.tx_core, self.cores.responder()];
+        match &self.to {
+            Some(to) => Ends::to(to, cores[0], interrupt),
+            None => Ends::here(hosts::link(self.mtu, offloads)?, cores, None, interrupt),
+        }
+    }
+
+    /// The path between the ends, in words, and its MTU where it was set.
+    pub(crate) fn path(&self, ends: &Ends) -> (String, Option<u32>) {
+        let path = ends.link().map_or("between two machines", Link::describe);
+        let shaped = ends.link().is_some_and(Link::is_shaped);
+        (path.to_owned(), shaped.then(|| self.mtu.unwrap_or(MTU)))
+    }
+}
+
+/// Contenders that can flow for a time, in the order of the tables.
+pub(crate) const FLOWING: [Name; 4] = [Name::Classic, Name::Extended, Name::Cubic, Name::Bbr];
+
+/// What the benchmarks over emulated links have in common.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct LinkArgs {
+    /// How long each run lasts [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub(crate) time: Option<Duration>,
+    /// Rate of the bottleneck
+    #[arg(long, default_value = "1gbit", value_name = "RATE", value_parser = units::rate)]
+    pub(crate) rate: u64,
+    /// MTU of the hosts' interfaces
+    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1280..=65521))]
+    pub(crate) mtu: u32,
+    /// Rate of each host's own interface [default: as fast as it goes]
+    #[arg(long, value_name = "RATE", value_parser = units::rate)]
+    pub(crate) interface_rate: Option<u64>,
+    /// Memory at each end of each flow
+    #[arg(long, default_value = "32MiB", value_name = "SIZE")]
+    pub(crate) buffer: ByteSize,
+    /// Measure only these
+    #[arg(long, value_name = "CONTENDERS", value_delimiter = ',', value_parser = Name::among(&FLOWING))]
+    pub(crate) only: Vec<Name>,
+    /// Decides which packets are lost
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Protection of Zerolane's connections
+    #[arg(long, default_value = "plain", value_name = "MODE")]
+    pub(crate) security: Protection,
+    /// Short and few: to see that it works
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl LinkArgs {
+    /// What is measured.
+    pub(crate) fn contenders(&self) -> Vec<Name> {
+        if self.only.is_empty() {
+            FLOWING.to_vec()
+        } else {
+            self.only.clone()
+        }
+    }
+
+    /// Flows for as long as is asked for, `usual` unless said. How many there are, and with what in them, each run
+    /// says.
+    pub(crate) fn flows(&self, usual: Duration) -> Result<Flows> {
+        const QUICK: Duration = Duration::from_secs(1);
+        let usual = if self.quick { QUICK } else { usual };
+        let time = self.time.unwrap_or(usual);
+        ensure!(
+            (Duration::from_millis(100)..=FLOW_MAX).contains(&time),
+            anyhow!("--time is 100ms to {} s", FLOW_MAX.as_secs()).context(Exit::Usage)
+        );
+        Ok(Flows {
+            buffer: size(self.buffer)?,
+            flows: 1,
+            millis: time.as_millis() as u64,
+            sample_millis: match time > Duration::from_secs(5) {
+                true => 1000,
+                false => 100,
+            },
+            seed: 0,
+        })
+    }
+
+    /// The network, in which hosts have interfaces of such a rate.
+    pub(crate) fn network(
+        &self,
+        senders: usize,
+        interface_rate: Option<u64>,
+        interrupt: &Interrupt,
+    ) -> Result<Network> {
+        let config = LabConfig {
+            hosts: senders + 1,
+            mtu: self.mtu,
+            interface_bits_per_s: interface_rate,
+            seed: self.seed,
+            ..LabConfig::default()
+        };
+        Network::set_up(config, self.security, interrupt)
+    }
+}
+
+/// A size as this machine counts it.
+pub(crate) fn size(size: ByteSize) -> Result<usize> {
+    usize::try_from(size.as_u64()).context(Exit::Usage)
+}

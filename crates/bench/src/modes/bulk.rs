@@ -1,0 +1,251 @@
+//! `zerolane bench bulk`: memory to memory.
+
+use anyhow::{Context, Result};
+use bytesize::ByteSize;
+use serde::Serialize;
+use zerolane_cli::console;
+use zerolane_cli::exit::Exit;
+use zerolane_cli::interrupt::Interrupt;
+
+use super::arguments::{EndsArgs, size};
+use crate::harness::link::{Link, Offloads};
+use crate::harness::machine::Machine;
+use crate::harness::runs::{Run, order};
+use crate::job::name::Name;
+use crate::job::settings::{Protection, TcpTuning};
+use crate::job::{Job, Laps, Work};
+use crate::report::comparison::{Comparison, SideBySide, gbps};
+use crate::report::{self, Report};
+
+/// Arguments of `zerolane bench bulk`.
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("mtu", |mtu| mtu.conflicts_with("to")))]
+pub(crate) struct Args {
+    /// The memory at each end, sent over and over
+    #[arg(long, default_value = "64MiB", value_name = "SIZE")]
+    buffer: ByteSize,
+    /// What one run moves, rounded up to whole buffers
+    #[arg(long, default_value = "8GiB", value_name = "SIZE")]
+    bytes: ByteSize,
+    /// Offloads of the veth between the two namespaces [default: on]
+    #[arg(long, conflicts_with = "to")]
+    offloads: Option<Offloads>,
+    /// Measure only these, separated by commas [default: tcp and zerolane; if Zerolane encrypts, tls and quinn
+    /// as well]
+    #[arg(long, value_name = "CONTENDERS", value_delimiter = ',', value_parser = Name::among(&CONTENDERS))]
+    only: Vec<Name>,
+    #[command(flatten)]
+    ends: EndsArgs,
+    #[command(flatten)]
+    tcp: TcpArgs,
+}
+
+const CONTENDERS: [Name; 4] = [Name::Tcp, Name::Tls, Name::Quinn, Name::Zerolane];
+
+/// How TCP is used; what was tried stands in `contender::tcp`.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "TCP's tuning (the defaults are the best that was found)")]
+struct TcpArgs {
+    /// Most bytes handed to one send
+    #[arg(long, default_value = "1MiB", value_name = "SIZE")]
+    tcp_send: ByteSize,
+    /// Most bytes asked of one recv
+    #[arg(long, default_value = "1MiB", value_name = "SIZE")]
+    tcp_recv: ByteSize,
+    /// SO_SNDBUF [default: the kernel's autotuning]
+    #[arg(long, value_name = "SIZE")]
+    tcp_sndbuf: Option<ByteSize>,
+    /// SO_RCVBUF [default: the kernel's autotuning]
+    #[arg(long, value_name = "SIZE")]
+    tcp_rcvbuf: Option<ByteSize>,
+    /// Receive with MSG_WAITALL
+    #[arg(long)]
+    tcp_wait_all: bool,
+    /// Congestion control [default: cubic, or the system's default where this user may not choose cubic]
+    #[arg(long, value_name = "NAME")]
+    tcp_congestion: Option<String>,
+}
+
+/// How the figures came about, in words; part of every report.
+const METHOD: &str = "One buffer sent over and over, from memory to memory; sender and \
+    receiver are processes pinned to one core each; the contenders take turns (A B .. B A) on the same \
+    buffers. Goodput: payload bytes in place over the receiver's time from its go, said when the \
+    connection stands, to the last byte in place. CPU: getrusage of the process plus its core's \
+    ksoftirqd, over the same time; 1 GB is 1e9 bytes. Content: sampled words are checked during \
+    the run in the same way for both, every word of the last lap after it.";
+
+/// Everything `bench bulk` says; `--json` prints it as it is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct BulkReport {
+    #[serde(flatten)]
+    setup: Setup,
+    /// Every byte of the last lap and the sampled words of all laps were right.
+    verified: bool,
+    /// Zerolane's goodput over one core's memcpy.
+    memcpy_fraction: Option<f64>,
+    #[serde(flatten)]
+    comparison: Comparison,
+}
+
+/// What was measured, where and how.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Setup {
+    method: &'static str,
+    /// Protection of Zerolane's connection. TCP has none, TLS and quinn encrypt by AES-128-GCM.
+    security: Protection,
+    /// The path between the ends, in words.
+    path: String,
+    sender: Machine,
+    receiver: Machine,
+    /// Congestion control of the TCP that TCP's and TLS's runs sent by.
+    tcp_congestion: String,
+    buffer_bytes: u64,
+    bytes_per_run: u64,
+    reps: u32,
+    /// MTU of the path; `None` where it was not set.
+    mtu: Option<u32>,
+    offloads: &'static str,
+    /// One core copying such a buffer to another, at the receiver.
+    memcpy_gbps: f64,
+}
+
+/// Measures and prints.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let laps = laps(args)?;
+    let job = Job {
+        security: args.ends.security,
+        tcp: tuning(&args.tcp)?,
+        ..Job::of(Work::Laps(laps))
+    };
+    job.check().context(Exit::Usage)?;
+    report::present(args.ends.json, |interrupt| {
+        measure(args, laps, &job, interrupt)
+    })
+}
+
+/// What the command line asks to be moved.
+fn laps(args: &Args) -> Result<Laps> {
+    let buffer = size(args.buffer)?;
+    Ok(Laps {
+        buffer,
+        laps: args.bytes.as_u64().div_ceil(buffer.max(1) as u64),
+        seed: args.ends.seed()?,
+    })
+}
+
+fn tuning(args: &TcpArgs) -> Result<TcpTuning> {
+    Ok(TcpTuning {
+        send_bytes: size(args.tcp_send)?,
+        recv_bytes: size(args.tcp_recv)?,
+        send_buffer: args.tcp_sndbuf.map(size).transpose()?,
+        recv_buffer: args.tcp_rcvbuf.map(size).transpose()?,
+        wait_all: args.tcp_wait_all,
+        congestion: args.tcp_congestion.clone(),
+    })
+}
+
+/// What is measured: beside a Zerolane that encrypts also what else encrypts.
+fn contenders(args: &Args) -> Vec<Name> {
+    match (args.only.is_empty(), args.ends.security) {
+        (false, _) => args.only.clone(),
+        (true, Protection::Plain | Protection::Authenticated) => vec![Name::Tcp, Name::Zerolane],
+        (true, Protection::Encrypted | Protection::Aes128Gcm) => CONTENDERS.to_vec(),
+    }
+}
+
+fn measure(args: &Args, laps: Laps, job: &Job, interrupt: &Interrupt) -> Result<BulkReport> {
+    let mut ends = args.ends.start(args.offloads, interrupt)?;
+    let [sender, receiver] = ends.greet()?;
+    let (contenders, mut runs) = (contenders(args), Vec::new());
+    for index in 0..args.ends.reps {
+        for contender in order(&contenders, index) {
+            let run = ends.run(contender, job)?;
+            let (pair, name, speed) = (index + 1, contender.title(), gbps(&run));
+            console::note(format_args!("pair {pair}: {name} {speed:.1} Gb/s"));
+            runs.push(run);
+        }
+    }
+    let (path, mtu) = args.ends.path(&ends);
+    let tcp_congestion = job.tcp.congestion.as_ref();
+    let setup = Setup {
+        method: METHOD,
+        tcp_congestion: tcp_congestion.unwrap_or(&sender.tcp_baseline).clone(),
+        security: job.security,
+        path,
+        sender,
+        receiver,
+        buffer_bytes: laps.buffer as u64,
+        bytes_per_run: laps.bytes(),
+        reps: args.ends.reps,
+        mtu,
+        offloads: match ends.link().is_some_and(Link::is_shaped) {
+            true => args.offloads.unwrap_or_default().name(),
+            false => "as they are",
+        },
+        memcpy_gbps: ends.memcpy(laps.buffer)?,
+    };
+    Ok(BulkReport::of(setup, &runs))
+}
+
+impl BulkReport {
+    /// The report of verified runs, in the order they were run.
+    fn of(setup: Setup, runs: &[Run]) -> BulkReport {
+        let comparison = Comparison::of(runs);
+        let zerolane = comparison.zerolane.as_ref();
+        let memcpy_fraction = zerolane.map(|figures| figures.gbps.median / setup.memcpy_gbps);
+        BulkReport {
+            setup,
+            verified: true,
+            memcpy_fraction,
+            comparison,
+        }
+    }
+
+    /// What is no row of the table.
+    fn facts(&self) -> String {
+        let compared = &self.comparison;
+        let ratio = |of: Name, ratio: Option<f64>| {
+            ratio.map(|it| format!("Zerolane / {}: {it:.2} (median of pairs)", of.title()))
+        };
+        let cpu = compared.cpu_ratio_vs_tcp;
+        let placed = compared.placed_fraction;
+        let with_tcp = compared.tcp.as_ref().or(compared.tls.as_ref());
+        let facts = [
+            ratio(Name::Tcp, compared.ratio_vs_tcp),
+            ratio(Name::Tls, compared.ratio_vs_tls),
+            ratio(Name::Quinn, compared.ratio_vs_quinn),
+            cpu.map(|ratio| format!("CPU, both ends: {ratio:.2} of TCP's")),
+            placed.map(|fraction| format!("placed directly: {:.3} %", fraction * 1e2)),
+            compared
+                .drops
+                .map(|drops| format!("packets dropped: {drops}")),
+            with_tcp.map(|_| format!("TCP with {}", self.setup.tcp_congestion)),
+        ];
+        let facts: Vec<String> = facts.into_iter().flatten().collect();
+        facts.join("; ")
+    }
+}
+
+impl Report for BulkReport {
+    /// One table, and the facts around it.
+    fn text(&self) -> String {
+        let setup = &self.setup;
+        let mut table = SideBySide::new(&self.comparison);
+        table.row("goodput, Gb/s: median (min to max)", &|it| it.gbps.text(1));
+        table.costs();
+        format!(
+            "{}\n{}\n{}, MTU {}, offloads {}, {} MiB buffers, {} runs of {:.1} GB; one core's \
+             memcpy: {:.1} Gb/s; Zerolane {}; payload verified.",
+            table.finish(),
+            self.facts(),
+            setup.path,
+            report::mtu(setup.mtu),
+            setup.offloads,
+            setup.buffer_bytes >> 20,
+            setup.reps,
+            setup.bytes_per_run as f64 / 1e9,
+            setup.memcpy_gbps,
+            setup.security.name(),
+        )
+    }
+}

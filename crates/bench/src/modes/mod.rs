@@ -1,0 +1,20 @@
+//! The benchmarks: from the command line to jobs, and from what was measured to a report.
+//!
+//! | module | what it measures |
+//! |---|---|
+//! | `bulk` | memory to memory |
+//! | `operations` | latencies, rates and bandwidths, in perftest's words |
+//! | `sweep` | flows over one emulated link after the other |
+//! | `incast`, `share` | several flows at the same time |
+//! | `handshake` | connections set up and torn down |
+//! | `siege` | a transfer under attack |
+//! | `arguments` | what several of them are told |
+
+mod arguments;
+pub(crate) mod bulk;
+pub(crate) mod handshake;
+pub(crate) mod incast;
+pub(crate) mod operations;
+pub(crate) mod share;
+pub(crate) mod siege;
+pub(crate) mod sweep;

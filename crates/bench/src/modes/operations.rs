@@ -1,0 +1,264 @@
+//! `zerolane bench put_lat` and its like: latencies, rates and bandwidths in perftest's words, beside raw UDP, raw
+//! TCP, and UCX and libfabric over TCP where they are installed.
+
+use anyhow::{Context, Result, ensure};
+use bytesize::ByteSize;
+use clap::Subcommand;
+use zerolane_cli::console;
+use zerolane_cli::exit::Exit;
+use zerolane_cli::interrupt::Interrupt;
+
+use super::arguments::{EndsArgs, size};
+use crate::contender::program::Program;
+use crate::harness::hosts::MTU;
+use crate::harness::runs::{Ends, order};
+use crate::job::name::Name;
+use crate::job::operations::{Operations, RING_MAX_BYTES, Wait};
+use crate::job::test::{Metric, Test};
+use crate::job::{Job, Work};
+use crate::report;
+use crate::report::operations::{METHOD, OperationsReport, Runs, Setup, SizeReport, Skipped};
+
+/// The tests, as subcommands of `zerolane bench`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// One-way time of a put (half of a round trip of two)
+    #[command(name = "put_lat")]
+    PutLat(Args),
+    /// Time of a get, there and back
+    #[command(name = "get_lat")]
+    GetLat(Args),
+    /// Time of a fetch-and-add, there and back
+    #[command(name = "fetch_lat")]
+    FetchLat(Args),
+    /// One-way time of a message (half of a round trip of two)
+    #[command(name = "send_lat")]
+    SendLat(Args),
+    /// Bandwidth of puts
+    #[command(name = "put_bw")]
+    PutBw(Args),
+    /// Bandwidth of gets
+    #[command(name = "get_bw")]
+    GetBw(Args),
+    /// Small puts a second
+    #[command(name = "put_rate")]
+    PutRate(Args),
+    /// Bandwidth of messages
+    #[command(name = "send_bw")]
+    SendBw(Args),
+}
+
+/// Arguments of every test.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Bytes of a message, 1 to 4 MiB [default: as the test has it]
+    #[arg(long, short, value_name = "SIZE")]
+    size: Option<ByteSize>,
+    /// All powers of two from 1 B to 4 MiB
+    #[arg(long, short, conflicts_with = "size")]
+    all: bool,
+    /// Operations of a run [default: as fits the size]
+    #[arg(long, short = 'n', value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
+    iters: Option<u64>,
+    /// Operations in flight at once, in tests of bandwidth and rate [default: as the test has it]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    depth: Option<u32>,
+    /// Wait by looking again and again (the default)
+    #[arg(long, conflicts_with = "event")]
+    poll: bool,
+    /// Wait in the kernel, asleep
+    #[arg(long)]
+    event: bool,
+    /// One short run of each contender, to see that everything works
+    #[arg(long, conflicts_with_all = ["iters", "reps"])]
+    quick: bool,
+    /// Measure only these
+    #[arg(long, value_name = "CONTENDERS", value_delimiter = ',', value_parser = Name::among(&CONTENDERS))]
+    only: Vec<Name>,
+    #[command(flatten)]
+    ends: EndsArgs,
+}
+
+/// In the order of the first round.
+const CONTENDERS: [Name; 5] = [
+    Name::Udp,
+    Name::Tcp,
+    Name::Zerolane,
+    Name::Ucx,
+    Name::Libfabric,
+];
+
+/// What is to be measured.
+struct Plan {
+    test: Test,
+    contenders: Vec<Name>,
+    /// A job for each size.
+    jobs: Vec<Operations>,
+    reps: u32,
+}
+
+/// Bytes of the headers of UDP over IPv4.
+const UDP_HEADERS: u32 = 28;
+/// Operations before the timed ones of a latency run, one for so many of them, and at least some.
+const WARM_UP_PART: u64 = 10;
+const WARM_UP_MIN: u64 = 100;
+/// How much shorter a quick run is.
+const QUICK_PART: u64 = 50;
+
+/// Measures and prints.
+pub(crate) fn run(command: Command) -> Result<()> {
+    let (test, args) = command.split();
+    let plan = plan(test, &args)?;
+    report::present(args.ends.json, |interrupt| measure(&args, &plan, interrupt))
+}
+
+impl Command {
+    fn split(self) -> (Test, Args) {
+        match self {
+            Command::PutLat(args) => (Test::PutLat, args),
+            Command::GetLat(args) => (Test::GetLat, args),
+            Command::FetchLat(args) => (Test::FetchLat, args),
+            Command::SendLat(args) => (Test::SendLat, args),
+            Command::PutBw(args) => (Test::PutBw, args),
+            Command::GetBw(args) => (Test::GetBw, args),
+            Command::PutRate(args) => (Test::PutRate, args),
+            Command::SendBw(args) => (Test::SendBw, args),
+        }
+    }
+}
+
+/// What the command line asks for.
+fn plan(test: Test, args: &Args) -> Result<Plan> {
+    let seed = args.ends.seed()?;
+    let sizes = match args.size {
+        Some(asked) => vec![size(asked)?],
+        None if args.all => test.all_sizes(),
+        None => vec![test.default_size()],
+    };
+    let jobs = sizes
+        .into_iter()
+        .map(|size| operations(test, args, size, seed).context(Exit::Usage));
+    Ok(Plan {
+        test,
+        contenders: match args.only.is_empty() {
+            true => CONTENDERS.to_vec(),
+            false => args.only.clone(),
+        },
+        jobs: jobs.collect::<Result<_>>()?,
+        reps: if args.quick { 1 } else { args.ends.reps },
+    })
+}
+
+fn wait(args: &Args) -> Wait {
+    match args.event {
+        true => Wait::Event,
+        false => Wait::Poll,
+    }
+}
+
+/// The operations of one size.
+fn operations(test: Test, args: &Args, size: usize, seed: u64) -> Result<Operations> {
+    ensure!(size > 0, "a message of 0 bytes cannot be told from none");
+    let iters = args.iters.unwrap_or_else(|| {
+        let part = if args.quick { QUICK_PART } else { 1 };
+        (test.default_iters(size) / part).max(1)
+    });
+    let usual = test.default_depth().min(RING_MAX_BYTES / size).max(1);
+    let depth = args.depth.map_or(usual, |depth| depth as usize);
+    let (warm_up, depth) = match test.metric() {
+        Metric::Latency => ((iters / WARM_UP_PART).max(WARM_UP_MIN), 1),
+        Metric::Stream => (0, depth),
+    };
+    let operations = Operations {
+        test,
+        wait: wait(args),
+        size,
+        iters,
+        warm_up,
+        depth,
+        datagram: (args.ends.mtu.unwrap_or(MTU) - UDP_HEADERS) as usize,
+        seed,
+    };
+    operations.check()?;
+    Ok(operations)
+}
+
+fn measure(args: &Args, plan: &Plan, interrupt: &Interrupt) -> Result<OperationsReport> {
+    let mut ends = args.ends.start(None, interrupt)?;
+    let [initiator, responder] = ends.greet()?;
+    let mut skipped = Vec::new();
+    let mut sizes = Vec::new();
+    for &operations in &plan.jobs {
+        let job = Job {
+            security: args.ends.security,
+            ..Job::of(Work::Operations(operations))
+        };
+        let able = able(plan, &ends, &job, operations.size, &mut skipped);
+        sizes.push(SizeReport::of(&runs(
+            plan, &mut ends, &job, operations, &able,
+        )?));
+        if plan.jobs.len() > 1 {
+            console::note(format_args!("{} bytes: done", operations.size));
+        }
+    }
+    let (path, mtu) = args.ends.path(&ends);
+    Ok(OperationsReport {
+        test: plan.test,
+        wait: wait(args),
+        method: METHOD,
+        setup: Setup {
+            path,
+            mtu,
+            initiator,
+            responder,
+            security: args.ends.security,
+            reps: plan.reps,
+        },
+        verified: true,
+        sizes,
+        skipped,
+    })
+}
+
+/// The contenders that can do this job; notes why others cannot, once if it is so for all sizes.
+fn able(plan: &Plan, ends: &Ends, job: &Job, size: usize, skipped: &mut Vec<Skipped>) -> Vec<Name> {
+    let mut able = Vec::new();
+    for &contender in &plan.contenders {
+        let Err(why) = ends.able(contender, job) else {
+            able.push(contender);
+            continue;
+        };
+        // What a program lacks, it lacks at every size.
+        let size = Program::of(contender).is_none().then_some(size);
+        let skip = Skipped {
+            contender,
+            size,
+            why,
+        };
+        if !skipped.contains(&skip) {
+            skipped.push(skip);
+        }
+    }
+    able
+}
+
+/// The runs of one size, the contenders by turns.
+fn runs(
+    plan: &Plan,
+    ends: &mut Ends,
+    job: &Job,
+    operations: Operations,
+    able: &[Name],
+) -> Result<Runs> {
+    let mut runs = Vec::new();
+    for rep in 0..plan.reps {
+        for contender in order(able, rep) {
+            let run = ends.run(contender, job).with_context(|| {
+                let (test, size, name) = (plan.test.name(), operations.size, contender.title());
+                format!("{test} of {size} bytes over {name}")
+            })?;
+            runs.push(run);
+        }
+    }
+    Ok(Runs { operations, runs })
+}

@@ -1,0 +1,311 @@
+//! `bench siege`: a running transfer under two attacks, in two namespaces of its own.
+//!
+//! ```text
+//!  namespace a, core 0               namespace b, core 1
+//!  client ---- encrypted transfer ---> server's connection
+//!  attacker -- Hellos of strangers --> server's port, where it goes on accepting
+//!           -- forged, replayed, cut and bit-flipped packets --> server's connection
+//! ```
+//!
+//! Calm and attacks take turns on one connection, and each attack is compared with the calm before and after it. All
+//! three are threads of this process, so its memory is that of the server and something constant.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `transfer` | the two ends |
+//! | `attack` | the attacker |
+
+mod attack;
+mod transfer;
+
+use std::fs;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use netlab::netns::Topology;
+use nix::unistd::{SysconfVar, sysconf};
+use serde::Serialize;
+use zerolane_cli::interrupt::Interrupt;
+
+use self::attack::{Attack, Attacker};
+use self::transfer::{Seen, Shared};
+use super::arguments::CoreArgs;
+use crate::cpu;
+use crate::harness::hosts::MTU;
+use crate::limits::CONNECT;
+use crate::report::{self, Report, table};
+
+/// Arguments of `zerolane bench siege`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Seconds of each calm and each attack
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    /// Key exchanges a second that strangers begin, each from an address of its own
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    hellos: u32,
+    /// Garbage packets a second for the running connection
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    garbage: u32,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    cores: CoreArgs,
+    /// Core of the attacker [default: the client's, for the server's is what is attacked]
+    #[arg(long)]
+    attack_core: Option<usize>,
+}
+
+/// Everything `bench siege` says; `--json` prints it as it is.
+#[derive(Debug, Serialize)]
+struct SiegeReport {
+    bench: &'static str,
+    security: &'static str,
+    seconds: u64,
+    cores: Cores,
+    phases: Vec<Phase>,
+    /// Goodput under attack over that of the calm around it.
+    flood_goodput_fraction: f64,
+    garbage_goodput_fraction: f64,
+    /// Most memory in use from the flood on, less the most before it.
+    memory_growth_bytes: i64,
+    /// Every byte of the last lap and the sampled words of all laps were right.
+    verified: bool,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Cores {
+    client: usize,
+    server: usize,
+    attacker: usize,
+}
+
+/// What was counted during one calm or attack.
+#[derive(Clone, Debug, Serialize)]
+struct Phase {
+    what: &'static str,
+    gbps: f64,
+    /// What the attacker sent, packets a second.
+    attack_pps: f64,
+    /// Most memory of this process in use.
+    resident_bytes: u64,
+    #[serde(flatten)]
+    seen: Seen,
+}
+
+/// What follows what; each attack has calm on both sides.
+const ORDER: [(&str, Option<Attack>); 5] = [
+    ("calm", None),
+    ("flood of Hellos", Some(Attack::Flood)),
+    ("calm", None),
+    ("garbage", Some(Attack::Garbage)),
+    ("calm", None),
+];
+
+/// Measures and prints.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    report::present(args.json, |interrupt| measure(args, interrupt))
+}
+
+fn measure(args: &Args, interrupt: &Interrupt) -> Result<SiegeReport> {
+    let cores = Cores {
+        client: args.cores.tx_core,
+        server: args.cores.responder(),
+        attacker: args.attack_core.unwrap_or(args.cores.tx_core),
+    };
+    let hosts = Topology::pair("siege", MTU)?;
+    attack::route_strangers(&hosts)?;
+    let shared = Shared::default();
+    let phases = thread::scope(|scope| -> Result<Vec<Phase>> {
+        // Whatever happens, the ends stop.
+        let _stop = shared.stop_when_dropped();
+        let (tell, address) = channel();
+        let (shared, hosts) = (&shared, &hosts);
+        let server = scope.spawn(move || {
+            hosts.b().enter()?;
+            cpu::pin(cores.server)?;
+            transfer::serve(hosts.b().ipv4(), shared, &tell)
+        });
+        let address = address.recv_timeout(CONNECT).context("no server")?;
+        let client = scope.spawn(move || {
+            hosts.a().enter()?;
+            cpu::pin(cores.client)?;
+            transfer::send(address, shared)
+        });
+        let phases = hosts.a().enter_thread(|| {
+            cpu::pin(cores.attacker)?;
+            let time = Duration::from_secs(args.seconds);
+            let attacker = Attacker::new(hosts, address)?;
+            shared.await_start()?;
+            // Until windows and caches are what they will be.
+            thread::sleep(time.min(Duration::from_secs(1)));
+            let rate = |attack| match attack {
+                Attack::Flood => args.hellos,
+                Attack::Garbage => args.garbage,
+            };
+            let phase = |(what, attack): (_, Option<Attack>)| {
+                interrupt.check()?;
+                let attack = attack.map(|attack| (attack, rate(attack)));
+                phase(what, attack, time, &attacker, shared)
+            };
+            ORDER.into_iter().map(phase).collect::<Result<Vec<Phase>>>()
+        })?;
+        shared.stop();
+        let ends = [client.join(), server.join()];
+        for end in ends {
+            end.map_err(|_| anyhow::anyhow!("an end panicked"))??;
+        }
+        phases
+    })?;
+    Ok(SiegeReport::of(args.seconds, cores, phases))
+}
+
+/// One calm or attack.
+fn phase(
+    what: &'static str,
+    attack: Option<(Attack, u32)>,
+    time: Duration,
+    attacker: &Attacker,
+    shared: &Shared,
+) -> Result<Phase> {
+    let (begun, before) = (Instant::now(), shared.seen());
+    let mut resident_bytes = resident()?;
+    let mut look = || -> Result<()> {
+        resident_bytes = resident_bytes.max(resident()?);
+        shared.check()
+    };
+    let sent = match attack {
+        Some((attack, rate)) => attacker.attack(attack, rate, time, &mut look)?,
+        None => {
+            while begun.elapsed() < time {
+                thread::sleep(Duration::from_millis(50));
+                look()?;
+            }
+            0
+        }
+    };
+    let seconds = begun.elapsed().as_secs_f64();
+    let seen = shared.seen().since(&before);
+    Ok(Phase {
+        what,
+        gbps: seen.bytes as f64 * 8e-9 / seconds,
+        attack_pps: sent as f64 / seconds,
+        resident_bytes,
+        seen,
+    })
+}
+
+/// Memory of this process in use, bytes.
+fn resident() -> Result<u64> {
+    let statm = fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = statm.split(' ').nth(1).context("statm")?.parse()?;
+    let page = sysconf(SysconfVar::PAGE_SIZE)?.context("pages")?;
+    Ok(pages * page.unsigned_abs())
+}
+
+impl SiegeReport {
+    fn of(seconds: u64, cores: Cores, phases: Vec<Phase>) -> SiegeReport {
+        let fraction = |at: usize| {
+            let calm = f64::midpoint(phases[at - 1].gbps, phases[at + 1].gbps);
+            phases[at].gbps / calm
+        };
+        let most = |phases: &[Phase]| phases.iter().map(|it| it.resident_bytes).max();
+        let growth = most(&phases[1..])
+            .zip(most(&phases[..1]))
+            .map_or(0, |(after, before)| {
+                after.cast_signed() - before.cast_signed()
+            });
+        SiegeReport {
+            bench: "siege",
+            security: "encrypted",
+            seconds,
+            cores,
+            flood_goodput_fraction: fraction(1),
+            garbage_goodput_fraction: fraction(3),
+            memory_growth_bytes: growth,
+            verified: true,
+            phases,
+        }
+    }
+}
+
+impl Report for SiegeReport {
+    fn text(&self) -> String {
+        let header = [
+            "",
+            "Gb/s",
+            "attack, packets/s",
+            "memory, MiB",
+            "asked for a cookie",
+            "key agreements",
+            "forged",
+            "replayed",
+            "other drops",
+            "socket buffer",
+            "moved, MiB",
+        ];
+        let mut rows = table(header, 1);
+        for it in &self.phases {
+            let seen = &it.seen;
+            rows.add_row([
+                it.what.to_owned(),
+                format!("{:.2}", it.gbps),
+                format!("{:.0}", it.attack_pps),
+                format!("{:.1}", it.resident_bytes as f64 / f64::from(1 << 20)),
+                seen.retried.to_string(),
+                seen.answered.to_string(),
+                seen.forged.to_string(),
+                seen.replayed.to_string(),
+                seen.dropped.to_string(),
+                seen.socket_buffer.to_string(),
+                format!("{:.1}", seen.moved_bytes as f64 / f64::from(1 << 20)),
+            ]);
+        }
+        let Cores {
+            client,
+            server,
+            attacker,
+        } = self.cores;
+        format!(
+            "{rows}\nGoodput under the flood: {:.2} of that in the calm around it; under garbage: {:.2}. Memory grew by \
+             {:.1} MiB.\n{} s each, on one encrypted connection, payload verified; client on core {client}, server on \
+             core {server}, attacker on core {attacker}: it takes its time from whom it shares that with.",
+            self.flood_goodput_fraction,
+            self.garbage_goodput_fraction,
+            self.memory_growth_bytes as f64 / f64::from(1 << 20),
+            self.seconds,
+        )
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn SiegeReport__an_attack_is_compared_with_the_calm_around_it() {
+        let phase = |what, gbps, resident_bytes| Phase {
+            what,
+            gbps,
+            attack_pps: 0.0,
+            resident_bytes,
+            seen: Seen::default(),
+        };
+        let figures = [(10.0, 5), (6.0, 9), (5.0, 7), (4.0, 8), (11.0, 6)];
+        let phases = ORDER.iter().zip(figures);
+        let phases = phases.map(|((what, _), (gbps, resident))| phase(what, gbps, resident));
+        let cores = Cores {
+            client: 0,
+            server: 1,
+            attacker: 0,
+        };
+        let report = SiegeReport::of(1, cores, phases.collect());
+        assert_eq!(report.flood_goodput_fraction, 0.8);
+        assert_eq!(report.garbage_goodput_fraction, 0.5);
+        assert_eq!(report.memory_growth_bytes, 4);
+    }
+}

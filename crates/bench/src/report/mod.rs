@@ -1,0 +1,110 @@
+//! From measurements to figures, for programs and for people. Pure: no clock, no IO but the printing.
+//!
+//! | module | figures of |
+//! |---|---|
+//! | `comparison` | contenders that move the same bytes |
+//! | `flows` | contenders that move what they can in a time |
+//! | `operations` | contenders that do single operations |
+
+pub(crate) mod comparison;
+pub(crate) mod flows;
+pub(crate) mod operations;
+
+use anyhow::Result;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+use zerolane_cli::console;
+use zerolane_cli::interrupt::Interrupt;
+
+/// All that a benchmark has to say. As JSON it is what it is.
+pub(crate) trait Report: Serialize {
+    /// For people.
+    fn text(&self) -> String;
+}
+
+/// Measures, unless the user asks to stop, and prints what came of it.
+pub(crate) fn present<R: Report>(
+    json: bool,
+    measure: impl FnOnce(&Interrupt) -> Result<R>,
+) -> Result<()> {
+    let interrupt = Interrupt::install()?;
+    let report = interrupt.explain(measure(&interrupt))?;
+    match json {
+        true => console::say(serde_json::to_string_pretty(&report)?),
+        false => console::say(report.text()),
+    }
+}
+
+/// Smallest, middle and largest of the runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) min: f64,
+    pub(crate) median: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// `None` of no values.
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let (&min, &max) = (sorted.first()?, sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = match sorted.len() % 2 {
+            0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
+            _ => sorted[middle],
+        };
+        Some(Spread { min, median, max })
+    }
+
+    /// In words.
+    pub(crate) fn text(self, digits: usize) -> String {
+        let Spread { min, median, max } = self;
+        format!("{median:.digits$} ({min:.digits$} to {max:.digits$})")
+    }
+}
+
+/// `None` of no values.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    Spread::of(values).map(|spread| spread.median)
+}
+
+/// A table whose first columns are words and whose others are figures.
+pub(crate) fn table<H: Into<String>>(header: impl IntoIterator<Item = H>, words: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(header.into_iter().map(Into::<String>::into));
+    for column in table.column_iter_mut().skip(words) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// What there is in words, "-" for what there is not.
+pub(crate) fn cell<T>(value: Option<T>, words: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "-".into(), words)
+}
+
+/// A fraction as a percentage.
+pub(crate) fn percent(fraction: Option<f64>, digits: usize) -> String {
+    cell(fraction, |it| format!("{:.digits$} %", it * 100.0))
+}
+
+/// The MTU of a path, which is not always known.
+pub(crate) fn mtu(mtu: Option<u32>) -> String {
+    mtu.map_or_else(|| "as it is".into(), |mtu| mtu.to_string())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn Spread__median_of_odd_even_and_none() {
+        assert_eq!(median([]), None);
+        assert_eq!(median([3.0]), Some(3.0));
+        assert_eq!(median([9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median([4.0, 1.0, 2.0, 9.0]), Some(3.0));
+    }
+}

@@ -1,0 +1,20 @@
+//! The `zerolane` command: its subcommands, and what every command has to say and to end with.
+//!
+//! The benchmark and the demo are in `zerolane-bench`, which adds them to these commands: they need
+//! quinn, rustls and tokio, and `zerolane cp` does not.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod commands;
+pub mod console;
+pub mod exit;
+mod files;
+pub mod interrupt;
+mod keys;
+pub mod lab;
+mod mem;
+pub mod program;
+mod security;
+
+pub use commands::{Args, Command};

@@ -1,0 +1,232 @@
+//! Control operations in: each is taken by the part that it is for.
+
+use super::Connection;
+use crate::recovery::Timed;
+use crate::session::{Answered, LifeEvent};
+use crate::{CloseReason, DropReason, Instant};
+use zerolane_wire::{
+    Capabilities, ConnectionAnswer, End, Operation, Packet, RequestAnswer, RequestDisconnect,
+    RequestToSend, State, Target,
+};
+
+impl Connection {
+    /// Takes a control datagram (anything whose header is not Data's): at least its first 73 bytes,
+    /// or all of a shorter one, and its whole length in bytes.
+    pub fn on_control(&mut self, now: Instant, datagram: &[u8], len: usize) {
+        self.cx.now = now;
+        self.cx.counters.control_received += 1;
+        let outcome = Packet::parse(datagram)
+            .map_err(|_| DropReason::Malformed)
+            .and_then(|packet| self.on_packet(&packet, len));
+        if let Err(reason) = outcome {
+            self.cx.counters.count_drop(reason, 1);
+        }
+        self.settle();
+    }
+
+    fn on_packet(&mut self, packet: &Packet, len: usize) -> Result<(), DropReason> {
+        let Connection { cx, session, .. } = self;
+        match &packet.operation {
+            Operation::RequestConnection(it) => {
+                if !session.is_request_repeated(cx, packet.route, it) {
+                    return Err(DropReason::Unexpected);
+                }
+                self.on_life(LifeEvent::RequestRepeated, CloseReason::Local);
+                return Ok(());
+            }
+            Operation::ConnectionAnswer(it) => return self.on_connection_answer(packet, it),
+            _ => {}
+        }
+        if !session.owns(cx, packet.route.d_port, packet.route.d_key) {
+            return Err(DropReason::WrongKey);
+        }
+        session.on_heard(cx);
+        self.on_life(LifeEvent::Operation, CloseReason::Local);
+        match packet.operation {
+            Operation::RequestDisconnect(it) => self.on_request_disconnect(&it),
+            Operation::DisconnectAnswer(_) => {
+                self.on_life(LifeEvent::DisconnectAnswer, CloseReason::Local);
+            }
+            Operation::DisconnectComplete(_) => {
+                self.on_life(LifeEvent::DisconnectComplete, CloseReason::Local);
+            }
+            // A probe that arrived cut short says nothing about the path.
+            Operation::Nop(nop) if !nop.reply && nop.probe != 0 && nop.probe as usize != len => {
+                return Err(DropReason::Malformed);
+            }
+            operation if self.session.is_established() => return self.on_operation(operation),
+            _ => return Err(DropReason::Unexpected),
+        }
+        Ok(())
+    }
+
+    fn on_operation(&mut self, operation: Operation) -> Result<(), DropReason> {
+        let Connection {
+            cx,
+            session,
+            sending,
+            receiving,
+            one_sided,
+        } = self;
+        match operation {
+            Operation::RequestToSend(it) => return self.on_request_to_send(&it),
+            Operation::RequestAnswer(it) => return self.on_request_answer(&it),
+            Operation::ClearToSend(it) => return sending.on_clear_to_send(cx, &it),
+            Operation::RequestToReceive(it) => return sending.on_request_to_receive(cx, &it),
+            Operation::RequestState(it) => receiving.on_request_state(cx, &it),
+            Operation::State(it) => return self.on_state(&it),
+            Operation::End(it) => return self.on_end(&it),
+            Operation::EndAck(it) => return self.on_end_ack(&it),
+            Operation::Nop(it) => session.on_nop(cx, &it),
+            Operation::RequestMemoryRegion(it) => one_sided.on_request_region(cx, &it),
+            Operation::MemoryRegionAvailable(it) => return one_sided.on_region_available(cx, &it),
+            Operation::Get(it) => return one_sided.on_get(cx, sending, &it),
+            Operation::FetchOp(it) => return one_sided.on_fetch_op(cx, &it),
+            Operation::FetchOpComplete { sync, .. } => {
+                return one_sided.on_outcome_known(cx, sync);
+            }
+            Operation::MemoryState(it) => return one_sided.on_memory_state(cx, sending, &it),
+            _ => return Err(DropReason::Unexpected),
+        }
+        Ok(())
+    }
+
+    fn on_connection_answer(
+        &mut self,
+        packet: &Packet,
+        it: &ConnectionAnswer,
+    ) -> Result<(), DropReason> {
+        let Connection { cx, session, .. } = self;
+        match session.on_connection_answer(cx, packet.route, it)? {
+            Answered::Accepted(capabilities) => self.on_accepted(capabilities),
+            Answered::Rejected(why) => self.on_life(LifeEvent::Rejected, why),
+            Answered::Nonsense => self.on_life(LifeEvent::Lost, CloseReason::Violation),
+        }
+        Ok(())
+    }
+
+    fn on_accepted(&mut self, capabilities: Capabilities) {
+        let profile = self.cx.config.profiles.common(capabilities.profiles);
+        let (Some(profile), true) = (profile, super::listen::acceptable(&capabilities)) else {
+            return self.on_life(LifeEvent::Lost, CloseReason::Violation);
+        };
+        self.cx.recovery.answered(Timed::Handshake, self.cx.now);
+        self.open(capabilities, profile);
+        self.on_life(LifeEvent::Accepted, CloseReason::Local);
+    }
+
+    fn on_request_disconnect(&mut self, it: &RequestDisconnect) {
+        let Connection {
+            cx,
+            session,
+            sending,
+            one_sided,
+            ..
+        } = self;
+        if let (true, Some(delivered)) = (session.is_established(), &it.delivered) {
+            // The peer's last word on what it received of us.
+            for id in sending.announced(|sequence| delivered.contains(sequence)) {
+                if let Some(ended) = sending.on_delivered(cx, id) {
+                    one_sided.on_transfer_ended(cx, ended);
+                }
+            }
+            one_sided.on_executed(cx, sending, delivered.executed);
+        }
+        self.on_life(LifeEvent::RequestDisconnect, CloseReason::Peer(it.reason));
+    }
+
+    fn on_request_to_send(&mut self, rts: &RequestToSend) -> Result<(), DropReason> {
+        let Connection {
+            cx,
+            receiving,
+            one_sided,
+            ..
+        } = self;
+        if !receiving.on_request_to_send(cx, rts)? {
+            return Ok(());
+        }
+        match rts.target {
+            Target::Receive => receiving.on_announced(cx, rts),
+            Target::Read(reader) => receiving.on_read_announced(cx, reader, rts),
+            Target::Region(place) => one_sided.on_put_announced(cx, receiving, place, rts),
+            Target::Message(number) => {
+                one_sided.on_payload_announced(cx, receiving, number, rts);
+            }
+        }
+        Ok(())
+    }
+
+    fn on_request_answer(&mut self, it: &RequestAnswer) -> Result<(), DropReason> {
+        let Connection {
+            cx,
+            sending,
+            receiving,
+            one_sided,
+            ..
+        } = self;
+        let taken = receiving.on_read_answered(cx, it)
+            || one_sided.on_request_answered(cx, sending, receiving, it);
+        if taken {
+            return Ok(());
+        }
+        if let Some(ended) = sending.on_announcement_answered(cx, it)? {
+            one_sided.on_transfer_ended(cx, ended);
+        }
+        Ok(())
+    }
+
+    fn on_state(&mut self, it: &State) -> Result<(), DropReason> {
+        let Connection {
+            cx,
+            sending,
+            one_sided,
+            ..
+        } = self;
+        if let Some(ended) = sending.on_state(cx, it)? {
+            one_sided.on_transfer_ended(cx, ended);
+        }
+        Ok(())
+    }
+
+    fn on_end(&mut self, it: &End) -> Result<(), DropReason> {
+        let Connection {
+            cx,
+            sending,
+            receiving,
+            one_sided,
+            ..
+        } = self;
+        if it.from_source {
+            receiving.on_end_of_source(cx, it)?;
+            one_sided.on_payload_ended(cx, it.s_id, it.reason);
+        } else if it.d_id == 0 {
+            sending.on_end_of_read(cx, it)?;
+        } else if let Some(ended) = sending.on_end(cx, it) {
+            one_sided.on_transfer_ended(cx, ended);
+        }
+        // Confirmed even if it means nothing any more: the other end repeats it until then.
+        cx.push_control(Operation::EndAck(End {
+            d_id: it.s_id,
+            s_id: it.d_id,
+            ..*it
+        }));
+        Ok(())
+    }
+
+    fn on_end_ack(&mut self, it: &End) -> Result<(), DropReason> {
+        let Connection {
+            cx,
+            sending,
+            receiving,
+            ..
+        } = self;
+        let end = cx.endings.confirm(it).ok_or(DropReason::Duplicate)?;
+        cx.recovery.progress();
+        if end.from_source {
+            sending.resolve(cx, end.sequence);
+        } else if end.d_id == 0 {
+            receiving.resolve_read(cx, end.sequence);
+        }
+        Ok(())
+    }
+}

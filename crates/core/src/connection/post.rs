@@ -1,0 +1,165 @@
+//! What users ask for.
+
+use super::Connection;
+use crate::one_sided::in_bounds;
+use crate::request::{AtomicRequest, RequestKind, WorkRequest};
+use crate::{Instant, PostError, RegionName, Span, TransferId, limits};
+use zerolane_wire::{Rights, Target};
+
+impl Connection {
+    fn can_post(&self, posted: usize) -> Result<(), PostError> {
+        if !self.session.may_post() {
+            Err(PostError::Closed)
+        } else if posted >= limits::MAX_POSTED {
+            Err(PostError::Full)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Connection {
+    /// Posts a request that is done with `memory`; [`Span::EMPTY`] where there is none. What is read
+    /// must stay as it is, and what is written is undefined, until the request is over.
+    ///
+    /// # Errors
+    /// The connection is closed, or too much is posted; or as [`PostError`] says.
+    pub fn post(
+        &mut self,
+        now: Instant,
+        request: WorkRequest,
+        memory: Span,
+    ) -> Result<TransferId, PostError> {
+        self.can_post(self.posted(&request))?;
+        self.cx.now = now;
+        let id = self.begin(request, memory)?;
+        self.settle();
+        Ok(id)
+    }
+
+    /// Requests posted that count with `request` towards [`limits::MAX_POSTED`].
+    fn posted(&self, request: &WorkRequest) -> usize {
+        match request {
+            WorkRequest::Send { .. } => self.sending.len(),
+            WorkRequest::Offer { .. } => self.sending.posted(),
+            WorkRequest::Receive | WorkRequest::Read => self.receiving.len(),
+            WorkRequest::ReceiveMessage { .. } => self.one_sided.receives(),
+            WorkRequest::OpenRegion { .. } => self.one_sided.requested(),
+            WorkRequest::Put { .. }
+            | WorkRequest::Get { .. }
+            | WorkRequest::FetchOp { .. }
+            | WorkRequest::Message { .. } => self.one_sided.waiting(),
+        }
+    }
+
+    fn begin(&mut self, request: WorkRequest, memory: Span) -> Result<TransferId, PostError> {
+        let Connection {
+            cx,
+            sending,
+            receiving,
+            one_sided,
+            ..
+        } = self;
+        match request {
+            WorkRequest::Send { delivery } => {
+                Ok(sending.post(cx, memory, delivery, Target::Receive))
+            }
+            WorkRequest::Receive => Ok(receiving.post(cx, memory)),
+            WorkRequest::Offer { delivery } => Ok(sending.offer(cx, memory, delivery)),
+            WorkRequest::Read => Ok(receiving.post_read(cx, memory)),
+            WorkRequest::Put {
+                place,
+                immediate,
+                flags,
+            } => {
+                in_bounds(cx, place, memory.len)?;
+                let kind = RequestKind::Put {
+                    place,
+                    span: memory,
+                    immediate,
+                };
+                one_sided.post(cx, kind, flags)
+            }
+            WorkRequest::Get { place, flags } => {
+                in_bounds(cx, place, memory.len)?;
+                let kind = RequestKind::Get {
+                    place,
+                    span: memory,
+                };
+                one_sided.post(cx, kind, flags)
+            }
+            WorkRequest::FetchOp {
+                place,
+                atomic,
+                flags,
+            } => {
+                if !place.address.is_multiple_of(8) {
+                    return Err(PostError::Misaligned);
+                }
+                in_bounds(cx, place, 8)?;
+                one_sided.post(cx, RequestKind::Fetch { place, atomic }, flags)
+            }
+            WorkRequest::Message { control, flags } => {
+                if control.len > u64::from(limits::MAX_CONTROL) {
+                    return Err(PostError::ControlTooLong);
+                }
+                let payload = Some(memory).filter(|span| span.len > 0);
+                one_sided.post(cx, RequestKind::Message { control, payload }, flags)
+            }
+            WorkRequest::ReceiveMessage { control } => {
+                let payload = Some(memory).filter(|span| span.len > 0);
+                Ok(one_sided.post_receive(cx, control, payload))
+            }
+            WorkRequest::OpenRegion { name, rights } => {
+                Ok(one_sided.request_region(cx, name, rights))
+            }
+        }
+    }
+
+    /// The identifier of the oldest numbered operation that may still be sent, and thus read.
+    pub fn oldest_work(&self) -> Option<TransferId> {
+        self.one_sided.oldest()
+    }
+}
+
+/// This end's memory.
+impl Connection {
+    /// Lets the peer use `span` with `rights`, by its handle or by `name`. Returns handle and Mx;
+    /// for the peer, the region starts at address 0.
+    ///
+    /// # Errors
+    /// The connection is closed, the name is taken, or too many regions are exported.
+    pub fn export(
+        &mut self,
+        span: Span,
+        rights: Rights,
+        name: Option<RegionName>,
+    ) -> Result<(u32, u16), PostError> {
+        self.can_post(0)?;
+        self.one_sided.export(span, rights, name)
+    }
+
+    /// Ends an export, at once: from here on nothing is placed into the region or read from it. False
+    /// if `handle` names none.
+    pub fn revoke(&mut self, now: Instant, handle: u32) -> bool {
+        self.cx.now = now;
+        let revoked = self.one_sided.revoke(&mut self.cx, handle);
+        if revoked {
+            self.receiving.revoke(&mut self.cx, handle);
+            self.settle();
+        }
+        revoked
+    }
+
+    /// The atomic operation that the lane has to do before it shows the core anything else, and
+    /// answer with [`Connection::on_atomic_done`].
+    pub fn pending_atomic(&self) -> Option<AtomicRequest> {
+        self.one_sided.pending_atomic()
+    }
+
+    /// The order was done: the word before, or `None` if it could not be accessed.
+    pub fn on_atomic_done(&mut self, now: Instant, before: Option<u64>) {
+        self.cx.now = now;
+        self.one_sided.on_atomic_done(&mut self.cx, before);
+    }
+}

@@ -1,0 +1,82 @@
+//! What is owed to the peer, drained in priority order.
+
+use super::Connection;
+use crate::Instant;
+use crate::transmit::{BurstLimit, ControlDatagram, OperationBurst, Transmit};
+use zerolane_wire::{Operation, Packet, Route};
+
+impl Connection {
+    /// The next thing to send, if any. A burst is at most as large as `limit`.
+    pub fn poll_transmit(&mut self, now: Instant, limit: BurstLimit) -> Option<Transmit> {
+        self.cx.now = now;
+        let transmit = self.next_transmit(limit);
+        self.settle();
+        transmit
+    }
+
+    fn next_transmit(&mut self, limit: BurstLimit) -> Option<Transmit> {
+        if let Some(transmit) = self.next_handshake().or_else(|| self.next_control()) {
+            return Some(transmit);
+        }
+        let Connection {
+            cx,
+            session,
+            sending,
+            one_sided,
+            ..
+        } = self;
+        if let Some((packet, size)) = session.next_probe(cx) {
+            cx.counters.control_sent += 1;
+            return Some(Transmit::Control(ControlDatagram::new(&packet, size)));
+        }
+        if !session.is_established() {
+            return None;
+        }
+        if let Some(burst) = one_sided.next_operations(cx, limit) {
+            return Some(Transmit::Operations(burst));
+        }
+        if let Some(value) = one_sided.next_value(cx) {
+            return Some(Transmit::Control(value));
+        }
+        if one_sided.next_confirmation(cx) {
+            return self.next_control();
+        }
+        if let Some(burst) = one_sided.next_answer(cx, sending, limit) {
+            return Some(Transmit::Data(burst));
+        }
+        let burst = sending.next_burst(cx, limit, one_sided.is_answering())?;
+        Some(Transmit::Data(burst))
+    }
+
+    /// A burst of small operations found no room at the lane: it is asked for again. To be called before
+    /// any other entry.
+    pub fn take_back(&mut self, burst: &OperationBurst) {
+        self.one_sided.take_back(burst);
+    }
+
+    fn next_handshake(&mut self) -> Option<Transmit> {
+        self.session.take_handshake().then(|| {
+            self.cx.counters.control_sent += 1;
+            Transmit::Handshake
+        })
+    }
+
+    fn next_control(&mut self) -> Option<Transmit> {
+        let Connection { cx, session, .. } = self;
+        let operation = cx.pop_control()?;
+        cx.counters.control_sent += 1;
+        if matches!(operation, Operation::ConnectionAnswer(_)) {
+            // The Initiator's next word tells the round trip.
+            session.time_handshake(cx);
+        }
+        let d_key = match operation {
+            Operation::RequestConnection(_) => 0,
+            _ => cx.route.d_key,
+        };
+        let packet = Packet {
+            route: Route { d_key, ..cx.route },
+            operation,
+        };
+        Some(Transmit::Control(ControlDatagram::new(&packet, 0)))
+    }
+}

@@ -1,0 +1,83 @@
+//! What follows from an entry is done once, at its end.
+
+use super::limits::held_back;
+use super::sim::Sim;
+use crate::*;
+use netsim::link::LinkConfig;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Counts how often the connection asks for its share: in the lane, each is one lock.
+#[derive(Debug, Default)]
+struct Counting(Arc<AtomicU32>);
+
+impl Admission for Counting {
+    fn set_weight(&mut self, _weight: u32) {}
+
+    fn request_fast(&mut self, _now: Instant) -> FastAnswer {
+        FastAnswer::Granted
+    }
+
+    fn review(&mut self, _now: Instant, _demand: &Demand) -> Allowance {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Allowance::UNLIMITED
+    }
+}
+
+#[test]
+fn on_data__locks_the_scheduler_once_for_the_end_of_a_block() {
+    let config = Config {
+        block: 20_000,
+        ..Config::default()
+    };
+    let mut sim = Sim::new(LinkConfig::default(), 1, config.clone(), config);
+    sim.connect();
+    sim.run_for(Duration::from_secs(1));
+    let reviews = Arc::new(AtomicU32::new(0));
+    sim.b.c().set_admission(Counting(reviews.clone()));
+    // More than the window grants at once, so that the end of a Block grants the next.
+    let headers = held_back(&mut sim, 8 << 20);
+    let (now, stu) = (sim.now(), sim.b.c().stu());
+    let (mut ends, mut most) = (0, 0);
+    for (index, header) in headers.iter().enumerate() {
+        let before = reviews.swap(0, Ordering::Relaxed);
+        assert!(index == 0 || before <= 1, "{before} locks for one entry");
+        let placement = sim.b.c().on_data(now, header, stu, stu, None);
+        assert!(matches!(placement, Placement::Move(_)), "{placement:?}");
+        let is_end = headers
+            .get(index + 1)
+            .is_none_or(|next| next.b_num != header.b_num);
+        let locks = reviews.load(Ordering::Relaxed);
+        most = most.max(locks);
+        ends += u32::from(is_end && locks == 1);
+    }
+    assert_eq!(most, 1);
+    assert!(ends > 2, "{ends} Blocks ended");
+}
+
+#[test]
+fn on_data__locks_the_scheduler_once_for_the_end_of_a_transfer() {
+    let mut sim = Sim::new(
+        LinkConfig::default(),
+        1,
+        Config::default(),
+        Config::default(),
+    );
+    sim.connect();
+    sim.run_for(Duration::from_secs(1));
+    let length = 10 * u64::from(sim.b.c().stu());
+    let headers = held_back(&mut sim, length);
+    let reviews = Arc::new(AtomicU32::new(0));
+    sim.b.c().set_admission(Counting(reviews.clone()));
+    let (now, stu) = (sim.now(), sim.b.c().stu());
+    for (index, header) in headers.iter().enumerate() {
+        sim.b.c().on_data(now, header, stu, stu, None);
+        let ended = index + 1 == headers.len();
+        assert_eq!(reviews.load(Ordering::Relaxed), u32::from(ended));
+    }
+    let received =
+        |event: &Event| matches!(event, Event::Received { length: l, .. } if *l == length);
+    let events = std::iter::from_fn(|| sim.b.c().poll_event());
+    assert!(events.into_iter().any(|event| received(&event)));
+}

@@ -1,0 +1,124 @@
+//! Requests as tests spell them.
+
+use crate::*;
+use zerolane_wire::Rights;
+
+type Posted = Result<TransferId, PostError>;
+
+/// Posts by name.
+pub(crate) trait Posts {
+    fn post_send(&mut self, now: Instant, span: Span, delivery: Delivery) -> Posted;
+    fn post_receive(&mut self, now: Instant, span: Span) -> Posted;
+    fn post_offer(&mut self, now: Instant, span: Span, delivery: Delivery) -> Posted;
+    fn post_read(&mut self, now: Instant, span: Span) -> Posted;
+    fn post_put(
+        &mut self,
+        now: Instant,
+        place: RemotePlace,
+        span: Span,
+        immediate: Option<u32>,
+        flags: WorkFlags,
+    ) -> Posted;
+    fn post_get(
+        &mut self,
+        now: Instant,
+        place: RemotePlace,
+        span: Span,
+        flags: WorkFlags,
+    ) -> Posted;
+    fn post_fetch_op(
+        &mut self,
+        now: Instant,
+        place: RemotePlace,
+        atomic: Atomic,
+        flags: WorkFlags,
+    ) -> Posted;
+    fn post_message(
+        &mut self,
+        now: Instant,
+        control: Span,
+        payload: Option<Span>,
+        flags: WorkFlags,
+    ) -> Posted;
+    fn post_message_receive(&mut self, control: Span, payload: Option<Span>) -> Posted;
+    fn request_region(&mut self, now: Instant, name: RegionName, rights: Rights) -> Posted;
+}
+
+impl Posts for Connection {
+    fn post_send(&mut self, now: Instant, span: Span, delivery: Delivery) -> Posted {
+        self.post(now, WorkRequest::Send { delivery }, span)
+    }
+
+    fn post_receive(&mut self, now: Instant, span: Span) -> Posted {
+        self.post(now, WorkRequest::Receive, span)
+    }
+
+    fn post_offer(&mut self, now: Instant, span: Span, delivery: Delivery) -> Posted {
+        self.post(now, WorkRequest::Offer { delivery }, span)
+    }
+
+    fn post_read(&mut self, now: Instant, span: Span) -> Posted {
+        self.post(now, WorkRequest::Read, span)
+    }
+
+    fn post_put(
+        &mut self,
+        now: Instant,
+        place: RemotePlace,
+        span: Span,
+        immediate: Option<u32>,
+        flags: WorkFlags,
+    ) -> Posted {
+        let request = WorkRequest::Put {
+            place,
+            immediate,
+            flags,
+        };
+        self.post(now, request, span)
+    }
+
+    fn post_get(
+        &mut self,
+        now: Instant,
+        place: RemotePlace,
+        span: Span,
+        flags: WorkFlags,
+    ) -> Posted {
+        self.post(now, WorkRequest::Get { place, flags }, span)
+    }
+
+    fn post_fetch_op(
+        &mut self,
+        now: Instant,
+        place: RemotePlace,
+        atomic: Atomic,
+        flags: WorkFlags,
+    ) -> Posted {
+        let request = WorkRequest::FetchOp {
+            place,
+            atomic,
+            flags,
+        };
+        self.post(now, request, Span::EMPTY)
+    }
+
+    fn post_message(
+        &mut self,
+        now: Instant,
+        control: Span,
+        payload: Option<Span>,
+        flags: WorkFlags,
+    ) -> Posted {
+        let request = WorkRequest::Message { control, flags };
+        self.post(now, request, payload.unwrap_or(Span::EMPTY))
+    }
+
+    fn post_message_receive(&mut self, control: Span, payload: Option<Span>) -> Posted {
+        let request = WorkRequest::ReceiveMessage { control };
+        self.post(self.cx.now, request, payload.unwrap_or(Span::EMPTY))
+    }
+
+    fn request_region(&mut self, now: Instant, name: RegionName, rights: Rights) -> Posted {
+        self.post(now, WorkRequest::OpenRegion { name, rights }, Span::EMPTY)
+    }
+}

@@ -1,0 +1,285 @@
+//! What the four parts of a connection share: the time of the entry, what both ends agreed on, timers,
+//! control operations owed, events, counters, and the debts that are settled at the end of the entry.
+
+use crate::endings::Endings;
+use crate::path::Path;
+use crate::recovery::{Recovery, Timed};
+use crate::timers::Timers;
+use crate::transmit::split;
+use crate::{Config, Counters, DropReason, Event, Instant, RemotePlace, TransferId, limits};
+use alloc::collections::VecDeque;
+use core::time::Duration;
+use zerolane_wire::{
+    Answer, Capabilities, End, Nop, Operation, Place, Profile, Reason, RequestAnswer, Route,
+};
+
+/// Where a peer's buffers begin while its capabilities are unknown: what it may have at most.
+const UNKNOWN_BUFFER_LOG2: u8 = 30;
+
+/// Something that follows from what an entry did. Debts are settled once, in this order, when the entry
+/// is done: what is owed twice is done once, and no side effect calls another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Debt {
+    /// The peer did what it was asked for: waits are short again.
+    Progress,
+    /// The operation that found no room may have it now: ask for it.
+    Ready,
+    /// Announcements may meet posted receives.
+    Match,
+    /// Reads of the peer may meet offers.
+    Offer,
+    /// Requests on the peer's memory may begin.
+    Start,
+    /// Queued Transfers may be announced.
+    Announce,
+    /// Queued Reads may be asked for.
+    Read,
+    /// Blocks may be granted.
+    Grant,
+    /// The peer has to be alive: something depends on it.
+    Peer,
+}
+
+/// The set of debts of an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Debts(u16);
+
+/// What the parts of a connection share.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Time of the entry.
+    pub(crate) now: Instant,
+    pub(crate) config: Config,
+    pub(crate) route: Route,
+    /// The peer's capabilities, once known.
+    pub(crate) peer: Option<Capabilities>,
+    pub(crate) profile: Profile,
+    pub(crate) path: Path,
+    pub(crate) recovery: Recovery,
+    pub(crate) timers: Timers,
+    control: VecDeque<Operation>,
+    pub(crate) endings: Endings,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) counters: Counters,
+    /// Payload bytes received outside numbered bursts: the peer does not count them as delivered either.
+    pub(crate) unnumbered: u64,
+    next_id: TransferId,
+    next_sync: u32,
+    debts: Debts,
+}
+
+impl Context {
+    pub(crate) fn new(now: Instant, config: Config, route: Route, sync: u32) -> Context {
+        Context {
+            now,
+            route,
+            peer: None,
+            profile: Profile::Extended,
+            path: Path::new(config.encapsulation, config.path_datagram),
+            recovery: Recovery::adaptive(),
+            timers: Timers::default(),
+            control: VecDeque::new(),
+            endings: Endings::default(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            unnumbered: 0,
+            next_id: 1,
+            next_sync: sync,
+            debts: Debts::default(),
+            config,
+        }
+    }
+
+    /// Notes that `debt` is to be settled before the entry returns.
+    pub(crate) fn owe(&mut self, debt: Debt) {
+        self.debts.0 |= 1 << debt as u8;
+    }
+
+    /// Takes a debt out: whether it was owed.
+    pub(crate) fn take_debt(&mut self, debt: Debt) -> bool {
+        let bit = 1 << debt as u8;
+        let owed = self.debts.0 & bit != 0;
+        self.debts.0 &= !bit;
+        owed
+    }
+
+    /// Whether nothing is owed.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.debts.0 == 0
+    }
+
+    /// Nothing is owed any more: the connection is over.
+    pub(crate) fn forgive_debts(&mut self) {
+        self.debts = Debts::default();
+    }
+
+    /// A new identifier of a Transfer or a request: not one that was used lately.
+    pub(crate) fn new_id(&mut self) -> TransferId {
+        let id = self.next_id;
+        self.next_id = self.next_id % (crate::HANDLE - 1) + 1;
+        id
+    }
+
+    /// A number for an operation that is to be answered.
+    pub(crate) fn new_sync(&mut self) -> u32 {
+        self.next_sync = self.next_sync.wrapping_add(1);
+        self.next_sync
+    }
+
+    /// As if so many identifiers and numbers had been given before.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, id: TransferId, sync: u32) {
+        (self.next_id, self.next_sync) = (id, sync);
+    }
+
+    /// Queues a control operation. All of them are repeated by a timer somewhere, so that when the
+    /// queue is full the operation is only late.
+    pub(crate) fn push_control(&mut self, operation: Operation) {
+        if self.control.len() < limits::MAX_CONTROL_QUEUE {
+            self.control.push_back(operation);
+        } else {
+            self.counters.count_drop(DropReason::Limit, 1);
+        }
+    }
+
+    /// The control operation that leaves next.
+    pub(crate) fn pop_control(&mut self) -> Option<Operation> {
+        self.control.pop_front()
+    }
+
+    /// No control operation leaves any more.
+    pub(crate) fn clear_control(&mut self) {
+        self.control.clear();
+    }
+
+    /// Tells the source of an announcement, or of a Read, to wait.
+    pub(crate) fn answer_later(&mut self, d_id: u32) {
+        self.push_control(Operation::RequestAnswer(RequestAnswer {
+            answer: Answer::Later(Reason::NotReady),
+            d_id,
+            room: 0,
+            numbered: false,
+        }));
+    }
+
+    /// Refuses a request of the peer.
+    pub(crate) fn refuse(&mut self, d_id: u32, why: Refusal) {
+        self.push_control(Operation::RequestAnswer(RequestAnswer {
+            answer: Answer::Refused(why.reason),
+            d_id,
+            room: why.room,
+            numbered: false,
+        }));
+    }
+
+    /// Sends an End until it is confirmed.
+    pub(crate) fn send_end(&mut self, end: End) {
+        self.send_end_behind(end, None);
+    }
+
+    /// As [`Context::send_end`], not before the message of number `follows` was executed.
+    pub(crate) fn send_end_behind(&mut self, end: End, follows: Option<u32>) {
+        self.counters.forgotten += self.endings.push(self.now, end, follows);
+        self.timers
+            .set_earlier(crate::timers::Timer::Answers, self.now);
+        self.owe(Debt::Peer);
+    }
+
+    /// Asks for an answer of the peer.
+    pub(crate) fn ping(&mut self) {
+        let sync = self.new_sync();
+        self.recovery.time(Timed::Nop(sync), self.now);
+        self.push_control(Operation::Nop(Nop {
+            send_state: true,
+            sync,
+            ..Nop::default()
+        }));
+    }
+
+    /// Payload bytes an STU sent at present.
+    pub(crate) fn stu(&self) -> u32 {
+        let path = (self.path.confirmed() as u32)
+            .saturating_sub(self.overhead())
+            .max(1);
+        let peer = self.peer.map_or(u32::MAX, |peer| peer.max_stu);
+        let limit = path.min(peer).max(1);
+        match self.profile {
+            Profile::Classic => crate::tiling::power_of_two_stu(limit),
+            // Whole words keep the payload's place aligned as its source is.
+            Profile::Extended if limit >= 64 => limit & !7,
+            Profile::Extended => limit,
+        }
+    }
+
+    /// Bytes of a datagram that are not payload: header and seal.
+    pub(crate) fn overhead(&self) -> u32 {
+        (zerolane_wire::HEADER_LEN + self.config.seal) as u32
+    }
+
+    /// Binary logarithm of this end's buffer size.
+    pub(crate) fn buffer_log2(&self) -> u8 {
+        match self.profile {
+            Profile::Classic => self.config.classic_buffer_log2,
+            Profile::Extended => self.config.buffer_log2,
+        }
+    }
+
+    /// Binary logarithm of the peer's buffer size.
+    pub(crate) fn peer_buffer_log2(&self) -> u8 {
+        self.peer
+            .map_or(UNKNOWN_BUFFER_LOG2, |peer| peer.buffer_log2)
+    }
+
+    /// A place of the peer's memory as operations name it.
+    pub(crate) fn wire_place(&self, place: RemotePlace) -> Place {
+        let (bufx, offset) = split(place.address, self.peer_buffer_log2());
+        Place {
+            handle: place.handle,
+            mx: place.mx,
+            bufx,
+            offset,
+        }
+    }
+
+    /// Announcements and Reads of the peer that this end holds.
+    pub(crate) fn slots(&self) -> u16 {
+        self.config.slots.clamp(1, limits::MAX_SLOTS)
+    }
+
+    /// Announcements, or Reads, that the peer holds for us.
+    pub(crate) fn peer_slots(&self) -> u16 {
+        self.peer
+            .map_or(1, |peer| peer.slots.min(limits::MAX_SLOTS))
+    }
+
+    /// Whether Data carries checksums: either end asked for them.
+    pub(crate) fn uses_checksums(&self) -> bool {
+        self.config.checksum || self.peer.is_some_and(|peer| peer.checksum)
+    }
+
+    /// Time between two keep-alives.
+    pub(crate) fn keepalive(&self) -> Duration {
+        self.config.idle_timeout / limits::KEEPALIVES_PER_IDLE_TIMEOUT
+    }
+
+    pub(crate) fn assert_bounded(&self) {
+        assert!(self.control.len() <= limits::MAX_CONTROL_QUEUE);
+        self.endings.assert_bounded();
+    }
+}
+
+/// Why a request of the peer is refused for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) reason: Reason,
+    /// With [`Reason::MessageTooLarge`]: room there was, bytes.
+    pub(crate) room: u64,
+}
+
+impl Refusal {
+    pub(crate) const CANCELLED: Refusal = Refusal::because(Reason::Cancelled);
+
+    pub(crate) const fn because(reason: Reason) -> Refusal {
+        Refusal { reason, room: 0 }
+    }
+}

@@ -1,1 +1,0 @@
-#![allow(non_snake_case)]

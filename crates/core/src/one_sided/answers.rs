@@ -1,0 +1,144 @@
+//! Answers of the Responder: to Gets, which are payload, and to atomic operations, which are values.
+
+use super::OneSided;
+use super::exports::Named;
+use super::gets::{Enqueued, GetResponse, ResponseKey};
+use crate::context::{Context, Debt, Refusal};
+use crate::limits::MAX_VALUES;
+use crate::sending::without;
+use crate::sending::{Sending, shape};
+use crate::timers::Timer;
+use crate::transmit::{ControlDatagram, DataBurst, join};
+use crate::{BurstLimit, DropReason, TransferId};
+use alloc::vec;
+use alloc::vec::Vec;
+use zerolane_wire::{Get, Header, Op, Profile, Rights};
+
+impl OneSided {
+    /// Takes a Get: queues what answers it.
+    pub(crate) fn on_get(
+        &mut self,
+        cx: &mut Context,
+        sending: &mut Sending,
+        it: &Get,
+    ) -> Result<(), DropReason> {
+        let behind = self.responder.expected().wrapping_sub(it.after) > u32::MAX / 2;
+        if behind {
+            // As with the operation it would be the next to follow.
+            return self.let_through(cx, it.after, self.is_refusing());
+        }
+        let reply = self.reply_to(cx, it)?;
+        cx.owe(Debt::Peer);
+        for (start, end) in unanswered(cx, sending, &reply) {
+            let part = GetResponse {
+                span: reply.span.part(start.into(), (end - start).into()),
+                address: reply.address + u64::from(start),
+                ..reply
+            };
+            match self.responses.push(part) {
+                Enqueued::New if part.numbered && part.repeated => {
+                    sending.on_lost(cx, part.span.len);
+                }
+                Enqueued::New | Enqueued::Before => {}
+                Enqueued::Full => return Err(DropReason::Limit),
+            }
+        }
+        Ok(())
+    }
+
+    /// What answers a Get, if the peer may have it.
+    fn reply_to(&self, cx: &mut Context, it: &Get) -> Result<GetResponse, DropReason> {
+        let place = Named {
+            handle: it.handle,
+            mx: it.mx,
+            bufx: it.bufx,
+            offset: it.offset,
+        };
+        let span = match self.check(cx, place, u64::from(it.length), Rights::READ) {
+            Ok(span) => span,
+            Err(reason) => {
+                cx.refuse(it.s_id, Refusal::because(reason));
+                return Err(DropReason::NoGrant);
+            }
+        };
+        let address = join(it.return_bufx, it.return_offset, cx.peer_buffer_log2());
+        address
+            .checked_add(span.len)
+            .ok_or(DropReason::OutOfBounds)?;
+        Ok(GetResponse {
+            handle: it.handle,
+            span,
+            d_id: it.s_id,
+            mx: it.return_mx,
+            b_num: it.b_num,
+            address,
+            numbered: it.numbered && cx.profile == Profile::Extended,
+            repeated: it.repeated,
+        })
+    }
+
+    /// Answers to Gets: what the peer granted by asking, and no more at a time than the congestion
+    /// controller lets go. An answer of one datagram waits for no controller, as small operations do.
+    pub(crate) fn next_answer(
+        &mut self,
+        cx: &mut Context,
+        sending: &mut Sending,
+        limit: BurstLimit,
+    ) -> Option<DataBurst> {
+        let numbered = self.responses.is_next_numbered()?;
+        let shape = match numbered {
+            true => sending.controlled_shape(cx, limit)?,
+            false => shape(cx, limit),
+        };
+        let reply = self.responses.next_burst(&shape)?;
+        let (mut burst, len) = (reply.burst, reply.burst.span.len);
+        cx.counters.bytes_sent += len;
+        cx.counters.bytes_resent += if reply.repeated { len } else { 0 };
+        if numbered {
+            let (d_id, mx) = (burst.first.d_id, burst.first.b_id);
+            let ResponseKey { id, b_num, start } = ResponseKey::new(d_id, mx, burst.address);
+            let more = self.is_answering();
+            burst.first.sync = sending.number_answer(cx, (id, b_num, start), len, more);
+        }
+        Some(burst)
+    }
+
+    pub(super) fn answer_value(&mut self, number: u32, id: TransferId, value: u64) {
+        if self.values.len() < MAX_VALUES {
+            self.values.push_back((number, id, value));
+        }
+    }
+
+    /// The value of an atomic operation that leaves next.
+    pub(crate) fn next_value(&mut self, cx: &mut Context) -> Option<ControlDatagram> {
+        let (number, id, value) = self.values.pop_front()?;
+        self.responder.confirmed();
+        cx.timers.stop(Timer::DelayedAck);
+        let header = Header {
+            param: self.responder.expected() as u16,
+            d_port: cx.route.d_port,
+            s_port: cx.route.s_port,
+            d_key: cx.route.d_key,
+            sync: number,
+            d_id: id,
+            ..Header::new(Op::Data)
+        };
+        Some(ControlDatagram::value(header, value, cx.uses_checksums()))
+    }
+}
+
+/// The parts of an answer that did not leave within the last round trip: an Initiator that asks for what
+/// did has not seen it yet.
+fn unanswered(cx: &Context, sending: &Sending, reply: &GetResponse) -> Vec<(u32, u32)> {
+    let len = u32::try_from(reply.span.len).unwrap_or(u32::MAX);
+    let ResponseKey { id, b_num, start } = ResponseKey::new(reply.d_id, reply.mx, reply.address);
+    let rtt = cx.recovery.rtt().filter(|_| reply.numbered);
+    let (Some(rtt), Some(end)) = (rtt, start.checked_add(len)) else {
+        return vec![(0, len)];
+    };
+    let sent_log = sending.sent_log();
+    let mut left: Vec<_> = sent_log.left_after(id, b_num, cx.now.before(rtt)).collect();
+    left.sort_unstable();
+    let parts = without(start, end, &left).into_iter();
+    parts.map(|(from, to)| (from - start, to - start)).collect()
+}

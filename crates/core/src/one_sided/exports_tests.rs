@@ -1,0 +1,111 @@
+#![allow(non_snake_case)]
+use super::*;
+use crate::RegionId;
+use zerolane_wire::OPTIONS_LEN;
+
+fn span(len: u64) -> Span {
+    Span {
+        region: RegionId {
+            index: 3,
+            generation: 1,
+        },
+        offset: 0,
+        len,
+    }
+}
+
+fn at(handle: u32, mx: u16, address: u64) -> Named {
+    Named {
+        handle,
+        mx,
+        bufx: (address >> 12) as u32,
+        offset: (address & 0xfff) as u32,
+    }
+}
+
+#[test]
+fn check__rights_bounds_and_wrap_around() {
+    let mut exports = Exports::new(7);
+    let (handle, mx) = exports.export(span(10_000), Rights::READ, None).unwrap();
+    let check = |address, len, right| exports.check(at(handle, mx, address), len, right, 12);
+    assert_eq!(check(0, 10_000, Rights::READ), Ok(span(10_000)));
+    assert_eq!(
+        check(9_999, 1, Rights::READ),
+        Ok(span(10_000).part(9_999, 1))
+    );
+    assert_eq!(
+        check(10_000, 0, Rights::READ),
+        Ok(span(10_000).part(10_000, 0))
+    );
+    assert_eq!(check(9_999, 2, Rights::READ), Err(Reason::OutOfBounds));
+    assert_eq!(check(5, u64::MAX, Rights::READ), Err(Reason::OutOfBounds));
+    assert_eq!(
+        check(u64::from(u32::MAX) << 12, 8, Rights::READ),
+        Err(Reason::OutOfBounds)
+    );
+    assert_eq!(check(0, 8, Rights::WRITE), Err(Reason::Denied));
+    assert_eq!(check(0, 8, Rights::ATOMIC), Err(Reason::Denied));
+}
+
+#[test]
+fn check__revoked_stale_and_forged_handles() {
+    let mut exports = Exports::new(7);
+    let (old, mx) = exports.export(span(100), Rights::ALL, None).unwrap();
+    let check = |exports: &Exports, handle, mx| {
+        exports
+            .check(at(handle, mx, 0), 8, Rights::READ, 12)
+            .map(|span| span.len)
+    };
+    assert_eq!(exports.revoke(old), Some(span(100)));
+    assert_eq!(exports.revoke(old), None);
+    assert_eq!(check(&exports, old, mx), Err(Reason::Revoked));
+    let (new, again) = exports.export(span(200), Rights::ALL, None).unwrap();
+    assert_eq!(again, mx, "the entry is used again");
+    assert_ne!(new, old);
+    assert_eq!(check(&exports, old, mx), Err(Reason::Revoked));
+    assert_eq!(check(&exports, new, mx), Ok(8));
+    assert_eq!(check(&exports, new, mx + 1), Err(Reason::Unknown));
+    assert_eq!(check(&exports, new ^ 1 << 20, mx), Err(Reason::Unknown));
+    assert_eq!(check(&exports, new & !HANDLE, mx), Err(Reason::Unknown));
+    assert_eq!(check(&exports, MESSAGES, 0), Err(Reason::Unknown));
+}
+
+#[test]
+fn export__generations_wrap_without_naming_the_messages() {
+    let mut exports = Exports::new(0);
+    for _ in 0..3 {
+        let (handle, _) = exports.export(span(8), Rights::ALL, None).unwrap();
+        exports.revoke(handle);
+    }
+    exports.entries[0].generation = MAX_GENERATION;
+    let (handle, _) = exports.export(span(8), Rights::ALL, None).unwrap();
+    assert_eq!(generation(handle), 1);
+    assert_ne!(handle, MESSAGES);
+}
+
+#[test]
+fn open__by_name_with_no_more_rights_than_given() {
+    let mut exports = Exports::new(1);
+    let name = [b'n'; OPTIONS_LEN];
+    let (handle, mx) = exports.export(span(64), Rights::READ, Some(name)).unwrap();
+    assert_eq!(exports.open(&name, Rights::READ), Ok((handle, mx, 64)));
+    assert_eq!(exports.open(&name, Rights::ALL), Err(Reason::Denied));
+    assert_eq!(
+        exports.open(&[0; OPTIONS_LEN], Rights::READ),
+        Err(Reason::Unknown)
+    );
+    let twice = exports.export(span(8), Rights::READ, Some(name));
+    assert_eq!(twice, Err(PostError::NameTaken));
+    exports.revoke(handle);
+    assert_eq!(exports.open(&name, Rights::READ), Err(Reason::Unknown));
+}
+
+#[test]
+fn export__full_is_an_error() {
+    let mut exports = Exports::new(1);
+    for _ in 0..MAX_EXPORTS {
+        exports.export(span(8), Rights::READ, None).unwrap();
+    }
+    let more = exports.export(span(8), Rights::READ, None);
+    assert_eq!(more, Err(PostError::Full));
+}

@@ -1,0 +1,89 @@
+//! Gets of one datagram, at the Initiator: a question, and the datagram that answers it.
+
+use super::OneSided;
+use super::gets::PendingGet;
+use crate::context::{Context, Debt};
+use crate::sending::Sending;
+use crate::timers::Timer;
+use crate::{Delivery, DropReason, Event, Placement, RemotePlace, Span, TransferId};
+use zerolane_wire::{Get, Header, Operation};
+
+impl OneSided {
+    /// Asks for what one datagram can answer.
+    pub(super) fn ask(&mut self, cx: &mut Context, id: TransferId, place: RemotePlace, span: Span) {
+        let ask_at = cx.now + cx.recovery.patience();
+        self.gets.push(PendingGet {
+            id,
+            place,
+            span,
+            after: self.send_queue.next_number(),
+            ask_at,
+            tries: 0,
+        });
+        self.send_question(cx, id);
+        cx.timers.set_earlier(Timer::Memory, ask_at);
+    }
+
+    /// Sends, or repeats, the Get of question `id`.
+    pub(super) fn send_question(&self, cx: &mut Context, id: TransferId) {
+        let Some(&it) = self.gets.find(id) else {
+            return;
+        };
+        let from = cx.wire_place(it.place);
+        cx.push_control(Operation::Get(Get {
+            mx: from.mx,
+            bufx: from.bufx,
+            offset: from.offset,
+            handle: from.handle,
+            s_id: id,
+            return_mx: 0,
+            return_bufx: 0,
+            return_offset: 0,
+            length: it.span.len as u32,
+            after: it.after,
+            b_num: 0,
+            numbered: false,
+            repeated: it.tries > 0,
+        }));
+    }
+
+    /// Takes Data without a grant: the answer to a Get of one datagram, or to a FetchOp. `None` if it is
+    /// neither.
+    pub(crate) fn on_answer(
+        &mut self,
+        cx: &mut Context,
+        sending: &mut Sending,
+        header: &Header,
+        len: u32,
+    ) -> Result<Option<Placement>, DropReason> {
+        let (number, id) = (header.sync, header.d_id);
+        if self.send_queue.awaits_value(number, id) {
+            self.on_piggyback(cx, sending, header.param);
+            return Ok((len == 8).then_some(Placement::Value { number, id }));
+        }
+        let Some(question) = self.gets.find(id) else {
+            return Ok(None);
+        };
+        if u64::from(len) != question.span.len || header.bufx != 0 || header.offset != 0 {
+            return Err(DropReason::OutOfBounds);
+        }
+        let span = question.span;
+        self.gets.remove(id);
+        cx.counters.bytes_received += span.len;
+        cx.unnumbered += span.len;
+        cx.owe(Debt::Progress);
+        got(cx, id, span.len);
+        cx.owe(Debt::Start);
+        Ok(Some(Placement::Unannounced(span)))
+    }
+}
+
+/// Tells that a Get is complete.
+pub(super) fn got(cx: &mut Context, id: TransferId, length: u64) {
+    let delivery = Delivery::Interrupt;
+    cx.events.push_back(Event::Received {
+        id,
+        length,
+        delivery,
+    });
+}

@@ -1,0 +1,228 @@
+//! Gets that one datagram answers, at the Initiator; and all Gets, at the Responder.
+//!
+//! A Get is not numbered: it changes nothing, and an Initiator that misses the answer asks again (thesis, 4.3.2).
+
+use crate::limits::{MAX_GETS, MAX_REPLIES};
+use crate::request::RemotePlace;
+use crate::sending::Shape;
+use crate::transmit::{DataBurst, split};
+use crate::{Instant, Span, TransferId, tiling};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+use zerolane_wire::{Flags, Header, Op};
+
+/// A Get whose answer is awaited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingGet {
+    pub(crate) id: TransferId,
+    pub(crate) place: RemotePlace,
+    pub(crate) span: Span,
+    /// It follows all numbered operations below this.
+    pub(crate) after: u32,
+    pub(crate) ask_at: Instant,
+    pub(crate) tries: u32,
+}
+
+/// All of them, in the order they were asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PendingGets {
+    list: VecDeque<PendingGet>,
+}
+
+impl PendingGets {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.list.len() < MAX_GETS
+    }
+
+    pub(crate) fn push(&mut self, question: PendingGet) {
+        self.list.push_back(question);
+    }
+
+    pub(crate) fn find(&self, id: TransferId) -> Option<&PendingGet> {
+        self.list.iter().find(|it| it.id == id)
+    }
+
+    pub(crate) fn remove(&mut self, id: TransferId) -> Option<PendingGet> {
+        let index = self.list.iter().position(|it| it.id == id)?;
+        self.list.remove(index)
+    }
+
+    /// The questions that are due at `now`: each waits longer for the next time than for this, which is
+    /// `wait` the first time.
+    pub(crate) fn take_due(&mut self, now: Instant, wait: Duration) -> Vec<TransferId> {
+        let due = self.list.iter_mut().filter(|it| it.ask_at <= now);
+        due.map(|it| {
+            it.tries = it.tries.saturating_add(1);
+            it.ask_at = now + wait * (1 << it.tries.min(4));
+            it.id
+        })
+        .collect()
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
+        self.list.iter().map(|it| it.id)
+    }
+
+    pub(crate) fn next_repeat(&self) -> Option<Instant> {
+        self.list.iter().map(|it| it.ask_at).min()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+    }
+}
+
+/// Bytes of a region of ours on their way to the Initiator that asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GetResponse {
+    pub(crate) handle: u32,
+    pub(crate) span: Span,
+    /// Where they go: the Initiator's identifier, Mx and address.
+    pub(crate) d_id: TransferId,
+    pub(crate) mx: u16,
+    pub(crate) b_num: u32,
+    pub(crate) address: u64,
+    /// Its bursts are numbered, and the congestion controller's.
+    pub(crate) numbered: bool,
+    /// It was sent before.
+    pub(crate) repeated: bool,
+}
+
+/// How the bursts of an answer are known among those in flight: in place of a Transfer's identifier and
+/// a Block's number, and of the first byte's place in the Block. No Transfer of ours has such an
+/// identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResponseKey {
+    pub(crate) id: u32,
+    pub(crate) b_num: u32,
+    pub(crate) start: u32,
+}
+
+impl ResponseKey {
+    /// Of bytes that land at `address`, by the Initiator's identifier and Mx.
+    pub(crate) fn new(d_id: u32, mx: u16, address: u64) -> ResponseKey {
+        ResponseKey {
+            id: d_id | 1 << 31,
+            b_num: mx.into(),
+            // A Block is far shorter than what is left of it.
+            start: (address & (u64::from(u32::MAX) >> 1)) as u32,
+        }
+    }
+}
+
+/// What became of an answer that was to be queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Enqueued {
+    /// It waits to be sent.
+    New,
+    /// It waited already.
+    Before,
+    /// There are too many.
+    Full,
+}
+
+/// A burst of an answer.
+pub(crate) struct ReplyBurst {
+    pub(crate) burst: DataBurst,
+    /// Its bytes were sent before.
+    pub(crate) repeated: bool,
+}
+
+impl GetResponse {
+    /// Whether all of `other` is on its way with this.
+    fn covers(&self, other: &GetResponse) -> bool {
+        (self.d_id, self.mx) == (other.d_id, other.mx)
+            && self.address <= other.address
+            && other.address + other.span.len <= self.address + self.span.len
+    }
+}
+
+/// All answers in flight.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GetResponses {
+    queue: VecDeque<GetResponse>,
+}
+
+impl GetResponses {
+    /// Whether the answer that is next is numbered; `None` if there is none.
+    pub(crate) fn is_next_numbered(&self) -> Option<bool> {
+        self.queue.front().map(|it| it.numbered)
+    }
+
+    /// Queues an answer.
+    pub(crate) fn push(&mut self, reply: GetResponse) -> Enqueued {
+        // Asked again while it waits to be sent: it is sent once.
+        if self.queue.iter().any(|it| it.covers(&reply)) {
+            return Enqueued::Before;
+        }
+        if self.queue.len() >= MAX_REPLIES {
+            return Enqueued::Full;
+        }
+        self.queue.push_back(reply);
+        Enqueued::New
+    }
+
+    /// Takes out an answer from the region `handle`, if there is one.
+    pub(crate) fn take_of(&mut self, handle: u32) -> Option<GetResponse> {
+        let index = self.queue.iter().position(|it| it.handle == handle)?;
+        self.queue.remove(index)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.queue.clear();
+    }
+
+    /// The next burst.
+    pub(crate) fn next_burst(&mut self, shape: &Shape) -> Option<ReplyBurst> {
+        let reply = self.queue.front_mut()?;
+        let Shape {
+            route,
+            stu,
+            buffer_log2,
+            ..
+        } = *shape;
+        let rest = u32::try_from(reply.span.len).unwrap_or(u32::MAX);
+        let (bytes, segments) =
+            tiling::burst(reply.address, rest, stu, buffer_log2, shape.segments());
+        let address = reply.address;
+        let (bufx, offset) = split(address, buffer_log2);
+        let first = Header {
+            flags: Flags::SILENT,
+            d_port: route.d_port,
+            s_port: route.s_port,
+            d_key: route.d_key,
+            b_id: reply.mx,
+            bufx,
+            offset,
+            b_num: reply.b_num,
+            d_id: reply.d_id,
+            ..Header::new(Op::Data)
+        };
+        let len = u64::from(bytes);
+        let span = reply.span.part(0, len);
+        let ends = len == reply.span.len;
+        let repeated = reply.repeated;
+        if ends {
+            self.queue.pop_front();
+        } else {
+            reply.address += len;
+            reply.span = reply.span.part(len, reply.span.len - len);
+        }
+        let last_flags = if ends { Flags::NONE } else { Flags::SILENT };
+        let burst = DataBurst {
+            span,
+            stu,
+            segments,
+            first,
+            address,
+            buffer_log2,
+            last_flags: last_flags.with_if(Flags::SEND_STATE, shape.ask),
+        };
+        Some(ReplyBurst { burst, repeated })
+    }
+}

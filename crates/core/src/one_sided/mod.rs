@@ -1,0 +1,208 @@
+//! One-sided: the peer's memory as Initiator, and this end's exported memory as Responder.
+//!
+//! What fits one datagram is numbered and sent without announcement; a longer put is announced and
+//! granted as a Transfer into the peer's region, a longer get is granted by its Gets. AtomicRequest is kept
+//! here: numbered operations wait for the puts before them that are Transfers, and such a put for
+//! the numbered ones before it.
+
+mod answers;
+mod exports;
+mod get;
+mod gets;
+mod operations;
+mod outcome;
+mod post;
+mod repeat;
+mod responder;
+mod send_queue;
+mod serve;
+mod start;
+
+pub(crate) use self::post::in_bounds;
+
+use self::exports::Exports;
+use self::gets::{GetResponses, PendingGets};
+use self::responder::Responder;
+use self::send_queue::SendQueue;
+use crate::request::{AtomicRequest, RemotePlace, Request, WorkFlags};
+use crate::{Instant, RegionName, Span, TransferId, limits};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use zerolane_wire::Rights;
+
+/// Mx of an operation to the messages that is nothing but its number.
+const NOTHING: u16 = u16::MAX;
+
+/// A region asked for by name.
+#[derive(Clone, Copy, Debug)]
+struct RegionRequest {
+    id: TransferId,
+    name: RegionName,
+    rights: Rights,
+    ask_at: Instant,
+}
+
+/// A posted receive of a message.
+#[derive(Clone, Copy, Debug)]
+struct MessageReceive {
+    id: TransferId,
+    control: Span,
+    payload: Option<Span>,
+}
+
+/// A message whose payload is not announced yet.
+#[derive(Clone, Copy, Debug)]
+struct AwaitedPayload {
+    number: u32,
+    id: TransferId,
+    /// The sender's identifier.
+    peer: u32,
+    span: Span,
+    control: u32,
+}
+
+/// The immediate of a Put that is in flight as a Transfer: it follows when that is complete.
+#[derive(Clone, Copy, Debug)]
+struct DeferredImmediate {
+    id: TransferId,
+    place: RemotePlace,
+    immediate: u32,
+    flags: WorkFlags,
+}
+
+/// The atomic operation that the lane has to do now.
+#[derive(Clone, Copy, Debug)]
+struct PendingAtomic {
+    order: AtomicRequest,
+    id: TransferId,
+}
+
+/// What is done with memory by name.
+#[derive(Debug)]
+pub(crate) struct OneSided {
+    // As Initiator.
+    /// Asked for and not begun.
+    queued: VecDeque<Request>,
+    send_queue: SendQueue,
+    gets: PendingGets,
+    region_requests: Vec<RegionRequest>,
+    deferred: Vec<DeferredImmediate>,
+    // As Responder.
+    exports: Exports,
+    responder: Responder,
+    responses: GetResponses,
+    receives: VecDeque<MessageReceive>,
+    payloads: Vec<AwaitedPayload>,
+    pending_atomic: Option<PendingAtomic>,
+    /// Events polled that the user has not looked at.
+    unread: usize,
+    /// Values to be sent: number, the Initiator's identifier, value.
+    values: VecDeque<(u32, TransferId, u64)>,
+}
+
+impl OneSided {
+    pub(crate) fn new(seed: u32) -> OneSided {
+        OneSided {
+            queued: VecDeque::new(),
+            send_queue: SendQueue::default(),
+            gets: PendingGets::default(),
+            region_requests: vec![],
+            deferred: vec![],
+            exports: Exports::new(seed),
+            responder: Responder::default(),
+            responses: GetResponses::default(),
+            receives: VecDeque::new(),
+            payloads: vec![],
+            pending_atomic: None,
+            values: VecDeque::new(),
+            unread: 0,
+        }
+    }
+
+    /// Whether something asked for is not over.
+    pub(crate) fn is_working(&self) -> bool {
+        !self.queued.is_empty()
+            || !self.send_queue.is_empty()
+            || !self.gets.is_empty()
+            || !self.region_requests.is_empty()
+    }
+
+    /// Everything asked for here that is not over, and is no Transfer.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
+        let queued = self.queued.iter().map(|request| request.id);
+        let region_requests = self.region_requests.iter().map(|request| request.id);
+        let receives = self.receives.iter().map(|receive| receive.id);
+        let payloads = self.payloads.iter().map(|payload| payload.id);
+        queued
+            .chain(self.send_queue.ids())
+            .chain(self.gets.ids())
+            .chain(region_requests)
+            .chain(receives)
+            .chain(payloads)
+    }
+
+    /// All of it is over.
+    pub(crate) fn clear(&mut self) {
+        self.queued.clear();
+        self.send_queue.clear();
+        self.gets.clear();
+        self.region_requests.clear();
+        self.deferred.clear();
+        self.responses.clear();
+        self.values.clear();
+        self.receives.clear();
+        self.payloads.clear();
+    }
+
+    /// Whether a small operation waits to be sent.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.send_queue.has_unsent()
+    }
+
+    /// Requests that have not begun.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// Regions asked for by name.
+    pub(crate) fn requested(&self) -> usize {
+        self.region_requests.len()
+    }
+
+    /// Receives of messages that are not over.
+    pub(crate) fn receives(&self) -> usize {
+        self.receives.len() + self.payloads.len()
+    }
+
+    /// Whether the peer executed the operation of that number.
+    pub(crate) fn has_executed(&self, number: u32) -> bool {
+        self.send_queue.has_executed(number)
+    }
+
+    /// Number of the operation of the peer that is expected next.
+    pub(crate) fn expected(&self) -> u32 {
+        self.responder.expected()
+    }
+
+    /// Whether answers to Gets wait that are under congestion control.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.responses.is_next_numbered().is_some()
+    }
+
+    /// As if `number` operations had been executed in both directions before.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, number: u32) {
+        self.send_queue.age(number);
+        self.responder.age(number);
+    }
+
+    pub(crate) fn assert_bounded(&self) {
+        self.send_queue.assert_bounded();
+        self.responder.assert_bounded();
+        assert!(self.values.len() <= limits::MAX_VALUES);
+        assert!(self.queued.len() <= limits::MAX_POSTED);
+        assert!(self.region_requests.len() <= limits::MAX_POSTED);
+        assert!(self.receives.len() + self.payloads.len() <= 2 * limits::MAX_POSTED);
+    }
+}

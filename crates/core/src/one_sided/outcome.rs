@@ -1,0 +1,249 @@
+//! What the peer says of what was asked for, and what the user is told.
+
+use super::OneSided;
+use super::send_queue::{CompletedRequest, Outcome};
+use crate::context::{Context, Debt};
+use crate::limits;
+use crate::receiving::Receiving;
+use crate::request::{Request, RequestKind};
+use crate::sending::{Ended, Sending};
+use crate::timers::Timer;
+use crate::transmit::join;
+use crate::{
+    DropReason, Event, HANDLE, RemotePlace, RemoteRegion, Span, TransferError, TransferId,
+    WorkFlags,
+};
+use zerolane_wire::{
+    Answer, MemoryRegionAvailable, MemoryState, Operation, Profile, Reason, RequestAnswer,
+};
+
+impl OneSided {
+    /// Takes the value that an atomic operation brought.
+    pub(crate) fn on_value(
+        &mut self,
+        cx: &mut Context,
+        sending: &mut Sending,
+        number: u32,
+        id: TransferId,
+        value: u64,
+    ) {
+        if !self.send_queue.value(cx.now, number, id, value) {
+            return;
+        }
+        cx.owe(Debt::Progress);
+        if cx.profile == Profile::Classic {
+            let complete = Operation::FetchOpComplete {
+                sync: number,
+                s_id: id,
+            };
+            cx.push_control(complete);
+        }
+        self.tell_completed(cx, sending);
+    }
+
+    /// The peer told the low half of the number it expects next.
+    pub(super) fn on_piggyback(&mut self, cx: &mut Context, sending: &mut Sending, low: u16) {
+        if !self.send_queue.is_empty() {
+            self.on_executed(cx, sending, self.send_queue.widen(low));
+        }
+    }
+
+    /// The peer executed all numbered operations below `expected`. False if that cannot be.
+    pub(crate) fn on_executed(
+        &mut self,
+        cx: &mut Context,
+        sending: &mut Sending,
+        expected: u32,
+    ) -> bool {
+        let right = self.confirm(cx, expected);
+        if right {
+            self.tell_completed(cx, sending);
+        }
+        right
+    }
+
+    fn confirm(&mut self, cx: &mut Context, expected: u32) -> bool {
+        let news = !self.send_queue.has_executed(expected.wrapping_sub(1));
+        let right = self.send_queue.confirm(cx.now, expected);
+        if news && right {
+            cx.owe(Debt::Progress);
+        }
+        right
+    }
+
+    pub(crate) fn on_memory_state(
+        &mut self,
+        cx: &mut Context,
+        sending: &mut Sending,
+        it: &MemoryState,
+    ) -> Result<(), DropReason> {
+        if !self.confirm(cx, it.expected) {
+            return Err(DropReason::Duplicate);
+        }
+        if it.resend {
+            self.send_queue.go_back(cx.now);
+        }
+        self.tell_completed(cx, sending);
+        Ok(())
+    }
+
+    /// Tells of the numbered operations that are over, in order.
+    fn tell_completed(&mut self, cx: &mut Context, sending: &mut Sending) {
+        if cx.endings.len() > 0 {
+            // One that follows a message may leave now.
+            cx.timers.set_earlier(Timer::Answers, cx.now);
+        }
+        while let Some(over) = self.send_queue.pop() {
+            if !over.cancelled {
+                tell(cx, sending, &over);
+            }
+        }
+        cx.owe(Debt::Start);
+    }
+
+    /// An outgoing Transfer ended: tells the user, or lets the immediate follow that waited for it.
+    pub(crate) fn on_transfer_ended(&mut self, cx: &mut Context, ended: Ended) {
+        let (Ended::Complete(id) | Ended::Failed(id, _)) = ended;
+        let following = self.deferred.iter().position(|it| it.id == id);
+        let following = following.map(|index| self.deferred.swap_remove(index));
+        let it = match (ended, following) {
+            (Ended::Failed(id, error), _) => {
+                return cx.events.push_back(Event::Failed { id, error });
+            }
+            (Ended::Complete(id), None) => return cx.events.push_back(Event::Sent { id }),
+            (Ended::Complete(_), Some(it)) => it,
+        };
+        // Only the number is left to be shown: an empty put carries it, before all that waits.
+        let flags = WorkFlags {
+            fence: false,
+            ..it.flags
+        };
+        let kind = RequestKind::Put {
+            place: it.place,
+            span: Span::EMPTY,
+            immediate: Some(it.immediate),
+        };
+        self.queued.push_front(Request { id, flags, kind });
+        cx.owe(Debt::Start);
+    }
+
+    /// Takes an answer to a request that is no announcement. False if it is to something else.
+    pub(crate) fn on_request_answered(
+        &mut self,
+        cx: &mut Context,
+        sending: &mut Sending,
+        receiving: &mut Receiving,
+        it: &RequestAnswer,
+    ) -> bool {
+        let id = it.d_id;
+        if it.numbered {
+            self.on_numbered_answered(cx, sending, it);
+            return true;
+        }
+        let Answer::Refused(reason) = it.answer else {
+            return false;
+        };
+        let known = self.gets.remove(id).is_some()
+            || self.forget_request(id)
+            || receiving.on_get_refused(cx, id);
+        if known {
+            let error = TransferError::Refused(reason);
+            cx.events.push_back(Event::Failed { id, error });
+            cx.owe(Debt::Start);
+        }
+        known
+    }
+
+    fn on_numbered_answered(
+        &mut self,
+        cx: &mut Context,
+        sending: &mut Sending,
+        it: &RequestAnswer,
+    ) {
+        let id = it.d_id;
+        if let Answer::Later(_) = it.answer {
+            let until = cx.now + limits::NOT_READY_INTERVAL;
+            if self.send_queue.pause(cx.now, id, until) {
+                cx.timers.set_earlier(Timer::Memory, until);
+            }
+        } else if let Some(number) = self.send_queue.refuse(cx.now, id, |kind| error(kind, it)) {
+            cx.push_control(Operation::FetchOpComplete {
+                sync: number,
+                s_id: id,
+            });
+        }
+        self.tell_completed(cx, sending);
+    }
+
+    pub(crate) fn on_region_available(
+        &mut self,
+        cx: &mut Context,
+        it: &MemoryRegionAvailable,
+    ) -> Result<(), DropReason> {
+        let start = RemotePlace {
+            handle: it.handle,
+            mx: it.mx,
+            address: join(it.bufx, it.offset, cx.peer_buffer_log2()),
+        };
+        if it.handle & HANDLE == 0 || start.address.checked_add(it.length).is_none() {
+            return Err(DropReason::Malformed);
+        }
+        if !self.forget_request(it.d_id) {
+            return Err(DropReason::Duplicate);
+        }
+        cx.recovery.progress();
+        let region = RemoteRegion {
+            start,
+            length: it.length,
+            rights: it.rights,
+        };
+        cx.events.push_back(Event::Region {
+            id: it.d_id,
+            region,
+        });
+        cx.owe(Debt::Start);
+        Ok(())
+    }
+}
+
+/// Tells of a numbered operation that is over.
+fn tell(cx: &mut Context, sending: &mut Sending, over: &CompletedRequest) {
+    let Request { id, flags, kind } = over.request;
+    let with_payload = matches!(
+        kind,
+        RequestKind::Message {
+            payload: Some(_),
+            ..
+        }
+    );
+    let event = match over.outcome {
+        // Its Transfer tells.
+        Outcome::Done if with_payload => return,
+        Outcome::Failed(error) => {
+            if with_payload && !sending.cancel_transfer(cx, id, Reason::Cancelled) {
+                return;
+            }
+            Event::Failed { id, error }
+        }
+        _ if !flags.signalled => return,
+        Outcome::Done => Event::Sent { id },
+        Outcome::Value(value) => Event::Fetched { id, value },
+    };
+    cx.events.push_back(event);
+}
+
+/// What a refusal means to the Initiator.
+fn error(kind: &RequestKind, it: &RequestAnswer) -> TransferError {
+    let reason = match it.answer {
+        Answer::Refused(reason) | Answer::Later(reason) => reason,
+    };
+    match (kind, reason) {
+        (RequestKind::Message { payload, .. }, Reason::MessageTooLarge) => {
+            TransferError::MessageTooLarge {
+                length: payload.map_or(0, |span| span.len),
+                room: it.room,
+            }
+        }
+        _ => TransferError::Refused(reason),
+    }
+}

@@ -1,0 +1,101 @@
+//! What users post: it waits in order until it may begin.
+
+use super::{MessageReceive, OneSided, RegionRequest};
+use crate::context::{Context, Debt};
+use crate::request::{Request, RequestKind};
+use crate::timers::Timer;
+use crate::{PostError, RegionName, RemotePlace, Span, TransferId, WorkFlags};
+use zerolane_wire::Rights;
+
+impl OneSided {
+    /// Asks for a region of the peer by name.
+    pub(crate) fn request_region(
+        &mut self,
+        cx: &mut Context,
+        name: RegionName,
+        rights: Rights,
+    ) -> TransferId {
+        let id = cx.new_id();
+        self.region_requests.push(RegionRequest {
+            id,
+            name,
+            rights,
+            ask_at: cx.now,
+        });
+        cx.timers.set_earlier(Timer::Memory, cx.now);
+        cx.owe(Debt::Peer);
+        id
+    }
+
+    /// Queues a request on the peer's memory.
+    ///
+    /// # Errors
+    /// The peer has no persistent memory.
+    pub(crate) fn post(
+        &mut self,
+        cx: &mut Context,
+        kind: RequestKind,
+        flags: WorkFlags,
+    ) -> Result<TransferId, PostError> {
+        if cx.peer.is_some_and(|peer| !peer.persistent) {
+            return Err(PostError::Unsupported);
+        }
+        let id = cx.new_id();
+        self.queued.push_back(Request { id, flags, kind });
+        cx.owe(Debt::Start);
+        Ok(id)
+    }
+
+    /// Queues a receive of a message.
+    pub(crate) fn post_receive(
+        &mut self,
+        cx: &mut Context,
+        control: Span,
+        payload: Option<Span>,
+    ) -> TransferId {
+        let id = cx.new_id();
+        self.receives.push_back(MessageReceive {
+            id,
+            control,
+            payload,
+        });
+        cx.owe(Debt::Ready);
+        id
+    }
+
+    /// The identifier of the oldest numbered operation that may still be sent, and thus read.
+    pub(crate) fn oldest(&self) -> Option<TransferId> {
+        let numbered = self.send_queue.oldest();
+        numbered.or_else(|| self.queued.front().map(|request| request.id))
+    }
+
+    /// Takes back something asked for. What left already may be done all the same. False if `id` is
+    /// nothing of this.
+    pub(crate) fn cancel(&mut self, id: TransferId) -> bool {
+        let waiting = self.queued.len() + self.receives();
+        self.queued.retain(|request| request.id != id);
+        self.receives.retain(|receive| receive.id != id);
+        self.payloads.retain(|payload| payload.id != id);
+        self.deferred.retain(|it| it.id != id);
+        waiting != self.queued.len() + self.receives()
+            || self.gets.remove(id).is_some()
+            || self.send_queue.cancel(id)
+            || self.forget_request(id)
+    }
+
+    pub(super) fn forget_request(&mut self, id: TransferId) -> bool {
+        let before = self.region_requests.len();
+        self.region_requests.retain(|it| it.id != id);
+        before != self.region_requests.len()
+    }
+}
+
+/// The place exists in the peer's address space. Whether the region has it, the peer checks.
+pub(crate) fn in_bounds(cx: &Context, place: RemotePlace, len: u64) -> Result<(), PostError> {
+    let log2 = cx.peer_buffer_log2();
+    let most = (u64::from(u32::MAX) << log2) | ((1 << log2) - 1);
+    match place.address.checked_add(len) {
+        Some(end) if end <= most => Ok(()),
+        _ => Err(PostError::OutOfBounds),
+    }
+}

@@ -1,0 +1,61 @@
+//! What was neither confirmed nor answered in time is sent again.
+
+use super::OneSided;
+use crate::context::Context;
+use crate::timers::Timer;
+use alloc::vec::Vec;
+use core::time::Duration;
+use zerolane_wire::{Operation, RequestMemoryRegion};
+
+impl OneSided {
+    /// Sends again what was neither confirmed nor answered. Operations and questions wait longer each
+    /// time by themselves: that waits for other things ran out says nothing of these.
+    pub(crate) fn on_memory_timeout(&mut self, cx: &mut Context) {
+        let wait = cx.recovery.patience();
+        self.repeat_numbered(cx, wait);
+        self.repeat_questions(cx, wait);
+        self.repeat_requests(cx);
+        let numbered = self
+            .send_queue
+            .awaits()
+            .then(|| self.send_queue.repeat_at(wait));
+        let region_requests = self.region_requests.iter().map(|it| it.ask_at).min();
+        let next = [numbered, self.gets.next_repeat(), region_requests];
+        if let Some(at) = next.into_iter().flatten().min() {
+            cx.timers.set_earlier(Timer::Memory, at);
+        }
+    }
+
+    fn repeat_numbered(&mut self, cx: &mut Context, wait: Duration) {
+        if self.send_queue.awaits() && self.send_queue.repeat_at(wait) <= cx.now {
+            cx.counters.timeouts += u64::from(self.send_queue.paused.is_none());
+            self.send_queue.go_back(cx.now);
+        }
+    }
+
+    fn repeat_questions(&mut self, cx: &mut Context, wait: Duration) {
+        let due: Vec<_> = self.gets.take_due(cx.now, wait);
+        cx.counters.timeouts += due.len() as u64;
+        for id in due {
+            self.send_question(cx, id);
+        }
+    }
+
+    fn repeat_requests(&mut self, cx: &mut Context) {
+        let now = cx.now;
+        let again = now + cx.recovery.control_timeout();
+        for it in self
+            .region_requests
+            .iter_mut()
+            .filter(|it| it.ask_at <= now)
+        {
+            it.ask_at = again;
+            cx.push_control(Operation::RequestMemoryRegion(RequestMemoryRegion {
+                rights: it.rights,
+                length: 0,
+                s_id: it.id,
+                name: it.name,
+            }));
+        }
+    }
+}

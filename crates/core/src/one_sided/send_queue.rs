@@ -1,0 +1,354 @@
+//! The Initiator's side of small operations on the peer's memory: puts of one datagram, atomic
+//! operations and messages, numbered and sent in the order of the numbers.
+//!
+//! The Responder executes in that order and confirms by number, so one number confirms all below
+//! it, and a gap sends the Initiator back to it (go-back-N, as RDMA's reliable connections do).
+//! That keeps "exactly once" and "in order" at one comparison an operation, without a buffer for
+//! what came early: these operations are small, and sending some again is cheap.
+
+use crate::limits::{MAX_FETCHES, MAX_UNCONFIRMED, MIN_UNCONFIRMED};
+use crate::request::{Request, RequestKind};
+use crate::{Instant, TransferError, TransferId};
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+/// Operations in flight at first.
+const FIRST_WINDOW: usize = 64;
+
+/// A numbered operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentRequest {
+    request: Request,
+    outcome: Option<Outcome>,
+    /// Cancelled: its user was told.
+    cancelled: bool,
+}
+
+/// An operation that is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CompletedRequest {
+    pub(crate) request: Request,
+    pub(crate) outcome: Outcome,
+    pub(crate) cancelled: bool,
+}
+
+/// How an operation ended, as the Responder said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Executed.
+    Done,
+    /// Executed; the word before.
+    Value(u64),
+    /// Refused.
+    Failed(TransferError),
+}
+
+/// All numbered operations that are not over.
+#[derive(Clone, Debug)]
+pub(crate) struct SendQueue {
+    /// Number of the first of `ops`.
+    base: u32,
+    ops: VecDeque<SentRequest>,
+    /// How many of `ops`, from the front, the Responder executed.
+    executed: usize,
+    /// Which of `ops` is sent next.
+    next: usize,
+    /// How many of `ops` were sent at least once.
+    sent: usize,
+    window: usize,
+    fetches: usize,
+    /// The Responder had no room for the operation `executed`: nothing is sent before this.
+    pub(crate) paused: Option<Instant>,
+    /// The last operation that was refused, in case the Responder asks again.
+    refused: Option<(TransferId, u32)>,
+    /// Last time something was confirmed, or sent again.
+    pub(crate) moved: Instant,
+    /// Times in a row that nothing was confirmed.
+    pub(crate) tries: u32,
+}
+
+impl Default for SendQueue {
+    fn default() -> SendQueue {
+        SendQueue {
+            base: 0,
+            ops: VecDeque::new(),
+            executed: 0,
+            next: 0,
+            sent: 0,
+            window: FIRST_WINDOW,
+            fetches: 0,
+            paused: None,
+            refused: None,
+            moved: Instant::ZERO,
+            tries: 0,
+        }
+    }
+}
+
+impl SendQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// Whether another operation may be numbered.
+    pub(crate) fn has_room(&self, kind: &RequestKind, max_fetches: usize) -> bool {
+        let fetch = matches!(kind, RequestKind::Fetch { .. });
+        self.ops.len() < self.window && (!fetch || self.fetches < max_fetches)
+    }
+
+    /// The number the next operation gets.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.base.wrapping_add(self.ops.len() as u32)
+    }
+
+    /// Numbers below this have all their values here.
+    pub(crate) fn confirmed(&self) -> u32 {
+        self.base
+    }
+
+    /// Numbers an operation; returns the number.
+    pub(crate) fn push(&mut self, now: Instant, request: Request) -> u32 {
+        if self.ops.is_empty() {
+            self.moved = now;
+            self.tries = 0;
+        }
+        let number = self.next_number();
+        self.fetches += usize::from(matches!(request.kind, RequestKind::Fetch { .. }));
+        self.ops.push_back(SentRequest {
+            request,
+            outcome: None,
+            cancelled: false,
+        });
+        number
+    }
+
+    /// Whether something is to be sent now.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.next < self.ops.len() && self.paused.is_none()
+    }
+
+    /// Whether something was sent and is not over.
+    pub(crate) fn awaits(&self) -> bool {
+        self.sent > 0 || self.paused.is_some()
+    }
+
+    /// When what was sent is sent again, if nothing is heard and the wait for that is `wait`.
+    pub(crate) fn repeat_at(&self, wait: Duration) -> Instant {
+        let wait = wait.saturating_mul(1 << self.tries.min(4));
+        self.paused.unwrap_or(self.moved + wait)
+    }
+
+    /// The oldest of them.
+    pub(crate) fn oldest(&self) -> Option<TransferId> {
+        self.ops.front().map(|op| op.request.id)
+    }
+
+    /// Number and work of the operation `ahead` places behind the one sent next.
+    pub(crate) fn upcoming(&self, ahead: usize) -> Option<&Request> {
+        self.ops.get(self.next + ahead).map(|op| &op.request)
+    }
+
+    /// Takes the next `count` operations as sent; returns the number of the first.
+    pub(crate) fn take(&mut self, now: Instant, count: usize) -> u32 {
+        if self.sent == 0 {
+            self.moved = now;
+        }
+        let first = self.base.wrapping_add(self.next as u32);
+        self.next += count;
+        self.sent = self.sent.max(self.next);
+        first
+    }
+
+    /// The operations from `first` on, which [`SendQueue::take`] returned, did not leave after all.
+    pub(crate) fn take_back(&mut self, first: u32) {
+        self.next = self.next.min(first.wrapping_sub(self.base) as usize);
+    }
+
+    /// Whether operation `number` goes out again.
+    pub(crate) fn is_repeat(&self, number: u32) -> bool {
+        self.tries > 0 && (number.wrapping_sub(self.base) as usize) < self.sent
+    }
+
+    /// The operation of that number, if it is not over.
+    pub(crate) fn get(&self, number: u32) -> Option<&Request> {
+        let index = number.wrapping_sub(self.base) as usize;
+        self.ops.get(index).map(|op| &op.request)
+    }
+
+    /// The operation with that identifier, if it was sent.
+    fn position(&self, id: TransferId) -> Option<usize> {
+        self.ops
+            .iter()
+            .take(self.sent)
+            .position(|op| op.request.id == id)
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
+        let told = |op: &&SentRequest| !op.cancelled;
+        self.ops.iter().filter(told).map(|op| op.request.id)
+    }
+
+    /// The Responder executed everything numbered below `expected`. False if that cannot be.
+    pub(crate) fn confirm(&mut self, now: Instant, expected: u32) -> bool {
+        let count = expected.wrapping_sub(self.base) as usize;
+        if count > self.sent {
+            return false;
+        }
+        if count > self.executed {
+            for op in self.ops.iter_mut().take(count).skip(self.executed) {
+                if op.outcome.is_none() && !matches!(op.request.kind, RequestKind::Fetch { .. }) {
+                    op.outcome = Some(Outcome::Done);
+                }
+            }
+            self.executed = count;
+            self.next = self.next.max(count);
+            self.window = (self.window + 1).min(MAX_UNCONFIRMED);
+            self.moved = now;
+            self.tries = 0;
+            self.paused = None;
+        }
+        true
+    }
+
+    /// Whether operation `number` was executed, or refused.
+    pub(crate) fn has_executed(&self, number: u32) -> bool {
+        let first_open = self.base.wrapping_add(self.executed as u32);
+        number.wrapping_sub(first_open) as i32 <= -1
+    }
+
+    /// The full number of which a peer's operation told the low half.
+    pub(crate) fn widen(&self, low: u16) -> u32 {
+        self.base
+            .wrapping_add(u32::from(low.wrapping_sub(self.base as u16)))
+    }
+
+    /// The Responder misses operations from the first on that it did not execute.
+    pub(crate) fn go_back(&mut self, now: Instant) {
+        // What was executed but never brought its value is asked for again, too.
+        let missing = |op: &SentRequest| op.outcome.is_none();
+        self.next = self.ops.iter().position(missing).unwrap_or(self.ops.len());
+        self.window = (self.window / 2).max(MIN_UNCONFIRMED);
+        self.moved = now;
+        self.tries = self.tries.saturating_add(1);
+        self.paused = None;
+    }
+
+    /// The Responder is not ready for operation `id`: wait until `until`.
+    pub(crate) fn pause(&mut self, now: Instant, id: TransferId, until: Instant) -> bool {
+        let Some(index) = self.position(id) else {
+            return false;
+        };
+        self.confirm(now, self.base.wrapping_add(index as u32));
+        self.next = self.next.min(self.executed);
+        self.moved = now;
+        self.tries = self.tries.max(1);
+        self.paused = Some(until);
+        true
+    }
+
+    /// The value of FetchOp `number` came. False if it is not awaited.
+    pub(crate) fn value(&mut self, now: Instant, number: u32, id: TransferId, value: u64) -> bool {
+        let index = number.wrapping_sub(self.base) as usize;
+        if !self.awaits_value(number, id) || !self.confirm(now, number.wrapping_add(1)) {
+            return false;
+        }
+        self.ops[index].outcome = Some(Outcome::Value(value));
+        self.moved = now;
+        true
+    }
+
+    /// Whether the value of FetchOp `number` is awaited.
+    pub(crate) fn awaits_value(&self, number: u32, id: TransferId) -> bool {
+        let op = self.ops.get(number.wrapping_sub(self.base) as usize);
+        let sent = (number.wrapping_sub(self.base) as usize) < self.sent;
+        let fetch = |op: &SentRequest| {
+            op.request.id == id
+                && op.outcome.is_none()
+                && matches!(op.request.kind, RequestKind::Fetch { .. })
+        };
+        sent && op.is_some_and(fetch)
+    }
+
+    /// The Responder refused operation `id`. Returns its number, to be told that we know.
+    pub(crate) fn refuse(
+        &mut self,
+        now: Instant,
+        id: TransferId,
+        why: impl FnOnce(&RequestKind) -> TransferError,
+    ) -> Option<u32> {
+        if let Some((known, number)) = self.refused
+            && known == id
+        {
+            return Some(number);
+        }
+        let index = self.position(id)?;
+        if index < self.executed {
+            return None;
+        }
+        let number = self.base.wrapping_add(index as u32);
+        self.confirm(now, number.wrapping_add(1));
+        let op = &mut self.ops[index];
+        op.outcome = Some(Outcome::Failed(why(&op.request.kind)));
+        self.refused = Some((id, number));
+        // What was sent behind it was dropped.
+        self.next = index + 1;
+        Some(number)
+    }
+
+    /// What is over, in order.
+    pub(crate) fn pop(&mut self) -> Option<CompletedRequest> {
+        if self.executed == 0 {
+            return None;
+        }
+        let outcome = self.ops.front()?.outcome?;
+        let op = self.ops.pop_front()?;
+        self.base = self.base.wrapping_add(1);
+        self.executed -= 1;
+        self.next = self.next.saturating_sub(1);
+        self.sent = self.sent.saturating_sub(1);
+        self.fetches -= usize::from(matches!(op.request.kind, RequestKind::Fetch { .. }));
+        Some(CompletedRequest {
+            request: op.request,
+            outcome,
+            cancelled: op.cancelled,
+        })
+    }
+
+    /// Takes the work of operation `id` away; its number stays. False if there is none.
+    pub(crate) fn cancel(&mut self, id: TransferId) -> bool {
+        let named = |op: &&mut SentRequest| op.request.id == id && !op.cancelled;
+        let Some(op) = self.ops.iter_mut().find(named) else {
+            return false;
+        };
+        op.cancelled = true;
+        // An atomic operation has no memory to be let go of; whether it was done is not known.
+        if !matches!(op.request.kind, RequestKind::Fetch { .. }) {
+            op.request.kind = RequestKind::Nothing;
+        }
+        true
+    }
+
+    /// All of them, gone.
+    pub(crate) fn clear(&mut self) {
+        self.base = self.next_number();
+        (self.executed, self.next, self.sent, self.fetches) = (0, 0, 0, 0);
+        self.ops.clear();
+        self.paused = None;
+    }
+
+    /// As if `number` operations had been executed before.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, number: u32) {
+        self.base = number;
+    }
+
+    pub(crate) fn assert_bounded(&self) {
+        assert!(self.ops.len() <= MAX_UNCONFIRMED && self.fetches <= MAX_FETCHES);
+        assert!(self.executed <= self.sent && self.sent <= self.ops.len());
+        assert!(self.next <= self.ops.len());
+    }
+}
+
+#[cfg(test)]
+#[path = "send_queue_tests.rs"]
+mod tests;

@@ -1,0 +1,443 @@
+//! Exported memory: what the peer's small operations do to it, and the messages it sends.
+
+use super::exports::{MESSAGES, Named};
+use super::responder::{NotReady, SequenceCheck};
+use super::{AwaitedPayload, NOTHING, OneSided, PendingAtomic};
+use crate::context::{Context, Debt, Refusal};
+use crate::limits::{MAX_CONTROL, MAX_UNREAD};
+use crate::receiving::Origin;
+use crate::receiving::Receiving;
+use crate::request::AtomicRequest;
+use crate::sending::Sending;
+use crate::timers::Timer;
+use crate::{
+    Atomic, DropReason, Event, Placement, PostError, RegionName, Span, TransferError, TransferId,
+};
+use zerolane_wire::{
+    Answer, FetchOp, Flags, Header, MemoryRegionAvailable, MemoryState, Operation, Place, Reason,
+    RequestAnswer, RequestMemoryRegion, RequestToSend, Rights,
+};
+
+/// Exports.
+impl OneSided {
+    /// Lets the peer use `span`. Returns handle and Mx.
+    pub(crate) fn export(
+        &mut self,
+        span: Span,
+        rights: Rights,
+        name: Option<RegionName>,
+    ) -> Result<(u32, u16), PostError> {
+        self.exports.export(span, rights, name)
+    }
+
+    /// Ends an export, and refuses the Gets that wait for it. False if `handle` names none.
+    pub(crate) fn revoke(&mut self, cx: &mut Context, handle: u32) -> bool {
+        if self.exports.revoke(handle).is_none() {
+            return false;
+        }
+        while let Some(reply) = self.responses.take_of(handle) {
+            cx.refuse(reply.d_id, Refusal::because(Reason::Revoked));
+        }
+        true
+    }
+
+    /// The bytes that the peer names, if it may.
+    pub(super) fn check(
+        &self,
+        cx: &Context,
+        place: Named,
+        len: u64,
+        right: Rights,
+    ) -> Result<Span, Reason> {
+        self.exports.check(place, len, right, cx.buffer_log2())
+    }
+
+    pub(crate) fn on_request_region(&self, cx: &mut Context, it: &RequestMemoryRegion) {
+        let found = self.exports.open(&it.name, it.rights);
+        let (handle, mx, length) = match found {
+            Ok(found) if it.length <= found.2 => found,
+            Ok(_) => return cx.refuse(it.s_id, Refusal::because(Reason::OutOfBounds)),
+            Err(reason) => return cx.refuse(it.s_id, Refusal::because(reason)),
+        };
+        cx.push_control(Operation::MemoryRegionAvailable(MemoryRegionAvailable {
+            rights: it.rights,
+            mx,
+            bufx: 0,
+            offset: 0,
+            d_id: it.s_id,
+            handle,
+            length,
+        }));
+    }
+
+    /// A Put too long for one datagram: received at once, if it may be.
+    pub(crate) fn on_put_announced(
+        &mut self,
+        cx: &mut Context,
+        receiving: &mut Receiving,
+        place: Place,
+        rts: &RequestToSend,
+    ) {
+        let place = Named {
+            handle: place.handle,
+            mx: place.mx,
+            bufx: place.bufx,
+            offset: place.offset,
+        };
+        match self.check(cx, place, rts.length, Rights::WRITE) {
+            Ok(span) => {
+                let (id, origin) = (cx.new_id(), Origin::Region(place.handle));
+                receiving.begin(cx, id, span, rts, origin);
+            }
+            Err(reason) => receiving.refuse_announcement(cx, rts, Refusal::because(reason)),
+        }
+        cx.owe(Debt::Match);
+    }
+}
+
+/// Numbered operations: executed once, in order.
+impl OneSided {
+    /// Takes Data for an exported region, or a message.
+    pub(crate) fn on_put(
+        &mut self,
+        cx: &mut Context,
+        sending: &mut Sending,
+        receiving: &mut Receiving,
+        header: &Header,
+        len: u32,
+    ) -> Result<Placement, DropReason> {
+        // What a large put was granted is told by its Block, not by the handle.
+        self.on_piggyback(cx, sending, header.param);
+        let ask_ack = header.flags.contains(Flags::SEND_STATE);
+        self.let_through(cx, header.sync, ask_ack)?;
+        let outcome = match (header.d_id, header.b_id) {
+            (MESSAGES, NOTHING) if len == 0 => Ok(Placement::Store(Span::EMPTY)),
+            (MESSAGES, _) => self.take_message(cx, receiving, header, len),
+            _ => self.take_put(cx, header, len),
+        };
+        match outcome {
+            Ok(placement) => {
+                cx.counters.bytes_received += u64::from(len);
+                cx.unnumbered += u64::from(len);
+                self.responder.executed(cx.now);
+                self.owe_confirmation(cx);
+                Ok(placement)
+            }
+            Err(Nak::NotReady(why)) => {
+                self.responder.not_ready = Some(why);
+                let why = Refusal::because(Reason::NotReady);
+                answer_numbered(cx, header.s_id, Answer::Later(why.reason), why);
+                Err(DropReason::Limit)
+            }
+            Err(Nak::Refused(why)) => {
+                self.refuse_numbered(cx, header.s_id, why);
+                Err(DropReason::NoGrant)
+            }
+        }
+    }
+
+    /// Lets through the operation whose turn it is, and deals with all others.
+    pub(super) fn let_through(
+        &mut self,
+        cx: &mut Context,
+        number: u32,
+        ask_ack: bool,
+    ) -> Result<(), DropReason> {
+        match self.responder.admit(cx.now, number, ask_ack) {
+            SequenceCheck::Expected => Ok(()),
+            SequenceCheck::Duplicate => Err(DropReason::Duplicate),
+            SequenceCheck::Refused(id, why) => {
+                answer_numbered(cx, id, Answer::Refused(why.reason), why);
+                Err(DropReason::Early)
+            }
+            SequenceCheck::Ahead => {
+                let rtt = cx.recovery.rtt().unwrap_or_default();
+                if self.responder.ask(cx.now, ask_ack, rtt) {
+                    self.ask_from_expected(cx);
+                }
+                Err(DropReason::Early)
+            }
+        }
+    }
+
+    /// Whether a refusal waits to be confirmed: it is repeated to whatever comes meanwhile.
+    pub(super) fn is_refusing(&self) -> bool {
+        self.responder.is_refusing()
+    }
+
+    /// Asks for all operations from the expected one on.
+    fn ask_from_expected(&self, cx: &mut Context) {
+        let expected = self.responder.expected();
+        let resend = true;
+        cx.push_control(Operation::MemoryState(MemoryState { expected, resend }));
+    }
+
+    fn refuse_numbered(&mut self, cx: &mut Context, id: TransferId, why: Refusal) {
+        self.responder.refuse(id, why);
+        answer_numbered(cx, id, Answer::Refused(why.reason), why);
+    }
+
+    fn take_put(&mut self, cx: &mut Context, header: &Header, len: u32) -> Result<Placement, Nak> {
+        let checked = self.check(cx, named(header), u64::from(len), Rights::WRITE);
+        let span = checked.map_err(|reason| Nak::Refused(Refusal::because(reason)))?;
+        if header.flags.contains(Flags::INTERRUPT) {
+            if self.is_unread(cx) {
+                return Err(Nak::NotReady(NotReady::Room));
+            }
+            let value = header.b_num;
+            cx.events.push_back(Event::Immediate { value });
+        }
+        Ok(Placement::Store(span))
+    }
+
+    /// The Initiator knows how operation `number` ended.
+    pub(crate) fn on_outcome_known(
+        &mut self,
+        cx: &mut Context,
+        number: u32,
+    ) -> Result<(), DropReason> {
+        if !self.responder.outcome_known(cx.now, number) {
+            return Err(DropReason::Duplicate);
+        }
+        self.owe_confirmation(cx);
+        Ok(())
+    }
+
+    fn owe_confirmation(&mut self, cx: &mut Context) {
+        if let Some(at) = self.responder.due() {
+            cx.timers.set(Timer::DelayedAck, at);
+        }
+    }
+
+    /// Confirms the peer's operations with what leaves next.
+    pub(crate) fn confirm_now(&mut self) {
+        self.responder.ask_ack();
+    }
+
+    /// The confirmation that leaves now, if one is due.
+    pub(crate) fn next_confirmation(&mut self, cx: &mut Context) -> bool {
+        if !self.responder.is_due(cx.now) {
+            return false;
+        }
+        self.responder.confirmed();
+        cx.timers.stop(Timer::DelayedAck);
+        let expected = self.responder.expected();
+        let resend = false;
+        cx.push_control(Operation::MemoryState(MemoryState { expected, resend }));
+        true
+    }
+}
+
+/// Messages.
+impl OneSided {
+    fn take_message(
+        &mut self,
+        cx: &mut Context,
+        receiving: &mut Receiving,
+        header: &Header,
+        len: u32,
+    ) -> Result<Placement, Nak> {
+        if self.is_unread(cx) {
+            return Err(Nak::NotReady(NotReady::Room));
+        }
+        let next = self.receives.front();
+        let &it = next.ok_or(Nak::NotReady(NotReady::Receive))?;
+        let length = header.wide();
+        let room = it.payload.map_or(0, |span| span.len);
+        self.receives.pop_front();
+        if len > MAX_CONTROL || u64::from(len) > it.control.len || length > room {
+            // Both ends fail, as with a Transfer that meets a receive too small for it.
+            let error = TransferError::MessageTooLarge { length, room };
+            cx.events.push_back(Event::Failed { id: it.id, error });
+            let reason = Reason::MessageTooLarge;
+            return Err(Nak::Refused(Refusal { reason, room }));
+        }
+        match it.payload {
+            Some(span) if length > 0 => {
+                let awaited = AwaitedPayload {
+                    number: header.sync,
+                    id: it.id,
+                    peer: header.s_id,
+                    span: span.part(0, length),
+                    control: len,
+                };
+                self.await_payload(cx, receiving, awaited);
+            }
+            _ => cx.events.push_back(Event::Message {
+                id: it.id,
+                control: len,
+                payload: 0,
+            }),
+        }
+        Ok(Placement::Unannounced(it.control.part(0, u64::from(len))))
+    }
+
+    /// The source of a message took its payload back.
+    pub(crate) fn on_payload_ended(&mut self, cx: &mut Context, peer: u32, reason: Reason) {
+        let awaited = self.payloads.iter().position(|it| it.peer == peer);
+        if let Some(index) = awaited {
+            let id = self.payloads.swap_remove(index).id;
+            let error = TransferError::Refused(reason);
+            cx.events.push_back(Event::Failed { id, error });
+        }
+    }
+
+    /// Meets the payload of a message with its announcement, whichever came first.
+    fn await_payload(
+        &mut self,
+        cx: &mut Context,
+        receiving: &mut Receiving,
+        awaited: AwaitedPayload,
+    ) {
+        match receiving.announcement_of_message(awaited.number) {
+            Some(rts) => receive_payload(cx, receiving, &awaited, &rts),
+            None => self.payloads.push(awaited),
+        }
+    }
+
+    pub(crate) fn on_payload_announced(
+        &mut self,
+        cx: &mut Context,
+        receiving: &mut Receiving,
+        number: u32,
+        rts: &RequestToSend,
+    ) {
+        let awaited = self.payloads.iter().position(|it| it.number == number);
+        if let Some(index) = awaited {
+            let it = self.payloads.swap_remove(index);
+            receive_payload(cx, receiving, &it, rts);
+        } else if number.wrapping_sub(self.responder.expected()) > u32::MAX / 2 {
+            // The message was taken and its receive cancelled, or it never had a payload.
+            receiving.refuse_announcement(cx, rts, Refusal::CANCELLED);
+        } else {
+            cx.answer_later(rts.s_id);
+        }
+        cx.owe(Debt::Match);
+    }
+
+    /// Tells how many events the user has not looked at, beyond those not polled.
+    pub(crate) fn set_unread(&mut self, cx: &mut Context, unread: usize) {
+        self.unread = unread;
+        cx.owe(Debt::Ready);
+    }
+
+    /// Whether the user has enough to look at.
+    fn is_unread(&self, cx: &Context) -> bool {
+        cx.events.len() + self.unread >= MAX_UNREAD
+    }
+
+    /// Asks again for the operation that met no room, if there is room now.
+    pub(crate) fn ready_again(&mut self, cx: &mut Context) {
+        let ready = match self.responder.not_ready {
+            None => false,
+            Some(NotReady::Receive) => !self.receives.is_empty(),
+            Some(NotReady::Room) => cx.events.len() + self.unread < MAX_UNREAD / 2,
+        };
+        if ready {
+            self.responder.not_ready = None;
+            self.ask_from_expected(cx);
+        }
+    }
+}
+
+/// Atomic operations.
+impl OneSided {
+    pub(crate) fn on_fetch_op(&mut self, cx: &mut Context, it: &FetchOp) -> Result<(), DropReason> {
+        if let Some(value) = self.responder.value(it.sync, it.s_id) {
+            self.answer_value(it.sync, it.s_id, value);
+            return Err(DropReason::Duplicate);
+        }
+        // It has no flag to ask_ack with; a refusal that went unheard is repeated to any of them.
+        self.let_through(cx, it.sync, self.is_refusing())?;
+        if !self.responder.has_room(it.confirmed) || self.pending_atomic.is_some() {
+            return Err(DropReason::Limit);
+        }
+        let place = Named {
+            handle: it.handle,
+            mx: it.mx,
+            bufx: it.bufx,
+            offset: it.offset,
+        };
+        match self.check(cx, place, 8, Rights::ATOMIC) {
+            Ok(word) => {
+                let atomic = Atomic {
+                    kind: it.kind,
+                    operand: it.operand,
+                    comparand: it.comparand,
+                };
+                self.pending_atomic = Some(PendingAtomic {
+                    order: AtomicRequest { word, atomic },
+                    id: it.s_id,
+                });
+                Ok(())
+            }
+            Err(reason) => {
+                self.refuse_numbered(cx, it.s_id, Refusal::because(reason));
+                Err(DropReason::NoGrant)
+            }
+        }
+    }
+
+    /// The atomic operation that the lane has to do now.
+    pub(crate) fn pending_atomic(&self) -> Option<AtomicRequest> {
+        self.pending_atomic.map(|ordered| ordered.order)
+    }
+
+    /// The order was done: the word before, or `None` if it could not be accessed.
+    pub(crate) fn on_atomic_done(&mut self, cx: &mut Context, before: Option<u64>) {
+        let Some(PendingAtomic { id, .. }) = self.pending_atomic.take() else {
+            return;
+        };
+        let number = self.responder.expected();
+        match before {
+            Some(value) => {
+                self.responder.fetched(cx.now, id, value);
+                self.answer_value(number, id, value);
+            }
+            None => self.refuse_numbered(cx, id, Refusal::because(Reason::MemoryFault)),
+        }
+    }
+}
+
+/// Why an operation is not executed now.
+enum Nak {
+    /// Something is missing that may come.
+    NotReady(NotReady),
+    /// It is refused.
+    Refused(Refusal),
+}
+
+fn answer_numbered(cx: &mut Context, id: TransferId, answer: Answer, why: Refusal) {
+    cx.push_control(Operation::RequestAnswer(RequestAnswer {
+        answer,
+        // An operation that names no identifier is told so.
+        d_id: id.max(1),
+        room: why.room,
+        numbered: true,
+    }));
+}
+
+fn receive_payload(
+    cx: &mut Context,
+    receiving: &mut Receiving,
+    it: &AwaitedPayload,
+    rts: &RequestToSend,
+) {
+    if rts.length == it.span.len {
+        return receiving.begin(cx, it.id, it.span, rts, Origin::Message(it.control));
+    }
+    // The message said something else.
+    let reason = Reason::ProtocolViolation;
+    receiving.refuse_announcement(cx, rts, Refusal::because(reason));
+    let error = TransferError::Refused(reason);
+    cx.events.push_back(Event::Failed { id: it.id, error });
+}
+
+fn named(header: &Header) -> Named {
+    Named {
+        handle: header.d_id,
+        mx: header.b_id,
+        bufx: header.bufx,
+        offset: header.offset,
+    }
+}

@@ -1,0 +1,146 @@
+//! How Blocks are cut and granted.
+
+use super::{Inbound, Inbox};
+use crate::limits::MAX_STUS_PER_BLOCK;
+use crate::receiving::placement::GrantedBlock;
+use crate::transmit::split;
+use crate::{Instant, TransferId, tiling};
+use zerolane_wire::{ClearToSend, Grant, Profile, encapsulation};
+
+/// How Blocks are cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    pub(crate) profile: Profile,
+    pub(crate) window: u32,
+    /// Length to aim at (extended profile).
+    pub(crate) block: u32,
+    pub(crate) block_log2: u8,
+    pub(crate) buffer_log2: u8,
+    /// The sender's STU, as far as known.
+    pub(crate) stu: u32,
+    pub(crate) burst_segments: u32,
+    /// Bytes around the payload of a datagram.
+    pub(crate) around: u32,
+}
+
+impl Geometry {
+    /// Length of a Block that is a whole number of bursts, so that no STU within it is short.
+    fn block_len(&self) -> u32 {
+        let most = encapsulation::MAX_UDP_PAYLOAD_V4 as u32 / (self.stu + self.around);
+        let burst = self.stu * most.clamp(1, self.burst_segments.max(1));
+        let target = self
+            .block
+            .min(self.window / 2)
+            .min(self.stu.saturating_mul(MAX_STUS_PER_BLOCK));
+        let whole = target / burst * burst;
+        if whole > 0 {
+            whole
+        } else {
+            (target / self.stu).max(1) * self.stu
+        }
+    }
+}
+
+/// A grant made.
+pub(crate) struct Granted {
+    pub(crate) sequence: u32,
+    pub(crate) transfer: TransferId,
+}
+
+impl Inbox {
+    /// Grants the next Block, if the window has room.
+    pub(crate) fn grant_next(&mut self, now: Instant, geometry: &Geometry) -> Option<Granted> {
+        let &id = self.granting.front()?;
+        let transfer = self.transfers.get_mut(&id)?;
+        let at = transfer.span.offset + transfer.granted;
+        let rest = transfer.span.len - transfer.granted;
+        let len = match geometry.profile {
+            Profile::Classic => tiling::classic_block(
+                transfer.span.offset,
+                transfer.granted,
+                transfer.span.len,
+                geometry.block_log2,
+            ),
+            Profile::Extended => {
+                let to_boundary =
+                    (1u64 << geometry.buffer_log2) - (at & ((1 << geometry.buffer_log2) - 1));
+                u64::from(geometry.block_len()).min(rest).min(to_boundary) as u32
+            }
+        };
+        let room = match geometry.profile {
+            Profile::Classic => self.grants.is_idle(),
+            Profile::Extended => {
+                self.grants.is_idle()
+                    || self.grants.outstanding() + u64::from(len) <= u64::from(geometry.window)
+            }
+        };
+        if !room || !self.grants.has_room() {
+            return None;
+        }
+        let span = transfer.span.part(transfer.granted, u64::from(len));
+        let sequence = self
+            .grants
+            .grant(now, id, transfer.next_b_num, span, transfer.granted);
+        transfer.granted += u64::from(len);
+        self.ungranted -= u64::from(len);
+        transfer.next_b_num += 1;
+        if transfer.granted == transfer.span.len {
+            self.granting.pop_front();
+        }
+        Some(Granted {
+            sequence,
+            transfer: id,
+        })
+    }
+
+    /// Grants a Block anew from its start (classic repair): what had arrived is forgotten.
+    pub(crate) fn regrant(&mut self, now: Instant, sequence: u32) -> Option<Granted> {
+        let block = self.grants.get(sequence)?;
+        let (id, b_num, span) = (block.transfer, block.b_num, block.span);
+        let (had, offset) = (
+            span.len - u64::from(block.gaps.missing()),
+            block.transfer_offset,
+        );
+        self.transfers.get_mut(&id)?.received -= had;
+        self.grants.revoke(sequence);
+        Some(Granted {
+            sequence: self.grants.grant(now, id, b_num, span, offset),
+            transfer: id,
+        })
+    }
+
+    /// The Clear_To_Send of a live Block.
+    pub(crate) fn clear_to_send(&self, sequence: u32, geometry: &Geometry) -> Option<ClearToSend> {
+        let block = self.grants.get(sequence)?;
+        let transfer = self.transfers.get(&block.transfer)?;
+        let (bufx, offset) = split(block.address, geometry.buffer_log2);
+        let extended = geometry.profile == Profile::Extended;
+        Some(ClearToSend {
+            block_log2: if extended { 0 } else { geometry.block_log2 },
+            mx: block.mx,
+            bufx,
+            offset,
+            sequence,
+            b_num: block.b_num,
+            d_id: transfer.peer,
+            s_id: block.transfer,
+            grant: extended.then(|| Grant {
+                transfer_offset: block.transfer_offset,
+                length: block.len(),
+                blocks_complete: self.blocks_complete(block.transfer, transfer),
+            }),
+        })
+    }
+
+    /// Blocks of a Transfer below this number are complete.
+    pub(crate) fn blocks_complete(&self, id: TransferId, transfer: &Inbound) -> u32 {
+        let of_it = |(_, block): &(u32, &GrantedBlock)| block.transfer == id;
+        let lowest = self
+            .grants
+            .iter()
+            .filter(of_it)
+            .map(|(_, block)| block.b_num)
+            .min();
+        lowest.unwrap_or(transfer.next_b_num)
+    }
+}

@@ -1,0 +1,214 @@
+//! The destination's side of Transfers: announcements kept in their slots, matched with posted
+//! receives in the order they were announced, granted Block by Block.
+
+mod grant;
+mod slots;
+mod state;
+
+pub(crate) use self::grant::{Geometry, Granted};
+pub(crate) use self::slots::{Announcement, Matched, Slot};
+pub(crate) use self::state::InboundEvent;
+pub use self::state::InboundState;
+use alloc::vec::Vec;
+
+use crate::receiving::placement::PlacementTable;
+use crate::receiving::reads::Reads;
+use crate::request::RemotePlace;
+use crate::{Delivery, Span, TransferId};
+use alloc::collections::{BTreeMap, VecDeque};
+use zerolane_wire::RequestToSend;
+
+/// A posted receive without a Transfer yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Posted {
+    pub(crate) id: TransferId,
+    pub(crate) span: Span,
+}
+
+/// Why a Transfer is being received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Announced, and met by a receive or a Read.
+    Posted,
+    /// Announced for the exported region with this handle.
+    Region(u32),
+    /// Announced as the payload of a message with so many bytes of control.
+    Message(u32),
+    /// Asked for by Gets of what starts there, after all operations with lower numbers.
+    Got { place: RemotePlace, after: u32 },
+}
+
+/// An incoming Transfer that is being received.
+#[derive(Clone, Debug)]
+pub(crate) struct Inbound {
+    pub(crate) peer: u32,
+    pub(crate) sequence: u32,
+    /// Where it goes; as long as the Transfer.
+    pub(crate) span: Span,
+    pub(crate) granted: u64,
+    pub(crate) received: u64,
+    pub(crate) next_b_num: u32,
+    pub(crate) delivery: Delivery,
+    pub(crate) origin: Origin,
+}
+
+/// All incoming Transfers of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Inbox {
+    slots: VecDeque<Slot>,
+    base: u32,
+    limit: u16,
+    /// Announcement that the next posted receive gets.
+    next_match: u32,
+    pub(crate) posted: VecDeque<Posted>,
+    pub(crate) reads: Reads,
+    transfers: BTreeMap<TransferId, Inbound>,
+    granting: VecDeque<TransferId>,
+    /// Bytes of `granting` that are not granted.
+    ungranted: u64,
+    pub(crate) grants: PlacementTable,
+}
+
+impl Inbox {
+    pub(crate) fn new(limit: u16, buffer_log2: u8) -> Inbox {
+        Inbox {
+            slots: VecDeque::new(),
+            base: 0,
+            limit,
+            next_match: 0,
+            posted: VecDeque::new(),
+            reads: Reads::default(),
+            transfers: BTreeMap::new(),
+            granting: VecDeque::new(),
+            ungranted: 0,
+            grants: PlacementTable::new(buffer_log2),
+        }
+    }
+
+    /// Transfers posted here that are not over.
+    pub(crate) fn len(&self) -> usize {
+        self.posted.len() + self.reads.len() + self.transfers.len()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<TransferId> {
+        let posted = self.posted.iter().map(|posted| posted.id);
+        posted
+            .chain(self.reads.ids())
+            .chain(self.transfers.keys().copied())
+            .collect()
+    }
+
+    pub(crate) fn get(&self, id: TransferId) -> Option<&Inbound> {
+        self.transfers.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: TransferId) -> Option<&mut Inbound> {
+        self.transfers.get_mut(&id)
+    }
+
+    /// Receives what `rts` announced into `span`, which has room for it.
+    pub(crate) fn begin(
+        &mut self,
+        id: TransferId,
+        span: Span,
+        rts: &RequestToSend,
+        origin: Origin,
+    ) {
+        self.set_state(rts.sequence, InboundEvent::Matched);
+        if let Some(slot) = self.slot_mut(rts.sequence) {
+            slot.id = id;
+        }
+        let transfer = Inbound {
+            peer: rts.s_id,
+            sequence: rts.sequence,
+            span: span.part(0, rts.length),
+            granted: 0,
+            received: 0,
+            next_b_num: 0,
+            // Unless the STU that ends it says otherwise: one of no bytes has none.
+            delivery: Delivery::Interrupt,
+            origin,
+        };
+        self.transfers.insert(id, transfer);
+        if rts.length > 0 {
+            self.granting.push_back(id);
+            self.ungranted += rts.length;
+        }
+    }
+
+    /// Receives what Gets ask for.
+    pub(crate) fn begin_got(&mut self, id: TransferId, span: Span, place: RemotePlace, after: u32) {
+        let transfer = Inbound {
+            peer: 0,
+            sequence: 0,
+            span,
+            granted: 0,
+            received: 0,
+            next_b_num: 0,
+            delivery: Delivery::Interrupt,
+            origin: Origin::Got { place, after },
+        };
+        self.ungranted += span.len;
+        self.transfers.insert(id, transfer);
+        self.granting.push_back(id);
+    }
+
+    /// Transfers of that origin.
+    pub(crate) fn of_region(&self, handle: u32) -> Option<TransferId> {
+        let mut all = self.transfers.iter();
+        let found = all.find(|(_, it)| it.origin == Origin::Region(handle))?;
+        Some(*found.0)
+    }
+
+    /// Whether the Transfer is a put of the peer, of which the user here is not told.
+    pub(crate) fn is_theirs(&self, id: TransferId) -> bool {
+        let region = |it: &Inbound| matches!(it.origin, Origin::Region(_));
+        self.transfers.get(&id).is_some_and(region)
+    }
+
+    /// Whether any Get is in flight.
+    pub(crate) fn is_getting(&self) -> bool {
+        let got = |it: &Inbound| matches!(it.origin, Origin::Got { .. });
+        self.transfers.values().any(got)
+    }
+
+    /// As if `number` Transfers had been announced and `blocks` granted before.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, number: u32, blocks: u32) {
+        (self.base, self.next_match) = (number, number);
+        self.grants.age(blocks);
+        self.reads.age(number);
+    }
+
+    /// Stops the program if what the peer makes us hold grew beyond its limits.
+    pub(crate) fn assert_bounded(&self) {
+        let left = |id: &TransferId| {
+            let transfer = &self.transfers[id];
+            transfer.span.len - transfer.granted
+        };
+        assert_eq!(self.granting.iter().map(left).sum::<u64>(), self.ungranted);
+        assert!(self.slots.len() <= usize::from(self.limit));
+        self.grants.assert_bounded();
+    }
+
+    /// Ends a Transfer that is being received; its grants place nothing any more.
+    pub(crate) fn end(&mut self, id: TransferId, event: InboundEvent) -> Option<Inbound> {
+        let transfer = self.transfers.remove(&id)?;
+        if !matches!(transfer.origin, Origin::Got { .. }) {
+            self.set_state(transfer.sequence, event);
+        }
+        self.granting.retain(|&other| other != id);
+        self.ungranted -= transfer.span.len - transfer.granted;
+        self.grants.revoke_transfer(id);
+        Some(transfer)
+    }
+
+    /// Bytes announced and matched, but not granted yet.
+    pub(crate) fn ungranted(&self) -> u64 {
+        self.ungranted
+    }
+}
+
+#[cfg(test)]
+#[path = "../inbound_tests.rs"]
+mod tests;

@@ -1,0 +1,237 @@
+//! The peer's announcements, and what meets them.
+
+use super::{InboundEvent, InboundState, Inbox, Origin, Posted};
+use crate::TransferId;
+use crate::context::Refusal;
+use zerolane_wire::{Delivered, Reason, RequestToSend, Target};
+
+/// One announcement of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) state: InboundState,
+    pub(crate) rts: Option<RequestToSend>,
+    /// Our identifier of it, 0 before it matched.
+    pub(crate) id: TransferId,
+    /// What its sender is told, again if need be, once it is refused.
+    pub(crate) refusal: Refusal,
+}
+
+impl Slot {
+    /// Whether it waits for the next receive that is posted, not for something it names.
+    fn waits_for_receive(&self) -> bool {
+        let next = |rts: RequestToSend| rts.target == Target::Receive;
+        self.state == InboundState::Announced && self.rts.is_none_or(next)
+    }
+}
+
+const UNHEARD: Slot = Slot {
+    state: InboundState::Unheard,
+    rts: None,
+    id: 0,
+    refusal: Refusal::CANCELLED,
+};
+
+/// What an announcement turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Announcement {
+    /// Not heard before.
+    New,
+    /// Heard before; the slot tells how it stands.
+    Repeated(Slot),
+    /// From before anything we remember.
+    Old,
+    /// More than the slots hold.
+    TooMany,
+}
+
+/// What a posted receive met.
+pub(crate) enum Matched {
+    /// It fits: Blocks will be granted.
+    Receiving { id: TransferId, rts: RequestToSend },
+    /// The Transfer is larger than the receive.
+    TooLarge { posted: Posted, rts: RequestToSend },
+}
+
+impl Inbox {
+    pub(super) fn slot_mut(&mut self, sequence: u32) -> Option<&mut Slot> {
+        self.slots
+            .get_mut(sequence.wrapping_sub(self.base) as usize)
+    }
+
+    /// Makes the slot of announcement `sequence` exist.
+    pub(super) fn open_slot(&mut self, sequence: u32) -> Result<&mut Slot, Announcement> {
+        let ahead = sequence.wrapping_sub(self.base);
+        if ahead > u32::MAX / 2 {
+            return Err(Announcement::Old);
+        }
+        // The sender keeps at most `limit` unresolved, so one further ahead says that the oldest
+        // ones are resolved at its end too.
+        let over = ahead.saturating_sub(u32::from(self.limit) - 1) as usize;
+        let done = |slot: &Slot| matches!(slot.state, InboundState::Complete | InboundState::Ended);
+        let matched = self.next_match.wrapping_sub(self.base) as usize;
+        if over > self.slots.len().min(matched) || !self.slots.iter().take(over).all(done) {
+            return Err(Announcement::TooMany);
+        }
+        self.slots.drain(..over);
+        self.base = self.base.wrapping_add(over as u32);
+        let index = sequence.wrapping_sub(self.base) as usize;
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, UNHEARD);
+        }
+        Ok(&mut self.slots[index])
+    }
+
+    /// Takes an announcement.
+    pub(crate) fn announce(&mut self, rts: &RequestToSend) -> Announcement {
+        let slot = match self.open_slot(rts.sequence) {
+            Ok(slot) => slot,
+            Err(why) => return why,
+        };
+        match slot.state.step(InboundEvent::Announced) {
+            Some(state) => {
+                *slot = Slot {
+                    state,
+                    rts: Some(*rts),
+                    ..UNHEARD
+                };
+                Announcement::New
+            }
+            None => Announcement::Repeated(*slot),
+        }
+    }
+
+    /// Matches the next announcement with the next posted receive, if both are there.
+    pub(crate) fn match_next(&mut self) -> Option<Matched> {
+        loop {
+            let next_match = self.next_match;
+            let slot = *self.slot_mut(next_match)?;
+            match slot.state {
+                InboundState::Unheard => return None,
+                InboundState::Announced if slot.waits_for_receive() => break,
+                _ => self.next_match = next_match.wrapping_add(1),
+            }
+        }
+        let next_match = self.next_match;
+        let rts = self.slot_mut(next_match)?.rts?;
+        let posted = self.posted.pop_front()?;
+        self.next_match = next_match.wrapping_add(1);
+        if rts.length > posted.span.len {
+            self.too_large(next_match, posted.span.len);
+            return Some(Matched::TooLarge { posted, rts });
+        }
+        self.begin(posted.id, posted.span, &rts, Origin::Posted);
+        Some(Matched::Receiving { id: posted.id, rts })
+    }
+
+    /// Matches an announcement that answers a Read.
+    pub(crate) fn match_read(
+        &mut self,
+        reader: TransferId,
+        rts: &RequestToSend,
+    ) -> Option<Matched> {
+        let read = self.reads.remove(reader)?;
+        if let Some(sequence) = read.sequence {
+            self.reads.resolve(sequence);
+        }
+        if rts.length > read.span.len {
+            self.too_large(rts.sequence, read.span.len);
+            let posted = Posted {
+                id: reader,
+                span: read.span,
+            };
+            return Some(Matched::TooLarge { posted, rts: *rts });
+        }
+        self.begin(reader, read.span, rts, Origin::Posted);
+        Some(Matched::Receiving {
+            id: reader,
+            rts: *rts,
+        })
+    }
+
+    /// The announcement of the payload of message `number`, if it waits.
+    pub(crate) fn message(&self, number: u32) -> Option<RequestToSend> {
+        let waits = |slot: &&Slot| slot.state == InboundState::Announced;
+        let announced = self.slots.iter().filter(waits).filter_map(|slot| slot.rts);
+        announced
+            .into_iter()
+            .find(|rts| rts.target == Target::Message(number))
+    }
+
+    pub(super) fn set_state(&mut self, sequence: u32, event: InboundEvent) -> bool {
+        let Some(slot) = self.slot_mut(sequence) else {
+            return false;
+        };
+        let Some(state) = slot.state.step(event) else {
+            return false;
+        };
+        slot.state = state;
+        true
+    }
+
+    pub(super) fn too_large(&mut self, sequence: u32, room: u64) {
+        self.set_state(sequence, InboundEvent::TooLarge);
+        if let Some(slot) = self.slot_mut(sequence) {
+            let reason = Reason::MessageTooLarge;
+            slot.refusal = Refusal { reason, room };
+        }
+    }
+
+    /// Refuses an announcement that nothing here will ever take.
+    pub(crate) fn refuse(&mut self, sequence: u32, why: Refusal) {
+        self.set_state(sequence, InboundEvent::EndedByPeer);
+        if let Some(slot) = self.slot_mut(sequence) {
+            slot.refusal = why;
+        }
+    }
+
+    /// The peer ended its announcement `sequence`. Returns our Transfer, if it had become one.
+    ///
+    /// # Errors
+    /// The announcement is further ahead than the slots hold: this must be heard again.
+    pub(crate) fn ended_by_peer(
+        &mut self,
+        sequence: u32,
+    ) -> Result<Option<TransferId>, Announcement> {
+        let slot = match self.open_slot(sequence) {
+            Ok(slot) => *slot,
+            Err(Announcement::Old) => return Ok(None),
+            Err(why) => return Err(why),
+        };
+        if slot.state == InboundState::Receiving {
+            return Ok(Some(slot.id));
+        }
+        self.set_state(sequence, InboundEvent::EndedByPeer);
+        Ok(None)
+    }
+
+    /// The announcement that the peer's identifier `s_id` names, if it is remembered.
+    pub(crate) fn find(&self, s_id: u32) -> Option<Slot> {
+        let named = |slot: &&Slot| slot.rts.is_some_and(|rts| rts.s_id == s_id);
+        self.slots.iter().rev().find(named).copied()
+    }
+
+    /// The latest announcements whose Transfers arrived whole.
+    pub(crate) fn delivered(&self) -> Delivered {
+        let told = self.slots.len().min(Delivered::ANNOUNCEMENTS as usize);
+        let skip = self.slots.len() - told;
+        let first = self.base.wrapping_add(skip as u32);
+        let mut delivered = Delivered::new(0, first);
+        for (sequence, slot) in (0..).zip(self.slots.iter().skip(skip)) {
+            if slot.state == InboundState::Complete {
+                delivered.add(first.wrapping_add(sequence));
+            }
+        }
+        delivered
+    }
+
+    /// Length of the announced Transfer that waits for a receive.
+    pub(crate) fn waiting(&self) -> Option<u64> {
+        let index = self.next_match.wrapping_sub(self.base) as usize;
+        let slot = self
+            .slots
+            .iter()
+            .skip(index)
+            .find(|slot| slot.state == InboundState::Unheard || slot.waits_for_receive())?;
+        slot.rts.map(|rts| rts.length)
+    }
+}

@@ -1,0 +1,44 @@
+//! Where an incoming Transfer stands, and what changes that.
+
+/// Where an incoming Transfer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InboundState {
+    /// Not announced yet, as far as we heard.
+    Unheard,
+    /// Announced, waits for a receive.
+    Announced,
+    /// Matched: Blocks are granted.
+    Receiving,
+    /// All of it arrived.
+    Complete,
+    /// Refused, aborted or cancelled.
+    Ended,
+}
+
+/// What can happen to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum InboundEvent {
+    Announced,
+    Matched,
+    TooLarge,
+    AllArrived,
+    EndedByPeer,
+    Cancelled,
+}
+
+impl InboundState {
+    /// The next state, if `event` means something in this one.
+    pub(crate) fn step(self, event: InboundEvent) -> Option<InboundState> {
+        use InboundEvent as H;
+        use InboundState as S;
+        match (self, event) {
+            (S::Unheard, H::Announced) => Some(S::Announced),
+            (S::Announced, H::Matched) => Some(S::Receiving),
+            (S::Announced, H::TooLarge) => Some(S::Ended),
+            (S::Receiving, H::AllArrived) => Some(S::Complete),
+            (S::Unheard | S::Announced | S::Receiving, H::EndedByPeer) => Some(S::Ended),
+            (S::Receiving, H::Cancelled) => Some(S::Ended),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Receiving: Transfers of the peer matched, granted, placed and confirmed; what is missing asked for;
+//! and this end's Reads and long Gets, which grant themselves.
+
+mod admission;
+mod announcements;
+mod data;
+mod forecast;
+mod gaps;
+mod grant;
+mod inbound;
+mod loss_detector;
+mod placement;
+mod reads;
+mod receive_window;
+mod repair;
+
+pub use self::forecast::{Forecast, Run};
+pub use self::inbound::InboundState;
+pub(crate) use self::inbound::Origin;
+pub use self::placement::Placement;
+
+use self::inbound::{Inbound, InboundEvent, Inbox, Posted};
+use self::loss_detector::LossDetector;
+use self::receive_window::ReceiveWindow;
+use crate::context::{Context, Debt, Refusal};
+use crate::recovery::Timed;
+use crate::{
+    Admission, Config, DropReason, Event, Instant, PathState, RemotePlace, Span, TransferError,
+    TransferId, limits,
+};
+use alloc::boxed::Box;
+use zerolane_wire::{Delivered, End, Profile, Reason, RequestToSend};
+
+/// What this end receives.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    inbox: Inbox,
+    /// What was overtaken.
+    loss_detector: LossDetector,
+    seen: repair::Seen,
+    receive_window: ReceiveWindow,
+    /// Our place among the connections that receive here; none: we are the only one.
+    admission: Option<Box<dyn Admission>>,
+    /// The peer's STU payload, learned from what arrives.
+    peer_stu: u32,
+    /// The window of the last grants.
+    granted_window: u32,
+    /// Payload bytes that had to be moved.
+    moved: u64,
+    /// Payload bytes found missing when later ones were there.
+    overtaken: u64,
+}
+
+impl Receiving {
+    pub(crate) fn new(config: &Config) -> Receiving {
+        Receiving {
+            inbox: Inbox::new(config.slots.clamp(1, limits::MAX_SLOTS), config.buffer_log2),
+            loss_detector: LossDetector::default(),
+            seen: repair::Seen::default(),
+            receive_window: ReceiveWindow::new(config.window, config.max_window),
+            admission: None,
+            peer_stu: 0,
+            granted_window: 0,
+            moved: 0,
+            overtaken: 0,
+        }
+    }
+
+    /// The profile is known: the placement table follows from its buffer size.
+    pub(crate) fn open(&mut self, cx: &Context) {
+        self.inbox.grants = placement::PlacementTable::new(cx.buffer_log2());
+        if cx.profile == Profile::Classic {
+            // One grant at a time is all the schedule it has.
+            self.admission = None;
+        }
+    }
+
+    /// Transfers posted here that are not over.
+    pub(crate) fn len(&self) -> usize {
+        self.inbox.len()
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
+        self.inbox.ids().into_iter()
+    }
+
+    /// Whether a Get is in flight as a Transfer.
+    pub(crate) fn is_getting(&self) -> bool {
+        self.inbox.is_getting()
+    }
+
+    /// Whether the Transfer is a put of the peer, of which the user here is not told.
+    pub(crate) fn is_put_of_peer(&self, id: TransferId) -> bool {
+        self.inbox.is_theirs(id)
+    }
+
+    /// Payload granted and not received yet, bytes.
+    pub(crate) fn expected_payload(&self) -> u64 {
+        self.inbox.grants.outstanding()
+    }
+
+    /// Predicts where the next `stus` STUs belong.
+    pub(crate) fn forecast(&self, cx: &Context, stus: u32, out: &mut Forecast) {
+        self.inbox.grants.forecast(self.expected_stu(cx), stus, out);
+    }
+
+    /// Payload bytes of the STU expected next.
+    pub(crate) fn expected_stu(&self, cx: &Context) -> u32 {
+        match self.peer_stu {
+            0 => cx.stu(),
+            stu => stu,
+        }
+    }
+
+    /// Length of the announced Transfer that waits for a receive, if one does.
+    pub(crate) fn announced(&self) -> Option<u64> {
+        match self.inbox.posted.is_empty() {
+            true => self.inbox.waiting(),
+            false => None,
+        }
+    }
+
+    /// The latest announcements whose Transfers arrived whole.
+    pub(crate) fn delivered(&self) -> Delivered {
+        self.inbox.delivered()
+    }
+
+    /// The socket buffer overflowed: more was granted than could be taken in time.
+    pub(crate) fn on_overrun(&mut self, now: Instant) {
+        self.receive_window.overrun(now);
+    }
+
+    /// What is known of the path as its receiver.
+    pub(crate) fn describe(&self, now: Instant, state: &mut PathState) {
+        state.reordering = self.loss_detector.reordering(now);
+        state.granted_ahead = self.receive_window.window();
+    }
+
+    /// As if `number` Transfers had been announced, and `blocks` granted, before.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, number: u32, blocks: u32) {
+        self.inbox.age(number, blocks);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn loss_detector_mut(&mut self) -> &mut LossDetector {
+        &mut self.loss_detector
+    }
+
+    pub(crate) fn assert_bounded(&self) {
+        assert!(self.inbox.len() <= 2 * limits::MAX_POSTED);
+        assert!(self.loss_detector.len() <= limits::MAX_OVERTAKEN);
+        self.inbox.assert_bounded();
+    }
+}
+
+/// Transfers that begin, and that end early.
+impl Receiving {
+    /// Queues a receive.
+    pub(crate) fn post(&mut self, cx: &mut Context, span: Span) -> TransferId {
+        let id = cx.new_id();
+        self.inbox.posted.push_back(Posted { id, span });
+        cx.owe(Debt::Match);
+        cx.owe(Debt::Peer);
+        id
+    }
+
+    /// Queues a Read.
+    pub(crate) fn post_read(&mut self, cx: &mut Context, span: Span) -> TransferId {
+        let id = cx.new_id();
+        self.inbox.reads.post(id, span);
+        cx.owe(Debt::Read);
+        cx.owe(Debt::Peer);
+        id
+    }
+
+    /// Begins a long Get of what starts at `place`, behind all numbered operations below `after`.
+    pub(crate) fn begin_get(
+        &mut self,
+        cx: &mut Context,
+        id: TransferId,
+        span: Span,
+        place: RemotePlace,
+        after: u32,
+    ) {
+        self.inbox.begin_got(id, span, place, after);
+        cx.owe(Debt::Grant);
+    }
+
+    /// Begins to receive what was announced for a region of ours, or as the payload of a message.
+    pub(crate) fn begin(
+        &mut self,
+        cx: &mut Context,
+        id: TransferId,
+        span: Span,
+        rts: &RequestToSend,
+        origin: Origin,
+    ) {
+        self.inbox.begin(id, span, rts, origin);
+        self.on_receiving(cx, id, rts);
+    }
+
+    /// The announcement of the payload of message `number`, if it waits.
+    pub(crate) fn announcement_of_message(&self, number: u32) -> Option<RequestToSend> {
+        self.inbox.message(number)
+    }
+
+    /// Gives up a Transfer, a receive or a Read. False if it is none of those.
+    pub(crate) fn cancel(&mut self, cx: &mut Context, id: TransferId, reason: Reason) -> bool {
+        let posted = self.inbox.posted.len();
+        self.inbox.posted.retain(|it| it.id != id);
+        self.cancel_transfer(cx, id, reason)
+            || self.cancel_read(cx, id, reason)
+            || posted != self.inbox.posted.len()
+    }
+
+    fn cancel_transfer(&mut self, cx: &mut Context, id: TransferId, reason: Reason) -> bool {
+        let Some(transfer) = self.inbox.end(id, InboundEvent::Cancelled) else {
+            return false;
+        };
+        cx.recovery.untime(Timed::Grant(id));
+        if matches!(transfer.origin, Origin::Got { .. }) {
+            return true;
+        }
+        // What a later question is answered with.
+        self.inbox
+            .refuse(transfer.sequence, Refusal::because(reason));
+        cx.send_end(End {
+            reason,
+            from_source: false,
+            sequence: transfer.sequence,
+            d_id: transfer.peer,
+            s_id: id,
+        });
+        true
+    }
+
+    fn cancel_read(&mut self, cx: &mut Context, id: TransferId, reason: Reason) -> bool {
+        let Some(read) = self.inbox.reads.remove(id) else {
+            return false;
+        };
+        if let Some(sequence) = read.sequence {
+            cx.send_end(End {
+                reason,
+                from_source: false,
+                sequence,
+                d_id: 0,
+                s_id: id,
+            });
+        }
+        true
+    }
+
+    /// Gives up all Transfers into the region `handle`.
+    pub(crate) fn revoke(&mut self, cx: &mut Context, handle: u32) {
+        while let Some(id) = self.inbox.of_region(handle) {
+            self.cancel_transfer(cx, id, Reason::Revoked);
+        }
+        cx.owe(Debt::Grant);
+    }
+
+    /// The peer refused a long Get: whether `id` was one.
+    pub(crate) fn on_get_refused(&mut self, cx: &mut Context, id: TransferId) -> bool {
+        let getting = |it: &Inbound| matches!(it.origin, Origin::Got { .. });
+        if !self.inbox.get(id).is_some_and(getting) {
+            return false;
+        }
+        self.inbox.end(id, InboundEvent::Cancelled);
+        cx.owe(Debt::Grant);
+        true
+    }
+
+    /// The peer gave up a Transfer of its own.
+    pub(crate) fn on_end_of_source(
+        &mut self,
+        cx: &mut Context,
+        it: &End,
+    ) -> Result<(), DropReason> {
+        let ended = self.inbox.ended_by_peer(it.sequence);
+        if let Some(id) = ended.map_err(|_| DropReason::Limit)? {
+            let ended = self.inbox.end(id, InboundEvent::EndedByPeer);
+            cx.recovery.untime(Timed::Grant(id));
+            let ours = |it: Inbound| !matches!(it.origin, Origin::Region(_));
+            if ended.is_some_and(ours) {
+                let error = TransferError::Refused(it.reason);
+                cx.events.push_back(Event::Failed { id, error });
+            }
+        }
+        cx.owe(Debt::Match);
+        Ok(())
+    }
+
+    /// The peer confirmed the End of Read `sequence`: its slot is free.
+    pub(crate) fn resolve_read(&mut self, cx: &mut Context, sequence: u32) {
+        self.inbox.reads.resolve(sequence);
+        cx.owe(Debt::Read);
+    }
+
+    /// Forgets a Transfer, a receive or a Read: the connection is over.
+    pub(crate) fn forget(&mut self, id: TransferId) {
+        self.inbox.posted.retain(|it| it.id != id);
+        self.inbox.end(id, InboundEvent::Cancelled);
+        self.inbox.reads.remove(id);
+    }
+
+    /// Everything is over: others may have our part of the link.
+    pub(crate) fn clear(&mut self) {
+        self.admission = None;
+    }
+}

@@ -1,0 +1,511 @@
+//! The receiver's placement table: the Blocks it granted, in the order of the grants, and the rule
+//! that nothing outside a live grant is ever placed.
+//!
+//! Mx is an index into a table of [`MAX_LIVE_BLOCKS`] entries (its low bits) with a generation (its
+//! high bits). An entry checks the Transfer's identifier, which is never reused while late packets
+//! may live, the Block number and the bounds: the thesis's receive validation (Figure 14) with the
+//! generation it lacks. Port and key are checked before, they are the connection's.
+
+use super::forecast::{Forecast, Run};
+use super::gaps::{Filled, Gaps};
+use crate::limits::{MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS, MAX_REMEMBERED_BLOCKS, MAX_RTO};
+use crate::transmit::join;
+use crate::{DropReason, Instant, Span, TransferId};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::time::Duration;
+use zerolane_wire::{Header, Range};
+
+/// What to do with the payload of a Data operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// It landed where it belongs.
+    InPlace,
+    /// Move it there (it landed elsewhere, or not yet anywhere): it was granted, and a forecast could
+    /// have placed it.
+    Move(Span),
+    /// Move it there: it came without a grant, so that no forecast could name its place. The answer to
+    /// a Get of one datagram, or the control of a message.
+    Unannounced(Span),
+    /// Put it there now, before anything else is shown to the core: puts that follow may overlap it.
+    Store(Span),
+    /// It is the value of an atomic operation, 8 bytes, big-endian: for
+    /// [`crate::Connection::on_value`].
+    Value {
+        /// Number of the operation.
+        number: u32,
+        /// Which.
+        id: TransferId,
+    },
+    /// Drop it. What it overwrote, if it was placed by forecast, is still to be received.
+    Drop(DropReason),
+}
+
+/// A granted Block.
+#[derive(Clone, Debug)]
+pub(crate) struct GrantedBlock {
+    pub(crate) mx: u16,
+    pub(crate) transfer: TransferId,
+    pub(crate) b_num: u32,
+    /// Where it starts in the receiver's address space (Bufx and Offset joined).
+    pub(crate) address: u64,
+    /// Where it belongs.
+    pub(crate) span: Span,
+    pub(crate) transfer_offset: u64,
+    pub(crate) gaps: Gaps,
+    /// End of the furthest byte received.
+    pub(crate) reached: u32,
+    granted: Instant,
+    /// It was granted again while nothing of it had come.
+    repeated: bool,
+    live: bool,
+}
+
+impl GrantedBlock {
+    pub(crate) fn len(&self) -> u32 {
+        self.span.len as u32
+    }
+}
+
+/// Accepted payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accepted {
+    /// Where it belongs.
+    pub(crate) span: Span,
+    /// Bytes received for the first time.
+    pub(crate) new_bytes: u32,
+    /// Number of the grant.
+    pub(crate) sequence: u32,
+    /// Where in the Block it starts.
+    pub(crate) start: u32,
+    /// The Block it belongs to has everything now.
+    pub(crate) block_complete: bool,
+    /// How it stands to the stream.
+    pub(crate) order: Arrival,
+}
+
+/// A place in the stream of payload: number of the grant, and bytes into its Block.
+pub(crate) type Place = (u32, u32);
+
+/// How a Data operation stands to the stream of payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// What the forecast expected first.
+    Next,
+    /// Further ahead: what lies between here and it was overtaken.
+    Ahead(Place),
+    /// Behind what arrived furthest: late, or a repair.
+    Behind,
+}
+
+/// How long nothing has come, and how long that is usual.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Quiet {
+    /// When payload last came, was asked for, or was granted with nothing else in flight.
+    since: Instant,
+    asked: bool,
+    /// Between two arrivals, lately: the peak, fading.
+    usual: Duration,
+}
+
+impl Quiet {
+    fn arrived(&mut self, now: Instant) {
+        let pause = now - self.since;
+        if !pause.is_zero() {
+            self.usual -= self.usual / 8;
+            if !self.asked {
+                // A longer one is an end that was suspended, or a clock that jumped.
+                self.usual = self.usual.max(pause.min(MAX_RTO));
+            }
+            (self.since, self.asked) = (now, false);
+        }
+    }
+
+    /// Payload was granted or asked for: what comes next is an answer, not the stream's pace.
+    pub(crate) fn broken(&mut self, now: Instant) {
+        (self.since, self.asked) = (now, true);
+    }
+
+    /// When the silence is longer than `wait`, and than is usual on so slow a path.
+    pub(crate) fn ends(&self, wait: Duration) -> Instant {
+        self.since + wait.max(self.usual * 2)
+    }
+}
+
+/// All grants of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct PlacementTable {
+    /// Grant number of the entry, by low bits of Mx.
+    table: Vec<Option<u32>>,
+    next_mx: u16,
+    blocks: VecDeque<GrantedBlock>,
+    /// Grant number of the first of `blocks`.
+    base: u32,
+    live: usize,
+    /// Bytes granted and missing.
+    outstanding: u64,
+    /// The STU expected next.
+    cursor: Place,
+    quiet: Quiet,
+    /// Shortest time from a grant to its first byte since it was taken.
+    delay: Option<Duration>,
+    buffer_log2: u8,
+}
+
+impl PlacementTable {
+    pub(crate) fn new(buffer_log2: u8) -> PlacementTable {
+        PlacementTable {
+            table: vec![None; MAX_LIVE_BLOCKS],
+            next_mx: 0,
+            blocks: VecDeque::new(),
+            base: 0,
+            live: 0,
+            outstanding: 0,
+            cursor: (0, 0),
+            quiet: Quiet::default(),
+            delay: None,
+            buffer_log2,
+        }
+    }
+
+    pub(crate) fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    /// Shortest time from a grant to its first byte since this was called last.
+    pub(crate) fn take_delay(&mut self) -> Option<Duration> {
+        self.delay.take()
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.live < MAX_LIVE_BLOCKS && self.blocks.len() < MAX_REMEMBERED_BLOCKS
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Whether no other Block is granted.
+    pub(crate) fn is_only(&self, sequence: u32) -> bool {
+        self.live == 1 && self.get(sequence).is_some()
+    }
+
+    /// Grants a Block; [`PlacementTable::has_room`] must hold. Returns the number of the grant.
+    pub(crate) fn grant(
+        &mut self,
+        now: Instant,
+        transfer: TransferId,
+        b_num: u32,
+        span: Span,
+        transfer_offset: u64,
+    ) -> u32 {
+        let sequence = self.base.wrapping_add(self.blocks.len() as u32);
+        let mx = self.allocate_mx(sequence);
+        if self.live == 0 {
+            self.cursor = (sequence, 0);
+            self.quiet.broken(now);
+        }
+        self.live += 1;
+        self.outstanding += span.len;
+        self.blocks.push_back(GrantedBlock {
+            mx,
+            transfer,
+            b_num,
+            address: span.offset,
+            span,
+            transfer_offset,
+            gaps: Gaps::whole(span.len as u32),
+            reached: 0,
+            granted: now,
+            repeated: false,
+            live: true,
+        });
+        sequence
+    }
+
+    fn allocate_mx(&mut self, sequence: u32) -> u16 {
+        loop {
+            let mx = self.next_mx;
+            self.next_mx = self.next_mx.wrapping_add(1);
+            let entry = &mut self.table[usize::from(mx) % MAX_LIVE_BLOCKS];
+            if entry.is_none() {
+                *entry = Some(sequence);
+                return mx;
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, sequence: u32) -> Option<&GrantedBlock> {
+        let block = self.blocks.get(sequence.wrapping_sub(self.base) as usize)?;
+        block.live.then_some(block)
+    }
+
+    pub(crate) fn get_mut(&mut self, sequence: u32) -> Option<&mut GrantedBlock> {
+        let block = self
+            .blocks
+            .get_mut(sequence.wrapping_sub(self.base) as usize)?;
+        block.live.then_some(block)
+    }
+
+    /// Live Blocks with their grant numbers, in the order of the grants.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &GrantedBlock)> {
+        self.blocks
+            .iter()
+            .enumerate()
+            .map(|(index, block)| (self.base.wrapping_add(index as u32), block))
+            .filter(|(_, block)| block.live)
+    }
+
+    /// Whether a Block granted after `sequence` has payload already.
+    pub(crate) fn overtaken(&self, sequence: u32) -> bool {
+        self.index(sequence) < self.index(self.cursor.0)
+    }
+
+    /// Blocks granted before `time` of which nothing came, each once.
+    pub(crate) fn take_overdue(&mut self, time: Instant) -> Vec<u32> {
+        let base = self.base;
+        let blocks = self.blocks.iter_mut().enumerate();
+        let overdue = blocks
+            .filter(|(_, it)| it.live && it.reached == 0 && !it.repeated && it.granted <= time);
+        overdue
+            .map(|(index, block)| {
+                block.repeated = true;
+                base.wrapping_add(index as u32)
+            })
+            .take(MAX_GRANTS_REPEATED)
+            .collect()
+    }
+
+    /// Block `sequence` is granted again.
+    pub(crate) fn repeated(&mut self, sequence: u32) {
+        if let Some(block) = self.get_mut(sequence) {
+            block.repeated = true;
+        }
+    }
+
+    /// How many grants `sequence` is from the first that is remembered.
+    fn index(&self, sequence: u32) -> usize {
+        sequence.wrapping_sub(self.base) as usize
+    }
+
+    /// Since when nothing came, and nothing was asked for.
+    pub(crate) fn quiet(&mut self) -> &mut Quiet {
+        &mut self.quiet
+    }
+
+    /// Missing bytes of the stream from `from` up to `to`: Block by Block, number of the grant and
+    /// range.
+    pub(crate) fn between(
+        &self,
+        from: Place,
+        to: Place,
+    ) -> impl Iterator<Item = (u32, u32, u32)> + '_ {
+        let (first, last) = (self.index(from.0), self.index(to.0));
+        let blocks = self.blocks.iter().enumerate().take(last + 1).skip(first);
+        blocks
+            .filter(|(_, block)| block.live)
+            .flat_map(move |(index, block)| {
+                let sequence = self.base.wrapping_add(index as u32);
+                let start = if index == first { from.1 } else { 0 };
+                let end = if index == last { to.1 } else { block.len() };
+                PlacementTable::missing(block, start, end)
+                    .map(move |it| (sequence, it.start, it.start + it.len))
+            })
+    }
+
+    /// As if `number` Blocks had been granted before.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, number: u32) {
+        self.base = number;
+        self.cursor = (number, 0);
+    }
+
+    /// The number of the live grant that `header` names.
+    pub(crate) fn find(&self, header: &Header) -> Option<u32> {
+        let sequence = self.table[usize::from(header.b_id) % MAX_LIVE_BLOCKS]?;
+        let block = &self.blocks[self.index(sequence)];
+        let named = (header.b_id, header.d_id, header.b_num);
+        ((block.mx, block.transfer, block.b_num) == named).then_some(sequence)
+    }
+
+    /// Checks a Data operation of `len` payload bytes (a run of STUs that continue each other) and
+    /// marks them as received.
+    pub(crate) fn accept(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        len: u32,
+    ) -> Result<Accepted, DropReason> {
+        let sequence = self.find(header).ok_or(DropReason::NoGrant)?;
+        let index = self.index(sequence);
+        let block = &mut self.blocks[index];
+        let start = bounds(block, self.buffer_log2, header, len)?;
+        let new_bytes = match block.gaps.fill(start, start + len) {
+            Filled::New(bytes) => bytes,
+            Filled::Duplicate => return Err(DropReason::Duplicate),
+            Filled::TooFragmented => return Err(DropReason::Limit),
+        };
+        // Once it was asked for again, its first byte may answer either grant (Karn).
+        if block.reached == 0 && !block.repeated {
+            self.delay = [self.delay, Some(now - block.granted)]
+                .into_iter()
+                .flatten()
+                .min();
+        }
+        block.reached = block.reached.max(start + len);
+        self.quiet.arrived(now);
+        self.outstanding -= u64::from(new_bytes);
+        let span = block.span.part(u64::from(start), u64::from(len));
+        let block_complete = block.gaps.is_empty();
+        let order = self.advance_cursor((sequence, start), start + len);
+        Ok(Accepted {
+            span,
+            new_bytes,
+            sequence,
+            start,
+            block_complete,
+            order,
+        })
+    }
+
+    /// Payload came from `start` to `end` of a Block. The sender goes on behind it, unless it was
+    /// late or a repair.
+    fn advance_cursor(&mut self, start: Place, end: u32) -> Arrival {
+        let expected = self.cursor;
+        let base = self.base;
+        let rank = |place: Place| (place.0.wrapping_sub(base), place.1);
+        if rank((start.0, end)) > rank(expected) {
+            self.cursor = (start.0, end);
+        }
+        match rank(start).cmp(&rank(expected)) {
+            Ordering::Less => Arrival::Behind,
+            Ordering::Equal => Arrival::Next,
+            Ordering::Greater => Arrival::Ahead(expected),
+        }
+    }
+
+    /// Stops the program if counts and table do not say the same, or grew beyond their limits.
+    pub(crate) fn assert_bounded(&self) {
+        let missing: u64 = self
+            .iter()
+            .map(|(_, it)| u64::from(it.gaps.missing()))
+            .sum();
+        assert_eq!(missing, self.outstanding);
+        assert_eq!(self.iter().count(), self.live);
+        assert_eq!(self.table.iter().flatten().count(), self.live);
+        assert!(self.live <= MAX_LIVE_BLOCKS && self.blocks.len() <= MAX_REMEMBERED_BLOCKS);
+    }
+
+    /// Ends a grant: complete, cancelled or to be granted anew. From here on its Mx places nothing.
+    pub(crate) fn revoke(&mut self, sequence: u32) {
+        let Some(block) = self.get_mut(sequence) else {
+            return;
+        };
+        block.live = false;
+        // It may be remembered for long, behind one that is not complete: without the memory of its gaps.
+        let gaps = core::mem::take(&mut block.gaps);
+        let (mx, missing) = (block.mx, u64::from(gaps.missing()));
+        self.table[usize::from(mx) % MAX_LIVE_BLOCKS] = None;
+        self.outstanding -= missing;
+        self.live -= 1;
+        while self.blocks.front().is_some_and(|block| !block.live) {
+            self.blocks.pop_front();
+            if self.cursor.0 == self.base {
+                self.cursor = (self.base.wrapping_add(1), 0);
+            }
+            self.base = self.base.wrapping_add(1);
+        }
+    }
+
+    /// Ends all grants of `transfer`.
+    pub(crate) fn revoke_transfer(&mut self, transfer: TransferId) {
+        let of_it: Vec<u32> = self
+            .iter()
+            .filter(|(_, b)| b.transfer == transfer)
+            .map(|(s, _)| s)
+            .collect();
+        of_it.into_iter().for_each(|sequence| self.revoke(sequence));
+    }
+
+    /// Predicts the next `stus` STUs of `stu` bytes each: the stream behind what arrived furthest,
+    /// and only when nothing of it is left to come, what was lost on the way.
+    pub(crate) fn forecast(&self, stu: u32, stus: u32, out: &mut Forecast) {
+        out.clear();
+        self.forecast_from(self.cursor, stu, stus, out);
+        if out.is_empty() {
+            self.forecast_from((self.base, 0), stu, stus, out);
+        }
+    }
+
+    fn forecast_from(&self, from: Place, stu: u32, mut stus: u32, out: &mut Forecast) {
+        let skip = self.index(from.0);
+        for (index, block) in self.blocks.iter().enumerate().skip(skip) {
+            let mut at = if index == skip { from.1 } else { 0 };
+            while stus > 0 && block.live {
+                let Some((start, end)) = block.gaps.from(at) else {
+                    break;
+                };
+                let (bytes, count) = crate::tiling::burst(
+                    block.address + u64::from(start),
+                    end - start,
+                    stu,
+                    self.buffer_log2,
+                    stus,
+                );
+                if !out.push(Run {
+                    span: block.span.part(u64::from(start), u64::from(bytes)),
+                    stu,
+                }) {
+                    return;
+                }
+                stus -= count;
+                at = start + bytes;
+            }
+            if stus == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The missing ranges of a Block from `start` to `end`.
+    pub(crate) fn missing(
+        block: &GrantedBlock,
+        start: u32,
+        end: u32,
+    ) -> impl Iterator<Item = Range> + '_ {
+        let mut at = start;
+        core::iter::from_fn(move || {
+            let (start, gap_end) = block.gaps.from(at).filter(|&(start, _)| start < end)?;
+            at = gap_end;
+            let len = gap_end.min(end) - start;
+            Some(Range { start, len })
+        })
+    }
+}
+
+/// Where in `block` the operation's payload starts, if all of it lies inside and in one buffer.
+fn bounds(
+    block: &GrantedBlock,
+    buffer_log2: u8,
+    header: &Header,
+    len: u32,
+) -> Result<u32, DropReason> {
+    let within_buffer = u64::from(header.offset) + u64::from(len) <= 1 << buffer_log2;
+    let address = join(header.bufx, header.offset, buffer_log2);
+    let start = address
+        .checked_sub(block.address)
+        .ok_or(DropReason::OutOfBounds)?;
+    let end = start
+        .checked_add(u64::from(len))
+        .ok_or(DropReason::OutOfBounds)?;
+    if !within_buffer || len == 0 || end > block.span.len {
+        return Err(DropReason::OutOfBounds);
+    }
+    Ok(start as u32)
+}
+
+#[cfg(test)]
+#[path = "placement_tests.rs"]
+mod tests;

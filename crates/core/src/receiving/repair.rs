@@ -1,0 +1,283 @@
+//! Payload that is missing: noticing it, asking for it, and telling the sender how the rest gets on.
+
+use super::Receiving;
+use super::inbound::Granted;
+use super::loss_detector::LateArrival;
+use super::placement::{Accepted, Arrival, PlacementTable};
+use crate::context::{Context, Debt};
+use crate::limits;
+use crate::recovery::Timed;
+use crate::timers::Timer;
+use crate::{Instant, TransferId};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+use zerolane_wire::{
+    Header, MAX_RANGES, Occasion, Operation, Profile, Progress, Range, Ranges, Report, State,
+};
+
+/// Pause before the rest is asked for, when more was lost than is asked for in one go.
+const ASK_PAUSE: Duration = Duration::from_millis(1);
+
+/// Ranges asked for in one go.
+const MOST_ASKED: usize = limits::MAX_ASKS * MAX_RANGES;
+
+/// What a receiver knows of the bursts of its sender.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// The newest.
+    burst: u32,
+    /// When it came.
+    at: Instant,
+}
+
+impl Receiving {
+    /// A burst of this number came.
+    pub(super) fn note_burst(&mut self, now: Instant, header: &Header) {
+        let newer = header.sync.wrapping_sub(self.seen.burst) as i32 > 0;
+        // What answers a short Get has no number.
+        if newer && header.sync != 0 {
+            (self.seen.burst, self.seen.at) = (header.sync, now);
+        }
+    }
+
+    /// Watches what was overtaken, and learns from what is late.
+    pub(super) fn note_order(&mut self, cx: &mut Context, accepted: &Accepted, len: u32) {
+        let min_rtt = cx.recovery.min_rtt().unwrap_or_default();
+        let start = accepted.start;
+        match accepted.order {
+            Arrival::Next => return,
+            Arrival::Behind => {
+                let range = (accepted.sequence, start, start + len);
+                match self.loss_detector.filled(cx.now, range, min_rtt) {
+                    LateArrival::Reordered => cx.counters.reordered += 1,
+                    LateArrival::SpuriousRequest => cx.counters.asked_in_vain += 1,
+                    // Asked for once: the time it took is a round trip.
+                    LateArrival::Repaired(time) => cx.recovery.sample(cx.now, time),
+                    LateArrival::Unknown => {}
+                }
+            }
+            Arrival::Ahead(from) => {
+                let to = (accepted.sequence, start);
+                for range in self.inbox.grants.between(from, to) {
+                    let block = self.inbox.grants.get(range.0);
+                    let untouched = block.is_none_or(|block| block.reached == 0);
+                    let noted = self.loss_detector.overtaken(cx.now, range, untouched);
+                    cx.counters.forgotten += u64::from(!noted);
+                }
+            }
+        }
+        self.arm_lost_timer(cx);
+    }
+
+    fn arm_lost_timer(&mut self, cx: &mut Context) {
+        let rtt = cx.recovery.rtt().unwrap_or_default();
+        if let Some(at) = self.loss_detector.next_due(cx.now, rtt) {
+            cx.timers.set_earlier(Timer::LossDetection, at);
+        }
+    }
+
+    /// Asks for what counts as lost by now.
+    pub(crate) fn on_loss_detection_timeout(&mut self, cx: &mut Context) {
+        let rtt = cx.recovery.rtt().unwrap_or_default();
+        let wait = cx.recovery.repair_timeout();
+        let mut lost: Vec<(u32, Range)> = vec![];
+        while lost.len() < MOST_ASKED {
+            let Some(it) = self.loss_detector.take_due(cx.now, rtt) else {
+                break;
+            };
+            let Some(block) = self.inbox.grants.get(it.sequence) else {
+                continue;
+            };
+            let room = MOST_ASKED - lost.len();
+            let mut missing = PlacementTable::missing(block, it.start, it.end);
+            for range in missing.by_ref().take(room) {
+                lost.push((it.sequence, range));
+                self.overtaken += if it.is_fresh() {
+                    u64::from(range.len)
+                } else {
+                    0
+                };
+                let part = (range.start, range.start + range.len);
+                let noted = self.loss_detector.asked(cx.now, it, part, wait);
+                cx.counters.forgotten += u64::from(!noted);
+            }
+            if let Some(rest) = missing.next() {
+                let noted = self.loss_detector.put_back(it, rest.start);
+                cx.counters.forgotten += u64::from(!noted);
+            }
+        }
+        for of_block in lost.chunk_by(|a, b| a.0 == b.0) {
+            let ranges: Vec<Range> = of_block.iter().map(|&(_, range)| range).collect();
+            self.ask(cx, of_block[0].0, &ranges);
+        }
+        if !lost.is_empty() {
+            cx.owe(Debt::Peer);
+        }
+        if let Some(at) = self.loss_detector.next_due(cx.now, rtt) {
+            cx.timers
+                .set_earlier(Timer::LossDetection, at.max(cx.now + ASK_PAUSE));
+        }
+    }
+
+    /// Grants again what should have been begun by now, once, on a path that loses: one Block less
+    /// to send may leave the sender with nothing to send. A Get is not repeated so: answers come in
+    /// order, and the sender, which keeps none, would send twice what it is about to send.
+    pub(super) fn repeat_overdue_grants(&mut self, cx: &mut Context) {
+        if cx.profile == Profile::Classic || cx.counters.reports_sent == 0 {
+            return;
+        }
+        let wait = cx.recovery.repair_timeout();
+        for sequence in self.inbox.grants.take_overdue(cx.now.before(wait)) {
+            if !self.is_got(sequence) {
+                self.send_grant(cx, sequence);
+            }
+        }
+    }
+
+    /// The peer did what it was asked for: nothing is to be waited for the longer because of what was lost
+    /// before. A long Get may just have got its turn.
+    pub(crate) fn on_peer_progress(&mut self, cx: &mut Context) {
+        if !cx.recovery.is_backed_off() {
+            return;
+        }
+        cx.recovery.progress();
+        if !self.inbox.grants.is_idle() {
+            let ends = self.inbox.grants.quiet().ends(cx.recovery.data_timeout());
+            cx.timers.set_earlier(Timer::Payload, ends.max(cx.now));
+        }
+    }
+
+    /// Granted payload does not come any more: its end was lost, or the grants were.
+    pub(crate) fn on_payload_timeout(&mut self, cx: &mut Context) {
+        if self.inbox.grants.is_idle() {
+            return;
+        }
+        let wait = cx.recovery.data_timeout();
+        let ends = self.inbox.grants.quiet().ends(wait);
+        if ends > cx.now {
+            cx.timers.set_earlier(Timer::Payload, ends);
+            return;
+        }
+        let first_time = !cx.recovery.is_backed_off();
+        cx.counters.timeouts += 1;
+        cx.recovery.back_off();
+        self.inbox.grants.quiet().broken(cx.now);
+        match cx.profile {
+            Profile::Classic => self.grant_anew(cx),
+            Profile::Extended => self.ask_in_silence(cx, first_time),
+        }
+        cx.owe(Debt::Peer);
+        let next = cx.now + cx.recovery.data_timeout();
+        cx.timers.set_earlier(Timer::Payload, next);
+    }
+
+    /// Classic profile: every Block once more, as a whole.
+    fn grant_anew(&mut self, cx: &mut Context) {
+        let live: Vec<u32> = self.inbox.grants.iter().map(|(it, _)| it).collect();
+        for sequence in live {
+            if let Some(Granted { sequence, .. }) = self.inbox.regrant(cx.now, sequence) {
+                self.send_grant(cx, sequence);
+            }
+        }
+    }
+
+    /// Asks for what the sender should have sent last, and if that brought nothing for all that is
+    /// missing: the sender knows what of it was never sent.
+    fn ask_in_silence(&mut self, cx: &mut Context, first_time: bool) {
+        let grants = &self.inbox.grants;
+        let waiting = |&(sequence, _): &(u32, _)| !first_time || !grants.overtaken(sequence);
+        let count = if first_time {
+            1
+        } else {
+            limits::MAX_BLOCKS_ASKED
+        };
+        let blocks: Vec<(u32, Vec<Range>)> = grants
+            .iter()
+            .filter(waiting)
+            .take(count)
+            .map(|(sequence, block)| {
+                let missing = PlacementTable::missing(block, 0, block.len());
+                (sequence, missing.take(MAX_RANGES).collect())
+            })
+            .collect();
+        for (sequence, ranges) in blocks {
+            self.ask(cx, sequence, &ranges);
+        }
+    }
+
+    /// Asks for ranges of a Block, and grants it again if nothing of it came: perhaps the sender
+    /// does not know of it.
+    fn ask(&mut self, cx: &mut Context, sequence: u32, ranges: &[Range]) {
+        let Some(block) = self.inbox.grants.get(sequence) else {
+            return;
+        };
+        let (id, b_num, reached) = (block.transfer, block.b_num, block.reached);
+        cx.recovery.untime(Timed::Grant(id));
+        if self.is_got(sequence) {
+            return self.get_ranges(cx, sequence, ranges);
+        }
+        if reached == 0 {
+            self.inbox.grants.repeated(sequence);
+            self.send_grant(cx, sequence);
+        }
+        for chunk in ranges.chunks(MAX_RANGES) {
+            let mut missing = Ranges::EMPTY;
+            for &range in chunk {
+                missing.push(range);
+            }
+            cx.counters.reports_sent += 1;
+            let state = State {
+                b_num,
+                reached,
+                report: Report::Missing(missing),
+                ..self.state_of(id)
+            };
+            cx.push_control(Operation::State(state));
+        }
+    }
+
+    /// How a Transfer stands, in a State that is no answer.
+    pub(super) fn state_of(&self, id: TransferId) -> State {
+        let transfer = self.inbox.get(id);
+        let blocks_complete = transfer.map_or(0, |it| self.inbox.blocks_complete(id, it));
+        State {
+            occasion: Occasion::Seen(self.seen.burst),
+            complete: false,
+            unknown: false,
+            blocks_complete,
+            b_num: blocks_complete,
+            reached: 0,
+            d_id: transfer.map_or(0, |it| it.peer),
+            s_id: id,
+            report: Report::NOTHING,
+        }
+    }
+
+    /// Tells the sender how the connection gets on: its SEND_STATE asked for that.
+    pub(super) fn tell_progress(&mut self, cx: &mut Context, id: TransferId) {
+        let state = State {
+            report: self.progress(cx),
+            ..self.state_of(id)
+        };
+        cx.push_control(Operation::State(state));
+    }
+
+    /// What was received of the whole connection.
+    pub(super) fn progress(&self, cx: &Context) -> Report {
+        if cx.profile == Profile::Classic {
+            return Report::NOTHING;
+        }
+        let delay = (cx.now - self.seen.at).as_micros();
+        Report::Progress(Progress {
+            received: cx.counters.bytes_received - cx.unnumbered,
+            delay_us: u32::try_from(delay).unwrap_or(u32::MAX),
+            marked: cx.counters.marked as u32,
+            capable: cx.counters.capable as u32,
+        })
+    }
+
+    pub(super) fn seen_burst(&self) -> u32 {
+        self.seen.burst
+    }
+}

@@ -1,0 +1,226 @@
+//! What a user asks to be done with the peer's memory, before and while it is done.
+
+use crate::{Delivery, Span, TransferId, limits};
+use core::fmt;
+use zerolane_wire::{FetchOpKind, OPTIONS_LEN};
+
+/// Name of a region, padded with zeros.
+pub type RegionName = [u8; OPTIONS_LEN];
+
+/// A place in a persistent memory region of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RemotePlace {
+    /// Handle of the region.
+    pub handle: u32,
+    /// Its memory index.
+    pub mx: u16,
+    /// Byte of the peer's address space: where the region starts, plus an offset.
+    pub address: u64,
+}
+
+/// A region that the peer made available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RemoteRegion {
+    /// Its first byte.
+    pub start: RemotePlace,
+    /// Length in bytes.
+    pub length: u64,
+    /// What may be done with it.
+    pub rights: zerolane_wire::Rights,
+}
+
+/// An atomic operation on a 64-bit word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Atomic {
+    /// Which.
+    pub kind: FetchOpKind,
+    /// Operand (add, swap, compare and swap).
+    pub operand: u64,
+    /// Comparand (compare and swap).
+    pub comparand: u64,
+}
+
+/// How a request is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WorkFlags {
+    /// Tell of its success too, not of its failure alone.
+    pub signalled: bool,
+    /// Begin only when everything asked for before is complete.
+    pub fence: bool,
+    /// A caller waits for its end: the peer is asked to confirm at once, rather than with what it
+    /// sends next.
+    pub awaited: bool,
+}
+
+impl Default for WorkFlags {
+    fn default() -> WorkFlags {
+        WorkFlags {
+            signalled: true,
+            fence: false,
+            awaited: true,
+        }
+    }
+}
+
+/// A work request (verbs): what is asked of a connection, beside the memory that it is done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkRequest {
+    /// Sends the memory as one Transfer.
+    Send {
+        /// How its arrival is to be delivered.
+        delivery: Delivery,
+    },
+    /// Receives the next Transfer that no earlier receive takes into the memory.
+    Receive,
+    /// Offers the memory to the peer's next Read (Request_To_Receive).
+    Offer {
+        /// How its arrival is to be delivered.
+        delivery: Delivery,
+    },
+    /// Reads what the peer offers into the memory (Read sequence: Request_To_Receive first).
+    Read,
+    /// Puts the memory into the peer's.
+    Put {
+        /// Where.
+        place: RemotePlace,
+        /// A number that is shown to the peer when the bytes are there.
+        immediate: Option<u32>,
+        /// How.
+        flags: WorkFlags,
+    },
+    /// Gets bytes of the peer's memory into the memory.
+    Get {
+        /// From where.
+        place: RemotePlace,
+        /// How.
+        flags: WorkFlags,
+    },
+    /// Does an atomic operation on a word of the peer's memory, once. Without memory here.
+    /// [`Event::Fetched`](crate::Event::Fetched) follows.
+    FetchOp {
+        /// Which word.
+        place: RemotePlace,
+        /// What to do with it.
+        atomic: Atomic,
+        /// How.
+        flags: WorkFlags,
+    },
+    /// Sends a message whose payload is the memory, if there is any.
+    Message {
+        /// Up to [`MAX_CONTROL`](crate::limits::MAX_CONTROL) bytes.
+        control: Span,
+        /// How.
+        flags: WorkFlags,
+    },
+    /// Receives the next message that no earlier receive takes, its payload into the memory.
+    ReceiveMessage {
+        /// [`MAX_CONTROL`](crate::limits::MAX_CONTROL) bytes for its control.
+        control: Span,
+    },
+    /// Asks for a region of the peer by name. Without memory here.
+    /// [`Event::Region`](crate::Event::Region) follows.
+    OpenRegion {
+        /// The name.
+        name: RegionName,
+        /// What is to be done with it.
+        rights: zerolane_wire::Rights,
+    },
+}
+
+impl WorkRequest {
+    /// Whether the memory is written, and not read.
+    pub fn writes(&self) -> bool {
+        matches!(
+            self,
+            WorkRequest::Receive
+                | WorkRequest::Read
+                | WorkRequest::Get { .. }
+                | WorkRequest::ReceiveMessage { .. }
+        )
+    }
+}
+
+/// Why a Transfer could not be posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// The connection is over or ending.
+    Closed,
+    /// [`limits::MAX_POSTED`] Transfers are in flight in that direction, or all regions exported
+    /// that can be.
+    Full,
+    /// A region of that name is exported already.
+    NameTaken,
+    /// The peer has no persistent memory.
+    Unsupported,
+    /// The word's offset is no multiple of 8.
+    Misaligned,
+    /// The place named lies outside the region.
+    OutOfBounds,
+    /// The region is not exported with that right.
+    Denied,
+    /// A message has more than [`limits::MAX_CONTROL`] bytes of control.
+    ControlTooLong,
+    /// A request of several pieces has none.
+    NoPieces,
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PostError::Closed => f.write_str("the connection is closed"),
+            PostError::Full => f.write_str("too many are posted already"),
+            PostError::NameTaken => f.write_str("a region of that name is exported already"),
+            PostError::Unsupported => f.write_str("the peer has no persistent memory"),
+            PostError::Misaligned => f.write_str("the word's offset is no multiple of 8"),
+            PostError::OutOfBounds => f.write_str("outside the region"),
+            PostError::Denied => f.write_str("the region is not exported with that right"),
+            PostError::ControlTooLong => {
+                write!(f, "more than {} bytes of control", limits::MAX_CONTROL)
+            }
+            PostError::NoPieces => f.write_str("a request of no pieces"),
+        }
+    }
+}
+
+impl core::error::Error for PostError {}
+
+/// A request on the peer's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) id: TransferId,
+    pub(crate) flags: WorkFlags,
+    pub(crate) kind: RequestKind,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RequestKind {
+    Put {
+        place: RemotePlace,
+        span: Span,
+        immediate: Option<u32>,
+    },
+    Get {
+        place: RemotePlace,
+        span: Span,
+    },
+    Fetch {
+        place: RemotePlace,
+        atomic: Atomic,
+    },
+    Message {
+        control: Span,
+        payload: Option<Span>,
+    },
+    /// What is left of an operation that was cancelled after it left: its number.
+    Nothing,
+}
+
+/// An atomic operation that the lane is to do now, before anything that came after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtomicRequest {
+    /// The aligned word, 8 bytes.
+    pub word: Span,
+    /// What to do with it.
+    pub atomic: Atomic,
+}

@@ -1,0 +1,179 @@
+//! What the receiver says of our Transfers: grants, progress, what is missing, refusals.
+
+use super::Sending;
+use super::offers::ReadRequest;
+use super::outbound::{LossReport, OutboundEvent};
+use super::sent_log::SentBurst;
+use crate::context::{Context, Debt, Refusal};
+use crate::limits;
+use crate::recovery::Timed;
+use crate::timers::Timer;
+use crate::{DropReason, OutboundState, TransferError, TransferId};
+use core::time::Duration;
+use zerolane_wire::{
+    Answer, ClearToSend, Occasion, Progress, Reason, Report, RequestAnswer, RequestToReceive,
+    State, Target,
+};
+
+/// How a Transfer of ours ended, as the receiver said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It is complete.
+    Complete(TransferId),
+    /// It failed.
+    Failed(TransferId, TransferError),
+}
+
+impl Sending {
+    /// Takes a grant.
+    pub(crate) fn on_clear_to_send(
+        &mut self,
+        cx: &mut Context,
+        it: &ClearToSend,
+    ) -> Result<(), DropReason> {
+        cx.recovery.answered(Timed::Announcement(it.d_id), cx.now);
+        let missing = self.outbox.grant(it, cx.profile, cx.peer_buffer_log2())?;
+        cx.recovery.progress();
+        self.on_missing(cx, missing);
+        Ok(())
+    }
+
+    /// Takes the answer to an announcement: wait, or no.
+    pub(crate) fn on_announcement_answered(
+        &mut self,
+        cx: &mut Context,
+        it: &RequestAnswer,
+    ) -> Result<Option<Ended>, DropReason> {
+        cx.recovery.answered(Timed::Announcement(it.d_id), cx.now);
+        let id = it.d_id;
+        let transfer = self.outbox.get(id).ok_or(DropReason::Unexpected)?;
+        let length = transfer.span.len;
+        let Answer::Refused(reason) = it.answer else {
+            self.outbox.on_event(id, OutboundEvent::AnsweredLater);
+            if let Some(transfer) = self.outbox.get_mut(id) {
+                transfer.resend_at = cx.now + limits::WAITING_INTERVAL;
+            }
+            return Ok(None);
+        };
+        let error = match reason {
+            Reason::MessageTooLarge => TransferError::MessageTooLarge {
+                length,
+                room: it.room,
+            },
+            reason => TransferError::Refused(reason),
+        };
+        let ended = self.end(cx, id, OutboundEvent::Refused);
+        Ok(ended.then_some(Ended::Failed(id, error)))
+    }
+
+    /// Takes a Read of the peer.
+    pub(crate) fn on_request_to_receive(
+        &mut self,
+        cx: &mut Context,
+        it: &RequestToReceive,
+    ) -> Result<(), DropReason> {
+        match self.offers.want(it, cx.slots()) {
+            ReadRequest::TooMany => return Err(DropReason::Limit),
+            ReadRequest::Kept => self.match_offers(cx),
+            ReadRequest::Old => {
+                // Its Request_To_Send has a timer of its own. If there is none any more, the offer
+                // that the Read met was cancelled before the peer heard of it.
+                let answers = |target: Target| target == Target::Read(it.s_id);
+                if self.outbox.iter().all(|(_, t)| !answers(t.target)) {
+                    cx.refuse(it.s_id, Refusal::CANCELLED);
+                }
+            }
+        }
+        if self.offers.waits(it.sequence) {
+            cx.answer_later(it.s_id);
+        }
+        cx.owe(Debt::Announce);
+        Ok(())
+    }
+
+    /// Takes what the receiver says of a Transfer.
+    pub(crate) fn on_state(
+        &mut self,
+        cx: &mut Context,
+        it: &State,
+    ) -> Result<Option<Ended>, DropReason> {
+        self.on_seen(cx, it)?;
+        if matches!(it.report, Report::Progress(_)) && !it.complete {
+            return Ok(None);
+        }
+        let id = it.d_id;
+        let known = self.outbox.get(id).ok_or(DropReason::Unexpected)?;
+        if known.peer != 0 && it.s_id != 0 && known.peer != it.s_id {
+            return Err(DropReason::Unexpected);
+        }
+        if it.complete {
+            let ended = self.end(cx, id, OutboundEvent::Confirmed);
+            return Ok(ended.then_some(Ended::Complete(id)));
+        }
+        if it.unknown {
+            // A Transfer still being announced may be unknown because the announcement was lost.
+            let lost =
+                known.state == OutboundState::Sending && self.end(cx, id, OutboundEvent::Refused);
+            let error = TransferError::Refused(Reason::Unknown);
+            return Ok(lost.then_some(Ended::Failed(id, error)));
+        }
+        let ranges = match &it.report {
+            Report::Missing(ranges) => ranges.as_slice(),
+            Report::Progress(_) => &[],
+        };
+        let flight_time = cx.recovery.flight_time();
+        let missing = self.outbox.report(cx.now, it, ranges, flight_time);
+        self.on_missing(cx, missing.ok_or(DropReason::Unexpected)?);
+        Ok(None)
+    }
+
+    /// What the receiver has seen of our bursts.
+    fn on_seen(&mut self, cx: &mut Context, it: &State) -> Result<(), DropReason> {
+        let number = match (it.occasion, &it.report) {
+            (Occasion::Seen(number), _) | (Occasion::Reply(number), Report::Progress(_)) => number,
+            (Occasion::Reply(_), Report::Missing(_)) => return Ok(()),
+        };
+        let sent = self.outbox.sent_log.on_seen(cx.now, number)?;
+        if let (Some(sent), Report::Progress(progress)) = (sent, &it.report) {
+            self.on_progress(cx, &sent, progress);
+        }
+        Ok(())
+    }
+
+    fn on_progress(&mut self, cx: &mut Context, sent: &SentBurst, progress: &Progress) {
+        let delay = Duration::from_micros(progress.delay_us.into());
+        let rtt = cx.recovery.less_delay(cx.now - sent.at, delay);
+        if rtt > limits::MAX_RTT {
+            return;
+        }
+        cx.recovery.sample(cx.now, rtt);
+        let min_rtt = cx.recovery.min_rtt().unwrap_or(rtt);
+        let sent_log = &mut self.outbox.sent_log;
+        if let Some(sample) = sent_log.sample(cx.now, sent, progress, rtt, min_rtt) {
+            self.congestion.on_progress(cx.now, &sample);
+            let wanted = self.congestion.wants_marks();
+            self.ecn.note(cx.now, wanted, sent.at, cx.stu(), progress);
+        }
+    }
+
+    fn on_missing(&mut self, cx: &mut Context, missing: LossReport) {
+        cx.counters.count_drop(DropReason::Limit, missing.beyond);
+        self.on_lost(cx, missing.bytes);
+        if missing.black_hole && cx.path.black_hole() {
+            cx.timers.set(Timer::PathProbe, cx.now);
+        }
+    }
+
+    /// So many bytes of payload were lost.
+    pub(crate) fn on_lost(&mut self, cx: &Context, bytes: u64) {
+        if bytes > 0 {
+            self.congestion.on_lost(cx.now, bytes);
+        }
+    }
+
+    /// The peer's last word on what it received of us. A claim is worth as much as a State's.
+    pub(crate) fn on_delivered(&mut self, cx: &mut Context, id: TransferId) -> Option<Ended> {
+        let ended = self.end(cx, id, OutboundEvent::Confirmed);
+        ended.then_some(Ended::Complete(id))
+    }
+}

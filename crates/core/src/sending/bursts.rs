@@ -1,0 +1,195 @@
+//! Bursts of payload: how much may leave now, and what leaves.
+
+use super::Sending;
+use super::outbound::{Outbound, Shape};
+use crate::context::{Context, Debt};
+use crate::limits;
+use crate::timers::Timer;
+use crate::transmit::{BurstLimit, DataBurst};
+use crate::{OutboundState, TransferId};
+use alloc::vec::Vec;
+use core::time::Duration;
+use zerolane_wire::{Operation, Profile, RequestState};
+
+impl Sending {
+    /// The next burst of payload. `answering`: answers to Gets wait as well.
+    pub(crate) fn next_burst(
+        &mut self,
+        cx: &mut Context,
+        limit: BurstLimit,
+        answering: bool,
+    ) -> Option<DataBurst> {
+        if !self.outbox.has_data() {
+            return None;
+        }
+        let shape = self.controlled_shape(cx, limit)?;
+        let next = self.outbox.next_burst(cx.now, &shape);
+        if !self.outbox.has_data() {
+            let wait = probe_timeout(cx);
+            cx.timers.set(Timer::ProbeTimeout, cx.now + wait);
+        }
+        let next = next?;
+        let len = next.burst.span.len;
+        cx.counters.bytes_sent += len;
+        cx.counters.bytes_resent += if next.repair { len } else { 0 };
+        self.on_departed(cx, len, answering);
+        Some(next.burst)
+    }
+
+    /// The shape of a burst of payload that leaves now. `None`: the congestion controller holds it back.
+    pub(crate) fn controlled_shape(
+        &mut self,
+        cx: &mut Context,
+        limit: BurstLimit,
+    ) -> Option<Shape> {
+        let bytes = self.allowance(cx, cx.stu())?.min(limit.bytes.into());
+        Some(Shape {
+            ask: self.asks_progress(cx),
+            ..shape(
+                cx,
+                BurstLimit {
+                    bytes: bytes as u32,
+                    ..limit
+                },
+            )
+        })
+    }
+
+    /// Numbers a burst of `len` bytes that answers a Get, known by `id`, `b_num` and `start`. Returns the
+    /// number.
+    pub(crate) fn number_answer(
+        &mut self,
+        cx: &mut Context,
+        (id, b_num, start): (TransferId, u32, u32),
+        len: u64,
+        answering: bool,
+    ) -> u32 {
+        let number = self.outbox.sent_log.next_number();
+        self.outbox
+            .sent_log
+            .on_sent(cx.now, id, b_num, start, len as u32);
+        self.on_departed(cx, len, answering);
+        number
+    }
+
+    /// A numbered burst of `len` bytes leaves.
+    fn on_departed(&mut self, cx: &mut Context, len: u64, answering: bool) {
+        if !self.outbox.has_data() && !answering {
+            self.outbox.sent_log.on_app_limited();
+        }
+        cx.counters.forgotten += self.outbox.sent_log.take_forgotten();
+        if let Some(pace) = self.congestion.pace() {
+            let quantum = self.congestion.quantum();
+            self.pacer.sent(cx.now, len, pace, quantum);
+        }
+    }
+
+    /// Bytes, headers included, that the congestion controller lets leave now; if none, a timer or
+    /// an answer of the receiver will say when.
+    fn allowance(&mut self, cx: &mut Context, stu: u32) -> Option<u64> {
+        let pair = 2 * u64::from(stu);
+        let in_flight = self.outbox.sent_log.bytes_in_flight();
+        let room = self.congestion.window().saturating_sub(in_flight);
+        // An STU on its own costs as much as a burst. Something may always be in flight.
+        if room < pair && in_flight > 0 {
+            let wait = probe_timeout(cx);
+            cx.timers.set_earlier(Timer::ProbeTimeout, cx.now + wait);
+            return None;
+        }
+        if self.congestion.pace().is_some() && self.pacer.next() > cx.now {
+            cx.timers.set(Timer::Pace, self.pacer.next());
+            return None;
+        }
+        let bytes = room.min(self.congestion.quantum()).max(pair);
+        // Without a controller both may be as large as a number can be.
+        let headers = (bytes / u64::from(stu)).saturating_mul(cx.overhead().into());
+        Some(bytes.saturating_add(headers))
+    }
+
+    /// Whether the next burst asks the receiver for its progress.
+    fn asks_progress(&mut self, cx: &Context) -> bool {
+        if cx.profile == Profile::Classic {
+            return false;
+        }
+        let interval = match cx.recovery.is_known() {
+            true => self.congestion.ack_request_interval(),
+            false => 0,
+        };
+        self.outbox.sent_log.asks_progress(interval)
+    }
+
+    /// Everything granted was sent, and nothing is heard: asks how the Transfers stand. `silent`: the
+    /// peer was not heard for a payload timeout; `answering`: answers to Gets wait.
+    pub(crate) fn on_probe_timeout(&mut self, cx: &mut Context, silent: bool, answering: bool) {
+        let open = |it: &Outbound| it.state == OutboundState::Sending;
+        if !answering && !self.outbox.iter().any(|(_, it)| open(it)) {
+            return;
+        }
+        if answering || self.outbox.has_data() {
+            self.give_up_flight(cx);
+        }
+        if !self.outbox.has_data() {
+            let asked: Vec<(TransferId, u32, u32)> = self
+                .outbox
+                .iter()
+                .filter(|(_, it)| it.all_sent() || open(it) && silent)
+                .map(|(id, it)| (id, it.peer, it.first_open()))
+                .take(limits::MAX_STATE_REQUESTS)
+                .collect();
+            ask_states(cx, &asked);
+        }
+        let wait = probe_timeout(cx);
+        cx.timers.set(Timer::ProbeTimeout, cx.now + wait);
+    }
+
+    /// There is something to send and no room, for nothing new was seen for long: whatever was in
+    /// flight is gone, and the path is to be learned anew (RFC 9002, 7.6: persistent congestion).
+    fn give_up_flight(&mut self, cx: &Context) {
+        let sent_log = &mut self.outbox.sent_log;
+        let patience = cx.recovery.data_timeout() * limits::PERSISTENT_TIMEOUTS;
+        if sent_log.bytes_in_flight() > 0 && cx.now - sent_log.quiet_since() >= patience {
+            sent_log.give_up();
+            self.congestion.on_silence(cx.now);
+        }
+    }
+}
+
+/// The shape of a burst that waits for no controller.
+pub(crate) fn shape(cx: &Context, limit: BurstLimit) -> Shape {
+    Shape {
+        route: cx.route,
+        stu: cx.stu(),
+        profile: cx.profile,
+        buffer_log2: cx.peer_buffer_log2(),
+        limit,
+        around: cx.overhead(),
+        ask: false,
+    }
+}
+
+/// How long to wait for word of what was sent: the receiver, which knows what it misses, asks
+/// first.
+fn probe_timeout(cx: &Context) -> Duration {
+    match cx.profile {
+        Profile::Classic => cx.recovery.control_timeout(),
+        Profile::Extended => cx.recovery.data_timeout() * 2,
+    }
+}
+
+fn ask_states(cx: &mut Context, transfers: &[(TransferId, u32, u32)]) {
+    if transfers.is_empty() {
+        return;
+    }
+    for &(s_id, d_id, b_num) in transfers {
+        let sync = cx.new_sync();
+        cx.push_control(Operation::RequestState(RequestState {
+            b_num,
+            d_id,
+            s_id,
+            sync,
+        }));
+    }
+    cx.counters.timeouts += 1;
+    cx.recovery.back_off();
+    cx.owe(Debt::Peer);
+}

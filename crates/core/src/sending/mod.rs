@@ -1,0 +1,391 @@
+//! Sending: Transfers of this end announced, granted, sent, repaired and confirmed, under congestion
+//! control; and memory offered to the peer's Reads.
+
+mod answers;
+mod bursts;
+mod ecn;
+mod offers;
+mod outbound;
+mod sent_log;
+
+pub(crate) use self::answers::Ended;
+pub(crate) use self::bursts::shape;
+pub use self::outbound::OutboundState;
+pub(crate) use self::outbound::{Shape, without};
+pub(crate) use self::sent_log::SentLog;
+
+use self::ecn::EcnValidation;
+use self::offers::{Offer, Offers, ReadRequest};
+use self::outbound::{Outbound, OutboundEvent, Outbox, Withdrawn};
+use crate::congestion::Pacer;
+use crate::context::{Context, Debt};
+use crate::recovery::Timed;
+use crate::timers::Timer;
+use crate::{
+    Congestion, Delivery, DropReason, Event, GrantsOnly, Instant, PathState, Span, TransferError,
+    TransferId, limits,
+};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::mem::discriminant;
+use zerolane_wire::{End, Operation, Reason, RequestToSend, Target};
+
+/// What this end sends.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    outbox: Outbox,
+    offers: Offers,
+    congestion: Box<dyn Congestion>,
+    pacer: Pacer,
+    ecn: EcnValidation,
+}
+
+impl Sending {
+    pub(crate) fn new() -> Sending {
+        Sending {
+            outbox: Outbox::new(),
+            offers: Offers::default(),
+            congestion: Box::new(GrantsOnly),
+            pacer: Pacer::default(),
+            ecn: EcnValidation::default(),
+        }
+    }
+
+    /// Transfers that are not over, or of which the peer does not know that.
+    pub(crate) fn len(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// As [`Sending::len`], with what is offered to Reads.
+    pub(crate) fn posted(&self) -> usize {
+        self.outbox.len() + self.offers.queue.len()
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
+        let offers = self.offers.queue.iter().map(|offer| offer.id);
+        offers.chain(self.outbox.ids())
+    }
+
+    pub(crate) fn has(&self, id: TransferId) -> bool {
+        self.outbox.get(id).is_some()
+    }
+
+    /// Whether a put is in flight as a Transfer.
+    pub(crate) fn is_putting(&self) -> bool {
+        self.outbox.is_putting()
+    }
+
+    /// Whether granted payload waits to be sent.
+    pub(crate) fn has_data(&self) -> bool {
+        self.outbox.has_data()
+    }
+
+    /// What is known of the path as its sender.
+    pub(crate) fn describe(&self, state: &mut PathState) {
+        state.controller = self.congestion.name();
+        state.congestion_window = self.congestion.window();
+        state.pace = self.congestion.pace();
+        state.in_flight = self.outbox.sent_log.bytes_in_flight();
+    }
+
+    pub(crate) fn set_congestion(&mut self, cx: &Context, congestion: Box<dyn Congestion>) {
+        self.congestion = congestion;
+        self.congestion.on_new_path(cx.recovery.min_rtt());
+    }
+
+    /// Whether datagrams are to leave ECN-capable.
+    pub(crate) fn wants_marks(&self) -> bool {
+        self.congestion.wants_marks() && self.ecn.may_work()
+    }
+
+    /// The first round trip was measured.
+    pub(crate) fn on_first_rtt(&mut self, cx: &Context) {
+        self.congestion.on_new_path(cx.recovery.min_rtt());
+    }
+
+    /// The path to the peer is another one.
+    pub(crate) fn on_new_path(&mut self) {
+        self.congestion.on_new_path(None);
+        self.ecn.forget();
+        self.outbox.sent_log.give_up();
+    }
+
+    /// Bursts in flight, for what is sent beside Transfers.
+    pub(crate) fn sent_log(&self) -> &SentLog {
+        &self.outbox.sent_log
+    }
+
+    /// As if `number` Transfers had been announced, and Reads matched, before.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, number: u32) {
+        self.outbox.age(number);
+        self.offers.age(number);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sent_log_mut(&mut self) -> &mut SentLog {
+        &mut self.outbox.sent_log
+    }
+
+    pub(crate) fn assert_bounded(&self, slots: u16) {
+        assert!(self.outbox.len() <= 2 * limits::MAX_POSTED);
+        self.outbox.assert_bounded();
+        self.offers.assert_bounded(slots);
+    }
+}
+
+/// Posting and announcing.
+impl Sending {
+    /// Queues a Transfer for `target`.
+    pub(crate) fn post(
+        &mut self,
+        cx: &mut Context,
+        span: Span,
+        delivery: Delivery,
+        target: Target,
+    ) -> TransferId {
+        let id = cx.new_id();
+        self.post_as(cx, id, span, delivery, target);
+        id
+    }
+
+    /// Queues a Transfer for `target` that has an identifier: that of the request which it carries out.
+    pub(crate) fn post_as(
+        &mut self,
+        cx: &mut Context,
+        id: TransferId,
+        span: Span,
+        delivery: Delivery,
+        target: Target,
+    ) {
+        self.outbox.post(id, span, delivery, target);
+        cx.owe(Debt::Announce);
+    }
+
+    /// Offers `span` to the peer's next Read.
+    pub(crate) fn offer(&mut self, cx: &mut Context, span: Span, delivery: Delivery) -> TransferId {
+        let id = cx.new_id();
+        self.offers.queue.push_back(Offer { id, span, delivery });
+        cx.owe(Debt::Offer);
+        cx.owe(Debt::Peer);
+        id
+    }
+
+    /// Matches the peer's Reads with offers.
+    pub(crate) fn match_offers(&mut self, cx: &mut Context) {
+        while let Some((wanted, offer)) = self.offers.match_next() {
+            let target = Target::Read(wanted.s_id);
+            self.post_as(cx, offer.id, offer.span, offer.delivery, target);
+        }
+    }
+
+    /// Announces queued Transfers as far as the peer's slots allow.
+    pub(crate) fn announce(&mut self, cx: &mut Context) {
+        self.end_withdrawn(cx);
+        let slots = cx.peer_slots();
+        while let Some(id) = self.outbox.announce_next(slots) {
+            self.send_announcement(cx, id);
+        }
+    }
+
+    /// Gives payloads that were cancelled before they were announced numbers, as far as there are
+    /// slots, and ends them under those.
+    fn end_withdrawn(&mut self, cx: &mut Context) {
+        let slots = cx.peer_slots();
+        while let Some((withdrawn, sequence)) = self.outbox.number_withdrawn(slots) {
+            let end = End {
+                reason: withdrawn.reason,
+                from_source: true,
+                sequence,
+                d_id: 0,
+                s_id: withdrawn.id,
+            };
+            cx.send_end_behind(end, Some(withdrawn.message));
+        }
+    }
+
+    /// Sends, or repeats, the announcement of a Transfer.
+    fn send_announcement(&mut self, cx: &mut Context, id: TransferId) {
+        let wait = cx.recovery.control_timeout();
+        let Some(transfer) = self.outbox.get_mut(id) else {
+            return;
+        };
+        transfer.tries = transfer.tries.saturating_add(1);
+        transfer.resend_at = cx.now + wait;
+        let first = transfer.tries == 1;
+        cx.push_control(Operation::RequestToSend(RequestToSend {
+            length: transfer.span.len,
+            s_id: id,
+            target: transfer.target,
+            sequence: transfer.sequence,
+            send_state: true,
+        }));
+        if first {
+            cx.recovery.time(Timed::Announcement(id), cx.now);
+        } else {
+            cx.recovery.untime(Timed::Announcement(id));
+        }
+        cx.timers.set_earlier(Timer::Answers, cx.now + wait);
+        cx.owe(Debt::Peer);
+    }
+
+    /// Announcements to be repeated, and whether nothing was heard of them. Of those that were told to
+    /// wait, the first of each kind asks for all: none behind it has its turn before.
+    pub(crate) fn announcements_due(&mut self, now: Instant) -> Vec<(TransferId, bool)> {
+        let mut due = vec![];
+        let mut waiting = vec![];
+        for (id, it) in self.outbox.iter_mut().filter(|(_, it)| is_asking(it)) {
+            let waits = it.state == OutboundState::Waiting;
+            let kind = discriminant(&it.target);
+            if waits && waiting.contains(&kind) {
+                it.resend_at = now + limits::WAITING_INTERVAL;
+                continue;
+            }
+            if waits {
+                waiting.push(kind);
+            }
+            if it.resend_at <= now {
+                due.push((id, !waits));
+            }
+        }
+        due
+    }
+
+    /// Repeats an announcement.
+    pub(crate) fn announce_again(&mut self, cx: &mut Context, id: TransferId) {
+        self.send_announcement(cx, id);
+    }
+
+    /// When the next announcement is to be repeated.
+    pub(crate) fn next_answer_due(&self) -> Option<Instant> {
+        let asking = self.outbox.iter().filter(|(_, it)| is_asking(it));
+        asking.map(|(_, it)| it.resend_at).min()
+    }
+}
+
+/// Transfers that end.
+impl Sending {
+    /// Ends a Transfer that the peer knows to be over. Returns whether that ended it.
+    pub(crate) fn end(&mut self, cx: &mut Context, id: TransferId, event: OutboundEvent) -> bool {
+        let Some(transfer) = self.outbox.on_event(id, event) else {
+            return false;
+        };
+        self.outbox.resolve(transfer.sequence);
+        cx.recovery.untime(Timed::Announcement(id));
+        cx.recovery.progress();
+        cx.owe(Debt::Announce);
+        cx.owe(Debt::Start);
+        true
+    }
+
+    /// Gives up a Transfer of this end, or an offer. False if it is none of those.
+    pub(crate) fn cancel(&mut self, cx: &mut Context, id: TransferId, reason: Reason) -> bool {
+        let offers = self.offers.queue.len();
+        self.offers.queue.retain(|offer| offer.id != id);
+        self.cancel_transfer(cx, id, reason) || offers != self.offers.queue.len()
+    }
+
+    /// Gives up a Transfer of this end. False if it is none.
+    pub(crate) fn cancel_transfer(
+        &mut self,
+        cx: &mut Context,
+        id: TransferId,
+        reason: Reason,
+    ) -> bool {
+        let Some(transfer) = self.outbox.get(id) else {
+            return false;
+        };
+        let (state, end) = (transfer.state, end_of_source(id, transfer, reason));
+        let follows = match transfer.target {
+            Target::Message(number) if state != OutboundState::Sending => Some(number),
+            _ => None,
+        };
+        self.outbox.on_event(id, OutboundEvent::Cancelled);
+        match (state, follows) {
+            (OutboundState::Queued, None) => {}
+            (OutboundState::Queued, Some(message)) => {
+                self.outbox.withdraw(Withdrawn {
+                    id,
+                    message,
+                    reason,
+                });
+                self.end_withdrawn(cx);
+            }
+            (_, follows) => cx.send_end_behind(end, follows),
+        }
+        true
+    }
+
+    /// The peer gave up a Transfer of ours.
+    pub(crate) fn on_end(&mut self, cx: &mut Context, it: &End) -> Option<Ended> {
+        let id = it.d_id;
+        let known = |transfer: &Outbound| transfer.peer == 0 || transfer.peer == it.s_id;
+        let ended =
+            self.outbox.get(id).is_some_and(known) && self.end(cx, id, OutboundEvent::EndedByPeer);
+        ended.then_some(Ended::Failed(id, TransferError::Refused(it.reason)))
+    }
+
+    /// The peer takes back the Read `s_id` of number `sequence`, of which it may not have heard that it
+    /// met an offer, nor we of it.
+    pub(crate) fn on_end_of_read(&mut self, cx: &mut Context, it: &End) -> Result<(), DropReason> {
+        let answers = |t: &Outbound| t.target == Target::Read(it.s_id);
+        let answer = self.outbox.iter().find(|(_, transfer)| answers(transfer));
+        let Some((id, transfer)) = answer else {
+            return match self.offers.take_back(it.sequence, cx.slots()) {
+                ReadRequest::TooMany => Err(DropReason::Limit),
+                ReadRequest::Kept | ReadRequest::Old => {
+                    cx.owe(Debt::Offer);
+                    Ok(())
+                }
+            };
+        };
+        // The peer's slot for the announcement is to be closed, heard or not.
+        let (state, end) = (transfer.state, end_of_source(id, transfer, it.reason));
+        self.outbox.on_event(id, OutboundEvent::Cancelled);
+        if state != OutboundState::Queued {
+            cx.send_end(end);
+        }
+        let error = TransferError::Refused(it.reason);
+        cx.events.push_back(Event::Failed { id, error });
+        cx.owe(Debt::Announce);
+        Ok(())
+    }
+
+    /// The peer confirmed the End of announcement `sequence`: its slot is free.
+    pub(crate) fn resolve(&mut self, cx: &mut Context, sequence: u32) {
+        self.outbox.resolve(sequence);
+        cx.owe(Debt::Announce);
+    }
+
+    /// The Transfers announced under a number that `is_named`.
+    pub(crate) fn announced(&self, is_named: impl Fn(u32) -> bool) -> Vec<TransferId> {
+        self.outbox.announced(is_named)
+    }
+
+    /// Forgets a Transfer or an offer: the connection is over.
+    pub(crate) fn forget(&mut self, id: TransferId) {
+        self.offers.queue.retain(|offer| offer.id != id);
+        self.outbox.on_event(id, OutboundEvent::Cancelled);
+    }
+
+    /// Everything is over.
+    pub(crate) fn clear(&mut self) {
+        self.outbox.forget_withdrawn();
+    }
+}
+
+/// Whether the Transfer asks the peer for a grant.
+fn is_asking(it: &Outbound) -> bool {
+    matches!(it.state, OutboundState::Announced | OutboundState::Waiting)
+}
+
+fn end_of_source(id: TransferId, transfer: &Outbound, reason: Reason) -> End {
+    End {
+        reason,
+        from_source: true,
+        sequence: transfer.sequence,
+        d_id: transfer.peer,
+        s_id: id,
+    }
+}

@@ -1,0 +1,141 @@
+//! Grants: which bytes they cover, and whether they may.
+
+use super::transfer::{Held, Outbound};
+use super::{LossReport, OutboundEvent, Outbox};
+use crate::limits::{BLACK_HOLE_REPAIRS, MAX_HELD_GRANTS};
+use crate::transmit::join;
+use crate::{DropReason, TransferId, tiling};
+use zerolane_wire::{ClearToSend, Profile};
+
+impl Outbox {
+    /// Takes a grant. `buffer_log2` is the receiver's.
+    pub(crate) fn grant(
+        &mut self,
+        cts: &ClearToSend,
+        profile: Profile,
+        buffer_log2: u8,
+    ) -> Result<LossReport, DropReason> {
+        let transfer = self
+            .transfers
+            .get_mut(&cts.d_id)
+            .ok_or(DropReason::NoGrant)?;
+        if transfer.peer != 0 && transfer.peer != cts.s_id {
+            return Err(DropReason::NoGrant);
+        }
+        let mut held = granted(transfer, cts, profile, buffer_log2)?;
+        let complete = match cts.grant {
+            Some(grant) => grant.blocks_complete,
+            // One Block at a time: this grant says that those before it are complete.
+            None => cts.b_num,
+        };
+        self.held -= transfer.forget_below(complete);
+        if cts.b_num < transfer.first_open {
+            return Err(DropReason::Duplicate);
+        }
+        let old = transfer.held.get(&cts.b_num);
+        if old.is_some_and(|old| cts.sequence.wrapping_sub(old.sequence) as i32 <= 0) {
+            return Err(DropReason::Duplicate);
+        }
+        if old.is_none() && self.held >= MAX_HELD_GRANTS {
+            return Err(DropReason::Limit);
+        }
+        transfer.state = transfer
+            .state
+            .step(OutboundEvent::Granted)
+            .ok_or(DropReason::Unexpected)?;
+        transfer.peer = cts.s_id;
+        let mut missing = LossReport::default();
+        if let Some(old) = old {
+            // Granted anew (classic repair): the whole Block again.
+            missing.bytes = u64::from(old.sent);
+            held.regrants = old.regrants + u32::from(old.sent > 0);
+            missing.black_hole = held.regrants >= BLACK_HOLE_REPAIRS;
+            if missing.black_hole {
+                held.regrants = 0;
+            }
+            transfer.sent -= u64::from(old.sent);
+            self.ready
+                .retain(|entry| (entry.1, entry.2) != (cts.d_id, cts.b_num));
+            self.repairs
+                .retain(|r| (r.id, r.b_num) != (cts.d_id, cts.b_num));
+        } else {
+            self.held += 1;
+        }
+        transfer.held.insert(cts.b_num, held);
+        self.make_ready(cts.sequence, cts.d_id, cts.b_num);
+        Ok(missing)
+    }
+
+    fn make_ready(&mut self, sequence: u32, id: TransferId, b_num: u32) {
+        let after = |entry: &(u32, TransferId, u32)| sequence.wrapping_sub(entry.0) as i32 >= 0;
+        let place = self
+            .ready
+            .iter()
+            .rposition(after)
+            .map_or(0, |index| index + 1);
+        self.ready.insert(place, (sequence, id, b_num));
+    }
+}
+
+/// The Block that a grant makes, if it lies in the Transfer and in addresses that exist.
+fn granted(
+    transfer: &mut Outbound,
+    cts: &ClearToSend,
+    profile: Profile,
+    buffer_log2: u8,
+) -> Result<Held, DropReason> {
+    let address = join(cts.bufx, cts.offset, buffer_log2);
+    let (transfer_offset, len) =
+        granted_range(transfer, cts, profile, address).ok_or(DropReason::OutOfBounds)?;
+    // Nothing computed from a place the peer names may overflow later, nor does a place exist that has
+    // no Bufx.
+    let end = address.checked_add(u64::from(len));
+    let last = end.map(|end| end.saturating_sub(1) >> buffer_log2);
+    if last.is_none_or(|bufx| bufx > u64::from(u32::MAX)) {
+        return Err(DropReason::OutOfBounds);
+    }
+    Ok(Held {
+        mx: cts.mx,
+        address,
+        transfer_offset,
+        len,
+        sent: 0,
+        sequence: cts.sequence,
+        regrants: 0,
+    })
+}
+
+/// Which bytes of the Transfer a grant covers; `None` if none such exist.
+fn granted_range(
+    transfer: &mut Outbound,
+    cts: &ClearToSend,
+    profile: Profile,
+    address: u64,
+) -> Option<(u64, u32)> {
+    let length = transfer.span.len;
+    match (profile, cts.grant) {
+        (Profile::Extended, Some(grant)) => {
+            let end = grant.transfer_offset.checked_add(u64::from(grant.length))?;
+            (end <= length).then_some((grant.transfer_offset, grant.length))
+        }
+        // Options in the wrong profile.
+        (Profile::Extended, None) | (Profile::Classic, Some(_)) => None,
+        (Profile::Classic, None) => {
+            if cts.b_num == 0 {
+                transfer.classic_start = Some(address);
+            }
+            let start = transfer.classic_start?;
+            let first = u64::from(tiling::classic_block(start, 0, length, cts.block_log2));
+            let offset = match cts.b_num {
+                0 => 0,
+                n => first.checked_add(u64::from(n - 1) << cts.block_log2)?,
+            };
+            (offset < length && address == start.checked_add(offset)?).then(|| {
+                (
+                    offset,
+                    tiling::classic_block(start, offset, length, cts.block_log2),
+                )
+            })
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The source's side of Transfers: announced, granted Block by Block, sent in the order of the
+//! grants, repaired where the receiver says so, done when it says so.
+
+mod burst;
+mod grant;
+mod repair;
+mod state;
+mod transfer;
+
+pub(crate) use self::burst::Shape;
+pub(crate) use self::repair::{LossReport, without};
+pub(crate) use self::state::OutboundEvent;
+pub use self::state::OutboundState;
+pub(crate) use self::transfer::Outbound;
+use alloc::vec::Vec;
+
+use self::repair::{Repair, Stuck};
+use crate::limits::{MAX_HELD_GRANTS, MAX_REPAIRS};
+use crate::sending::sent_log::SentLog;
+use crate::slot_window::SlotWindow;
+use crate::{Delivery, Instant, Span, TransferId};
+use alloc::collections::{BTreeMap, VecDeque};
+use zerolane_wire::{Reason, Target};
+
+/// The payload of a message that was cancelled before it was announced. The peer waits for it, or will.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Withdrawn {
+    pub(crate) id: TransferId,
+    /// Number of the message.
+    pub(crate) message: u32,
+    pub(crate) reason: Reason,
+}
+
+/// All outgoing Transfers of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Outbox {
+    transfers: BTreeMap<TransferId, Outbound>,
+    queued: VecDeque<TransferId>,
+    withdrawn: VecDeque<Withdrawn>,
+    /// Granted Blocks with bytes never sent, in the order of the grants.
+    ready: VecDeque<(u32, TransferId, u32)>,
+    repairs: VecDeque<Repair>,
+    window: SlotWindow,
+    held: usize,
+    /// Transfers into regions of the peer.
+    puts: usize,
+    pub(crate) sent_log: SentLog,
+    stuck: Stuck,
+}
+
+impl Outbox {
+    pub(crate) fn new() -> Outbox {
+        Outbox {
+            transfers: BTreeMap::new(),
+            queued: VecDeque::new(),
+            withdrawn: VecDeque::new(),
+            ready: VecDeque::new(),
+            repairs: VecDeque::new(),
+            window: SlotWindow::default(),
+            held: 0,
+            puts: 0,
+            sent_log: SentLog::new(),
+            stuck: Stuck::default(),
+        }
+    }
+
+    /// Whether a Put is in flight.
+    pub(crate) fn is_putting(&self) -> bool {
+        self.puts > 0
+    }
+
+    /// Transfers that are not over, or of which the peer does not know that.
+    pub(crate) fn len(&self) -> usize {
+        self.transfers.len() + self.withdrawn.len()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<TransferId> {
+        self.transfers.keys().copied().collect()
+    }
+
+    pub(crate) fn get(&self, id: TransferId) -> Option<&Outbound> {
+        self.transfers.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: TransferId) -> Option<&mut Outbound> {
+        self.transfers.get_mut(&id)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TransferId, &Outbound)> {
+        self.transfers.iter().map(|(&id, it)| (id, it))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (TransferId, &mut Outbound)> {
+        self.transfers.iter_mut().map(|(&id, it)| (id, it))
+    }
+
+    /// The Transfers announced under a number that `is_named`.
+    pub(crate) fn announced(&self, is_named: impl Fn(u32) -> bool) -> Vec<TransferId> {
+        let named = |it: &Outbound| it.state != OutboundState::Queued && is_named(it.sequence);
+        let all = self.iter().filter(|(_, it)| named(it));
+        all.map(|(id, _)| id).collect()
+    }
+
+    pub(crate) fn post(&mut self, id: TransferId, span: Span, delivery: Delivery, target: Target) {
+        let transfer = Outbound {
+            span,
+            delivery,
+            state: OutboundState::Queued,
+            target,
+            sequence: 0,
+            peer: 0,
+            tries: 0,
+            resend_at: Instant::ZERO,
+            held: BTreeMap::new(),
+            first_open: 0,
+            classic_start: None,
+            sent: 0,
+        };
+        self.puts += usize::from(matches!(target, Target::Region(_)));
+        self.transfers.insert(id, transfer);
+        self.queued.push_back(id);
+    }
+
+    /// What is gone is to be ended under a number of its own.
+    pub(crate) fn withdraw(&mut self, it: Withdrawn) {
+        self.withdrawn.push_back(it);
+    }
+
+    /// The next one withdrawn and its number, if the peer's `slots` leave room.
+    pub(crate) fn number_withdrawn(&mut self, slots: u16) -> Option<(Withdrawn, u32)> {
+        self.withdrawn.front()?;
+        let sequence = self.window.open(slots)?;
+        Some((self.withdrawn.pop_front()?, sequence))
+    }
+
+    /// What is withdrawn needs no number any more.
+    pub(crate) fn forget_withdrawn(&mut self) {
+        self.withdrawn.clear();
+    }
+
+    /// The next Transfer to announce, if the peer's `slots` leave room.
+    pub(crate) fn announce_next(&mut self, slots: u16) -> Option<TransferId> {
+        while self
+            .queued
+            .front()
+            .is_some_and(|id| !self.transfers.contains_key(id))
+        {
+            self.queued.pop_front();
+        }
+        let &id = self.queued.front()?;
+        let transfer = self.transfers.get_mut(&id)?;
+        let state = transfer.state.step(OutboundEvent::SlotFree)?;
+        transfer.sequence = self.window.open(slots)?;
+        transfer.state = state;
+        self.queued.pop_front();
+        Some(id)
+    }
+
+    /// Applies `event`; ends and returns the Transfer if that ended it. Its announcement keeps
+    /// its slot until [`Outbox::resolve`].
+    pub(crate) fn on_event(&mut self, id: TransferId, event: OutboundEvent) -> Option<Outbound> {
+        let transfer = self.transfers.get_mut(&id)?;
+        transfer.state = transfer.state.step(event)?;
+        if transfer.state != OutboundState::Ended {
+            return None;
+        }
+        let transfer = self.transfers.remove(&id)?;
+        self.held -= transfer.held.len();
+        self.puts -= usize::from(matches!(transfer.target, Target::Region(_)));
+        self.ready.retain(|entry| entry.1 != id);
+        self.repairs.retain(|repair| repair.id != id);
+        Some(transfer)
+    }
+
+    /// The peer knows that announcement `sequence` is over: its slot is free.
+    pub(crate) fn resolve(&mut self, sequence: u32) {
+        self.window.resolve(sequence);
+    }
+
+    /// As if `number` Transfers had been announced before.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, number: u32) {
+        self.window.age(number);
+    }
+
+    pub(crate) fn has_data(&self) -> bool {
+        !self.ready.is_empty() || !self.repairs.is_empty()
+    }
+
+    /// Stops the program if what the peer makes us hold grew beyond its limits.
+    pub(crate) fn assert_bounded(&self) {
+        let held: usize = self.transfers.values().map(|it| it.held.len()).sum();
+        assert!(held == self.held && held <= MAX_HELD_GRANTS);
+        assert!(self.sent_log.len() <= crate::limits::MAX_FLIGHT);
+        assert!(self.repairs.len() <= MAX_REPAIRS && self.ready.len() <= MAX_HELD_GRANTS);
+    }
+}
+
+#[cfg(test)]
+#[path = "../outbound_tests.rs"]
+mod tests;

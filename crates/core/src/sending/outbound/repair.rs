@@ -1,0 +1,143 @@
+//! What the receiver misses, and what of that is sent again.
+
+use super::Outbox;
+use crate::limits::{BLACK_HOLE_REPAIRS, MAX_REPAIRS};
+use crate::{Instant, TransferId};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+use zerolane_wire::{Range, State};
+
+/// Whether repairs do any good.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stuck {
+    /// Newest burst the receiver had seen at the last repair.
+    seen: u32,
+    /// When that repair was made.
+    at: Instant,
+    /// Repairs in a row that brought nothing to light.
+    repairs: u32,
+}
+
+impl Stuck {
+    /// Notes a repair; true if large datagrams seem to vanish.
+    fn repaired(&mut self, now: Instant, seen: u32, flight_time: Duration) -> bool {
+        if seen != self.seen {
+            *self = Stuck {
+                seen,
+                at: now,
+                repairs: 1,
+            };
+        } else if now - self.at >= flight_time {
+            self.at = now;
+            self.repairs += 1;
+        }
+        if self.repairs < BLACK_HOLE_REPAIRS {
+            return false;
+        }
+        self.repairs = 0;
+        true
+    }
+}
+
+/// What a report of missing payload, or a grant made anew, amounts to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LossReport {
+    /// Bytes to be sent again.
+    pub(crate) bytes: u64,
+    /// Ranges beyond [`MAX_REPAIRS`], to be asked for again.
+    pub(crate) beyond: u64,
+    /// The same bytes were reported again and again: perhaps the path swallows large datagrams.
+    pub(crate) black_hole: bool,
+}
+
+/// A range to be sent again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Repair {
+    pub(super) id: TransferId,
+    pub(super) b_num: u32,
+    pub(super) start: u32,
+    pub(super) len: u32,
+}
+
+impl Outbox {
+    /// Takes a report about a Block; `None` if it is about nothing of ours. Bursts younger than
+    /// `flight_time` may still be in flight, unless the receiver has seen a later one.
+    pub(crate) fn report(
+        &mut self,
+        now: Instant,
+        state: &State,
+        ranges: &[Range],
+        flight_time: Duration,
+    ) -> Option<LossReport> {
+        let transfer = self.transfers.get_mut(&state.d_id)?;
+        self.held -= transfer.forget_below(state.blocks_complete);
+        let mut missing = LossReport::default();
+        let Some(held) = transfer.held.get(&state.b_num) else {
+            return Some(missing);
+        };
+        let (id, b_num, sent) = (state.d_id, state.b_num, held.sent);
+        let under_way = self.sent_log.in_flight(id, b_num, now, flight_time);
+        let mut excepted: Vec<(u32, u32)> = under_way.collect();
+        let queued = self
+            .repairs
+            .iter()
+            .filter(|r| (r.id, r.b_num) == (id, b_num));
+        excepted.extend(queued.map(|r| (r.start, r.start + r.len)));
+        excepted.sort_unstable();
+        for range in ranges {
+            // Only what has been sent can have been lost; the rest is still to come anyway.
+            let end = range.start.saturating_add(range.len).min(sent);
+            for (start, end) in without(range.start, end, &excepted) {
+                match self.queue_repair(id, b_num, start, end - start) {
+                    true => missing.bytes += u64::from(end - start),
+                    false => missing.beyond += 1,
+                }
+            }
+        }
+        if missing.bytes > 0 {
+            self.sent_log.settle(now, flight_time);
+            let seen = self.sent_log.seen();
+            missing.black_hole = self.stuck.repaired(now, seen, flight_time);
+        }
+        Some(missing)
+    }
+
+    /// `false` if there are too many already.
+    fn queue_repair(&mut self, id: TransferId, b_num: u32, start: u32, len: u32) -> bool {
+        if self.repairs.len() >= MAX_REPAIRS {
+            return false;
+        }
+        self.repairs.push_back(Repair {
+            id,
+            b_num,
+            start,
+            len,
+        });
+        true
+    }
+}
+
+/// The parts of `start..end` that none of `excepted`, in order of their starts, covers; in order. A report
+/// meets thousands of exceptions, as many as the receiver makes them: each is looked at once.
+pub(crate) fn without(start: u32, end: u32, excepted: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    let mut parts = vec![];
+    let mut at = start;
+    for &(from, to) in excepted {
+        if from >= end {
+            break;
+        }
+        if from > at {
+            parts.push((at, from));
+        }
+        at = at.max(to);
+    }
+    if at < end {
+        parts.push((at, end));
+    }
+    parts
+}
+
+#[cfg(test)]
+#[path = "repair_tests.rs"]
+mod tests;

@@ -1,0 +1,70 @@
+//! An outgoing Transfer and the Blocks of it that are granted.
+
+use super::OutboundState;
+use crate::{Delivery, Instant, Span};
+use alloc::collections::BTreeMap;
+use zerolane_wire::Target;
+
+/// A Block that the peer granted and has not confirmed.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) mx: u16,
+    pub(super) address: u64,
+    pub(super) transfer_offset: u64,
+    pub(super) len: u32,
+    pub(super) sent: u32,
+    pub(super) sequence: u32,
+    /// Times it was granted anew in a row (classic profile).
+    pub(super) regrants: u32,
+}
+
+/// An outgoing Transfer.
+#[derive(Clone, Debug)]
+pub(crate) struct Outbound {
+    pub(crate) span: Span,
+    pub(crate) delivery: Delivery,
+    pub(crate) state: OutboundState,
+    /// What it is to meet at the peer.
+    pub(crate) target: Target,
+    /// Number of the announcement, once announced.
+    pub(crate) sequence: u32,
+    /// The peer's identifier, 0 until it granted.
+    pub(crate) peer: u32,
+    pub(crate) tries: u32,
+    pub(crate) resend_at: Instant,
+    /// By Block number.
+    pub(super) held: BTreeMap<u32, Held>,
+    /// Blocks below this number are complete.
+    pub(super) first_open: u32,
+    /// Where Block 0 starts at the receiver (classic profile).
+    pub(super) classic_start: Option<u64>,
+    /// Bytes of it sent at least once.
+    pub(super) sent: u64,
+}
+
+impl Outbound {
+    /// Whether every byte went out at least once, so that only the confirmation is missing.
+    pub(crate) fn all_sent(&self) -> bool {
+        self.state == OutboundState::Sending && self.sent >= self.span.len
+    }
+
+    /// The lowest Block that is not known to be complete.
+    pub(crate) fn first_open(&self) -> u32 {
+        self.first_open
+    }
+
+    /// Forgets the Blocks below `b_num`; returns how many were held.
+    /// A number beyond what was granted says no more than that all of it is complete.
+    pub(super) fn forget_below(&mut self, b_num: u32) -> usize {
+        let before = self.held.len();
+        if let Some((&last, _)) = self.held.last_key_value() {
+            while let Some(block) = self.held.first_entry()
+                && *block.key() < b_num
+            {
+                block.remove();
+            }
+            self.first_open = self.first_open.max(b_num.min(last.saturating_add(1)));
+        }
+        before - self.held.len()
+    }
+}

@@ -1,0 +1,343 @@
+//! What is in flight: every burst of Data has a number, and what the receiver says refers to the
+//! newest number it has seen.
+//!
+//! So a report that some bytes are missing means them lost only if a later burst than the one that
+//! carried them last has arrived, or that one is older than a round trip (RFC 8985's idea, with
+//! bursts for packets). Reports that are late, repeated or made up send nothing twice.
+
+use crate::limits::MAX_FLIGHT;
+use crate::{DropReason, Instant, Sample, TransferId};
+use alloc::collections::VecDeque;
+use core::fmt;
+use core::time::Duration;
+use zerolane_wire::Progress;
+
+/// A burst that left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SentBurst {
+    /// Its number, which its Data carries in Sync. Never 0.
+    pub(crate) number: u32,
+    pub(crate) at: Instant,
+    pub(crate) id: TransferId,
+    pub(crate) b_num: u32,
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+    /// Bytes sent since the connection began, these included.
+    pub(crate) total: u64,
+    /// What the receiver had told some time before.
+    base: ReportedState,
+    /// Nothing more was there to send.
+    limited: bool,
+}
+
+/// What the receiver told last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Reported {
+    /// When we were told. The delay that is told with it counts from the first STU of a burst, and what
+    /// was received ends with the last: less that delay, an answer to a repair and one to a burst would be
+    /// a burst apart, and the rate so much too high.
+    at: Instant,
+    received: u64,
+    marked: u32,
+}
+
+/// What the receiver had told at some time, and when the last burst left that it had seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ReportedState {
+    known: Reported,
+    seen_sent: Instant,
+}
+
+/// Shortest time over which a rate is taken. An end that is late by a fraction of it, as ends are that
+/// have other things to do, changes the rate by as much.
+const RATE_SPAN: Duration = Duration::from_millis(1);
+
+/// Answers remembered in that time.
+const TOLD_IN_SPAN: u32 = 8;
+
+/// The bursts in flight, oldest first.
+#[derive(Clone)]
+pub(crate) struct SentLog {
+    log: VecDeque<SentBurst>,
+    next: u32,
+    /// Newest number the receiver has seen, when that left, and when we learned that it arrived.
+    seen: u32,
+    seen_sent: Instant,
+    seen_at: Instant,
+    /// Bytes sent, and of those up to the newest burst that was seen or must be gone.
+    total: u64,
+    settled: u64,
+    known: Reported,
+    /// Earlier answers, oldest first: the first is as old as a rate's span, or there is none so old.
+    told: VecDeque<ReportedState>,
+    /// Bytes sent when the present round began.
+    round: u64,
+    /// Bytes sent when the receiver was last asked how it gets on.
+    asked: u64,
+    /// Bursts forgotten for want of room, and not told yet.
+    forgotten: u64,
+}
+
+impl fmt::Debug for SentLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SentLog")
+            .field("bursts", &self.log.len())
+            .field("next", &self.next)
+            .field("seen", &self.seen)
+            .field("under_way", &self.bytes_in_flight())
+            .finish_non_exhaustive()
+    }
+}
+
+impl SentLog {
+    pub(crate) fn new() -> SentLog {
+        SentLog {
+            log: VecDeque::new(),
+            next: 1,
+            seen: 0,
+            seen_sent: Instant::ZERO,
+            seen_at: Instant::ZERO,
+            total: 0,
+            settled: 0,
+            known: Reported::default(),
+            told: VecDeque::new(),
+            round: 0,
+            asked: 0,
+            forgotten: 0,
+        }
+    }
+
+    /// The number of the next burst.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.next
+    }
+
+    /// Newest number the receiver has seen, 0 before the first.
+    pub(crate) fn seen(&self) -> u32 {
+        self.seen
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Bursts that were forgotten for want of room since this was asked last.
+    pub(crate) fn take_forgotten(&mut self) -> u64 {
+        core::mem::take(&mut self.forgotten)
+    }
+
+    /// The burst [`SentLog::next_number`] leaves: `len` bytes from `start` of a Block.
+    pub(crate) fn on_sent(
+        &mut self,
+        at: Instant,
+        id: TransferId,
+        b_num: u32,
+        start: u32,
+        len: u32,
+    ) {
+        if self.log.is_empty() && self.known.at < at {
+            // Idle time is no sample of the rate.
+            self.known.at = at;
+            self.seen_sent = at;
+            self.told.clear();
+        }
+        let now = self.told();
+        self.total += u64::from(len);
+        if self.log.len() >= MAX_FLIGHT {
+            self.log.pop_front();
+            self.forgotten += 1;
+        }
+        self.log.push_back(SentBurst {
+            number: self.next,
+            at,
+            id,
+            b_num,
+            start,
+            len,
+            total: self.total,
+            base: self.told.front().copied().unwrap_or(now),
+            limited: false,
+        });
+        // 0 is no number.
+        self.next = self.next.checked_add(1).unwrap_or(1);
+    }
+
+    fn told(&self) -> ReportedState {
+        ReportedState {
+            known: self.known,
+            seen_sent: self.seen_sent,
+        }
+    }
+
+    /// Remembers the newest answer.
+    fn note_told(&mut self) {
+        let newest = self.told();
+        let span = RATE_SPAN / TOLD_IN_SPAN;
+        let since = |it: &ReportedState| newest.known.at - it.known.at;
+        if self.told.back().is_none_or(|last| since(last) >= span) {
+            self.told.push_back(newest);
+        }
+        while self.told.get(1).is_some_and(|it| since(it) >= RATE_SPAN) {
+            self.told.pop_front();
+        }
+    }
+
+    /// The receiver has seen burst `number`. Returns that burst if it is news and not forgotten.
+    ///
+    /// # Errors
+    /// No such burst was ever sent.
+    pub(crate) fn on_seen(
+        &mut self,
+        now: Instant,
+        number: u32,
+    ) -> Result<Option<SentBurst>, DropReason> {
+        if number == 0 || number.wrapping_sub(self.seen) as i32 <= 0 {
+            return Ok(None);
+        }
+        if self.next.wrapping_sub(number) as i32 <= 0 {
+            return Err(DropReason::Unexpected);
+        }
+        self.seen = number;
+        let mut newest = None;
+        while let Some(sent) = self.log.pop_front_if(|it| !is_after(it.number, number)) {
+            newest = Some(sent);
+        }
+        if let Some(sent) = newest {
+            (self.seen_sent, self.seen_at) = (sent.at, now);
+            self.settled = self.settled.max(sent.total);
+        }
+        Ok(newest.filter(|it| it.number == number))
+    }
+
+    /// The burst that left last was all there was.
+    pub(crate) fn on_app_limited(&mut self) {
+        if let Some(last) = self.log.back_mut() {
+            last.limited = true;
+        }
+    }
+
+    /// Bytes that left after the newest burst that the receiver has seen, or that must be gone.
+    pub(crate) fn bytes_in_flight(&self) -> u64 {
+        self.total - self.settled
+    }
+
+    /// Since when nothing new was seen, of what was sent.
+    pub(crate) fn quiet_since(&self) -> Instant {
+        let left = self.log.front().map_or(Instant::ZERO, |it| it.at);
+        self.seen_at.max(left)
+    }
+
+    /// What is too old to arrive any more is not in flight.
+    pub(crate) fn settle(&mut self, now: Instant, flight_time: Duration) {
+        let mut newest_first = self.log.iter().rev();
+        let gone = newest_first.find(|it| !self.may_arrive(it, now, flight_time));
+        if let Some(total) = gone.map(|it| it.total) {
+            self.settled = self.settled.max(total);
+        }
+    }
+
+    /// Nothing new was seen for so long that all of it counts as lost.
+    pub(crate) fn give_up(&mut self) {
+        self.settled = self.total;
+    }
+
+    /// Whether the receiver is to be asked again, after `interval` bytes; it is, then.
+    pub(crate) fn asks_progress(&mut self, interval: u64) -> bool {
+        let due = self.total - self.asked >= interval;
+        if due {
+            self.asked = self.total;
+        }
+        due
+    }
+
+    /// What the receiver's answer to `sent`, which arrived now with a round trip of `rtt`, tells the
+    /// congestion controller. The rate is that of delivery or that of sending, whichever is less
+    /// (draft-ietf-ccwg-bbr, 4.1): answers that were held up and come together make no rate.
+    pub(crate) fn sample(
+        &mut self,
+        now: Instant,
+        sent: &SentBurst,
+        progress: &Progress,
+        rtt: Duration,
+        min_rtt: Duration,
+    ) -> Option<Sample> {
+        // No claim makes more of it than was sent.
+        let received = progress.received.min(self.total);
+        let news = received.checked_sub(self.known.received)?;
+        let marked = progress.marked.wrapping_sub(self.known.marked);
+        self.known = Reported {
+            at: now.max(self.known.at),
+            received,
+            marked: progress.marked,
+        };
+        self.note_told();
+        let arrived = received.saturating_sub(sent.base.known.received);
+        let elapsed = (self.known.at - sent.base.known.at).max(sent.at - sent.base.seen_sent);
+        let round = sent.total > self.round;
+        if round {
+            self.round = self.total;
+        }
+        Some(Sample {
+            rtt,
+            min_rtt,
+            rate: per_second(arrived, elapsed.max(min_rtt)),
+            limited: sent.limited,
+            received: news,
+            marked,
+            under_way: self.bytes_in_flight(),
+            round,
+        })
+    }
+
+    /// Ranges of the Block that the receiver had not seen when it last spoke and that may still
+    /// arrive: they left within the last `flight_time`, or they follow what was seen last as closely
+    /// as they left after it. The latter is so when a queue grows on the way.
+    pub(crate) fn in_flight(
+        &self,
+        id: TransferId,
+        b_num: u32,
+        now: Instant,
+        flight_time: Duration,
+    ) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.log
+            .iter()
+            .rev()
+            .take_while(move |it| self.may_arrive(it, now, flight_time))
+            .filter(move |it| it.id == id && it.b_num == b_num)
+            .map(|it| (it.start, it.start + it.len))
+    }
+
+    /// Ranges of the Block that left after `time` and that the receiver had not seen when it last spoke.
+    pub(crate) fn left_after(
+        &self,
+        id: TransferId,
+        b_num: u32,
+        time: Instant,
+    ) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.log
+            .iter()
+            .rev()
+            .take_while(move |it| it.at > time)
+            .filter(move |it| it.id == id && it.b_num == b_num)
+            .map(|it| (it.start, it.start + it.len))
+    }
+
+    fn may_arrive(&self, it: &SentBurst, now: Instant, flight_time: Duration) -> bool {
+        let usual = it.at + flight_time;
+        let behind_seen = self.seen_at + (it.at - self.seen_sent) + flight_time / 4;
+        usual.max(behind_seen) > now
+    }
+}
+
+fn per_second(bytes: u64, time: Duration) -> u64 {
+    let rate = u128::from(bytes) * 1_000_000_000 / time.as_nanos().max(1);
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+fn is_after(number: u32, other: u32) -> bool {
+    number.wrapping_sub(other) as i32 > 0
+}
+
+#[cfg(test)]
+#[path = "sent_log_tests.rs"]
+mod tests;

@@ -1,0 +1,118 @@
+#![allow(non_snake_case)]
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn flown(bursts: u32) -> SentLog {
+    let mut flight = SentLog::new();
+    for burst in 0..bursts {
+        flight.on_sent(Instant::ZERO + MS * burst, 1, 0, burst * 10, 10);
+    }
+    flight
+}
+
+#[test]
+fn saw__gives_the_burst_once() {
+    let mut flight = flown(5);
+    let sent = flight.on_seen(Instant::ZERO, 3).unwrap().unwrap();
+    assert_eq!((sent.number, sent.start, sent.total), (3, 20, 30));
+    assert_eq!(sent.at, Instant::ZERO + 2 * MS);
+    assert_eq!(flight.on_seen(Instant::ZERO, 3), Ok(None), "repeated");
+    assert_eq!(flight.on_seen(Instant::ZERO, 2), Ok(None), "from the past");
+    assert_eq!(flight.on_seen(Instant::ZERO, 0), Ok(None), "nothing seen");
+    assert_eq!((flight.seen(), flight.len()), (3, 2));
+}
+
+#[test]
+fn saw__refuses_what_was_never_sent() {
+    let mut flight = flown(5);
+    assert_eq!(
+        flight.on_seen(Instant::ZERO, 6),
+        Err(DropReason::Unexpected)
+    );
+    assert_eq!(
+        flight.on_seen(Instant::ZERO, u32::MAX / 2),
+        Err(DropReason::Unexpected)
+    );
+    assert_eq!(flight.seen(), 0);
+    assert!(flight.on_seen(Instant::ZERO, 5).is_ok());
+}
+
+fn under_way(flight: &SentLog, now: Duration, flight_time: Duration) -> Vec<u32> {
+    let now = Instant::ZERO + now;
+    let ranges = flight.in_flight(1, 0, now, flight_time);
+    ranges.map(|(start, _)| start).collect()
+}
+
+#[test]
+fn under_way__young_enough() {
+    let mut flight = flown(5);
+    flight.on_sent(Instant::ZERO + 5 * MS, 1, 1, 0, 10);
+    assert_eq!(under_way(&flight, 10 * MS, 11 * MS), [40, 30, 20, 10, 0]);
+    assert_eq!(under_way(&flight, 10 * MS, 7 * MS), [40]);
+    assert_eq!(under_way(&flight, 15 * MS, 10 * MS), []);
+}
+
+#[test]
+fn under_way__what_follows_the_last_one_seen_may_be_as_late() {
+    let mut flight = flown(5);
+    // Burst 2 left at 1 ms and was reported at 101: the path holds a queue.
+    flight.on_seen(Instant::ZERO + 101 * MS, 2).unwrap();
+    assert_eq!(under_way(&flight, 102 * MS, 8 * MS), [40, 30, 20]);
+    assert_eq!(under_way(&flight, 105 * MS, 8 * MS), [40]);
+    assert_eq!(under_way(&flight, 106 * MS, 8 * MS), []);
+}
+
+#[test]
+fn sent__numbers_wrap_past_zero_and_memory_is_bounded() {
+    let mut flight = flown(0);
+    flight.next = u32::MAX - 1;
+    flight.seen = u32::MAX - 2;
+    for _ in 0..2 * MAX_FLIGHT {
+        assert_ne!(flight.next_number(), 0);
+        flight.on_sent(Instant::ZERO, 1, 0, 0, 1);
+    }
+    assert_eq!(flight.len(), MAX_FLIGHT);
+    let newest = flight.next_number() - 1;
+    assert_eq!(
+        flight
+            .on_seen(Instant::ZERO, newest)
+            .unwrap()
+            .unwrap()
+            .number,
+        newest
+    );
+    assert_eq!(flight.len(), 0);
+}
+
+#[test]
+fn sample__the_rate_does_not_hang_on_how_long_the_burst_was_that_asked() {
+    let (mut flight, rtt) = (SentLog::new(), 3 * MS);
+    let at = |micros: u64| Instant::ZERO + Duration::from_micros(micros);
+    // A megabyte a second: bursts of a kilobyte, and now and then a repair of 100 bytes.
+    let bursts = [1000, 1000, 100, 1000, 1000, 1000, 100, 1000].repeat(8);
+    let ends = |count: usize| bursts[..count].iter().sum::<u64>();
+    let mut answered = 0;
+    for number in 1..=bursts.len() {
+        let now = at(ends(number));
+        while answered < number && at(ends(answered + 1)) + rtt <= now {
+            answered += 1;
+            let answer = at(ends(answered)) + rtt;
+            let len = bursts[answered - 1];
+            let progress = Progress {
+                received: ends(answered),
+                // It has been there since its first STU.
+                delay_us: len as u32,
+                marked: 0,
+                capable: 0,
+            };
+            let sent = flight.on_seen(answer, answered as u32).unwrap().unwrap();
+            let sample = flight.sample(answer, &sent, &progress, rtt, rtt);
+            let rate = sample.expect("news").rate;
+            let least = if answered < 8 { 0 } else { 999_000 };
+            assert!((least..=1_001_000).contains(&rate), "{answered}: {rate}");
+        }
+        flight.on_sent(now, 1, 0, 0, bursts[number - 1] as u32);
+    }
+    assert!(answered > 40);
+}

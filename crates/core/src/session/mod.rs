@@ -1,0 +1,470 @@
+//! Session: the life of the connection as a whole. Its handshakes, keep-alives, path probes, and the
+//! address of the peer.
+
+mod life;
+mod migration;
+
+pub use self::life::Life;
+pub(crate) use self::life::{LifeEvent, Transition};
+pub use self::migration::PathValidation;
+
+use crate::context::Context;
+use crate::limits::{HANDSHAKE_TRIES, KEEPALIVES_PER_IDLE_TIMEOUT, MIN_RTO, REFUSAL_PATIENCE};
+use crate::recovery::Timed;
+use crate::timers::Timer;
+use crate::{CloseReason, DropReason, Entropy, Instant};
+use migration::Candidate;
+use zerolane_wire::{
+    Capabilities, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect, Nop, Operation,
+    Packet, Profiles, Reason, RequestConnection, RequestDisconnect, Route, VERSION, VERSION_MIN,
+};
+
+/// How the connection's datagrams are protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protection {
+    /// Not at all: both ends asked for that.
+    Plain,
+    /// This end began the key exchange, and repeats its messages.
+    Exchanging,
+    /// The peer did, and finished it.
+    Admitted,
+}
+
+/// The connection's life.
+#[derive(Debug)]
+pub(crate) struct Session {
+    life: Life,
+    initiator: bool,
+    entropy: Entropy,
+    protection: Protection,
+    /// Whether the message of the key exchange that it is time for is to be sent.
+    handshake_owed: bool,
+    handshake_tries: u32,
+    /// Sync of the Request_Connection.
+    handshake_sync: u32,
+    /// Keep-alives in a row that nothing was heard after.
+    unanswered_pings: u32,
+    /// When the peer was last heard.
+    heard: Instant,
+    /// Where else the peer may be.
+    candidate: Option<Candidate>,
+    close_reason: CloseReason,
+    /// What Request_Disconnect says.
+    disconnect_reason: Reason,
+    /// Size of the path probe to send, bytes; 0 for none.
+    probe: usize,
+}
+
+impl Session {
+    pub(crate) fn new(now: Instant, life: Life, entropy: Entropy, protection: Protection) -> Self {
+        Session {
+            life,
+            initiator: life == Life::Connecting,
+            entropy,
+            protection,
+            handshake_owed: false,
+            handshake_tries: 0,
+            handshake_sync: entropy.sync,
+            unanswered_pings: 0,
+            heard: now,
+            candidate: None,
+            close_reason: CloseReason::Local,
+            disconnect_reason: Reason::Normal,
+            probe: 0,
+        }
+    }
+
+    pub(crate) fn life(&self) -> Life {
+        self.life
+    }
+
+    pub(crate) fn is_established(&self) -> bool {
+        self.life == Life::Established
+    }
+
+    /// Whether Transfers may be posted: they wait while the connection is made.
+    pub(crate) fn may_post(&self) -> bool {
+        matches!(
+            self.life,
+            Life::Connecting | Life::Answered | Life::Established
+        )
+    }
+
+    pub(crate) fn is_initiator(&self) -> bool {
+        self.initiator
+    }
+
+    pub(crate) fn protection(&self) -> Protection {
+        self.protection
+    }
+
+    /// When the peer was last heard.
+    pub(crate) fn last_heard(&self) -> Instant {
+        self.heard
+    }
+
+    /// Applies `event` to the connection's life. Returns the life before, and what follows.
+    pub(crate) fn step(&mut self, event: LifeEvent) -> (Life, Transition) {
+        let before = self.life;
+        let (life, transition) = life::step(before, event);
+        self.life = life;
+        (before, transition)
+    }
+
+    /// Whether a datagram with this port and key is for this connection.
+    pub(crate) fn owns(&self, cx: &Context, d_port: u16, d_key: u32) -> bool {
+        d_port == cx.route.s_port && d_key == self.entropy.key
+    }
+
+    /// The peer lives.
+    pub(crate) fn on_heard(&mut self, cx: &mut Context) {
+        self.heard = cx.now;
+        self.unanswered_pings = 0;
+        // The Responder uses our key: it knows that we have its own.
+        if self.initiator && self.is_established() {
+            cx.timers.stop(Timer::Handshake);
+            cx.timers.stop(Timer::GiveUp);
+        }
+    }
+}
+
+/// Connecting.
+impl Session {
+    /// Whether a Request_Connection is the one that this connection was made of.
+    pub(crate) fn is_request_repeated(
+        &self,
+        cx: &Context,
+        route: Route,
+        it: &RequestConnection,
+    ) -> bool {
+        let same = it.s_key == cx.route.d_key && route.s_port == cx.route.d_port;
+        !self.initiator && same && it.sync == self.handshake_sync
+    }
+
+    /// Takes the answer to the Request_Connection: what it leads to.
+    pub(crate) fn on_connection_answer(
+        &mut self,
+        cx: &mut Context,
+        route: Route,
+        it: &ConnectionAnswer,
+    ) -> Result<Answered, DropReason> {
+        if !self.owns(cx, route.d_port, route.d_key) || it.sync != self.handshake_sync {
+            return Err(DropReason::WrongKey);
+        }
+        if self.life != Life::Connecting {
+            return Err(DropReason::Duplicate);
+        }
+        self.on_heard(cx);
+        Ok(match it.verdict {
+            ConnectionVerdict::Reject {
+                reason,
+                version_min,
+                version_max,
+            } => Answered::Rejected(CloseReason::Rejected {
+                reason,
+                version_min,
+                version_max,
+            }),
+            ConnectionVerdict::Accept {
+                version: VERSION_MIN..=VERSION,
+                capabilities,
+                s_key,
+            } => {
+                cx.route.d_port = route.s_port;
+                cx.route.d_key = s_key;
+                Answered::Accepted(capabilities)
+            }
+            ConnectionVerdict::Accept { .. } => Answered::Nonsense,
+        })
+    }
+
+    /// The Request_Connection with its route.
+    pub(crate) fn request_packet(&self, cx: &Context) -> Packet {
+        Packet {
+            route: Route {
+                d_key: 0,
+                ..cx.route
+            },
+            operation: Operation::RequestConnection(RequestConnection {
+                version_min: VERSION_MIN,
+                version_max: VERSION,
+                capabilities: cx.config.capabilities(cx.config.profiles),
+                s_key: self.entropy.key,
+                sync: self.handshake_sync,
+            }),
+        }
+    }
+
+    /// Sends the Request_Connection, or the message of the key exchange that stands for it, and
+    /// repeats it until it is answered.
+    pub(crate) fn request_connection(&mut self, cx: &mut Context) {
+        match self.protection {
+            Protection::Plain => cx.push_control(self.request_packet(cx).operation),
+            Protection::Exchanging => self.handshake_owed = true,
+            Protection::Admitted => {}
+        }
+        self.time_handshake(cx);
+        self.repeat_handshake(cx);
+    }
+
+    /// The message of the key exchange is another one now: it is to be sent.
+    pub(crate) fn send_handshake_again(&mut self) {
+        self.handshake_owed = true;
+    }
+
+    /// The keys are there: the last message of the exchange carries the Request_Connection.
+    pub(crate) fn exchange_done(&mut self, cx: &mut Context) {
+        cx.recovery.answered(Timed::Handshake, cx.now);
+        self.handshake_tries = 0;
+        self.request_connection(cx);
+    }
+
+    /// Whether the message of the key exchange is to leave now.
+    pub(crate) fn take_handshake(&mut self) -> bool {
+        core::mem::take(&mut self.handshake_owed)
+    }
+
+    /// A step of the handshake leaves, answered by one round trip unless it is repeated (Karn).
+    pub(crate) fn time_handshake(&mut self, cx: &mut Context) {
+        if self.handshake_tries == 0 {
+            cx.recovery.time(Timed::Handshake, cx.now);
+        } else {
+            cx.recovery.untime(Timed::Handshake);
+        }
+        self.handshake_tries += 1;
+    }
+
+    /// The step of the handshake just made is to be made again if nothing is heard.
+    fn repeat_handshake(&self, cx: &mut Context) {
+        let most = cx.config.connect_timeout / HANDSHAKE_TRIES;
+        let wait = cx.recovery.control_timeout().min(most.max(MIN_RTO));
+        cx.timers.set(Timer::Handshake, cx.now + wait);
+    }
+
+    /// Makes a Responder of the request with number `sync`.
+    pub(crate) fn respond_to(&mut self, sync: u32) {
+        self.handshake_sync = sync;
+    }
+
+    pub(crate) fn answer_connection(&self, cx: &mut Context) {
+        let answer = ConnectionAnswer {
+            verdict: ConnectionVerdict::Accept {
+                version: VERSION,
+                capabilities: cx.config.capabilities(Profiles::only(cx.profile)),
+                s_key: self.entropy.key,
+            },
+            sync: self.handshake_sync,
+        };
+        cx.push_control(Operation::ConnectionAnswer(answer));
+    }
+
+    /// The connection is open.
+    pub(crate) fn established(&mut self, cx: &mut Context) {
+        cx.timers.stop(Timer::Handshake);
+        cx.recovery.progress();
+        if self.initiator {
+            // Proves our address, again and again until the Responder is heard: it is open only
+            // when it heard us, and forgets us otherwise.
+            self.handshake_tries = 0;
+            cx.timers.set(Timer::Handshake, cx.now);
+        } else {
+            cx.timers.stop(Timer::GiveUp);
+            cx.recovery.answered(Timed::Handshake, cx.now);
+        }
+        cx.timers.set(Timer::PathProbe, cx.now);
+    }
+
+    pub(crate) fn on_handshake_timeout(&mut self, cx: &mut Context, delivered: Delivered) {
+        if self.handshake_tries > 0 {
+            cx.recovery.back_off();
+        }
+        match self.life {
+            Life::Connecting => self.request_connection(cx),
+            Life::Established => self.prove_address(cx),
+            Life::Disconnecting => self.ask_to_disconnect(cx, delivered),
+            Life::Answered | Life::Answering | Life::Closed => {}
+        }
+    }
+
+    /// Third step of the handshake: shows the Responder that we have its key.
+    fn prove_address(&mut self, cx: &mut Context) {
+        cx.ping();
+        self.handshake_tries += 1;
+        self.repeat_handshake(cx);
+    }
+}
+
+/// What an answer to a Request_Connection leads to.
+pub(crate) enum Answered {
+    Accepted(Capabilities),
+    Rejected(CloseReason),
+    /// A version that was not asked for.
+    Nonsense,
+}
+
+/// Keep-alives and path probes.
+impl Session {
+    /// Something depends on the peer being alive.
+    pub(crate) fn expect_peer(&mut self, cx: &mut Context) {
+        if !cx.timers.runs(Timer::Peer) && self.is_established() {
+            self.unanswered_pings = 0;
+            cx.timers.set(Timer::Peer, cx.now + cx.keepalive());
+        }
+    }
+
+    /// Pings a peer that something depends on. False: the peer left every keep-alive of an idle timeout
+    /// unanswered. Silences are counted, not measured: a machine that was suspended has missed one,
+    /// however long it slept.
+    pub(crate) fn on_peer_timeout(&mut self, cx: &mut Context) -> bool {
+        let silence = cx.now - self.heard;
+        if silence < cx.keepalive() {
+            cx.timers.set(Timer::Peer, self.heard + cx.keepalive());
+            return true;
+        }
+        if self.unanswered_pings + 1 >= KEEPALIVES_PER_IDLE_TIMEOUT {
+            return false;
+        }
+        self.unanswered_pings += 1;
+        cx.ping();
+        cx.timers.set(Timer::Peer, cx.now + cx.keepalive());
+        true
+    }
+
+    pub(crate) fn on_path_probe_timeout(&mut self, cx: &mut Context) {
+        if let Some(size) = cx.path.next_probe() {
+            self.probe = size;
+            let wait = cx.recovery.control_timeout();
+            cx.timers.set(Timer::PathProbe, cx.now + wait);
+        }
+    }
+
+    /// The path probe that leaves now and its size in bytes, if one is due.
+    pub(crate) fn next_probe(&mut self, cx: &mut Context) -> Option<(Packet, usize)> {
+        let size = core::mem::take(&mut self.probe);
+        if size == 0 {
+            return None;
+        }
+        let sync = cx.new_sync();
+        cx.recovery.time(Timed::Nop(sync), cx.now);
+        let nop = Nop {
+            send_state: true,
+            probe: size as u32,
+            sync,
+            ..Nop::default()
+        };
+        let packet = Packet {
+            route: cx.route,
+            operation: Operation::Nop(nop),
+        };
+        Some((packet, size))
+    }
+
+    /// Takes a Nop: the answer to one of ours, or a question.
+    pub(crate) fn on_nop(&mut self, cx: &mut Context, it: &Nop) {
+        if it.reply {
+            cx.recovery.answered(Timed::Nop(it.sync), cx.now);
+            if it.probe != 0 && cx.path.probe_passed(it.probe as usize) && cx.path.is_settled() {
+                cx.timers.stop(Timer::PathProbe);
+            }
+        } else if it.send_state {
+            cx.push_control(Operation::Nop(Nop {
+                send_state: false,
+                reply: true,
+                options: None,
+                ..*it
+            }));
+        }
+    }
+}
+
+/// Disconnecting.
+impl Session {
+    /// Whether the network's word that there is nothing at the peer's address is believed. Any machine can
+    /// forge one such message: while the peer answers it is not.
+    pub(crate) fn believes_unreachable(&self, cx: &Context) -> bool {
+        let patience = cx.recovery.control_timeout().max(REFUSAL_PATIENCE);
+        self.life == Life::Connecting || cx.now - self.heard > patience
+    }
+
+    /// What Request_Disconnect is to say.
+    pub(crate) fn set_disconnect_reason(&mut self, reason: Reason) {
+        if self.may_post() {
+            self.disconnect_reason = reason;
+        }
+    }
+
+    pub(crate) fn close_reason(&self) -> CloseReason {
+        self.close_reason
+    }
+
+    /// This end wants to disconnect, for this reason.
+    pub(crate) fn begin_to_disconnect(&mut self, cx: &mut Context, why: CloseReason) {
+        self.close_reason = why;
+        self.handshake_tries = 0;
+        cx.recovery.progress();
+        cx.timers.stop_all();
+        cx.timers.set(Timer::Handshake, cx.now);
+        let give_up = cx.now + cx.config.connect_timeout;
+        cx.timers.set(Timer::GiveUp, give_up);
+    }
+
+    /// The peer wants to disconnect; it was told so `before` this life.
+    pub(crate) fn agree_to_disconnect(&mut self, cx: &mut Context, before: Life, why: CloseReason) {
+        if matches!(before, Life::Answered | Life::Established) {
+            self.close_reason = why;
+        }
+        if before != self.life {
+            cx.timers.stop_all();
+            let wait = cx.recovery.control_timeout() * ANSWERING_TIMEOUTS;
+            cx.timers.set(Timer::GiveUp, cx.now + wait);
+        }
+        cx.push_control(Operation::DisconnectAnswer(Disconnect {
+            reason: Reason::Normal,
+        }));
+    }
+
+    /// Asks to disconnect, again and again until answered.
+    fn ask_to_disconnect(&mut self, cx: &mut Context, delivered: Delivered) {
+        self.request_disconnect(cx, self.disconnect_reason, delivered);
+        self.handshake_tries += 1;
+        self.repeat_handshake(cx);
+    }
+
+    /// What arrived here goes with it: the reports of that may have been lost, and from here on
+    /// questions have no answer.
+    pub(crate) fn request_disconnect(
+        &self,
+        cx: &mut Context,
+        reason: Reason,
+        delivered: Delivered,
+    ) {
+        cx.push_control(Operation::RequestDisconnect(RequestDisconnect {
+            reason,
+            delivered: Some(delivered),
+        }));
+    }
+
+    /// The connection is over: nothing leaves any more.
+    pub(crate) fn end(&mut self, cx: &mut Context) {
+        cx.clear_control();
+        self.probe = 0;
+        cx.timers.stop_all();
+    }
+
+    /// The way to the peer is another from here on: an end has a new address. If it is ours, and the
+    /// last word of ours was lost, the peer has nowhere to ask for it: it hears from us at once.
+    pub(crate) fn on_new_path(&mut self, cx: &mut Context) {
+        cx.ping();
+        cx.counters.moves += 1;
+        cx.recovery.forget();
+        // What waited long for answers need not wait for the end of that.
+        for timer in [Timer::Payload, Timer::ProbeTimeout, Timer::PathProbe] {
+            if cx.timers.runs(timer) {
+                cx.timers.set(timer, cx.now);
+            }
+        }
+    }
+}
+
+/// How many control timeouts an end waits for the last word of a disconnect handshake.
+const ANSWERING_TIMEOUTS: u32 = 8;

@@ -1,0 +1,61 @@
+//! What kind of request a completion is of.
+
+use zerolane_core::WorkRequest;
+
+/// What kind of request a completion is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WorkKind {
+    /// A Transfer sent.
+    Send,
+    /// A Transfer received.
+    Receive,
+    /// A Transfer offered to the peer's Read.
+    Offer,
+    /// A Transfer read.
+    Read,
+    /// A put.
+    Put,
+    /// A get.
+    Get,
+    /// An atomic operation.
+    FetchOp,
+    /// A message sent.
+    Message,
+    /// A message received.
+    MessageReceived,
+    /// A put of the peer that came with a number. Nothing was posted for it.
+    Immediate,
+    /// A region asked for by name.
+    Open,
+}
+
+impl WorkKind {
+    /// What completes a request.
+    pub(super) fn of(request: &WorkRequest) -> WorkKind {
+        match request {
+            WorkRequest::Send { .. } => WorkKind::Send,
+            WorkRequest::Receive => WorkKind::Receive,
+            WorkRequest::Offer { .. } => WorkKind::Offer,
+            WorkRequest::Read => WorkKind::Read,
+            WorkRequest::Put { .. } => WorkKind::Put,
+            WorkRequest::Get { .. } => WorkKind::Get,
+            WorkRequest::FetchOp { .. } => WorkKind::FetchOp,
+            WorkRequest::Message { .. } => WorkKind::Message,
+            WorkRequest::ReceiveMessage { .. } => WorkKind::MessageReceived,
+            WorkRequest::OpenRegion { .. } => WorkKind::Open,
+        }
+    }
+
+    /// Whether this end brings something to the peer: closing waits for it.
+    pub fn is_outgoing(self) -> bool {
+        matches!(
+            self,
+            WorkKind::Send
+                | WorkKind::Offer
+                | WorkKind::Put
+                | WorkKind::FetchOp
+                | WorkKind::Message
+        )
+    }
+}

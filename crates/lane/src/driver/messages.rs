@@ -1,0 +1,170 @@
+//! Messages, whose control is copied, and regions asked for by name.
+
+use super::post::RequestInfo;
+use super::{Completion, Driver, DriverError, NotPosted};
+use crate::{Lane, Memory, Region};
+use zerolane_core::{
+    PostError, RegionName, RemoteRegion, Span, TransferError, TransferId, WorkFlags, WorkRequest,
+};
+use zerolane_wire::Rights;
+
+impl<L: Lane> Driver<L> {
+    /// Posts a message: up to 128 bytes of control, which are copied, and a payload of any length.
+    ///
+    /// # Errors
+    /// See [`PostError`]; `Full` also while the copies in flight fill their ring. The payload comes back.
+    pub fn post_message(
+        &mut self,
+        control: &[u8],
+        payload: Option<Memory>,
+        flags: WorkFlags,
+    ) -> Result<TransferId, NotPosted<Option<Memory>>> {
+        let refused = |reason, memory| NotPosted { reason, memory };
+        let control = match self.copy_control(control) {
+            Ok(control) => control,
+            Err(reason) => return Err(refused(reason, payload)),
+        };
+        let request = WorkRequest::Message { control, flags };
+        let posted = match payload {
+            Some(payload) => self
+                .post_source(request, payload)
+                .map_err(|it| refused(it.reason, Some(it.memory))),
+            None => self
+                .post_bare(request)
+                .map_err(|reason| refused(reason, None)),
+        };
+        let id = posted?;
+        self.inline.take(id, control);
+        Ok(id)
+    }
+
+    fn copy_control(&mut self, control: &[u8]) -> Result<Span, PostError> {
+        if control.len() > SLOT {
+            return Err(PostError::ControlTooLong);
+        }
+        self.copy_inline(control)
+    }
+
+    /// Posts a receive of a message, its payload into `payload`.
+    ///
+    /// # Errors
+    /// See [`PostError`]. The region comes back.
+    pub fn post_message_receive(
+        &mut self,
+        payload: Option<Region>,
+    ) -> Result<TransferId, NotPosted<Option<Region>>> {
+        let refused = |reason, memory| NotPosted { reason, memory };
+        let Some((request, info)) = self.message_receive() else {
+            return Err(refused(PostError::Full, payload));
+        };
+        let posted = match payload {
+            Some(region) => self
+                .post_owned(request, info, region)
+                .map_err(|it| refused(it.reason, Some(it.memory))),
+            None => match self.post(request, Span::EMPTY) {
+                Ok(id) => {
+                    self.remember(id, info);
+                    Ok(id)
+                }
+                Err(reason) => Err(refused(reason, None)),
+            },
+        };
+        if posted.is_err() {
+            self.controls.give_back(info.control);
+        }
+        posted
+    }
+
+    /// A receive of a message, with a slot for its control. `None`: the system has no memory.
+    fn message_receive(&mut self) -> Option<(WorkRequest, RequestInfo)> {
+        let slot = self.controls.take(&mut self.memory)?;
+        let request = WorkRequest::ReceiveMessage {
+            control: self.controls.span(slot),
+        };
+        let info = RequestInfo {
+            control: Some(slot),
+            ..RequestInfo::of(&request)
+        };
+        Some((request, info))
+    }
+
+    /// Sends a message whose payload is borrowed, and waits until the peer has it.
+    ///
+    /// # Errors
+    /// The connection's, or see [`PostError`]; the message's failure is in the completion.
+    pub fn send_message(
+        &mut self,
+        control: &[u8],
+        payload: &[u8],
+    ) -> Result<Completion, DriverError> {
+        let control = self.copy_control(control)?;
+        let flags = WorkFlags::default();
+        let sent = self.lend_source(WorkRequest::Message { control, flags }, payload)?;
+        // Until here nothing else was posted, so the copy was not overwritten.
+        self.inline.take(sent.id, control);
+        Ok(sent)
+    }
+
+    /// Receives a message, its payload into `payload`, and waits for it.
+    ///
+    /// # Errors
+    /// The connection's, or see [`PostError`]; the message's failure is in the completion.
+    pub fn receive_message(&mut self, payload: &mut [u8]) -> Result<Completion, DriverError> {
+        let (request, info) = self.message_receive().ok_or(PostError::Full)?;
+        let received = self.lend_target_as(request, info, payload);
+        if let Err(DriverError::Post(_)) = received {
+            self.controls.give_back(info.control);
+        }
+        received
+    }
+
+    /// Asks for a region of the peer by name and waits for the answer.
+    ///
+    /// # Errors
+    /// The refusal inside, the connection's outside.
+    pub fn open_region(
+        &mut self,
+        name: RegionName,
+        rights: Rights,
+    ) -> Result<Result<RemoteRegion, TransferError>, DriverError> {
+        let completion = self.complete(WorkRequest::OpenRegion { name, rights })?;
+        match completion.result {
+            Err(error) => Ok(Err(error)),
+            Ok(_) => match self.opened.take() {
+                Some(region) => Ok(Ok(region)),
+                None => Err(self.closed_error()),
+            },
+        }
+    }
+}
+
+/// Slots for the control of messages to be received, in pieces that are allocated as needed.
+#[derive(Default)]
+pub(super) struct Controls {
+    pieces: Vec<Span>,
+    free: Vec<u32>,
+}
+
+const SLOT: usize = zerolane_core::limits::MAX_CONTROL as usize;
+const SLOTS_PER_PIECE: u32 = 32;
+
+impl Controls {
+    fn take(&mut self, registry: &mut crate::Registry) -> Option<u32> {
+        if self.free.is_empty() {
+            let piece = registry.allocate(SLOT * SLOTS_PER_PIECE as usize).ok()?;
+            let first = self.pieces.len() as u32 * SLOTS_PER_PIECE;
+            self.pieces.push(piece);
+            self.free.extend((first..first + SLOTS_PER_PIECE).rev());
+        }
+        self.free.pop()
+    }
+
+    pub(super) fn span(&self, slot: u32) -> Span {
+        let (piece, index) = (slot / SLOTS_PER_PIECE, slot % SLOTS_PER_PIECE);
+        self.pieces[piece as usize].part(u64::from(index) * SLOT as u64, SLOT as u64)
+    }
+
+    pub(super) fn give_back(&mut self, slot: Option<u32>) {
+        self.free.extend(slot);
+    }
+}

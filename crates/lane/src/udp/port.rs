@@ -1,0 +1,341 @@
+//! What arrives at a port from others than those that its connections are connected to.
+//!
+//! A connected socket hears its peer at one address. What comes from another finds the unconnected
+//! socket of the same port: the listener's, or one that a connection opens when it misses its peer. What
+//! reads that sorts what is there by the key in the header: it may be any connection's.
+
+use super::packet_info::{self, PacketAddresses};
+use super::socket;
+use crate::Options;
+use socket2::Socket;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use zerolane_handshake::Origin;
+
+/// Bytes of a datagram that are looked at: more than any that is not payload has.
+pub(super) const SHOWN: usize = 2048;
+/// Datagrams kept for one connection, and for the listener. Their senders repeat what was dropped.
+const MAX_KEPT: usize = 64;
+/// Datagrams read in one go: what a sender has in flight when its address changes.
+const MAX_READ: usize = 4096;
+/// Where a D_Key lies in a header.
+const KEY: std::ops::Range<usize> = 8..12;
+
+/// The ports of this process that were listened on, and are in use.
+static PORTS: Mutex<Vec<Weak<SharedPort>>> = Mutex::new(Vec::new());
+
+/// The beginning of a datagram, and where it came from.
+pub(super) type Received = (Vec<u8>, PacketAddresses);
+
+/// A port, and what came there for connections that exist.
+#[derive(Debug)]
+pub(super) struct SharedPort {
+    local: SocketAddr,
+    kept: Mutex<PortState>,
+}
+
+#[derive(Debug, Default)]
+struct PortState {
+    /// The unconnected socket, open as long as it is held.
+    socket: Weak<Socket>,
+    /// The connections that exist, by their keys.
+    known: HashMap<u32, KnownConnection>,
+    /// What a connection read that is the listener's, if there is one.
+    others: Option<VecDeque<Received>>,
+    /// Datagrams dropped because of [`MAX_KEPT`].
+    dropped: u64,
+}
+
+#[derive(Debug)]
+struct KnownConnection {
+    /// Where its peer was at first.
+    origin: Origin,
+    unmatched: VecDeque<Received>,
+}
+
+impl SharedPort {
+    /// Of a port without a listener.
+    pub(super) fn unattended(local: SocketAddr) -> SharedPort {
+        SharedPort {
+            local,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// A listener's port, until it says [`SharedPort::leave`], and its socket. A port that connections of this
+    /// process still have, and a listener had that left, can be listened on again.
+    ///
+    /// # Errors
+    /// The address is not to be had.
+    pub(super) fn attend(
+        local: SocketAddr,
+        options: &Options,
+    ) -> io::Result<(Arc<SharedPort>, Arc<Socket>)> {
+        let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+        ports.retain(|it| it.strong_count() > 0);
+        let left = |it: &Arc<SharedPort>| it.local == local && it.kept().others.is_none();
+        if let Some(port) = ports.iter().filter_map(Weak::upgrade).find(left) {
+            let socket = port.listen()?;
+            socket::prepare(&socket, options);
+            port.kept().others = Some(VecDeque::new());
+            return Ok((port, socket));
+        }
+        let socket = socket::bind(local, socket::Share::WithJoining, options)?;
+        let local = socket.local_addr()?.as_socket().unwrap_or(local);
+        packet_info::show_called(&socket, local);
+        let socket = Arc::new(socket);
+        let kept = PortState {
+            socket: Arc::downgrade(&socket),
+            others: Some(VecDeque::new()),
+            ..PortState::default()
+        };
+        let kept = Mutex::new(kept);
+        let port = Arc::new(SharedPort { local, kept });
+        ports.push(Arc::downgrade(&port));
+        Ok((port, socket))
+    }
+
+    /// The listener is no more.
+    pub(super) fn leave(&self) {
+        self.kept().others = None;
+    }
+
+    /// The address, perhaps none in particular, and the port.
+    pub(super) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// No holder of the lock leaves it half changed.
+    fn kept(&self) -> MutexGuard<'_, PortState> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `key` is a connection's from here on, whose peer is at `peer`.
+    pub(super) fn expect(&self, key: u32, peer: SocketAddr) {
+        let known = KnownConnection {
+            origin: Origin::of(peer.ip()),
+            unmatched: VecDeque::new(),
+        };
+        self.kept().known.insert(key, known);
+    }
+
+    /// That connection is no more.
+    pub(super) fn forget(&self, key: u32) {
+        self.kept().known.remove(&key);
+    }
+
+    /// Connections that exist: all, and those of `origin`.
+    pub(super) fn connections(&self, origin: Origin) -> (usize, usize) {
+        let known = &self.kept().known;
+        let of_origin = known.values().filter(|it| it.origin == origin);
+        (known.len(), of_origin.count())
+    }
+
+    /// Datagrams dropped because too many waited to be looked at.
+    pub(super) fn dropped(&self) -> u64 {
+        self.kept().dropped
+    }
+
+    /// The unconnected socket of the port, which is opened unless it is open. It is closed when the
+    /// last one that holds it lets it go.
+    ///
+    /// # Errors
+    /// It cannot be opened: others have the port, or there are no more descriptors.
+    pub(super) fn listen(&self) -> io::Result<Arc<Socket>> {
+        let mut kept = self.kept();
+        if let Some(socket) = kept.socket.upgrade() {
+            return Ok(socket);
+        }
+        let socket = Arc::new(socket::open(self.local, socket::Share::Joins)?);
+        packet_info::show_called(&socket, self.local);
+        kept.socket = Arc::downgrade(&socket);
+        Ok(socket)
+    }
+
+    /// The next datagram at `socket`, this port's, that is no connection's. `None` when it is empty, or when
+    /// [`MAX_KEPT`] in a row were connections': a sender of those without end must not keep the caller from
+    /// its deadline, nor the lock from others.
+    ///
+    /// # Errors
+    /// The socket's, those of datagrams sent earlier among them.
+    pub(super) fn next_other(&self, socket: &Socket) -> io::Result<Option<Received>> {
+        let mut kept = self.kept();
+        for _ in 0..MAX_KEPT {
+            let next = match kept.others.as_mut().and_then(VecDeque::pop_front) {
+                Some(other) => Some(other),
+                None => receive(socket)?,
+            };
+            let Some(received) = next else {
+                return Ok(None);
+            };
+            if let Some(other) = kept.sort(received) {
+                return Ok(Some(other));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What came for `key`, what can be read at `socket`, this port's, included.
+    pub(super) fn of(&self, key: u32, socket: &Socket) -> VecDeque<Received> {
+        let mut kept = self.kept();
+        for _ in 0..MAX_READ {
+            match receive(socket) {
+                Ok(Some(received)) => {
+                    if let Some(other) = kept.sort(received) {
+                        kept.keep_other(other);
+                    }
+                }
+                Ok(None) => break,
+                // Of something sent earlier, and taken by this.
+                Err(_) => {}
+            }
+        }
+        kept.known
+            .get_mut(&key)
+            .map(|it| std::mem::take(&mut it.unmatched))
+            .unwrap_or_default()
+    }
+}
+
+impl PortState {
+    /// Keeps what is a connection's, and gives back what is not.
+    fn sort(&mut self, received: Received) -> Option<Received> {
+        let key = received.0.get(KEY).and_then(|key| key.try_into().ok());
+        let known = key.and_then(|key| self.known.get_mut(&u32::from_be_bytes(key)));
+        let Some(KnownConnection { unmatched, .. }) = known else {
+            return Some(received);
+        };
+        if unmatched.len() >= MAX_KEPT {
+            unmatched.pop_front();
+            self.dropped += 1;
+        }
+        unmatched.push_back(received);
+        None
+    }
+
+    /// Keeps for the listener what is no connection's.
+    fn keep_other(&mut self, other: Received) {
+        match &mut self.others {
+            Some(others) if others.len() < MAX_KEPT => others.push_back(other),
+            _ => self.dropped += 1,
+        }
+    }
+}
+
+fn receive(socket: &Socket) -> io::Result<Option<Received>> {
+    let mut buffer = [0; SHOWN];
+    let received = packet_info::receive(socket, &mut buffer)?;
+    Ok(received.map(|(len, addresses)| (buffer[..len].to_vec(), addresses)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    const PEER: ([u8; 4], u16) = ([127, 0, 0, 1], 9);
+
+    fn datagram(key: u32) -> Received {
+        let mut bytes = vec![0; 40];
+        bytes[KEY].copy_from_slice(&key.to_be_bytes());
+        let peer = PEER.into();
+        (bytes, PacketAddresses { peer, here: None })
+    }
+
+    #[test]
+    fn sort__keeps_no_more_for_one_connection_than_the_limit() {
+        let port = SharedPort::unattended(([127, 0, 0, 1], 0).into());
+        port.expect(7, PEER.into());
+        let mut kept = port.kept();
+        assert!(kept.sort(datagram(8)).is_some(), "another's");
+        for _ in 0..MAX_KEPT + 3 {
+            assert!(kept.sort(datagram(7)).is_none());
+        }
+        assert_eq!(
+            (kept.known[&7].unmatched.len(), kept.dropped),
+            (MAX_KEPT, 3)
+        );
+    }
+
+    #[test]
+    fn keep_other__only_for_a_listener_and_up_to_the_limit() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (port, socket) = SharedPort::attend(local, &Options::default()).expect("a port");
+        for _ in 0..MAX_KEPT + 3 {
+            port.kept().keep_other(datagram(8));
+        }
+        assert_eq!(port.dropped(), 3);
+        assert!(port.next_other(&socket).expect("read").is_some());
+        port.leave();
+        assert!(port.next_other(&socket).expect("read").is_none());
+        port.kept().keep_other(datagram(8));
+        assert_eq!(port.dropped(), 4);
+    }
+
+    #[test]
+    fn next_other__comes_back_however_much_is_there_for_connections() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (port, socket) = SharedPort::attend(local, &Options::default()).expect("a port");
+        port.expect(7, PEER.into());
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let datagrams = 3 * MAX_KEPT;
+        let to = port.local();
+        for _ in 0..datagrams {
+            sender.send_to(&datagram(7).0, to).expect("sent");
+        }
+        sender.send_to(&datagram(8).0, to).expect("sent");
+        let found = (0..4).map(|_| port.next_other(&socket).expect("read"));
+        let found: Vec<bool> = found.map(|it| it.is_some()).collect();
+        assert_eq!(found, [false, false, false, true]);
+        assert_eq!(port.dropped(), (datagrams - MAX_KEPT) as u64);
+    }
+
+    #[test]
+    fn attend__a_port_that_connections_still_have() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let attend = |local| SharedPort::attend(local, &Options::default());
+        let (port, socket) = attend(local).expect("a port");
+        let local = port.local();
+        let in_use = |it: io::Result<_>| it.is_err_and(|it| it.kind() == io::ErrorKind::AddrInUse);
+        assert!(in_use(attend(local)), "there is a listener");
+        let connection = socket::open(local, socket::Share::Joins).expect("joins");
+        connection
+            .connect(&SocketAddr::from(PEER).into())
+            .expect("UDP");
+        port.leave();
+        drop(socket);
+        let (again, socket) = attend(local).expect("no listener");
+        assert!(Arc::ptr_eq(&port, &again));
+        assert!(in_use(attend(local)), "there is one");
+        // While a connection misses its peer.
+        port.leave();
+        let (fallback, (_, again)) = (socket, attend(local).expect("no listener"));
+        assert!(Arc::ptr_eq(&fallback, &again), "strangers are not divided");
+    }
+
+    #[test]
+    fn listen__is_open_as_long_as_it_is_held() {
+        let first = socket::open(([127, 0, 0, 1], 0).into(), socket::Share::WithJoining);
+        let first = first.expect("a port");
+        let local = first.local_addr().expect("bound").as_socket().expect("IP");
+        first.connect(&SocketAddr::from(PEER).into()).expect("UDP");
+        let port = SharedPort::unattended(local);
+        let stranger = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        stranger.connect(local).expect("UDP");
+        let refused = || {
+            // The second call is told what became of the first one's.
+            let _ = stranger.send(&[0; 40]);
+            stranger.send(&[0; 40]).is_err()
+        };
+        assert!(refused(), "only the peer is heard");
+        port.expect(0, PEER.into());
+        let (one, other) = (port.listen().expect("joins"), port.listen().expect("open"));
+        assert!(Arc::ptr_eq(&one, &other));
+        assert!(!refused());
+        assert_eq!(port.of(0, &one).len(), 2);
+        drop((one, other));
+        assert!(refused());
+    }
+}

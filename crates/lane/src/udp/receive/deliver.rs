@@ -1,0 +1,374 @@
+//! What has arrived, shown to the core: where it lies if the prediction held, else made linear.
+
+use super::cmsg::{Ancillary, ECN_MASK};
+use super::{CONTROL_DATAGRAM, Receiver, SPILL};
+use crate::cleanup::{Move, Source};
+use crate::{MoveCause, Registry, Turn};
+use zerolane_core::{DropReason, Placement, Run, Span};
+use zerolane_wire::{HEADER_LEN, Header, OPTIONS_LEN, Op, checksum::Sum};
+
+/// A message that the kernel filled.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    index: usize,
+    /// Bytes of all datagrams in it.
+    total: usize,
+    /// Bytes of each of them, the last one aside.
+    segment: usize,
+}
+
+impl Message {
+    fn segments(&self) -> usize {
+        self.total.div_ceil(self.segment).max(1)
+    }
+}
+
+/// STUs with consecutive headers, shown to the core as one.
+struct Group {
+    first: Header,
+    /// Slot of the last header.
+    last_slot: usize,
+    len: u32,
+    stu: u32,
+    last_len: u32,
+    landed: Span,
+}
+
+impl Group {
+    fn of(header: &[u8; HEADER_LEN], slot: usize, landed: Span) -> Option<Group> {
+        let len = landed.len as u32;
+        Some(Group {
+            first: Header::parse(header).ok()?,
+            last_slot: slot,
+            len,
+            stu: len,
+            last_len: len,
+            landed,
+        })
+    }
+}
+
+impl Receiver {
+    /// Delivers one message.
+    pub(super) fn deliver(&mut self, index: usize, turn: &mut Turn<'_>) {
+        let total = self.messages[index].msg_len as usize;
+        let dropped = turn.account.dropped_socket_buffer;
+        let Ancillary { segment, ecn } = self.read_ancillary(index, turn.account);
+        if turn.account.dropped_socket_buffer > dropped {
+            turn.core.on_overrun(turn.now);
+        }
+        let message = Message {
+            index,
+            total,
+            segment: segment.unwrap_or(total).max(1),
+        };
+        if self.messages[index].msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
+            turn.account.dropped_truncated += 1;
+            return;
+        }
+        turn.account.datagrams_received += message.segments() as u64;
+        if ecn != 0 {
+            let segments = message.segments() as u32;
+            let marked = if ecn == ECN_MASK { segments } else { 0 };
+            turn.core.on_marks(segments, marked);
+        }
+        if message.segments() > 1 {
+            self.singles = 0;
+        } else if self.layouts[index].pairs > 0 && total > self.incoming.around() + OPTIONS_LEN {
+            // What was not predicted says nothing about those that are: small puts come on their own.
+            self.singles = self.singles.saturating_add(1);
+        }
+        if self.layouts[index].fits(total, message.segment, self.incoming.around()) {
+            self.deliver_in_place(message, turn);
+        } else {
+            self.deliver_linear(message, turn);
+        }
+    }
+
+    /// The prediction's pattern held: deliver the STUs where they lie, consecutive ones as one.
+    fn deliver_in_place(&mut self, message: Message, turn: &mut Turn<'_>) {
+        let layout = std::mem::take(&mut self.layouts[message.index]);
+        let mut group: Option<Group> = None;
+        let around = self.incoming.around();
+        let (mut at, mut slot) = (0, layout.slot);
+        for run in &layout.runs {
+            let mut start = 0;
+            while start < run.span.len && at < message.total {
+                let datagram = message.segment.min(message.total - at);
+                let place = run
+                    .span
+                    .part(start, u64::from(run.stu).min(run.span.len - start));
+                let payload = datagram.saturating_sub(around) as u32;
+                let landed = run.span.part(start, u64::from(payload));
+                let whole = datagram >= around;
+                let continues = whole && start > 0 && self.continues(group.as_ref(), slot);
+                if !(continues || whole && Header::is_data(&self.slots[slot].header)) {
+                    self.deliver_any(group.take(), turn);
+                    self.deliver_control((message.index, slot), place, datagram, turn);
+                } else if !self.unseal_in_place(slot, landed, place.len, turn) {
+                    self.deliver_any(group.take(), turn);
+                } else if let (true, Some(group)) = (continues, &mut group) {
+                    group.len += payload;
+                    group.last_len = payload;
+                    group.last_slot = slot;
+                    group.landed.len += u64::from(payload);
+                } else {
+                    self.deliver_any(group.take(), turn);
+                    group = Group::of(&self.slots[slot].header, slot, landed);
+                    if group.is_none() {
+                        turn.core.on_dropped(DropReason::Malformed);
+                    }
+                }
+                at += datagram;
+                start += place.len;
+                slot += 1;
+            }
+        }
+        self.deliver_any(group, turn);
+        self.layouts[message.index] = layout;
+    }
+
+    /// Whether the header in `slot` continues `group`.
+    fn continues(&self, group: Option<&Group>, slot: usize) -> bool {
+        group.is_some_and(|group| {
+            let last = &self.slots[group.last_slot].header;
+            Header::continues(last, group.last_len, &self.slots[slot].header)
+        })
+    }
+
+    /// A control operation whose header lies in a slot, the rest in the place and behind it.
+    fn deliver_control(
+        &mut self,
+        at: (usize, usize),
+        place: Span,
+        len: usize,
+        turn: &mut Turn<'_>,
+    ) {
+        let mut bytes = std::mem::take(&mut self.copy);
+        // To be opened, it has to be there as a whole.
+        let sealed = self.incoming.is_protected();
+        let count = if sealed {
+            len
+        } else {
+            len.min(CONTROL_DATAGRAM)
+        };
+        bytes.resize(count, 0);
+        // Else its place is gone with its page: as if lost.
+        if self.gather(at, place, &mut bytes, turn)
+            && let Some(opened) = self.unseal(&mut bytes, turn)
+        {
+            let shown = &opened[..opened.len().min(CONTROL_DATAGRAM)];
+            deliver_operation(turn, shown, len);
+        }
+        self.copy = bytes;
+    }
+
+    fn deliver_any(&mut self, group: Option<Group>, turn: &mut Turn<'_>) {
+        if let Some(group) = group {
+            self.deliver_group(&group, turn);
+        }
+    }
+
+    fn deliver_group(&mut self, group: &Group, turn: &mut Turn<'_>) {
+        let (landed, len) = (group.landed, group.len);
+        if turn.core.uses_checksums() {
+            match turn.memory.sum(landed) {
+                Ok(sum) if checksum_holds(&group.first, sum) => {}
+                Ok(_) => return turn.core.on_dropped(DropReason::Checksum),
+                Err(_) => return self.fault = Some(landed.region),
+            }
+        }
+        let placement = turn
+            .core
+            .on_data(turn.now, &group.first, len, group.stu, Some(landed));
+        match placement {
+            Placement::InPlace => turn.account.bytes_placed += u64::from(len),
+            Placement::Move(span) => self.move_landed(landed, span, MoveCause::Mispredicted, turn),
+            Placement::Unannounced(span) => {
+                self.move_landed(landed, span, MoveCause::Unannounced, turn);
+            }
+            Placement::Store(_) | Placement::Value { .. } => {
+                let mut copy = std::mem::take(&mut self.copy);
+                copy.resize(len as usize, 0);
+                if turn.memory.read(landed, &mut copy) {
+                    self.deliver_small(placement, &copy, turn);
+                }
+                self.copy = copy;
+            }
+            Placement::Drop(_) => {}
+        }
+    }
+
+    /// What landed where something else was predicted belongs to `span`.
+    fn move_landed(&mut self, landed: Span, span: Span, cause: MoveCause, turn: &mut Turn<'_>) {
+        let from = turn.memory.source(landed).map(|start| Source {
+            start,
+            file: turn.memory.is_file(landed.region),
+            shared: turn.memory.bounds(landed.region),
+        });
+        self.push_move(from, span, cause, turn);
+    }
+
+    /// A put or a value that came without announcement: done now, in order.
+    fn deliver_small(&mut self, placement: Placement, payload: &[u8], turn: &mut Turn<'_>) {
+        match placement {
+            Placement::Store(_) if payload.is_empty() => {}
+            Placement::Store(span) => {
+                turn.account.count_moved(MoveCause::Unannounced, span.len);
+                if !turn.memory.store(span, payload) {
+                    self.fault = Some(span.region);
+                }
+            }
+            Placement::Value { number, id } => {
+                if let Ok(bytes) = payload.try_into() {
+                    let value = u64::from_be_bytes(bytes);
+                    turn.core.on_value(turn.now, number, id, value);
+                }
+            }
+            Placement::InPlace
+            | Placement::Move(_)
+            | Placement::Unannounced(_)
+            | Placement::Drop(_) => {}
+        }
+    }
+
+    fn push_move(
+        &mut self,
+        from: Option<Source>,
+        span: Span,
+        cause: MoveCause,
+        turn: &mut Turn<'_>,
+    ) {
+        let (Some(from), Some(to)) = (from, turn.memory.target(span)) else {
+            self.fault = Some(span.region);
+            return;
+        };
+        turn.account.count_moved(cause, span.len);
+        if cause != MoveCause::Unannounced {
+            self.missed += span.len as usize;
+        }
+        self.moves.push(Move {
+            from,
+            to,
+            len: span.len as usize,
+            region: span.region,
+            file: turn.memory.is_file(span.region),
+            shared: turn.memory.bounds(span.region),
+        });
+    }
+
+    /// The pattern did not hold: make the message linear, then deliver datagram by datagram.
+    fn deliver_linear(&mut self, message: Message, turn: &mut Turn<'_>) {
+        if self.layouts[message.index].pairs == 0 {
+            // Nothing was predicted: all of it lies in the spill, in one piece.
+            let mut spill = std::mem::take(&mut self.buffers.spill);
+            let bytes = &mut spill[message.index * SPILL..][..message.total];
+            self.deliver_datagrams(message, bytes, MoveCause::Unexpected, turn);
+            self.buffers.spill = spill;
+            return;
+        }
+        let mut bytes = std::mem::take(&mut self.buffers.linear[message.index]);
+        // Else part of it landed in a page that is gone already: as if lost.
+        if self.linearize(message, turn.memory, &mut bytes) {
+            self.deliver_datagrams(message, &mut bytes, MoveCause::Pattern, turn);
+        }
+        self.buffers.linear[message.index] = bytes;
+    }
+
+    /// Delivers datagram by datagram. `bytes` live until the moves are done.
+    fn deliver_datagrams(
+        &mut self,
+        message: Message,
+        bytes: &mut [u8],
+        cause: MoveCause,
+        turn: &mut Turn<'_>,
+    ) {
+        for datagram in bytes.chunks_mut(message.segment) {
+            let len = datagram.len();
+            if let Some(opened) = self.unseal(datagram, turn) {
+                self.deliver_opened(opened, len, cause, turn);
+            }
+        }
+    }
+
+    /// A datagram of `len` bytes, of which `opened` are header and payload, outside any place.
+    fn deliver_opened(&mut self, opened: &[u8], len: usize, cause: MoveCause, turn: &mut Turn<'_>) {
+        let header = match Header::parse(opened) {
+            Ok(header) if header.op == Op::Data => header,
+            _ => {
+                let shown = &opened[..opened.len().min(CONTROL_DATAGRAM)];
+                deliver_operation(turn, shown, len);
+                return;
+            }
+        };
+        let payload = &opened[HEADER_LEN..];
+        if turn.core.uses_checksums() && !checksum_holds(&header, Sum::of(payload)) {
+            turn.core.on_dropped(DropReason::Checksum);
+            return;
+        }
+        let len = payload.len() as u32;
+        match turn.core.on_data(turn.now, &header, len, len, None) {
+            Placement::Move(span) => {
+                let apart = self.opens_apart(turn.memory, span.region);
+                let cause = if apart { MoveCause::OpenedApart } else { cause };
+                self.push_move(Some(Source::own(payload)), span, cause, turn);
+            }
+            Placement::Unannounced(span) => {
+                let cause = MoveCause::Unannounced;
+                self.push_move(Some(Source::own(payload)), span, cause, turn);
+            }
+            other => self.deliver_small(other, payload, turn),
+        }
+    }
+
+    /// Puts the message's bytes into one piece. False if some lie in a mapped file's page that is gone.
+    fn linearize(&self, message: Message, memory: &Registry, bytes: &mut Vec<u8>) -> bool {
+        let Message { index, total, .. } = message;
+        bytes.resize(total, 0);
+        let mut rest = &mut bytes[..];
+        let runs = &self.layouts[index].runs;
+        let message = &self.messages[index].msg_hdr;
+        // SAFETY: msg_iov and msg_iovlen still name the iovecs made for this call, which nothing has
+        // touched since.
+        let iovs = unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) };
+        for iov in iovs {
+            let (part, others) = rest.split_at_mut(iov.iov_len.min(rest.len()));
+            let from = source_at(iov.iov_base.cast(), runs, memory);
+            // SAFETY: the kernel wrote the first `total` bytes of the iovecs: into places that the
+            // registry has open, in memory of the kind that `source_at` found, or into our own.
+            if unsafe { from.read(part) }.is_err() {
+                return false;
+            }
+            rest = others;
+        }
+        true
+    }
+}
+
+/// What memory `start` lies in: that of a place of one of `runs`, or the lane's own.
+fn source_at(start: *const u8, runs: &[Run], memory: &Registry) -> Source {
+    let lies_in = |run: &&Run| {
+        let place = memory.source(run.span);
+        place.is_some_and(|it| (start as usize).wrapping_sub(it as usize) < run.span.len as usize)
+    };
+    let region = runs.iter().find(lies_in).map(|run| run.span.region);
+    Source {
+        start,
+        file: region.is_some_and(|it| memory.is_file(it)),
+        shared: region.and_then(|it| memory.bounds(it)),
+    }
+}
+
+/// Shows the core a control operation, and does the atomic operation that it may order.
+fn deliver_operation(turn: &mut Turn<'_>, bytes: &[u8], len: usize) {
+    turn.core.on_control(turn.now, bytes, len);
+    if let Some(order) = turn.core.pending_atomic() {
+        let before = turn.memory.atomic(order.word, order.atomic);
+        turn.core.on_atomic_done(turn.now, before);
+    }
+}
+
+/// With checksums agreed, one must be there and match.
+fn checksum_holds(header: &Header, rest: Sum) -> bool {
+    header.checksum != 0 && header.verify(rest).is_ok()
+}

@@ -1,0 +1,192 @@
+//! Opening what has arrived: sealed payload is decrypted where it landed, before anything is shown
+//! to the core.
+
+use super::{Receiver, SPILL};
+use crate::seal::{Opener, TRAILER_LEN, Trailer};
+use crate::{Registry, Turn};
+use zerolane_core::{DropReason, HandshakeOutcome, RegionId, Span};
+use zerolane_wire::HEADER_LEN;
+use zerolane_wire::handshake::HandshakeMessage;
+
+/// What has to be done to datagrams before they are looked at.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    /// Nothing.
+    Plain,
+    /// They are to be opened, and the keys are not there yet.
+    Waiting,
+    /// They are opened.
+    Sealed(Box<Opener>),
+}
+
+impl Incoming {
+    /// Whether datagrams have a trailer.
+    pub(super) fn is_protected(&self) -> bool {
+        !matches!(self, Incoming::Plain)
+    }
+
+    /// Bytes around the payload of a datagram.
+    pub(super) fn around(&self) -> usize {
+        match self {
+            Incoming::Plain => HEADER_LEN,
+            Incoming::Waiting | Incoming::Sealed(_) => HEADER_LEN + TRAILER_LEN,
+        }
+    }
+
+    fn open(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        payload: &mut [u8],
+        trailer: &Trailer,
+    ) -> Result<(), DropReason> {
+        match self {
+            Incoming::Plain => Ok(()),
+            Incoming::Waiting => Err(DropReason::Unprotected),
+            Incoming::Sealed(opener) => opener.open(header, payload, trailer),
+        }
+    }
+
+    /// Opens a datagram that lies in one piece. Returns its header and payload.
+    fn open_whole<'d>(&mut self, datagram: &'d mut [u8]) -> Result<&'d mut [u8], DropReason> {
+        if !self.is_protected() {
+            return Ok(datagram);
+        }
+        let len = datagram.len();
+        let (header, rest) = datagram
+            .split_first_chunk_mut()
+            .ok_or(DropReason::Malformed)?;
+        let (payload, trailer) = rest.split_last_chunk_mut().ok_or(DropReason::Unprotected)?;
+        self.open(header, payload, trailer)?;
+        Ok(&mut datagram[..len - TRAILER_LEN])
+    }
+}
+
+impl Receiver {
+    /// Takes a message of the key exchange; the core is told what came of it.
+    fn take_handshake(&mut self, datagram: &[u8], turn: &mut Turn<'_>) {
+        let (request, len) = turn.core.request();
+        let outcome = match &mut self.exchange {
+            Some(exchange) => {
+                let (outcome, session) = exchange.take(datagram, &request[..len]);
+                self.session = session.or(self.session.take());
+                outcome
+            }
+            None => HandshakeOutcome::Nothing,
+        };
+        turn.core.on_handshake(turn.now, outcome);
+    }
+
+    /// Opens a datagram in one piece and returns its header and payload: `None` if there is nothing
+    /// left to do with it.
+    pub(in crate::udp) fn unseal<'d>(
+        &mut self,
+        datagram: &'d mut [u8],
+        turn: &mut Turn<'_>,
+    ) -> Option<&'d mut [u8]> {
+        if HandshakeMessage::is(datagram) {
+            self.take_handshake(datagram, turn);
+            return None;
+        }
+        match self.incoming.open_whole(datagram) {
+            Ok(opened) => Some(opened),
+            Err(reason) => {
+                turn.core.on_dropped(reason);
+                None
+            }
+        }
+    }
+
+    /// Opens the Data whose header lies in `slot` and whose payload is `landed`, at the start of a
+    /// place of `place` bytes. False if it was dropped.
+    pub(super) fn unseal_in_place(
+        &mut self,
+        slot: usize,
+        landed: Span,
+        place: u64,
+        turn: &mut Turn<'_>,
+    ) -> bool {
+        if !self.incoming.is_protected() {
+            return true;
+        }
+        let opened = match self.trailer(slot, landed, place, turn) {
+            None => Err(DropReason::Forged),
+            Some((start, trailer)) => {
+                // SAFETY: the registry has these bytes open for writing, the kernel has filled them,
+                // and nothing else touches them: they are neither exported nor a file's, granted and
+                // not reported yet.
+                let payload = unsafe { std::slice::from_raw_parts_mut(start, landed.len as usize) };
+                let header = &self.slots[slot].header;
+                self.incoming.open(header, payload, &trailer)
+            }
+        };
+        match opened {
+            Ok(()) => true,
+            Err(reason) => {
+                turn.core.on_dropped(reason);
+                false
+            }
+        }
+    }
+
+    /// Where the payload starts, and the trailer behind it: in its slot, or, behind a payload that is
+    /// shorter than its place, the first of it still in the place.
+    fn trailer(
+        &self,
+        slot: usize,
+        landed: Span,
+        place: u64,
+        turn: &Turn<'_>,
+    ) -> Option<(*mut u8, Trailer)> {
+        let start = turn.memory.target(landed)?;
+        if self.opens_apart(turn.memory, landed.region) {
+            return None;
+        }
+        let mut trailer = self.slots[slot + 1].trailer;
+        let before = (place - landed.len).min(TRAILER_LEN as u64) as usize;
+        if before > 0 {
+            let end = Span {
+                offset: landed.offset + landed.len,
+                len: before as u64,
+                ..landed
+            };
+            let behind = self.slots[slot + 1].trailer;
+            if !turn.memory.read(end, &mut trailer[..before]) {
+                return None;
+            }
+            trailer[before..].copy_from_slice(&behind[..TRAILER_LEN - before]);
+        }
+        Some((start, trailer))
+    }
+
+    /// Whether what is sealed and bound for `region` is opened outside of it: others may touch that
+    /// meanwhile, so that its bytes must not be worked on where they lie.
+    pub(super) fn opens_apart(&self, memory: &Registry, region: RegionId) -> bool {
+        self.incoming.is_protected() && !memory.is_exclusive(region)
+    }
+
+    /// Fills `bytes` with the start of a datagram that was scattered: its header in `slot`, the rest
+    /// in its place, in the next slot's trailer, and in the spill. False if the place is gone with
+    /// its page.
+    pub(super) fn gather(
+        &self,
+        (index, slot): (usize, usize),
+        place: Span,
+        bytes: &mut [u8],
+        turn: &Turn<'_>,
+    ) -> bool {
+        let (head, rest) = bytes.split_at_mut(bytes.len().min(HEADER_LEN));
+        head.copy_from_slice(&self.slots[slot].header[..head.len()]);
+        let (placed, rest) = rest.split_at_mut(rest.len().min(place.len as usize));
+        if !turn.memory.read(place, placed) {
+            return false;
+        }
+        let trailer = match self.incoming.is_protected() {
+            true => &self.slots[slot + 1].trailer[..],
+            false => &[],
+        };
+        let (behind, spilled) = rest.split_at_mut(rest.len().min(trailer.len()));
+        behind.copy_from_slice(&trailer[..behind.len()]);
+        spilled.copy_from_slice(&self.buffers.spill[index * SPILL..][..spilled.len()]);
+        true
+    }
+}

@@ -1,0 +1,137 @@
+//! Where sealed datagrams are put together: one contiguous piece for each burst, written in one pass
+//! over the payload, and cheaper for the kernel to take than header and payload by turns.
+
+use crate::Registry;
+use crate::seal::{Sealer, TRAILER_LEN};
+use std::cell::Cell;
+use zerolane_core::{ControlDatagram, DataBurst, Span};
+use zerolane_wire::{HEADER_LEN, Packet};
+
+/// The largest burst there is, headers and seals included, bytes.
+const STAGE: usize = 65_536;
+
+/// Bytes around the payload of a sealed datagram.
+pub(super) const AROUND: usize = HEADER_LEN + TRAILER_LEN;
+
+/// Why there is nothing to send.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::udp) enum SealError {
+    /// The payload is not there any more: a mapped file that shrank.
+    Gone,
+    /// The cryptography refuses, or the core wants more than any datagram holds. Never seen; as if
+    /// lost.
+    Refused,
+}
+
+thread_local! {
+    /// The room of all connections that this thread drives: a thousand of them need one.
+    static SPARE: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
+}
+
+#[derive(Debug)]
+pub(in crate::udp) struct SealBuffer {
+    sealer: Sealer,
+    /// Lent by the thread for the length of a call: what it holds has left when that ends.
+    bytes: Box<[u8]>,
+}
+
+impl SealBuffer {
+    /// Without room: nothing can be staged but between [`SealBuffer::lend`] and [`SealBuffer::give_back`].
+    pub(in crate::udp) fn new(sealer: Sealer) -> SealBuffer {
+        SealBuffer {
+            sealer,
+            bytes: Box::default(),
+        }
+    }
+
+    /// Takes the thread's room.
+    pub(in crate::udp) fn lend(&mut self) {
+        self.bytes = SPARE.take().unwrap_or_else(|| vec![0; STAGE].into());
+    }
+
+    /// Leaves it to the thread's other connections.
+    pub(in crate::udp) fn give_back(&mut self) {
+        SPARE.set(Some(std::mem::take(&mut self.bytes)));
+    }
+
+    pub(super) fn sealer(&self) -> &Sealer {
+        &self.sealer
+    }
+
+    /// A control datagram, sealed: its header, and its options or padding.
+    pub(super) fn control(&mut self, datagram: &ControlDatagram) -> Result<&[u8], SealError> {
+        self.operation(datagram.bytes(), datagram.pad_to)
+    }
+
+    /// A control operation of no connection, sealed.
+    pub(in crate::udp) fn packet(&mut self, packet: &Packet) -> Result<&[u8], SealError> {
+        let (bytes, len) = packet.emit();
+        self.operation(&bytes[..len], 0)
+    }
+
+    fn operation(&mut self, content: &[u8], pad_to: usize) -> Result<&[u8], SealError> {
+        let len = pad_to.max(content.len() + TRAILER_LEN);
+        let place = self.bytes.get_mut(..len).ok_or(SealError::Refused)?;
+        place[..content.len()].copy_from_slice(content);
+        place[content.len()..].fill(0);
+        seal(&mut self.sealer, place)?;
+        Ok(&self.bytes[..len])
+    }
+
+    /// A burst, sealed: `headers` and the payload that `burst` names, one datagram behind another.
+    pub(super) fn data(
+        &mut self,
+        burst: &DataBurst,
+        headers: &[[u8; HEADER_LEN]],
+        memory: &Registry,
+    ) -> Result<&[u8], SealError> {
+        let (mut at, mut filled) = (0, 0);
+        for header in headers.iter().take(burst.segments as usize) {
+            let len = u64::from(burst.stu).min(burst.span.len - at);
+            filled = self.append(filled, header, Some(burst.span.part(at, len)), memory)?;
+            at += len;
+        }
+        Ok(&self.bytes[..filled])
+    }
+
+    /// Seals one datagram at `at`, made of `head` and what `payload` names. Returns its end.
+    pub(super) fn append(
+        &mut self,
+        at: usize,
+        head: &[u8],
+        payload: Option<Span>,
+        memory: &Registry,
+    ) -> Result<usize, SealError> {
+        let len = payload.map_or(0, |span| span.len as usize);
+        let end = at + head.len() + len + TRAILER_LEN;
+        let place = self.bytes.get_mut(at..end).ok_or(SealError::Refused)?;
+        let (start, rest) = place.split_at_mut(head.len());
+        start.copy_from_slice(head);
+        if let Some(span) = payload {
+            if let (Ok(header), Some(source)) = (head.try_into(), memory.bytes(span)) {
+                let (payload, trailer) = rest.split_last_chunk_mut().ok_or(SealError::Refused)?;
+                let sealed = self.sealer.seal_from(header, source, payload);
+                *trailer = sealed.ok_or(SealError::Refused)?;
+                return Ok(end);
+            }
+            if !memory.read(span, &mut rest[..len]) {
+                return Err(SealError::Gone);
+            }
+        }
+        seal(&mut self.sealer, place)?;
+        Ok(end)
+    }
+
+    /// What lies in front of `end`.
+    pub(super) fn staged(&self, end: usize) -> &[u8] {
+        &self.bytes[..end]
+    }
+}
+
+/// Seals a datagram that has room for the trailer at its end.
+fn seal(sealer: &mut Sealer, datagram: &mut [u8]) -> Result<(), SealError> {
+    let (header, rest) = datagram.split_first_chunk_mut().ok_or(SealError::Refused)?;
+    let (payload, trailer) = rest.split_last_chunk_mut().ok_or(SealError::Refused)?;
+    *trailer = sealer.seal(header, payload).ok_or(SealError::Refused)?;
+    Ok(())
+}

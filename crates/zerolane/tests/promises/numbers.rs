@@ -1,0 +1,736 @@
+//! Numbers in the documents that come from constants are those of the constants.
+//!
+//! Each document has a list of [`Fact`]s: a few of its words, with the numbers in braces, and for each of these an
+//! expression of the constants it comes from. In the part of a document that is about limits and timers (all of it,
+//! unless said), a number that is in no fact has to be named in [`Document::without`]: it comes from no constant.
+
+use super::constants::{Sources, Trouble};
+use std::fmt::Write;
+use std::ops::Range;
+
+/// Words of a document, with numbers in braces, and where these come from. `{~7 s}` may be rounded, by a hundredth.
+struct Fact(&'static str, &'static [&'static str]);
+
+struct Document {
+    name: &'static str,
+    text: &'static str,
+    facts: &'static [Fact],
+    /// First and last heading between which every number is in a fact, or here.
+    checked: Option<(&'static str, &'static str)>,
+    without: &'static [&'static str],
+}
+
+const DOCUMENTS: &[Document] = &[
+    Document {
+        name: "README.md",
+        text: include_str!("../../../../README.md"),
+        facts: &[
+            Fact(
+                "the idle timeout ({15 s} unless set)",
+                &["config::idle_timeout"],
+            ),
+            Fact("{4096} may be posted in each direction", &["MAX_POSTED"]),
+            Fact(
+                "takes {32} connections at once, {24} of them from one address",
+                &["SERVER_CONNECTIONS", "SERVER_CONNECTIONS_OF_ORIGIN"],
+            ),
+            Fact("After {three} wrong codes", &["CODE_GUESSES"]),
+        ],
+        checked: Some(("## Requirements and limits", "## Security")),
+        without: &[
+            "64 bits. UDP GSO (4.18) and GRO (5.0)",
+            "(5.6). Tested on 6.18",
+            "Rust 1.95",
+            "often 208 KiB",
+            "up to 2^64 - 1 bytes",
+        ],
+    },
+    Document {
+        name: "ARCHITECTURE.md",
+        text: include_str!("../../../../ARCHITECTURE.md"),
+        facts: &[
+            Fact(
+                "divided by {three}, for the kernel",
+                &["socket::BUFFER_OVERHEAD"],
+            ),
+            Fact("at most {2 MiB}. That much", &["socket::WINDOW"]),
+            Fact(
+                "From a round trip of {3 ms} on, {three} times what arrived",
+                &["receive_window::LONG_RTT", "receive_window::PEAKS"],
+            ),
+            Fact(
+                "`max_in_flight` ({128 MiB}) bounds it",
+                &["config::max_window"],
+            ),
+            Fact(
+                "about {16} times a round trip; once in {4 MiB} on a LAN",
+                &["QUESTIONS_PER_WINDOW", "QUESTION_INTERVAL"],
+            ),
+            Fact("if it is heavy for {three} rounds", &["HEAVY_ROUNDS"]),
+            Fact(
+                "{half} of what was delivered is sent",
+                &["TRIAL_GAIN / model::UNIT"],
+            ),
+            Fact("by a higher pace, for {10 s};", &["loss::OWN_MEMORY"]),
+            Fact(
+                "holds still for {2 s} or {63} round trips",
+                &["modes::HOLD", "HOLD_ROUNDS"],
+            ),
+            Fact(
+                "stands for {24} rounds on a path of {4 ms} or more",
+                &["CROWDED_ROUNDS", "delay::LONG_RTT"],
+            ),
+            Fact(
+                "falls to {~seven tenths}.",
+                &["compete::BACKOFF / model::UNIT"],
+            ),
+            Fact("shorter by {a twentieth} though", &["1 / RELIEF_PART"]),
+            Fact("Every {10 s} it looks whether", &["PROBE_RTT_INTERVAL"]),
+            Fact(
+                "A round trip below {500 us}, loss below {0.5 %}, no queue beyond {20 ms} that stands for {300 ms} \
+                 and {three} rounds",
+                &[
+                    "LAN_RTT",
+                    "LAN_LOSS_PERMILLE / 1000",
+                    "LAN_QUEUE",
+                    "auto::STANDING",
+                    "STANDING_ROUNDS",
+                ],
+            ),
+            Fact(
+                "not trusted again for {10 s}, then {20}",
+                &["QUARANTINE", "2 * QUARANTINE"],
+            ),
+            Fact(
+                "is {an eighth} of a round trip's worth, of {125} to {500 us}",
+                &[
+                    "1 / QUANTA_PER_RTT",
+                    "1000000 * MIN_QUANTUM_TIME",
+                    "MAX_QUANTUM_TIME",
+                ],
+            ),
+            Fact(
+                "when {ten} keep-alives in a row",
+                &["KEEPALIVES_PER_IDLE_TIMEOUT"],
+            ),
+            Fact("{Four} repairs in a row", &["BLACK_HOLE_REPAIRS"]),
+            Fact("vanish: back to {1280}, and", &["MIN_MTU"]),
+            Fact("a State leaves {20 us} later", &["CONFIRM_DELAY"]),
+            Fact(
+                "with up to {64} pairs is predicted",
+                &["receive::MAX_SEGMENTS"],
+            ),
+            Fact("After {16} lone datagrams", &["receive::SINGLES"]),
+            Fact("up to {40} messages of one pair", &["MAX_MESSAGES"]),
+            Fact("a send takes {17} fragments", &["MAX_FRAGMENTS"]),
+            Fact(
+                "After {a millisecond}'s idleness the first burst has {8} segments, then 16, 32, {64}",
+                &["send::IDLE", "FIRST_BURST", "send::MAX_SEGMENTS"],
+            ),
+            Fact("The unit is {1 MiB} because", &["UNIT_BYTES"]),
+            Fact("in slices** of {50 ms},", &["patience::SLICE"]),
+        ],
+        checked: Some(("## Decisions", "### Dependencies")),
+        without: &[
+            "a 1500-byte datagram may hold",
+            "RFC 8985",
+            "is version 1. Here",
+            "a path that loses 5 % by itself",
+            "issue 11929",
+            "over a round trip of 1 ms, 0.1 % of loss",
+            "three datagrams of 9000 bytes, but only five of 1500, and then 44 with",
+            "with 1 MiB buffers a nap fell",
+            "10,000 files are not 10,000 round trips",
+            "give and take up to 64 KiB with",
+            "66 to 85 % of the link at 50 ms, 92 % since",
+            "made frames 7 ms late",
+            "CPython 3.11 on",
+            "3.10 is at its end of life; Debian 12 has 3.11",
+        ],
+    },
+    Document {
+        name: "docs/protocol.md",
+        text: include_str!("../../../../docs/protocol.md"),
+        facts: &[
+            Fact("Version {1}.", &["connection::VERSION"]),
+            Fact("the {40}-byte header", &["HEADER_LEN"]),
+            Fact("or exactly {32} bytes of them", &["OPTIONS_LEN"]),
+            Fact("tell of the latest {256} announcements", &["ANNOUNCEMENTS"]),
+            Fact(
+                "answers ({1192} bytes; sealed, {1168}) is one Get",
+                &["MAX_SMALL", "MAX_SMALL - TRAILER_LEN"],
+            ),
+            Fact(
+                "Puts of at most {1192} bytes (sealed: {1168})",
+                &["MAX_SMALL", "MAX_SMALL - TRAILER_LEN"],
+            ),
+            Fact("numbered: 0 to {1192} bytes", &["MAX_SMALL"]),
+            Fact("Extended: up to {64} at a", &["MAX_FETCHES"]),
+            Fact("asked again every {100 ms}", &["NOT_READY_INTERVAL"]),
+            Fact("leaves within {20 us}, else", &["CONFIRM_DELAY"]),
+            Fact("after {32} operations, before", &["CONFIRM_EVERY"]),
+            Fact(
+                "At most {256} are unconfirmed; the window starts at {64}, grows",
+                &["MAX_UNCONFIRMED", "FIRST_WINDOW"],
+            ),
+            Fact("to {4} at least.", &["MIN_UNCONFIRMED"]),
+            Fact(
+                "B_id 0, up to {128} bytes of control",
+                &["limits::MAX_CONTROL"],
+            ),
+            Fact("up to {four} ranges, each", &["MAX_RANGES"]),
+            Fact("at most {280} bytes, by step", &["wire::MAX_BODY"]),
+            Fact("cookie ({16} bytes, 0 if none)", &["COOKIE_LEN"]),
+            Fact("the code's {eight} ASCII digits", &["code::DIGITS"]),
+            Fact("with a {16}-byte tag", &["key::TAG_LEN"]),
+            Fact("g = number >> {22} has", &["GENERATION_LOG2"]),
+            Fact("older than the newest by {8192}", &["window::WINDOW"]),
+            Fact("After 2^{36} forgeries a", &["36 * MAX_FORGED / 2^36"]),
+            Fact("shorter by {24} bytes, and", &["TRAILER_LEN"]),
+            Fact("`State` names up to {four} ranges", &["MAX_RANGES"]),
+            Fact("(forgotten after {30 s})", &["REORDERING_MEMORY"]),
+            Fact("({2 ms} at least, and", &["MIN_DATA_RTO"]),
+            Fact("asks again {once a second}", &["WAITING_INTERVAL"]),
+            Fact(
+                "silent, {ten} times within",
+                &["KEEPALIVES_PER_IDLE_TIMEOUT"],
+            ),
+            Fact("repairs sent {four} times", &["BLACK_HOLE_REPAIRS"]),
+            Fact("what an MTU of {1280} carries", &["MIN_MTU"]),
+            Fact("four deviations ({20 ms} at least)", &["MIN_RTO"]),
+            Fact("believed after {two seconds} of", &["REFUSAL_PATIENCE"]),
+            Fact("before {2^31 - 2} others were", &["HANDLE - 2"]),
+            Fact(
+                "| STU | {65,467} bytes",
+                &["MAX_UDP_PAYLOAD_V4 - HEADER_LEN"],
+            ),
+            Fact("| {65,507} less the header", &["MAX_UDP_PAYLOAD_V4"]),
+            Fact("and {65,535} STUs |", &["MAX_STUS_PER_BLOCK"]),
+            Fact(
+                "missing ranges in a State | {4} | {32} bytes",
+                &["MAX_RANGES", "OPTIONS_LEN"],
+            ),
+            Fact("| {256} in the engine |", &["MAX_EXPORTS"]),
+        ],
+        checked: Some(("### Lost payload", "")),
+        without: &[
+            "at most four round trips or 20 ms",
+            "are never 0 and are not",
+            "| 2^64 - 1 bytes |",
+            "| 2^32 - 1 bytes and",
+            "| 2^32 | B_num",
+            "| 65,535 on the wire; the engine offers",
+            "| 32,768 on the wire;",
+            "by 16 bits |",
+            "| 2^62 bytes with buffers of 2^30 |",
+        ],
+    },
+    Document {
+        name: "docs/security.md",
+        text: include_str!("../../../../docs/security.md"),
+        facts: &[
+            Fact("a key for 2^{22} packets", &["GENERATION_LOG2"]),
+            Fact(
+                "has {three} tries at one in {100 million}",
+                &["CODE_GUESSES", "CODES"],
+            ),
+            Fact(
+                "forgotten | {256} | `limited(Pending)`",
+                &["MAX_PENDING_HANDSHAKES"],
+            ),
+            Fact(
+                "begun | {16} | `limited(PendingOfOrigin)`",
+                &["MAX_PENDING_OF_ORIGIN"],
+            ),
+            Fact(
+                "agreements | {1000} | `limited(Answers)`",
+                &["MAX_ANSWERS_PER_SECOND"],
+            ),
+            Fact(
+                "origin | {500} | `limited(AnswersOfOrigin)`",
+                &["MAX_ANSWERS_OF_ORIGIN_PER_SECOND"],
+            ),
+            Fact(
+                "asked for | {32}, {200} | `retried`",
+                &["COOKIE_FROM_PENDING", "COOKIE_FROM_RATE"],
+            ),
+            Fact("is remembered | {5 s} |", &["HANDSHAKE_LIFETIME"]),
+            Fact("one-time code | {3} | `wrong_codes`", &["CODE_GUESSES"]),
+            Fact(
+                "told *Busy* | {4096} | `full`",
+                &["handshake::MAX_CONNECTIONS"],
+            ),
+            Fact(
+                "`max_connections_of_origin`) | {1024} | `full",
+                &["MAX_CONNECTIONS_OF_ORIGIN"],
+            ),
+            Fact(
+                "client is told | {32} | `turned_away`",
+                &["SERVER_CONNECTIONS"],
+            ),
+            Fact(
+                "... of one origin | {24} | `full_of_origin`",
+                &["SERVER_CONNECTIONS_OF_ORIGIN"],
+            ),
+            Fact(
+                "connection ({2 KiB} each) | {64} each |",
+                &["port::SHOWN", "MAX_KEPT"],
+            ),
+            Fact("wait for `accept` | {64} | `unread`", &["MAX_KEPT"]),
+            Fact(
+                "then the oldest is forgotten | {1024}, {30 s} |",
+                &["MAX_REMEMBERED", "REMEMBER"],
+            ),
+            Fact("not answered | {64} (`Options::slots`)", &["DEFAULT_SLOTS"]),
+            Fact(
+                "More are granted later | {256} | `grants_held`",
+                &["MAX_LIVE_BLOCKS"],
+            ),
+            Fact(
+                "More are granted later | {1024} | `grants_held`",
+                &["MAX_REMEMBERED_BLOCKS"],
+            ),
+            Fact(
+                "| {a third} of the socket buffer, {128 MiB} on long",
+                &["1 / socket::BUFFER_OVERHEAD", "config::max_window"],
+            ),
+            Fact(
+                "| a round trip and {0.5 ms} of the link",
+                &["MAX_QUEUE_MARGIN"],
+            ),
+            Fact("held for a sender | {1024} |", &["MAX_HELD_GRANTS"]),
+            Fact("gaps in a Block | {1024} |", &["MAX_GAPS_PER_BLOCK"]),
+            Fact("be sent again | {4096} |", &["MAX_REPAIRS"]),
+            Fact("to be sent | {512} |", &["MAX_CONTROL_QUEUE"]),
+            Fact("to be answered | {256} |", &["MAX_REPLIES"]),
+            Fact("told to wait | {1024} |", &["MAX_UNREAD"]),
+            Fact(
+                "found out later | {16,384}, {8192}, {4096} |",
+                &["MAX_OVERTAKEN", "MAX_FLIGHT", "MAX_ENDINGS"],
+            ),
+            Fact("is forgotten | {1024} | |", &["MAX_RATES"]),
+            Fact(
+                "batch brought is copied ({2.5 MiB}, or {64 KiB} where",
+                &["MAX_MESSAGES * receive::SPILL", "receive::SPILL"],
+            ),
+            Fact(
+                "the forecast, {2560} by 64 |",
+                &["MAX_MESSAGES * receive::MAX_SEGMENTS"],
+            ),
+            Fact(
+                "regions exported: the user is told | {256} |",
+                &["MAX_EXPORTS"],
+            ),
+            Fact("the program of ({1024} completions", &["MAX_UNREAD"]),
+            Fact("one datagram of {64 KiB}, and", &["receive::SPILL"]),
+            Fact("at most {72} bytes", &["HEADER_LEN + OPTIONS_LEN"]),
+            Fact("({8} grants at most", &["MAX_GRANTS_REPEATED"]),
+        ],
+        checked: Some(("## Limits", "## Why it is made so")),
+        without: &[
+            "IPv6 network of 64 bits",
+            "key exchanges (2 KiB each)",
+            "(some 25 MiB of buffers each)",
+            "by 64 |",
+            "| 1 batch |",
+            "holds 6 MiB in them",
+            "allocator gave, 4.2 MiB: 2.2 for gaps",
+            "as many, 0.9 more), 0.6 for bursts not seen, 0.3 for Ends, 0.2 for",
+            "receive buffers take 5 MiB",
+        ],
+    },
+    Document {
+        name: "docs/incast.md",
+        text: include_str!("../../../../docs/incast.md"),
+        facts: &[
+            Fact("in turns of {10 ms} or more", &["ADMISSION_SLICE"]),
+            Fact("the next {100 ms} are this", &["fast::HOLD"]),
+            Fact("in intervals of {8 ms} or more", &["MIN_BUDGET_INTERVAL"]),
+            Fact(
+                "best of the last {5} to {10 s}",
+                &["budget::MEMORY", "2 * budget::MEMORY"],
+            ),
+            Fact(
+                "in the last {5} to {10 s}. So",
+                &["budget::MEMORY", "2 * budget::MEMORY"],
+            ),
+            Fact("for a moment every {5 s}", &["budget::MEMORY"]),
+            Fact("the switch. {500 us}: at", &["MAX_QUEUE_MARGIN"]),
+            Fact("down to {125 us}, when", &["MIN_QUEUE_MARGIN"]),
+            Fact(
+                "{a quarter} of the connections, or {three} of them",
+                &["1 / LOSERS_PART", "MANY_LOSERS"],
+            ),
+            Fact("up to {sixteen} times", &["MAX_STRETCH / budget::ONE"]),
+            Fact("is lost: {64 KiB}.", &["INITIAL_BUDGET"]),
+            Fact("one STU ({a quarter} of the budget", &["1 / TRICKLE_PART"]),
+            Fact("when {an eighth} of what arrives", &["1 / MISSES_PART"]),
+            Fact(
+                "fast mode for {a second}, and keeps it for {ten} if",
+                &["fast::TRIAL", "fast::VERDICT"],
+            ),
+            Fact("after {two} intervals without payload", &["STALLED_AFTER"]),
+            Fact(
+                "less than {a quarter} of what its allowance",
+                &["1 / UNUSED_PART"],
+            ),
+        ],
+        checked: Some(("", "")),
+        without: &[
+            "Its port holds few packets, 64 say",
+            "connection with weight 1 (",
+            "at 1 Gb/s that is 43 packets",
+            "- *stretch*: 1, unless",
+            "up to 80 senders through one port with a queue of 64 packets",
+        ],
+    },
+    Document {
+        name: "docs/memory-model.md",
+        text: include_str!("../../../../docs/memory-model.md"),
+        facts: &[
+            Fact(
+                "at most {1192} bytes ({1168} on an encrypted",
+                &["MAX_SMALL", "MAX_SMALL - TRAILER_LEN"],
+            ),
+            Fact("| {1024} completions not looked at", &["MAX_UNREAD"]),
+            Fact("| {256} small operations unconfirmed", &["MAX_UNCONFIRMED"]),
+            Fact(
+                "| {4096} requests queued, or {16 KiB} of inline",
+                &["MAX_POSTED", "inline::ROOM"],
+            ),
+        ],
+        checked: Some(("", "")),
+        without: &["an aligned 64-bit word", "library (6.1.4, 4.3.2) speaks"],
+    },
+    Document {
+        name: "docs/memory.md",
+        text: include_str!("../../../../docs/memory.md"),
+        facts: &[
+            Fact("if it is not {9182}, IPv6", &["mem::DEFAULT_PORT"]),
+            Fact("in pieces of {1 MiB}: of", &["remote::PIECE"]),
+        ],
+        checked: Some(("", "")),
+        without: &[
+            "the unsigned 64-bit number at OFFSET, a multiple of 8,",
+            "every command: 0 done; 1 failed",
+            "a message; 2 wrong usage; 3 nobody answers; 130 ended",
+        ],
+    },
+    Document {
+        name: "docs/files.md",
+        text: include_str!("../../../../docs/files.md"),
+        facts: &[
+            Fact("port {9181}, unless told", &["limits::DEFAULT_PORT"]),
+            Fact(
+                "Files up to {256 KiB} are written at once",
+                &["INLINE_BYTES"],
+            ),
+            Fact("in units of {1 MiB}; the sender", &["UNIT_BYTES"]),
+            Fact(
+                "Files up to {256 KiB} are simply sent again",
+                &["INLINE_BYTES"],
+            ),
+            Fact("is {1 MiB} of one file", &["UNIT_BYTES"]),
+            Fact("depth <= {128};", &["TREE_DEPTH"]),
+            Fact("a whole file up to {256 KiB};", &["INLINE_BYTES"]),
+            Fact("the next 1 to {16} units", &["RUN_UNITS"]),
+            Fact("up to {1024} unit digests", &["HAVE_DIGESTS"]),
+            Fact(
+                "the first {512 GiB} of a file",
+                &["RESUME_UNITS * UNIT_BYTES"],
+            ),
+            Fact(
+                "A file up to {256 KiB} is written without",
+                &["INLINE_BYTES"],
+            ),
+            Fact("in the last {32} bytes, behind", &["mark::BYTES"]),
+            Fact(
+                "of {8} names is taken. With all {8} taken",
+                &["TEMPORARY_NAMES", "TEMPORARY_NAMES"],
+            ),
+            Fact(
+                "circulate {8} data buffers of a little over {1 MiB}, one more for each millisecond of round trip \
+                 up to {56} (",
+                &["limits::DATA_BUFFERS", "UNIT_BYTES", "MAX_DATA_BUFFERS"],
+            ),
+            Fact(
+                "and {2} control buffers of {64 KiB};",
+                &["CONTROL_BUFFERS", "CONTROL_BYTES"],
+            ),
+            Fact(
+                "at most {32} connections, and tells the {33}rd",
+                &["SERVER_CONNECTIONS", "SERVER_CONNECTIONS + 1"],
+            ),
+            Fact("takes nothing for {120 s} is", &["STALL_SECONDS"]),
+            Fact("asks nothing, after {10 s}.", &["REQUEST_SECONDS"]),
+        ],
+        checked: Some(("## What is guaranteed", "## Why not mapped files")),
+        without: &[
+            "permission bits 0777",
+            "and 32 digits)",
+            "(32 bytes a unit;",
+            "(NFS before 4.2,",
+            "the next 1 to",
+        ],
+    },
+    Document {
+        name: "docs/lab.md",
+        text: include_str!("../../../../docs/lab.md"),
+        facts: &[
+            Fact("Packets ({1000} unless said)", &["DEFAULT_QUEUE_PACKETS"]),
+            Fact(
+                "falls due within {50 us} and",
+                &["forwarder::SHORTEST_SLEEP"],
+            ),
+            Fact(
+                "sleeps at least {50 us} between",
+                &["forwarder::SHORTEST_SLEEP"],
+            ),
+        ],
+        checked: None,
+        without: &[],
+    },
+    Document {
+        name: "docs/c.md",
+        text: include_str!("../../../../docs/c.md"),
+        facts: &[
+            Fact("messages of up to {128} bytes", &["ZL_CONTROL_LENGTH"]),
+            Fact("While it is {0}, every release", &["ZL_ABI_VERSION"]),
+        ],
+        checked: None,
+        without: &[],
+    },
+    Document {
+        name: "docs/python.md",
+        text: include_str!("../../../../docs/python.md"),
+        facts: &[
+            Fact("exchange up to {128} bytes", &["limits::MAX_CONTROL"]),
+            Fact("within {a twentieth} of a second", &["patience::SLICE"]),
+            Fact("the idle timeout ({15 s} unless", &["config::idle_timeout"]),
+        ],
+        checked: None,
+        without: &[],
+    },
+];
+
+const UNITS: [(&str, f64); 8] = [
+    (" KiB", 1024.0),
+    (" MiB", 1_048_576.0),
+    (" GiB", 1_073_741_824.0),
+    (" million", 1e6),
+    (" us", 1e-6),
+    (" ms", 1e-3),
+    (" s", 1.0),
+    (" %", 0.01),
+];
+
+const WORDS: [(&str, f64); 18] = [
+    ("two", 2.0),
+    ("three", 3.0),
+    ("four", 4.0),
+    ("eight", 8.0),
+    ("ten", 10.0),
+    ("sixteen", 16.0),
+    ("half", 0.5),
+    ("a third", 1.0 / 3.0),
+    ("a quarter", 0.25),
+    ("an eighth", 0.125),
+    ("a twentieth", 0.05),
+    ("seven tenths", 0.7),
+    ("a millisecond", 1e-3),
+    ("once a second", 1.0),
+    ("a second", 1.0),
+    ("two seconds", 2.0),
+    ("once", 1.0),
+    ("twice", 2.0),
+];
+
+/// What a number and its unit are.
+fn quantity(sources: &Sources, words: &str) -> Result<f64, Trouble> {
+    let lower = words.to_lowercase();
+    if let Some((_, value)) = WORDS.iter().find(|(word, _)| *word == lower) {
+        return Ok(*value);
+    }
+    let digits = words.replace(',', "");
+    let unit = UNITS.iter().find(|(unit, _)| digits.ends_with(unit));
+    let (name, scale) = unit.copied().unwrap_or(("", 1.0));
+    let number = sources.value(digits.trim_end_matches(name))?;
+    Ok(number * scale)
+}
+
+/// The text on one line, without blocks of code.
+fn flattened(text: &str) -> String {
+    let prose = text.split("\n```").step_by(2).collect::<Vec<_>>().join(" ");
+    prose.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// `fact` without braces, and what is in them.
+fn taken_apart(fact: &Fact) -> (String, Vec<&'static str>) {
+    let inside = fact.0.split(['{', '}']).skip(1).step_by(2);
+    let plain = fact.0.replace("{~", "{").replace(['{', '}'], "");
+    (plain, inside.collect())
+}
+
+/// Whether `fact` is what `text` says, and so.
+fn check(sources: &Sources, text: &str, fact: &Fact) -> Result<(), Trouble> {
+    let (plain, numbers) = taken_apart(fact);
+    if !text.contains(&plain) {
+        return Err(format!("it does not say {plain:?}"));
+    }
+    assert_eq!(
+        numbers.len(),
+        fact.1.len(),
+        "{plain}: numbers and constants"
+    );
+    for (number, constants) in numbers.into_iter().zip(fact.1) {
+        let said = quantity(sources, number.trim_start_matches('~'))?;
+        let is = sources.value(constants)?;
+        let rounding = if number.starts_with('~') { 1e-2 } else { 1e-9 };
+        if (said - is).abs() > rounding * is.abs() {
+            return Err(format!(
+                "{plain:?}: {number} is said, and {constants} is {is}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What `document` says that is not so.
+fn wrong_facts(sources: &Sources, document: &Document) -> String {
+    let text = flattened(document.text);
+    let wrong = document.facts.iter().filter_map(|fact| {
+        let wrong = check(sources, &text, fact).err()?;
+        Some(format!("{}: {wrong}\n", document.name))
+    });
+    wrong.collect()
+}
+
+/// Where `words` stand in `text`.
+fn places<'a>(text: &'a str, words: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+    let found = text.match_indices(words);
+    found.map(|(start, it)| start..start + it.len())
+}
+
+/// Blanks what is code, or the target of a link.
+fn without_code(text: &mut [u8]) {
+    let (mut code, mut link) = (false, false);
+    for at in 0..text.len() {
+        match text[at] {
+            b'`' => code = !code,
+            b'(' if at > 0 && text[at - 1] == b']' => link = true,
+            b')' => link = false,
+            _ if code || link => text[at] = b' ',
+            _ => {}
+        }
+    }
+}
+
+/// The part of `document` in which each number has a reason.
+fn checked(document: &Document) -> Option<String> {
+    let (first, last) = document.checked?;
+    let (_, from) = document.text.split_once(first).expect(first);
+    let part = match last {
+        "" => from,
+        last => from.split_once(last).expect(last).0,
+    };
+    Some(flattened(part))
+}
+
+/// Numbers of `document` that are in no fact and not said to have no constant.
+fn stray_numbers(document: &Document) -> String {
+    let mut strays = String::new();
+    let Some(text) = checked(document) else {
+        return strays;
+    };
+    let mut rest = text.clone().into_bytes();
+    let facts = document.facts.iter().map(|fact| taken_apart(fact).0);
+    let known = facts.chain(document.without.iter().map(|it| (*it).to_owned()));
+    for words in known {
+        places(&text, &words).for_each(|place| rest[place].fill(b' '));
+    }
+    without_code(&mut rest);
+    let rest = String::from_utf8_lossy(&rest);
+    for (at, word) in rest.split(' ').scan(0, |at, word| {
+        let start = *at;
+        *at += word.len() + 1;
+        Some((start, word))
+    }) {
+        // Names have digits, too: IPv4, BLAKE3, P2.1; and so have numbered lists.
+        let number = word.trim_start_matches(|it: char| it.is_ascii_punctuation());
+        let item = number.strip_suffix('.').is_some_and(|it| it.len() == 1);
+        if number.starts_with(|it: char| it.is_ascii_digit()) && !item {
+            let from = rest[..at]
+                .rfind(". ")
+                .map_or(0, |it| it + 2)
+                .max(at.saturating_sub(60));
+            let around = text.get(from..(at + 40).min(text.len())).unwrap_or(word);
+            writeln!(strays, "{}: {word} in \"{around}\"", document.name).unwrap();
+        }
+    }
+    strays
+}
+
+#[test]
+fn numbers__are_those_of_the_constants() {
+    let sources = Sources::read();
+    let wrong = DOCUMENTS.iter().map(|it| wrong_facts(&sources, it));
+    let wrong: String = wrong.collect();
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn numbers__without_a_constant_are_known() {
+    let strays: String = DOCUMENTS.iter().map(stray_numbers).collect();
+    assert!(
+        strays.is_empty(),
+        "name their constants, or that they have none:\n{strays}"
+    );
+}
+
+/// What is listed as without a constant is there: lists do not outlive what they are of.
+#[test]
+fn numbers__lists_have_nothing_that_is_gone() {
+    for document in DOCUMENTS {
+        let Some(text) = checked(document) else {
+            continue;
+        };
+        for words in document.without {
+            assert!(text.contains(words), "{}: {words:?} is gone", document.name);
+        }
+    }
+}
+
+/// The table of goodput over loss is that of the core's snapshot: one column of classic, four of extended.
+#[test]
+fn numbers__of_goodput_are_those_of_the_snapshot() {
+    let snapshot = include_str!(
+        "../../../core/src/connection_tests/snapshots/\
+         zerolane_core__connection__tests__goodput__goodput__over_loss_round_trip_and_profile.snap"
+    );
+    let document = include_str!("../../../../docs/performance.md");
+    let (_, table) = document.split_once("| loss | classic, 1 ms |").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let rows: Vec<_> = table.lines().skip(2).collect();
+    assert_eq!(rows.len(), 7);
+    for row in rows {
+        let mut cells = row.split('|').map(str::trim).skip(1);
+        let loss = cells.next().unwrap();
+        // `RTT ms LOSS % CLASSIC EXTENDED`
+        let measured = |rtt: &str, column: usize| -> String {
+            let words = |line: &'static str| line.split_whitespace().collect::<Vec<_>>();
+            let mut lines = snapshot.lines().map(words).filter(|it| it.len() == 6);
+            let line = lines.find(|it| it[0] == rtt && it[2..4].join(" ") == loss);
+            let cell = line.unwrap_or_else(|| panic!("{rtt} ms, {loss}"))[column];
+            let rounded = cell.parse().map(|it: f64| format!("{it:.1}"));
+            rounded.unwrap_or_default()
+        };
+        let expected = [("1", 4), ("1", 5), ("10", 5), ("50", 5), ("100", 5)];
+        for (rtt, column) in expected {
+            assert_eq!(
+                cells.next().unwrap(),
+                measured(rtt, column),
+                "{loss}, {rtt} ms"
+            );
+        }
+    }
+}
