@@ -154,7 +154,7 @@ fn busy_ticks(stat: &str, core: usize) -> Option<u64> {
 }
 
 /// Copies `from` over `to` for about 0.3 s; Gb/s of the median copy. This is
-/// the speed that no mover which copies once can pass.
+/// the speed that no contender which copies once can pass.
 pub(crate) fn memcpy_gbps(from: &[u8], to: &mut [u8]) -> f64 {
     const BUDGET: Duration = Duration::from_millis(300);
     let started = Instant::now();

@@ -2,6 +2,7 @@
 
 #![allow(non_snake_case)]
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -28,6 +29,43 @@ fn output(words: &str) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Every key of `value`, as a path; `#` stands for the entries of an array. Then the paths that have nothing below them
+/// here, and may have elsewhere.
+fn keys(value: &Value, at: &str, all: &mut BTreeSet<String>, open: &mut Vec<String>) {
+    let below: Vec<(String, &Value)> = match value {
+        Value::Object(fields) => fields.iter().map(|(key, it)| (key.clone(), it)).collect(),
+        Value::Array(entries) => entries.iter().map(|it| ("#".to_owned(), it)).collect(),
+        _ => Vec::new(),
+    };
+    if value.is_null() || value.as_array().is_some_and(Vec::is_empty) {
+        open.push(format!("{at}."));
+    }
+    for (key, value) in below {
+        let path = if at.is_empty() {
+            key
+        } else {
+            format!("{at}.{key}")
+        };
+        keys(value, &path, all, open);
+        all.insert(path);
+    }
+}
+
+/// The report has the keys that scripts rely on, those of a file of `json/`, and no others.
+fn assert_keys(report: &Value, promised: &str) {
+    let (mut has, mut open) = (BTreeSet::new(), Vec::new());
+    keys(report, "", &mut has, &mut open);
+    let promised: BTreeSet<String> = promised.lines().map(str::to_owned).collect();
+    let more: Vec<_> = has.difference(&promised).collect();
+    let missing = promised.difference(&has);
+    let missing = missing.filter(|key| !open.iter().any(|open| key.starts_with(open)));
+    let missing: Vec<_> = missing.collect();
+    assert!(
+        more.is_empty() && missing.is_empty(),
+        "more: {more:?}, missing: {missing:?}"
+    );
 }
 
 /// Ends the process even if the test fails.
@@ -137,10 +175,11 @@ fn bulk__encrypted_is_compared_with_what_else_encrypts() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["verified"], json!(true));
+    assert_keys(&report, include_str!("json/bulk.keys"));
     assert_eq!(report["security"], json!("encrypted"));
-    for mover in ["tcp", "tls", "quinn", "zerolane"] {
-        let gbps = report[mover]["gbps"]["min"].as_f64();
-        assert!(gbps.unwrap() > 0.0, "{mover}");
+    for contender in ["tcp", "tls", "quinn", "zerolane"] {
+        let gbps = report[contender]["gbps"]["min"].as_f64();
+        assert!(gbps.unwrap() > 0.0, "{contender}");
     }
     for ratio in ["ratio_vs_tcp", "ratio_vs_tls", "ratio_vs_quinn"] {
         assert!(report[ratio].as_f64().unwrap() > 0.0, "{ratio}");
@@ -208,7 +247,7 @@ fn tcp__a_congestion_control_that_is_asked_for_is_had_or_refused_in_words() {
 }
 
 #[test]
-fn bulk__only_the_movers_that_were_named() {
+fn bulk__only_the_contenders_that_were_named() {
     let output = output("bench bulk --only tls,quinn --buffer 1MiB --bytes 4MiB --reps 1");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
@@ -294,6 +333,7 @@ fn loss__compares_on_one_link_and_counts_what_it_did() {
     else {
         return;
     };
+    assert_keys(&report, include_str!("json/sweep.keys"));
     let cells = report["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 2);
     for (cell, lossy) in cells.iter().zip([false, true]) {
@@ -329,6 +369,7 @@ fn incast__every_sender_has_a_row_of_its_own() {
     ) else {
         return;
     };
+    assert_keys(&report, include_str!("json/incast.keys"));
     for result in report["results"].as_array().unwrap() {
         assert_eq!(result["failure"], Value::Null);
         assert_eq!(
@@ -345,6 +386,7 @@ fn share__both_flows_are_there_over_time() {
     let Some(report) = over_a_link("bench share --rate 50mbit --time 1s --json") else {
         return;
     };
+    assert_keys(&report, include_str!("json/share.keys"));
     let flows = report["flows"].as_array().unwrap();
     assert_eq!(flows[0]["contender"], json!("extended"));
     assert_eq!(flows[1]["contender"], json!("cubic"));
@@ -355,6 +397,33 @@ fn share__both_flows_are_there_over_time() {
             "{flow}"
         );
     }
+}
+
+#[test]
+fn rtt__gives_the_promised_json() {
+    let words = "bench rtt --at 5ms --rate 50mbit --time 500ms --only extended --reps 1 --json";
+    let Some(report) = over_a_link(words) else {
+        return;
+    };
+    assert_keys(&report, include_str!("json/sweep.keys"));
+}
+
+#[test]
+fn siege__gives_the_promised_json() {
+    let words = "bench siege --seconds 1 --hellos 500 --garbage 500 --json";
+    let Some(report) = over_a_link(words) else {
+        return;
+    };
+    assert_keys(&report, include_str!("json/siege.keys"));
+}
+
+#[test]
+fn handshake__gives_the_promised_json() {
+    let output = output("bench handshake -n 500 --json");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_keys(&report, include_str!("json/handshake.keys"));
+    assert_eq!(report["plain"]["count"], json!(500));
 }
 
 #[test]
@@ -390,13 +459,13 @@ fn serve__between_two_hosts_gives_the_promised_json() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["verified"], json!(true));
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
-    for mover in ["tcp", "zerolane"] {
-        let mover = &report[mover];
+    for contender in ["tcp", "zerolane"] {
+        let contender = &report[contender];
         for figure in ["min", "median", "max"] {
-            assert!(number(&mover["gbps"][figure]) > 0.0, "{mover}");
+            assert!(number(&contender["gbps"][figure]) > 0.0, "{contender}");
         }
-        assert!(number(&mover["tx_cpu_s_per_gb"]) >= 0.0, "{mover}");
-        assert!(number(&mover["rx_cpu_s_per_gb"]) >= 0.0, "{mover}");
+        assert!(number(&contender["tx_cpu_s_per_gb"]) >= 0.0, "{contender}");
+        assert!(number(&contender["rx_cpu_s_per_gb"]) >= 0.0, "{contender}");
     }
     for figure in [
         "ratio_vs_tcp",
@@ -478,15 +547,19 @@ fn demo__small_copy_is_verified_and_leaves_nothing() {
 
 #[test]
 fn perftest__every_test_gives_the_promised_json() {
-    for (test, figure) in [
-        ("put_lat", "us"),
-        ("get_lat", "us"),
-        ("fetch_lat", "us"),
-        ("send_lat", "us"),
-        ("put_bw", "gbps"),
-        ("get_bw", "gbps"),
-        ("put_rate", "mops"),
-        ("send_bw", "gbps"),
+    let (latency, stream) = (
+        include_str!("json/latency.keys"),
+        include_str!("json/stream.keys"),
+    );
+    for (test, figure, promised) in [
+        ("put_lat", "us", latency),
+        ("get_lat", "us", latency),
+        ("fetch_lat", "us", latency),
+        ("send_lat", "us", latency),
+        ("put_bw", "gbps", stream),
+        ("get_bw", "gbps", stream),
+        ("put_rate", "mops", stream),
+        ("send_bw", "gbps", stream),
     ] {
         let words = format!("bench {test} --only udp,tcp,zerolane --iters 50 --reps 2 --json");
         let output = output(&words);
@@ -494,6 +567,7 @@ fn perftest__every_test_gives_the_promised_json() {
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(report["verified"], json!(true));
         assert_eq!(report["test"], json!(test));
+        assert_keys(&report, promised);
         for side in ["udp", "tcp", "zerolane"] {
             let median = &report["sizes"][0]["sides"][side][figure]["median"];
             assert!(median.as_f64().unwrap() > 0.0, "{words} {side}: {report}");
@@ -509,6 +583,7 @@ fn perftest__says_what_it_leaves_out_and_why() {
     let output = output(words);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_keys(&report, include_str!("json/skipped.keys"));
     let skipped = &report["skipped"][0];
     assert_eq!(
         (&skipped["side"], &skipped["size"]),

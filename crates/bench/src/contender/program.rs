@@ -131,7 +131,7 @@ impl Program {
     }
 }
 
-/// UCX's name of a test, and how many operations it may have under way if not the job's depth.
+/// UCX's name of a test, and how many operations it may have in flight if not the job's depth.
 fn ucx_test(test: Test) -> (&'static str, Option<usize>) {
     match test {
         Test::PutLat => ("ucp_put_lat", Some(1)),

@@ -45,7 +45,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// Most datagrams' worth of payload taken at once.
 const CHUNKS: usize = 64;
 
-/// Payload that may be under way, and that a sender keeps, bytes.
+/// Payload that may be in flight, and that a sender keeps, bytes.
 const WINDOW_BYTES: u32 = 4 << 20;
 
 /// Datagrams for each acknowledgement.

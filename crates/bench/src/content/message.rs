@@ -2,7 +2,7 @@
 //!
 //! A message of any length carries the same bytes each time, drawn from the seed, except for its
 //! *stamp*: the first eight bytes tell which message it is, the last eight depend on that. To write
-//! and to check a stamp costs two stores and two loads, the same for every side and every size, so
+//! and to check a stamp costs two stores and two loads, the same for every contender and every size, so
 //! every message of a run is checked in the timed part; all bytes are checked where no clock runs.
 
 use anyhow::{Context, Result, ensure};

@@ -8,7 +8,7 @@
 //! and with a value that depend on the lap. Writing a lap's stamps (and taking
 //! back those of the lap before) costs two stores for each 256 KiB, checking
 //! them one load, about a thousandth of the time of a run, and the same for
-//! every mover. After the timed part all words of the last lap are checked.
+//! every contender. After the timed part all words of the last lap are checked.
 
 use std::fmt;
 use std::ops::Range;

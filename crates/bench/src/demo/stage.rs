@@ -86,7 +86,7 @@ impl Stage {
 
     /// Fills the room of a copy once and frees it. A virtual machine gets its
     /// memory when it is first touched, at up to ten times the cost: neither
-    /// mover is to pay for that.
+    /// contender is to pay for that.
     fn touch_room_for_copy(&self, interrupt: &Interrupt) -> Result<()> {
         let path = self.destination().join("room");
         let mut file = File::create_new(&path)?;

@@ -7,7 +7,7 @@ use super::test::{FETCH_BYTES, Metric, SIZE_MAX, Test};
 
 /// Most bytes that the messages of one run take at an end.
 pub(crate) const RING_MAX_BYTES: usize = 64 << 20;
-/// Most operations under way at once.
+/// Most operations in flight at once.
 pub(crate) const DEPTH_MAX: usize = 4096;
 /// Most operations of one run, warming up included.
 pub(crate) const ITERS_MAX: u64 = 1 << 32;
@@ -37,7 +37,7 @@ pub(crate) struct Operations {
     pub(crate) iters: u64,
     /// Operations before those.
     pub(crate) warm_up: u64,
-    /// Operations under way at once, where there is more than one.
+    /// Operations in flight at once, where there is more than one.
     pub(crate) depth: usize,
     /// Largest UDP payload that the path carries in one packet, bytes.
     pub(crate) datagram: usize,

@@ -28,7 +28,7 @@ pub(crate) enum Test {
 pub(crate) enum Metric {
     /// One operation at a time: how long each takes.
     Latency,
-    /// Many under way: how much a second.
+    /// Many in flight: how much a second.
     Stream,
 }
 
@@ -96,7 +96,7 @@ impl Test {
         }
     }
 
-    /// Operations under way at once where the command line says nothing.
+    /// Operations in flight at once where the command line says nothing.
     pub(crate) fn default_depth(self) -> usize {
         match self {
             Test::PutRate => 1024,

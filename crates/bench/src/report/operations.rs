@@ -76,7 +76,7 @@ pub(crate) struct SizeReport {
     pub(crate) size: usize,
     /// Operations of a run.
     pub(crate) iters: u64,
-    /// Operations under way at once.
+    /// Operations in flight at once.
     pub(crate) depth: usize,
     pub(crate) sides: BTreeMap<Name, Figures>,
     /// Zerolane's figure over each other contender's, run by run: the median over the runs. The figure

@@ -25,10 +25,9 @@ impl Connection {
     }
 
     fn on_packet(&mut self, packet: &Packet, len: usize) -> Result<(), DropReason> {
-        let Connection { cx, session, .. } = self;
         match &packet.operation {
             Operation::RequestConnection(it) => {
-                if !session.is_request_repeated(cx, packet.route, it) {
+                if !self.session.is_request_repeated(&self.cx, packet.route, it) {
                     return Err(DropReason::Unexpected);
                 }
                 self.on_life(LifeEvent::RequestRepeated, CloseReason::Local);
@@ -37,10 +36,13 @@ impl Connection {
             Operation::ConnectionAnswer(it) => return self.on_connection_answer(packet, it),
             _ => {}
         }
-        if !session.owns(cx, packet.route.d_port, packet.route.d_key) {
+        if !self
+            .session
+            .owns(&self.cx, packet.route.d_port, packet.route.d_key)
+        {
             return Err(DropReason::WrongKey);
         }
-        session.on_heard(cx);
+        self.session.on_heard(&mut self.cx);
         self.on_life(LifeEvent::Operation, CloseReason::Local);
         match packet.operation {
             Operation::RequestDisconnect(it) => self.on_request_disconnect(&it),
@@ -96,8 +98,10 @@ impl Connection {
         packet: &Packet,
         it: &ConnectionAnswer,
     ) -> Result<(), DropReason> {
-        let Connection { cx, session, .. } = self;
-        match session.on_connection_answer(cx, packet.route, it)? {
+        match self
+            .session
+            .on_connection_answer(&mut self.cx, packet.route, it)?
+        {
             Answered::Accepted(capabilities) => self.on_accepted(capabilities),
             Answered::Rejected(why) => self.on_life(LifeEvent::Rejected, why),
             Answered::Nonsense => self.on_life(LifeEvent::Lost, CloseReason::Violation),
@@ -176,14 +180,8 @@ impl Connection {
     }
 
     fn on_state(&mut self, it: &State) -> Result<(), DropReason> {
-        let Connection {
-            cx,
-            sending,
-            one_sided,
-            ..
-        } = self;
-        if let Some(ended) = sending.on_state(cx, it)? {
-            one_sided.on_transfer_ended(cx, ended);
+        if let Some(ended) = self.sending.on_state(&mut self.cx, it)? {
+            self.one_sided.on_transfer_ended(&mut self.cx, ended);
         }
         Ok(())
     }
@@ -214,18 +212,12 @@ impl Connection {
     }
 
     fn on_end_ack(&mut self, it: &End) -> Result<(), DropReason> {
-        let Connection {
-            cx,
-            sending,
-            receiving,
-            ..
-        } = self;
-        let end = cx.endings.confirm(it).ok_or(DropReason::Duplicate)?;
-        cx.recovery.progress();
+        let end = self.cx.endings.confirm(it).ok_or(DropReason::Duplicate)?;
+        self.cx.recovery.progress();
         if end.from_source {
-            sending.resolve(cx, end.sequence);
+            self.sending.resolve(&mut self.cx, end.sequence);
         } else if end.d_id == 0 {
-            receiving.resolve_read(cx, end.sequence);
+            self.receiving.resolve_read(&mut self.cx, end.sequence);
         }
         Ok(())
     }

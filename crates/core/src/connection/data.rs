@@ -45,13 +45,8 @@ impl Connection {
     /// The value that [`Placement::Value`] was told of.
     pub fn on_value(&mut self, now: Instant, number: u32, id: crate::TransferId, value: u64) {
         self.cx.now = now;
-        let Connection {
-            cx,
-            sending,
-            one_sided,
-            ..
-        } = self;
-        one_sided.on_value(cx, sending, number, id, value);
+        self.one_sided
+            .on_value(&mut self.cx, &mut self.sending, number, id, value);
         self.settle();
     }
 

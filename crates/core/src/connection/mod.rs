@@ -101,12 +101,14 @@ impl Connection {
 
     /// The peer's capabilities are known.
     fn open(&mut self, peer: Capabilities, profile: Profile) {
-        let Connection { cx, receiving, .. } = self;
-        cx.peer = Some(peer);
-        cx.profile = profile;
-        receiving.open(cx);
+        self.cx.peer = Some(peer);
+        self.cx.profile = profile;
+        self.receiving.open(&self.cx);
         match profile {
-            Profile::Classic => cx.recovery.fix_data_timeout(cx.config.classic_data_timeout),
+            Profile::Classic => self
+                .cx
+                .recovery
+                .fix_data_timeout(self.cx.config.classic_data_timeout),
             Profile::Extended => self.set_congestion(self.cx.config.control.controller()),
         }
     }

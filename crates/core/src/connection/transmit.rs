@@ -62,19 +62,21 @@ impl Connection {
     }
 
     fn next_control(&mut self) -> Option<Transmit> {
-        let Connection { cx, session, .. } = self;
-        let operation = cx.pop_control()?;
-        cx.counters.control_sent += 1;
+        let operation = self.cx.pop_control()?;
+        self.cx.counters.control_sent += 1;
         if matches!(operation, Operation::ConnectionAnswer(_)) {
             // The Initiator's next word tells the round trip.
-            session.time_handshake(cx);
+            self.session.time_handshake(&mut self.cx);
         }
         let d_key = match operation {
             Operation::RequestConnection(_) => 0,
-            _ => cx.route.d_key,
+            _ => self.cx.route.d_key,
         };
         let packet = Packet {
-            route: Route { d_key, ..cx.route },
+            route: Route {
+                d_key,
+                ..self.cx.route
+            },
             operation,
         };
         Some(Transmit::Control(ControlDatagram::new(&packet, 0)))

@@ -63,7 +63,7 @@ fn connect__to_something_else_times_out() {
                 let Ok((len, from)) = other.recv_from(&mut buffer) else {
                     continue;
                 };
-                // The request itself, half of it, nothing, and words of another protocol.
+                // The request itself, half of it, nothing, and a message of another protocol.
                 for answer in [
                     &buffer[..len],
                     &buffer[..len / 2],
@@ -195,7 +195,7 @@ fn post_some(connection: &mut Connection) -> HashSet<TransferId> {
     posted
 }
 
-/// Everything posted fails exactly once because the connection ended, which is the last word.
+/// Everything posted fails exactly once because the connection ended; then calls return its end.
 #[track_caller]
 fn assert_all_fail(connection: &mut Connection, mut posted: HashSet<TransferId>) -> CloseReason {
     loop {

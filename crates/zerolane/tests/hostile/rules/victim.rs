@@ -16,7 +16,7 @@ use zerolane::{
     Security, Work,
 };
 
-/// A connection whose peer says nothing any more is given up after this.
+/// A connection whose peer is silent is given up after this time.
 const IDLE: Duration = Duration::from_secs(2);
 /// Nothing here takes longer; what does is a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,7 +46,7 @@ pub(super) enum Ask {
     Fetch,
 }
 
-/// What came of a connection.
+/// The outcome of a connection.
 pub(super) struct Served {
     pub(super) account: Account,
     pub(super) closed: Option<CloseReason>,
@@ -227,14 +227,14 @@ impl Victim {
         }
     }
 
-    /// What came of each connection, in the order they came; a panic if one had anything to complain of.
+    /// What came of each connection, in the order they came; a panic if a check failed in one.
     pub(super) fn stop(self) -> thread::Result<Vec<Served>> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join()
     }
 }
 
-/// A victim that connects to the hostile one.
+/// A victim that connects to the hostile peer.
 pub(super) fn connect_to(
     peer: SocketAddr,
     encrypted: bool,

@@ -1,6 +1,6 @@
 //! One end of a run: a connection, memory of its own that the peer may reach, and the peer's.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use zerolane::{Completion, Connection, ExportedRegion, Region, RegionKey, Rights};
@@ -9,7 +9,7 @@ use super::super::super::contract::DONE;
 use super::super::connection::await_word;
 use crate::content::message::Content;
 use crate::job::operations::{Operations, Wait};
-use crate::limits::STALL;
+use crate::limits::{self, STALL};
 use crate::measured::Measured;
 
 /// What each end says when its memory can be reached.
@@ -90,16 +90,20 @@ impl End<'_> {
 
     /// The next completion, however the job waits for it.
     pub(super) fn next(&mut self) -> Result<Completion> {
+        self.next_within(STALL)
+    }
+
+    fn next_within(&mut self, patience: Duration) -> Result<Completion> {
         match self.job.wait {
-            Wait::Event => self.connection.wait(Some(STALL))?.context(STALLED),
-            Wait::Poll => look(|| Ok(self.connection.poll()?)),
+            Wait::Event => self.connection.wait(Some(patience))?.context(STALLED),
+            Wait::Poll => look(patience, || Ok(self.connection.poll()?)),
         }
     }
 
-    /// Lets the peer use this end's memory until it says that it is done.
+    /// Lets the peer use this end's memory until it says that it is done, which may take as long as the run.
     pub(super) fn serve(&mut self) -> Result<Measured> {
         self.connection.post_recv(Region::anonymous(1)?)?;
-        let word = self.next()?;
+        let word = self.next_within(limits::deadline(self.job.bytes()))?;
         word.result?;
         if word.into_region()[..] != [DONE] {
             bail!("the initiator said something else than that it is done");
@@ -122,8 +126,8 @@ impl End<'_> {
     }
 }
 
-/// Looks again and again until there is something.
-pub(super) fn look<T>(mut at: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+/// Looks again and again until there is something, for so long.
+pub(super) fn look<T>(patience: Duration, mut at: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let mut looks = 0_u32;
     let mut since = None;
     loop {
@@ -131,7 +135,9 @@ pub(super) fn look<T>(mut at: impl FnMut() -> Result<Option<T>>) -> Result<T> {
             return Ok(seen);
         }
         looks += 1;
-        if looks.is_multiple_of(LOOKS) && since.get_or_insert_with(Instant::now).elapsed() > STALL {
+        if looks.is_multiple_of(LOOKS)
+            && since.get_or_insert_with(Instant::now).elapsed() > patience
+        {
             bail!(STALLED);
         }
     }

@@ -14,6 +14,7 @@ use super::end::{End, look};
 use crate::content::message::Content;
 use crate::job::operations::{Operations, Wait};
 use crate::job::test::Test;
+use crate::limits::STALL;
 use crate::measured::Measured;
 
 /// A fetch-op's word.
@@ -195,7 +196,7 @@ impl End<'_> {
         let Incoming { bytes, content } = expected;
         if self.is_looked_for() {
             let word = (bytes.len() == WORD).then(|| self.exported.word(0));
-            return look(|| {
+            return look(STALL, || {
                 self.connection.poll()?;
                 match word {
                     Some(word) => {

@@ -1,4 +1,4 @@
-//! Zerolane's side: remote memory and messages, as a user of the library would have them.
+//! Remote memory and messages, as a user of the library would have them.
 //!
 //! Polling, an end calls [`Connection::poll`] again and again and looks at its memory; for events it
 //! sleeps in [`Connection::wait`] without spinning first. A blocking call of the library spins

@@ -1,4 +1,4 @@
-//! Many operations under way at once.
+//! Many operations in flight at once.
 //!
 //! There is a slot of memory for each of them at both ends; they take turns. Small puts are copied
 //! when posted and tell of their completion one in [`SIGNAL_EVERY`], as in perftest (`--cq-mod`):
@@ -20,14 +20,14 @@ use crate::measured::Measured;
 /// Small puts for which one tells of its completion.
 const SIGNAL_EVERY: u64 = 64;
 
-/// The slots' own memory, and which of them is under way for what.
+/// The slots' own memory, and which of them is in flight for what.
 struct Slots {
     /// By slot; `None` while it is posted.
     here: Vec<Option<Region>>,
     posted: HashMap<TransferId, Posted>,
 }
 
-/// An operation under way.
+/// An operation in flight.
 struct Posted {
     slot: usize,
     index: u64,
