@@ -41,3 +41,15 @@ fn change_mode__competition_ends_with_the_first_answer_without_a_queue() {
     assert_eq!(model.mode, Mode::Cruise);
     assert!(!model.delay.is_crowded());
 }
+
+/// A queue that does not go away however little is sent is not ours.
+#[test]
+fn back_off__leaves_a_quarter_of_what_was_carried_lately() {
+    let mut model = Model::default();
+    answer(&mut model, 1, 10 * MS, 10_000_000);
+    for round in 2..40 {
+        answer(&mut model, round, 10 * MS, 100_000);
+    }
+    model.back_off(Instant::ZERO + 400 * MS, 0);
+    assert_eq!(model.ceiling, Some(25_000));
+}
