@@ -92,7 +92,7 @@ fn connect__without_a_common_profile_is_rejected_with_words() {
     is_rejected(speaks(Profile::Classic), speaks(Profile::Extended));
 }
 
-/// Nobody chooses it for an end that did not ask for it.
+/// An end that did not ask for the classic profile never gets it.
 #[test]
 fn connect__classic_is_rejected_by_an_end_that_did_not_ask_for_it() {
     is_rejected(Options::default(), speaks(Profile::Classic));

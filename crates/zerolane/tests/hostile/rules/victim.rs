@@ -131,7 +131,7 @@ fn serve(mut connection: Connection, ask: Option<Ask>) -> Served {
     while served.closed.is_none() {
         assert!(Instant::now() < end, "a peer kept the victim busy");
         let waited = connection.wait(Some(Duration::from_millis(20)));
-        // What the peer sends as it likes may wake nobody: looked for, too.
+        // The peer may choose a delivery that does not wake: poll as well.
         let found = match waited {
             Ok(None) => connection.poll(),
             other => other,
