@@ -3,6 +3,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Result;
 use zerolane_cli::exit::Exit;
@@ -74,9 +75,14 @@ fn ends(initiators: &[&Job], responder: &Job, files: Option<[&Path; 2]>) -> Both
         });
         let to = told.recv().unwrap();
         let from = files.map(|it| it[0]);
-        let initiates = initiators
-            .iter()
-            .map(|&job| scope.spawn(move || initiate(to, job, from)));
+        let initiates = initiators.iter().map(|&job| {
+            let initiates = scope.spawn(move || initiate(to, job, from));
+            // A stranger comes first.
+            while job.token != responder.token && !initiates.is_finished() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            initiates
+        });
         let initiates: Vec<_> = initiates.collect();
         let sent = initiates.into_iter().map(|it| it.join().unwrap());
         (sent.collect(), responds.join().unwrap())
