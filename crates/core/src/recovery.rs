@@ -97,8 +97,17 @@ impl Recovery {
     /// it. (RFC 9002, 5.3, does not let a claim go below the quickest answer. Here that is rare, and may
     /// take longer than a burst's first packet.)
     pub(crate) fn less_delay(&self, elapsed: Duration, delay: Duration) -> Duration {
-        let least = self.asked.map_or(Duration::ZERO, |asked| asked / 2);
-        elapsed.saturating_sub(delay).max(least)
+        elapsed.saturating_sub(delay).max(self.least())
+    }
+
+    /// Whether [`Recovery::less_delay`] does not believe the claim, and no answer is awaited that could tell:
+    /// a question is due. The answers so far may have been slow, or the path is shorter now.
+    pub(crate) fn doubts(&self, elapsed: Duration, delay: Duration) -> bool {
+        self.probe.is_none() && elapsed.saturating_sub(delay) < self.least()
+    }
+
+    fn least(&self) -> Duration {
+        self.asked.map_or(Duration::ZERO, |asked| asked / 2)
     }
 
     /// A round trip took `rtt`.

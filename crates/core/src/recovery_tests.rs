@@ -62,6 +62,10 @@ fn less_delay__takes_off_half_of_the_quickest_answer_at_most() {
     assert_eq!(less(&recovery, 70), 20 * MS);
     let early = recovery.less_delay(5 * MS, Duration::ZERO);
     assert_eq!(early, 20 * MS, "of what cannot have arrived");
+    let doubts = |recovery: &Recovery, delay| recovery.doubts(50 * MS, delay * MS);
+    assert!(doubts(&recovery, 31) && !doubts(&recovery, 30));
+    recovery.time(Timed::Nop(3), at(300));
+    assert!(!doubts(&recovery, 31), "it is asked already");
 }
 
 #[test]

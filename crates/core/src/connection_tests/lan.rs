@@ -87,3 +87,33 @@ fn auto__a_queue_that_stands_is_no_lan() {
     let now = sim.now();
     assert_eq!(sim.a.c().path_state(now).controller, "auto: model");
 }
+
+/// The first answers were slow: an end was off its core, or the path is shorter now. What is sent meanwhile is
+/// enough to learn that: a claim below those answers is not believed, but asked about.
+#[test]
+fn path__shorter_than_its_first_answers_is_filled_all_the_same() {
+    let long = LinkConfig {
+        delay: 35 * MS,
+        ..lan()
+    };
+    let mut sim = Sim::new(long, 1, Config::default(), Config::default());
+    sim.connect();
+    sim.run_for(Duration::from_secs(1));
+    let now = sim.now();
+    let length = 96 << 20;
+    let source = sim.a.filled(7, length);
+    let target = sim.b.empty(length);
+    let to = sim.b.c().post_receive(now, target).expect("posted");
+    let sent = sim.a.c().post_send(now, source, Delivery::Polled);
+    sent.expect("posted");
+    // No answer to an announcement tells of the path as it is from here on.
+    sim.run_for(100 * MS);
+    for side in Side::BOTH {
+        sim.net.link_mut(side).set_config(lan());
+    }
+    sim.run_for(2 * Duration::from_secs(1));
+    let now = sim.now();
+    let path = sim.a.c().path_state(now);
+    assert!(sim.b.received(to).is_some(), "{path:?}");
+    assert!(sim.b.holds(target, 7, length));
+}

@@ -142,7 +142,11 @@ impl Sending {
 
     fn on_progress(&mut self, cx: &mut Context, sent: &SentBurst, progress: &Progress) {
         let delay = Duration::from_micros(progress.delay_us.into());
-        let rtt = cx.recovery.less_delay(cx.now - sent.at, delay);
+        let elapsed = cx.now - sent.at;
+        if cx.recovery.doubts(elapsed, delay) {
+            cx.ping();
+        }
+        let rtt = cx.recovery.less_delay(elapsed, delay);
         if rtt > limits::MAX_RTT {
             return;
         }
