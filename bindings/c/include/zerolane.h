@@ -40,7 +40,7 @@
 #define ZL_RIGHT_ATOMIC 4
 
 /**
- * No completion is wanted if it succeeds.
+ * It completes only if it fails.
  */
 #define ZL_WORK_UNSIGNALLED 1
 
@@ -65,8 +65,8 @@
 #define ZL_PUBLIC_KEY_LENGTH 47
 
 /**
- * Version of the binary interface. It grows when something that was compiled against an older
- * header would not work any more; while it is 0, with any release.
+ * Version of the binary interface. It grows when programs compiled against an older header would not
+ * work any more. While it is 0, any release may break them.
  */
 #define ZL_ABI_VERSION 0
 
@@ -105,7 +105,7 @@ enum zl_status
      */
     ZL_ERROR_NO_ADDRESS = -4,
     /**
-     * Nobody answered within the connect timeout.
+     * No answer came within the connect timeout.
      */
     ZL_ERROR_CONNECT_TIMEOUT = -5,
     /**
@@ -117,7 +117,7 @@ enum zl_status
      */
     ZL_ERROR_CLOSED = -7,
     /**
-     * The peer does not answer any more, or nobody is there.
+     * The peer does not answer any more, or nothing listens there.
      */
     ZL_ERROR_PEER_DEAD = -8,
     /**
@@ -129,7 +129,7 @@ enum zl_status
      */
     ZL_ERROR_STRICT = -10,
     /**
-     * As many requests as a connection takes are under way.
+     * As many requests as a connection takes are in flight.
      */
     ZL_ERROR_TOO_MANY = -11,
     /**
@@ -194,11 +194,11 @@ enum zl_option
      */
     ZL_OPTION_STRICT = 1,
     /**
-     * 0: do without UDP segmentation offload. Default 1.
+     * 0: use no UDP segmentation offload. Default 1.
      */
     ZL_OPTION_GSO = 2,
     /**
-     * 0: do without UDP receive offload. Default 1.
+     * 0: use no UDP receive offload. Default 1.
      */
     ZL_OPTION_GRO = 3,
     /**
@@ -214,11 +214,11 @@ enum zl_option
      */
     ZL_OPTION_MAX_IN_FLIGHT = 6,
     /**
-     * Microseconds to look for the next datagram before sleeping.
+     * Microseconds to poll for the next datagram before sleeping.
      */
     ZL_OPTION_SPIN_US = 7,
     /**
-     * Milliseconds after which connecting is given up.
+     * Milliseconds after which connecting fails.
      */
     ZL_OPTION_CONNECT_TIMEOUT_MS = 8,
     /**
@@ -230,13 +230,13 @@ enum zl_option
      */
     ZL_OPTION_SLOTS = 10,
     /**
-     * 1: neither encrypt nor ask who is there; the peer has to be told the same. Who is on the way
-     * reads and changes what it likes. Default 0.
+     * 1: neither encrypt nor ask for the peer's key; the peer has to be told the same. A host on the
+     * path can read and change everything. Default 0.
      */
     ZL_OPTION_PLAIN = 11,
     /**
-     * 1: prove who is there and let nobody change anything, but do not encrypt; the peer has to be told
-     * the same. Who is on the way reads what it likes. Default 0. Of this and ZL_OPTION_PLAIN, the one
+     * 1: prove identities and protect all content from changes, but do not encrypt; the peer has to be
+     * told the same. A host on the path can read everything. Default 0. Of this and ZL_OPTION_PLAIN, the one
      * set last counts.
      */
     ZL_OPTION_AUTHENTICATED = 12,
@@ -250,7 +250,7 @@ typedef uint32_t zl_option;
 #endif // __cplusplus
 
 /**
- * What a mapped file is for.
+ * The use of a mapped file.
  */
 enum zl_access
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -291,8 +291,8 @@ enum zl_delivery
      */
     ZL_DELIVERY_SILENT = 0,
     /**
-     * Delivered to a receiver that looks: zl_poll, zl_queue_poll, and waiting with a timeout of 0. It
-     * wakes none that waits: to that one it comes with the next that does.
+     * Delivered to a receiver that polls: zl_poll, zl_queue_poll, and waiting with a timeout of 0. It
+     * does not wake a receiver that waits: that one gets it with the next completion that wakes.
      */
     ZL_DELIVERY_POLLED = 1,
     /**
@@ -325,11 +325,11 @@ enum zl_kind
      */
     ZL_KIND_RECEIVE = 1,
     /**
-     * zl_post_put and its kin.
+     * zl_post_put and its variants.
      */
     ZL_KIND_PUT = 2,
     /**
-     * zl_post_get and its kin.
+     * zl_post_get and its variants.
      */
     ZL_KIND_GET = 3,
     /**
@@ -349,7 +349,7 @@ enum zl_kind
      */
     ZL_KIND_IMMEDIATE = 7,
     /**
-     * Something that this version has no name for.
+     * A kind that this version does not know.
      */
     ZL_KIND_OTHER = 255,
 };
@@ -362,7 +362,7 @@ typedef uint32_t zl_kind;
 #endif // __cplusplus
 
 /**
- * What is done to a word of the peer's memory, at once and exactly once.
+ * An operation on a word of the peer's memory, done atomically and exactly once.
  */
 enum zl_fetch_op
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -510,7 +510,7 @@ typedef struct zl_work {
  */
 typedef struct zl_completion {
     /**
-     * Which, as the function that posted it said.
+     * The number that the function which posted it gave.
      */
     uint32_t id;
     /**
@@ -596,7 +596,7 @@ zl_status zl_connect(const char *address,
 zl_status zl_peer_address(const struct zl_connection *connection, char *buffer, size_t capacity);
 
 /**
- * Ends a zl_wait or zl_announced of another thread, or the next one if none is under way: it
+ * Ends a zl_wait or zl_announced of another thread, or the next one if none is in progress: it
  * returns ZL_TIMEOUT. Ends no request: calls that wait for the end of one go on.
  *
  * Threads: any, also while another uses the connection.
@@ -619,7 +619,7 @@ zl_status zl_account_read(const struct zl_connection *connection, struct zl_acco
 zl_status zl_close(struct zl_connection *connection);
 
 /**
- * Ends the connection at once, telling the peer if it can be told, and frees it; null is nothing.
+ * Ends the connection at once, tells the peer if possible, and frees it. Null does nothing.
  * Memory of its requests is not touched any more.
  *
  * Threads: the last that uses it.
@@ -647,7 +647,7 @@ zl_status zl_endpoint_address(const struct zl_endpoint *endpoint,
                               size_t capacity);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: for ever) for the next connection. It may be given to
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection. It may be given to
  * another thread. Free it with zl_close or zl_connection_free.
  *
  * Threads: one at a time.
@@ -657,7 +657,7 @@ zl_status zl_endpoint_accept(struct zl_endpoint *endpoint,
                              struct zl_connection **connection);
 
 /**
- * Stops listening; null is nothing. Connections it accepted go on.
+ * Stops listening. Null does nothing. Connections it accepted go on.
  *
  * Threads: the last that uses it.
  */
@@ -675,15 +675,15 @@ zl_status zl_exported_new(const struct zl_region *region,
                           struct zl_exported **exported);
 
 /**
- * Takes the memory back from all peers, at once: after this returns, nothing of theirs is read from it
- * or written to it, however late it comes.
+ * Takes the memory back from all peers, at once: after this returns, no operation of a peer reads or
+ * writes it, however late it comes.
  *
  * Threads: any.
  */
 zl_status zl_exported_revoke(const struct zl_exported *exported);
 
 /**
- * Frees the handle; null is nothing. What was exported stays exported, and its memory in use, until it
+ * Frees the handle. Null does nothing. What was exported stays exported, and its memory in use, until it
  * is revoked or its connections end.
  *
  * Threads: the last that uses it.
@@ -712,7 +712,7 @@ zl_status zl_revoke(struct zl_connection *connection, const struct zl_key *key);
 
 /**
  * Asks the peer for the key of the memory it exports as `name`, with `rights`. ZL_ERROR_UNKNOWN if
- * there is none of that name, ZL_ERROR_DENIED if it has not all the rights.
+ * there is none of that name, ZL_ERROR_DENIED if it is exported without one of the rights.
  *
  * Threads: one at a time.
  */
@@ -722,7 +722,7 @@ zl_status zl_open(struct zl_connection *connection,
                   struct zl_key *key);
 
 /**
- * Length of the memory that `key` names, bytes; 0 if `key` is null or none.
+ * Length of the memory that `key` names, bytes; 0 if `key` is null or invalid.
  *
  * Threads: any.
  */
@@ -796,7 +796,7 @@ zl_status zl_options_new(struct zl_options **options);
 zl_status zl_options_set(struct zl_options *options, uint32_t option, uint64_t value);
 
 /**
- * Frees settings; null is nothing.
+ * Frees settings. Null does nothing.
  *
  * Threads: the last that uses them.
  */
@@ -812,8 +812,8 @@ zl_status zl_queue_new(size_t capacity,
                        struct zl_queue **queue);
 
 /**
- * Takes a completion if there is one, whether it wakes or not, else returns ZL_TIMEOUT. Its `tag` says
- * of which connection.
+ * Takes a completion if there is one, whether it wakes or not, else returns ZL_TIMEOUT. Its `tag` is that
+ * of its connection.
  *
  * Threads: any.
  */
@@ -821,8 +821,8 @@ zl_status zl_queue_poll(const struct zl_queue *queue,
                         struct zl_completion *completion);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: for ever) for a completion that wakes, while other threads
- * drive the connections, and takes it or the first of those before it. 0 is looking, as zl_queue_poll
+ * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, while other threads
+ * drive the connections, and takes it or the first of those before it. 0 polls, as zl_queue_poll
  * does.
  *
  * Threads: any.
@@ -840,14 +840,14 @@ zl_status zl_queue_wait(const struct zl_queue *queue,
 int zl_queue_fd(const struct zl_queue *queue);
 
 /**
- * Frees the handle; null is nothing. The queue itself goes with the last connection that has it.
+ * Frees the handle. Null does nothing. The queue itself is freed with the last connection that uses it.
  *
  * Threads: the last that uses it.
  */
 void zl_queue_free(struct zl_queue *queue);
 
 /**
- * Lets the completions of a connection go to `queue` from now on, with `tag`. The connection still
+ * Sends the completions of a connection to `queue` from now on, with `tag`. The connection still
  * makes progress only inside its functions: call zl_wait, here or in a thread for it.
  *
  * Threads: one at a time.
@@ -886,8 +886,8 @@ zl_status zl_region_wrap(void *memory, size_t len, struct zl_region **region);
 
 /**
  * Maps `len` bytes of the file open as `fd`, from `offset` on. `access` is a value of enum zl_access.
- * The descriptor may be closed afterwards. Requests survive the file being cut; other access to what
- * is gone raises SIGBUS, as with every mapping.
+ * The descriptor may be closed afterwards. Requests survive a truncation of the file; other accesses to
+ * missing pages raise SIGBUS, as with every mapping.
  *
  * Threads: any.
  */
@@ -899,7 +899,7 @@ zl_status zl_region_map_file(int fd,
 
 /**
  * Where the region's bytes are; null if `region` is null. While a request receives into them, or a
- * peer may write them, their content is undefined or changes under the reader's eyes.
+ * peer may write them, their content is undefined or changes during a read.
  *
  * Threads: any.
  */
@@ -913,7 +913,7 @@ void *zl_region_data(const struct zl_region *region);
 size_t zl_region_length(const struct zl_region *region);
 
 /**
- * Frees the region; null is nothing. Memory that a request still uses goes with that request.
+ * Frees the region. Null does nothing. Memory that a request still uses is freed with that request.
  *
  * Threads: the last that uses it.
  */
@@ -1040,8 +1040,9 @@ zl_status zl_post_fetch(struct zl_connection *connection,
                         uint32_t *id);
 
 /**
- * Lets this end be known by the key in `file`, as `zerolane keygen` makes it; made if there is none.
- * Others must not be able to read it. Without, each connection and endpoint has a key of its own.
+ * Gives this end the key in `file` as its identity. The file is as `zerolane keygen` makes it, and is made
+ * if there is none. Others must not be able to read it. Without this call, each connection and endpoint
+ * has a key of its own.
  * Writes the public half to `buffer`, if that is not null, as a text and a zero:
  * ZL_PUBLIC_KEY_LENGTH bytes are enough.
  *
@@ -1054,8 +1055,8 @@ zl_status zl_options_identity(struct zl_options *options,
 
 /**
  * Speaks only to peers that prove to own `key` (a text, as `zerolane id` shows it), or another key
- * given in an earlier call. Without, to any: then nobody listens in, but who the peer is, is not
- * known.
+ * given in an earlier call. Without a call, to any peer: no third party can listen in, but the
+ * peer's identity is not known.
  *
  * Threads: any.
  */
@@ -1070,7 +1071,7 @@ zl_status zl_options_trust(struct zl_options *options, const char *key);
 zl_status zl_peer_key(const struct zl_connection *connection, char *buffer, size_t capacity);
 
 /**
- * Writes the key by which those who connect know this end to `buffer`, as a text and a zero; an
+ * Writes the key by which clients know this end to `buffer`, as a text and a zero; an
  * empty text if connections are plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
  *
  * Threads: one at a time.
@@ -1078,8 +1079,8 @@ zl_status zl_peer_key(const struct zl_connection *connection, char *buffer, size
 zl_status zl_endpoint_key(const struct zl_endpoint *endpoint, char *buffer, size_t capacity);
 
 /**
- * Why the last call of this thread that failed did so, as a sentence with its particulars; empty if
- * none did. Valid until the next call of this thread fails.
+ * The reason of the last failure of a call of this thread, as a sentence with details; empty if no call
+ * failed. Valid until the next call of this thread fails.
  *
  * Threads: any; each has its own.
  */
@@ -1109,15 +1110,15 @@ zl_status zl_send(struct zl_connection *connection, const void *data, size_t len
 zl_status zl_receive(struct zl_connection *connection, void *buffer, size_t capacity, size_t *len);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: for ever) until the peer announces a Transfer that no
- * posted receive takes, and tells its length, so that memory can be made to measure.
+ * Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no
+ * posted receive takes, and tells its length, so that memory of that length can be made.
  *
  * Threads: one at a time.
  */
 zl_status zl_announced(struct zl_connection *connection, int64_t timeout_ms, uint64_t *len);
 
 /**
- * Posts the send of `len` bytes of `region` from `offset` on; many may be under way. `id` names it.
+ * Posts the send of `len` bytes of `region` from `offset` on; many may be in flight. `id` names it.
  *
  * Threads: one at a time.
  */
@@ -1153,16 +1154,16 @@ zl_status zl_post_receive(struct zl_connection *connection,
                           uint32_t *id);
 
 /**
- * Makes what progress there is without sleeping, and takes a completion if there is one, else
- * returns ZL_TIMEOUT. This is looking: it finds what is ZL_DELIVERY_POLLED, too.
+ * Makes progress without sleeping, and takes a completion if there is one, else
+ * returns ZL_TIMEOUT. It finds ZL_DELIVERY_POLLED completions, too.
  *
  * Threads: one at a time.
  */
 zl_status zl_poll(struct zl_connection *connection, struct zl_completion *completion);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: for ever) for a completion that wakes, and takes it, or
- * the first of those before it. 0 is looking, as zl_poll does. See enum zl_delivery.
+ * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, and takes it, or
+ * the first of those before it. 0 polls, as zl_poll does. See enum zl_delivery.
  *
  * Threads: one at a time; zl_wake of another ends it.
  */

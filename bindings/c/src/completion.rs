@@ -13,8 +13,8 @@ pub enum zl_delivery {
     /// No event and no wake-up of its own. The completion is held back, and delivered with the next of
     /// the connection that is not silent, or when the receiver asks for it with zl_notify.
     ZL_DELIVERY_SILENT = 0,
-    /// Delivered to a receiver that looks: zl_poll, zl_queue_poll, and waiting with a timeout of 0. It
-    /// wakes none that waits: to that one it comes with the next that does.
+    /// Delivered to a receiver that polls: zl_poll, zl_queue_poll, and waiting with a timeout of 0. It
+    /// does not wake a receiver that waits: that one gets it with the next completion that wakes.
     ZL_DELIVERY_POLLED = 1,
     /// Delivered, and wakes a receiver that waits.
     ZL_DELIVERY_INTERRUPT = 2,
@@ -27,9 +27,9 @@ pub enum zl_kind {
     ZL_KIND_SEND = 0,
     /// zl_post_receive.
     ZL_KIND_RECEIVE = 1,
-    /// zl_post_put and its kin.
+    /// zl_post_put and its variants.
     ZL_KIND_PUT = 2,
-    /// zl_post_get and its kin.
+    /// zl_post_get and its variants.
     ZL_KIND_GET = 3,
     /// zl_post_fetch.
     ZL_KIND_FETCH = 4,
@@ -39,7 +39,7 @@ pub enum zl_kind {
     ZL_KIND_MESSAGE_RECEIVED = 6,
     /// Nothing posted here, id 0: a put of the peer's with an immediate number.
     ZL_KIND_IMMEDIATE = 7,
-    /// Something that this version has no name for.
+    /// A kind that this version does not know.
     ZL_KIND_OTHER = 255,
 }
 
@@ -49,7 +49,7 @@ pub const ZL_CONTROL_LENGTH: usize = 128;
 /// A request that is done: its memory is the program's again.
 #[repr(C)]
 pub struct zl_completion {
-    /// Which, as the function that posted it said.
+    /// The number that the function which posted it gave.
     pub id: u32,
     /// A value of enum zl_kind.
     pub kind: u32,
@@ -94,7 +94,7 @@ impl zl_completion {
     }
 }
 
-/// What C's number says.
+/// The delivery that C's number means.
 pub(crate) fn read_delivery(number: u32) -> Result<Delivery, Failure> {
     match number {
         0 => Ok(Delivery::Silent),

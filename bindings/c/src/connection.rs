@@ -180,7 +180,7 @@ pub unsafe extern "C" fn zl_close(connection: *mut zl_connection) -> zl_status {
     })
 }
 
-/// Ends the connection at once, telling the peer if it can be told, and frees it; null is nothing.
+/// Ends the connection at once, tells the peer if possible, and frees it. Null does nothing.
 /// Memory of its requests is not touched any more.
 ///
 /// Threads: the last that uses it.

@@ -84,7 +84,7 @@ pub unsafe extern "C" fn zl_endpoint_accept(
     })
 }
 
-/// Stops listening; null is nothing. Connections it accepted go on.
+/// Stops listening. Null does nothing. Connections it accepted go on.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

@@ -89,8 +89,8 @@ pub unsafe extern "C" fn zl_exported_new(
     })
 }
 
-/// Takes the memory back from all peers, at once: after this returns, nothing of theirs is read from it
-/// or written to it, however late it comes.
+/// Takes the memory back from all peers, at once: after this returns, no operation of a peer reads or
+/// writes it, however late it comes.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -99,13 +99,13 @@ pub unsafe extern "C" fn zl_exported_revoke(exported: *const zl_exported) -> zl_
         // SAFETY: C's promise about handles.
         let exported = unsafe { handle(exported, "exported") }?;
         let mut region = exported.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The region given back is a part made for the export, and goes.
+        // The region given back was made for the export, and is freed.
         drop(region.take().map(ExportedRegion::revoke));
         Ok(zl_status::ZL_OK)
     })
 }
 
-/// Frees the handle; null is nothing. What was exported stays exported, and its memory in use, until it
+/// Frees the handle. Null does nothing. What was exported stays exported, and its memory in use, until it
 /// is revoked or its connections end.
 ///
 /// Threads: the last that uses it.
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn zl_revoke(
 }
 
 /// Asks the peer for the key of the memory it exports as `name`, with `rights`. ZL_ERROR_UNKNOWN if
-/// there is none of that name, ZL_ERROR_DENIED if it has not all the rights.
+/// there is none of that name, ZL_ERROR_DENIED if it is exported without one of the rights.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn zl_open(
     }
 }
 
-/// Length of the memory that `key` names, bytes; 0 if `key` is null or none.
+/// Length of the memory that `key` names, bytes; 0 if `key` is null or invalid.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]

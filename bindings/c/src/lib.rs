@@ -1,6 +1,6 @@
 //! Zerolane's C interface: what `include/zerolane.h` declares.
 //!
-//! Functions return a [`status::zl_status`]; the text of the last failure is the thread's
+//! Functions return a [`status::zl_status`]; the text of the last failure is kept for each thread
 //! ([`status::zl_last_error`]). Handles are boxes given out as pointers. What a handle holds is behind
 //! a lock that is only ever tried: a second thread gets an error code, never undefined behaviour. No
 //! panic leaves: [`status::guard`] catches it.

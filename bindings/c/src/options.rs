@@ -24,9 +24,9 @@ pub(crate) struct Settings {
 pub enum zl_option {
     /// 1: fail instead of copying payload in user space. Default 0.
     ZL_OPTION_STRICT = 1,
-    /// 0: do without UDP segmentation offload. Default 1.
+    /// 0: use no UDP segmentation offload. Default 1.
     ZL_OPTION_GSO = 2,
-    /// 0: do without UDP receive offload. Default 1.
+    /// 0: use no UDP receive offload. Default 1.
     ZL_OPTION_GRO = 3,
     /// 1: checksum payload on top of what UDP does. Default 0.
     ZL_OPTION_CHECKSUM = 4,
@@ -34,9 +34,9 @@ pub enum zl_option {
     ZL_OPTION_RECEIVE_BUFFER = 5,
     /// Most bytes granted to the peer ahead.
     ZL_OPTION_MAX_IN_FLIGHT = 6,
-    /// Microseconds to look for the next datagram before sleeping.
+    /// Microseconds to poll for the next datagram before sleeping.
     ZL_OPTION_SPIN_US = 7,
-    /// Milliseconds after which connecting is given up.
+    /// Milliseconds after which connecting fails.
     ZL_OPTION_CONNECT_TIMEOUT_MS = 8,
     /// Milliseconds without any answer after which the peer counts as dead.
     ZL_OPTION_IDLE_TIMEOUT_MS = 9,
@@ -173,7 +173,7 @@ fn milliseconds(value: u64) -> Result<Duration, Failure> {
     }
 }
 
-/// Frees settings; null is nothing.
+/// Frees settings. Null does nothing.
 ///
 /// Threads: the last that uses them.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! The one place where what C hands over becomes references: null is refused here, the rest is C's
+//! The one place where pointers of C become references: null is refused here, the rest is C's
 //! promise.
 
 use crate::status::Failure;
@@ -11,7 +11,7 @@ pub(crate) fn give<T>(value: T) -> *mut T {
     Box::into_raw(Box::new(value))
 }
 
-/// Frees what [`give`] gave; null is nothing.
+/// Frees what [`give`] gave. Null does nothing.
 ///
 /// # Safety
 /// `handle` is null, or from [`give`] and not taken yet, and no other thread uses it.
@@ -31,7 +31,7 @@ pub(crate) unsafe fn handle<'a, T>(handle: *const T, name: &str) -> Result<&'a T
     unsafe { handle.as_ref() }.ok_or_else(|| Failure::null(name))
 }
 
-/// A place for a result: checked first, so that nothing is done whose result would be lost.
+/// A place for a result: checked first, so that no call loses its result.
 pub(crate) struct Output<T>(*mut T);
 
 impl<T> Output<T> {
@@ -75,7 +75,7 @@ fn check_extent<T>(start: *const T, len: usize, name: &str) -> Result<(), Failur
     Ok(())
 }
 
-/// Things to be read; null is good for none.
+/// Things to be read; null is allowed for none.
 ///
 /// # Safety
 /// `len` things at `start` are aligned and readable, and they are not written during `'a`.
@@ -92,7 +92,7 @@ pub(crate) unsafe fn slice<'a, T>(
     Ok(unsafe { slice::from_raw_parts(start, len) })
 }
 
-/// Bytes to be read; null is good for none.
+/// Bytes to be read; null is allowed for none.
 ///
 /// # Safety
 /// As [`slice`].
@@ -105,7 +105,7 @@ pub(crate) unsafe fn bytes<'a>(
     unsafe { slice(start, len, name) }
 }
 
-/// Bytes to be written; null is good for none.
+/// Bytes to be written; null is allowed for none.
 ///
 /// # Safety
 /// `len` bytes at `start` are initialised and writable, and nothing else touches them during `'a`.

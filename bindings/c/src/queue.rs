@@ -29,8 +29,8 @@ pub unsafe extern "C" fn zl_queue_new(capacity: usize, queue: *mut *mut zl_queue
     })
 }
 
-/// Takes a completion if there is one, whether it wakes or not, else returns ZL_TIMEOUT. Its `tag` says
-/// of which connection.
+/// Takes a completion if there is one, whether it wakes or not, else returns ZL_TIMEOUT. Its `tag` is that
+/// of its connection.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn zl_queue_poll(
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, while other threads
-/// drive the connections, and takes it or the first of those before it. 0 is looking, as zl_queue_poll
+/// drive the connections, and takes it or the first of those before it. 0 polls, as zl_queue_poll
 /// does.
 ///
 /// Threads: any.
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn zl_queue_fd(queue: *const zl_queue) -> c_int {
     unsafe { handle(queue, "queue") }.map_or(-1, |queue| queue.0.as_fd().as_raw_fd())
 }
 
-/// Frees the handle; null is nothing. The queue itself goes with the last connection that has it.
+/// Frees the handle. Null does nothing. The queue itself is freed with the last connection that uses it.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn zl_queue_free(queue: *mut zl_queue) {
     });
 }
 
-/// Lets the completions of a connection go to `queue` from now on, with `tag`. The connection still
+/// Sends the completions of a connection to `queue` from now on, with `tag`. The connection still
 /// makes progress only inside its functions: call zl_wait, here or in a thread for it.
 ///
 /// Threads: one at a time.

@@ -22,8 +22,7 @@ pub struct zl_region {
     keep: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: a name for memory, not followed by itself. What happens to the memory is C's to order, as
-// with every memory of C's.
+// SAFETY: a name for memory, which is not dereferenced here. C orders the accesses to its memory.
 unsafe impl Send for zl_region {}
 // SAFETY: as above; nothing here changes after it was made.
 unsafe impl Sync for zl_region {}
@@ -101,7 +100,7 @@ pub unsafe extern "C" fn zl_region_wrap(
     })
 }
 
-/// What a mapped file is for.
+/// The use of a mapped file.
 #[repr(u32)]
 pub enum zl_access {
     /// To be sent: writing the region does not change the file.
@@ -111,8 +110,8 @@ pub enum zl_access {
 }
 
 /// Maps `len` bytes of the file open as `fd`, from `offset` on. `access` is a value of enum zl_access.
-/// The descriptor may be closed afterwards. Requests survive the file being cut; other access to what
-/// is gone raises SIGBUS, as with every mapping.
+/// The descriptor may be closed afterwards. Requests survive a truncation of the file; other accesses to
+/// missing pages raise SIGBUS, as with every mapping.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -143,7 +142,7 @@ pub unsafe extern "C" fn zl_region_map_file(
 }
 
 /// Where the region's bytes are; null if `region` is null. While a request receives into them, or a
-/// peer may write them, their content is undefined or changes under the reader's eyes.
+/// peer may write them, their content is undefined or changes during a read.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -162,7 +161,7 @@ pub unsafe extern "C" fn zl_region_length(region: *const zl_region) -> usize {
     unsafe { handle(region, "region") }.map_or(0, |region| region.len)
 }
 
-/// Frees the region; null is nothing. Memory that a request still uses goes with that request.
+/// Frees the region. Null does nothing. Memory that a request still uses is freed with that request.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

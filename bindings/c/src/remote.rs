@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use zerolane::memory::Memory;
 use zerolane::{Connection, FetchOp, Region, RegionKey, TransferId, Work};
 
-/// No completion is wanted if it succeeds.
+/// It completes only if it fails.
 pub const ZL_WORK_UNSIGNALLED: u32 = 1;
 /// It begins when all earlier requests of the connection are complete.
 pub const ZL_WORK_FENCE: u32 = 2;
@@ -25,7 +25,7 @@ pub struct zl_work {
     pub immediate: u32,
 }
 
-/// What work says.
+/// The work that C asks for.
 ///
 /// # Safety
 /// `work` is null, or points to one.
@@ -47,7 +47,7 @@ pub(crate) unsafe fn work(work: *const zl_work) -> Result<Work, Failure> {
     })
 }
 
-/// What is done to a word of the peer's memory, at once and exactly once.
+/// An operation on a word of the peer's memory, done atomically and exactly once.
 #[repr(u32)]
 pub enum zl_fetch_op {
     /// Adds `operand`, wrapping.
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn zl_fetch(
     }
 }
 
-/// Posts a request upon the peer's memory.
+/// Posts a request on the peer's memory.
 ///
 /// # Safety
 /// As the functions of C that call it.

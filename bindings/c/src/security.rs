@@ -19,8 +19,9 @@ fn bad_key(error: KeyError) -> Failure {
     Failure::argument(error.to_string())
 }
 
-/// Lets this end be known by the key in `file`, as `zerolane keygen` makes it; made if there is none.
-/// Others must not be able to read it. Without, each connection and endpoint has a key of its own.
+/// Gives this end the key in `file` as its identity. The file is as `zerolane keygen` makes it, and is made
+/// if there is none. Others must not be able to read it. Without this call, each connection and endpoint
+/// has a key of its own.
 /// Writes the public half to `buffer`, if that is not null, as a text and a zero:
 /// ZL_PUBLIC_KEY_LENGTH bytes are enough.
 ///

@@ -158,7 +158,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What was refused goes back to being only the caller's: C names memory, and hands over none.
+/// Refused memory is the caller's alone again: C names memory, and hands over none.
 impl<M> From<NotPosted<M>> for Failure {
     fn from(refused: NotPosted<M>) -> Failure {
         Error::from(refused).into()
@@ -216,14 +216,14 @@ thread_local! {
 
 fn remember(text: String) {
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-    // A thread that is ending remembers nothing.
+    // A thread that is ending keeps no text.
     let _ = LAST.try_with(|last| last.replace(text));
 }
 
 /// Runs the body of a function: a failure becomes a code and the thread's text, and a panic stays on
 /// this side.
 pub(crate) fn guard(body: impl FnOnce() -> Result<zl_status, Failure>) -> zl_status {
-    // What a panic left half done is behind a lock that it poisoned, and not looked at any more.
+    // State that a panic left half done is behind a lock that it poisoned, and is not used any more.
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(status)) => return status,
         Ok(Err(failure)) => failure,
@@ -233,8 +233,8 @@ pub(crate) fn guard(body: impl FnOnce() -> Result<zl_status, Failure>) -> zl_sta
     failure.status
 }
 
-/// Why the last call of this thread that failed did so, as a sentence with its particulars; empty if
-/// none did. Valid until the next call of this thread fails.
+/// The reason of the last failure of a call of this thread, as a sentence with details; empty if no call
+/// failed. Valid until the next call of this thread fails.
 ///
 /// Threads: any; each has its own.
 #[unsafe(no_mangle)]
@@ -258,7 +258,7 @@ pub extern "C" fn zl_status_text(status: i32) -> *const c_char {
 #[path = "status_tests.rs"]
 mod tests;
 
-/// What a lock that cannot be had at once means for the caller.
+/// The failure of a call whose lock is not free.
 pub(crate) fn refused<T>(error: TryLockError<T>) -> Failure {
     match error {
         TryLockError::WouldBlock => {

@@ -49,7 +49,7 @@ pub unsafe extern "C" fn zl_receive(
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no
-/// posted receive takes, and tells its length, so that memory can be made to measure.
+/// posted receive takes, and tells its length, so that memory of that length can be made.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -150,8 +150,8 @@ unsafe fn post(
     }
 }
 
-/// Makes what progress there is without sleeping, and takes a completion if there is one, else
-/// returns ZL_TIMEOUT. This is looking: it finds what is ZL_DELIVERY_POLLED, too.
+/// Makes progress without sleeping, and takes a completion if there is one, else
+/// returns ZL_TIMEOUT. It finds ZL_DELIVERY_POLLED completions, too.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn zl_poll(
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, and takes it, or
-/// the first of those before it. 0 is looking, as zl_poll does. See enum zl_delivery.
+/// the first of those before it. 0 polls, as zl_poll does. See enum zl_delivery.
 ///
 /// Threads: one at a time; zl_wake of another ends it.
 #[unsafe(no_mangle)]

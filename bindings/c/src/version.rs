@@ -2,8 +2,8 @@
 
 use std::ffi::c_char;
 
-/// Version of the binary interface. It grows when something that was compiled against an older
-/// header would not work any more; while it is 0, with any release.
+/// Version of the binary interface. It grows when programs compiled against an older header would not
+/// work any more. While it is 0, any release may break them.
 pub const ZL_ABI_VERSION: u32 = 0;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-/// What a connection did since it began: every byte placed or copied again, and what it took.
+/// What a connection did since it began: every byte placed or copied again, and the datagrams.
 #[pyclass(frozen, get_all, module = "zerolane")]
 pub(crate) struct Account {
     /// Payload bytes the kernel placed where they belong, without a copy in user space.

@@ -19,13 +19,13 @@ use std::time::Duration;
 use zerolane::failure::CloseReason;
 use zerolane::{Error, TransferId, Waker};
 
-/// What one thread at a time has.
+/// The state that one thread at a time uses.
 pub(crate) struct State {
     /// None when closed.
     connection: Option<zerolane::Connection>,
-    /// Requests whose end a blocking call waits for, and that end, should another thread come upon it.
+    /// Requests whose end a blocking call waits for, with the end if another thread received it.
     claimed: HashMap<TransferId, Option<zerolane::Completion>>,
-    /// Ends of other requests, upon which a blocking call came.
+    /// Ends of other requests, which a blocking call received.
     kept: VecDeque<zerolane::Completion>,
 }
 
@@ -103,7 +103,7 @@ impl State {
 /// once if an exception is on its way.
 ///
 /// It makes progress only inside its methods, and a peer that calls none for the idle timeout counts
-/// as dead. Methods may be called from several threads: one at a time gets in, and ends the waiting of
+/// as dead. Methods may be called from several threads: one at a time enters, and ends the wait of
 /// another for that.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Connection {
@@ -136,8 +136,8 @@ impl Connection {
         }
     }
 
-    /// For something short: ends the waiting of another thread. Only without the interpreter, which
-    /// that thread may want before it lets go.
+    /// For short calls: ends the wait of another thread. To be called without the interpreter, which
+    /// that thread may need before it releases the lock.
     fn enter(&self) -> MutexGuard<'_, State> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         match self.state.try_lock() {
@@ -150,14 +150,14 @@ impl Connection {
         }
     }
 
-    /// For waiting: while another thread does, it moves this one's requests too, and lets go when one
-    /// of them ends. Only without the interpreter.
+    /// For waits: while another thread waits, it moves this one's requests too, and releases the lock
+    /// when one of them ends. To be called without the interpreter.
     fn enter_to_wait(&self) -> MutexGuard<'_, State> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something short.
+    /// Runs a short call.
     pub(crate) fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -306,7 +306,7 @@ impl Connection {
         self.with(py, |state| Ok(state.connection()?.notify(id)))
     }
 
-    /// Makes what progress there is without waiting; returns a completion if there is one, also one of
+    /// Makes progress without waiting; returns a completion if there is one, also one of
     /// "polled" delivery.
     fn poll(&self, py: Python<'_>) -> PyResult<Option<Completion>> {
         let completion = self.with(py, State::take_ready)?;
@@ -314,7 +314,7 @@ impl Connection {
     }
 
     /// Waits for the next completion that wakes, or returns one that came before it; None if none comes within
-    /// `timeout` seconds, or if `wake` was called. A timeout of 0 is a look, as `poll`.
+    /// `timeout` seconds, or if `wake` was called. A timeout of 0 polls.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Completion>> {
         let outcome = Patience::new(timeout)?.wait(py, |time| {
@@ -331,8 +331,8 @@ impl Connection {
         self.waker.wake();
     }
 
-    /// Lets the ends of requests go to `queue` from now on, as those of `tag`. The program still has
-    /// to drive the connection with `wait`: for no time when `fileno` is readable (or writable,
+    /// Sends completions to `queue` from now on, with `tag`. The program still has to drive the
+    /// connection with `wait`: with a timeout of 0 when `fileno` is readable (or writable,
     /// if `wants_write`) or `next_timeout` is over, or without a limit in a thread. Calls that wait for their own end are refused from then on.
     #[pyo3(signature = (queue, tag=0))]
     fn set_completion_queue(
@@ -350,20 +350,20 @@ impl Connection {
         Ok(())
     }
 
-    /// The socket's descriptor, for event loops: when it is readable, `wait` for no time. Do not read
-    /// it.
+    /// The socket's descriptor, for event loops: when it is readable, `wait` with a timeout of 0. Do not
+    /// read it.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.with(py, |state| Ok(state.connection()?.as_fd().as_raw_fd()))
     }
 
-    /// Whether `wait` has something to do, too, once the socket is writable: its send buffer was full.
+    /// Whether `wait` also has something to do when the socket is writable: its send buffer was full.
     #[getter]
     fn wants_write(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |state| Ok(state.connection()?.wants_write()))
     }
 
-    /// Seconds until the connection has something to do although nothing came: `wait` for no time then.
-    /// None if there is nothing.
+    /// Seconds until the connection has something to do although nothing came: then `wait` with a timeout
+    /// of 0. None if there is no such time.
     #[getter]
     fn next_timeout(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         self.with(py, |state| {

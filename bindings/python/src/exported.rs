@@ -163,8 +163,8 @@ impl ExportedRegion {
         self.with_word(py, offset, |word| word.fetch_add(value.0, Ordering::SeqCst))
     }
 
-    /// Takes the memory back from all peers, at once: after this returns, nothing of theirs is read
-    /// from it or written to it, however late it comes, and the buffer is free. Again does nothing.
+    /// Takes the memory back from all peers, at once: after this returns, no operation of a peer
+    /// reads or writes it, however late it comes, and the buffer is free. A second call does nothing.
     fn revoke(&self, py: Python<'_>) {
         py.detach(|| {
             if let Some(region) = self.enter().take() {

@@ -1,7 +1,7 @@
 //! The extension module behind the Python package `zerolane`.
 //!
-//! Two rules hold everywhere. The interpreter is let go before anything waits, for the network or for
-//! a lock: a thread that holds the interpreter never waits for one that wants it. And memory of Python
+//! Two rules hold everywhere. The interpreter is released before every wait, for the network or for
+//! a lock: a thread that holds the interpreter never waits for one that needs it. And memory of Python
 //! is never made a Rust reference: it is pinned by the buffer protocol (`pinned`) and posted by
 //! address, so that Python code which writes a buffer in use spoils its content and nothing else.
 

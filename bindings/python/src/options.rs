@@ -13,9 +13,9 @@ use zerolane::security::PublicKey;
 /// Settings of connections; the defaults suit a local network. Times are in seconds, sizes in bytes.
 ///
 /// Connections are encrypted. `identity` is the file of the key by which peers know this end, as
-/// `zerolane keygen` makes it, and made if there is none: without, there is a key for the occasion.
-/// `trust` has the keys ("zl:...") of the peers to be spoken to: without, any. `plain` turns all that
-/// off, if the peer does so too: then a host on the path can read and change everything.
+/// `zerolane keygen` makes it, and made if there is none. Without `identity`, each connection or endpoint
+/// makes a key. `trust` has the keys ("zl:...") of the peers to speak to; without it, any peer. `plain`
+/// turns protection off, if the peer does so too: then a host on the path can read and change everything.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);
@@ -115,7 +115,8 @@ impl Options {
         }))
     }
 
-    /// The key by which others know an end with these settings; None if it has one for the occasion.
+    /// The key by which others know an end with these settings; None if it makes one for each connection
+    /// or endpoint.
     #[getter]
     fn key(&self) -> Option<String> {
         let identity = self.0.security.identity.as_ref();

@@ -1,10 +1,10 @@
-//! Waiting as Python waits: without the interpreter, and not deaf to Ctrl-C.
+//! Waiting as Python waits: without the interpreter, and interrupted by Ctrl-C.
 
 use crate::options::seconds;
 use pyo3::prelude::*;
 use std::time::{Duration, Instant};
 
-/// How long Ctrl-C may go unheard.
+/// The longest time until Ctrl-C is noticed.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// A timeout as Python gives it: seconds, or none.
@@ -24,7 +24,7 @@ impl Patience {
         ))
     }
 
-    /// What is left of it, in a slice after which signals are looked at.
+    /// The time that is left, at most a slice, after which signals are checked.
     fn slice(self) -> Duration {
         self.0.map_or(SLICE, |deadline| {
             SLICE.min(deadline.saturating_duration_since(Instant::now()))
@@ -36,7 +36,7 @@ impl Patience {
     }
 
     /// Runs `step` without the interpreter, for at most the time it is given, until it brings
-    /// something or patience is over.
+    /// something or the time is over.
     ///
     /// # Errors
     /// Those of `step`, and what a signal handler raised: KeyboardInterrupt, as a rule.

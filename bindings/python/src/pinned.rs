@@ -19,7 +19,7 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    /// Lets the buffer go although regions made of it are left.
+    /// Releases the buffer although regions made of it are left.
     ///
     /// # Safety
     /// Nothing touches the bytes of those regions any more.
@@ -54,7 +54,7 @@ pub(crate) fn pin(object: &Bound<'_, PyAny>, purpose: Use) -> PyResult<Region> {
     Ok(pin_for_release(object, purpose)?.0)
 }
 
-/// As [`pin`], with a handle that can let the buffer go early.
+/// As [`pin`], with a handle that can release the buffer early.
 pub(crate) fn pin_for_release(
     object: &Bound<'_, PyAny>,
     purpose: Use,

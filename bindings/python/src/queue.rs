@@ -33,7 +33,7 @@ impl CompletionQueue {
     }
 
     /// Waits for the next completion that wakes, or returns one that came before it, while another thread drives
-    /// the connections; None if none comes within `timeout` seconds. A timeout of 0 is a look, as `poll`.
+    /// the connections; None if none comes within `timeout` seconds. A timeout of 0 polls.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<(u64, Completion)>> {
         let next = Patience::new(timeout)?.wait(py, |time| self.0.wait(Some(time)))?;

@@ -72,7 +72,7 @@ impl Connection {
     }
 
     /// Asks the peer for the key of the memory it exports as `name`, with `rights`. Raises UnknownRegion
-    /// if there is none, and Denied if it has not all those rights.
+    /// if there is none, and Denied if it is exported without one of those rights.
     fn open(&self, py: Python<'_>, name: &str, rights: u8) -> PyResult<Key> {
         let rights = exported::rights(rights)?;
         self.with(py, |state| {

@@ -22,7 +22,7 @@ def refuse(
     error: type[Exception],
     match: str | None = None,
 ) -> None:
-    """A client with `there` that connects to an endpoint with `here` gets `error`, and is not accepted."""
+    """A client with `there` gets `error` from an endpoint with `here`, and is not accepted."""
     with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", here) as endpoint:
         connecting = executor.submit(zerolane.connect, endpoint.address, there)
         with pytest.raises(TimeoutError):

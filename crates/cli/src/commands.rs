@@ -1,5 +1,5 @@
-//! The command tree. Each room owns the arguments of its own commands; this file hangs them up and
-//! picks one.
+//! The command tree. Each module owns the arguments of its own commands; this file collects them and
+//! runs one.
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -16,7 +16,7 @@ pub struct Args<C: Subcommand> {
 }
 
 impl<C: Subcommand> Args<C> {
-    /// What a program with the commands `C` does: what its command line says, by `run`. What failed it says
+    /// The main function of a program with the commands `C`: `run` does what its command line asks for. A failure is printed
     /// on standard error.
     pub fn main(run: impl FnOnce(C) -> Result<Exit>) -> Exit {
         Exit::after(run(Self::parse().command))
@@ -43,10 +43,10 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// What failed, in words; with an [`Exit`] attached where it is not [`Exit::Failure`].
+    /// What failed, as a message; with an [`Exit`] attached where it is not [`Exit::Failure`].
     pub fn run(self) -> Result<Exit> {
         let done = match self {
             Command::Serve(args) => files::serve::run(args),

@@ -1,4 +1,4 @@
-//! Words for the user. `println!` panics when standard output is closed, as in
+//! Messages for the user. `println!` panics when standard output is closed, as in
 //! `zerolane demo | head`; these do not.
 
 use std::fmt::Display;

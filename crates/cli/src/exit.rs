@@ -1,4 +1,4 @@
-//! What the process tells its parent when it ends.
+//! The exit codes of the process.
 
 use std::fmt;
 use std::process::{ExitCode, Termination};
@@ -74,7 +74,7 @@ Exit codes:
     }
 }
 
-/// An error and its causes in one line. A cause that the words before it end with already is left out:
+/// An error and its causes in one line. A cause with which the text before it ends already is left out:
 /// many errors name their cause themselves, for programs that print only the error.
 fn words(error: &anyhow::Error) -> String {
     let mut words = String::new();

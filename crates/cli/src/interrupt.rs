@@ -11,7 +11,7 @@ use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
 
-/// Tells whether the user asked to stop, and stops the children at once.
+/// Knows whether the user asked to stop, and stops the children at once.
 ///
 /// The main thread usually waits for a child's answer. Killing the child ends
 /// that wait with an error, the main thread unwinds, and every destructor
@@ -49,7 +49,7 @@ impl Interrupt {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         for &child in children.iter() {
-            // Already gone is as good.
+            // It may be gone already.
             let _ = kill(child, Signal::SIGKILL);
         }
     }
@@ -68,8 +68,8 @@ impl Interrupt {
         }
     }
 
-    /// Kills `child` at a request. To be taken back with [`Self::forget`]
-    /// before the child is waited for, as its number is free again then.
+    /// Kills `child` at a request. Call [`Self::forget`] before the child is
+    /// waited for: its number is free again then.
     pub fn watch(&self, child: Pid) {
         self.0
             .children

@@ -16,7 +16,7 @@ pub struct Args {
     file: Option<PathBuf>,
 }
 
-/// Makes a key and says which.
+/// Makes a key and prints its public half.
 pub(crate) fn generate(args: Args) -> Result<()> {
     let path = identity_file(args.file)?;
     let made = identity::create(&path)?;
@@ -24,7 +24,7 @@ pub(crate) fn generate(args: Args) -> Result<()> {
     console::say(made.public())
 }
 
-/// Says which key this user has.
+/// Prints the public half of this user's key.
 pub(crate) fn show(args: Args) -> Result<()> {
     let path = identity_file(args.file)?;
     let found = identity::load(&path)?;

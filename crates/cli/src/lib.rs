@@ -1,4 +1,4 @@
-//! The `zerolane` command: its subcommands, and what every command has to say and to end with.
+//! The `zerolane` command: its subcommands, and the output and exit codes that all commands share.
 //!
 //! The benchmark and the demo are in `zerolane-bench`, which adds them to these commands: they need
 //! quinn, rustls and tokio, and `zerolane cp` does not.

@@ -13,7 +13,7 @@ use clap::Subcommand;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::{Args, program};
 
-/// What to do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 enum Command {
     #[command(flatten)]
@@ -26,7 +26,7 @@ enum Command {
     Bench(Words),
 }
 
-/// What is handed on as it is.
+/// Arguments that are passed on unchanged.
 #[derive(Debug, clap::Args)]
 struct Words {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -44,8 +44,8 @@ fn main() -> Exit {
     })
 }
 
-/// Turns this process into [`BENCH`], so that its exit code and the signals it gets are its own. Returns
-/// only what went wrong.
+/// Turns this process into [`BENCH`], so that exit code and signals are those of that program. Returns
+/// only on an error.
 fn become_bench(command: &str, words: &[OsString]) -> anyhow::Error {
     let Some(program) = find_bench() else {
         return anyhow!(

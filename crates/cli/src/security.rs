@@ -17,7 +17,7 @@ const IDENTITY: &str = "identity";
 const KNOWN_HOSTS: &str = "known_hosts";
 const ALLOWED_KEYS: &str = "allowed_keys";
 
-/// Options of what connects: `cp`, `ls`, `mem put` and its like.
+/// Options of the commands that connect: `cp`, `ls`, `mem put` and its like.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Security")]
 pub(crate) struct ClientArgs {
@@ -27,18 +27,18 @@ pub(crate) struct ClientArgs {
     /// Trust the server with this key and no other
     #[arg(long, value_name = "KEY", conflicts_with = "plain")]
     server_key: Option<PublicKey>,
-    /// Let others on the way read, and change nothing. The server must be told the same
+    /// Do not encrypt, only authenticate. The server must be told the same
     #[arg(long, conflicts_with = "plain")]
     authenticated: bool,
     /// The one-time code that `serve --code` showed there, in place of keys
     #[arg(long, value_name = "CODE", conflicts_with_all = ["plain", "authenticated", "server_key", "identity"])]
     code: Option<Code>,
-    /// Neither encrypt nor ask for the server's key. The server must be told the same
+    /// Use no protection. The server must be told the same
     #[arg(long)]
     plain: bool,
 }
 
-/// Options of what listens: `serve`, `mem export`.
+/// Options of the commands that listen: `serve`, `mem export`.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Security")]
 pub(crate) struct ServerArgs {
@@ -52,10 +52,10 @@ pub(crate) struct ServerArgs {
     /// Let any client connect
     #[arg(long)]
     anyone: bool,
-    /// Let others on the way read, and change nothing. Clients must be told the same
+    /// Do not encrypt, only authenticate. Clients must be told the same
     #[arg(long, conflicts_with = "plain")]
     authenticated: bool,
-    /// Neither encrypt nor ask for clients' keys. Clients must be told the same
+    /// Use no protection. Clients must be told the same
     #[arg(long)]
     plain: bool,
 }
@@ -87,7 +87,7 @@ fn own(given: Option<PathBuf>) -> Result<Option<Arc<Identity>>> {
     }
 }
 
-/// What a client thinks of the host it connects to.
+/// The trust of a client in the host it connects to.
 pub(crate) struct Caution {
     trust: Arc<HostTrust>,
     own: Option<PublicKey>,
@@ -208,7 +208,7 @@ impl Caution {
     }
 }
 
-/// What a user can do, said in front of an error.
+/// Advice for the user, printed in front of an error.
 #[derive(Debug)]
 struct Advice(String);
 
@@ -218,7 +218,7 @@ impl std::fmt::Display for Advice {
     }
 }
 
-/// A file of the user's, for people.
+/// The path of a file of the user's, for messages.
 fn place(name: &str) -> String {
     let path = keys::home().map(|home| home.join(name));
     path.map_or(name.into(), |path| path.display().to_string())
@@ -297,7 +297,7 @@ fn listed(given: Option<PathBuf>, own: Option<PublicKey>) -> Result<(Access, Str
     Ok((Access::Listed(Arc::new(list)), words))
 }
 
-/// Says what became of a list of keys.
+/// Reports a change of the list of keys.
 pub(crate) fn tell_news(news: Result<usize, String>) {
     console::note(match news {
         Ok(count) => format!("The list of keys was read again: {count} may connect."),

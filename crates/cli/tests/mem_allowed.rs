@@ -168,7 +168,7 @@ fn export__a_list_that_changes_ends_no_connection() {
     there.get(&region, 0, &mut back).unwrap();
     assert_eq!(&back, b"after!");
 
-    // So does everybody while the list is broken.
+    // So do all connections while the list is broken.
     lab.allow(Some("read-write"));
     drop(lab.connect().unwrap());
     lab.allow(Some("everything"));

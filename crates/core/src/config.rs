@@ -2,12 +2,13 @@
 
 use crate::{Control, limits};
 use core::time::Duration;
-use zerolane_wire::{Capabilities, Profiles, encapsulation::Encapsulation};
+use zerolane_wire::{Capabilities, Profile, Profiles, encapsulation::Encapsulation};
 
 /// Settings of one end of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Profiles offered or accepted.
+    /// Profiles offered or accepted. A peer chooses among these and no others, so classic, which has neither
+    /// congestion control nor selective repair, is not among them unless asked for.
     pub profiles: Profiles,
     /// Unanswered announcements held for the peer, 1 to [`limits::MAX_SLOTS`].
     pub slots: u16,
@@ -51,7 +52,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            profiles: Profiles::BOTH,
+            profiles: Profiles::only(Profile::Extended),
             slots: limits::DEFAULT_SLOTS,
             window: 2 << 20,
             max_window: 128 << 20,
@@ -75,7 +76,7 @@ impl Default for Config {
 
 impl Config {
     pub(crate) fn capabilities(&self, profiles: Profiles) -> Capabilities {
-        let classic = profiles == Profiles::only(zerolane_wire::Profile::Classic);
+        let classic = profiles == Profiles::only(Profile::Classic);
         Capabilities {
             profiles,
             checksum: self.checksum,

@@ -410,6 +410,26 @@ fn auto__a_short_path_is_a_lan_until_it_loses() {
     assert!(auto.is_lan());
 }
 
+/// Each time that it was a LAN too soon, it takes twice as long.
+#[test]
+fn auto__a_lan_that_was_none_is_trusted_later_each_time() {
+    let short = Duration::from_micros(60);
+    let mut auto = Auto::default();
+    auto.on_new_path(Some(short));
+    let mut at = Instant::ZERO + MS;
+    for quarantine in [10, 20, 40, 80, 160, 320, 640, 640] {
+        auto.on_lost(at, 1 << 20);
+        auto.on_progress(at, &sample(short, 4 << 20));
+        assert!(!auto.is_lan());
+        at = at + MS * 1000 * quarantine;
+        auto.on_progress(at, &sample(short, 16 << 20));
+        assert!(!auto.is_lan(), "{quarantine} s");
+        at = at + MS;
+        auto.on_progress(at, &sample(short, 16 << 20));
+        assert!(auto.is_lan(), "{quarantine} s");
+    }
+}
+
 #[test]
 fn auto__a_long_path_or_a_long_queue_is_no_lan() {
     let mut auto = Auto::default();

@@ -207,7 +207,7 @@ fn local_start(source: &Path, options: &CopyOptions) -> Start {
 fn wanted(sources: &[Vec<u8>]) -> TopLevel {
     let mut names = std::collections::HashSet::new();
     for source in sources {
-        // One that the server will refuse brings nothing.
+        // The server will refuse this path and send nothing for it.
         let Ok(path) = RelativePath::parse(source) else {
             continue;
         };

@@ -23,8 +23,8 @@ pub enum Confinement {
     None,
 }
 
-/// Takes from the calling thread, and from all threads that it starts from now on, what serving
-/// `directory` does not need: see [`Server::confine`](crate::Server::confine).
+/// Takes all rights that serving `directory` does not need from the calling thread and from all threads
+/// that it starts from now on: see [`Server::confine`](crate::Server::confine).
 pub(super) fn confine(
     directory: BorrowedFd<'_>,
     write: bool,

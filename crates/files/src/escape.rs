@@ -1,4 +1,4 @@
-//! Bytes from outside, for people.
+//! Bytes from outside, made printable.
 
 use std::fmt::Write as _;
 

@@ -85,7 +85,7 @@ impl<'f> Extents<'f> {
     }
 
     /// The first stretch of data at or after `at`. Past the last data, and if the file shrank
-    /// meanwhile: an empty stretch at the end. What cannot be told is data.
+    /// meanwhile: an empty stretch at the end. Where the kernel cannot tell, it is data.
     fn next_data(&self, at: u64) -> (u64, u64) {
         let Some(file) = self.file else {
             return (at, self.size);

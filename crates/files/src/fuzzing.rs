@@ -13,7 +13,7 @@ use crate::receive::{FileReceiver, TopLevel};
 use std::fs::File;
 use std::path::Path;
 
-/// The largest file that a fuzzed sender may announce, bytes: a hole of any size is digested.
+/// The largest file that a fuzzed sender may announce, bytes: a hole of any size is hashed.
 const FILE_BYTES: u64 = 8 << 20;
 
 /// Decodes `bytes` as each message there is. What is taken must be the same when sent again, and a
@@ -47,7 +47,7 @@ pub fn messages(bytes: &[u8]) {
 }
 
 /// Receives into `directory` what a hostile sender sends. The first byte of `input` chooses the
-/// options, the rest is records; a record of no sense ends a pack, and what follows the record of a run
+/// options, the rest is records; an invalid record ends a pack, and what follows the record of a run
 /// is its units.
 pub fn receive(directory: &Path, input: &[u8]) {
     let Some((&choice, mut records)) = input.split_first() else {
@@ -79,7 +79,7 @@ pub fn receive(directory: &Path, input: &[u8]) {
     let _: Result<_, Error> = receiver.receive_all();
 }
 
-/// The records up to one of no sense, as a pack with their contents.
+/// The records up to an invalid one, as a pack with their contents.
 fn next_transfer(records: &mut &[u8]) -> Filled {
     let mut buffer = Buffer::anonymous(BUFFER_BYTES).expect("memory");
     let mut pack = PackWriter::default();
@@ -95,7 +95,7 @@ fn next_transfer(records: &mut &[u8]) -> Filled {
             break;
         }
     }
-    // Of no sense: whatever it is, on its own.
+    // An invalid record alone.
     if pack.is_empty() {
         let (unit, rest) = records.split_at(records.len().min(64));
         *records = rest;

@@ -97,11 +97,11 @@ pub const SERVER_CONNECTIONS_OF_ORIGIN: usize = 24;
 /// Milliseconds the connection's thread sleeps at most before it looks whether it is to stop.
 pub const PUMP_WAIT_MILLISECONDS: u64 = 50;
 
-/// Seconds without any Transfer completing, with some in flight, after which a living peer counts
-/// as stuck. A slow disk takes less for a buffer.
+/// A peer that is alive counts as stuck when no Transfer completes for this many seconds while some are
+/// in flight. A slow disk takes less for a buffer.
 pub const STALL_SECONDS: u64 = 120;
 
-/// Units of holes or kept data that are told at once (4 GiB, about a second's hashing of zeros): a
+/// Units of holes or kept data that are announced at once (4 GiB, about a second's hashing of zeros): a
 /// receiver that hashes longer would look stuck.
 pub const QUIET_UNITS: u64 = 4096;
 

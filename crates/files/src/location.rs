@@ -66,7 +66,7 @@ impl Location {
     /// Reads `text` as the table at [`Location`] says.
     ///
     /// # Errors
-    /// A [`LocationError`] for a host or port that cannot be.
+    /// A [`LocationError`] for a host or port that is not valid.
     ///
     /// ```
     /// use zerolane_files::Location;
@@ -179,7 +179,7 @@ mod tests {
             ("[fe80::1%eth0]:7000:x", remote("fe80::1%eth0", 7000, b"x")),
         ] {
             assert_eq!(text.parse(), Ok(expected.clone()), "{text}");
-            // What it prints as reads as itself.
+            // Its text is read as the same location.
             assert_eq!(
                 Location::parse(&OsString::from(expected.clone())),
                 Ok(expected)

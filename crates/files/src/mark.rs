@@ -1,9 +1,9 @@
-//! How a temporary file says that it is one: by what it is, not by its name.
+//! How a temporary file is recognized: by a mark in it, not by its name.
 //!
 //! The mark is a digest of the name that the file is to get and of the inode itself (number and time of
-//! birth). So a copy of a temporary file, made by whatever program, is no temporary file, nor is one
-//! that was left for another name. It stands in an extended attribute; where the file system has none,
-//! in the last bytes of the file, behind the content and moved along as that grows. Whenever the
+//! birth). So a copy of a temporary file, made by any program, is not a temporary file. Nor is a
+//! file that was left for another name. It stands in an extended attribute; where the file system has none,
+//! in the last bytes of the file, behind the content, and moved as that grows. Whenever the
 //! process is killed, the last bytes are the mark.
 
 use crate::error::Cause;
@@ -102,7 +102,7 @@ impl Mark {
         write_at(file, &[0; BYTES][..stale], end)
     }
 
-    /// Throws the content away, and keeps the mark.
+    /// Discards the content and keeps the mark.
     pub(super) fn empty(&self, file: BorrowedFd<'_>) -> Result<(), Cause> {
         if self.at == Place::Attribute {
             return Ok(fs::ftruncate(file, 0)?);
@@ -119,8 +119,8 @@ impl Mark {
         Ok(fs::ftruncate(file, size)?)
     }
 
-    /// Takes the mark away, once the length is set. One that cannot be taken away does no harm: it says
-    /// nothing under the final name.
+    /// Removes the mark, once the length is set. One that cannot be removed does no harm: it means nothing
+    /// under the final name.
     pub(super) fn remove(&self, file: BorrowedFd<'_>) {
         if self.at == Place::Attribute {
             let _ = fs::fremovexattr(file, ATTRIBUTE);
@@ -128,7 +128,7 @@ impl Mark {
     }
 }
 
-/// What only this file can have as its mark for `target`.
+/// The mark of this file for `target`, which no other file can have.
 fn digest(file: BorrowedFd<'_>, target: &[u8]) -> Result<[u8; BYTES], Cause> {
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let stat = fs::statx(file, "", AtFlags::EMPTY_PATH, wanted)?;

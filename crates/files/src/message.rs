@@ -1,4 +1,4 @@
-//! The messages: what the ends say to each other besides file content.
+//! The messages that the ends exchange besides file content.
 //!
 //! Requests and replies open with magic and version, whose place never changes; everything else is
 //! postcard. Decoding never trusts a length: a message is at most one buffer, and postcard cannot
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 const MAGIC: [u8; 4] = *b"ZLfs";
 const PROLOGUE_BYTES: usize = MAGIC.len() + size_of::<u16>();
 
-/// What a client asks for, in its first message.
+/// The request of a client, its first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// The client sends files, the server writes them.
@@ -48,7 +48,7 @@ pub struct CopyOptions {
     pub count_first: bool,
 }
 
-/// What a server answers.
+/// The reply of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// The copy may begin.
@@ -97,7 +97,7 @@ pub struct Meta {
     pub mtime_nanoseconds: u32,
 }
 
-/// What the sender of files says, in the manifest of a pack.
+/// A record of the sender of files, in the manifest of a pack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Record<'a> {
     /// Files and bytes to come, as counted before.
@@ -165,7 +165,7 @@ pub(crate) struct Piece {
     pub len: u32,
 }
 
-/// What the receiver of files says.
+/// A message of the receiver of files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Feedback {
     /// Digests of the units it has of the open file, from the first; answers Open when resuming.

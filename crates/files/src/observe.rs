@@ -1,10 +1,10 @@
-//! How a copy tells its progress, and a server what it does.
+//! How a copy reports its progress, and a server its work.
 
 use crate::error::{Error, Failure, Refusal};
 use crate::message::Totals;
 use std::net::SocketAddr;
 
-/// Told what a copy does, from whatever thread does it. Every method may be left out.
+/// Gets the events of a copy, from the threads that do it. Every method may be left out.
 pub trait Observer: Send + Sync {
     /// There are `files` files with `bytes` bytes to copy. Only if asked to count first.
     fn counted(&self, files: u64, bytes: u64) {
@@ -30,9 +30,9 @@ pub trait Observer: Send + Sync {
 /// Ignores all events.
 impl Observer for () {}
 
-/// Told what a server does, from the threads of its connections. Every method may be left out.
+/// Gets the events of a server, from the threads of its connections. Every method may be left out.
 pub trait ServerObserver: Sync {
-    /// A client asks for something; `what` is for people.
+    /// A client asks for something; `what` is a text for users.
     fn asked(&self, peer: SocketAddr, what: &str) {
         let _ = (peer, what);
     }
@@ -53,7 +53,7 @@ pub trait ServerObserver: Sync {
         let _ = left;
     }
 
-    /// What came of it. `None`: there is nothing to count (a listing).
+    /// The outcome. `None`: there is nothing to count (a listing).
     fn ended(&self, peer: SocketAddr, outcome: &Result<Option<Totals>, Error>) {
         let _ = (peer, outcome);
     }

@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::time::{Duration, Instant};
 use zerolane::{Completion, Connection, Region};
 
-/// How often a wait looks whether it is to stop.
+/// How often a wait checks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Sends one message and waits until it has arrived.

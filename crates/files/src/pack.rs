@@ -1,4 +1,4 @@
-//! A pack: many records and the contents they speak of, in one Transfer.
+//! A pack: many records and their contents, in one Transfer.
 //!
 //! ```text
 //! | contents, in the order of their records | manifest: records | contents: u32 | manifest: u32 |

@@ -3,8 +3,8 @@
 //!
 //! A small file has no name until then, and vanishes with its process. A large one is a lasting
 //! temporary file beside its target, so that a later copy finds what a killed one left, and a full disk
-//! leaves it there. Either gets its name as the file it is, not as whatever stands under a temporary
-//! name at that moment.
+//! leaves it there. In both cases the file that was written gets the name, not another file that
+//! has the temporary name by then.
 
 use crate::error::Cause;
 use crate::mark::Mark;
@@ -17,7 +17,7 @@ use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, Timespec, Timest
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// A file in the making.
+/// A file that is being written.
 #[derive(Debug)]
 pub(crate) struct Part {
     directory: Arc<OwnedFd>,
@@ -30,22 +30,22 @@ pub(crate) struct Part {
     end: u64,
 }
 
-/// Where it stands until it is complete.
+/// Its place until it is complete.
 #[derive(Debug)]
 enum Place {
     /// Nowhere.
     Unnamed,
-    /// Under a random name, where a file cannot be without one.
+    /// Under a random name, where the system has no files without a name.
     Random(Vec<u8>),
     /// Where a later copy looks for it.
     Lasting { name: Vec<u8>, mark: Mark },
 }
 
 impl Part {
-    /// One that is written at once: a killed copy leaves nothing.
+    /// A file that is written at once: a killed copy leaves nothing.
     ///
     /// # Errors
-    /// Whatever the system says.
+    /// The error of the system.
     pub(crate) fn brief(directory: &Arc<OwnedFd>, target: &[u8]) -> Result<Part, Cause> {
         let (file, place) = match temporary::unnamed(directory.as_fd())? {
             Some(file) => (file, Place::Unnamed),
@@ -64,8 +64,8 @@ impl Part {
         })
     }
 
-    /// One that a killed copy leaves, and this one goes on with if it is to resume. The target is
-    /// checked first.
+    /// A file that a killed copy leaves, and with which this copy goes on if it is to resume. The target
+    /// is checked first.
     ///
     /// # Errors
     /// [`Cause::IsADirectory`], [`Cause::ReadOnly`], [`Cause::Special`]: what stands under the
@@ -169,7 +169,7 @@ impl Part {
         match &self.place {
             Place::Lasting { mark, .. } => {
                 if durable {
-                    // It takes long: as long as the mark is there, a copy killed now is found again.
+                    // This takes long. While the mark is there, the file of a copy killed now is found again.
                     fs::fsync(file)?;
                 }
                 mark.set_len(file, self.end, size)?;
@@ -219,8 +219,8 @@ impl Part {
         }
     }
 
-    /// The copy failed here, by `cause`. For want of space, what there is stays for a later copy to
-    /// go on with.
+    /// The copy failed here, by `cause`. After a full disk the content stays, for a later copy to go on
+    /// with.
     pub(crate) fn give_up(&self, cause: &Cause) {
         let file = self.file.as_fd();
         if let (Cause::NoSpace, Place::Lasting { mark, .. }) = (cause, &self.place) {
@@ -235,7 +235,7 @@ impl Part {
         self.discard();
     }
 
-    /// Removes the temporary file: it is of no use.
+    /// Removes the temporary file: it is not needed.
     pub(crate) fn discard(&self) {
         match &self.place {
             Place::Unnamed => {}

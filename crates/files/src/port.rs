@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 /// Memory that is sent from and received into.
 pub(crate) type Buffer = zerolane::Region;
 
-/// A buffer and how many of its bytes count.
+/// A buffer and how many of its bytes are filled.
 #[derive(Debug)]
 pub(crate) struct Filled {
     pub(crate) buffer: Buffer,
@@ -30,7 +30,7 @@ pub(crate) struct Filled {
 }
 
 impl Filled {
-    /// The bytes that count.
+    /// The bytes that are filled.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[..self.len]
     }
@@ -121,8 +121,8 @@ impl Port {
         sent.map_err(|_| Error::PeerGone)
     }
 
-    /// Lets a buffer that arrived be received into again; of no use any more, and no error, if the
-    /// connection side has ended with what arrived in it.
+    /// Lets a buffer that arrived be received into again. This has no effect, and is no error, if the
+    /// connection side has ended.
     pub(crate) fn release(&mut self, buffer: Buffer) {
         let _ = self.release.send(buffer);
         (self.wake)();

@@ -17,9 +17,9 @@ use zerolane::{Completion, Connection, Region, TransferId};
 /// How many buffers of how many bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ring {
-    /// At first, and where the peer is near.
+    /// At first, and while the round trip is short.
     pub(crate) count: usize,
-    /// If the peer is far away.
+    /// If the round trip is long.
     pub(crate) most: usize,
     pub(crate) bytes: usize,
 }
@@ -47,7 +47,7 @@ impl Ring {
         Region::anonymous(self.bytes).ok()
     }
 
-    /// One more, if so much memory can be had and `round_trip` is longer than those there are cover.
+    /// One more, if `round_trip` is longer than the present ones cover and there is memory for it.
     fn grow(&mut self, round_trip: Duration) -> Option<Buffer> {
         let more = round_trip.as_micros() / MICROSECONDS_PER_BUFFER;
         let wanted = usize::try_from(more).map_or(self.most, |more| more + DATA_BUFFERS);
@@ -84,8 +84,8 @@ pub(crate) fn run<T: Send>(
         match (pumped, worked) {
             // The worker only sees that the connection has ended; the pump knows why.
             (Err(error), Err(Error::PeerGone)) => Err(error),
-            // Also if the connection failed after the work was done: a peer that has all it wants
-            // may go first.
+            // Also if the connection failed after the work was done: a peer that has everything may close
+            // first.
             (_, worked) => worked,
         }
     })
@@ -139,7 +139,7 @@ impl<'a> Pump<'a> {
     /// Drives the connection until the file side has gone and everything it submitted was sent.
     fn run(mut self) -> Result<(), Error> {
         let driven = self.drive();
-        // What failed or was stopped is not sent to its end: the connection can be closed at once,
+        // A copy that failed or was stopped is not sent to its end: the connection can be closed at once,
         // and the peer need not find out by its timeout.
         for sending in &self.sending {
             self.connection.cancel(sending.id);
@@ -193,7 +193,7 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
-    /// Posts what was submitted; whether there may come more.
+    /// Posts what was submitted; returns whether more may come.
     fn post_submitted(&mut self) -> Result<bool, Error> {
         loop {
             match self.end.outgoing.try_recv() {
@@ -216,7 +216,7 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
-    /// Whether to go on, with nothing completed.
+    /// Checks whether to go on when nothing completed.
     fn check(&self) -> Result<(), Error> {
         self.stop.check()?;
         let stalled = self.moved.elapsed() > Duration::from_secs(STALL_SECONDS);

@@ -1,8 +1,8 @@
 //! The directory a server serves: everything below it, nothing outside.
 //!
-//! Two locks on the same door. Requests name paths, which are checked ([`RelativePath`]) and then
-//! resolved by `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`: the kernel refuses whatever
-//! would leave, even if the tree changes at that moment. Everything below a resolved directory is
+//! Two checks guard it. Requests name paths, which are checked ([`RelativePath`]) and then
+//! resolved by `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`: the kernel refuses every
+//! path that would leave, even if the tree changes at that moment. Everything below a resolved directory is
 //! reached name by name, opened under the same rules ([`open_in`]) or, where the system call opens
 //! nothing (rename, unlink and the like), as one checked name whose link is not followed.
 
@@ -47,7 +47,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Opens the directory; symbolic links on the way to it are the owner's business and followed.
+    /// Opens the directory; symbolic links on the way to it belong to the owner and are followed.
     pub(crate) fn open(path: &Path) -> Result<Root, Cause> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Root {

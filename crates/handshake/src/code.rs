@@ -1,5 +1,5 @@
-//! A one-time code: a few digits that two people read to each other, and that no attacker can try out
-//! but by taking part, once a try.
+//! A one-time code: a few digits that two people read to each other, and that an attacker can test only
+//! by taking part, once for each try.
 //!
 //! SPAKE2 (Abdalla and Pointcheval, RSA 2005) on Ed25519 turns the code into a key that an end has only if
 //! it knew the code at that moment. Its two messages travel as payload of the first two messages of the
@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 /// Digits of a code: with [`CODE_GUESSES`](crate::limits::CODE_GUESSES) tries, one attacker in 33
 /// million gets in.
 const DIGITS: usize = 8;
-/// Codes there are.
+/// Number of different codes.
 const CODES: u64 = 100_000_000;
 /// Bytes of either end's message.
 pub(crate) const SHARE_LEN: usize = 33;
@@ -70,7 +70,7 @@ impl fmt::Display for CodeError {
 
 impl std::error::Error for CodeError {}
 
-/// As people write it: dashes and spaces between the digits mean nothing.
+/// As people write it: dashes and spaces between the digits are ignored.
 impl FromStr for Code {
     type Err = CodeError;
     fn from_str(text: &str) -> Result<Code, CodeError> {
@@ -93,8 +93,8 @@ impl FromStr for Code {
 /// One end's half of an agreement.
 pub(crate) struct Agreement(Spake2<Ed25519Group>);
 
-/// Begins an agreement: this end's half, and the message for the other. The same for the same
-/// `ephemeral`, as an answer may have to be worked out again.
+/// Begins an agreement: this end's half, and the message for the other. It depends only on the code and
+/// `ephemeral`, for an answer may have to be computed again.
 pub(crate) fn begin(role: Role, code: &Code, ephemeral: &[u8; 32]) -> (Agreement, [u8; SHARE_LEN]) {
     let seed = blake3::Hasher::new_derive_key("Zerolane 1, scalar of a code's agreement")
         .update(ephemeral)
@@ -114,7 +114,7 @@ pub(crate) fn begin(role: Role, code: &Code, ephemeral: &[u8; 32]) -> (Agreement
 }
 
 impl Agreement {
-    /// The key, the other end's too if it had the same code; `None` if `theirs` is no message.
+    /// The key, which the other end has too if it had the same code; `None` if `theirs` is no message.
     pub(crate) fn finish(self, theirs: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
         let key = Zeroizing::new(self.0.finish(theirs).ok()?);
         let mut out = Zeroizing::new([0; 32]);

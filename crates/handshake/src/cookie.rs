@@ -9,7 +9,7 @@ use zerolane_wire::handshake::COOKIE_LEN;
 
 pub(crate) type Cookie = [u8; COOKIE_LEN];
 
-/// Makes and checks cookies. Its secret changes, and the one before counts a while longer.
+/// Makes and checks cookies. Its secret changes; the previous one stays valid for a while.
 pub(crate) struct Cookies {
     secrets: [Zeroizing<[u8; 32]>; 2],
     changed: Instant,
@@ -23,7 +23,7 @@ impl Cookies {
         }
     }
 
-    /// Changes the secret when it is time to.
+    /// Changes the secret when it is due.
     pub(crate) fn age(&mut self, now: Instant, draw: &mut dyn FnMut() -> [u8; 32]) {
         let old = now - self.changed;
         if old <= COOKIE_LIFETIME {
@@ -42,7 +42,7 @@ impl Cookies {
         cookie(&self.secrets[0], address, hello)
     }
 
-    /// Whether `shown` was given out for this, not long ago.
+    /// Whether `shown` was given out for this address and Hello, not long ago.
     pub(crate) fn holds(&self, address: SocketAddr, hello: &[u8], shown: &[u8]) -> bool {
         // blake3's Hash compares in constant time.
         let shown = blake3::hash(shown);

@@ -11,7 +11,7 @@ pub struct Exchange(Part);
 enum Part {
     /// It began the exchange, and has the message that is to be sent.
     Initiator(Box<Initiator>),
-    /// The peer did. This is its last message, which may come again.
+    /// The peer began it. This is the peer's last message, which may come again.
     Admitted(Box<[u8]>),
 }
 
@@ -42,7 +42,7 @@ impl Exchange {
         Exchange(Part::Admitted(finish))
     }
 
-    /// The message to be sent, where it is this end's turn.
+    /// The message to be sent, if it is this end's turn.
     pub fn message(&self) -> Option<HandshakeDatagram> {
         match &self.0 {
             Part::Initiator(initiator) => Some(initiator.message()),

@@ -1,9 +1,9 @@
-//! The Responder's side: what strangers meet before there is a connection.
+//! The Responder's side: it answers strangers before there is a connection.
 //!
 //! A Hello costs the gate two key agreements and an entry, so both are bounded: beyond
 //! [`COOKIE_FROM_PENDING`] unfinished exchanges, or [`COOKIE_FROM_RATE`] Hellos a second, a stranger
 //! first has to return a cookie that was sent to its address, which costs one digest and no memory.
-//! No answer is longer than the question times three, and none is sent unasked.
+//! No answer is longer than three times the question, and none is sent unasked.
 
 use crate::cookie::Cookies;
 use crate::limits::{
@@ -38,13 +38,13 @@ pub struct GateCounters {
     pub hellos: u64,
     /// Of those, answered with key agreements.
     pub answered: u64,
-    /// Of those, sent to fetch a cookie first.
+    /// Of those, told to return with a cookie.
     pub retried: u64,
     /// Exchanges completed.
     pub admitted: u64,
     /// Datagrams that were no message of any exchange, or a forged one.
     pub malformed: u64,
-    /// Exchanges refused in words.
+    /// Exchanges refused with a reason.
     pub refused: u64,
     /// Wrong guesses at a code.
     pub wrong_codes: u64,
@@ -57,7 +57,7 @@ impl GateCounters {
         self.limited[limit as usize]
     }
 
-    /// Those of all limits.
+    /// The sum over all limits.
     pub fn limited_total(&self) -> u64 {
         self.limited.iter().sum()
     }
@@ -77,16 +77,16 @@ struct Pending {
     key: u32,
     /// The Hello's Noise message.
     hello: Box<[u8]>,
-    /// With which, and with the Hello, the answer can be worked out again.
+    /// The answer can be computed again from this and the Hello.
     ephemeral: Zeroizing<[u8; 32]>,
     stage: Stage,
 }
 
-/// How far an exchange is. With a code, those that are over are remembered for as long as their messages may
-/// still come: the one that a late Hello belongs to must not be refused, the others must be told, and none
-/// be begun again.
+/// The state of an exchange. With a code, finished exchanges are remembered for as long as their messages may
+/// still come: a late Hello of the admitted one must not be refused, the others must be told, and none
+/// may begin again.
 enum Stage {
-    /// Its last message is waited for.
+    /// Waits for its last message.
     Answered(Box<Answered>),
     /// It was let in.
     Over,
@@ -94,13 +94,13 @@ enum Stage {
     Denied,
 }
 
-/// Where strangers knock.
+/// The gate of a listening end.
 pub struct Gate {
     credentials: Credentials,
     cookies: Cookies,
     pending: VecDeque<Pending>,
     pace: Pace,
-    /// With a code: how many may still be tried. None once it was right.
+    /// With a code: how many guesses are left. None after a right one.
     tries: u32,
     counters: GateCounters,
 }
@@ -277,7 +277,7 @@ impl Gate {
 
     /// Undoes what a forged last message did to exchange `index`: snow takes back its digests when a
     /// message fails, but not the key that half of the message led to. Costs key agreements, so it is
-    /// bounded like an answer; beyond that the exchange is lost, as if its packets were.
+    /// bounded like an answer; beyond that the exchange is lost, as after the loss of its packets.
     fn restore(&mut self, index: usize) {
         let it = &mut self.pending[index];
         if let Err(limit) = self.pace.answer(Origin::of(it.from.ip())) {
@@ -291,7 +291,7 @@ impl Gate {
         }
     }
 
-    /// A guess: this exchange is over, and perhaps all are.
+    /// A wrong guess ends this exchange; the last one allowed ends all.
     fn wrong_code(&mut self, index: usize, message: &HandshakeMessage<'_>) -> Reply {
         self.counters.wrong_codes += 1;
         self.tries = self.tries.saturating_sub(1);

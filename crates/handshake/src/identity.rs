@@ -1,4 +1,4 @@
-//! Who an end is: an X25519 key pair.
+//! The identity of an end: an X25519 key pair.
 
 use core::fmt;
 use core::str::FromStr;
@@ -7,10 +7,10 @@ use snow::params::DHChoice;
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use zeroize::Zeroizing;
 
-/// Starts every public key in text, so that it is told from other base64.
+/// Starts every public key in text, to tell it from other base64.
 const PREFIX: &str = "zl:";
 
-/// What an end is known by: an X25519 public key. In text `zl:` and 43 characters of URL-safe
+/// The public identity of an end: an X25519 public key. In text `zl:` and 43 characters of URL-safe
 /// base64, short enough to be its own fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey(pub [u8; 32]);
@@ -57,7 +57,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The pair of this secret: 32 bytes from a source that cannot be guessed.
+    /// The pair that belongs to this secret: 32 bytes from a source that cannot be guessed.
     pub fn from_secret(secret: [u8; 32]) -> Identity {
         let secret = Zeroizing::new(secret);
         let mut public = [0; 32];
@@ -73,12 +73,12 @@ impl Identity {
         }
     }
 
-    /// The half that others know.
+    /// The public half.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// The half that only its owner may know, to be kept in a file.
+    /// The secret half, to be kept in a file that only its owner may read.
     pub fn secret(&self) -> &[u8; 32] {
         &self.secret
     }

@@ -1,5 +1,5 @@
 //! The Initiator's side of the key exchange. Its messages are repeated by the connection's timers
-//! until something is heard; a forged answer changes nothing.
+//! until an answer comes; a forged answer changes nothing.
 
 use crate::code::{self, Agreement};
 use crate::noise::{self, Role};
@@ -15,10 +15,10 @@ pub(crate) const OFFER_LEN: usize = 8;
 /// What the Responder chose, in the second.
 pub(crate) const CHOICE_LEN: usize = 4;
 
-/// What came of a datagram.
+/// The outcome of a datagram.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// It was none of this exchange, or forged.
+    /// It does not belong to this exchange, or is forged.
     Nothing,
     /// The message to be sent is another one now: send it at once.
     SendAgain,
@@ -47,7 +47,7 @@ pub(crate) struct Initiator {
 }
 
 impl Initiator {
-    /// `None` if the cryptography refuses, which a sane build never does.
+    /// `None` if the cryptography refuses, which a correct build never does.
     pub(crate) fn new(
         credentials: Credentials,
         ephemeral: [u8; 32],
@@ -83,7 +83,7 @@ impl Initiator {
         })
     }
 
-    /// What to send now, and again until something is heard.
+    /// What to send now, and again until an answer comes.
     pub(crate) fn message(&self) -> HandshakeDatagram {
         self.current.clone()
     }
@@ -107,8 +107,8 @@ impl Initiator {
         }
     }
 
-    /// Whether it says that the code was wrong: the one thing that a Responder can say about the last
-    /// message without the keys, since it has none then.
+    /// Whether it may say that the code was wrong. A Responder can say only this about the last message
+    /// without the keys, since it has none then.
     fn may_be_wrong(&self, message: &HandshakeMessage<'_>) -> bool {
         let by_code = matches!(self.credentials.pre_shared, Some(PreShared::Code(_)));
         by_code && message.step == Step::Refusal

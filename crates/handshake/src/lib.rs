@@ -3,10 +3,10 @@
 //!
 //! Sans-IO like the core: datagrams, time and randomness come in, datagrams and in the
 //! end a [`Session`] go out. An [`Exchange`] stands beside a connection, which times and repeats its messages; a
-//! [`Gate`] stands before all connections of a listening end and is what strangers meet: until a
-//! stranger's address is proven it costs the gate a bounded entry, and under load not even that.
+//! [`Gate`] stands before all connections of a listening end and answers strangers: until a
+//! stranger's address is proven it costs the gate a bounded entry, and under load none.
 //!
-//! What the session's keys seal, and how, is the lane's to know.
+//! The lane alone knows what the session's keys seal, and how.
 #![forbid(unsafe_code)]
 
 mod code;
@@ -45,7 +45,7 @@ pub enum Cipher {
     ChaCha20Poly1305 = 2,
     /// AEGIS-128X2 (CFRG's draft-irtf-cfrg-aegis-aead): the fastest where the processor has AES.
     Aegis128X2 = 4,
-    /// AEGISMAC of AEGIS-128X2: authenticates and hides nothing.
+    /// AEGISMAC of AEGIS-128X2: authenticates, does not encrypt.
     Aegis128X2Mac = 8,
 }
 
@@ -74,13 +74,13 @@ impl Cipher {
     }
 }
 
-/// A set of ciphers. One end offers such that hide, or such that do not, and never both: what is
-/// protected less is not agreed on by accident.
+/// A set of ciphers. An end offers ciphers that encrypt, or those that only authenticate, never both:
+/// so the ends do not agree by accident on less protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ciphers(u8);
 
 impl Ciphers {
-    /// What an end offers: those of AES only where the processor has it (`aes`), ChaCha20 always.
+    /// What an end offers: ciphers based on AES only where the processor has it (`aes`), ChaCha20 always.
     pub const fn of_machine(aes: bool) -> Ciphers {
         let chacha = Ciphers::only(Cipher::ChaCha20Poly1305).0;
         Ciphers(if aes {
@@ -177,7 +177,7 @@ pub struct Credentials {
     pub pre_shared: Option<PreShared>,
     /// The peers to speak to.
     pub trust: Arc<dyn Trust>,
-    /// What this end's machine seals well.
+    /// The ciphers that this end's machine runs well.
     pub ciphers: Ciphers,
 }
 
@@ -198,7 +198,7 @@ pub struct Session {
     pub send: Zeroizing<[u8; 32]>,
     /// Opens what this end receives.
     pub receive: Zeroizing<[u8; 32]>,
-    /// With which cipher.
+    /// The cipher of both.
     pub cipher: Cipher,
     /// Who the peer proved to be.
     pub peer: PublicKey,

@@ -8,23 +8,23 @@ pub const MAX_PENDING_HANDSHAKES: usize = 256;
 /// Of those, of one origin: an IPv4 address, or an IPv6 network of 64 bits.
 pub const MAX_PENDING_OF_ORIGIN: usize = 16;
 
-/// Unfinished key exchanges from which on a stranger has to prove its address by a cookie first. A
-/// few clients that come at once never meet it; forged addresses soon do.
+/// With this many unfinished key exchanges a stranger has to prove its address by a cookie first. A
+/// few clients that come at once never reach it; a flood from forged addresses soon does.
 pub const COOKIE_FROM_PENDING: usize = 32;
 
-/// Hellos in one second from which on it is the same: key agreements for so many cost a core a few
-/// percent.
+/// With this many Hellos in one second it has to as well: key agreements for so many cost a core a
+/// few percent.
 pub const COOKIE_FROM_RATE: u32 = 200;
 
 /// Key exchanges answered in one second, for all clients together and whatever they proved: bounds
 /// what key agreements cost to about a fifth of a core.
 pub const MAX_ANSWERS_PER_SECOND: u32 = 1000;
 
-/// Of those, to one origin: one that proved its address again and again leaves the others half.
+/// Of those, to one origin: one that proves its address again and again leaves half to the others.
 pub const MAX_ANSWERS_OF_ORIGIN_PER_SECOND: u32 = 500;
 
-/// Connections of one listening end, unless configured otherwise. Each has a socket, and with it
-/// what the kernel keeps for it.
+/// Connections of one listening end, unless configured otherwise. Each has a socket, with its
+/// memory in the kernel.
 pub const MAX_CONNECTIONS: usize = 4096;
 
 /// Of those, of one origin: no single peer keeps all others out.

@@ -1,4 +1,4 @@
-//! The Noise state of either end, with the randomness handed in.
+//! The Noise state of either end. The caller supplies the randomness.
 
 use crate::{Credentials, PreShared};
 use snow::params::{CipherChoice, DHChoice, HashChoice};
@@ -15,7 +15,7 @@ const XX_PSK: &str = "Noise_XXpsk3_25519_ChaChaPoly_BLAKE2s";
 /// Where XXpsk3 mixes the key in.
 const PSK_PLACE: u8 = 3;
 
-/// Draws from what the caller drew: the one ephemeral key of an exchange.
+/// Draws the ephemeral key of an exchange, which the caller supplied.
 struct Given(Zeroizing<[u8; 32]>);
 
 /// Gives the bytes once. A second draw would repeat an ephemeral key, so it fails.

@@ -53,7 +53,7 @@ pub(crate) struct Pace {
     second: Instant,
     hellos: u32,
     answers: u32,
-    /// No more entries than answers, so bounded as they are.
+    /// No more entries than answers, so it is bounded by the same limit.
     of_origin: HashMap<Origin, u32>,
 }
 
@@ -67,7 +67,7 @@ impl Pace {
         }
     }
 
-    /// Begins another second when it is time to.
+    /// Begins another second when it is due.
     pub(crate) fn pass(&mut self, now: Instant) {
         if now - self.second >= Duration::from_secs(1) {
             *self = Pace::new(now);

@@ -1,4 +1,4 @@
-//! What the Responder does about the messages of one exchange; which to answer is the gate's to decide.
+//! What the Responder does about the messages of one exchange. The gate decides which to answer.
 
 use crate::code;
 use crate::initiator::OFFER_LEN;
@@ -10,7 +10,7 @@ use snow::HandshakeState;
 use zerolane_wire::handshake::{HandshakeMessage, MAX_HANDSHAKE, Proof, Step};
 use zerolane_wire::{Operation, Packet, Reason};
 
-/// A stranger no more: its address and its key are proven.
+/// A client whose address and key are proven.
 #[derive(Debug)]
 pub struct Admitted {
     /// The keys to speak with it.
@@ -30,7 +30,7 @@ pub(crate) struct Answered {
     pub(crate) datagram: HandshakeDatagram,
 }
 
-/// The Responder's part of an exchange, the same whenever it is worked out again.
+/// The Responder's part of an exchange. It is the same each time it is computed.
 ///
 /// # Errors
 /// The refusal, or `None` if the Hello deserves no answer.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Size that asks for huge pages: 2 MiB on the machines that have them.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// What a mapped file is for.
+/// The use of a mapped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// To be sent.

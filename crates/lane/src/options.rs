@@ -9,7 +9,9 @@ use zerolane_wire::Profiles;
 /// Settings of a connection. The defaults suit a LAN.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Profiles offered or accepted.
+    /// Profiles offered or accepted: extended, unless more is asked for. Classic is what the thesis describes,
+    /// to be compared with; both ends have to ask for it, and a peer that speaks nothing else is refused with
+    /// [`Reason::NoCommonProfile`](zerolane_wire::Reason::NoCommonProfile).
     pub profiles: Profiles,
     /// End the connection instead of copying payload of a Transfer in user space, however short. What fits
     /// one datagram and comes unannounced ([`MoveCause::Unannounced`](crate::MoveCause)) is copied once all the same.
@@ -59,7 +61,7 @@ impl Default for Options {
     fn default() -> Options {
         let config = Config::default();
         Options {
-            profiles: Profiles::BOTH,
+            profiles: config.profiles,
             strict: false,
             gso: true,
             gro: true,

@@ -1,7 +1,7 @@
 //! What an attacker on the wire can do: read frames, and send forged ones with any source address.
 //!
-//! For tests of how programs stand attacks, inside namespaces made for it: the device is one of a
-//! [`Topology`](crate::netns::Topology), and nothing leaves that.
+//! For tests of programs under attack, inside namespaces made for them: the device is one of a
+//! [`Topology`](crate::netns::Topology), and no frame leaves that.
 
 use crate::checksum;
 use crate::lab::port::address_of;
@@ -28,9 +28,9 @@ const PROTOCOL_UDP: u8 = 17;
 /// A UDP datagram over IPv4 in its frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// Hardware address it is for.
+    /// Destination hardware address.
     pub to_hardware: [u8; 6],
-    /// Hardware address it says it is from.
+    /// Source hardware address that it claims.
     pub from_hardware: [u8; 6],
     /// Its destination.
     pub to: SocketAddrV4,
@@ -106,7 +106,7 @@ sockopt_impl!(
     bool
 );
 
-/// Sends frames on a device of the calling thread's namespace. Hears nothing.
+/// Sends frames on a device of the calling thread's namespace. It receives nothing.
 #[derive(Debug)]
 pub struct Forger(OwnedFd);
 
@@ -128,7 +128,7 @@ impl Forger {
         while !rest.is_empty() {
             let sent = self.send_some(rest).unwrap_or(0);
             if sent == 0 {
-                // The first is what it did not take.
+                // The kernel did not take the first.
                 refused += 1;
             }
             rest = &rest[sent.clamp(1, rest.len())..];

@@ -17,10 +17,10 @@
 //!
 //! # Time
 //! The kernel stamps each frame when its sender sends it, and the model
-//! reckons with that stamp, not with the moment at which the thread came to
-//! read it: queueing, drops and due times do not depend on how busy the machine
-//! is. What does is how late a frame leaves after it was due. That is measured
-//! for each frame ([`Lateness`]).
+//! uses that stamp, not the moment at which the thread read the frame: queueing,
+//! drops and due times do not depend on how busy the machine is. How late a
+//! frame leaves after it was due does. That is measured for each frame
+//! ([`Lateness`]).
 //!
 //! The thread sleeps while nothing is due. It looks for new frames only as often
 //! as the links' delay allows, and puts out together what is due within
@@ -72,13 +72,13 @@ pub struct LabConfig {
     /// The link towards each host, until [`Lab::set_link`] changes it.
     pub link: LinkConfig,
     /// Rate of each host's own interface in bits per second. What a host sends
-    /// faster waits there, without limit or loss. `None`: all it sends is at
+    /// faster waits there, without limit or loss. `None`: all it sends enters
     /// the receiver's link at once.
     pub interface_bits_per_s: Option<u64>,
-    /// Core that the network's thread stays on; `None`: any. It goes before whatever else runs
-    /// there, so it should not be that of a host which is to keep up with the links.
+    /// Core that the network's thread stays on; `None`: any. It runs before all other threads there, so
+    /// it should not be the core of a host that has to keep up with the links.
     pub core: Option<usize>,
-    /// Decides all luck.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 

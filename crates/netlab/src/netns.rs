@@ -175,8 +175,8 @@ impl Topology {
         if up { self.assign_ipv6(side) } else { Ok(()) }
     }
 
-    /// Switches segmentation and coalescing at one device and says what came
-    /// of it: features that are fixed or unknown are not an error.
+    /// Switches segmentation and coalescing at one device and returns the
+    /// outcome: features that are fixed or unknown are not an error.
     ///
     /// # Errors
     /// [`Error::CommandMissing`] without ethtool.
@@ -378,7 +378,7 @@ impl Namespace {
                 return Ok(());
             }
             for pid in pids {
-                // Already gone is as good.
+                // It may be gone already.
                 let _ = kill(pid, Signal::SIGKILL);
             }
             thread::sleep(PAUSE);

@@ -159,7 +159,7 @@ struct State {
     refused: u64,
     overflowed: u64,
     unsent: u64,
-    /// What a side sees is to have other addresses.
+    /// The addresses that a side sees are to change.
     rebinding: [bool; 2],
 }
 

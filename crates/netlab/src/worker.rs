@@ -16,7 +16,7 @@ pub(crate) struct Worker<S> {
 }
 
 impl<S: Send + 'static> Worker<S> {
-    /// Starts what `make` makes in a thread of that name.
+    /// Makes the worker with `make` and starts it in a thread of that name.
     ///
     /// # Errors
     /// The system's error if the thread or its descriptor cannot be made, or that of `make`.

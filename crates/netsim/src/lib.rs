@@ -6,7 +6,7 @@
 //! | [`pair`] | two such links and a clock, to drive two sans-IO protocol ends |
 //!
 //! Pure: no clock, no socket, no thread. The emulator in real time (the crate
-//! `netlab`) gives the same model the real time.
+//! `netlab`) runs the same model in real time.
 //!
 //! What it is not: a queueing simulator. A link has one FIFO queue with tail
 //! drop and marks at a threshold; there is no routing, no cross traffic and no

@@ -56,7 +56,7 @@ pub struct Link<P> {
     config: LinkConfig,
     up: bool,
     dice: Dice,
-    /// Latest time seen; time handed in never runs backwards.
+    /// Latest time seen; time never runs backwards.
     now: Duration,
     /// The packets in the queue, in order.
     queue: VecDeque<Queued>,
@@ -73,7 +73,7 @@ pub struct Link<P> {
 }
 
 impl<P> Link<P> {
-    /// A link that is up, with nothing on it.
+    /// A link that is up, with nothing in flight.
     #[must_use]
     pub fn new(config: LinkConfig, seed: u64) -> Self {
         Self {

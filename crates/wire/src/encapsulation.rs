@@ -1,5 +1,5 @@
 //! What carries the header: UDP today; raw Ethernet and IP are registered and sized here
-//! so that no type in this room assumes a datagram socket.
+//! so that no type in this crate assumes a datagram socket.
 
 use crate::HEADER_LEN;
 

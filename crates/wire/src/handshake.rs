@@ -1,5 +1,5 @@
-//! Messages of the key exchange: a header of the usual shape, and a body of bytes that only the two
-//! ends' cryptography understands.
+//! Messages of the key exchange: a header of the usual shape, and a body that only the cryptography
+//! of the two ends understands.
 //!
 //! They have a code point of their own next to the operations, and are the only datagrams of a
 //! protected connection that are not sealed. See `docs/protocol.md`, "Protection".
@@ -41,7 +41,7 @@ impl Step {
     ];
 }
 
-/// What the Initiator means to prove beside its key.
+/// What the Initiator proves beside its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Proof {
     /// Nothing.
@@ -92,7 +92,7 @@ pub struct HandshakeMessage<'a> {
 }
 
 impl<'a> HandshakeMessage<'a> {
-    /// Whether `datagram` says that it is one: a look at five bits.
+    /// Whether `datagram` has the code of a handshake message. Reads five bits.
     pub fn is(datagram: &[u8]) -> bool {
         datagram
             .first()
@@ -103,7 +103,7 @@ impl<'a> HandshakeMessage<'a> {
     ///
     /// # Errors
     /// Names the field: a truncated header, another operation's code, a step or reason that is not
-    /// assigned, a body longer than any is.
+    /// assigned, a body that is too long.
     pub fn parse(datagram: &'a [u8]) -> Result<HandshakeMessage<'a>, ParseError> {
         if datagram.len() < HEADER_LEN {
             let problem = Problem::Truncated(datagram.len());

@@ -291,7 +291,7 @@ impl Header {
         }
     }
 
-    /// Changes what differs between the Data headers of a burst, in bytes emitted before: the STU's
+    /// Changes the fields that differ between the Data headers of a burst, in emitted bytes: the STU's
     /// number and its place.
     pub fn repoint(bytes: &mut [u8; HEADER_LEN], param: u16, bufx: u32, offset: u32) {
         bytes[2..4].copy_from_slice(&param.to_be_bytes());
@@ -299,7 +299,7 @@ impl Header {
         bytes[20..24].copy_from_slice(&offset.to_be_bytes());
     }
 
-    /// Whether the header in `bytes` is Data's: a look at five bits.
+    /// Whether the header in `bytes` is of Data. Reads five bits.
     pub const fn is_data(bytes: &[u8; HEADER_LEN]) -> bool {
         bytes[0] >> 3 == Op::Data as u8
     }
@@ -317,7 +317,7 @@ impl Header {
                 bytes[OFFSET + 3],
             ])
         };
-        // Param, the STU's number, is all else that may differ.
+        // Besides this only Param, the STU's number, may differ.
         offset(last).checked_add(len) == Some(offset(next))
             && last[..2] == next[..2]
             && last[4..OFFSET] == next[4..OFFSET]

@@ -1,6 +1,6 @@
 //! The Scheduled Transfer header and operations: bytes to types, checked once at the edge.
 //!
-//! This room knows no socket and no clock. A datagram is one 40-byte [`Header`]
+//! This crate knows no socket and no clock. A datagram is one 40-byte [`Header`]
 //! followed by nothing, by exactly 32 bytes of options (control operations), or
 //! by payload (Data). [`Packet::parse`] turns control datagrams into an
 //! [`Operation`]; [`Header::parse`] alone is enough for Data, whose header is

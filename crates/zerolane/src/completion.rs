@@ -9,7 +9,7 @@ use zerolane_lane::{
 pub struct Completion {
     /// Which; 0 for an immediate of the peer.
     pub id: TransferId,
-    /// What kind of request.
+    /// Kind of the request.
     pub kind: WorkKind,
     /// Bytes moved, or why not.
     pub result: Result<usize, TransferError>,

@@ -43,7 +43,7 @@ pub struct Connection {
     idle_timeout: Duration,
     /// Requests of several pieces.
     pub(crate) vectored: Vectored,
-    /// Where completions go instead, and what they are tagged with.
+    /// The queue that gets the completions instead, and their tag.
     queue: Option<(CompletionQueue, u64)>,
 }
 
@@ -93,7 +93,7 @@ impl Connection {
     /// How long [`Connection::poll`] has nothing to do unless the socket
     /// ([`AsFd`]) becomes readable, or writable if [`Connection::wants_write`], for programs with an
     /// event loop of their own. `None`: no timer runs. Zero: the last call moved something, and there
-    /// may be more. To be asked again after every call.
+    /// may be more. Ask again after every call.
     pub fn next_timeout(&self) -> Option<Duration> {
         self.driver.next_timeout()
     }
@@ -216,8 +216,8 @@ impl Connection {
         self.driver.notify(id)
     }
 
-    /// Makes what progress there is without sleeping; returns a completion if there is one. This is
-    /// looking: it finds what is [`Delivery::Polled`], too.
+    /// Makes progress without sleeping; returns a completion if there is one. It finds
+    /// [`Delivery::Polled`] completions, too.
     ///
     /// # Errors
     /// The connection ended and all completions were taken.
@@ -230,7 +230,7 @@ impl Connection {
 
     /// Waits for the next completion that wakes ([`Delivery::Interrupt`], and every failure); those that came
     /// before it are returned first. `None` on timeout, or when a [`Waker`] was used, however busy the
-    /// connection is. To wait for no time is to make one turn, and to look, as [`Connection::poll`] does.
+    /// connection is. A timeout of zero makes one turn and polls, as [`Connection::poll`] does.
     ///
     /// # Errors
     /// The connection ended and all completions were taken.
@@ -253,15 +253,15 @@ impl Connection {
                 return self.end().map_or(Ok(None), Err);
             }
             match self.take()? {
-                // A piece of a request of several is none that is told.
+                // A piece of a request of several pieces is not reported.
                 None if told => {}
                 completion => return Ok(completion),
             }
         }
     }
 
-    /// Waits until there are completions, and room for them in `queue`, and hands them over. Whether the
-    /// waiting is over: one of them wakes, or none came in time.
+    /// Waits until there are completions, and room for them in `queue`, and hands them over. Returns whether
+    /// the wait is over: one of them wakes, or none came in time.
     fn wait_to_hand_over(
         &mut self,
         queue: &CompletionQueue,
@@ -281,7 +281,7 @@ impl Connection {
         Ok(over || self.driver.closed().is_some() || self.driver.take_wake())
     }
 
-    /// Hands to `queue` what it has room for: how many, and whether one of them wakes.
+    /// Hands as many completions to `queue` as fit. Returns how many, and whether one of them wakes.
     fn hand_over(&mut self, queue: &CompletionQueue, tag: u64) -> (usize, bool) {
         queue.fill(tag, || {
             let told = self.driver.has_notice();
@@ -298,7 +298,7 @@ impl Connection {
         self.end().map_or(Ok(None), Err)
     }
 
-    /// Why nothing comes any more, if all completions were taken.
+    /// The reason of the end, if all completions were taken.
     fn end(&self) -> Option<Error> {
         let reason = self.driver.closed()?;
         (!self.driver.has_completion()).then_some(Error::Closed(reason))
@@ -321,8 +321,8 @@ impl Connection {
         self.driver.cancel(id)
     }
 
-    /// Asks that what this connection receives come at full speed, while the others of its
-    /// [`Scheduler`] are held at a trickle (fast mode). Granted for what is announced at present, a
+    /// Asks for fast mode: this connection receives at full speed, and the others of its [`Scheduler`]
+    /// at a trickle. Granted for what is announced at present, a
     /// tenth of a second at most, if no other connection has it; ask again for more. A connection
     /// without a scheduler has no others to hold back: always granted.
     ///

@@ -11,7 +11,7 @@ use zerolane_lane::{GateCounters, Options, PublicKey};
 ///
 /// Connections that receive at the same time share a [`Scheduler`](crate::options::Scheduler): together they
 /// grant what the link carries and a shallow switch queue holds, so that many senders to one receiver
-/// lose nothing (incast). By default each gets a fair part; another [`Schedule`](crate::options::Schedule) is
+/// lose nothing (incast). By default each gets a fair share; another [`Schedule`](crate::options::Schedule) is
 /// chosen by the options, and several endpoints, or connections opened from here, can share one.
 ///
 /// A connection outlives the endpoint that accepted it. Listening on one address rather than on all of a
@@ -44,8 +44,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Listens on the first address of `on` that can be had (port 0: any free one). It may be that of an
-    /// endpoint of this process that was dropped, while its connections live.
+    /// Listens on the first address of `on` that is free (port 0: any free port). It may be the address of a
+    /// dropped endpoint of this process whose connections still live.
     ///
     /// # Errors
     /// No address, or none that can be listened on.
@@ -85,7 +85,7 @@ impl Endpoint {
         self.listener.gate_counters()
     }
 
-    /// What was counted of those that did not become connections, besides that.
+    /// Other counters of requests that did not become connections.
     pub fn counters(&self) -> ListenerCounters {
         self.listener.counters()
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, in words a user can act on.
+//! Errors, with messages that a user can act on.
 
 use std::io;
 use std::time::Duration;
@@ -69,7 +69,7 @@ impl<M> From<NotPosted<M>> for Error {
     }
 }
 
-/// What calls of this library return.
+/// The result of calls of this library.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What posting memory returns: the request's number, or the memory again and why. With `?` it becomes

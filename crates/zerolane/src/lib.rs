@@ -5,7 +5,7 @@
 //! (SOCK_SEQPACKET semantics): blocking with borrowed memory ([`Connection::send`],
 //! [`Connection::recv_into`]), or many in flight with owned memory ([`Connection::post_send`],
 //! [`Connection::post_recv`], [`Connection::wait`]). Payload is placed by the kernel's own copy in
-//! the memory of the posted receive; an [`Account`](counters::Account) says how much of it really was.
+//! the memory of the posted receive; an [`Account`](counters::Account) says how much of it was.
 //!
 //! ```
 //! use zerolane::{Connection, Endpoint, Options, Region};

@@ -13,7 +13,7 @@ use zerolane_lane::Waker;
 ///
 /// The connections still make progress in their own calls alone; what completes there goes to the
 /// queue (see [`Connection::set_completion_queue`](crate::Connection::set_completion_queue)). While
-/// it is full, they keep theirs, and tell peers to wait that send messages: nothing is lost.
+/// it is full, they keep theirs, and tell peers that send messages to wait. Nothing is lost.
 ///
 /// ```
 /// use zerolane::{CompletionQueue, Connection, Endpoint, Options, Region, Work};
@@ -84,7 +84,7 @@ impl CompletionQueue {
     }
 
     fn list(&self) -> MutexGuard<'_, List> {
-        // Nothing that is done under the lock leaves the list in between.
+        // No code under the lock leaves the list inconsistent.
         let list = self.shared.list.lock();
         list.unwrap_or_else(PoisonError::into_inner)
     }
@@ -142,7 +142,7 @@ impl CompletionQueue {
     }
 
     /// Waits for the next completion that wakes, which another thread's connection has to bring; those before
-    /// it are returned first. `None` on timeout. To wait for no time is to look.
+    /// it are returned first. `None` on timeout. A timeout of zero polls.
     ///
     /// # Errors
     /// The system refused to wait.

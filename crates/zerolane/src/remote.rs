@@ -38,7 +38,7 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Tells of failure alone.
+    /// Reports only a failure.
     #[must_use]
     pub fn unsignalled(self) -> Work {
         Work {
@@ -127,7 +127,7 @@ pub struct Message {
 
 /// # Remote memory
 ///
-/// What is asked of the peer's memory takes effect there once and in the order it was asked; the
+/// Operations on the peer's memory take effect there once and in the order in which they were posted; the
 /// exact rules are in `docs/memory-model.md`. An operation that is refused (out of bounds, no right,
 /// revoked) completes with that reason, and the connection goes on.
 ///

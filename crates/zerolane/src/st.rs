@@ -1,5 +1,5 @@
-//! Remote memory in the thesis's terms, for those who come from libst (4.3.2, 6.1.4): the same types
-//! under their names there, and the six steps to prepare a buffer in as many calls.
+//! Remote memory in the terms of the thesis, for users of libst (4.3.2, 6.1.4): the same types under
+//! their names there, and the six steps to prepare a buffer in as many calls.
 //!
 //! | step | libst's word | call |
 //! |---|---|---|
@@ -65,7 +65,7 @@ impl Interface {
         Ok(self.0.accept(timeout)?.map(Connector))
     }
 
-    /// What it is.
+    /// The endpoint underneath.
     pub fn endpoint(&mut self) -> &mut Endpoint {
         &mut self.0
     }
@@ -137,7 +137,7 @@ impl Connector {
         self.0.close()
     }
 
-    /// What it is, for all else.
+    /// The connection underneath, for everything else.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.0
     }

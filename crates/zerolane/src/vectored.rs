@@ -31,7 +31,7 @@ impl Vectored {
         });
     }
 
-    /// Takes in the completion of a piece; gives the request's when that was the last.
+    /// Takes the completion of a piece; returns that of the request after the last piece.
     pub(crate) fn absorb(&mut self, mut completion: Completion) -> Option<Completion> {
         let piece = |group: &Group| group.pieces.iter().position(|it| it.0 == completion.id);
         let found = self.groups.iter().enumerate();

@@ -36,13 +36,13 @@ fn content(seed: u8, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// System calls with which a connection looked at its socket: one for each turn.
+/// System calls with which a connection read its socket: one for each turn.
 fn turns(connection: &Connection) -> u64 {
     let account = connection.account();
     account.rx_data_syscalls + account.rx_control_syscalls + account.rx_empty_polls
 }
 
-/// A connection whose socket has something, and the end that sent it, which is not to go before.
+/// A connection with datagrams in its socket, and the end that sent them, which has to live as long.
 fn with_a_full_socket() -> (Connection, Connection) {
     let (mut target, mut source) = pair();
     for n in 0..60 {

@@ -112,7 +112,7 @@ impl Client {
         Client { child, go, said }
     }
 
-    /// Waits until it has said so; the harness around it says other things.
+    /// Waits until it has printed `word`; the harness around it prints other things.
     fn await_word(&mut self, word: &str) {
         let mut line = String::new();
         while !line.trim_end().ends_with(word) {
@@ -128,7 +128,7 @@ impl Client {
     }
 }
 
-/// Says `word` and waits for the word to go on.
+/// Prints `word` and waits for the line to go on.
 fn say_and_wait(word: &str) {
     println!("{word}");
     let mut line = String::new();

@@ -12,9 +12,9 @@ buffer posted for it, and nothing in between copies it but the kernel::
     with zerolane.connect("127.0.0.1:7411") as connection:
         connection.send(array)
 
-A buffer in use stays exported: it cannot be resized, and should not be changed. Whether Python
-changes it nevertheless, or a peer writes memory that Python reads, is not found out: the bytes are
-shared, and a read during a write sees some of both.
+A buffer in use stays exported: it cannot be resized, and should not be changed. The package does
+not detect it if Python changes it nevertheless, or if a peer writes memory that Python reads: the
+bytes are shared, and a read during a write sees some of both.
 """
 
 from zerolane._errors import (

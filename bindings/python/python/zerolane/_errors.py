@@ -26,7 +26,7 @@ all else is below ``Error``::
 
 
 class Error(Exception):
-    """What can go wrong in Zerolane."""
+    """An error of Zerolane."""
 
 
 class ConnectionEnded(Error, ConnectionError):

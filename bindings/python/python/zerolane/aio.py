@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Endpoint", "connect"]
 
 _ACCEPT_SLICE = 0.5
-"""Seconds after which a thread that accepts looks whether it still should."""
+"""Seconds after which a thread that accepts checks whether it still should."""
 
 
 class Connection:
@@ -150,7 +150,7 @@ class Connection:
     async def _finish(self, post: Callable[[], int]) -> zerolane.Completion:
         """Posts a request and awaits its end."""
         id = post()
-        # However its sender wants it delivered.
+        # In any delivery mode.
         self._connection.notify(id)
         waiting: asyncio.Future[zerolane.Completion] = self._loop.create_future()
         self._waiting[id] = waiting
@@ -166,7 +166,7 @@ class Connection:
         return completion
 
     def _advance(self) -> None:
-        """Makes what progress there is, hands out completions, and sets the alarm for the rest."""
+        """Makes progress, hands out completions, and sets a timer for the next turn."""
         try:
             while (completion := self._connection.wait(timeout=0)) is not None:
                 self._hand_out(completion)
@@ -182,7 +182,7 @@ class Connection:
         self._watch_room(self._connection.wants_write)
 
     def _watch_room(self, wanted: bool) -> None:
-        """Whether the loop is to tell when there is room to send."""
+        """Whether the loop has to report when there is room to send."""
         if wanted and not self._writing:
             self._loop.add_writer(self._fd, self._advance)
         elif self._writing and not wanted:
@@ -213,7 +213,7 @@ class Connection:
             future.cancel()
 
     def _finished(self, end: Exception) -> None:
-        """Nothing comes any more, because of ``end``."""
+        """The connection is over, because of ``end``."""
         if self._end is None:
             self._end = end
         self._news.set()

@@ -103,7 +103,7 @@ fn copy(
     progress: &Progress,
 ) -> Result<Totals, Error> {
     let client = client.clone();
-    // Without the handler, Ctrl-C just ends the process: a killed copy is safe.
+    // Without the handler, Ctrl-C ends the process at once: a killed copy is safe.
     let client = match stop_on_signals() {
         Ok(stop) => client.with_stop(stop),
         Err(_) => client,
@@ -122,7 +122,7 @@ fn copy(
     }
 }
 
-/// What the locations ask for; in words, why they ask for nothing.
+/// The copy that the locations ask for, or a message why there is none.
 fn direction(mut locations: Vec<Location>) -> Result<Direction, &'static str> {
     const BOTH: &str = "one side must be HOST:PATH and the other local";
     match locations.pop() {

@@ -7,14 +7,14 @@ use zerolane_files::{Client, Error, Host};
 use super::with_exit_code;
 use crate::security::{Caution, ClientArgs};
 
-/// A client of one host, and what it thinks of that.
+/// A client of one host, and its trust in that host.
 pub(crate) struct Guarded {
     pub(crate) client: Client,
     caution: Caution,
 }
 
 impl Guarded {
-    /// A client that trusts as `args` say.
+    /// A client with the trust that `args` ask for.
     pub(crate) fn new(host: Host, args: ClientArgs) -> Result<Guarded> {
         let (caution, security) = Caution::new(host.to_string(), args)?;
         let transport = Options {

@@ -67,7 +67,7 @@ impl Progress {
         }
     }
 
-    /// Whether a total is of use.
+    /// Whether a total is needed.
     pub(crate) fn wants_total(&self) -> bool {
         self.bar.is_some() || self.json
     }
@@ -77,7 +77,7 @@ impl Progress {
         self.corrupt.load(Ordering::Relaxed)
     }
 
-    /// The copy is over: takes the bar away, and says what was not said file by file.
+    /// The copy is over: removes the bar, and says what was not said for each file.
     pub(crate) fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -190,7 +190,7 @@ impl Observer for Progress {
         if failure.cause == Cause::DigestMismatch {
             self.corrupt.store(true, Ordering::Relaxed);
         }
-        // A full disk fails all that follows: people need to be told once.
+        // A full disk fails all files that follow: one message is enough.
         let no_space = failure.cause == Cause::NoSpace;
         if no_space && self.no_space.fetch_add(1, Ordering::Relaxed) > 0 && !self.json {
             return;

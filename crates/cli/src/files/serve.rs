@@ -138,7 +138,7 @@ fn one_time_code() -> Result<Code> {
     Ok(Code::from_random(random))
 }
 
-/// How others name `address`, as far as it is known here.
+/// The name under which others reach `address`, as far as it is known here.
 fn place(address: SocketAddr) -> String {
     match address.ip().is_unspecified() {
         true => format!("THIS-HOST:{}", address.port()),
@@ -146,7 +146,7 @@ fn place(address: SocketAddr) -> String {
     }
 }
 
-/// From here on this process reaches the directory and its list of keys, and little else.
+/// Confines this process to the directory and its list of keys.
 fn confine(server: &Server, list: Option<&AllowFile>) -> Result<()> {
     let readable = list.map(|list| place_of(list.path()));
     let confined = server.confine(readable.as_slice());

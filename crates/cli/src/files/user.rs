@@ -21,10 +21,10 @@ pub(super) fn find(name: &str) -> Result<User> {
     Ok(user)
 }
 
-/// Makes this process one of `user`, for good. Of root's powers it keeps that to bind `port`, if
-/// others may not: every connection binds a socket to it.
+/// Makes this process one of `user`, permanently. Of root's capabilities it keeps the one to bind `port`,
+/// if other users may not: every connection binds a socket to it.
 ///
-/// To be called before there are other threads: they would keep none of root's powers.
+/// To be called before there are other threads: they would not keep that capability.
 pub(super) fn become_user(user: &User, port: u16) -> Result<()> {
     if user.uid == geteuid() {
         return Ok(());

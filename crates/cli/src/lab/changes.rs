@@ -14,7 +14,7 @@ use super::units;
 /// Longest time after which something changes: a day.
 const LATEST: Duration = Duration::from_secs(24 * 3600);
 
-/// What the links become, and how long after the programs began.
+/// A change of the links, and its time after the start of the programs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Change {
     after: Duration,
@@ -67,7 +67,7 @@ impl FromStr for Change {
     }
 }
 
-/// Changes the links of `lab`, each in its time, until all are made or `ended` hangs up.
+/// Changes the links of `lab`, each at its time, until all are made or `ended` is closed.
 pub(super) fn make(mut changes: Vec<Change>, lab: &Lab, ended: &Receiver<()>) {
     let started = Instant::now();
     changes.sort_by_key(|change| change.after);

@@ -86,7 +86,7 @@ fn with_queue(link: LinkConfig, queue: Queue, rate: u64, rtt: Duration) -> LinkC
     }
 }
 
-/// A link with this bottleneck and nothing bad about it.
+/// A link with this bottleneck and no other impairment.
 pub fn bottleneck(rate: u64, rtt: Duration, queue: Queue) -> LinkConfig {
     let link = LinkConfig {
         delay: rtt / 2,

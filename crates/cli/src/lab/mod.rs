@@ -3,8 +3,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | `units`, `link` | from the command line to the link's configuration |
-//! | `changes` | what the link becomes while they run |
-//! | `program` | what runs in the hosts |
+//! | `changes` | changes of the link while they run |
+//! | `program` | the programs in the hosts |
 //! | `report` | what became of the frames |
 
 mod changes;
@@ -128,7 +128,7 @@ fn run_in_lab(
     args: &Args,
     interrupt: &Interrupt,
 ) -> Result<u8> {
-    // What a killed lab could not remove itself.
+    // Namespaces of a lab that was killed.
     for name in netns::sweep_stale().unwrap_or_default() {
         console::note(format_args!(
             "removed {name}, left behind by a killed process"

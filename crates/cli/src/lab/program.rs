@@ -1,4 +1,4 @@
-//! What runs in the hosts.
+//! The programs in the hosts.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::program;
 
-/// A command for each of the first hosts. The first one's end is the end.
+/// A command for each of the first hosts. The lab ends when the first one ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Programs(Vec<Vec<OsString>>);
 
@@ -54,7 +54,7 @@ impl Programs {
     /// first one's exit code, 128 and the signal if one killed it.
     pub(crate) fn run(&self, lab: &Lab, interrupt: &Interrupt) -> Result<u8> {
         let mut children = Children(Vec::new());
-        // The first one last: it may need the others.
+        // The first command starts last: it may need the others.
         for (host, words) in self.0.iter().enumerate().rev() {
             interrupt.check()?;
             children.0.push(start(lab, host, words)?);

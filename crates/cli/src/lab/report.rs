@@ -1,10 +1,10 @@
-//! What became of the frames, for people.
+//! The report of what became of the frames.
 
 use comfy_table::{CellAlignment, Table, presets};
 use netlab::lab::{LabStats, Lateness};
 use netsim::link::LinkStats;
 
-/// One row for each host: what was sent towards it, and how it fared.
+/// One row for each host: the frames sent towards it, and their fate.
 pub(crate) fn of(stats: &LabStats) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use netsim::link::{Loss, Reorder};
 
-/// Longest delay that anything on Earth or in low orbit needs, and more.
+/// Longest delay: more than any path on Earth or through low orbit has.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Slowest and fastest link, bits per second.
@@ -121,7 +121,7 @@ impl FromStr for Queue {
     }
 }
 
-/// A number from 0 and one of the units, times what that is worth.
+/// A number of at least 0, times the value of its unit.
 fn quantity(text: &str, units: &[(&str, f64)], wanted: &str) -> Parsed<f64> {
     let end = text
         .find(|it: char| !it.is_ascii_digit() && it != '.')

@@ -50,7 +50,7 @@ pub(crate) struct Args {
 const NAME_MAX: usize = 32;
 /// Most connections at once. Each has a thread and a socket.
 const CONNECTIONS_MAX: usize = 1024;
-/// Time between two looks at whether to stop.
+/// Time between two checks whether to stop.
 const LOOK: Duration = Duration::from_millis(200);
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
@@ -143,7 +143,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
             start(&export, connection, &stop)?;
         }
     }
-    // Everywhere at once: nothing is written after this line.
+    // On all connections at once: nothing is written after this line.
     let _ = export.region.clone().revoke();
     Err(Exit::Interrupted.into())
 }
@@ -224,7 +224,7 @@ impl Export {
     }
 }
 
-/// Lets one peer at the memory until it goes or the command ends.
+/// Serves the memory to one peer until it disconnects or the command ends.
 fn serve(export: &Export, mut connection: Connection, stop: &Stop) -> Result<()> {
     // Before the first call that makes progress, so that no request can come too early.
     let rights = export.rights_of(connection.peer_key());

@@ -5,7 +5,7 @@
 //! | `export` | `mem export`: makes a file or fresh memory reachable |
 //! | `put`, `get` | `mem put`, `mem get`: bytes in and out of it |
 //! | `count` | `mem fetch-add` |
-//! | `place`, `remote` | what a user means by HOST and NAME@OFFSET; how it is reached |
+//! | `place`, `remote` | the meaning of HOST and NAME@OFFSET; the connection to it |
 
 mod count;
 mod export;

@@ -1,4 +1,4 @@
-//! What in a host's memory a user means: `NAME[@OFFSET[+LEN]]`.
+//! A place in a host's memory, as users write it: `NAME[@OFFSET[+LEN]]`.
 
 use std::str::FromStr;
 

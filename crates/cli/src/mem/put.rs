@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// What is put.
 struct Input {
     reader: Box<dyn Read>,
-    /// Of a file that says so, bytes.
+    /// Its length if it is a file, bytes.
     known_len: Option<u64>,
 }
 

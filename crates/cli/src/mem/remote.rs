@@ -131,7 +131,7 @@ impl Remote {
         }
     }
 
-    /// An error in the words of this region.
+    /// An error with the name of this region.
     pub(crate) fn explain(&self, error: Error) -> anyhow::Error {
         let name = &self.name;
         match reason(&error) {

@@ -1,4 +1,7 @@
 //! For a path of one's own.
+//!
+//! It observes nothing and decides nothing: the receiver's grants are the flow control, and all that is granted may
+//! leave at once. It is there where it was asked for, or where [`Auto`](super::Auto) has found a LAN.
 
 use super::{Congestion, Sample};
 use crate::Instant;

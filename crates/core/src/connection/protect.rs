@@ -13,7 +13,7 @@ use zerolane_wire::{HEADER_LEN, OPTIONS_LEN, Packet, Reason};
 /// What came of a message of the key exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeOutcome {
-    /// It was none of this exchange, or forged.
+    /// It does not belong to this exchange, or is forged.
     Nothing,
     /// The message to be sent is another one now.
     SendAgain,

@@ -59,6 +59,76 @@ fn connect__profile_matrix() {
     }
 }
 
+/// A stranger cannot choose the profile without congestion control: it is spoken only by ends that asked for it.
+#[test]
+fn listen__refuses_classic_unless_it_was_asked_for() {
+    let mut stranger = request(1, 1);
+    if let Operation::RequestConnection(it) = &mut stranger.operation {
+        it.capabilities.profiles = CLASSIC;
+    }
+    let (_, verdict) = rejection(&stranger);
+    let ConnectionVerdict::Reject {
+        reason,
+        version_min,
+        version_max,
+    } = verdict
+    else {
+        panic!("{verdict:?}");
+    };
+    assert_eq!(reason, Reason::NoCommonProfile);
+    let reason = CloseReason::Rejected {
+        reason,
+        version_min,
+        version_max,
+    };
+    assert_eq!(
+        reason.to_string(),
+        "rejected: no profile in common (classic has to be asked for at both ends)"
+    );
+    let asked_for = listen(Instant::ZERO, speaking(BOTH), entropy(), &stranger);
+    assert_eq!(asked_for.expect("accepted").profile(), Profile::Classic);
+}
+
+/// Nor can whoever answers.
+#[test]
+fn connect__takes_no_answer_in_a_profile_that_it_did_not_offer() {
+    for (offered, life) in [
+        (Config::default(), Life::Closed),
+        (speaking(BOTH), Life::Established),
+    ] {
+        let mut connection = Connection::connect(Instant::ZERO, offered, entropy());
+        let asked = connection.poll_transmit(Instant::ZERO, BurstLimit::default());
+        let Some(Transmit::Control(asked)) = asked else {
+            panic!("{asked:?}");
+        };
+        let asked = Packet::parse(asked.bytes()).expect("well-formed");
+        let Operation::RequestConnection(request) = asked.operation else {
+            panic!("{asked:?}");
+        };
+        let answer = Packet {
+            route: Route {
+                d_port: asked.route.s_port,
+                s_port: 4,
+                d_key: request.s_key,
+            },
+            operation: Operation::ConnectionAnswer(ConnectionAnswer {
+                verdict: ConnectionVerdict::Accept {
+                    version: 1,
+                    capabilities: Capabilities {
+                        profiles: CLASSIC,
+                        ..request.capabilities
+                    },
+                    s_key: 12,
+                },
+                sync: request.sync,
+            }),
+        };
+        let (bytes, len) = answer.emit();
+        connection.on_control(Instant::ZERO, &bytes[..len], len);
+        assert_eq!(connection.life(), life);
+    }
+}
+
 fn request(version_min: u8, version_max: u8) -> Packet {
     Packet {
         route: Route {

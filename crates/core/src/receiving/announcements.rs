@@ -6,7 +6,7 @@ use super::inbound::{Announcement, Matched, Slot};
 use crate::context::{Context, Debt, Refusal};
 use crate::limits;
 use crate::timers::Timer;
-use crate::{Delivery, DropReason, Event, InboundState, Instant, TransferError, TransferId};
+use crate::{DropReason, Event, InboundState, Instant, TransferError, TransferId};
 use alloc::vec::Vec;
 use zerolane_wire::{
     Answer, Occasion, Operation, Reason, RequestAnswer, RequestState, RequestToReceive,
@@ -119,9 +119,6 @@ impl Receiving {
     pub(super) fn on_receiving(&mut self, cx: &mut Context, id: TransferId, rts: &RequestToSend) {
         if rts.length > 0 {
             return cx.owe(Debt::Grant);
-        }
-        if let Some(transfer) = self.inbox.get_mut(id) {
-            transfer.delivery = Delivery::Interrupt;
         }
         self.transfer_complete(cx, id);
     }

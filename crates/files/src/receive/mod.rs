@@ -74,7 +74,7 @@ impl<'a> FileReceiver<'a> {
         }
     }
 
-    /// Receives until the sender has finished; what came of it.
+    /// Receives until the sender has finished; returns the totals.
     pub(crate) fn receive_all(mut self) -> Result<Totals, Error> {
         while !self.finished {
             let filled = self.next_transfer()?;
@@ -110,7 +110,7 @@ impl<'a> FileReceiver<'a> {
         Ok(())
     }
 
-    /// Notes what came of a segment of the open file.
+    /// Notes the outcome of a segment of the open file.
     fn note_open(&mut self, outcome: Result<(), Cause>, bytes: u64) {
         self.observer.advanced(bytes);
         if let Err(cause) = outcome {

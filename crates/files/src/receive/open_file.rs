@@ -1,4 +1,4 @@
-//! One large file on its way in: segments taken in order, hashed, written, compared at the end.
+//! One large file that arrives: segments taken in order, hashed, written, compared at the end.
 
 use crate::digest::{Digest, TreeHash, unit_count, unit_digest, unit_len, zero_digest};
 use crate::error::{Cause, Error};
@@ -11,7 +11,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, fstat};
 use std::sync::Arc;
 
-/// What a resumed copy can build on.
+/// The content that a resumed copy can use.
 #[derive(Debug)]
 enum Basis {
     /// What a killed copy left in the temporary file, if anything.
@@ -30,13 +30,13 @@ pub(crate) struct OpenFile {
     pub(crate) bytes_kept: u64,
     pub(crate) bytes_in_holes: u64,
     meta: Meta,
-    /// `None` once the file has failed here: what still arrives is thrown away.
+    /// `None` once the file has failed here: what still arrives is discarded.
     part: Option<Part>,
     basis: Basis,
     /// Units of the basis that exist, and the digests of those hashed so far.
     basis_units: u64,
     have: Vec<Digest>,
-    /// Units of [`Basis::Target`] kept so far and not copied: if it stays at that, nothing has to
+    /// Units of [`Basis::Target`] kept so far and not copied: if all units are, nothing has to
     /// be copied at all.
     uncopied: u64,
     /// The next unit to arrive.
@@ -47,7 +47,7 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    /// Creates the temporary file and, to resume, finds what there is to build on.
+    /// Creates the temporary file and, to resume, finds the content that it can use.
     pub(crate) fn create(
         directory: &Arc<OwnedFd>,
         name: &[u8],
@@ -69,7 +69,7 @@ impl OpenFile {
         Ok(open)
     }
 
-    /// A file that could not be created: what arrives for it is thrown away.
+    /// A file that could not be created: what arrives for it is discarded.
     pub(crate) fn failed(meta: Meta, size: u64) -> OpenFile {
         OpenFile {
             number: 0,
@@ -223,7 +223,7 @@ impl OpenFile {
         copied
     }
 
-    /// Goes on to the next unit; the offset of the one gone.
+    /// Goes on to the next unit; returns the offset of the one before.
     fn advance(&mut self, digest: Digest) -> u64 {
         let offset = self.next * UNIT_BYTES as u64;
         self.tree.push(digest);

@@ -1,4 +1,4 @@
-//! Where things go: the directories being filled, and links.
+//! The directories being filled, and links.
 
 use super::FileReceiver;
 use super::top_level::TopLevel;

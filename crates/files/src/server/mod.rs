@@ -192,7 +192,7 @@ fn tell_wrong_codes(endpoint: &Endpoint, told: &mut u32, observer: &dyn ServerOb
     }
 }
 
-/// What became of a code that admits no more clients.
+/// Why a code admits no more clients.
 fn how_spent(endpoint: &Endpoint) -> Result<(), Error> {
     match endpoint.gate_counters() {
         Some(strangers) if strangers.admitted == 0 => Err(Error::CodeGuessed),

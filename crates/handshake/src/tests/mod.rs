@@ -57,7 +57,7 @@ fn gate(credentials: Credentials) -> Gate {
     Gate::new(Instant::ZERO, credentials, &mut draw())
 }
 
-/// Another machine for each `n`.
+/// The address of another machine for each `n`.
 fn address(n: u32) -> SocketAddr {
     SocketAddr::from((std::net::Ipv4Addr::from_bits(0x0a00_0000 + n), 4000))
 }

@@ -1,4 +1,4 @@
-//! Requests that are over before the call returns: their memory is borrowed.
+//! Requests that end before the call returns: their memory is borrowed.
 
 use super::post::RequestInfo;
 use super::{Completion, Driver, DriverError};

@@ -1,4 +1,4 @@
-//! What is over, told to the user.
+//! Completions: how requests ended, for the user.
 
 use super::post::Posted;
 use super::{Driver, WorkKind};
@@ -13,7 +13,7 @@ use zerolane_wire::Reason;
 pub struct Completion {
     /// Which; 0 for an immediate of the peer.
     pub id: TransferId,
-    /// What kind of request.
+    /// Kind of the request.
     pub kind: WorkKind,
     /// Bytes moved, or why not.
     pub result: Result<u64, TransferError>,
@@ -136,7 +136,7 @@ impl<L: Lane> Driver<L> {
             }
         }
         if self.completions.has_untold() && self.core.announced().is_some() {
-            // The peer waits for a receive, and the memory for one may be in what was not told.
+            // The peer waits for a receive, and memory for one may be in a completion that was not told.
             self.completions.tell_all();
         }
         self.core.set_unread(self.completions.told());
@@ -208,7 +208,7 @@ impl<L: Lane> Driver<L> {
         told.for_each(|completion| self.completions.push(completion));
     }
 
-    /// The control that came, out of its slot, which is free then.
+    /// Takes the control that came out of its slot, and frees the slot.
     fn take_control(&mut self, posted: &Posted, len: u32) -> MessageControl {
         let mut control = MessageControl::default();
         let Some(slot) = posted.info.control else {

@@ -1,11 +1,11 @@
 //! Completions that were not taken yet, in order, and which of them the user is told of.
 //!
 //! ```text
-//!  front  | told: a wait returns | shown: taken by looking | held back |  back
+//!  front  | told: a wait returns | shown: taken by a poll | held back |  back
 //! ```
 //!
-//! What wakes is told, and all before it with it. What is polled is shown. What is silent is held back until
-//! something behind it is shown.
+//! A completion that wakes is told, with all before it. A polled one is shown. A silent one is held back until
+//! one behind it is shown.
 
 use super::Completion;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ pub(super) struct Completions {
     told: usize,
     /// How many of the first may be taken.
     shown: usize,
-    /// The connection is over: nothing comes any more that could show what is held back.
+    /// The connection is over: no later completion can show what is held back.
     ended: bool,
 }
 

@@ -47,8 +47,8 @@ impl From<io::Error> for DriverError {
 /// A request that was not posted: why, and the memory that was meant for it, which is the caller's again
 /// as it was.
 ///
-/// [`PostError::Full`] is the normal way of a connection to say that it has enough to do: make
-/// progress, and post the same memory again.
+/// [`PostError::Full`] is normal: the connection has enough to do. Make progress, and post the same
+/// memory again.
 #[derive(Debug)]
 pub struct NotPosted<M> {
     /// Why.

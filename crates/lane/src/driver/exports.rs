@@ -25,7 +25,7 @@ impl Export {
     }
 }
 
-/// Also when a panic ended a turn.
+/// Leaves the window, also when a panic ended a turn.
 impl Drop for Export {
     fn drop(&mut self) {
         self.leave();
@@ -33,7 +33,7 @@ impl Drop for Export {
 }
 
 impl<L: Lane> Driver<L> {
-    /// Lets the peer use `memory` with `rights`, by what is returned or by `name`.
+    /// Lets the peer use `memory` with `rights`, by the handle returned or by `name`.
     ///
     /// # Errors
     /// The connection is closed, the name is taken, or too many regions are exported.

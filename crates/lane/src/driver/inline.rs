@@ -16,7 +16,7 @@ struct Taken {
     start: usize,
 }
 
-/// The ring. Its memory is had when it is first used.
+/// The ring. Its memory is allocated at the first use.
 #[derive(Default)]
 pub(super) struct Inline {
     memory: Option<Span>,
@@ -82,7 +82,7 @@ impl Inline {
         (len < tail).then_some(0)
     }
 
-    /// Frees what no operation can need any more.
+    /// Frees bytes that no operation needs any more.
     fn free(&mut self, oldest: Option<TransferId>) {
         let Some(oldest) = oldest else {
             return self.taken.clear();

@@ -2,7 +2,7 @@
 
 use zerolane_core::WorkRequest;
 
-/// What kind of request a completion is of.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WorkKind {
@@ -31,7 +31,7 @@ pub enum WorkKind {
 }
 
 impl WorkKind {
-    /// What completes a request.
+    /// The kind of completion that ends `request`.
     pub(super) fn of(request: &WorkRequest) -> WorkKind {
         match request {
             WorkRequest::Send { .. } => WorkKind::Send,

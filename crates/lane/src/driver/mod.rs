@@ -35,7 +35,7 @@ use zerolane_wire::Reason;
 pub enum Progress {
     /// Something moved.
     Moved,
-    /// Nothing to do until something arrives or a timer strikes.
+    /// Nothing to do until a datagram arrives or a timer expires.
     Idle,
 }
 
@@ -60,7 +60,7 @@ pub struct Driver<L: Lane> {
     spin: Duration,
     connected: bool,
     closed: Option<CloseReason>,
-    /// The last turn moved something, so that the next one may find more.
+    /// The last turn moved something: the next one may find more.
     moved: bool,
 }
 
@@ -73,8 +73,7 @@ impl<L: Lane + fmt::Debug> fmt::Debug for Driver<L> {
     }
 }
 
-/// Tells the peer, once and as far as the network takes it, so that it need not find out by its
-/// timeout.
+/// Tells the peer once, if the network takes it. Otherwise the peer detects it by its timeout.
 impl<L: Lane> Drop for Driver<L> {
     fn drop(&mut self) {
         self.say_goodbye();
@@ -85,7 +84,7 @@ impl<L: Lane> Drop for Driver<L> {
 impl<L: Lane> Driver<L> {
     fn say_goodbye(&mut self) {
         if self.core.life() == Life::Answered {
-            // The word that proves the peer's address may lie in the socket; before that, the peer is
+            // The operation that proves the peer's address may lie in the socket; before that, the peer is
             // told nothing.
             let _ = self.turn();
         }
@@ -161,8 +160,8 @@ impl<L: Lane> Driver<L> {
         &mut self.lane
     }
 
-    /// How long nothing is due, if nothing arrives: then a turn is to be made. No time after a turn that
-    /// moved something, for a turn is bounded and may have left more.
+    /// The time until the next turn is due, if nothing arrives. Zero after a turn that moved something,
+    /// for a turn is bounded and may have left more.
     pub fn next_timeout(&self) -> Option<Duration> {
         if self.moved {
             return Some(Duration::ZERO);
@@ -171,7 +170,7 @@ impl<L: Lane> Driver<L> {
         of_core.into_iter().chain(self.lane.longest_sleep()).min()
     }
 
-    /// Whether a turn is to be made, too, when there is room to send.
+    /// Whether a turn is also due when the socket has room to send.
     pub fn wants_write(&self) -> bool {
         self.lane.wants_write()
     }
@@ -186,15 +185,15 @@ impl<L: Lane> Driver<L> {
         self.waker.clone()
     }
 
-    /// Cancels a Transfer: its completion follows at once, or when the kernel lets go of memory that
-    /// it was lent. False if it is over already.
+    /// Cancels a Transfer: its completion follows at once, or when the kernel releases memory that it
+    /// was lent. False if it is over already.
     pub fn cancel(&mut self, id: TransferId) -> bool {
         let cancelled = self.core.cancel(self.clock.now(), id);
         self.collect();
         cancelled
     }
 
-    /// Asks that what this connection receives be fast, others to this end at a trickle.
+    /// Asks for fast mode: this connection receives at full speed, others to this end at a trickle.
     pub fn request_fast(&mut self) -> FastAnswer {
         self.core.request_fast(self.clock.now())
     }
@@ -267,7 +266,7 @@ impl<L: Lane> Driver<L> {
         account
     }
 
-    /// One turn: what has arrived, what is due, what is owed. Never sleeps.
+    /// One turn: takes what has arrived, fires due timers, sends what is owed. Never sleeps.
     ///
     /// # Errors
     /// The kernel refused, or strict mode would have had to copy.
@@ -282,11 +281,11 @@ impl<L: Lane> Driver<L> {
     }
 
     fn turn_entered(&mut self, now: Instant) -> Result<Progress, DriverError> {
-        // What was posted just now does not wait for a look at the socket.
+        // What was posted just now is sent before the socket is read.
         let eager = self.core.is_eager() && self.transmit(now)?;
         let (lane, mut turn) = self.lend(now);
         let received = lane.receive(&mut turn);
-        // The turn's first time may be long ago: see `Turn::refresh`.
+        // The time at the start of the turn may be old: see `Turn::refresh`.
         let now = match received {
             Ok(true) => turn.now,
             _ => self.clock.now(),
@@ -338,7 +337,7 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    /// Sends what the last turn left owed, so that nothing waits for the next call.
+    /// Sends what the last turn still owes, so that it does not wait for the next call.
     fn flush(&mut self) -> Result<(), DriverError> {
         let sent = self.transmit_entered(self.clock.now());
         self.collect();

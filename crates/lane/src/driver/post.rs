@@ -11,7 +11,7 @@ use zerolane_core::{PostError, RegionId, Span, TransferId, WorkFlags, WorkReques
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestInfo {
     pub(super) kind: WorkKind,
-    /// Its success is told.
+    /// Its success is reported.
     pub(super) signalled: bool,
     /// Slot for the control of a message.
     pub(super) control: Option<u32>,
@@ -41,7 +41,7 @@ pub(super) struct Posted {
     pub(super) region: Option<RegionId>,
     pub(super) len: u64,
     pub(super) memory: Option<Memory>,
-    /// Its memory turned out to be gone after the core had taken it for complete.
+    /// A memory fault was found after the core had taken it for complete.
     pub(super) faulted: bool,
     /// No call waits for it any more.
     pub(super) abandoned: bool,
@@ -141,7 +141,7 @@ impl<L: Lane> Driver<L> {
         copied.ok().flatten().ok_or(PostError::Full)
     }
 
-    /// Posts `request`, of whose end the driver is always told: it keeps what it was posted with.
+    /// Posts `request`. The driver is always told of its end, for it keeps the memory posted.
     pub(super) fn post(
         &mut self,
         request: WorkRequest,
@@ -164,7 +164,7 @@ impl<L: Lane> Driver<L> {
             shared: false,
         };
         // SAFETY: `memory` is kept in `posted` until the entry is closed, so its bytes stay mapped;
-        // an exclusive region is ours alone, a shared one is only read. If it is refused, the entry is
+        // an exclusive region is ours alone, a shared one is only read. After a refusal the entry is
         // closed before the memory is given back.
         let span = unsafe { self.memory.open(start, len, access) };
         match self.post_open(request, info, span) {

@@ -5,7 +5,7 @@ use crate::{Lane, Waker};
 use std::time::Duration;
 use zerolane_core::{Instant, Life};
 
-/// Shortest spin, as a part of the longest: below, it finds nothing any more.
+/// Shortest spin, as a part of the longest: a shorter one finds nothing.
 const MIN_SPIN_PART: u32 = 16;
 
 /// Spin hints between two looks: about a microsecond, the time a burst of 8 KiB takes at 64 Gb/s.
@@ -18,7 +18,7 @@ const NAP: Duration = Duration::from_micros(5);
 
 impl<L: Lane> Driver<L> {
     /// Turns until `done`, the connection's end, a [`Waker`], or `timeout`; sleeps when there is nothing
-    /// to do, after spinning for a while that adapts to what spinning brings. No time is one turn.
+    /// to do, after spinning for a time that adapts to the success of spinning. A timeout of zero is one turn.
     ///
     /// # Errors
     /// As [`Driver::turn`].
@@ -30,8 +30,8 @@ impl<L: Lane> Driver<L> {
         self.wait_unless(timeout, done, Waker::take)
     }
 
-    /// As [`Driver::wait`], for the end of a request, which a [`Waker`] is not meant for: a wake
-    /// meanwhile ends the next wait instead.
+    /// As [`Driver::wait`], for the end of a request. A [`Waker`] does not end it: a wake meanwhile
+    /// ends the next wait instead.
     ///
     /// # Errors
     /// As [`Driver::turn`].
@@ -42,7 +42,7 @@ impl<L: Lane> Driver<L> {
     ) -> Result<(), DriverError> {
         let mut woken = false;
         let waited = self.wait_unless(timeout, done, |waker| {
-            // Taken, for a rung bell keeps from sleeping.
+            // Taken, for a wake that is not taken prevents sleeping.
             woken |= waker.take();
             false
         });
@@ -68,11 +68,11 @@ impl<L: Lane> Driver<L> {
         let mut idle_since = None;
         loop {
             let progress = self.turn()?;
-            // Before the waker, so that a wake which comes with what is waited for ends the next wait.
+            // Checked before the waker, so that a wake at the same time ends the next wait.
             if over(self) {
                 return self.flush();
             }
-            // After each turn, for a peer can see to it that none is idle. A load and a reading of the
+            // After each turn, for a peer can prevent idle turns. A load and a reading of the
             // clock cost nothing beside a turn's system call.
             let now = self.clock.now();
             if deadline.is_some_and(|at| at <= now) || woken(&self.waker) {
@@ -109,7 +109,7 @@ impl<L: Lane> Driver<L> {
     }
 
     fn sleep(&mut self, now: Instant, deadline: Option<Instant>) -> Result<(), DriverError> {
-        // The peer need not wait for our wake-up to know what was done.
+        // So the peer does not wait for our wake-up to learn what was done.
         self.core.confirm_now();
         self.flush()?;
         let until = [self.core.next_timeout(), deadline]

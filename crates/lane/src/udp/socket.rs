@@ -131,7 +131,7 @@ pub(super) fn path_datagram(socket: &Socket, peer: SocketAddr) -> Option<usize> 
 /// port stays if it can. True if our address is another now.
 pub(super) fn renew_source(socket: &Socket, peer: SocketAddr) -> io::Result<bool> {
     let before = socket.local_addr()?.as_socket();
-    // Asked of another socket first: one that is not connected hears everybody.
+    // Asked of another socket first: an unconnected socket receives from every address.
     let chosen = open(any_address(peer, 0), Share::WithJoining)?;
     chosen.connect(&SockAddr::from(peer))?;
     let chosen = chosen.local_addr()?.as_socket();

@@ -23,10 +23,10 @@ use std::time::Duration;
 /// With 20 us it took a tenth of a core more.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(50);
 
-/// Frames taken from all ports before it is time to look what is due.
+/// Frames taken from all ports before due frames are put out.
 const ROUND_FRAMES: usize = 8 * BATCH_FRAMES;
 
-/// Frames put out in one go: what follows each other leaves in one piece.
+/// Frames put out at once: frames that follow each other leave in one piece.
 const OUT_FRAMES: usize = 128;
 
 /// Buffers kept for frames to come.
@@ -52,7 +52,7 @@ struct Sent {
 }
 
 impl Forwarder {
-    /// Runs on `core`, or wherever the system lets it.
+    /// Runs on `core`, or on any core that the system chooses.
     pub(super) fn new(ports: Vec<Port>, shared: Arc<Shared<State>>, core: Option<usize>) -> Self {
         let longest = ports.iter().map(Port::frame_bytes).max();
         Self {
@@ -113,8 +113,8 @@ impl Forwarder {
         Ok(())
     }
 
-    /// The ports at which frames wait. Most of many have none, and a look costs more at each than at
-    /// all together.
+    /// The ports at which frames wait. Most of many have none, and asking for each costs more than
+    /// asking for all together.
     fn readable(&self) -> io::Result<Vec<usize>> {
         let ports = self.ports.iter();
         let mut fds: Vec<PollFd<'_>> = ports

@@ -36,8 +36,8 @@ sockopt_impl!(
     bool
 );
 
-/// What a port holds while the thread is elsewhere: at 10 Gb/s and the
-/// kernel's way of counting, some 20 ms.
+/// Bytes that a port holds while the thread is off its core: some 20 ms at 10 Gb/s, as the
+/// kernel counts them.
 const SOCKET_BUFFER_BYTES: usize = 64 << 20;
 
 /// A packet socket that sees the frames of one device, and no others.
@@ -48,7 +48,7 @@ pub(super) struct Port {
     frame_bytes: usize,
 }
 
-/// Room for what one look at a port brings.
+/// Room for the frames of one receive from a port.
 #[derive(Debug)]
 pub(super) struct Room(Vec<Vec<u8>>);
 
@@ -66,12 +66,12 @@ pub(super) struct Received {
     pub(super) stamp: SystemTime,
 }
 
-/// What one look at a port brought.
+/// The result of one receive from a port.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Taken {
-    /// What the kernel gave at once: a frame, or what is to be cut into several.
+    /// Pieces that the kernel gave: each is a frame, or is to be cut into several.
     pub(super) pieces: usize,
-    /// Of these, such as no host here should send.
+    /// Of these, pieces that no host here should send.
     pub(super) unknown: u64,
     /// Frames that the kernel dropped since the port was opened, if it said.
     pub(super) missed: Option<u64>,
@@ -152,7 +152,7 @@ impl Port {
         ) {
             Ok(results) => results,
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(Vec::new()),
-            // The device went down; what comes later is told later.
+            // The device went down; later frames are received later.
             Err(Errno::ENETDOWN) => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
         };
@@ -179,7 +179,7 @@ impl Port {
         while let Some(first) = rest.first() {
             let sent = self.send_some(rest).unwrap_or(0);
             if sent == 0 {
-                // The first is what it did not take.
+                // The kernel did not take the first.
                 refused += first.frames as u64;
             }
             rest = &rest[sent.clamp(1, rest.len())..];

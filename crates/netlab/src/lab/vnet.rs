@@ -1,4 +1,4 @@
-//! What the kernel says of a frame beside its bytes: the header that a packet socket puts before each
+//! What the kernel tells about a frame besides its bytes: the header that a packet socket puts before each
 //! frame, and wants before each, with `PACKET_VNET_HDR` (`struct virtio_net_hdr`).
 
 /// Bytes of the header.

@@ -1,4 +1,4 @@
-//! How our namespaces are called, and removing those whose maker is dead.
+//! The names of our namespaces, and the removal of those whose maker is dead.
 //!
 //! `zl-PREFIX-PID-SERIAL-LABEL`, for example `zl-demo-4711-0-a`: the process that
 //! made it, and a number that is unique within that process. The label is `a` or `b` in a pair; `hub`, `h1`, `h2`

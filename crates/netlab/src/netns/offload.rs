@@ -16,7 +16,7 @@ pub struct Offloads {
     pub gro: bool,
 }
 
-/// What became of a request to switch features; names as `ethtool -K` takes them.
+/// The outcome of a request to switch features; names as `ethtool -K` takes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OffloadChange {
     /// Features that now are as asked, changed or not.

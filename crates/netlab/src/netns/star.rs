@@ -23,7 +23,7 @@ use std::fmt::Write;
 /// one thread serves them all.
 pub const MAX_HOSTS: usize = 64;
 
-/// Hosts hand over what they send whole, to be cut by the network, and merge nothing themselves.
+/// Hosts hand over large sends, which the network cuts, and merge nothing themselves.
 const WHOLE: Offloads = Offloads {
     tx: true,
     gro: false,

@@ -46,7 +46,7 @@ struct Client {
 pub(super) struct Forwarder {
     /// Stands for the server towards the clients.
     front: UdpSocket,
-    /// What each side saw before. Open, so that the kernel does not report to a sender that it is not read any more.
+    /// Sockets that each side saw before a rebind. They stay open, so that the kernel does not report to a sender that the address is gone.
     forgotten: [Vec<UdpSocket>; 2],
     server: SocketAddr,
     clients: Vec<Client>,

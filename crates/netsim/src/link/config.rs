@@ -48,9 +48,9 @@ pub struct LinkConfig {
     pub queue_bytes: Option<usize>,
     /// A packet that finds this many waiting is marked *congestion
     /// experienced* if it goes on ([`Arrival::marked`](super::Arrival::marked));
-    /// what a mark does to it is its owner's business. `None` marks nothing.
+    /// the user of the link applies the mark. `None` marks nothing.
     pub mark_packets: Option<usize>,
-    /// Biggest packet in bytes that passes. Bigger ones vanish without a word,
+    /// Biggest packet in bytes that passes. Bigger ones vanish silently,
     /// as behind a router whose ICMP messages are filtered.
     pub mtu: Option<usize>,
 }

@@ -179,7 +179,7 @@ pub struct Get {
     pub after: u32,
     /// Echoed in B_num of the Data.
     pub b_num: u32,
-    /// The bursts of the answer are to be numbered, so that their sender learns how they get on.
+    /// The bursts of the answer are to be numbered, so that their sender gets progress reports.
     pub numbered: bool,
     /// It was asked for before and did not come.
     pub repeated: bool,

@@ -50,8 +50,8 @@ pub struct Nop {
     /// Is an answer.
     pub reply: bool,
     /// The datagram was padded to this many bytes, header included, to probe the path (0: no
-    /// probe). The answer repeats the number, not the padding. Whether that many bytes arrived
-    /// is for the receiver to compare.
+    /// probe). The answer repeats the number, not the padding. The receiver compares
+    /// whether that many bytes arrived.
     pub probe: u32,
     /// Chosen by the sender, echoed.
     pub sync: u32,
@@ -80,7 +80,7 @@ pub enum Operation {
     Get(Get),
     /// See [`FetchOp`].
     FetchOp(FetchOp),
-    /// The Initiator has the value of the FetchOp, or the refusal of the operation, numbered so.
+    /// The Initiator has the value of the FetchOp, or the refusal of the operation, with this number.
     FetchOpComplete {
         /// Number of the operation.
         sync: u32,
@@ -176,7 +176,7 @@ impl Packet {
     }
 
     /// Header and options on the wire; returns the bytes and how many of them count
-    /// (40 or 72). A probe's padding is the lane's to add.
+    /// (40 or 72). The lane adds a probe's padding.
     ///
     /// Values outside the ranges the fields document make a datagram that every receiver
     /// refuses; debug builds stop here instead.

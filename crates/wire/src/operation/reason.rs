@@ -16,7 +16,7 @@ pub enum Reason {
     NoListener = 3,
     /// A limit of the refusing end is reached.
     Busy = 4,
-    /// No receive posted yet: the requester is woken when there is.
+    /// No receive is posted yet: the request is granted when there is one.
     NotReady = 5,
     /// The Transfer is larger than the receive it met ("message too large").
     MessageTooLarge = 6,
@@ -85,7 +85,9 @@ impl Reason {
         match self {
             Reason::Normal => "closed normally",
             Reason::VersionMismatch => "no protocol version in common",
-            Reason::NoCommonProfile => "no profile in common",
+            Reason::NoCommonProfile => {
+                "no profile in common (classic has to be asked for at both ends)"
+            }
             Reason::NoListener => "nothing listens on that port",
             Reason::Busy => "the peer is at its limit",
             Reason::NotReady => "the receiver is not ready",

@@ -94,7 +94,7 @@ pub enum Occasion {
     Seen(u32),
 }
 
-/// What a connection has received altogether, as its sender paces itself by.
+/// What a connection has received altogether, for the congestion control of its sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Progress {
     /// Payload bytes received for the first time, since the connection began.
@@ -103,7 +103,7 @@ pub struct Progress {
     pub delay_us: u32,
     /// STUs that arrived with the mark "congestion experienced", modulo 2^32.
     pub marked: u32,
-    /// STUs that arrived ECN-capable, marked or not, modulo 2^32: none, if the path clears the field.
+    /// STUs that arrived ECN-capable, marked or not, modulo 2^32. It stays 0 if the path clears the field.
     pub capable: u32,
 }
 
@@ -112,7 +112,7 @@ pub struct Progress {
 pub enum Report {
     /// Missing ranges of the Block, to be sent again. Empty: nothing is asked for.
     Missing(Ranges),
-    /// How the connection gets on.
+    /// The progress of the connection.
     Progress(Progress),
 }
 

@@ -13,7 +13,7 @@ pub enum Target {
     Read(u32),
     /// A persistent memory region (a Put too long for one operation).
     Region(Place),
-    /// The payload of the message that is operation number so of the connection.
+    /// The payload of the message with this operation number.
     Message(u32),
 }
 

@@ -10,7 +10,7 @@ pub enum Access {
     /// Every client that reaches the address, with all rights.
     #[default]
     Anyone,
-    /// Whose keys are on the list, with the rights that stand there. Not with plain connections,
+    /// The owners of the keys on the list, with their rights there. Not with plain connections,
     /// which prove no key.
     Listed(Arc<AllowFile>),
 }

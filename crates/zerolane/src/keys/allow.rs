@@ -43,7 +43,7 @@ impl Rights {
         }
     }
 
-    /// What of `offered` its owner may do with the memory region `name`.
+    /// The rights of `offered` that its owner has to the memory region `name`.
     pub fn memory(&self, name: &str, offered: crate::Rights) -> crate::Rights {
         let seen = match (&self.regions, &self.below) {
             (Some(names), _) => names.iter().any(|it| it == name),
@@ -75,8 +75,8 @@ impl AllowList {
     /// Reads a list.
     ///
     /// # Errors
-    /// A line that is no key with rights, or a key that is there twice. Nothing of a broken list
-    /// counts.
+    /// A line that is not a key with rights, or a key that is there twice. A broken list is refused as a
+    /// whole.
     pub fn parse(text: &str) -> Result<AllowList, Error> {
         let mut list = AllowList::default();
         for (text, line) in lines(text)? {
@@ -158,8 +158,8 @@ fn region_names(names: &str) -> Result<Vec<String>, &'static str> {
     names.split(',').map(name).collect()
 }
 
-/// A list in a file, read again when the file changes: for the connections that come then, those
-/// that are there go on. A file that cannot be used changes nothing.
+/// A list in a file, read again when the file changes. It then holds for new connections; those that
+/// are there go on. A file that cannot be used changes nothing.
 #[derive(Debug)]
 pub struct AllowFile {
     path: PathBuf,
@@ -235,7 +235,7 @@ impl AllowFile {
         news.then(|| loaded.broken.clone().map_or(Ok(count), Err))
     }
 
-    /// Reads the file now, though it may look the same: whether this process still can.
+    /// Reads the file now, even if it looks unchanged, to find out whether this process still can.
     pub fn reload(&self) {
         let read = read(&self.path, self.own);
         self.loaded().take(read);
@@ -268,7 +268,7 @@ fn stamp(path: &Path) -> Stamp {
 }
 
 fn read(path: &Path, own: Option<PublicKey>) -> Result<(Stamp, AllowList), Error> {
-    // Before the content: what changes between the two is seen the next time.
+    // Taken before the content: a change between the two is seen the next time.
     let stamp = stamp(path);
     let text = file::read(path, Secrecy::Public)?.unwrap_or_default();
     let list = AllowList::parse(&text)?;

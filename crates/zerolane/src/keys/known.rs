@@ -77,14 +77,14 @@ fn parse(text: &str) -> Result<Vec<(String, PublicKey)>, Error> {
         .collect()
 }
 
-/// What came of meeting a host.
+/// The outcome of meeting a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
     /// It was never met before.
     First {
         /// The key it showed.
         key: PublicKey,
-        /// Whether that is remembered. If not, the next time will be the first again.
+        /// Whether it was remembered. If not, the next meeting is a first one again.
         kept: bool,
     },
     /// It was never met before, and showed this end's own key.
@@ -130,7 +130,7 @@ impl HostTrust {
         }
     }
 
-    /// What came of it; `None` if the host proved no key.
+    /// The outcome; `None` if the host proved no key.
     pub fn meeting(&self) -> Option<Meeting> {
         *self
             .meeting

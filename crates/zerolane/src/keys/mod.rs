@@ -1,4 +1,4 @@
-//! The identity of an end and the peers it trusts, in files: an [`identity`] of one's own, the servers met before
+//! The identity of an end and the peers it trusts, in files: an [`identity`], the servers met before
 //! ([`KnownHosts`]), and the keys a server lets in ([`AllowList`]).
 //!
 //! ```
@@ -51,7 +51,7 @@ pub enum Error {
         /// What others may do.
         what: &'static str,
     },
-    /// There is one already, and a key is not to be lost.
+    /// There is one already, and no key may be lost.
     #[error("{}: is there already, and stays as it is", .0.display())]
     Exists(PathBuf),
     /// The content is not what it should be.

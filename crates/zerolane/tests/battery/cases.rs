@@ -127,8 +127,12 @@ fn transfer__classic_profile(path: Path, base: &Options) {
         profiles: Profiles::only(Profile::Classic),
         ..base.clone()
     };
-    // Either end may be the one that speaks only that.
-    let Some(mut pair) = path.connect_with(&classic, base) else {
+    let both = Options {
+        profiles: Profiles::BOTH,
+        ..base.clone()
+    };
+    // Both ends ask for it, and one may ask for nothing else.
+    let Some(mut pair) = path.connect_with(&classic, &both) else {
         return;
     };
     // A Block is 64 datagrams there, and is repeated whole until all of it comes at once.

@@ -10,9 +10,9 @@ use zerolane::{Error, ExportedRegion, FetchOp, Options, Region, Rights, Work};
 
 const MIB: u64 = 1 << 20;
 
-/// What the smallest receive buffer that an ordinary user gets by default holds, bytes: twice 208 KiB in
-/// the kernel's counting, of which a third is payload. An end that does not run for a while on a busy
-/// machine takes the path for a long one; with this bound it grants no more for that.
+/// Bytes of payload in the smallest receive buffer that an ordinary user gets by default: the kernel counts
+/// twice 208 KiB, of which a third is payload. An end that does not run for a while on a busy machine
+/// takes the path for a long one. With this bound it still grants no more.
 const HELD: u32 = 140_000;
 
 /// What `bytes` of bulk cost one way, by count. The first Transfer lets path probes settle.
@@ -31,9 +31,9 @@ struct Undisturbed {
     receiver: Account,
 }
 
-/// The same, of a run in which no end was kept from running until the other one repeated something, or
-/// until the socket's buffer was full. Beside other programs a long run is hardly ever that: then shorter
-/// ones are tried.
+/// The same, of an undisturbed run: no end was off its core for so long that the other one repeated
+/// something, or that the socket's buffer was full. Beside other programs a long run is seldom undisturbed:
+/// then shorter ones are tried.
 fn undisturbed(path: Path, options: &Options) -> Option<Undisturbed> {
     let tries = [(64, 8), (16, 8), (4, 100)];
     let tries = tries.map(|(mib, times)| std::iter::repeat_n(mib * MIB, times));
@@ -118,7 +118,7 @@ fn strict_bulk(path: Path, strict: &Options) -> Option<(Account, Account, bool)>
     let len = 4 << 20;
     let mut pair = path.connect(strict)?;
     transfer(&mut pair, 1, &[1000]);
-    // Both ends know the path, so that none is surprised by the other's STUs.
+    // Both ends know the path, so that the STU size does not change later.
     let settles = |end: &mut zerolane::Connection| {
         let give_up = Instant::now() + PATIENCE;
         while end.account().stu < 1400 {
@@ -224,7 +224,7 @@ fn strict_ends_where_a_copy_is_needed(path: Path, base: &Options, len: usize) {
                 Err(Error::Closed(_)) => break,
                 Err(other) => panic!("{other}"),
                 Ok(None) => {}
-                // Whatever is said to be complete is right. All of it may even have come to its
+                // A Transfer that completes has the right content. All of it may even have come to its
                 // place: then the next one is waited for.
                 Ok(Some(it)) if it.result.is_ok() => {
                     content::verify(3, &it.into_region());

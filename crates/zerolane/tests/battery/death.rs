@@ -63,7 +63,7 @@ fn connect__to_something_else_times_out() {
                 let Ok((len, from)) = other.recv_from(&mut buffer) else {
                     continue;
                 };
-                // The request itself, half of it, nothing, and words of another protocol.
+                // The request itself, half of it, nothing, and a message of another protocol.
                 for answer in [
                     &buffer[..len],
                     &buffer[..len / 2],
@@ -80,18 +80,40 @@ fn connect__to_something_else_times_out() {
     });
 }
 
-#[test]
-fn connect__without_a_common_profile_is_rejected_with_words() {
-    let speaks = |profile| Options {
+fn speaks(profile: Profile) -> Options {
+    Options {
         profiles: Profiles::only(profile),
         ..Options::default()
-    };
-    let mut endpoint = Endpoint::bind("127.0.0.1:0", speaks(Profile::Classic)).expect("bind");
+    }
+}
+
+#[test]
+fn connect__without_a_common_profile_is_rejected_with_words() {
+    is_rejected(speaks(Profile::Classic), speaks(Profile::Extended));
+}
+
+/// An end that did not ask for the classic profile never gets it.
+#[test]
+fn connect__classic_is_rejected_by_an_end_that_did_not_ask_for_it() {
+    is_rejected(Options::default(), speaks(Profile::Classic));
+    is_rejected(speaks(Profile::Classic), Options::default());
+    is_rejected(
+        plain(),
+        Options {
+            security: plain().security,
+            ..speaks(Profile::Classic)
+        },
+    );
+}
+
+/// An endpoint refuses a connection for want of a common profile, and says so.
+fn is_rejected(accepting: Options, connecting: Options) {
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", accepting).expect("bind");
     let address = endpoint.local_addr();
     let stop = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         let connecting = scope.spawn(move || {
-            let result = Connection::connect(address, &speaks(Profile::Extended));
+            let result = Connection::connect(address, &connecting);
             stop.store(true, Ordering::Relaxed);
             result
         });
@@ -103,10 +125,15 @@ fn connect__without_a_common_profile_is_rejected_with_words() {
             .join()
             .expect("no panic")
             .expect_err("nothing in common");
+        let says = error.to_string();
         let Error::Closed(CloseReason::Rejected { reason, .. }) = error else {
             panic!("{error}");
         };
         assert_eq!(reason, Reason::NoCommonProfile);
+        assert!(
+            says.contains("classic has to be asked for at both ends"),
+            "{says}"
+        );
     });
 }
 
@@ -168,7 +195,7 @@ fn post_some(connection: &mut Connection) -> HashSet<TransferId> {
     posted
 }
 
-/// Everything posted fails exactly once because the connection ended, which is the last word.
+/// Everything posted fails exactly once because the connection ended; then calls return its end.
 #[track_caller]
 fn assert_all_fail(connection: &mut Connection, mut posted: HashSet<TransferId>) -> CloseReason {
     loop {

@@ -1,7 +1,7 @@
-//! Delivery modes: what wakes a receiver that waits, what only a look finds, and what is held back.
+//! Delivery modes: what wakes a receiver that waits, what only a poll finds, and what is held back.
 //!
-//! Wake-ups are counted: returns of `wait` with a completion, and of a queue's descriptor. The last of each
-//! stream interrupts, so that nothing is timed: what would wake before it does would be counted first.
+//! Wake-ups are counted: returns of `wait` with a completion, and of a queue's descriptor. The last Transfer of
+//! each stream interrupts, so nothing is timed: an earlier wake-up would be counted first.
 
 use crate::content;
 use crate::drive::{PATIENCE, both, next};
@@ -47,7 +47,7 @@ fn verify(n: usize, ids: &[TransferId], completion: Completion) {
     content::verify(1 + n as u64, &completion.into_region());
 }
 
-/// Looks until there is a completion.
+/// Polls until there is a completion.
 fn look(target: &mut Connection) -> Completion {
     let end = Instant::now() + PATIENCE;
     loop {

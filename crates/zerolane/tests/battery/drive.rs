@@ -10,7 +10,7 @@ use zerolane::{Completion, Connection, Region};
 /// Bounds how long a failure takes to show on a busy machine; never waited for otherwise.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
-/// How long an end that has nothing to do sleeps before it looks around.
+/// How long an end that has nothing to do sleeps before it polls again.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Something happened, seen by other threads.
@@ -46,7 +46,7 @@ impl Flag {
 }
 
 /// Runs both jobs at once, each on its own thread. The end that is done first goes on answering the
-/// other one, as a program would that has more to do.
+/// other one, as a program with more to do would.
 pub fn both<A: Send, B: Send>(
     pair: &mut Pair,
     job_a: impl FnOnce(&mut Connection) -> A + Send,

@@ -156,9 +156,9 @@ fn strangers__at_the_listening_port_change_nothing() {
     assert_only_the_peers(&b, &a);
 }
 
-/// Asserts that `end` was given no datagram but those that `peer` sent: the kernel kept all others out.
+/// Asserts that `end` got only datagrams that `peer` sent: the kernel kept all others out.
 ///
-/// Bytes moved would not tell. On a busy machine an end that does not run for a while takes the path for
+/// Bytes moved would not show that. On a busy machine an end that does not run for a while takes the path for
 /// a long one and grants more than its socket buffer holds. What overruns that is repaired, and may then
 /// land in the place of something else, without any stranger.
 fn assert_only_the_peers(end: &Account, peer: &Account) {

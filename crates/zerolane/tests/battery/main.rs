@@ -16,7 +16,7 @@
 //! Timeouts only bound how long a failure takes to show, except where silence is what is tested: `death.rs`
 //! and `faults.rs` sleep. What a busy machine can make fail (`clean.rs`) is ignored unless asked for.
 //!
-//! Another lane, or another way for two ends to reach each other, is one more variant of
+//! Another lane, or another path between two ends, is one more variant of
 //! [`path::Path`] and one more line in `cases.rs`.
 #![allow(non_snake_case, missing_docs, unreachable_pub)]
 

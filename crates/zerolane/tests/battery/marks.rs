@@ -1,4 +1,4 @@
-//! ECN: what leaves capable of marks, and whether they are counted.
+//! ECN: which datagrams leave ECN-capable, and whether marks are counted.
 
 use crate::drive::transfer;
 use crate::path::{Pair, Path};

@@ -17,7 +17,7 @@ pub fn plain() -> Options {
     }
 }
 
-/// A way from one end to the other.
+/// A path from one end to the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Path {
     /// 127.0.0.1, MTU 65536.
@@ -60,7 +60,7 @@ impl Net {
         }
     }
 
-    /// Does the `work` of one end where its sockets live: an end that misses its peer opens others.
+    /// Does the `work` of one end where its sockets live: an end whose peer is silent opens others.
     pub fn run<T: Send>(&self, side: Side, work: impl FnOnce() -> T + Send) -> T {
         match self {
             Net::Hosts(hosts) => hosts.side(side).enter_thread(work).expect("enter"),

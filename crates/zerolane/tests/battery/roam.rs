@@ -26,7 +26,7 @@ fn with(security: Security) -> Options {
     }
 }
 
-/// Two ends behind a relay, and that.
+/// Two ends behind a relay, and the relay.
 fn behind_nat(security: Security) -> Roaming {
     let options = with(security);
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).expect("bind");
@@ -164,7 +164,7 @@ fn nat__forgets_the_port_during_an_accept() {
                 let next = endpoint.accept(Some(Duration::from_millis(20)));
                 accepted.extend(next.expect("the socket works"));
                 for connection in &mut accepted {
-                    // It ends in the end.
+                    // The loop below waits for its end.
                     let _ = connection.poll();
                 }
             }

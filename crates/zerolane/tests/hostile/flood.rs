@@ -28,7 +28,7 @@ fn hello() -> Vec<u8> {
     buffer[..len].to_vec()
 }
 
-/// Knocks from `count` addresses of loopback, each with an exchange of its own.
+/// Sends Hellos from `count` addresses of loopback, each with an exchange of its own.
 fn knock(server: std::net::SocketAddr, count: u32) {
     let hello = hello();
     for n in 0..count {

@@ -10,7 +10,7 @@ use zerolane::counters::ListenerCounters;
 use zerolane::failure::{CloseReason, Reason};
 use zerolane::{Connection, Endpoint, Error, Options, Security};
 
-/// A client of `address`, or why it is none.
+/// A client of `address`, or why it was not accepted.
 fn knock(address: SocketAddr, security: fn() -> Security) -> Result<Connection, Reason> {
     match Connection::connect(address, &options(security())) {
         Ok(connection) => Ok(connection),
@@ -19,8 +19,8 @@ fn knock(address: SocketAddr, security: fn() -> Security) -> Result<Connection, 
     }
 }
 
-/// Knocks `clients` times at an end with `limits`, whose connections all stay, then once more when one
-/// has gone. How many got in at first, and what was counted.
+/// Connects `clients` times to an end with `limits`, whose connections all stay, then once more when one
+/// has gone. Returns how many were accepted at first, and the counters.
 fn crowd(
     clients: usize,
     security: fn() -> Security,

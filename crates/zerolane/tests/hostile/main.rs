@@ -42,7 +42,7 @@ fn options(security: Security) -> Options {
     }
 }
 
-/// Words that a copy at the wrong place or of the wrong time would get wrong.
+/// Words that differ at each place, to detect a copy at the wrong place or of the wrong time.
 fn pattern(len: usize) -> Vec<u8> {
     let word = |n: u64| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ n).to_le_bytes();
     (0..len as u64 / 8).flat_map(word).collect()

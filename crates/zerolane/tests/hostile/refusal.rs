@@ -8,7 +8,7 @@ use zerolane::failure::{CloseReason, Reason};
 use zerolane::security::Cipher;
 use zerolane::{Connection, Endpoint, Error, Security};
 
-/// What a client with `client` hears of a server with `server`, which never has a connection of it.
+/// What a client with `client` is told by a server with `server`, which does not accept it.
 fn outcome(client: Security, server: Security) -> zerolane::Result<Connection> {
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options(server)).unwrap();
     let address = endpoint.local_addr();
@@ -21,7 +21,7 @@ fn outcome(client: Security, server: Security) -> zerolane::Result<Connection> {
                     return Some(accepted);
                 }
             }
-            // What the client did last is heard, too.
+            // What the client sent last is received, too.
             endpoint.accept(a_while).unwrap()
         });
         let outcome = Connection::connect(address, &options(client));

@@ -1,4 +1,4 @@
-//! An attacker on the path: everything between the two ends goes through its hands.
+//! An attacker on the path: every datagram between the two ends passes through it.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};

@@ -18,6 +18,9 @@ impl Sources {
         for below in ["crates", "bindings"] {
             sources.read_below(&root.join(below));
         }
+        for (path, _) in &mut sources.0 {
+            *path = path.trim_start_matches(&*root.to_string_lossy()).to_owned();
+        }
         sources
     }
 

@@ -71,3 +71,19 @@ fn promises__each_has_a_test() {
         assert!(named(cell).count() > 0, "no test for {row}");
     }
 }
+
+#[test]
+fn readme__lists_every_document() {
+    let readme = include_str!("../../../../README.md");
+    let (_, list) = readme.split_once("## Read on").unwrap();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let names = fs::read_dir(docs)
+        .unwrap()
+        .map(|it| it.unwrap().file_name());
+    let names: Vec<_> = names.map(|it| it.into_string().unwrap()).collect();
+    assert!(names.len() > 10, "{names:?}");
+    for name in names.iter().filter(|it| it.ends_with(".md")) {
+        let listed = list.contains(&format!("(docs/{name})"));
+        assert!(listed, "README.md does not list docs/{name}");
+    }
+}

@@ -182,7 +182,7 @@ const DOCUMENTS: &[Document] = &[
             Fact("at most {280} bytes, by step", &["wire::MAX_BODY"]),
             Fact("cookie ({16} bytes, 0 if none)", &["COOKIE_LEN"]),
             Fact("the code's {eight} ASCII digits", &["code::DIGITS"]),
-            Fact("with a {16}-byte tag", &["key::TAG_LEN"]),
+            Fact("with a {16}-byte tag", &["TRAILER_LEN - NUMBER_LEN"]),
             Fact("g = number >> {22} has", &["GENERATION_LOG2"]),
             Fact("older than the newest by {8192}", &["window::WINDOW"]),
             Fact("After 2^{36} forgeries a", &["36 * MAX_FORGED / 2^36"]),
@@ -413,7 +413,7 @@ const DOCUMENTS: &[Document] = &[
         without: &[
             "the unsigned 64-bit number at OFFSET, a multiple of 8,",
             "every command: 0 done; 1 failed",
-            "a message; 2 wrong usage; 3 nobody answers; 130 ended",
+            "a message; 2 wrong usage; 3 no answer; 130 ended",
         ],
     },
     Document {

@@ -28,11 +28,11 @@ const IN_FLIGHT: usize = 30;
 const BYTES_IN_FLIGHT: u64 = 64 << 20;
 const AWAITED: u64 = 60;
 
-/// Nothing completed for so long: that is said, with what was counted meanwhile.
+/// A stall: nothing completed for this long. It is reported with the counters since then.
 const STALL: Duration = Duration::from_secs(2);
 
-/// For so much longer than the link explains no payload moved, or nothing completed: that is a failure. On a busy
-/// machine the second takes long.
+/// It is a failure if no payload moved, or nothing completed, for this much longer than the link explains. On a
+/// busy machine a completion takes long.
 const STILL_LIMIT: Duration = Duration::from_secs(10);
 const STALL_LIMIT: Duration = Duration::from_secs(60);
 
@@ -51,7 +51,7 @@ struct Asked {
 enum What {
     Put {
         parts: Vec<(u64, u64)>,
-        /// Not surely one datagram: unordered with its like.
+        /// It may be more than one datagram: unordered with other long ones.
         long: bool,
     },
     Get {
@@ -270,7 +270,7 @@ impl Initiator {
         );
     }
 
-    /// Takes completions; looks how long there was none.
+    /// Takes completions; measures how long there was none.
     fn turn(&mut self) {
         let wait = Duration::from_millis(50);
         let completion = self.connection.wait(Some(wait)).expect("connected");
@@ -364,7 +364,7 @@ impl Initiator {
         }
     }
 
-    /// Asks for anything.
+    /// Posts a random operation.
     fn ask(&mut self) {
         match self.dice.below(100) {
             0..35 => self.put(),

@@ -11,11 +11,11 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `round` | starts the processes of a round, and sums up what they say |
-//! | `initiator` | asks for random things, and knows what must become of them |
+//! | `round` | starts the processes of a round, and sums up their reports |
+//! | `initiator` | asks for random operations, and knows what must become of them |
 //! | `target` | owns the memory |
 //! | `oracle`, `content` | what the memory must hold; bytes that tell where they belong |
-//! | `process`, `protocol` | what bounds a process; what processes say to each other |
+//! | `process`, `protocol` | the bounds of a process; the messages between processes |
 //! | `link`, `dice` | the links by seed; random numbers |
 #![allow(non_snake_case, unreachable_pub)]
 

@@ -1,4 +1,4 @@
-//! A process of the soak: how it is started, what bounds it, and what it says.
+//! A process of the soak: its start, its bounds and its reports.
 
 use crate::link::Path;
 use crate::protocol::MARK;
@@ -106,7 +106,7 @@ pub fn command(start: impl FnOnce(std::path::PathBuf) -> Command, role: &str) ->
     command
 }
 
-/// Says a line to the parent.
+/// Writes a line to the parent.
 pub fn say(line: &str) {
     println!("\n{MARK}{line}");
 }

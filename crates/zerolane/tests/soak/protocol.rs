@@ -1,4 +1,4 @@
-//! What the processes say to each other: in messages over the connection, and in lines to the one that started them.
+//! The messages between the processes: over the connection, and as lines to the process that started them.
 
 use crate::dice::Dice;
 

@@ -1,4 +1,4 @@
-//! One round: a link, a target, initiators, and what they have to say.
+//! One round: a link, a target, initiators, and their reports.
 
 use crate::INITIATORS;
 use crate::dice::Dice;
@@ -15,7 +15,7 @@ use std::process::{Child, ChildStdin, Command};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// What came of rounds.
+/// The outcome of rounds.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     rounds: u64,
@@ -166,7 +166,7 @@ const TARGET: usize = 0;
 /// Runs the round of `seed`, working for `time`.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// What went wrong, as a message.
 pub fn run(seed: u64, time: Duration) -> Result<Summary, String> {
     let path = Path::of_seed(seed);
     let encrypted = Dice::new(seed).chance(50);

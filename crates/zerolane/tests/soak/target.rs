@@ -143,7 +143,7 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// Says what was counted since it was last asked.
+    /// Reports the counters since it was last asked.
     fn tell(&mut self) {
         let Some(index) = self.initiator else { return };
         let asked = self.exports.asked[index].load(Ordering::Relaxed);

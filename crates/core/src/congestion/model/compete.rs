@@ -1,5 +1,9 @@
 //! A share of a queue that others fill: theirs is the rule, more until something is lost, then a part of
 //! it (as Copa's competitive mode, Arun and Balakrishnan, NSDI 2018).
+//!
+//! It observes the queue of each round, unusual loss and marks. It decides how much may be under way. The model enters
+//! it where it cruises and the queue is crowded (`delay.rs`), and leaves it at the first answer without a queue; every
+//! 10 s it looks for the shortest round trip meanwhile, and comes back if the queue is still crowded.
 
 use super::{UNIT, delay::NOISE};
 use core::time::Duration;

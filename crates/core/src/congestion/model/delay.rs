@@ -1,22 +1,30 @@
 //! The round trip, and what it tells of queues.
+//!
+//! It observes the round trip of each answer and its mean in each round. It decides whether a queue stands (a round
+//! longer by a quarter), whether one grows (answers in a row that come later and later: the start is left for that),
+//! whether others fill it (*crowded*: a queue in 24 rounds in a row, on a path of 4 ms or more; until a round without
+//! one, or until the model says that it is cleared), when the shortest round trip is to be looked for anew (none close
+//! to it for 10 s), and by how much a busy end's lateness is made good for.
 
 use super::{Round, Sample, quantum_time};
 use crate::Instant;
 use core::time::Duration;
 
-/// Round trips from which on these are looked at.
+/// Round trips from which on these are looked at: an end that is off its core for a moment makes as much of a shorter
+/// one.
 const LONG_RTT: Duration = Duration::from_millis(4);
 /// An answer is late by this part of the shortest round trip. So many in a row, each as late as the one
 /// before or later, tell of a queue that grows: a quarter of a round's.
 const LATE_PART: u32 = 8;
 const LATE_SAMPLES: u32 = 4;
 
-/// Shortest round trips older than this are looked for anew.
+/// Shortest round trips older than this are looked for anew: before they are forgotten ([`Sample::min_rtt`]).
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Longest time by which an end is late to answer that is made good for.
+/// Longest time by which an end is late to answer that is made good for: what leaves in it is a queue on a path that
+/// is not late.
 const MAX_UNSTEADINESS: Duration = Duration::from_millis(2);
-/// Variation of the round trip that is no queue.
+/// Variation of the round trip that is no queue: each end wakes for an answer, and a sleep ends by some 50 us late.
 pub(super) const NOISE: Duration = Duration::from_micros(200);
 
 /// Rounds in a row with a queue after which it is that of others: ours is gone in each turn of probing, and
@@ -154,3 +162,7 @@ impl Delay {
 pub(super) fn has_no_queue(sample: &Sample) -> bool {
     sample.rtt <= sample.min_rtt + sample.min_rtt / 8
 }
+
+#[cfg(test)]
+#[path = "delay_tests.rs"]
+mod tests;

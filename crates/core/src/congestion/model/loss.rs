@@ -1,5 +1,10 @@
 //! What is lost, and what it tells.
 //!
+//! It observes what arrived and what was lost in each round trip, whether a queue stood, and marks. It decides whether
+//! that is usual, congestion (loss with a queue in two rounds, in one while the start doubles; or a mark), or to be
+//! tried. A trial is entered after three rounds of heavy loss without a queue, and again when loss that was taken
+//! for the path's own is doubted. It is left when it has seen enough, for congestion, or when the model competes.
+//!
 //! Heavy loss without a queue is either what a path loses by itself, or the work of a policer or of a queue
 //! too short to be felt. A trial finds out: for some rounds half of what was delivered is sent. What was too
 //! much is not lost any more then; what is lost all the same is the path's own, and is made good for, until
@@ -10,10 +15,11 @@ use crate::Instant;
 use core::time::Duration;
 
 /// Loss in a round, with a queue, that means congestion: parts per thousand, on top of one and a half
-/// times what is lost without a queue. And for how many rounds in a row: one may be a slow moment of an end.
+/// times what is lost without a queue, for that varies from round to round. And for how many rounds in a row: one may be a slow moment of an end.
 const LOSS_PERMILLE: u64 = 10;
 const FULL_QUEUE_ROUNDS: u32 = 2;
-/// Loss that is heavy without a queue, on top of the path's own, and for how many rounds in a row.
+/// Loss that is heavy without a queue, on top of the path's own, and for how many rounds in a row: an eighth, of which a
+/// sender that halves loses what a policer drops, and so long that it is no burst of loss.
 const HEAVY_LOSS_PERMILLE: u64 = 125;
 const HEAVY_ROUNDS: u32 = 3;
 
@@ -26,7 +32,8 @@ const TRIAL_LOSS: u64 = 80_000;
 /// Most of a path's own loss that is made good for. Among many flows through a policer each alone makes no
 /// difference, and may take for the path's what all of them together cause: this bounds how much that is.
 const MOST_OWN_PERMILLE: u64 = 300;
-/// Time after which it is tried again whether it does.
+/// Time after which it is tried again whether it does: as often as the round trip is, so that a path that heals is
+/// overrun no longer.
 const OWN_MEMORY: Duration = Duration::from_secs(10);
 
 /// What a round of loss tells.
@@ -227,3 +234,7 @@ pub(super) fn permille(received: u64, lost: u64) -> u64 {
     let all = (received + lost).max(1);
     lost.saturating_mul(1000).div_ceil(all)
 }
+
+#[cfg(test)]
+#[path = "loss_tests.rs"]
+mod tests;

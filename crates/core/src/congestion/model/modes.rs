@@ -1,23 +1,28 @@
 //! What the model is about, and when it turns to something else.
+//!
+//! It observes the rate's growth, the round trip and what is under way. It decides the mode: Startup until the rate
+//! stops growing or a queue grows, Drain until that is gone, then turns of Cruise, Up and Down; ProbeRtt when the
+//! shortest round trip is stale; Compete where others fill the queue. Congestion ends Startup and Up, sets a ceiling,
+//! and holds Cruise still for 63 rounds or 2 s.
 
 use super::delay::has_no_queue;
 use super::{INITIAL_WINDOW, Model, Sample, UNIT};
 use crate::Instant;
 use core::time::Duration;
 
-/// Round trips of cruising between two probes for more.
+/// Round trips of cruising between two probes for more: with Up and Down the eight of BBR's cycle.
 const CRUISE_ROUNDS: u64 = 6;
-/// Rounds without growth after which the pipe is full.
+/// Rounds without growth after which the pipe is full, as in BBR: one or two may be a grant that was late.
 const FULL_ROUNDS: u32 = 3;
-/// The part by which the rate has to grow in a round for the next one to try for still more.
+/// The part by which the rate has to grow in a round for the next one to try for still more: half of what was tried.
 const GROWTH_PART: u64 = 8;
 /// Rounds after congestion, and time, in which nothing more is tried: what a competing Reno or CUBIC
 /// flow takes to come back.
 const HOLD_ROUNDS: u64 = 63;
 const HOLD: Duration = Duration::from_secs(2);
-/// What may be under way after congestion, as 256ths of what was.
+/// What may be under way after congestion, as 256ths of what was: BBR version 3 leaves as much headroom (0.85).
 const BACKOFF: u64 = 218;
-/// For how long half the pipe is empty.
+/// For how long half the pipe is empty: a round without a queue of ours is seen, at half of BBR's 200 ms.
 const PROBE_RTT_TIME: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,3 +152,7 @@ impl Model {
         self.enter(now, Mode::Compete);
     }
 }
+
+#[cfg(test)]
+#[path = "modes_tests.rs"]
+mod tests;

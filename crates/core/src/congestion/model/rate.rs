@@ -1,4 +1,8 @@
 //! The rate of delivery.
+//!
+//! It observes the rate of each answer. It decides which one counts: the highest of the last rounds, and not one at
+//! which there was less to send than might have left, unless it is higher; for the least that congestion leaves, the
+//! peak of the last seconds.
 
 use super::Sample;
 use crate::Instant;
@@ -10,7 +14,7 @@ use core::time::Duration;
 const RATE_ROUNDS: u64 = 10;
 const RATE_MEMORY: Duration = Duration::from_millis(200);
 
-/// How long the peak is remembered at least (twice that at most).
+/// How long the peak is remembered at least (twice that at most): longer than congestion is answered for (`HOLD`).
 const PEAK_MEMORY: Duration = Duration::from_secs(5);
 
 /// The highest rates lately, bytes per second.
@@ -61,32 +65,5 @@ impl Rates {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(non_snake_case)]
-    use super::*;
-
-    /// Each burst of a round is answered, and each answer tells of a lower rate.
-    #[test]
-    fn note__ever_lower_rates_take_no_more_room_than_the_limit() {
-        let mut rates = Rates::default();
-        let now = Instant::ZERO + Duration::from_secs(1);
-        let mut sample = Sample {
-            rtt: Duration::from_millis(1),
-            min_rtt: Duration::from_millis(1),
-            rate: 1 << 30,
-            limited: false,
-            received: 1,
-            marked: 0,
-            under_way: 0,
-            round: false,
-        };
-        for _ in 0..100 * MAX_RATES {
-            sample.rate -= 1;
-            rates.note(now, 1, &sample);
-        }
-        assert_eq!(rates.highest.len(), MAX_RATES);
-        assert_eq!(rates.highest(), Some((1 << 30) - 1), "the highest counts");
-        let newest = rates.highest.back().map(|it| it.2);
-        assert_eq!(newest, Some(sample.rate), "when that is old, the newest");
-    }
-}
+#[path = "rate_tests.rs"]
+mod tests;

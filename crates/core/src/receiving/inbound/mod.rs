@@ -125,7 +125,8 @@ impl Inbox {
             granted: 0,
             received: 0,
             next_b_num: 0,
-            delivery: Delivery::Polled,
+            // Unless the STU that ends it says otherwise: one of no bytes has none.
+            delivery: Delivery::Interrupt,
             origin,
         };
         self.transfers.insert(id, transfer);

@@ -103,7 +103,7 @@ fn data_of_a_dead_grant(peer: &mut Peer) {
     };
     peer.say_raw(&last, &[1; 1000]);
     peer.await_heard(|header, _| header.op == Op::RequestToSend);
-    // Complete; and the memory is granted to another by now.
+    // Complete; and the memory is granted to another Transfer by now.
     let other = granted(peer, 2000);
     peer.say_raw(&last, &[0xee; 1000]);
     peer.say_raw(
@@ -141,7 +141,7 @@ fn data_once(peer: &mut Peer) {
     }
 }
 
-/// Takes a grant and says nothing any more, until the victim has had enough.
+/// Takes a grant and is silent, until the victim gives it up.
 fn data_never_comes(peer: &mut Peer) {
     granted(peer, 50_000);
 }

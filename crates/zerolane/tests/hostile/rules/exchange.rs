@@ -1,4 +1,4 @@
-//! The set-up of a connection by the hostile one, which is as it should be.
+//! The set-up of a connection by the hostile peer, which keeps the rules here.
 
 use super::peer::{KEY, PATIENCE, PORT, SYNC};
 use super::rule::Terms;

@@ -1,4 +1,4 @@
-//! Rules of form: what is no operation, or one with a broken field.
+//! Rules of form: datagrams that are no operation, or one with a broken field.
 
 use super::data::granted;
 use super::peer::Peer;
@@ -54,7 +54,7 @@ fn form_options(peer: &mut Peer) {
             peer.say_raw(&header, &vec![0; len]);
         }
     }
-    // Without those that they need.
+    // Operations that need options, without them.
     for op in [
         Op::RequestConnection,
         Op::ConnectionAnswer,

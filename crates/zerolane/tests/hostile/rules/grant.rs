@@ -120,7 +120,7 @@ fn report_of_what_was_sent(peer: &mut Peer) {
     );
 }
 
-/// Grants, and says nothing any more, until the victim has had enough.
+/// Grants, and is silent, until the victim gives it up.
 fn report_never_comes(peer: &mut Peer) {
     let id = announced(peer).s_id;
     let (header, options) = grant(peer, id, 0, 0, 1000);
@@ -199,7 +199,7 @@ fn grant_of_the_other_profile(peer: &mut Peer) {
     );
 }
 
-/// Numbers of grants that come from anywhere.
+/// Grants with random numbers.
 fn grant_numbers_that_leap(peer: &mut Peer) {
     let id = announced(peer).s_id;
     for sync in [u32::MAX, 1 << 31, 5000, 7, 7, 1] {

@@ -4,13 +4,13 @@ use zerolane::Region;
 
 /// Bytes on each side.
 const GUARD_BYTES: usize = 8192;
-/// What is there, and in fresh memory between.
+/// The byte there, and in fresh memory between.
 pub(super) const UNTOUCHED: u8 = 0xa5;
 
 pub(super) struct Guards([Region; 2]);
 
 impl Guards {
-    /// `len` bytes, a multiple of 8, and what watches over their surroundings.
+    /// `len` bytes, a multiple of 8, and the guards around them.
     pub(super) fn around(len: usize) -> (Guards, Region) {
         let mut before = Region::anonymous(2 * GUARD_BYTES + len).unwrap();
         before.fill(UNTOUCHED);

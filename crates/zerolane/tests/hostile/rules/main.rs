@@ -1,13 +1,13 @@
-//! A peer that has shaken hands as it should and then breaks the rules of docs/protocol.md, one after the other: as
-//! Initiator and as Responder, encrypted and plain. For each rule the victim neither panics nor hangs, writes nowhere
-//! but into what it granted (the memory around it is looked at), counts what it drops and goes on, serves an
+//! A peer that does the handshake by the rules and then breaks the rules of docs/protocol.md, one after the other: as
+//! Initiator and as Responder, encrypted and plain. For each rule the victim neither panics nor hangs, writes only
+//! into memory that it granted (the memory around it is checked), counts what it drops and goes on, serves an
 //! honest client all the while, and in the end holds no socket and no memory of it.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `rule`, `table` | what a rule is; the list of them, which is that of docs/rules.md |
 //! | `form`, `protection`, `announce`, `data`, `grant`, `memory`, `owner`, `finish` | the rules, and how each is broken |
-//! | `peer`, `exchange`, `seal` | the hostile one; its set-up, which is honest; its seal, which is not |
+//! | `peer`, `exchange`, `seal` | the hostile peer; its set-up, which is honest; its seal, which is not |
 //! | `victim`, `guard` | the end that is attacked, an honest client beside it, and memory that may not be touched |
 //! | `holdings` | what the process holds |
 #![allow(non_snake_case)]
@@ -44,7 +44,7 @@ use zerolane::failure::CloseReason;
 /// Longest time that a rule may take, the victim's patience with a silent peer included.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a process holds is looked at: one at a time.
+/// One test at a time: each checks what the process holds.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Rules broken at the same time: most of each is waiting.
@@ -95,7 +95,7 @@ fn broken(rule: &Rule, role: Role, encrypted: bool) -> Served {
     served
 }
 
-/// Breaks the rule, looks that the connection goes on, and ends it; or is silent until the victim does.
+/// Breaks the rule, checks that the connection goes on, and ends it; or is silent until the victim ends it.
 fn misbehave(rule: &Rule, peer: &mut Peer) {
     (rule.script)(peer);
     match rule.outcome {
@@ -154,7 +154,7 @@ fn break_all(role: Role, encrypted: bool) {
     held.assert_back_to(&before);
 }
 
-/// Breaks `rules`, a few at a time; the names of those of which something else came than should.
+/// Breaks `rules`, a few at a time; returns the names of those with a wrong outcome.
 fn break_each(rules: &[&Rule], role: Role, encrypted: bool) -> Vec<&'static str> {
     let next = AtomicUsize::new(0);
     let work = || {

@@ -176,7 +176,7 @@ fn place_inside_the_region(peer: &mut Peer) {
     );
 }
 
-/// Asks for much with little, all at once.
+/// Asks for large answers with small requests, all at once.
 fn get_no_flood(peer: &mut Peer) {
     let open = opened(peer, "open", Rights::ALL);
     for n in 0..600 {
@@ -270,7 +270,7 @@ fn numbered_too_long(peer: &mut Peer) {
     }
 }
 
-/// Goes on as if nothing had been refused.
+/// Ignores a refusal and goes on.
 fn numbered_after_a_refusal(peer: &mut Peer) {
     let open = opened(peer, "open", Rights::ALL);
     let outside = put(peer, open, EXPORTED as u64, 0);
@@ -286,7 +286,7 @@ fn numbered_after_a_refusal(peer: &mut Peer) {
     assert!(!heard.iter().any(executed), "executed out of order");
 }
 
-/// One atomic operation after the other, of none of which it says that it knows the value.
+/// One atomic operation after the other, without confirming a value.
 fn values_never_confirmed(peer: &mut Peer) {
     let open = opened(peer, "open", Rights::ALL);
     for sync in 0..500 {
@@ -314,7 +314,7 @@ fn values_never_confirmed(peer: &mut Peer) {
     }
 }
 
-/// Confirms values that there never were.
+/// Confirms values of operations that do not exist.
 fn values_never_asked_for(peer: &mut Peer) {
     let open = opened(peer, "open", Rights::ALL);
     for sync in [0, 1, 1 << 31, u32::MAX] {
@@ -360,7 +360,7 @@ fn message_without_a_receive(peer: &mut Peer) {
     }
 }
 
-/// Says one length in the message, and another when it announces the payload.
+/// Gives one length in the message, and another in the announcement of its payload.
 fn message_of_another_length(peer: &mut Peer) {
     let header = message(peer, 0).with_wide(500);
     peer.say_raw(&header, &[7; 16]);

@@ -1,4 +1,4 @@
-//! Rules of persistent memory that is the peer's: what it answers to what the victim asks of it.
+//! Rules of persistent memory of the peer: its answers to the victim's operations.
 
 use super::grant::grant;
 use super::peer::Peer;
@@ -81,7 +81,7 @@ fn region_as_asked(peer: &mut Peer) {
     peer.await_heard(|it, _| it.op == Op::Get && it.d_id == HANDLE);
 }
 
-/// What a get of one datagram is answered by.
+/// The answer to a get of one datagram.
 fn reply(peer: &Peer, get: &Header) -> Header {
     Header {
         b_num: get.b_num,
@@ -112,7 +112,7 @@ fn get_answered_as_asked(peer: &mut Peer) {
     }
 }
 
-/// What a Get that grants a Block is answered by, at its start.
+/// The answer to a Get that grants a Block, at its start.
 fn reply_to_block(peer: &Peer, get: &Header, options: &[u8]) -> Header {
     let word = |at: usize| u32::from_be_bytes(options[at..at + 4].try_into().unwrap());
     Header {
@@ -154,7 +154,7 @@ fn get_answered_where_asked(peer: &mut Peer) {
     peer.say_raw(&reply, &[THEIR_BYTE; 1000]);
 }
 
-/// Says nothing any more, until the victim has had enough.
+/// Is silent, until the victim gives it up.
 fn get_never_answered(peer: &mut Peer) {
     given(peer, Op::Get);
 }
@@ -178,7 +178,7 @@ fn value_of_other_lengths(peer: &mut Peer) {
     }
 }
 
-/// Whether the victim still repeats the put that it has not heard of.
+/// Checks that the victim still repeats the put that was not confirmed.
 fn is_repeated(peer: &mut Peer, put: &Header) {
     peer.await_heard(|it, _| it.op == Op::Data && it.d_id == put.d_id && it.sync == put.sync);
 }

@@ -1,4 +1,4 @@
-//! A peer that shakes hands as it should and then says what it likes.
+//! A peer that does the handshake by the rules and then sends anything.
 
 use super::exchange::{admit, capabilities, exchange};
 use super::rule::Terms;
@@ -18,16 +18,16 @@ use zerolane_wire::{
 
 /// Nothing is waited for longer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the victim may have nothing to say before it has nothing to say.
+/// The victim counts as silent after this long without a datagram.
 const SILENCE: Duration = Duration::from_millis(30);
 /// The peer's own key and port, and the number of its set-up.
 pub(super) const KEY: u32 = 0x6b6b_6b6b;
 pub(super) const PORT: u16 = 77;
 pub(super) const SYNC: u32 = 5;
-/// Asks whether the victim is there still.
+/// Sync of the Nop that asks whether the victim is still there.
 const THERE: u32 = 0x7e57_ab1e;
 
-/// Which end of the connection the hostile one is.
+/// Which end of the connection the hostile peer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Initiator,
@@ -41,7 +41,7 @@ pub(super) struct Peer {
     /// Numbers of its own that were used.
     next_id: u32,
     next_sequence: u32,
-    /// Where it hears.
+    /// Where it receives.
     buffer: Box<[u8; 65_536]>,
     /// Everything it sent, as it was on the wire.
     pub(super) sent: Vec<Vec<u8>>,
@@ -140,7 +140,7 @@ impl Peer {
         self.seal.is_some()
     }
 
-    /// Says something with the right ports and keys.
+    /// Sends an operation with the right ports and keys.
     pub(super) fn say(&mut self, operation: Operation) {
         let route = self.route;
         let (bytes, len) = Packet { route, operation }.emit();
@@ -157,7 +157,7 @@ impl Peer {
         }
     }
 
-    /// Says a header, and anything behind it.
+    /// Sends a header, and anything behind it.
     pub(super) fn say_raw(&mut self, header: &Header, rest: &[u8]) {
         if header.op == Op::RequestToSend && header.wide() <= ROOM as u64 {
             self.announced = self.announced.max(header.wide());
@@ -260,7 +260,7 @@ impl Peer {
         panic!("the victim did not say it");
     }
 
-    /// All that the victim has to say until it is silent for a while.
+    /// All operations of the victim until it is silent for a while.
     pub(super) fn listen_for_a_while(&mut self) -> Vec<Header> {
         let mut heard = vec![];
         let end = Instant::now() + PATIENCE;
@@ -273,7 +273,7 @@ impl Peer {
         heard
     }
 
-    /// Whether that is heard, before the victim is silent for a while.
+    /// Whether such an operation comes before the victim is silent for a while.
     fn is_heard(&mut self, is: impl Fn(&Header) -> bool) -> bool {
         let end = Instant::now() + PATIENCE;
         while let Some((header, _)) = self.hear(SILENCE) {

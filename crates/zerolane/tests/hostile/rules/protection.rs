@@ -48,7 +48,7 @@ fn route_port_and_key(peer: &mut Peer) {
     assert!(!heard.iter().any(|it| it.op == Op::Nop && it.sync == 99));
 }
 
-/// In the clear on a sealed connection: nothing of it counts. On a plain one it is the same as ever.
+/// In the clear on a sealed connection: nothing of it counts. On a plain one it is as any other datagram.
 fn sealed_everything(peer: &mut Peer) {
     let header = Header {
         s_id: 1,

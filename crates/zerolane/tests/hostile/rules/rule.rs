@@ -22,11 +22,11 @@ pub(super) struct Rule {
     pub(super) ask: Option<Ask>,
     /// Which end can break it at all; both, unless said.
     pub(super) only: Option<Role>,
-    /// What is left of the connection.
+    /// The fate of the connection.
     pub(super) outcome: Outcome,
 }
 
-/// What the hostile one offers, or chooses, when the connection is set up.
+/// What the hostile peer offers, or chooses, when the connection is set up.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
     pub(super) profile: Profile,

@@ -1,11 +1,11 @@
-//! Sealing as docs/protocol.md tells it, written a second time, and without what keeps an honest end honest: a number
-//! can be chosen, and used twice.
+//! Sealing as in docs/protocol.md, written a second time, without the checks of an honest end: a number can be
+//! chosen, and used twice.
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use zerolane_handshake::{Cipher, Session};
 use zerolane_wire::HEADER_LEN;
 
-/// The cipher that the hostile one offers, and everybody has.
+/// The cipher that the hostile peer offers, and that every end has.
 pub(super) const OFFERED: Cipher = Cipher::ChaCha20Poly1305;
 
 const NUMBER_LEN: usize = 8;

@@ -44,7 +44,7 @@ fn every_rule__has_a_row_and_every_row_a_case() {
 #[test]
 fn every_section_of_the_protocol__has_a_rule_that_is_broken() {
     const OTHERS: [&str; 7] = [
-        // What words mean; drawings of what the rules above them say.
+        // Definitions, and drawings of the rules above them.
         "Words",
         "Operations",
         "Protection",
