@@ -10,20 +10,29 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+/// Copies a program by a process of its own. While this one has a copy open for writing, what other tests start has it
+/// open too, and it cannot be run.
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg(from).arg(to).status();
+    assert!(copied.unwrap().success(), "{}", to.display());
+}
+
 /// A directory with a copy of `zerolane`, and that.
 fn installed() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("zerolane");
-    fs::copy(env!("CARGO_BIN_EXE_zerolane"), &program).unwrap();
+    copy(Path::new(env!("CARGO_BIN_EXE_zerolane")), &program);
     (directory, program)
 }
 
 /// A `zerolane-bench` that says what it was told, and by which name, and ends with 7.
 fn install_bench(directory: &Path, name: &str) {
     fs::create_dir_all(directory).unwrap();
-    let program = directory.join("zerolane-bench");
-    fs::write(&program, format!("#!/bin/sh\necho {name} \"$@\"\nexit 7\n")).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = directory.join("script");
+    let text = format!("#!/bin/sh\necho {name} \"$@\"\nexit 7\n");
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    copy(&script, &directory.join("zerolane-bench"));
 }
 
 fn run(program: &Path, path: &Path, words: &[&str]) -> Output {
