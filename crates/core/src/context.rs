@@ -40,7 +40,30 @@ pub(crate) enum Debt {
     Peer,
 }
 
-/// The set of debts of an entry.
+impl Debt {
+    /// In the order in which they are settled.
+    const ALL: [Debt; 9] = [
+        Debt::Progress,
+        Debt::Ready,
+        Debt::Match,
+        Debt::Offer,
+        Debt::Start,
+        Debt::Announce,
+        Debt::Read,
+        Debt::Grant,
+        Debt::Peer,
+    ];
+}
+
+const _: () = {
+    let mut at = 0;
+    while at < Debt::ALL.len() {
+        assert!(Debt::ALL[at] as usize == at);
+        at += 1;
+    }
+};
+
+/// The set of debts of an entry: a bit for each, the first one's lowest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Debts(u16);
 
@@ -95,17 +118,11 @@ impl Context {
         self.debts.0 |= 1 << debt as u8;
     }
 
-    /// Takes a debt out: whether it was owed.
-    pub(crate) fn take_debt(&mut self, debt: Debt) -> bool {
-        let bit = 1 << debt as u8;
-        let owed = self.debts.0 & bit != 0;
-        self.debts.0 &= !bit;
-        owed
-    }
-
-    /// Whether nothing is owed.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.debts.0 == 0
+    /// Takes out the debt that is to be settled next.
+    pub(crate) fn next_debt(&mut self) -> Option<Debt> {
+        let first = Debt::ALL.get(self.debts.0.trailing_zeros() as usize)?;
+        self.debts.0 &= self.debts.0 - 1;
+        Some(*first)
     }
 
     /// Nothing is owed any more: the connection is over.

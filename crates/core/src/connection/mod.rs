@@ -113,8 +113,8 @@ impl Connection {
         }
     }
 
-    /// Does what the entry owes: each debt once, in the order that makes one pass enough. What is owed by
-    /// a connection that is not open waits until it is.
+    /// Does what the entry owes, each debt once, in the order of [`Debt`]: none makes one that comes before
+    /// it. What is owed by a connection that is not open waits until it is.
     fn settle(&mut self) {
         let Connection {
             cx,
@@ -123,37 +123,22 @@ impl Connection {
             receiving,
             one_sided,
         } = self;
-        if cx.is_settled() || !session.is_established() {
+        if !session.is_established() {
             return;
         }
-        if cx.take_debt(Debt::Progress) {
-            receiving.on_peer_progress(cx);
+        while let Some(debt) = cx.next_debt() {
+            match debt {
+                Debt::Progress => receiving.on_peer_progress(cx),
+                Debt::Ready => one_sided.ready_again(cx),
+                Debt::Match => receiving.match_announcements(cx),
+                Debt::Offer => sending.match_offers(cx),
+                Debt::Start => one_sided.start(cx, sending, receiving),
+                Debt::Announce => sending.announce(cx),
+                Debt::Read => receiving.ask_reads(cx),
+                Debt::Grant => receiving.grant(cx),
+                Debt::Peer => session.expect_peer(cx),
+            }
         }
-        if cx.take_debt(Debt::Ready) {
-            one_sided.ready_again(cx);
-        }
-        if cx.take_debt(Debt::Match) {
-            receiving.match_announcements(cx);
-        }
-        if cx.take_debt(Debt::Offer) {
-            sending.match_offers(cx);
-        }
-        if cx.take_debt(Debt::Start) {
-            one_sided.start(cx, sending, receiving);
-        }
-        if cx.take_debt(Debt::Announce) {
-            sending.announce(cx);
-        }
-        if cx.take_debt(Debt::Read) {
-            receiving.ask_reads(cx);
-        }
-        if cx.take_debt(Debt::Grant) {
-            receiving.grant(cx);
-        }
-        if cx.take_debt(Debt::Peer) {
-            session.expect_peer(cx);
-        }
-        debug_assert!(cx.is_settled(), "one pass is enough");
     }
 
     /// When [`Connection::on_timeout`] is to be called next.

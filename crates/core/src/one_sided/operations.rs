@@ -7,6 +7,7 @@ use crate::request::{Request, RequestKind};
 use crate::timers::Timer;
 use crate::transmit::Outgoing;
 use crate::{Atomic, BurstLimit, OperationBurst, RemotePlace, TransferId};
+use smallvec::SmallVec;
 use zerolane_wire::{FetchOp, Flags, Header, OPTIONS_LEN, Op, Operation, Packet, Profile};
 
 impl OneSided {
@@ -25,13 +26,12 @@ impl OneSided {
         let at = self.send_queue.repeat_at(cx.recovery.patience());
         cx.timers.set_earlier(Timer::Memory, at);
         let numbers = (0..count).map(|index| first.wrapping_add(index));
-        let operations = numbers
-            .clone()
-            .filter_map(|number| {
-                let last = number == first.wrapping_add(count - 1);
-                self.operation(cx, number, last && self.asks_now(numbers.clone()))
-            })
-            .collect();
+        let ask = self.asks_now(numbers.clone());
+        let mut operations = SmallVec::with_capacity(count as usize);
+        for (ahead, number) in numbers.enumerate() {
+            let last = ahead + 1 == count as usize;
+            operations.extend(self.operation(cx, number, last && ask));
+        }
         // Data carries the confirmation of the peer's own operations.
         if carries {
             self.responder.confirmed();
