@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use zerolane::Security;
 use zerolane::failure::{CloseReason, Reason};
 use zerolane::keys::{self, Access, AllowFile, HostTrust, KnownHosts, Meeting, identity};
+use zerolane::options::{Profile, Profiles};
 use zerolane::security::{Code, Identity, Mode, PublicKey};
 
 use crate::console;
@@ -36,6 +37,9 @@ pub(crate) struct ClientArgs {
     /// Use no protection. The server must be told the same
     #[arg(long)]
     plain: bool,
+    /// How the protocol behaves. The server must be told the same
+    #[arg(long, value_enum, default_value_t = ProfileName::Extended)]
+    pub(crate) profile: ProfileName,
 }
 
 /// Options of the commands that listen: `serve`, `mem export`.
@@ -58,6 +62,27 @@ pub(crate) struct ServerArgs {
     /// Use no protection. Clients must be told the same
     #[arg(long)]
     plain: bool,
+    /// How the protocol behaves. Clients must be told the same
+    #[arg(long, value_enum, default_value_t = ProfileName::Extended)]
+    pub(crate) profile: ProfileName,
+}
+
+/// Names of profiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ProfileName {
+    /// With congestion control and selective repair
+    Extended,
+    /// As the thesis has it, to be compared with: without either
+    Classic,
+}
+
+impl From<ProfileName> for Profiles {
+    fn from(name: ProfileName) -> Profiles {
+        Profiles::only(match name {
+            ProfileName::Extended => Profile::Extended,
+            ProfileName::Classic => Profile::Classic,
+        })
+    }
 }
 
 /// Protection of a connection whose ends prove their identities.

@@ -170,6 +170,22 @@ fn put_and_get__bytes_arrive_where_they_were_put() {
     assert_eq!(exporter.ends_with(Signal::SIGTERM), Some(130));
 }
 
+/// Classic is spoken where both ends ask for it, and nowhere else.
+#[test]
+fn profile__classic_has_to_be_asked_for_at_both_ends() {
+    let classic = ["--profile", "classic"];
+    let content = noise(100_000, 3);
+    let refusal = "no profile in common";
+    let exporter = Exporter::of("1MiB", &[]);
+    let asked = [&["m", "-"][..], &classic].concat();
+    exporter.fails("put", &asked, &content, 3, refusal);
+    let exporter = Exporter::of("1MiB", &classic);
+    exporter.fails("put", &["m", "-"], &content, 3, refusal);
+    exporter.succeeds("put", &asked, &content);
+    let part = [&["m@0+100000", "-"][..], &classic].concat();
+    assert!(exporter.succeeds("get", &part, b"") == content);
+}
+
 #[test]
 fn put__of_standard_input() {
     let exporter = Exporter::of("2MiB", &[]);

@@ -16,9 +16,11 @@ pub(crate) struct Guarded {
 impl Guarded {
     /// A client with the trust that `args` ask for.
     pub(crate) fn new(host: Host, args: ClientArgs) -> Result<Guarded> {
+        let profiles = args.profile.into();
         let (caution, security) = Caution::new(host.to_string(), args)?;
         let transport = Options {
             security,
+            profiles,
             ..Options::default()
         };
         let client = Client::new(host).with_transport(transport);

@@ -77,6 +77,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let stop = stop_on_signals()?;
     let user = args.user.as_deref().map(user::find).transpose()?;
     let code = args.code.then(one_time_code).transpose()?;
+    let profiles = args.security.profile.into();
     let Doors {
         security,
         access: allowed,
@@ -95,6 +96,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         transport: Options {
             scheduler: Some(Scheduler::new(args.schedule.into())),
             security,
+            profiles,
             ..Options::default()
         },
     };

@@ -99,6 +99,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let Ok(region) = ExportedRegion::new(region) else {
         bail!("{:?} cannot be exported: it is not aligned", args.what);
     };
+    let profiles = args.security.profile.into();
     let Doors {
         mut security,
         access: allowed,
@@ -110,6 +111,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
     let transport = Options {
         security,
+        profiles,
         ..Options::default()
     };
     let mut endpoint = Endpoint::bind(args.listen, transport)

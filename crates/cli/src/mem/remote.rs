@@ -29,9 +29,11 @@ impl Host {
 
     fn connect(&self, security: &ClientArgs) -> Result<Connection> {
         let Host { name, port } = self;
+        let profiles = security.profile.into();
         let (caution, security) = Caution::new(self.to_string(), security.clone())?;
         let options = Options {
             security,
+            profiles,
             ..Options::default()
         };
         let connected = Connection::connect((name.as_str(), *port), &options);
