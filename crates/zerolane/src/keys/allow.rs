@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Longest name of a memory region, bytes: what its operation carries.
 const MAX_REGION_NAME: usize = zerolane_wire::OPTIONS_LEN;
+/// Longest name of a file and longest path, bytes: Linux has no longer ones (limits.h).
+const MAX_NAME: usize = 255;
+const MAX_PATH: usize = 4095;
 
 /// What the owner of a key may do. A client that is confined to a path has no right to memory; one
 /// that is confined to regions has none to files. A line may name both.
@@ -142,9 +145,12 @@ fn rights<'w>(words: impl Iterator<Item = &'w str>) -> Result<Rights, &'static s
 }
 
 fn path_below(path: &str) -> Result<Vec<u8>, &'static str> {
-    let stays = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    let stays = |part| match part {
+        Component::Normal(name) => name.len() <= MAX_NAME,
+        part => part == Component::CurDir,
+    };
     let below = Path::new(path).components().all(stays) && !path.contains('\0');
-    match below {
+    match below && path.len() <= MAX_PATH {
         true => Ok(path.as_bytes().to_vec()),
         false => Err("not a path below the directory"),
     }

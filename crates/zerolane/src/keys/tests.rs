@@ -186,6 +186,8 @@ fn allow_list__a_broken_line_breaks_it_all() {
         format!("{key} read below=../up"),
         format!("{key} read below=/up"),
         format!("{key} read below=a\0b"),
+        format!("{key} read below={}", "n".repeat(256)),
+        format!("{key} read below={}", "n/".repeat(2048)),
         format!("{key} read below=a below=b"),
         format!("{key} regions=a"),
         format!("{key} fetch"),
