@@ -632,7 +632,7 @@ fn model__a_policer_that_becomes_narrow_is_backed_off_from() {
 }
 
 #[test]
-fn model__who_heeds_nothing_is_not_answered_with_ever_more() {
+fn model__a_flow_that_heeds_nothing_is_not_answered_with_ever_more() {
     let mut path = Policer::new(10 * MS, 125_000_000, 1);
     path.deaf = 150_000_000.0;
     path.run(200);

@@ -58,7 +58,7 @@ pub use frame::hardware_address;
 
 /// Most bytes of frames in flight in a lab; further frames are dropped and
 /// counted. Two thirds of a second at 10 Gb/s.
-pub const MAX_UNDER_WAY_BYTES: usize = 768 << 20;
+pub const MAX_IN_FLIGHT_BYTES: usize = 768 << 20;
 
 /// What a lab is made of.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,7 +105,7 @@ pub struct LabStats {
     /// Frames that the thread was too slow to take: dropped by the kernel, and
     /// no part of the model.
     pub missed: u64,
-    /// Frames dropped because [`MAX_UNDER_WAY_BYTES`] were in flight.
+    /// Frames dropped because [`MAX_IN_FLIGHT_BYTES`] were in flight.
     pub overflowed: u64,
     /// Frames that came through a link but that the kernel did not take.
     pub unsent: u64,

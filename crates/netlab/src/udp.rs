@@ -38,7 +38,7 @@ pub const MAX_CLIENTS: usize = 64;
 /// Most datagrams in flight in one direction; more are dropped and counted.
 /// Bounds the memory to 256 MiB with the biggest datagrams, and leaves room for
 /// more than the relay can pass on in 20 ms.
-pub const MAX_UNDER_WAY_PACKETS: usize = 4096;
+pub const MAX_IN_FLIGHT_PACKETS: usize = 4096;
 
 /// A running relay. Dropping it ends it; datagrams still in flight are gone.
 ///
@@ -79,7 +79,7 @@ pub struct RelayStats {
     pub clients: usize,
     /// Datagrams dropped because their sender was one client too many.
     pub refused: u64,
-    /// Datagrams dropped because [`MAX_UNDER_WAY_PACKETS`] were in flight.
+    /// Datagrams dropped because [`MAX_IN_FLIGHT_PACKETS`] were in flight.
     pub overflowed: u64,
     /// Datagrams that came through a link but that the kernel did not take,
     /// for example because nothing listens at the server's address.

@@ -70,7 +70,7 @@ impl Coded {
 }
 
 #[test]
-fn code__copies_for_one_who_has_it_and_ends() {
+fn code__copies_for_one_client_that_has_it_and_ends() {
     let coded = Coded::new();
     let bytes = content(3, 3_000_000);
     fs::write(coded.lab.share("a"), &bytes).unwrap();

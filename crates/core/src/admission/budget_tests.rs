@@ -224,7 +224,7 @@ fn stretch__goes_when_there_is_a_queue() {
 }
 
 #[test]
-fn stretch__needs_somebody_who_wants_more() {
+fn stretch__needs_a_member_that_wants_more() {
     let mut budget = Budget::new();
     run(&mut budget, 1, 5000, 4);
     assert_eq!(budget.stretch, ONE);

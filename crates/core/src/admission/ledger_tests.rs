@@ -60,7 +60,7 @@ fn review__allowances_never_add_up_to_more_than_the_budget() {
 }
 
 #[test]
-fn review__who_gets_nothing_is_told_when_to_ask() {
+fn review__a_member_that_gets_nothing_is_told_when_to_ask() {
     let scheduler = Scheduler::new(Schedule::Fair);
     let mut members: Vec<Member> = (0..100).map(|_| scheduler.join()).collect();
     for member in &mut members {

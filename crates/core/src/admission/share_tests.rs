@@ -47,7 +47,7 @@ fn divide__a_light_one_gets_the_trickle() {
 }
 
 #[test]
-fn divide__what_is_unlikely_to_be_used_goes_to_who_uses_it() {
+fn divide__what_is_unlikely_to_be_used_goes_to_a_member_that_uses_it() {
     let slow = Claim {
         likely: 2_000,
         ..claim(1, u64::MAX)

@@ -231,13 +231,13 @@ impl Connection {
         datagram: &[u8],
     ) -> PathValidation {
         self.cx.now = now;
-        let stray = self
+        let validation = self
             .session
             .on_unmatched(&mut self.cx, from, nonce, datagram);
-        if stray == PathValidation::Validated {
+        if validation == PathValidation::Validated {
             self.on_new_path(now);
         }
-        stray
+        validation
     }
 
     /// The way to the peer is another from here on: an end has a new address.

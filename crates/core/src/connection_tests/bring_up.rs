@@ -275,7 +275,7 @@ fn connect__forged_answers_are_ignored() {
 }
 
 #[test]
-fn connect__nobody_there_gives_up_in_time() {
+fn connect__without_an_answer_gives_up_in_time() {
     let mut sim = Sim::new(
         LinkConfig::default(),
         1,
@@ -293,7 +293,7 @@ fn connect__nobody_there_gives_up_in_time() {
 }
 
 #[test]
-fn connect__under_loss_both_ends_open_though_nobody_says_a_thing() {
+fn connect__under_loss_both_ends_open_though_neither_sends() {
     each(300, |seed| {
         let link = LinkConfig {
             delay: 5 * MS,

@@ -138,7 +138,7 @@ fn is_all_but_complete(sim: &Sim) -> bool {
 }
 
 #[test]
-fn close__of_who_has_seen_the_last_put_fails_no_put() {
+fn close__of_an_end_that_has_seen_the_last_put_fails_no_put() {
     each(300, |seed| {
         let mut sim = connected(0.2, seed, &Config::default());
         let region = sim.a.empty(4_000);

@@ -134,7 +134,7 @@ fn peer__that_waits_for_a_send_is_kept_alive() {
 }
 
 #[test]
-fn clock__jump_of_an_hour_kills_nobody() {
+fn clock__jump_of_an_hour_kills_no_connection() {
     for config in [Config::default(), classic()] {
         let mut sim = connected(link(), 1, &config);
         let posted = post(&mut sim, 7, 3_000_000);

@@ -114,7 +114,7 @@ fn flow__long_path_is_filled_from_the_start_on() {
 }
 
 #[test]
-fn flow__who_waits_for_a_turn_announces_it_twice_at_most() {
+fn flow__a_transfer_that_waits_for_a_turn_is_announced_twice_at_most() {
     let it = flow(MS, 0.0, Duration::from_secs(1), 1);
     assert!(it.transfers > 2 * POSTED as u64, "{it:?}");
     assert!(it.control <= 2 * it.transfers + 10, "{it:?}");

@@ -167,7 +167,7 @@ fn fair__a_lone_stream_is_not_bounded() {
 }
 
 #[test]
-fn fast__turns_go_round_and_nobody_starves() {
+fn fast__turns_go_round_and_none_starves() {
     seeds::each(2, |seed| {
         let scheduler = Scheduler::new(Schedule::Fast);
         let mut star = Star::new(shallow(), seed, &scheduler, &[Load::ENDLESS; 4]);
@@ -263,7 +263,7 @@ fn shortest__long_transfers_make_progress() {
 }
 
 #[test]
-fn hostile__who_withholds_granted_payload_does_not_starve_others() {
+fn hostile__a_sender_that_withholds_granted_payload_does_not_starve_others() {
     seeds::each(2, |seed| {
         let scheduler = Scheduler::new(Schedule::Fair);
         let mut star = Star::new(shallow(), seed, &scheduler, &[Load::ENDLESS; 4]);
@@ -281,7 +281,7 @@ fn hostile__who_withholds_granted_payload_does_not_starve_others() {
 }
 
 #[test]
-fn hostile__who_brings_little_is_held_to_little() {
+fn hostile__a_sender_that_brings_little_is_held_to_little() {
     let scheduler = Scheduler::new(Schedule::Fair);
     let mut star = Star::new(shallow(), 1, &scheduler, &[Load::ENDLESS; 4]);
     for slow in 1..4 {

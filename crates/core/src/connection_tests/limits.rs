@@ -222,7 +222,7 @@ fn limit__overtaken_ranges_watched() {
 }
 
 #[test]
-fn limit__bursts_under_way_remembered() {
+fn limit__bursts_in_flight_remembered() {
     let mut sim = connected(Config::default());
     let now = sim.now();
     for _ in 0..limits::MAX_FLIGHT {

@@ -94,7 +94,7 @@ fn report__of_what_was_never_sent_sends_nothing() {
 }
 
 #[test]
-fn report__of_what_is_under_way_repeated_a_thousand_times_sends_it_at_most_once() {
+fn report__of_what_is_in_flight_repeated_a_thousand_times_sends_it_at_most_once() {
     let (mut sim, from) = under_way(2);
     let sent = sim.a.c().counters().bytes_sent;
     for _ in 0..1000 {

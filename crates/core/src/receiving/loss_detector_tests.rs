@@ -155,7 +155,7 @@ fn filled__patience_has_an_end() {
 }
 
 #[test]
-fn filled__sooner_than_a_repair_can_be_was_asked_in_vain() {
+fn filled__sooner_than_a_repair_can_be_was_a_spurious_request() {
     let ask = |answered_after: Duration| {
         let mut watch = LossDetector::default();
         watch.overtaken(at(0), (1, 100, 200), false);

@@ -45,7 +45,7 @@ fn under_way(flight: &SentLog, now: Duration, flight_time: Duration) -> Vec<u32>
 }
 
 #[test]
-fn under_way__young_enough() {
+fn in_flight__young_enough() {
     let mut flight = flown(5);
     flight.on_sent(Instant::ZERO + 5 * MS, 1, 1, 0, 10);
     assert_eq!(under_way(&flight, 10 * MS, 11 * MS), [40, 30, 20, 10, 0]);
@@ -54,7 +54,7 @@ fn under_way__young_enough() {
 }
 
 #[test]
-fn under_way__what_follows_the_last_one_seen_may_be_as_late() {
+fn in_flight__what_follows_the_last_one_seen_may_be_as_late() {
     let mut flight = flown(5);
     // Burst 2 left at 1 ms and was reported at 101: the path holds a queue.
     flight.on_seen(Instant::ZERO + 101 * MS, 2).unwrap();

@@ -4,7 +4,7 @@ use super::clock::Clock;
 use super::frame::{self, Frame};
 use super::port::{BATCH_FRAMES, Port, Received, Room};
 use super::switch::Departure;
-use super::{MAX_UNDER_WAY_BYTES, State};
+use super::{MAX_IN_FLIGHT_BYTES, State};
 use crate::worker::Shared;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
@@ -134,7 +134,7 @@ impl Forwarder {
             return;
         }
         let mut state = self.shared.state();
-        let most = MAX_UNDER_WAY_BYTES / self.longest_frame_bytes.max(1);
+        let most = MAX_IN_FLIGHT_BYTES / self.longest_frame_bytes.max(1);
         for Sent { at, from, frame } in frames.drain(..) {
             if state.switch.in_flight() >= most {
                 state.overflowed += 1;

@@ -1,6 +1,6 @@
 //! The relay's thread: one loop over all sockets.
 
-use super::{MAX_CLIENTS, MAX_UNDER_WAY_PACKETS, State};
+use super::{MAX_CLIENTS, MAX_IN_FLIGHT_PACKETS, State};
 use crate::worker::Shared;
 use netsim::Side;
 use nix::errno::Errno;
@@ -213,7 +213,7 @@ impl Forwarder {
             links, overflowed, ..
         } = &mut *state;
         let link = &mut links[from.index()];
-        if link.in_flight() >= MAX_UNDER_WAY_PACKETS {
+        if link.in_flight() >= MAX_IN_FLIGHT_PACKETS {
             *overflowed += 1;
             return;
         }

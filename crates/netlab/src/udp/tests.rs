@@ -293,7 +293,7 @@ fn put_on_link__bounds_what_is_in_flight() {
     let server = socket();
     let relay = relay_to(&server, config);
     let client = socket();
-    let limit = MAX_UNDER_WAY_PACKETS as u64;
+    let limit = MAX_IN_FLIGHT_PACKETS as u64;
     // In steps, so that the relay's socket does not overflow instead.
     for step in 1..=limit / 256 {
         send_numbered(&client, relay.addr(), 0..256);

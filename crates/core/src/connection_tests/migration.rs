@@ -44,7 +44,7 @@ fn last_of_a(sim: &Sim) -> Vec<u8> {
     of_a.expect("it said something").1.clone()
 }
 
-fn stray(sim: &mut Sim, from: SocketAddr, datagram: &[u8]) -> PathValidation {
+fn unmatched(sim: &mut Sim, from: SocketAddr, datagram: &[u8]) -> PathValidation {
     let now = sim.now();
     sim.b.c().on_unmatched(now, from, NONCE, datagram)
 }
@@ -52,7 +52,7 @@ fn stray(sim: &mut Sim, from: SocketAddr, datagram: &[u8]) -> PathValidation {
 /// The answer of A to the question that B asks at `to`.
 fn answer(sim: &mut Sim, to: SocketAddr) -> Vec<u8> {
     let last = last_of_a(sim);
-    let PathValidation::Challenge(question) = stray(sim, to, &last) else {
+    let PathValidation::Challenge(question) = unmatched(sim, to, &last) else {
         panic!("it is silent elsewhere");
     };
     let asked = Packet::parse(question.bytes()).expect("what we send");
@@ -81,7 +81,10 @@ fn answer(sim: &mut Sim, to: SocketAddr) -> Vec<u8> {
 fn stray__of_a_peer_that_is_heard_means_nothing() {
     let (mut sim, _) = streaming();
     let last = last_of_a(&sim);
-    assert_eq!(stray(&mut sim, address(1), &last), PathValidation::Ignored);
+    assert_eq!(
+        unmatched(&mut sim, address(1), &last),
+        PathValidation::Ignored
+    );
 }
 
 #[test]
@@ -94,16 +97,16 @@ fn stray__without_the_key_means_nothing() {
         let mut forged = last.clone();
         forged[at] ^= 1;
         assert_eq!(
-            stray(&mut sim, address(1), &forged),
+            unmatched(&mut sim, address(1), &forged),
             PathValidation::Ignored
         );
     }
     assert_eq!(
-        stray(&mut sim, address(1), &last[..20]),
+        unmatched(&mut sim, address(1), &last[..20]),
         PathValidation::Ignored
     );
     assert!(matches!(
-        stray(&mut sim, address(1), &last),
+        unmatched(&mut sim, address(1), &last),
         PathValidation::Challenge(_)
     ));
 }
@@ -116,21 +119,21 @@ fn stray__is_believed_when_it_answers_from_there() {
     let answer = answer(&mut sim, address(1));
     // One question at a time, and only the one that was asked can answer it.
     assert_eq!(
-        stray(&mut sim, address(2), &answer),
+        unmatched(&mut sim, address(2), &answer),
         PathValidation::Ignored
     );
     let mut guessed = answer.clone();
     guessed[27] ^= 1;
     assert_eq!(
-        stray(&mut sim, address(1), &guessed),
+        unmatched(&mut sim, address(1), &guessed),
         PathValidation::Ignored
     );
     assert_eq!(
-        stray(&mut sim, address(1), &answer),
+        unmatched(&mut sim, address(1), &answer),
         PathValidation::Validated
     );
     assert_eq!(
-        stray(&mut sim, address(1), &answer),
+        unmatched(&mut sim, address(1), &answer),
         PathValidation::Ignored,
         "once"
     );
@@ -140,23 +143,23 @@ fn stray__is_believed_when_it_answers_from_there() {
 }
 
 #[test]
-fn stray__of_who_does_not_answer_does_not_keep_others_out() {
+fn unmatched__of_an_address_that_does_not_answer_does_not_keep_others_out() {
     let (mut sim, _) = streaming();
     sim.net.link_mut(Side::A).set_up(false);
     sim.run_for(200 * MS);
     let last = last_of_a(&sim);
     assert!(matches!(
-        stray(&mut sim, address(1), &last),
+        unmatched(&mut sim, address(1), &last),
         PathValidation::Challenge(_)
     ));
     sim.run_for(200 * MS);
     let answer = answer(&mut sim, address(2));
     assert_eq!(
-        stray(&mut sim, address(1), &answer),
+        unmatched(&mut sim, address(1), &answer),
         PathValidation::Ignored
     );
     assert_eq!(
-        stray(&mut sim, address(2), &answer),
+        unmatched(&mut sim, address(2), &answer),
         PathValidation::Validated
     );
 }
