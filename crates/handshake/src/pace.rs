@@ -10,9 +10,9 @@ use zerolane_core::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum GateLimit {
-    /// [`MAX_PENDING_HANDSHAKES`]: the oldest exchange was forgotten for a new one.
+    /// [`MAX_PENDING_HANDSHAKES`](crate::limits::MAX_PENDING_HANDSHAKES): the oldest exchange was forgotten for a new one.
     Pending,
-    /// [`MAX_PENDING_OF_ORIGIN`]: an exchange was not begun.
+    /// [`MAX_PENDING_OF_ORIGIN`](crate::limits::MAX_PENDING_OF_ORIGIN): an exchange was not begun.
     PendingOfOrigin,
     /// [`MAX_ANSWERS_PER_SECOND`](crate::limits::MAX_ANSWERS_PER_SECOND): a message was not answered.
     Answers,
