@@ -128,6 +128,17 @@ pub enum WorkRequest {
 }
 
 impl WorkRequest {
+    /// How it is to be done, where that can be said.
+    pub fn flags_mut(&mut self) -> Option<&mut WorkFlags> {
+        match self {
+            WorkRequest::Put { flags, .. }
+            | WorkRequest::Get { flags, .. }
+            | WorkRequest::FetchOp { flags, .. }
+            | WorkRequest::Message { flags, .. } => Some(flags),
+            _ => None,
+        }
+    }
+
     /// Whether the memory is written, and not read.
     pub fn writes(&self) -> bool {
         matches!(

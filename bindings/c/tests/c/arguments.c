@@ -2,6 +2,7 @@
    caller's. Run by tests/install.rs. */
 #define _POSIX_C_SOURCE 200809L
 
+#include "pair.h"
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -10,14 +11,6 @@
 #include <time.h>
 #include <zerolane.h>
 
-#define EXPECT(condition)                                                                          \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__,            \
-                    #condition, zl_last_error());                                                  \
-            exit(EXIT_FAILURE);                                                                    \
-        }                                                                                          \
-    } while (0)
 #define REFUSED(call) EXPECT((call) == ZL_ERROR_ARGUMENT && zl_last_error()[0] != '\0')
 
 static void versions(void)
@@ -181,14 +174,6 @@ static void *serve(void *connection)
 }
 
 /* Connecting needs an accepting end at the same time. */
-static void *connect_to(void *address)
-{
-    static zl_connection *connection;
-
-    EXPECT(zl_connect(address, NULL, &connection) == ZL_OK);
-    return connection;
-}
-
 static void connections(void)
 {
     zl_endpoint *endpoint;
@@ -244,22 +229,6 @@ static void connections(void)
     zl_region_free(region);
     EXPECT(zl_wait(ours, 10000, &completion) == ZL_ERROR_CLOSED);
     zl_connection_free(ours);
-    zl_endpoint_free(endpoint);
-}
-
-static void connect_pair(zl_connection **ours, zl_connection **peers)
-{
-    zl_endpoint *endpoint;
-    char address[ZL_ADDRESS_LENGTH];
-    pthread_t thread;
-    void *connected;
-
-    EXPECT(zl_endpoint_bind("127.0.0.1:0", NULL, &endpoint) == ZL_OK);
-    EXPECT(zl_endpoint_address(endpoint, address, sizeof address) == ZL_OK);
-    EXPECT(pthread_create(&thread, NULL, connect_to, address) == 0);
-    EXPECT(zl_endpoint_accept(endpoint, 10000, peers) == ZL_OK);
-    EXPECT(pthread_join(thread, &connected) == 0);
-    *ours = connected;
     zl_endpoint_free(endpoint);
 }
 

@@ -1,45 +1,13 @@
 /* Delivery modes: what wakes zl_wait, what zl_poll finds, what is held back. One thread drives both ends. Run by
    tests/install.rs. */
+#include "pair.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zerolane.h>
 
-#define EXPECT(condition)                                                                          \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__,            \
-                    #condition, zl_last_error());                                                  \
-            exit(EXIT_FAILURE);                                                                    \
-        }                                                                                          \
-    } while (0)
-
 enum { LENGTH = 5000, TRIES = 20000 };
-
-static void *connect_to(void *address)
-{
-    static zl_connection *connection;
-
-    EXPECT(zl_connect(address, NULL, &connection) == ZL_OK);
-    return connection;
-}
-
-static void connect_pair(zl_connection **ours, zl_connection **peers)
-{
-    zl_endpoint *endpoint;
-    char address[ZL_ADDRESS_LENGTH];
-    pthread_t thread;
-    void *connected;
-
-    EXPECT(zl_endpoint_bind("127.0.0.1:0", NULL, &endpoint) == ZL_OK);
-    EXPECT(zl_endpoint_address(endpoint, address, sizeof address) == ZL_OK);
-    EXPECT(pthread_create(&thread, NULL, connect_to, address) == 0);
-    EXPECT(zl_endpoint_accept(endpoint, 10000, peers) == ZL_OK);
-    EXPECT(pthread_join(thread, &connected) == 0);
-    *ours = connected;
-    zl_endpoint_free(endpoint);
-}
 
 /* Sends one Transfer, until the sender knows that it has arrived; whether the receiver's zl_wait returned for it. */
 static int wakes(zl_connection *ours, zl_connection *peers, zl_region *from, uint32_t delivery,

@@ -1,21 +1,13 @@
 /* Keys, trust and plain connections; run by tests/install.rs with a directory of its own. */
 #define _POSIX_C_SOURCE 200809L
 
+#include "expect.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zerolane.h>
-
-#define EXPECT(condition)                                                                          \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__,            \
-                    #condition, zl_last_error());                                                  \
-            exit(EXIT_FAILURE);                                                                    \
-        }                                                                                          \
-    } while (0)
 
 struct client {
     char address[ZL_ADDRESS_LENGTH];

@@ -126,7 +126,7 @@ impl Connection {
     /// The first connection, which must know the token.
     fn accept(listening: Listening, token: u64) -> Result<Connection> {
         let Listening { runtime, endpoint } = listening;
-        let (connection, send, recv) = runtime.block_on(async {
+        let opened = runtime.block_on(async {
             let incoming = timeout(CONNECT, endpoint.accept()).await;
             let incoming = incoming.context("no sender connected")?;
             let connection = incoming.context("the endpoint is closed")?.await?;
@@ -139,15 +139,7 @@ impl Connection {
             );
             anyhow::Ok((connection, send, recv))
         })?;
-        Ok(Connection {
-            runtime,
-            endpoint,
-            connection,
-            send,
-            recv,
-            here: VecDeque::new(),
-            accepted: true,
-        })
+        Ok(Connection::of(runtime, endpoint, opened, true))
     }
 
     /// Connects to the receiver and shows it the token.
@@ -161,7 +153,7 @@ impl Connection {
         let crypto = QuicClientConfig::try_from(certificate::client()?)?;
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(Arc::new(transport(Some(datagram_bytes(to)?))?));
-        let (connection, send, recv) = runtime.block_on(async {
+        let opened = runtime.block_on(async {
             let connecting = endpoint.connect_with(config, to, NAME)?;
             let connection = timeout(CONNECT, connecting).await.context("no answer")?;
             let connection =
@@ -170,15 +162,24 @@ impl Connection {
             send.write_all(&token.to_le_bytes()).await?;
             anyhow::Ok((connection, send, recv))
         })?;
-        Ok(Connection {
+        Ok(Connection::of(runtime, endpoint, opened, false))
+    }
+
+    fn of(
+        runtime: Runtime,
+        endpoint: Endpoint,
+        (connection, send, recv): (quinn::Connection, SendStream, RecvStream),
+        accepted: bool,
+    ) -> Connection {
+        Connection {
             runtime,
             endpoint,
             connection,
             send,
             recv,
             here: VecDeque::new(),
-            accepted: false,
-        })
+            accepted,
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::Connection;
 use crate::context::Debt;
-use crate::recovery::Timed;
 use crate::session::{LifeEvent, Transition};
 use crate::timers::Timer;
 use crate::{CloseReason, Event, Instant, Life, TransferError, TransferId};
@@ -45,8 +44,6 @@ impl Connection {
         if !transfer && !request {
             return false;
         }
-        cx.recovery.untime(Timed::Announcement(id));
-        cx.recovery.untime(Timed::Grant(id));
         cx.events.push_back(Event::Failed { id, error });
         cx.owe(Debt::Announce);
         cx.owe(Debt::Grant);

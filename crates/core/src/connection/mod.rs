@@ -90,12 +90,13 @@ impl Connection {
         route: Route,
         session: Session,
     ) -> Connection {
+        let cx = Context::new(now, config, route, entropy.sync);
         Connection {
             session,
             sending: Sending::new(),
-            receiving: Receiving::new(&config),
+            receiving: Receiving::new(&cx),
             one_sided: OneSided::new(entropy.key ^ entropy.sync),
-            cx: Context::new(now, config, route, entropy.sync),
+            cx,
         }
     }
 

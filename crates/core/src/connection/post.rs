@@ -16,9 +16,7 @@ impl Connection {
             Ok(())
         }
     }
-}
 
-impl Connection {
     /// Posts a request that is done with `memory`; [`Span::EMPTY`] where there is none. What is read
     /// must stay as it is, and what is written is undefined, until the request is over.
     ///

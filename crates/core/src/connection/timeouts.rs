@@ -97,7 +97,7 @@ impl Connection {
             cx.recovery.back_off();
         }
         for (id, _) in announced {
-            sending.announce_again(cx, id);
+            sending.send_announcement(cx, id);
         }
         for (id, _) in reads {
             receiving.send_read(cx, id);

@@ -1,6 +1,5 @@
 //! Queues that mark instead of dropping, and paths that clear the marks.
 
-use super::posts::Posts;
 use super::sim::Sim;
 use crate::*;
 use netsim::Side;

@@ -1,6 +1,5 @@
 //! Transfers cancelled and connections closed while the link loses what says so.
 
-use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;

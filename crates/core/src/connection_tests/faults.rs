@@ -1,6 +1,5 @@
 //! Links that fail, shrink and come back, peers that die, clocks that jump, counters that wrap.
 
-use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;

@@ -1,7 +1,6 @@
 //! Flows of many Transfers over a long path: what a program that sends all the time gets, from the
 //! start on.
 
-use super::posts::Posts;
 use super::seeds;
 use super::sim::Sim;
 use crate::*;

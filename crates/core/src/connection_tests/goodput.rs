@@ -1,7 +1,6 @@
 //! Goodput over loss, round trip and profile, in virtual time: a number that changes is seen in
 //! review. And the least that is to be reached.
 
-use super::posts::Posts;
 use super::{seeds, sim::Sim};
 use crate::*;
 use netsim::Side;

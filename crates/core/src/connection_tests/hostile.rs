@@ -1,6 +1,5 @@
 //! Datagrams from no peer, from a man in the middle, and from a peer gone mad.
 
-use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;

@@ -1,6 +1,5 @@
 //! A LAN whose hosts have other things to do.
 
-use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;

@@ -1,6 +1,5 @@
 //! A receiver that grants what was not asked for or contradicts itself, and machines that sleep.
 
-use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;

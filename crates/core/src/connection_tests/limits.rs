@@ -1,7 +1,6 @@
 //! Every limit that a peer can run into moves a counter when it bites; honest peers move none.
 
 use super::memory::{MS, S, export};
-use super::posts::Posts;
 use super::sim::Sim;
 use crate::*;
 use netsim::Side;

@@ -1,6 +1,5 @@
 //! Persistent memory: Figure 12 of the thesis in words (4.3.2), order, visibility, messages.
 
-use super::posts::Posts;
 use super::sim::{Host, Sim, content, wake_time};
 use crate::*;
 use netsim::Side;

@@ -1,7 +1,6 @@
 //! Persistent memory over bad links and with dead peers, against an oracle.
 
 use super::memory::{MS, S, at, atomic, export, fetch, get, put};
-use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::{Sim, content};
 use crate::*;

@@ -1,7 +1,6 @@
 //! Operations on persistent memory that must not be done, from honest peers and from others.
 
 use super::memory::{S, at, atomic, export, fetch, get, put, quiet, until_over};
-use super::posts::Posts;
 use super::sim::Sim;
 use crate::*;
 use netsim::Side;

@@ -1,6 +1,5 @@
 //! Datagrams of a connection from addresses that are not its peer's.
 
-use super::posts::Posts;
 use super::sim::Sim;
 use crate::*;
 use netsim::Side;

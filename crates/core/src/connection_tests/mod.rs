@@ -17,7 +17,7 @@ mod memory_faults;
 mod memory_hostile;
 mod migration;
 mod model;
-pub(crate) mod posts;
+mod posts;
 mod reports;
 mod seeds;
 mod sequences;

@@ -2,7 +2,6 @@
 //! exactly once, payload is what its sender had, in the order of the postings, and nothing outside
 //! the targets is written.
 
-use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::{Host, Sim};
 use crate::*;

@@ -6,62 +6,24 @@ use zerolane_wire::Rights;
 type Posted = Result<TransferId, PostError>;
 
 /// Posts by name.
-pub(crate) trait Posts {
-    fn post_send(&mut self, now: Instant, span: Span, delivery: Delivery) -> Posted;
-    fn post_receive(&mut self, now: Instant, span: Span) -> Posted;
-    fn post_offer(&mut self, now: Instant, span: Span, delivery: Delivery) -> Posted;
-    fn post_read(&mut self, now: Instant, span: Span) -> Posted;
-    fn post_put(
-        &mut self,
-        now: Instant,
-        place: RemotePlace,
-        span: Span,
-        immediate: Option<u32>,
-        flags: WorkFlags,
-    ) -> Posted;
-    fn post_get(
-        &mut self,
-        now: Instant,
-        place: RemotePlace,
-        span: Span,
-        flags: WorkFlags,
-    ) -> Posted;
-    fn post_fetch_op(
-        &mut self,
-        now: Instant,
-        place: RemotePlace,
-        atomic: Atomic,
-        flags: WorkFlags,
-    ) -> Posted;
-    fn post_message(
-        &mut self,
-        now: Instant,
-        control: Span,
-        payload: Option<Span>,
-        flags: WorkFlags,
-    ) -> Posted;
-    fn post_message_receive(&mut self, control: Span, payload: Option<Span>) -> Posted;
-    fn request_region(&mut self, now: Instant, name: RegionName, rights: Rights) -> Posted;
-}
-
-impl Posts for Connection {
-    fn post_send(&mut self, now: Instant, span: Span, delivery: Delivery) -> Posted {
+impl Connection {
+    pub(crate) fn post_send(&mut self, now: Instant, span: Span, delivery: Delivery) -> Posted {
         self.post(now, WorkRequest::Send { delivery }, span)
     }
 
-    fn post_receive(&mut self, now: Instant, span: Span) -> Posted {
+    pub(crate) fn post_receive(&mut self, now: Instant, span: Span) -> Posted {
         self.post(now, WorkRequest::Receive, span)
     }
 
-    fn post_offer(&mut self, now: Instant, span: Span, delivery: Delivery) -> Posted {
+    pub(crate) fn post_offer(&mut self, now: Instant, span: Span, delivery: Delivery) -> Posted {
         self.post(now, WorkRequest::Offer { delivery }, span)
     }
 
-    fn post_read(&mut self, now: Instant, span: Span) -> Posted {
+    pub(crate) fn post_read(&mut self, now: Instant, span: Span) -> Posted {
         self.post(now, WorkRequest::Read, span)
     }
 
-    fn post_put(
+    pub(crate) fn post_put(
         &mut self,
         now: Instant,
         place: RemotePlace,
@@ -77,7 +39,7 @@ impl Posts for Connection {
         self.post(now, request, span)
     }
 
-    fn post_get(
+    pub(crate) fn post_get(
         &mut self,
         now: Instant,
         place: RemotePlace,
@@ -87,7 +49,7 @@ impl Posts for Connection {
         self.post(now, WorkRequest::Get { place, flags }, span)
     }
 
-    fn post_fetch_op(
+    pub(crate) fn post_fetch_op(
         &mut self,
         now: Instant,
         place: RemotePlace,
@@ -102,7 +64,7 @@ impl Posts for Connection {
         self.post(now, request, Span::EMPTY)
     }
 
-    fn post_message(
+    pub(crate) fn post_message(
         &mut self,
         now: Instant,
         control: Span,
@@ -113,12 +75,17 @@ impl Posts for Connection {
         self.post(now, request, payload.unwrap_or(Span::EMPTY))
     }
 
-    fn post_message_receive(&mut self, control: Span, payload: Option<Span>) -> Posted {
+    pub(crate) fn post_message_receive(&mut self, control: Span, payload: Option<Span>) -> Posted {
         let request = WorkRequest::ReceiveMessage { control };
         self.post(self.cx.now, request, payload.unwrap_or(Span::EMPTY))
     }
 
-    fn request_region(&mut self, now: Instant, name: RegionName, rights: Rights) -> Posted {
+    pub(crate) fn request_region(
+        &mut self,
+        now: Instant,
+        name: RegionName,
+        rights: Rights,
+    ) -> Posted {
         self.post(now, WorkRequest::OpenRegion { name, rights }, Span::EMPTY)
     }
 }

@@ -2,7 +2,6 @@
 //! that was never made; grants that bring no word. What is sent stays inside what was granted, and
 //! nothing is sent twice for the asking.
 
-use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;

@@ -1,6 +1,5 @@
 //! The thesis's sequences (4.3, Figures 10 and 11 in words), as the operations seen on the wire.
 
-use super::posts::Posts;
 use super::sim::Sim;
 use crate::*;
 use netsim::Side;

@@ -5,7 +5,6 @@
 //!
 //! `ZEROLANE_SEEDS=500 cargo test --release -p zerolane-core soak` is a night's worth.
 
-use super::posts::Posts;
 use super::seeds::{Dice, each};
 use super::shared::Scheduler;
 use super::sim::{Host, wake_time};

@@ -7,7 +7,6 @@
 //!  sender n --/                        \-- connection n /
 //! ```
 
-use super::posts::Posts;
 use super::seeds::Dice;
 use super::shared::Scheduler;
 use super::sim::{Host, wake_time};

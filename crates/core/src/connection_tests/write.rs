@@ -1,6 +1,5 @@
 //! Write sequences (Figure 10): on clean links and on bad ones, in both profiles.
 
-use super::posts::Posts;
 use super::sim::Sim;
 use crate::*;
 use netsim::link::{LinkConfig, Loss, Reorder};

@@ -48,20 +48,14 @@ impl OneSided {
         }
     }
 
-    /// The peer executed all numbered operations below `expected`. False if that cannot be.
-    pub(crate) fn on_executed(
-        &mut self,
-        cx: &mut Context,
-        sending: &mut Sending,
-        expected: u32,
-    ) -> bool {
-        let right = self.confirm(cx, expected);
-        if right {
+    /// The peer says that it executed all numbered operations below `expected`.
+    pub(crate) fn on_executed(&mut self, cx: &mut Context, sending: &mut Sending, expected: u32) {
+        if self.confirm(cx, expected) {
             self.tell_completed(cx, sending);
         }
-        right
     }
 
+    /// Confirms all numbered operations below `expected`. False if that cannot be.
     fn confirm(&mut self, cx: &mut Context, expected: u32) -> bool {
         let news = !self.send_queue.has_executed(expected.wrapping_sub(1));
         let right = self.send_queue.confirm(cx.now, expected);

@@ -25,8 +25,8 @@ use self::receive_window::ReceiveWindow;
 use crate::context::{Context, Debt, Refusal};
 use crate::recovery::Timed;
 use crate::{
-    Admission, Config, DropReason, Event, Instant, PathState, RemotePlace, Span, TransferError,
-    TransferId, limits,
+    Admission, DropReason, Event, Instant, PathState, RemotePlace, Span, TransferError, TransferId,
+    limits,
 };
 use alloc::boxed::Box;
 use zerolane_wire::{Delivered, End, Profile, Reason, RequestToSend};
@@ -52,12 +52,12 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
-    pub(crate) fn new(config: &Config) -> Receiving {
+    pub(crate) fn new(cx: &Context) -> Receiving {
         Receiving {
-            inbox: Inbox::new(config.slots.clamp(1, limits::MAX_SLOTS), config.buffer_log2),
+            inbox: Inbox::new(cx.slots(), cx.config.buffer_log2),
             loss_detector: LossDetector::default(),
             seen: repair::Seen::default(),
-            receive_window: ReceiveWindow::new(config.window, config.max_window),
+            receive_window: ReceiveWindow::new(cx.config.window, cx.config.max_window),
             admission: None,
             peer_stu: 0,
             granted_window: 0,
@@ -91,7 +91,7 @@ impl Receiving {
 
     /// Whether the Transfer is a put of the peer, of which the user here is not told.
     pub(crate) fn is_put_of_peer(&self, id: TransferId) -> bool {
-        self.inbox.is_theirs(id)
+        self.inbox.is_put_of_peer(id)
     }
 
     /// Payload granted and not received yet, bytes.

@@ -206,7 +206,7 @@ impl Sending {
     }
 
     /// Sends, or repeats, the announcement of a Transfer.
-    fn send_announcement(&mut self, cx: &mut Context, id: TransferId) {
+    pub(crate) fn send_announcement(&mut self, cx: &mut Context, id: TransferId) {
         let wait = cx.recovery.control_timeout();
         let Some(transfer) = self.outbox.get_mut(id) else {
             return;
@@ -250,11 +250,6 @@ impl Sending {
             }
         }
         due
-    }
-
-    /// Repeats an announcement.
-    pub(crate) fn announce_again(&mut self, cx: &mut Context, id: TransferId) {
-        self.send_announcement(cx, id);
     }
 
     /// When the next announcement is to be repeated.
@@ -302,6 +297,7 @@ impl Sending {
             _ => None,
         };
         self.outbox.on_event(id, OutboundEvent::Cancelled);
+        cx.recovery.untime(Timed::Announcement(id));
         match (state, follows) {
             (OutboundState::Queued, None) => {}
             (OutboundState::Queued, Some(message)) => {

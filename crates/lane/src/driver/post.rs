@@ -5,7 +5,7 @@ use super::{Driver, NotPosted, WorkKind};
 use crate::memory::Postable;
 use crate::registry::EntryFlags;
 use crate::{Lane, Memory, Region};
-use zerolane_core::{PostError, RegionId, Span, TransferId, WorkFlags, WorkRequest};
+use zerolane_core::{PostError, RegionId, Span, TransferId, WorkRequest};
 
 /// What the driver remembers of a request.
 #[derive(Clone, Copy, Debug)]
@@ -19,16 +19,10 @@ pub(super) struct RequestInfo {
 
 impl RequestInfo {
     pub(super) fn of(request: &WorkRequest) -> RequestInfo {
-        let flags = match request {
-            WorkRequest::Put { flags, .. }
-            | WorkRequest::Get { flags, .. }
-            | WorkRequest::FetchOp { flags, .. }
-            | WorkRequest::Message { flags, .. } => *flags,
-            _ => WorkFlags::default(),
-        };
+        let mut copy = *request;
         RequestInfo {
             kind: WorkKind::of(request),
-            signalled: flags.signalled,
+            signalled: copy.flags_mut().is_none_or(|it| it.signalled),
             control: None,
         }
     }
@@ -206,12 +200,8 @@ impl<L: Lane> Driver<L> {
 }
 
 fn signalled(mut request: WorkRequest) -> WorkRequest {
-    match &mut request {
-        WorkRequest::Put { flags, .. }
-        | WorkRequest::Get { flags, .. }
-        | WorkRequest::FetchOp { flags, .. }
-        | WorkRequest::Message { flags, .. } => flags.signalled = true,
-        _ => {}
+    if let Some(flags) = request.flags_mut() {
+        flags.signalled = true;
     }
     request
 }

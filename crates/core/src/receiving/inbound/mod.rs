@@ -161,7 +161,7 @@ impl Inbox {
     }
 
     /// Whether the Transfer is a put of the peer, of which the user here is not told.
-    pub(crate) fn is_theirs(&self, id: TransferId) -> bool {
+    pub(crate) fn is_put_of_peer(&self, id: TransferId) -> bool {
         let region = |it: &Inbound| matches!(it.origin, Origin::Region(_));
         self.transfers.get(&id).is_some_and(region)
     }
