@@ -45,6 +45,7 @@ mod queue;
 mod remote;
 pub mod st;
 mod vectored;
+pub mod worker;
 
 pub use completion::Completion;
 pub use connection::Connection;

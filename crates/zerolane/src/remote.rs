@@ -634,7 +634,7 @@ fn fetch_op(key: &RegionKey, offset: u64, op: FetchOp, flags: WorkFlags) -> Resu
     })
 }
 
-fn region_name(name: &str) -> Result<RegionName> {
+pub(crate) fn region_name(name: &str) -> Result<RegionName> {
     let mut padded = RegionName::default();
     let place = padded.get_mut(..name.len());
     place
