@@ -1,18 +1,36 @@
 //! What handles wait for on one connection.
 
-use super::handle::{ConnectionHandle, Peer};
 use super::pending::{Claim, Outcome, Refused};
-use super::{ConnectionId, Inbox};
 use crate::failure::{CloseReason, PostError};
 use crate::memory::Memory;
 use crate::request::WorkKind;
-use crate::{Completion, Connection, Error, TransferId};
+use crate::security::PublicKey;
+use crate::{Completion, Connection, Error, Result, TransferId};
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::net::SocketAddr;
 
 /// Immediates, Transfers and messages kept for handles; beyond it the connection keeps them, and the peer is
 /// told to wait.
 const MAX_UNASKED: usize = 1024;
+
+/// The end of a connection that is not ours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    pub(super) key: Option<PublicKey>,
+}
+
+impl Peer {
+    pub(super) fn of(connection: &Connection) -> Peer {
+        Peer {
+            address: connection.peer_addr(),
+            key: connection.peer_key(),
+        }
+    }
+}
+
+/// Told whether a connection stands.
+type OnConnected = Box<dyn FnOnce(Result<Peer>) + Send>;
 
 /// What came of an attempt to post.
 pub(super) enum Attempt {
@@ -63,12 +81,12 @@ struct Awaited {
     claim: Claim<Completion>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Claims {
     /// A handle has it: there are no events of it.
     handled: bool,
     /// What waits for it to be connected.
-    connected: Option<(Claim<ConnectionHandle>, Arc<Inbox>, ConnectionId)>,
+    connected: Option<OnConnected>,
     requests: HashMap<TransferId, Awaited>,
     outgoing: VecDeque<Waiting>,
     incoming: VecDeque<Waiting>,
@@ -80,6 +98,15 @@ pub(super) struct Claims {
     ended: Vec<Claim<()>>,
 }
 
+impl std::fmt::Debug for Claims {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Claims")
+            .field("handled", &self.handled)
+            .field("requests", &self.requests.len())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Claims {
     pub(super) fn handle(&mut self) {
         self.handled = true;
@@ -89,22 +116,16 @@ impl Claims {
         self.handled
     }
 
-    /// Tells when it is connected.
-    pub(super) fn await_connected(
-        &mut self,
-        claim: Claim<ConnectionHandle>,
-        inbox: &Arc<Inbox>,
-        id: ConnectionId,
-    ) {
+    /// Tells when it is connected, or that it will not be.
+    pub(super) fn await_connected(&mut self, connected: OnConnected) {
         self.handled = true;
-        self.connected = Some((claim, Arc::clone(inbox), id));
+        self.connected = Some(connected);
     }
 
     /// False if the user is to be told by an event.
     pub(super) fn on_connected(&mut self, peer: impl FnOnce() -> Peer) -> bool {
-        if let Some((claim, inbox, id)) = self.connected.take() {
-            // Not waited for any more, the handle goes, and the connection with it.
-            let _ = claim.answer(Ok(ConnectionHandle::new(&inbox, id, peer())));
+        if let Some(connected) = self.connected.take() {
+            connected(Ok(peer()));
         }
         self.handled
     }
@@ -231,8 +252,8 @@ impl Claims {
 
     /// The connection is over. False if the user is to be told by an event.
     pub(super) fn on_closed(&mut self, reason: &Error) -> bool {
-        if let Some((claim, ..)) = self.connected.take() {
-            claim.answer_or_drop(Err(again(reason)));
+        if let Some(connected) = self.connected.take() {
+            connected(Err(again(reason)));
         }
         // Those that wait to be posted get their memory back as they are dropped.
         self.outgoing.clear();

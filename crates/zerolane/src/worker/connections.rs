@@ -1,6 +1,6 @@
 //! Turns of connections, and what comes of them.
 
-use super::handle::Peer;
+use super::claims::Peer;
 use super::link::{Link, Stage};
 use super::{ConnectionId, Event, Key, MAX_EVENTS, Slot, Worker};
 use crate::Error;

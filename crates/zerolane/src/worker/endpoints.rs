@@ -1,7 +1,8 @@
 //! Endpoints of a worker: they accept, and hear for their connections whose peers moved.
 
 use super::accepting::Accepting;
-use super::handle::{ConnectionHandle, Peer};
+use super::claims::Peer;
+use super::handle::ConnectionHandle;
 use super::link::Link;
 use super::{EndpointId, Event, Key, Slot, Worker};
 use crate::Endpoint;

@@ -1,6 +1,6 @@
 //! Handles: what any thread or task asks a worker for.
 
-use super::claims::{Direction, Post, Waiting, attempt};
+use super::claims::{Direction, Peer, Post, Waiting, attempt};
 use super::pending::{Claim, Pending, Refused};
 use super::{ConnectionId, EndpointId, Inbox, Slot, Submission, Worker};
 use crate::memory::Memory;
@@ -108,7 +108,12 @@ impl Worker {
         let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) else {
             return;
         };
-        link.claims.await_connected(claim, &self.inbox, id);
+        let inbox = Arc::clone(&self.inbox);
+        link.claims.await_connected(Box::new(move |connected| {
+            let handle = connected.map(|peer| ConnectionHandle::new(&inbox, id, peer));
+            // Not waited for any more, the handle goes, and the connection with it.
+            claim.answer_or_drop(handle);
+        }));
         if link.is_open() {
             let peer = Peer::of(&link.connection);
             link.claims.on_connected(|| peer);
@@ -185,22 +190,6 @@ impl EndpointHandle {
         let (id, name, region) = (self.shared.id, name.to_owned(), region.clone());
         self.worker()
             .call(move |worker| worker.export(id, &name, &region, rights))
-    }
-}
-
-/// The end of a connection that is not ours.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
-    address: SocketAddr,
-    key: Option<PublicKey>,
-}
-
-impl Peer {
-    pub(super) fn of(connection: &Connection) -> Peer {
-        Peer {
-            address: connection.peer_addr(),
-            key: connection.peer_key(),
-        }
     }
 }
 
