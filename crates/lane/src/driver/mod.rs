@@ -59,6 +59,8 @@ pub struct Driver<L: Lane> {
     /// Most that a call waits for the end of its request.
     request_timeout: Option<Duration>,
     spin: Duration,
+    /// Whose connection it is: a child of fork has a copy, and no say.
+    process: u32,
     connected: bool,
     closed: Option<CloseReason>,
     /// The last turn moved something: the next one may find more.
@@ -79,7 +81,10 @@ impl<L: Lane + fmt::Debug> fmt::Debug for Driver<L> {
 /// Tells the peer once, if the network takes it. Otherwise the peer detects it by its timeout.
 impl<L: Lane> Drop for Driver<L> {
     fn drop(&mut self) {
-        self.say_goodbye();
+        // The socket is the parent's as well, which goes on.
+        if self.process == std::process::id() {
+            self.say_goodbye();
+        }
         self.leave_what_is_held();
     }
 }
@@ -153,6 +158,7 @@ impl<L: Lane> Driver<L> {
             max_spin: options.spin,
             request_timeout: None,
             spin: options.spin,
+            process: std::process::id(),
             connected: false,
             closed: None,
             moved: false,
