@@ -144,6 +144,25 @@ pub const MAX_EXPORTS: usize = 256;
 /// Less by the seal where datagrams have one.
 pub const MAX_SMALL: u32 = (MIN_MTU - 48 - zerolane_wire::HEADER_LEN) as u32;
 
+/// Longest Transfer whose payload leaves with its announcement, unless configured otherwise, bytes. On a
+/// longer one the round trip for a grant is small beside what the grant saves: a copy at the receiver.
+pub const DEFAULT_EAGER: u32 = 16 << 10;
+
+/// Most that it may be configured to, and that a peer may ask for: one datagram's worth of 64 KiB.
+pub const MAX_EAGER: u32 = zerolane_wire::Eager::MAX_LIMIT;
+
+/// Bytes of such Transfers that an end holds for its peer while no receive is posted for them, unless
+/// configured otherwise: memory that a peer can make it hold.
+pub const DEFAULT_EAGER_CREDIT: u32 = 64 << 10;
+
+/// Eager payload that leaves at once whatever the pace is, while no more than this is in flight, bytes:
+/// what TCP sends at once too, an initial window of ten segments and a little (RFC 6928).
+pub const EAGER_BURST: u64 = 16 << 10;
+
+/// Times that what is missing of an eager Transfer is asked for while no receive waits for it. Its sender
+/// repeats the announcement anyway.
+pub const MAX_EAGER_ASKS: u32 = 6;
+
 /// Bytes of control in a message (P0.1: Trapeze's control messages have 128).
 pub const MAX_CONTROL: u32 = 128;
 

@@ -3,7 +3,7 @@
 use super::Connection;
 use crate::HANDLE;
 use crate::{DropReason, Instant, Placement, Span};
-use zerolane_wire::{Header, Op};
+use zerolane_wire::{Flags, Header, Op, RequestToSend};
 
 impl Connection {
     /// Takes the header of a Data operation whose payload has `len` bytes, and says where the
@@ -55,6 +55,36 @@ impl Connection {
         self.cx.counters.count_drop(reason, 1);
     }
 
+    /// Takes the header of eager Data, which announces its Transfer.
+    fn place_eager(
+        &mut self,
+        header: &Header,
+        len: u32,
+        stu: u32,
+    ) -> Result<Placement, DropReason> {
+        let rts = RequestToSend::of_eager(header, len).map_err(|_| DropReason::Malformed)?;
+        self.session.on_heard(&mut self.cx);
+        self.receiving.note_burst(self.cx.now, header);
+        let placed = self.take_eager(&rts, header, len, stu);
+        self.receiving
+            .answer_eager(&mut self.cx, header, placed.is_err());
+        placed
+    }
+
+    fn take_eager(
+        &mut self,
+        rts: &RequestToSend,
+        header: &Header,
+        len: u32,
+        stu: u32,
+    ) -> Result<Placement, DropReason> {
+        if self.receiving.on_eager_announced(&mut self.cx, rts)? {
+            self.meet(rts);
+            self.receiving.hold(&mut self.cx, rts)?;
+        }
+        self.receiving.on_eager(&mut self.cx, rts, header, len, stu)
+    }
+
     fn place(&mut self, header: &Header, len: u32, stu: u32) -> Result<Placement, DropReason> {
         let Connection {
             cx,
@@ -71,6 +101,9 @@ impl Connection {
         }
         if !session.is_established() {
             return Err(DropReason::Unexpected);
+        }
+        if header.flags.contains(Flags::EAGER) {
+            return self.place_eager(header, len, stu);
         }
         if header.d_id & HANDLE != 0 {
             session.on_heard(cx);

@@ -50,6 +50,8 @@ pub(super) struct Host {
     pub(super) moved: u64,
     /// Regions that must not be written any more, with what they held.
     frozen: HashMap<u32, Vec<u8>>,
+    /// Payload that no receive was posted for.
+    pub(super) holds: HashMap<u32, Vec<u8>>,
     /// Targets: the one part of their region that may be written.
     targets: Vec<Span>,
     /// Datagrams in the socket.
@@ -73,6 +75,7 @@ impl Host {
             placed: 0,
             moved: 0,
             frozen: HashMap::new(),
+            holds: HashMap::new(),
             targets: vec![],
             arrived: vec![],
             marks: (0, 0),
@@ -195,7 +198,13 @@ impl Host {
                 .on_data(now, &header, payload.len() as u32, stu, landed)
             {
                 Placement::InPlace => self.placed += payload.len() as u64,
-                Placement::Move(span) | Placement::Unannounced(span) => {
+                Placement::Hold(hold) => {
+                    let held = self.holds.entry(hold.number);
+                    let held = held.or_insert_with(|| vec![UNTOUCHED; hold.length as usize]);
+                    let start = hold.start as usize;
+                    held[start..start + payload.len()].copy_from_slice(&payload);
+                }
+                Placement::Move(span) | Placement::Unannounced(span) | Placement::Eager(span) => {
                     assert_eq!(span.len, payload.len() as u64);
                     moves.push((span, payload));
                 }
@@ -216,6 +225,23 @@ impl Host {
         for (span, payload) in moves {
             self.moved += span.len;
             self.bytes_mut(span).copy_from_slice(&payload);
+        }
+    }
+
+    /// Does what the core orders with payload that is held.
+    pub(super) fn obey_holds(&mut self) {
+        while let Some(order) = self.connection.as_mut().and_then(Connection::poll_hold) {
+            match order {
+                HoldOrder::Free(number) => {
+                    assert!(self.holds.remove(&number).is_some(), "{number} freed twice");
+                }
+                HoldOrder::Move { number, start, to } => {
+                    let from = &self.holds[&number][start as usize..][..to.len as usize];
+                    let from = from.to_vec();
+                    self.moved += to.len;
+                    self.bytes_mut(to).copy_from_slice(&from);
+                }
+            }
         }
     }
 
@@ -254,6 +280,7 @@ impl Host {
 
     /// All it has to send now, and whether it is Data.
     pub(super) fn outgoing(&mut self, now: Instant) -> Vec<(Vec<u8>, bool)> {
+        self.obey_holds();
         let mut datagrams = vec![];
         while let Some(connection) = self.connection.as_mut() {
             match connection.poll_transmit(now, BurstLimit::default()) {
@@ -410,6 +437,7 @@ impl Sim {
     fn take_events(&mut self) {
         for side in Side::BOTH {
             let host = self.host(side);
+            host.obey_holds();
             let Some(connection) = host.connection.as_mut() else {
                 continue;
             };

@@ -4,6 +4,7 @@
 mod admission;
 mod announcements;
 mod data;
+mod eager;
 mod forecast;
 mod gaps;
 mod grant;
@@ -14,6 +15,7 @@ mod reads;
 mod receive_window;
 mod repair;
 
+pub use self::eager::{Hold, HoldOrder};
 pub use self::forecast::{Forecast, Run};
 pub use self::inbound::InboundState;
 pub(crate) use self::inbound::Origin;
@@ -84,6 +86,11 @@ impl Receiving {
         self.inbox.ids().into_iter()
     }
 
+    /// What the lane is to do next with payload that it holds.
+    pub(crate) fn next_order(&mut self) -> Option<HoldOrder> {
+        self.inbox.arrivals.next_order()
+    }
+
     /// Whether a Get is in flight as a Transfer.
     pub(crate) fn is_getting(&self) -> bool {
         self.inbox.is_getting()
@@ -147,10 +154,10 @@ impl Receiving {
         &mut self.loss_detector
     }
 
-    pub(crate) fn assert_bounded(&self) {
+    pub(crate) fn assert_bounded(&self, cx: &Context) {
         assert!(self.inbox.len() <= 2 * limits::MAX_POSTED);
         assert!(self.loss_detector.len() <= limits::MAX_OVERTAKEN);
-        self.inbox.assert_bounded();
+        self.inbox.assert_bounded(cx.eager().credit);
     }
 }
 
@@ -306,5 +313,6 @@ impl Receiving {
     /// Everything is over: others may have our part of the link.
     pub(crate) fn clear(&mut self) {
         self.admission = None;
+        self.inbox.arrivals.clear();
     }
 }
