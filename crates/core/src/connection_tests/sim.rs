@@ -48,6 +48,8 @@ pub(super) struct Host {
     pub(super) events: Vec<Event>,
     pub(super) placed: u64,
     pub(super) moved: u64,
+    /// Bytes that came with their announcement.
+    pub(super) eager: u64,
     /// Regions that must not be written any more, with what they held.
     frozen: HashMap<u32, Vec<u8>>,
     /// Payload that no receive was posted for.
@@ -74,6 +76,7 @@ impl Host {
             events: vec![],
             placed: 0,
             moved: 0,
+            eager: 0,
             frozen: HashMap::new(),
             holds: HashMap::new(),
             targets: vec![],
@@ -175,7 +178,7 @@ impl Host {
         let (capable, marked) = std::mem::take(&mut self.marks);
         self.c().on_marks(capable, marked);
         let places = self.land(&datagrams);
-        let mut moves = vec![];
+        let (mut moves, mut eager) = (vec![], vec![]);
         let mut next = 0;
         while next < datagrams.len() {
             let datagram = &datagrams[next];
@@ -204,7 +207,12 @@ impl Host {
                     let start = hold.start as usize;
                     held[start..start + payload.len()].copy_from_slice(&payload);
                 }
-                Placement::Move(span) | Placement::Unannounced(span) | Placement::Eager(span) => {
+                Placement::Eager(span) => {
+                    assert_eq!(span.len, payload.len() as u64);
+                    self.eager += span.len;
+                    eager.push((span, payload));
+                }
+                Placement::Move(span) | Placement::Unannounced(span) => {
                     assert_eq!(span.len, payload.len() as u64);
                     moves.push((span, payload));
                 }
@@ -222,8 +230,8 @@ impl Host {
             }
             next += count;
         }
-        for (span, payload) in moves {
-            self.moved += span.len;
+        self.moved += moves.iter().map(|(span, _)| span.len).sum::<u64>();
+        for (span, payload) in moves.into_iter().chain(eager) {
             self.bytes_mut(span).copy_from_slice(&payload);
         }
     }
@@ -238,7 +246,7 @@ impl Host {
                 HoldOrder::Move { number, start, to } => {
                     let from = &self.holds[&number][start as usize..][..to.len as usize];
                     let from = from.to_vec();
-                    self.moved += to.len;
+                    self.eager += to.len;
                     self.bytes_mut(to).copy_from_slice(&from);
                 }
             }
@@ -266,6 +274,12 @@ impl Host {
         self.bytes_mut(order.word)
             .copy_from_slice(&after.to_ne_bytes());
         self.c().on_atomic_done(now, Some(word));
+    }
+
+    /// The next event, as a lane sees it: what is held is where it belongs by then.
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.obey_holds();
+        self.connection.as_mut()?.poll_event()
     }
 
     /// The word there.
@@ -374,6 +388,9 @@ fn run_length(datagrams: &[Vec<u8>], places: &[Option<Span>]) -> usize {
     count
 }
 
+/// Says how often a datagram reaches the link: 0 loses it.
+pub(super) type Copies = Box<dyn FnMut(Side, &[u8]) -> usize>;
+
 /// Initiator A, Responder B.
 pub(super) struct Sim {
     pub(super) a: Host,
@@ -385,6 +402,8 @@ pub(super) struct Sim {
     pub(super) busy: bool,
     /// The path clears the ECN field.
     pub(super) clears_marks: bool,
+    /// How often a datagram that is sent reaches the link, if not once.
+    pub(super) copies: Option<Copies>,
     /// Every datagram sent, when recording.
     pub(super) trace: Option<Vec<(Side, Vec<u8>)>>,
 }
@@ -405,6 +424,7 @@ impl Sim {
             seed,
             busy: false,
             clears_marks: false,
+            copies: None,
             trace: None,
         }
     }
@@ -437,11 +457,7 @@ impl Sim {
     fn take_events(&mut self) {
         for side in Side::BOTH {
             let host = self.host(side);
-            host.obey_holds();
-            let Some(connection) = host.connection.as_mut() else {
-                continue;
-            };
-            while let Some(event) = connection.poll_event() {
+            while let Some(event) = host.poll_event() {
                 host.events.push(event);
             }
         }
@@ -451,8 +467,14 @@ impl Sim {
         if let Some(trace) = &mut self.trace {
             trace.push((side, bytes.clone()));
         }
-        // UDP and IP in front of it count on the wire.
-        self.net.send(side, bytes.len() + 28, bytes);
+        let copies = self
+            .copies
+            .as_mut()
+            .map_or(1, |copies| copies(side, &bytes));
+        for _ in 0..copies {
+            // UDP and IP in front of it count on the wire.
+            self.net.send(side, bytes.len() + 28, bytes.clone());
+        }
     }
 
     fn deliver(&mut self, to: Side, datagram: &[u8]) {

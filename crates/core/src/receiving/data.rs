@@ -23,7 +23,6 @@ impl Receiving {
         len: u32,
         stu: u32,
     ) -> Result<Span, DropReason> {
-        self.note_burst(cx.now, header);
         let asked = header.flags.contains(Flags::SEND_STATE) && cx.profile == Profile::Extended;
         let is_got = |it: &Inbound| matches!(it.origin, Origin::Got { .. });
         let got = asked && self.inbox.get(header.d_id).is_some_and(is_got);
