@@ -159,6 +159,10 @@ pub const DEFAULT_EAGER_CREDIT: u32 = 64 << 10;
 /// what TCP sends at once too, an initial window of ten segments and a little (RFC 6928).
 pub const EAGER_BURST: u64 = 16 << 10;
 
+/// Separate missing ranges remembered of an eager Transfer: one of 64 KiB has as many with every other of the
+/// smallest STUs.
+pub const MAX_EAGER_GAPS: usize = (MAX_EAGER / MIN_STU / 2) as usize;
+
 /// Times that what is missing of an eager Transfer is asked for while no receive waits for it. Its sender
 /// repeats the announcement anyway.
 pub const MAX_EAGER_ASKS: u32 = 6;

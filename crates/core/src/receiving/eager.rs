@@ -5,6 +5,7 @@
 //! of when they come, nor they of what was overtaken.
 
 use super::gaps::{Filled, Gaps};
+use crate::limits::MAX_EAGER_GAPS;
 use crate::{Delivery, DropReason, Instant, Span, TransferId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -169,6 +170,10 @@ impl Arrivals {
         if (arrival.peer, u64::from(arrival.length)) != (rts.s_id, rts.length) {
             return Err(DropReason::Unexpected);
         }
+        let in_order = arrival.gaps.from(0).is_some_and(|gap| gap.0 == start);
+        if arrival.gaps.count() >= MAX_EAGER_GAPS && !in_order {
+            return Err(DropReason::Limit);
+        }
         let new_bytes = match arrival.gaps.fill(start, start + len) {
             Filled::New(bytes) => bytes,
             Filled::Duplicate => return Err(DropReason::Duplicate),
@@ -245,6 +250,8 @@ impl Arrivals {
         let held = self.all.iter().filter(|it| it.taken.is_none());
         assert_eq!(held.map(|it| u64::from(it.length)).sum::<u64>(), self.held);
         assert!(self.held <= u64::from(credit) && self.all.len() <= slots);
+        let gaps = self.all.iter().map(|it| it.gaps.count());
+        assert!(gaps.max().is_none_or(|most| most <= MAX_EAGER_GAPS));
     }
 }
 

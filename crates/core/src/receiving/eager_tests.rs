@@ -79,6 +79,28 @@ fn accept__refuses_what_is_here_or_says_something_else() {
 }
 
 #[test]
+fn accept__no_more_gaps_than_are_remembered() {
+    let mut arrivals = Arrivals::default();
+    let rts = announced(7, 64 << 10);
+    arrivals.begin(Instant::ZERO, &rts);
+    let far = MAX_EAGER_GAPS as u32 - 1;
+    for n in 1..=far {
+        assert!(arrivals.accept(&rts, 2 * n, 1).is_ok());
+    }
+    let refused = arrivals.accept(&rts, 2 * (far + 1), 1);
+    assert_eq!(refused.err(), Some(DropReason::Limit));
+    arrivals.assert_bounded(1, 64 << 10);
+    assert!(
+        arrivals.accept(&rts, 0, 2).is_ok(),
+        "what comes first is taken"
+    );
+    assert!(
+        arrivals.accept(&rts, 2 * (far + 1), 1).is_ok(),
+        "there is room again"
+    );
+}
+
+#[test]
 fn due__sooner_behind_a_gap_and_later_after_each_question() {
     let ms = core::time::Duration::from_millis;
     let at = |n| Instant::ZERO + ms(n);
