@@ -148,8 +148,8 @@ pub const MAX_SMALL: u32 = (MIN_MTU - 48 - zerolane_wire::HEADER_LEN) as u32;
 /// longer one the round trip for a grant is small beside what the grant saves: a copy at the receiver.
 pub const DEFAULT_EAGER: u32 = 16 << 10;
 
-/// Most that it may be configured to, and that a peer may ask for: one datagram's worth of 64 KiB.
-pub const MAX_EAGER: u32 = zerolane_wire::Eager::MAX_LIMIT;
+/// Most that it may be configured to, and that a peer may ask for.
+pub use zerolane_wire::MAX_EAGER;
 
 /// Bytes of such Transfers that an end holds for its peer while no receive is posted for them, unless
 /// configured otherwise: memory that a peer can make it hold.

@@ -150,7 +150,7 @@ fn message(sim: &mut Sim, length: u64, posted: bool) -> (TransferId, TransferId,
         ..WorkFlags::default()
     };
     let request = WorkRequest::Message { control, flags };
-    let mut post_receive = |sim: &mut Sim| {
+    let post_receive = |sim: &mut Sim| {
         let now = sim.now();
         let (control, target) = (sim.b.empty(128), sim.b.empty(length));
         let request = WorkRequest::ReceiveMessage { control };

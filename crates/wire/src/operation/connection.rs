@@ -53,10 +53,13 @@ impl Profiles {
     }
 }
 
+/// Longest eager Transfer that an end may say it takes, bytes.
+pub const MAX_EAGER: u32 = 64 << 10;
+
 /// What an end takes of Transfers that it has not granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Eager {
-    /// Longest such Transfer, bytes, at most [`Eager::MAX_LIMIT`]; 0: it takes none.
+    /// Longest such Transfer, bytes, at most [`MAX_EAGER`]; 0: it takes none.
     pub limit: u32,
     /// Bytes of such Transfers that may be unresolved at a time.
     pub credit: u32,
@@ -68,9 +71,6 @@ impl Eager {
         limit: 0,
         credit: 0,
     };
-
-    /// Most that `limit` may be, bytes.
-    pub const MAX_LIMIT: u32 = 64 << 10;
 
     fn emit(self, options: &mut Options) {
         if self.limit > 0 {
@@ -84,7 +84,7 @@ impl Eager {
             return Ok(Eager::NONE);
         }
         let (limit, credit) = (be32(options, 8), be32(options, 12));
-        if limit == 0 || limit > Eager::MAX_LIMIT {
+        if limit == 0 || limit > MAX_EAGER {
             return Err(out_of_range(Field::Options, u64::from(limit)));
         }
         Ok(Eager { limit, credit })

@@ -366,9 +366,8 @@ fn eager__none_unless_the_flag_says_so() {
         Err(out_of_range(Field::Options, 0)),
         "a limit of nothing"
     );
-    options.as_mut().expect("options")[8..12]
-        .copy_from_slice(&(Eager::MAX_LIMIT + 1).to_be_bytes());
-    let beyond = u64::from(Eager::MAX_LIMIT) + 1;
+    options.as_mut().expect("options")[8..12].copy_from_slice(&(MAX_EAGER + 1).to_be_bytes());
+    let beyond = u64::from(MAX_EAGER) + 1;
     assert_eq!(
         told(Flags::CAP_EAGER, options),
         Err(out_of_range(Field::Options, beyond))

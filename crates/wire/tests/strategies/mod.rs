@@ -6,11 +6,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use zerolane_wire::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect,
-    Eager, End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, MAX_RANGES, MemoryRegionAvailable,
-    MemoryState, Nop, Occasion, Op, Operation, Packet, Place, Profile, Profiles, Progress, Range,
-    Ranges, Reason, Report, RequestAnswer, RequestConnection, RequestDisconnect,
-    RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights, Route, State,
-    Target,
+    Eager, End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, MAX_EAGER, MAX_RANGES,
+    MemoryRegionAvailable, MemoryState, Nop, Occasion, Op, Operation, Packet, Place, Profile,
+    Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer, RequestConnection,
+    RequestDisconnect, RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights,
+    Route, State, Target,
 };
 
 /// Small numbers are as likely as large ones: boundaries and zeros lie there.
@@ -146,7 +146,7 @@ fn capabilities(profiles: Profiles) -> impl Strategy<Value = Capabilities> {
 }
 
 fn eager() -> impl Strategy<Value = Eager> {
-    let some = (1..=Eager::MAX_LIMIT, number()).prop_map(|(limit, credit)| Eager { limit, credit });
+    let some = (1..=MAX_EAGER, number()).prop_map(|(limit, credit)| Eager { limit, credit });
     prop_oneof![Just(Eager::NONE), some]
 }
 
