@@ -196,6 +196,9 @@ pub const CONFIRM_EVERY: u32 = 32;
 /// to answer, shorter than a user notices.
 pub const CONFIRM_DELAY: Duration = Duration::from_micros(20);
 
+/// Confirmations of Transfers that wait so. One more leaves at once.
+pub const MAX_CONFIRMATIONS: usize = 8;
+
 /// Messages, immediates and the like that the user has not looked at. A peer that sends more is told
 /// to wait.
 pub const MAX_UNREAD: usize = 1024;

@@ -100,7 +100,11 @@ fn send__costs_its_payload_and_one_confirmation() {
         let from = send(&mut sim, 3, length);
         timed(&mut sim, from, to);
         sim.run_for(Duration::from_secs(1));
-        assert_eq!(sim.spoken(), "A Data 0, B State complete", "{length} bytes");
+        assert_eq!(
+            sim.spoken(),
+            "A Data eager, B State complete",
+            "{length} bytes"
+        );
         assert_eq!(datagrams(&sim, Side::A), expected, "{length} bytes");
         assert_eq!(datagrams(&sim, Side::B), 1);
         assert_nothing_in_vain(&mut sim);
@@ -175,7 +179,7 @@ fn read__is_answered_by_the_payload() {
     let target = sim.a.empty(4096);
     let read = sim.a.c().post_read(now, target).unwrap();
     sim.run_until(20 * MS, |sim| sim.a.received(read) == Some(4096));
-    assert_eq!(sim.spoken(), "A RequestToReceive, B Data 0");
+    assert_eq!(sim.spoken(), "A RequestToReceive, B Data eager");
     assert!(sim.a.holds(target, 3, 4096));
 }
 
@@ -601,4 +605,43 @@ fn refused__by_its_reader_frees_what_is_held() {
     sim.run_for(Duration::from_secs(1));
     assert!(sim.b.holds.is_empty());
     assert_eq!(sim.a.outcomes(from), 1);
+}
+
+#[test]
+fn confirmation__leaves_behind_an_answer_and_else_at_once() {
+    let mut sim = quiet();
+    let answered = |sim: &mut Sim, seed: u64| {
+        let (to, _) = receive(sim, 100);
+        let now = sim.now();
+        let (source, target) = (sim.b.filled(seed, 100), sim.a.empty(100));
+        let back = sim.a.c().post_receive(now, target).unwrap();
+        let from = send(sim, seed, 100);
+        sim.trace = Some(vec![]);
+        sim.run_until(20 * MS, |sim| sim.b.received(to).is_some());
+        let now = sim.now();
+        let answer = sim.b.c().post_send(now, source, Delivery::Polled).unwrap();
+        sim.run_until(20 * MS, |sim| {
+            sim.a.received(back).is_some() && sim.a.sent(from)
+        });
+        let spoken = sim.spoken();
+        sim.run_until(20 * MS, |sim| sim.b.sent(answer));
+        spoken
+    };
+    let first = "A Data eager, B Data eager, B State complete";
+    let at_once = "A Data eager, B State complete, B Data eager";
+    // Nothing is known of B's program; then it is seen to answer.
+    assert!(answered(&mut sim, 1).starts_with(at_once));
+    for seed in 2..5 {
+        let spoken = answered(&mut sim, seed);
+        assert!(spoken.starts_with(first), "{spoken}");
+    }
+    // It answers no more: the first confirmation waits in vain, for a moment.
+    for n in 0..3 {
+        let (to, _) = receive(&mut sim, 100);
+        let from = send(&mut sim, 9, 100);
+        let (_, known) = timed(&mut sim, from, to);
+        let late = if n == 0 { 20 * US } else { Duration::ZERO };
+        assert!(known <= 10 * MS + 100 * US + late, "{n}: {known:?}");
+    }
+    assert!(answered(&mut sim, 1).starts_with(at_once));
 }

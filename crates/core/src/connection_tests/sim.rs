@@ -640,6 +640,7 @@ impl Sim {
                 false => String::new(),
             };
             let detail = match header.op {
+                Op::Data if header.flags.contains(Flags::EAGER) => " eager".to_owned(),
                 Op::Data => format!(" {}", header.b_num),
                 Op::ClearToSend => format!(" {}", header.b_num),
                 Op::RequestAnswer => set(Flags::REJECT, "refused"),

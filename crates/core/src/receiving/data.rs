@@ -1,11 +1,14 @@
 //! Payload headers in, placements out. The hot path.
 
 use super::Receiving;
+use super::confirmations::Done;
 use super::eager::Hold;
 use super::inbound::{Announcement, Inbound, InboundEvent, Origin};
 use super::placement::{Accepted, Arrival, Placement};
 use crate::context::{Context, Debt};
+use crate::limits;
 use crate::recovery::Timed;
+use crate::timers::Timer;
 use crate::{Delivery, DropReason, Event, Span, TransferId};
 use zerolane_wire::{Flags, Header, Occasion, Operation, Profile, Report, RequestToSend, State};
 
@@ -210,12 +213,14 @@ impl Receiving {
         };
         let length = transfer.span.len;
         if !matches!(transfer.origin, Origin::Got { .. }) {
-            let state = State {
-                occasion: Occasion::Seen(self.seen_burst()),
-                report: self.progress(cx),
-                ..complete(transfer.peer, id, transfer.next_b_num)
-            };
-            cx.push_control(Operation::State(state));
+            let done = (transfer.peer, id);
+            // What was granted is large: no answer to it is in a hurry.
+            match transfer.next_b_num == 0 && self.confirmations.hold(cx.now, done) {
+                true => cx
+                    .timers
+                    .set_earlier(Timer::Confirmations, cx.now + limits::CONFIRM_DELAY),
+                false => self.confirm(cx, done, transfer.next_b_num),
+            }
         }
         match transfer.origin {
             Origin::Region(_) => {}
@@ -232,6 +237,38 @@ impl Receiving {
         }
         cx.owe(Debt::Grant);
         cx.owe(Debt::Start);
+    }
+}
+
+/// Confirmations of whole Transfers.
+impl Receiving {
+    fn confirm(&self, cx: &mut Context, (peer, id): Done, blocks: u32) {
+        let state = State {
+            occasion: Occasion::Seen(self.seen_burst()),
+            report: self.progress(cx),
+            ..complete(peer, id, blocks)
+        };
+        cx.push_control(Operation::State(state));
+    }
+
+    /// Confirms what waited for an answer.
+    pub(crate) fn confirm_waiting(&mut self, cx: &mut Context) {
+        cx.timers.stop(Timer::Confirmations);
+        for done in self.confirmations.take() {
+            self.confirm(cx, done, 0);
+        }
+    }
+
+    /// Payload, or operations, leave: what waits follows.
+    pub(crate) fn on_departed(&mut self, cx: &mut Context) {
+        self.confirmations.on_departed(cx.now);
+        self.confirm_waiting(cx);
+    }
+
+    /// Nothing left that what waits could have followed.
+    pub(crate) fn on_confirmations_timeout(&mut self, cx: &mut Context) {
+        self.confirmations.on_timeout();
+        self.confirm_waiting(cx);
     }
 }
 

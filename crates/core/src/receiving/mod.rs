@@ -3,6 +3,7 @@
 
 mod admission;
 mod announcements;
+mod confirmations;
 mod data;
 mod eager;
 mod forecast;
@@ -21,6 +22,7 @@ pub use self::inbound::InboundState;
 pub(crate) use self::inbound::Origin;
 pub use self::placement::Placement;
 
+use self::confirmations::Confirmations;
 use self::inbound::{Inbound, InboundEvent, Inbox, Posted};
 use self::loss_detector::LossDetector;
 use self::receive_window::ReceiveWindow;
@@ -37,6 +39,7 @@ use zerolane_wire::{Delivered, End, Profile, Reason, RequestToSend};
 #[derive(Debug)]
 pub(crate) struct Receiving {
     inbox: Inbox,
+    confirmations: Confirmations,
     /// What was overtaken.
     loss_detector: LossDetector,
     seen: repair::Seen,
@@ -57,6 +60,7 @@ impl Receiving {
     pub(crate) fn new(cx: &Context) -> Receiving {
         Receiving {
             inbox: Inbox::new(cx.slots(), cx.config.buffer_log2),
+            confirmations: Confirmations::default(),
             loss_detector: LossDetector::default(),
             seen: repair::Seen::default(),
             receive_window: ReceiveWindow::new(cx.config.window, cx.config.max_window),
@@ -311,7 +315,8 @@ impl Receiving {
     }
 
     /// Everything is over: others may have our part of the link.
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self, cx: &mut Context) {
+        self.confirm_waiting(cx);
         self.admission = None;
         self.inbox.arrivals.clear();
     }

@@ -50,6 +50,7 @@ const DOCUMENTS: &[Document] = &[
         text: include_str!("../../../../ARCHITECTURE.md"),
         facts: &[
             Fact("a copy: from {16 KiB} on it", &["DEFAULT_EAGER"]),
+            Fact("to answer within {20 us}, and at", &["CONFIRM_DELAY"]),
             Fact("{16 KiB} may leave ahead of the pace", &["EAGER_BURST"]),
             Fact("would stretch {16 KiB} over", &["EAGER_BURST"]),
             Fact(
@@ -135,6 +136,7 @@ const DOCUMENTS: &[Document] = &[
         ],
         checked: Some(("## Decisions", "### Dependencies")),
         without: &[
+            "half of the time of 8 bytes",
             "initial window (RFC 6928)",
             "a 1500-byte datagram may hold",
             "RFC 8985",
@@ -218,6 +220,8 @@ const DOCUMENTS: &[Document] = &[
             Fact("| eager Transfer | {65,536} bytes |", &["MAX_EAGER"]),
             Fact("the eager limit, bytes | 1 to {65,536} |", &["MAX_EAGER"]),
             Fact("but that {16 KiB} may be in flight", &["EAGER_BURST"]),
+            Fact("followed within {20 us} when", &["CONFIRM_DELAY"]),
+            Fact("after {20 us} at the latest", &["CONFIRM_DELAY"]),
             Fact("is posted, {6} times at most", &["MAX_EAGER_ASKS"]),
         ],
         checked: Some(("### Lost payload", "")),
