@@ -155,10 +155,6 @@ pub use zerolane_wire::MAX_EAGER;
 /// configured otherwise: memory that a peer can make it hold.
 pub const DEFAULT_EAGER_CREDIT: u32 = 64 << 10;
 
-/// Eager payload that leaves at once whatever the pace is, while no more than this is in flight, bytes:
-/// what TCP sends at once too, an initial window of ten segments and a little (RFC 6928).
-pub const EAGER_BURST: u64 = 16 << 10;
-
 /// Separate missing ranges remembered of an eager Transfer: one of 64 KiB has as many with every other of the
 /// smallest STUs.
 pub const MAX_EAGER_GAPS: usize = (MAX_EAGER / MIN_STU / 2) as usize;

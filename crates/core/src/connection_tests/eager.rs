@@ -121,7 +121,16 @@ fn send__without_a_receive_is_held_and_there_when_one_is_posted() {
         assert_eq!(sim.b.holds.len(), 1);
         let (to, target) = receive(&mut sim, length);
         sim.run_for(Duration::ZERO);
-        assert_eq!(sim.b.received(to), Some(length), "at once");
+        let delivery = Delivery::Polled;
+        let id = to;
+        assert!(
+            sim.b.events.contains(&Event::Received {
+                id,
+                length,
+                delivery
+            }),
+            "at once, and as its sender asked"
+        );
         let (_, known) = timed(&mut sim, from, to);
         assert!(known <= 5 * MS + 200 * US, "{length} bytes: {known:?}");
         assert!(sim.b.holds(target, 3, length));
@@ -227,6 +236,29 @@ fn exchange(sim: &mut Sim, kind: u32, length: u64) -> (TransferId, TransferId, S
         }
         kind => message(sim, length, kind == 2),
     }
+}
+
+#[test]
+fn loss__of_all_of_it_is_announced_and_granted() {
+    let mut sim = quiet();
+    let mut count = 0;
+    sim.copies = Some(Box::new(move |side, _| {
+        count += usize::from(side == Side::A);
+        usize::from(count > 12)
+    }));
+    let (to, target) = receive(&mut sim, 16 << 10);
+    let from = send(&mut sim, 3, 16 << 10);
+    let (there, _) = timed(&mut sim, from, to);
+    assert!(there < 60 * MS, "{there:?}");
+    assert!(sim.b.holds(target, 3, 16 << 10));
+    let spoken = sim.spoken();
+    let expected = "A Data eager, A RequestToSend, B ClearToSend 0, A Data 0, B State";
+    assert!(spoken.starts_with(expected), "{spoken}");
+    assert_eq!(
+        sim.b.c().counters().reports_sent,
+        0,
+        "all of it is sent under the grant"
+    );
 }
 
 #[test]

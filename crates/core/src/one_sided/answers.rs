@@ -87,7 +87,7 @@ impl OneSided {
     ) -> Option<DataBurst> {
         let numbered = self.responses.is_next_numbered()?;
         let shape = match numbered {
-            true => sending.controlled_shape(cx, limit, false)?,
+            true => sending.controlled_shape(cx, limit)?,
             false => shape(cx, limit),
         };
         let reply = self.responses.next_burst(&shape)?;

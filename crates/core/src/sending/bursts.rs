@@ -22,8 +22,7 @@ impl Sending {
         if !self.outbox.has_data() {
             return None;
         }
-        let ahead = self.outbox.is_eager_next();
-        let shape = self.controlled_shape(cx, limit, ahead)?;
+        let shape = self.controlled_shape(cx, limit)?;
         let next = self.outbox.next_burst(cx.now, &shape);
         if !self.outbox.has_data() {
             let wait = probe_timeout(cx);
@@ -37,15 +36,13 @@ impl Sending {
         Some(next.burst)
     }
 
-    /// The shape of a burst of payload that leaves now, `ahead` of the pace if little is in flight. `None`:
-    /// the congestion controller holds it back.
+    /// The shape of a burst of payload that leaves now. `None`: the congestion controller holds it back.
     pub(crate) fn controlled_shape(
         &mut self,
         cx: &mut Context,
         limit: BurstLimit,
-        ahead: bool,
     ) -> Option<Shape> {
-        let bytes = self.allowance(cx, cx.stu(), ahead)?.min(limit.bytes.into());
+        let bytes = self.allowance(cx, cx.stu())?.min(limit.bytes.into());
         Some(Shape {
             ask: self.asks_progress(cx),
             ..shape(
@@ -89,7 +86,7 @@ impl Sending {
 
     /// Bytes, headers included, that the congestion controller lets leave now; if none, a timer or
     /// an answer of the receiver will say when.
-    fn allowance(&mut self, cx: &mut Context, stu: u32, ahead: bool) -> Option<u64> {
+    fn allowance(&mut self, cx: &mut Context, stu: u32) -> Option<u64> {
         let pair = 2 * u64::from(stu);
         let in_flight = self.outbox.sent_log.bytes_in_flight();
         let room = self.congestion.window().saturating_sub(in_flight);
@@ -99,15 +96,11 @@ impl Sending {
             cx.timers.set_earlier(Timer::ProbeTimeout, cx.now + wait);
             return None;
         }
-        let unpaced = match ahead {
-            true => room.min(limits::EAGER_BURST.saturating_sub(in_flight)),
-            false => 0,
-        };
-        if unpaced == 0 && self.congestion.pace().is_some() && self.pacer.next() > cx.now {
+        if self.congestion.pace().is_some() && self.pacer.next() > cx.now {
             cx.timers.set(Timer::Pace, self.pacer.next());
             return None;
         }
-        let bytes = room.min(self.congestion.quantum().max(unpaced)).max(pair);
+        let bytes = room.min(self.congestion.quantum()).max(pair);
         // Without a controller both may be as large as a number can be.
         let headers = (bytes / u64::from(stu)).saturating_mul(cx.overhead().into());
         Some(bytes.saturating_add(headers))

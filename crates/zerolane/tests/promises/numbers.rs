@@ -51,8 +51,6 @@ const DOCUMENTS: &[Document] = &[
         facts: &[
             Fact("a copy: from {16 KiB} on it", &["DEFAULT_EAGER"]),
             Fact("to answer within {20 us}, and at", &["CONFIRM_DELAY"]),
-            Fact("{16 KiB} may leave ahead of the pace", &["EAGER_BURST"]),
-            Fact("would stretch {16 KiB} over", &["EAGER_BURST"]),
             Fact(
                 "divided by {three}, for the kernel",
                 &["socket::BUFFER_OVERHEAD"],
@@ -137,7 +135,6 @@ const DOCUMENTS: &[Document] = &[
         checked: Some(("## Decisions", "### Dependencies")),
         without: &[
             "half of the time of 8 bytes",
-            "initial window (RFC 6928)",
             "a 1500-byte datagram may hold",
             "RFC 8985",
             "is version 1. Here",
@@ -219,7 +216,6 @@ const DOCUMENTS: &[Document] = &[
             Fact("| {256} in the engine |", &["MAX_EXPORTS"]),
             Fact("| eager Transfer | {65,536} bytes |", &["MAX_EAGER"]),
             Fact("the eager limit, bytes | 1 to {65,536} |", &["MAX_EAGER"]),
-            Fact("but that {16 KiB} may be in flight", &["EAGER_BURST"]),
             Fact("followed within {20 us} when", &["CONFIRM_DELAY"]),
             Fact("after {20 us} at the latest", &["CONFIRM_DELAY"]),
             Fact("is posted, {6} times at most", &["MAX_EAGER_ASKS"]),

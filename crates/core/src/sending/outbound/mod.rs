@@ -183,11 +183,6 @@ impl Outbox {
         true
     }
 
-    /// Whether the next burst is of an eager Transfer.
-    pub(crate) fn is_eager_next(&self) -> bool {
-        self.repairs.is_empty() && !self.eager.is_empty()
-    }
-
     /// Whether eager payload waits to be sent.
     pub(crate) fn has_eager(&self) -> bool {
         !self.eager.is_empty()
