@@ -312,15 +312,6 @@ impl Region {
         }
     }
 
-    /// The same bytes once more: the caller sees to it that only one of the two is ever used.
-    pub(crate) fn again(&self) -> Region {
-        Region {
-            backing: Arc::clone(&self.backing),
-            offset: self.offset,
-            len: self.len,
-        }
-    }
-
     fn start(&self) -> *mut u8 {
         // SAFETY: offset + len lies within the backing, by construction and split_off.
         unsafe { self.backing.start().as_ptr().add(self.offset) }

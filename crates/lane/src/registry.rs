@@ -4,8 +4,8 @@
 //! very life and the span lies inside it. A closed entry keeps its generation, so that a span of an
 //! earlier life finds nothing.
 //!
-//! An entry of exported memory is touched only between [`Window::enter`](crate::exported::Window) and
-//! its leave, which is the length of a turn, and only as `shared` does it.
+//! An entry of exported memory is followed only within a turn, which a revocation waits for
+//! ([`ExportWindow`](crate::exported::ExportWindow)), and only as `shared` does it.
 
 use crate::memory::Postable;
 use crate::shared::{self, Bounds};
@@ -56,8 +56,8 @@ impl Registry {
     ///
     /// # Safety
     /// Until [`Registry::close`], the bytes stay mapped, nothing writes them, and if they are
-    /// writable nothing else reads them. Shared ones stay mapped while their window is entered, and
-    /// nothing touches them but as `shared` does.
+    /// writable nothing else reads them. Shared ones stay mapped for every turn that they are open
+    /// in, and nothing touches them but as `shared` does.
     pub(crate) unsafe fn open(&mut self, start: *mut u8, len: usize, access: EntryFlags) -> Span {
         let index = self.free.pop().unwrap_or_else(|| {
             let closed = Entry {
@@ -175,7 +175,7 @@ impl Registry {
             return false;
         };
         let file = self.is_file(span.region);
-        // SAFETY: an open entry whose window is entered for this turn; `target` checked the span.
+        // SAFETY: an open entry, which stays mapped for this turn; `target` checked the span.
         span.len == bytes.len() as u64
             && unsafe { exported::store(bounds, span.offset as usize, bytes, file) }
     }
@@ -191,7 +191,7 @@ impl Registry {
         if self.is_file(span.region) && !self.read(span, &mut [0; 8]) {
             return None;
         }
-        // SAFETY: an open entry whose window is entered for this turn, starts at a word and is
+        // SAFETY: an open entry, which stays mapped for this turn, starts at a word and is
         // touched only so; `target` checked the span.
         let word = unsafe { shared::word(bounds, span.offset as usize) };
         let Atomic {

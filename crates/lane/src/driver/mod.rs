@@ -21,7 +21,7 @@ use crate::{Account, Lane, LaneError, Options, Registry, Turn, Waker};
 use completion::Held;
 use completions::Completions;
 use core::fmt;
-use exports::Export;
+use exports::Exports;
 use inline::Inline;
 use messages::Controls;
 use post::Posted;
@@ -45,7 +45,7 @@ pub struct Driver<L: Lane> {
     core: Connection,
     memory: Registry,
     posted: HashMap<TransferId, Posted>,
-    exports: Vec<Export>,
+    exports: Exports,
     inline: Inline,
     controls: Controls,
     /// The region that a request by name brought.
@@ -139,7 +139,7 @@ impl<L: Lane> Driver<L> {
             core,
             memory: Registry::default(),
             posted: HashMap::new(),
-            exports: Vec::new(),
+            exports: Exports::default(),
             inline: Inline::default(),
             controls: Controls::default(),
             opened: None,
@@ -274,7 +274,7 @@ impl<L: Lane> Driver<L> {
         let now = self.clock.now();
         self.enter_exports(now);
         let progress = self.turn_entered(now);
-        self.leave_exports();
+        self.exports.leave();
         self.collect();
         self.moved = matches!(progress, Ok(Progress::Moved));
         progress
@@ -348,7 +348,7 @@ impl<L: Lane> Driver<L> {
     fn transmit_entered(&mut self, now: Instant) -> Result<bool, DriverError> {
         self.enter_exports(now);
         let sent = self.transmit(now);
-        self.leave_exports();
+        self.exports.leave();
         sent
     }
 

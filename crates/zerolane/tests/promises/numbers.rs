@@ -210,7 +210,7 @@ const DOCUMENTS: &[Document] = &[
                 "missing ranges in a State | {4} | {32} bytes",
                 &["MAX_RANGES", "OPTIONS_LEN"],
             ),
-            Fact("| {256} in the engine |", &["MAX_EXPORTS"]),
+            Fact("| {65,536} in the engine |", &["MAX_EXPORTS"]),
         ],
         checked: Some(("### Lost payload", "")),
         without: &[
@@ -318,7 +318,7 @@ const DOCUMENTS: &[Document] = &[
                 &["MAX_MESSAGES * receive::MAX_SEGMENTS"],
             ),
             Fact(
-                "regions exported: the user is told | {256} |",
+                "regions exported: the user is told | {65,536} |",
                 &["MAX_EXPORTS"],
             ),
             Fact("the program of ({1024} completions", &["MAX_UNREAD"]),
@@ -393,6 +393,7 @@ const DOCUMENTS: &[Document] = &[
                 &["MAX_SMALL", "MAX_SMALL - TRAILER_LEN"],
             ),
             Fact("| {1024} completions not looked at", &["MAX_UNREAD"]),
+            Fact("up to {65,536} on one connection", &["MAX_EXPORTS"]),
             Fact("| {256} small operations unconfirmed", &["MAX_UNCONFIRMED"]),
             Fact(
                 "| {4096} requests queued, or {16 KiB} of inline",
