@@ -37,7 +37,8 @@ mod waker;
 pub use account::{Account, MoveCause, Zerocopy};
 pub use datapath::{Lane, Turn};
 pub use driver::{
-    Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, WorkKind,
+    Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, Report,
+    WorkKind,
 };
 pub use exported::ExportedRegion;
 pub use lane_error::LaneError;

@@ -11,6 +11,8 @@ pub struct Completion {
     pub id: TransferId,
     /// Kind of the request.
     pub kind: WorkKind,
+    /// What the request was given as its context: see [`Work::with_context`](crate::Work::with_context).
+    pub context: u64,
     /// Bytes moved, or why not.
     pub result: Result<usize, TransferError>,
     /// What was posted; empty if it was several pieces, copied, or nothing.
@@ -43,6 +45,7 @@ impl From<zerolane_lane::Completion> for Completion {
             id: it.id,
             result: it.result.map(|bytes| bytes as usize),
             kind: it.kind,
+            context: it.context,
             memory: it.memory.unwrap_or_else(nothing),
             pieces: Vec::new(),
             delivery: it.delivery,

@@ -4,8 +4,8 @@ use crate::failure::Posted;
 use crate::{Connection, Error, RegionKey, Result};
 use std::ops::Deref;
 use zerolane_lane::{
-    Atomic, ExportedRegion, Memory, MessageControl, NotPosted, PostError, Region, RegionName,
-    RemotePlace, TransferId, WorkFlags, WorkRequest,
+    Atomic, Delivery, ExportedRegion, Memory, MessageControl, NotPosted, PostError, Region,
+    RegionName, RemotePlace, Report, TransferId, WorkFlags, WorkRequest,
 };
 use zerolane_wire::{FetchOpKind, Rights};
 
@@ -25,6 +25,12 @@ pub struct Work {
     pub fence: bool,
     /// A put shows the peer this number when it, and every put before it, is placed.
     pub immediate: Option<u32>,
+    /// How the arrival of a Transfer is delivered to its receiver: whether it is an event there, and wakes
+    /// (sends and offers).
+    pub delivery: Delivery,
+    /// A number of the user's own, which comes back in [`Completion::context`](crate::Completion::context); `wr_id` of
+    /// verbs.
+    pub context: u64,
 }
 
 impl Default for Work {
@@ -33,6 +39,8 @@ impl Default for Work {
             signalled: true,
             fence: false,
             immediate: None,
+            delivery: Delivery::Interrupt,
+            context: 0,
         }
     }
 }
@@ -65,12 +73,45 @@ impl Work {
         }
     }
 
+    /// Is delivered to the receiver so.
+    #[must_use]
+    pub fn delivered(self, delivery: Delivery) -> Work {
+        Work { delivery, ..self }
+    }
+
+    /// Completes with `context`.
+    #[must_use]
+    pub fn with_context(self, context: u64) -> Work {
+        Work { context, ..self }
+    }
+
+    pub(crate) fn report(self) -> Report {
+        Report {
+            signalled: self.signalled,
+            context: self.context,
+        }
+    }
+
     fn flags(self) -> WorkFlags {
         WorkFlags {
             signalled: self.signalled,
             fence: self.fence,
             awaited: self.signalled,
         }
+    }
+}
+
+/// Delivered so.
+impl From<Delivery> for Work {
+    fn from(delivery: Delivery) -> Work {
+        Work::default().delivered(delivery)
+    }
+}
+
+/// With this context.
+impl From<u64> for Work {
+    fn from(context: u64) -> Work {
+        Work::default().with_context(context)
     }
 }
 
@@ -326,7 +367,9 @@ impl Connection {
     ) -> Posted<Memory> {
         let memory = memory.into();
         match to.place(offset, memory.len() as u64, Rights::WRITE) {
-            Ok(place) => self.driver.post_source(put(place, work), memory),
+            Ok(place) => self
+                .driver
+                .post_source(put(place, work), work.report(), memory),
             Err(reason) => Err(NotPosted { reason, memory }),
         }
     }
@@ -348,7 +391,9 @@ impl Connection {
         if data.len() > crate::request::MAX_INLINE {
             return Err(Error::NotInline { len: data.len() });
         }
-        Ok(self.driver.post_inline(put(place, work), data)?)
+        Ok(self
+            .driver
+            .post_inline(put(place, work), work.report(), data)?)
     }
 
     /// Posts a put of several pieces, each to an offset of its own: gathered here, scattered there.
@@ -356,8 +401,9 @@ impl Connection {
     /// when all are placed; an immediate of `work` goes with the last.
     ///
     /// # Errors
-    /// See [`PostError`]. The pieces that were not posted come back: if posting one fails, those before
-    /// it are done all the same.
+    /// See [`PostError`]; `Full` if there is not room for all of them, of which there may be at most 4096. All
+    /// pieces come back. Only if the key was made up, those before one that is refused are done all the
+    /// same, without a completion.
     pub fn post_put_vectored(
         &mut self,
         to: &RegionKey,
@@ -388,7 +434,7 @@ impl Connection {
             Ok(place) => {
                 let flags = work.flags();
                 self.driver
-                    .post_target(WorkRequest::Get { place, flags }, into)
+                    .post_target(WorkRequest::Get { place, flags }, work.report(), into)
             }
             Err(reason) => Err(NotPosted {
                 reason,
@@ -434,20 +480,27 @@ impl Connection {
                 memory: pieces,
             });
         }
+        if pieces.len() > self.driver.room_for_operations() {
+            return Err(NotPosted {
+                reason: PostError::Full,
+                memory: pieces,
+            });
+        }
         let (count, mut ids) = (pieces.len(), vec![]);
         let mut pieces = pieces.into_iter().enumerate();
         while let Some((index, (at, piece))) = pieces.next() {
             match post(self, at, piece, part(work, index, count)) {
                 Ok(id) => ids.push(id),
                 Err(NotPosted { reason, memory }) => {
-                    self.begin_group(ids);
+                    // The caller has no number to know a completion by.
+                    self.begin_group(ids, false);
                     let rest = pieces.map(|(_, piece)| piece);
                     let memory = std::iter::once((at, memory)).chain(rest).collect();
                     return Err(NotPosted { reason, memory });
                 }
             }
         }
-        self.begin_group(ids).ok_or(NotPosted {
+        self.begin_group(ids, work.signalled).ok_or(NotPosted {
             reason: PostError::NoPieces,
             memory: Vec::new(),
         })
@@ -465,7 +518,7 @@ impl Connection {
         work: Work,
     ) -> Result<TransferId> {
         let request = fetch_op(on, offset, op, work.flags())?;
-        Ok(self.driver.post_bare(request)?)
+        Ok(self.driver.post_bare(request, work.report())?)
     }
 
     /// Posts a message: up to [`MAX_CONTROL`](crate::request::MAX_CONTROL) bytes of control, which are copied,
@@ -480,7 +533,8 @@ impl Connection {
         payload: Option<Memory>,
         work: Work,
     ) -> Posted<Option<Memory>> {
-        self.driver.post_message(control, payload, work.flags())
+        self.driver
+            .post_message(control, payload, work.flags(), work.report())
     }
 
     /// Posts a receive of a message: the n-th gets the n-th message. A payload needs a region with
@@ -489,7 +543,20 @@ impl Connection {
     /// # Errors
     /// See [`PostError`]. The region comes back.
     pub fn post_message_recv(&mut self, payload: Option<Region>) -> Posted<Option<Region>> {
-        self.driver.post_message_receive(payload)
+        self.post_message_recv_with(payload, Work::default())
+    }
+
+    /// The same, with a context. Nothing else of `work` has a meaning here.
+    ///
+    /// # Errors
+    /// As of [`Connection::post_message_recv`].
+    pub fn post_message_recv_with(
+        &mut self,
+        payload: Option<Region>,
+        work: impl Into<Work>,
+    ) -> Posted<Option<Region>> {
+        self.driver
+            .post_message_receive(work.into().report(), payload)
     }
 
     /// Sends a message; returns when the peer has it.
@@ -515,9 +582,9 @@ impl Connection {
         })
     }
 
-    fn begin_group(&mut self, ids: Vec<TransferId>) -> Option<TransferId> {
+    fn begin_group(&mut self, ids: Vec<TransferId>, signalled: bool) -> Option<TransferId> {
         let &last = ids.last()?;
-        self.vectored.begin(ids);
+        self.vectored.begin(ids, signalled);
         Some(last)
     }
 }
@@ -529,6 +596,7 @@ fn part(work: Work, index: usize, count: usize) -> Work {
         signalled: true,
         fence: work.fence && index == 0,
         immediate: work.immediate.filter(|_| index + 1 == count),
+        ..work
     }
 }
 

@@ -15,6 +15,8 @@ pub struct Completion {
     pub id: TransferId,
     /// Kind of the request.
     pub kind: WorkKind,
+    /// What the user gave the request: see [`Report`](super::Report).
+    pub context: u64,
     /// Bytes moved, or why not.
     pub result: Result<u64, TransferError>,
     /// What was posted; `None` if it was borrowed, copied, or nothing.
@@ -126,6 +128,7 @@ impl<L: Lane> Driver<L> {
                 Event::Immediate { value } => self.completions.push(Completion {
                     id: 0,
                     kind: WorkKind::Immediate,
+                    context: 0,
                     result: Ok(0),
                     memory: None,
                     delivery: Delivery::Interrupt,
@@ -175,10 +178,11 @@ impl<L: Lane> Driver<L> {
             Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
             result => result.unwrap_or(Ok(posted.len)),
         };
-        let told = !posted.abandoned && (posted.info.signalled || result.is_err());
+        let told = !posted.abandoned && (posted.info.report.signalled || result.is_err());
         let completion = Completion {
             id: it.id,
             kind: posted.info.kind,
+            context: posted.info.report.context,
             result,
             memory: posted.memory,
             delivery: it.delivery,

@@ -7,6 +7,7 @@ fn completion(id: TransferId, delivery: Delivery) -> Completion {
     Completion {
         id,
         kind: WorkKind::Receive,
+        context: 0,
         result: Ok(1),
         memory: None,
         delivery,

@@ -15,6 +15,7 @@ pub use completion::{Completion, MessageControl};
 pub use error::{DriverError, NotPosted};
 pub use inline::MAX_INLINE;
 pub use kind::WorkKind;
+pub use post::Report;
 
 use crate::clock::Clock;
 use crate::{Account, Lane, LaneError, Options, Registry, Turn, Waker};
@@ -57,6 +58,8 @@ pub struct Driver<L: Lane> {
     clock: Clock,
     waker: Waker,
     max_spin: Duration,
+    /// Most that a call waits for the end of its request.
+    request_timeout: Option<Duration>,
     spin: Duration,
     connected: bool,
     closed: Option<CloseReason>,
@@ -149,6 +152,7 @@ impl<L: Lane> Driver<L> {
             clock,
             waker: Waker::new(),
             max_spin: options.spin,
+            request_timeout: None,
             spin: options.spin,
             connected: false,
             closed: None,

@@ -93,7 +93,7 @@ impl UdpLane {
     }
 
     /// Our address at present, if there is a way to the peer.
-    fn local_addr(&self) -> Option<SocketAddr> {
+    pub fn local_addr(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok()?.as_socket()
     }
 
