@@ -2,7 +2,7 @@
 
 use crate::fault;
 use crate::grace::GracePeriods;
-use crate::memory::{Postable, Region};
+use crate::memory::Region;
 use crate::shared::{self, Bounds};
 use std::collections::HashMap;
 use std::fmt;

@@ -33,7 +33,17 @@ pub(crate) fn nothing() -> Memory {
 }
 
 impl Completion {
-    /// The exclusively owned region that was posted; empty if shared memory was.
+    /// What was posted, in one piece or several.
+    pub(crate) fn take_memory(&mut self) -> Memory {
+        if self.pieces.is_empty() {
+            return std::mem::replace(&mut self.memory, nothing());
+        }
+        Memory::Gathered(std::mem::take(&mut self.pieces))
+    }
+
+    /// The region that was posted, exclusively owned: also if it was shared and is the only one by now
+    /// ([`SharedRegion::try_unique`](crate::SharedRegion::try_unique)). Empty if there is another, or several
+    /// pieces were posted.
     pub fn into_region(self) -> Region {
         self.memory.into_region().unwrap_or_else(Region::empty)
     }
@@ -41,13 +51,17 @@ impl Completion {
 
 impl From<zerolane_lane::Completion> for Completion {
     fn from(it: zerolane_lane::Completion) -> Completion {
+        let (memory, pieces) = match it.memory {
+            Some(Memory::Gathered(pieces)) => (nothing(), pieces),
+            memory => (memory.unwrap_or_else(nothing), Vec::new()),
+        };
         Completion {
             id: it.id,
             result: it.result.map(|bytes| bytes as usize),
             kind: it.kind,
             context: it.context,
-            memory: it.memory.unwrap_or_else(nothing),
-            pieces: Vec::new(),
+            memory,
+            pieces,
             delivery: it.delivery,
             value: it.value,
             control: it.control,

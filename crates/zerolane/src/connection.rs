@@ -185,7 +185,8 @@ impl Connection {
         }
     }
 
-    /// Posts a send; many may be in flight. Its memory comes back with the [`Completion`].
+    /// Posts a send; many may be in flight. Its memory comes back with the [`Completion`]. Several pieces, as
+    /// a `Vec` of [`Memory`], are one Transfer, gathered where they lie.
     ///
     /// # Errors
     /// The connection is closed, or too many are posted. The memory comes back.

@@ -50,8 +50,7 @@ impl Vectored {
             Ok(bytes) => group.bytes += bytes,
             Err(error) => group.error = group.error.or(Some(*error)),
         }
-        let empty = crate::completion::nothing();
-        group.pieces[at].1 = Some(std::mem::replace(&mut completion.memory, empty));
+        group.pieces[at].1 = Some(completion.take_memory());
         if group.left > 0 {
             return None;
         }

@@ -2,7 +2,7 @@
 use super::*;
 use crate::exported::seam;
 use crate::udp::{self, Listener, UdpLane};
-use crate::{Options, Region, WorkFlags, WorkRequest, limits::MAX_EXPORTS};
+use crate::{Options, Region, Report, WorkFlags, WorkRequest, limits::MAX_EXPORTS};
 use std::time::Duration;
 
 type End = Driver<UdpLane>;
@@ -46,18 +46,13 @@ fn regions(count: usize) -> Vec<ExportedRegion> {
 }
 
 fn put(a: &mut End, b: &mut End, place: RemotePlace, bytes: &[u8]) -> crate::Completion {
-    let flags = WorkFlags {
-        signalled: true,
-        ..WorkFlags::default()
-    };
-    let immediate = None;
     let put = WorkRequest::Put {
         place,
-        immediate,
-        flags,
+        immediate: None,
+        flags: WorkFlags::default(),
     };
-    a.post_source(put, Region::from_vec(bytes.to_vec()).into())
-        .unwrap();
+    let memory = Region::from_vec(bytes.to_vec()).into();
+    a.post_source(put, Report::default(), memory).unwrap();
     drive(a, b, |a, _| a.has_completion());
     a.next_completion().unwrap()
 }

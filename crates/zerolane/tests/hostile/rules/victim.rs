@@ -170,7 +170,7 @@ fn take(connection: &mut Connection, completion: Completion, served: &mut Served
     let (kind, result) = (completion.kind, completion.result.as_ref().ok().copied());
     let mut memory = match completion.memory {
         Memory::Exclusive(region) => region,
-        Memory::Shared(_) => Region::empty(),
+        Memory::Shared(_) | Memory::Gathered(_) => Region::empty(),
     };
     let written = touched(&memory);
     match (kind, result) {
