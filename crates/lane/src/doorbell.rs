@@ -30,10 +30,22 @@ impl Doorbell {
 
     /// Runs `sleep`, which must end when the hearer is woken; `None` if it was rung already.
     pub(crate) fn sleep<T>(&self, sleep: impl FnOnce() -> T) -> Option<T> {
+        let slept = self.arm().then(sleep);
+        self.disarm();
+        slept
+    }
+
+    /// The hearer is about to sleep. False if it was rung already: it must not.
+    pub(crate) fn arm(&self) -> bool {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let slept = (!self.rung.load(Ordering::Relaxed)).then(sleep);
+        !self.rung.load(Ordering::Relaxed)
+    }
+
+    /// The hearer does not sleep any more. Whether it was about to.
+    pub(crate) fn disarm(&self) -> bool {
+        let armed = self.sleeping.load(Ordering::Relaxed);
         self.sleeping.store(false, Ordering::Relaxed);
-        slept
+        armed
     }
 }

@@ -31,6 +31,7 @@ mod scheduler;
 mod seal;
 mod security;
 mod shared;
+mod submissions;
 pub mod udp;
 mod waker;
 
@@ -47,6 +48,7 @@ pub use options::Options;
 pub use registry::Registry;
 pub use scheduler::Scheduler;
 pub use security::{Mode, Security, random};
+pub use submissions::Submissions;
 pub use waker::Waker;
 pub use zerolane_core::{
     Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life,
@@ -61,5 +63,6 @@ pub use zerolane_handshake::{
 /// What threads share memory by; tests put loom's in its place.
 mod sync {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+    pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use std::thread::yield_now;
 }

@@ -1,5 +1,6 @@
 //! The end of a Transfer.
 
+use crate::RegionKey;
 use zerolane_lane::{
     Delivery, Memory, MessageControl, Region, TransferError, TransferId, WorkKind,
 };
@@ -25,6 +26,8 @@ pub struct Completion {
     pub value: u64,
     /// The control of a message received.
     pub control: MessageControl,
+    /// The region of the peer that was asked for by name.
+    pub region: Option<RegionKey>,
 }
 
 /// No memory.
@@ -65,6 +68,7 @@ impl From<zerolane_lane::Completion> for Completion {
             delivery: it.delivery,
             value: it.value,
             control: it.control,
+            region: it.region.map(RegionKey::new),
         }
     }
 }

@@ -60,6 +60,7 @@ pub use zerolane_wire::Rights;
 
 /// What [`Options`] are made of: profiles, congestion control, the schedule of those that receive.
 pub mod options {
+    pub use zerolane_lane::udp::Ports;
     pub use zerolane_lane::{Control, FastAnswer, Schedule, Scheduler};
     pub use zerolane_wire::{Profile, Profiles};
 }

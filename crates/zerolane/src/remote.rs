@@ -233,6 +233,21 @@ impl Connection {
         Ok(RegionKey::new(self.driver.open_region(name, rights)??))
     }
 
+    /// Posts the same question. Its completion's [`region`](crate::Completion::region) is the key.
+    ///
+    /// # Errors
+    /// See [`PostError`]; or the name is too long.
+    pub fn post_open_region(
+        &mut self,
+        name: &str,
+        rights: Rights,
+        work: impl Into<Work>,
+    ) -> Result<TransferId> {
+        let name = region_name(name)?;
+        let request = WorkRequest::OpenRegion { name, rights };
+        Ok(self.driver.post_bare(request, work.into().report())?)
+    }
+
     /// Puts `data` into the peer's memory; returns when it is placed there and every reader
     /// sees it.
     ///

@@ -5,7 +5,7 @@ use super::{Driver, WorkKind};
 use crate::{Lane, Memory};
 use core::fmt;
 use std::ops::Deref;
-use zerolane_core::{Delivery, Event, RegionId, TransferError, TransferId, limits};
+use zerolane_core::{Delivery, Event, RegionId, RemoteRegion, TransferError, TransferId, limits};
 use zerolane_wire::Reason;
 
 /// A request that is over, and the memory that was posted.
@@ -27,6 +27,8 @@ pub struct Completion {
     pub value: u64,
     /// The control of a message received.
     pub control: MessageControl,
+    /// The region that was asked for by name.
+    pub region: Option<RemoteRegion>,
 }
 
 /// The control of a message: up to 128 bytes.
@@ -75,6 +77,7 @@ struct Ending {
     value: u64,
     /// Bytes of control.
     control: u32,
+    region: Option<RemoteRegion>,
 }
 
 impl Ending {
@@ -85,6 +88,7 @@ impl Ending {
             delivery: Delivery::Interrupt,
             value: 0,
             control: 0,
+            region: None,
         }
     }
 }
@@ -113,10 +117,10 @@ impl<L: Lane> Driver<L> {
                     value,
                     ..Ending::of(id, Some(Ok(8)))
                 }),
-                Event::Region { id, region } => {
-                    self.opened = Some(region);
-                    self.end(&Ending::of(id, None));
-                }
+                Event::Region { id, region } => self.end(&Ending {
+                    region: Some(region),
+                    ..Ending::of(id, None)
+                }),
                 Event::Message {
                     id,
                     control,
@@ -134,6 +138,7 @@ impl<L: Lane> Driver<L> {
                     delivery: Delivery::Interrupt,
                     value: u64::from(value),
                     control: MessageControl::default(),
+                    region: None,
                 }),
                 Event::Failed { id, error } => self.end(&Ending::of(id, Some(Err(error)))),
             }
@@ -188,6 +193,7 @@ impl<L: Lane> Driver<L> {
             delivery: it.delivery,
             value: it.value,
             control,
+            region: it.region,
         };
         match posted.region {
             Some(region) if self.lane.holds(region) => self.held.push(Held {

@@ -13,6 +13,7 @@ fn completion(id: TransferId, delivery: Delivery) -> Completion {
         delivery,
         value: 0,
         control: MessageControl::default(),
+        region: None,
     }
 }
 

@@ -133,10 +133,7 @@ impl<L: Lane> Driver<L> {
         let completion = self.complete(WorkRequest::OpenRegion { name, rights })?;
         match completion.result {
             Err(error) => Ok(Err(error)),
-            Ok(_) => match self.opened.take() {
-                Some(region) => Ok(Ok(region)),
-                None => Err(self.closed_error()),
-            },
+            Ok(_) => completion.region.map(Ok).ok_or_else(|| self.closed_error()),
         }
     }
 }

@@ -28,7 +28,7 @@ use messages::Controls;
 use post::Posted;
 use std::collections::HashMap;
 use std::time::Duration;
-use zerolane_core::{CloseReason, Connection, FastAnswer, Instant, Life, RemoteRegion, TransferId};
+use zerolane_core::{CloseReason, Connection, FastAnswer, Instant, Life, TransferId};
 use zerolane_wire::Reason;
 
 /// What one turn of the loop did.
@@ -49,8 +49,6 @@ pub struct Driver<L: Lane> {
     exports: Exports,
     inline: Inline,
     controls: Controls,
-    /// The region that a request by name brought.
-    opened: Option<RemoteRegion>,
     completions: Completions,
     /// Completions whose memory the lane still holds.
     held: Vec<Held>,
@@ -145,12 +143,11 @@ impl<L: Lane> Driver<L> {
             exports: Exports::default(),
             inline: Inline::default(),
             controls: Controls::default(),
-            opened: None,
             completions: Completions::default(),
             held: Vec::new(),
             account: Account::default(),
             clock,
-            waker: Waker::new(),
+            waker: Waker::default(),
             max_spin: options.spin,
             request_timeout: None,
             spin: options.spin,
@@ -160,7 +157,8 @@ impl<L: Lane> Driver<L> {
         })
     }
 
-    pub(crate) fn lane_mut(&mut self) -> &mut L {
+    /// The lane.
+    pub fn lane_mut(&mut self) -> &mut L {
         &mut self.lane
     }
 
@@ -172,6 +170,26 @@ impl<L: Lane> Driver<L> {
         }
         let of_core = self.core.next_timeout().map(|at| at - self.clock.now());
         of_core.into_iter().chain(self.lane.longest_sleep()).min()
+    }
+
+    /// The time until a timer of the connection is due; `None`: none runs. Unlike [`Driver::next_timeout`] without
+    /// what the lane looks for at times, which a worker does by its own means.
+    pub fn next_timer(&self) -> Option<Duration> {
+        self.core.next_timeout().map(|at| at - self.clock.now())
+    }
+
+    /// Whether the last turn moved something, so that the next may find more.
+    pub fn has_moved(&self) -> bool {
+        self.moved
+    }
+
+    /// Sends what may otherwise wait for something to ride on: the caller is about to sleep.
+    ///
+    /// # Errors
+    /// As [`Driver::turn`].
+    pub fn rest(&mut self) -> Result<(), DriverError> {
+        self.core.confirm_now();
+        self.flush()
     }
 
     /// Whether a turn is also due when the socket has room to send.

@@ -10,7 +10,8 @@ mod socket;
 mod system;
 mod zerocopy;
 
-pub use listener::{Listener, ListenerCounters};
+pub use listener::{Accept, Listener, ListenerCounters};
+pub use port::Ports;
 
 use crate::seal::{Opener, Sealer};
 use crate::security;
@@ -85,6 +86,16 @@ impl UdpLane {
     /// Who the peer proved to be: `None` in plain mode, and before it did.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.peer_key
+    }
+
+    /// The key by which the peer addresses this end.
+    pub fn key(&self) -> u32 {
+        self.migration.key()
+    }
+
+    /// The next turn that receives nothing looks whether the peer moved, if it is silent.
+    pub fn look_for_peer(&mut self) {
+        self.migration.look_now();
     }
 
     /// The socket, to be waited on together with others.

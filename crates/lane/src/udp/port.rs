@@ -23,8 +23,12 @@ const MAX_READ: usize = 4096;
 /// Where a D_Key lies in a header.
 const KEY: std::ops::Range<usize> = 8..12;
 
-/// The ports of this process that were listened on, and are in use.
-static PORTS: Mutex<Vec<Weak<SharedPort>>> = Mutex::new(Vec::new());
+/// The ports that listeners listened on and connections still have. A listener finds there the address of one
+/// before it, whose connections live. Cheap to clone: all clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Ports {
+    list: Arc<Mutex<Vec<Weak<SharedPort>>>>,
+}
 
 /// The beginning of a datagram, and where it came from.
 pub(super) type Received = (Vec<u8>, PacketAddresses);
@@ -64,8 +68,8 @@ impl SharedPort {
         }
     }
 
-    /// A listener's port, until it says [`SharedPort::leave`], and its socket. A port that connections of this
-    /// process still have, and a listener had that left, can be listened on again.
+    /// A listener's port, until it says [`SharedPort::leave`], and its socket. One of `options.ports` that
+    /// connections still have, and a listener had that left, can be listened on again.
     ///
     /// # Errors
     /// The address is not to be had.
@@ -73,7 +77,11 @@ impl SharedPort {
         local: SocketAddr,
         options: &Options,
     ) -> io::Result<(Arc<SharedPort>, Arc<Socket>)> {
-        let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ports = options
+            .ports
+            .list
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         ports.retain(|it| it.strong_count() > 0);
         let left = |it: &Arc<SharedPort>| it.local == local && it.kept().others.is_none();
         if let Some(port) = ports.iter().filter_map(Weak::upgrade).find(left) {
@@ -152,6 +160,19 @@ impl SharedPort {
         packet_info::show_called(&socket, self.local);
         kept.socket = Arc::downgrade(&socket);
         Ok(socket)
+    }
+
+    /// Whether something of strangers was read by a connection, and waits for the listener.
+    pub(super) fn has_other(&self) -> bool {
+        self.kept().others.as_ref().is_some_and(|it| !it.is_empty())
+    }
+
+    /// The keys of connections for which something came from elsewhere than their peer's address.
+    pub(super) fn unmatched(&self) -> Vec<u32> {
+        let kept = self.kept();
+        let known = kept.known.iter();
+        let found = known.filter(|(_, it)| !it.unmatched.is_empty());
+        found.map(|(&key, _)| key).collect()
     }
 
     /// The next datagram at `socket`, this port's, that is no connection's. `None` when it is empty, or when
@@ -295,7 +316,8 @@ mod tests {
     #[test]
     fn attend__a_port_that_connections_still_have() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let attend = |local| SharedPort::attend(local, &Options::default());
+        let options = Options::default();
+        let attend = |local| SharedPort::attend(local, &options);
         let (port, socket) = attend(local).expect("a port");
         let local = port.local();
         let in_use = |it: io::Result<_>| it.is_err_and(|it| it.kind() == io::ErrorKind::AddrInUse);
