@@ -11,6 +11,7 @@ pub(crate) use self::state::InboundEvent;
 pub use self::state::InboundState;
 use alloc::vec::Vec;
 
+use crate::limits::MAX_POSTED;
 use crate::receiving::placement::PlacementTable;
 use crate::receiving::reads::Reads;
 use crate::request::RemotePlace;
@@ -67,6 +68,8 @@ pub(crate) struct Inbox {
     /// Bytes of `granting` that are not granted.
     ungranted: u64,
     pub(crate) grants: PlacementTable,
+    /// What had arrived of Transfers that failed, until it is asked for.
+    failed: VecDeque<(TransferId, u64)>,
 }
 
 impl Inbox {
@@ -82,6 +85,7 @@ impl Inbox {
             granting: VecDeque::new(),
             ungranted: 0,
             grants: PlacementTable::new(buffer_log2),
+            failed: VecDeque::new(),
         }
     }
 
@@ -188,11 +192,15 @@ impl Inbox {
         };
         assert_eq!(self.granting.iter().map(left).sum::<u64>(), self.ungranted);
         assert!(self.slots.len() <= usize::from(self.limit));
+        assert!(self.failed.len() <= MAX_POSTED);
         self.grants.assert_bounded();
     }
 
     /// Ends a Transfer that is being received; its grants place nothing any more.
     pub(crate) fn end(&mut self, id: TransferId, event: InboundEvent) -> Option<Inbound> {
+        if event != InboundEvent::AllArrived {
+            self.note_failed(id);
+        }
         let transfer = self.transfers.remove(&id)?;
         if !matches!(transfer.origin, Origin::Got { .. }) {
             self.set_state(transfer.sequence, event);
@@ -201,6 +209,47 @@ impl Inbox {
         self.ungranted -= transfer.span.len - transfer.granted;
         self.grants.revoke_transfer(id);
         Some(transfer)
+    }
+
+    /// Bytes at the start of a Transfer that arrived.
+    pub(crate) fn arrived(&self, id: TransferId) -> Option<u64> {
+        let granted = self.transfers.get(&id)?.granted;
+        let missing = self.missing_from(id);
+        Some(missing.map_or(granted, |(block, at)| block + at))
+    }
+
+    /// The same, in whole Blocks.
+    pub(crate) fn arrived_in_blocks(&self, id: TransferId) -> Option<u64> {
+        let granted = self.transfers.get(&id)?.granted;
+        Some(self.missing_from(id).map_or(granted, |(block, _)| block))
+    }
+
+    /// The first byte that was granted and is missing: its Block's place in the Transfer, and its own in
+    /// the Block.
+    fn missing_from(&self, id: TransferId) -> Option<(u64, u64)> {
+        let blocks = self.grants.iter().map(|(_, block)| block);
+        let first = blocks
+            .filter(|block| block.transfer == id)
+            .min_by_key(|block| block.transfer_offset)?;
+        let at = first.gaps.from(0).map_or(0, |(start, _)| start);
+        Some((first.transfer_offset, u64::from(at)))
+    }
+
+    /// Remembers how much of a Transfer had arrived, for the user to be told.
+    fn note_failed(&mut self, id: TransferId) {
+        let arrived = self.arrived(id).filter(|arrived| *arrived > 0);
+        if let Some(arrived) = arrived.filter(|_| !self.is_put_of_peer(id)) {
+            // Of those never asked for, the oldest is forgotten first.
+            self.failed.truncate(MAX_POSTED - 1);
+            self.failed.push_front((id, arrived));
+        }
+    }
+
+    /// What had arrived of a Transfer that failed, once.
+    pub(crate) fn take_failed(&mut self, id: TransferId) -> u64 {
+        let index = self.failed.iter().position(|it| it.0 == id);
+        let taken = index.and_then(|index| self.failed.remove(index));
+        taken.map_or(0, |it| it.1)
     }
 
     /// Bytes announced and matched, but not granted yet.
