@@ -370,6 +370,10 @@ impl SharedRegion {
         self.shared.owner()
     }
 
+    fn start(&self) -> *mut u8 {
+        self.shared.start().wrapping_add(self.offset)
+    }
+
     /// The bytes `[start, start + len)` of it.
     ///
     /// # Panics
@@ -420,8 +424,10 @@ impl SharedRegion {
 impl Deref for SharedRegion {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // The region is in an Arc, so that nothing writes it.
-        &self.shared[self.offset..][..self.len]
+        // SAFETY: offset + len lies within the region, by construction; the bytes are initialised. The
+        // region is in an Arc, so that nothing writes them: of a region that is still received into,
+        // only what is settled is shared. Bytes around these may be written, so no slice is made of them.
+        unsafe { std::slice::from_raw_parts(self.start(), self.len) }
     }
 }
 
@@ -474,10 +480,7 @@ impl Postable for Memory {
     fn alone(&self) -> Option<(*mut u8, usize)> {
         match self {
             Memory::Exclusive(region) => Some(region.raw()),
-            Memory::Shared(region) => {
-                let start = region.shared.start().wrapping_add(region.offset);
-                Some((start, region.len))
-            }
+            Memory::Shared(region) => Some((region.start(), region.len)),
             Memory::Gathered(_) => None,
         }
     }

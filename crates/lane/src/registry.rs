@@ -23,6 +23,8 @@ struct Entry {
     generation: u32,
     open: bool,
     access: EntryFlags,
+    /// Bytes at its start that are not written any more.
+    settled: u64,
 }
 
 /// How an entry's memory may be touched.
@@ -82,6 +84,7 @@ impl Registry {
                 generation: 0,
                 open: false,
                 access,
+                settled: 0,
             };
             self.entries.push(closed);
             self.entries.len() as u32 - 1
@@ -94,6 +97,7 @@ impl Registry {
             generation,
             open: true,
             access,
+            settled: 0,
         };
         Span {
             region: RegionId { index, generation },
@@ -249,10 +253,30 @@ impl Registry {
         Some(alone.into_iter().chain(gathered))
     }
 
-    /// Where the bytes of `span` may be written.
+    /// Where the bytes of `span` may be written: not what is settled.
     pub(crate) fn target(&self, span: Span) -> Option<*mut u8> {
-        self.address(span)
-            .and_then(|(start, access)| access.writable.then_some(start))
+        let entry = self.entry(span)?;
+        if !entry.access.writable || entry.settled > span.offset {
+            return None;
+        }
+        // SAFETY: offset <= len of an open entry, which is no gathered one: those are not writable.
+        Some(unsafe { entry.start.add(span.offset as usize) })
+    }
+
+    /// The first `len` bytes of `region` are not written any more: others may read them meanwhile.
+    pub(crate) fn settle(&mut self, region: RegionId, len: u64) {
+        if let Some(entry) = self.entries.get_mut(region.index as usize)
+            && entry.generation == region.generation
+        {
+            entry.settled = entry.settled.max(len);
+        }
+    }
+
+    /// Bytes at the start of `span` that are not written any more.
+    pub(crate) fn settled(&self, span: Span) -> u64 {
+        let entry = self.entries.get(span.region.index as usize);
+        let settled = entry.map_or(0, |entry| entry.settled);
+        settled.saturating_sub(span.offset).min(span.len)
     }
 
     /// Whether the region is a mapped file: only the kernel may touch it, or `fault`.
@@ -505,6 +529,28 @@ mod tests {
 
     fn collect_count(registry: &Registry, span: Span) -> usize {
         registry.pieces(span).map_or(0, Iterator::count)
+    }
+
+    #[test]
+    fn target__is_not_what_is_settled() {
+        let mut bytes = [0u8; 16];
+        let mut registry = Registry::default();
+        // SAFETY: bytes outlives the entry and is not touched otherwise.
+        let span = unsafe { registry.open(bytes.as_mut_ptr(), 16, memory(true)) };
+        registry.settle(span.region, 6);
+        registry.settle(span.region, 4);
+        assert!(registry.target(span.part(5, 3)).is_none(), "in part");
+        assert!(registry.target(span.part(6, 10)).is_some());
+        assert!(registry.source(span).is_some(), "it may be read");
+        let settled = [(0, 16, 6), (0, 3, 3), (5, 3, 1), (6, 2, 0), (9, 1, 0)];
+        for (start, len, expected) in settled {
+            assert_eq!(registry.settled(span.part(start, len)), expected);
+        }
+        registry.close(span.region);
+        // SAFETY: as above.
+        let next = unsafe { registry.open(bytes.as_mut_ptr(), 16, memory(true)) };
+        registry.settle(span.region, 9);
+        assert_eq!(registry.settled(next), 0, "an earlier life's");
     }
 
     #[test]

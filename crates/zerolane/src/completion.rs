@@ -22,7 +22,8 @@ pub struct Completion {
     pub pieces: Vec<Memory>,
     /// How the sender asked for it to be delivered (receives of Transfers; `Interrupt` otherwise).
     pub delivery: Delivery,
-    /// The word before an atomic operation; the number of an immediate.
+    /// The word before an atomic operation; the number of an immediate; otherwise see
+    /// [`Completion::arrived`].
     pub value: u64,
     /// The control of a message received.
     pub control: MessageControl,
@@ -42,6 +43,19 @@ impl Completion {
             return std::mem::replace(&mut self.memory, nothing());
         }
         Memory::Gathered(std::mem::take(&mut self.pieces))
+    }
+
+    /// Bytes at the start of the memory of a receive, get or message that are verified and in place: all that
+    /// moved, or, if it failed or was cancelled, what had come until then. Those behind are undefined.
+    pub fn arrived(&self) -> usize {
+        match (self.result, self.kind) {
+            (Ok(bytes), _) => bytes,
+            (
+                Err(_),
+                WorkKind::Receive | WorkKind::Read | WorkKind::Get | WorkKind::MessageReceived,
+            ) => self.value as usize,
+            (Err(_), _) => 0,
+        }
     }
 
     /// The region that was posted, exclusively owned: also if it was shared and is the only one by now

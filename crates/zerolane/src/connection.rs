@@ -405,7 +405,8 @@ impl Connection {
     }
 
     /// Cancels a posted Transfer; it completes with [`TransferError::Cancelled`] and its memory is
-    /// not touched any more. False if it is over already.
+    /// not touched any more. What had arrived of a receive is good ([`Completion::arrived`]). False if it is
+    /// over already.
     pub fn cancel(&mut self, id: TransferId) -> bool {
         self.driver.cancel(id)
     }

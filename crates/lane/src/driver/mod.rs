@@ -1,5 +1,6 @@
 //! The loop: one connection over one lane, driven by the calling thread.
 
+mod arrived;
 mod borrowed;
 mod completion;
 mod completions;
@@ -350,7 +351,8 @@ impl<L: Lane> Driver<L> {
                 let named = self.posted.iter_mut().find(|(_, it)| ours(it));
                 match named {
                     Some((&id, posted)) => {
-                        posted.faulted = !self.core.fault(self.clock.now(), id);
+                        posted.faulted = true;
+                        self.core.fault(self.clock.now(), id);
                     }
                     None => self.revoke_faulted(region),
                 }

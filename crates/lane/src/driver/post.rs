@@ -52,7 +52,7 @@ pub(super) struct Posted {
     pub(super) region: Option<RegionId>,
     pub(super) len: u64,
     pub(super) memory: Option<Memory>,
-    /// A memory fault was found after the core had taken it for complete.
+    /// A memory fault was found, perhaps after the core had taken it for complete.
     pub(super) faulted: bool,
     /// No call waits for it any more.
     pub(super) abandoned: bool,
