@@ -394,7 +394,7 @@ impl Connection {
     }
 
     /// The next completion of a whole request.
-    fn next_whole(&mut self) -> Option<Completion> {
+    pub(crate) fn next_whole(&mut self) -> Option<Completion> {
         while let Some(completion) = self.driver.next_completion() {
             let whole = self.vectored.absorb(completion.into());
             if whole.is_some() {
@@ -467,13 +467,18 @@ impl Connection {
         self.driver.in_flight()
     }
 
+    /// How long closing waits for what was posted to be sent.
+    pub(crate) fn linger(&self) -> Duration {
+        self.idle_timeout * LINGER_IDLE_TIMEOUTS
+    }
+
     /// Waits for posted sends, then disconnects. Receives that got nothing fail; their memory is
     /// freed, and so is that of completions not taken.
     ///
     /// # Errors
     /// The connection ended before the peer had everything.
     pub fn close(mut self) -> Result<()> {
-        let linger = self.idle_timeout * LINGER_IDLE_TIMEOUTS;
+        let linger = self.linger();
         let all_sent = |driver: &Driver<UdpLane>| !driver.is_sending();
         self.driver.wait_through(Some(linger), all_sent)?;
         self.driver.close();

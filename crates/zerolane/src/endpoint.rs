@@ -2,6 +2,7 @@
 
 use crate::{Connection, Error, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use zerolane_lane::udp::{Listener, ListenerCounters, UdpLane};
 use zerolane_lane::{Driver, GateCounters, Options, PublicKey};
@@ -116,6 +117,13 @@ impl Endpoint {
     pub fn accept(&mut self, timeout: Option<Duration>) -> Result<Option<Connection>> {
         let driver = self.listener.accept(timeout)?;
         Ok(driver.map(|driver| self.accepted(driver)))
+    }
+}
+
+/// The listening socket: [`Endpoint::accept`] has something to look at when it is readable.
+impl AsFd for Endpoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
     }
 }
 

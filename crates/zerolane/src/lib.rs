@@ -46,6 +46,8 @@ mod queue;
 mod remote;
 pub mod st;
 mod vectored;
+mod work;
+pub mod worker;
 
 pub use completion::Completion;
 pub use connection::Connection;
@@ -53,7 +55,8 @@ pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use key::RegionKey;
 pub use queue::CompletionQueue;
-pub use remote::{FetchOp, Message, Work};
+pub use remote::{FetchOp, Message};
+pub use work::Work;
 pub use zerolane_lane::{
     Delivery, ExportedRegion, Options, Region, Security, SharedRegion, TransferId, Waker,
 };

@@ -184,6 +184,11 @@ impl<L: Lane> Driver<L> {
         self.moved
     }
 
+    /// There is something to do for the next turn that no datagram and no timer tells of.
+    pub fn set_moved(&mut self) {
+        self.moved = true;
+    }
+
     /// Sends what may otherwise wait for something to ride on: the caller is about to sleep.
     ///
     /// # Errors

@@ -81,7 +81,7 @@ impl Listener {
             }
             None => None,
         };
-        let (port, socket) = SharedPort::attend(local, &options)?;
+        let (port, socket) = SharedPort::attend(local, options.receive_buffer, &options.ports)?;
         Ok(Listener {
             socket,
             port,
@@ -377,7 +377,7 @@ impl Listener {
         peer: SocketAddr,
         key: u32,
     ) -> io::Result<Option<UdpLane>> {
-        let socket = socket::bind(local, Share::Joins, &self.options)?;
+        let socket = socket::bind(local, Share::Joins, self.options.receive_buffer)?;
         let roam = PeerMigration::new(&self.port, local, key, peer);
         match UdpLane::new(socket, peer, roam, &self.options) {
             Ok(lane) => Ok(Some(lane)),

@@ -174,7 +174,7 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane
     let socket = socket::bind(
         socket::any_address(peer, 0),
         socket::Share::WithJoining,
-        options,
+        options.receive_buffer,
     )?;
     let entropy = entropy()?;
     let migration = PeerMigration::of_socket(&socket, entropy.key, peer)?;
@@ -200,7 +200,7 @@ fn config(socket: &Socket, peer: SocketAddr, options: &Options) -> Config {
     Config {
         profiles: options.profiles,
         slots: options.slots,
-        window: socket::window(socket, options),
+        window: socket::window(socket, options.max_in_flight),
         max_window: options.max_in_flight,
         control: options.control,
         block: options.block,

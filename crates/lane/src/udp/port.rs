@@ -6,7 +6,6 @@
 
 use super::packet_info::{self, PacketAddresses};
 use super::socket;
-use crate::Options;
 use socket2::Socket;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -68,29 +67,26 @@ impl SharedPort {
         }
     }
 
-    /// A listener's port, until it says [`SharedPort::leave`], and its socket. One of `options.ports` that
+    /// A listener's port, until it says [`SharedPort::leave`], and its socket. One of `ports` that
     /// connections still have, and a listener had that left, can be listened on again.
     ///
     /// # Errors
     /// The address is not to be had.
     pub(super) fn attend(
         local: SocketAddr,
-        options: &Options,
+        receive_buffer: usize,
+        ports: &Ports,
     ) -> io::Result<(Arc<SharedPort>, Arc<Socket>)> {
-        let mut ports = options
-            .ports
-            .list
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut ports = ports.list.lock().unwrap_or_else(PoisonError::into_inner);
         ports.retain(|it| it.strong_count() > 0);
         let left = |it: &Arc<SharedPort>| it.local == local && it.kept().others.is_none();
         if let Some(port) = ports.iter().filter_map(Weak::upgrade).find(left) {
             let socket = port.listen()?;
-            socket::prepare(&socket, options);
+            socket::prepare(&socket, receive_buffer);
             port.kept().others = Some(VecDeque::new());
             return Ok((port, socket));
         }
-        let socket = socket::bind(local, socket::Share::WithJoining, options)?;
+        let socket = socket::bind(local, socket::Share::WithJoining, receive_buffer)?;
         let local = socket.local_addr()?.as_socket().unwrap_or(local);
         packet_info::show_called(&socket, local);
         let socket = Arc::new(socket);
@@ -283,7 +279,7 @@ mod tests {
     #[test]
     fn keep_other__only_for_a_listener_and_up_to_the_limit() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (port, socket) = SharedPort::attend(local, &Options::default()).expect("a port");
+        let (port, socket) = SharedPort::attend(local, 1 << 20, &Ports::default()).expect("a port");
         for _ in 0..MAX_KEPT + 3 {
             port.kept().keep_other(datagram(8));
         }
@@ -298,7 +294,7 @@ mod tests {
     #[test]
     fn next_other__comes_back_however_much_is_there_for_connections() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (port, socket) = SharedPort::attend(local, &Options::default()).expect("a port");
+        let (port, socket) = SharedPort::attend(local, 1 << 20, &Ports::default()).expect("a port");
         port.expect(7, PEER.into());
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
         let datagrams = 3 * MAX_KEPT;
@@ -316,8 +312,8 @@ mod tests {
     #[test]
     fn attend__a_port_that_connections_still_have() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let options = Options::default();
-        let attend = |local| SharedPort::attend(local, &options);
+        let ports = Ports::default();
+        let attend = |local| SharedPort::attend(local, 1 << 20, &ports);
         let (port, socket) = attend(local).expect("a port");
         let local = port.local();
         let in_use = |it: io::Result<_>| it.is_err_and(|it| it.kind() == io::ErrorKind::AddrInUse);
