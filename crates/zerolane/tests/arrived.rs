@@ -82,7 +82,7 @@ fn share_arrived__is_passed_on_while_the_rest_arrives() {
         assert_eq!(here.arrived(id), Some(0));
         let (mut passed_on, mut parts, mut done) = (0, 0, 0);
         let mut copy = vec![0; 5000];
-        let mut pass_on = |next: &mut Connection, part: &zerolane::SharedRegion, from: usize| {
+        let pass_on = |next: &mut Connection, part: &zerolane::SharedRegion, from: usize| {
             let news = part.slice(from, part.len() - from);
             assert!(
                 news[..] == expected[from..part.len()],
