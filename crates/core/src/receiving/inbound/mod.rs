@@ -53,6 +53,17 @@ pub(crate) struct Inbound {
     pub(crate) origin: Origin,
 }
 
+impl Inbound {
+    /// Bytes at its start while none of its Blocks misses any: all that was granted. What comes
+    /// without a grant is there as a whole or not at all.
+    fn complete(&self) -> u64 {
+        match self.received == self.granted {
+            true => self.granted,
+            false => 0,
+        }
+    }
+}
+
 /// All incoming Transfers of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
@@ -213,15 +224,16 @@ impl Inbox {
 
     /// Bytes at the start of a Transfer that arrived.
     pub(crate) fn arrived(&self, id: TransferId) -> Option<u64> {
-        let granted = self.transfers.get(&id)?.granted;
+        let transfer = self.transfers.get(&id)?;
         let missing = self.missing_from(id);
-        Some(missing.map_or(granted, |(block, at)| block + at))
+        Some(missing.map_or(transfer.complete(), |(block, at)| block + at))
     }
 
     /// The same, in whole Blocks.
     pub(crate) fn arrived_in_blocks(&self, id: TransferId) -> Option<u64> {
-        let granted = self.transfers.get(&id)?.granted;
-        Some(self.missing_from(id).map_or(granted, |(block, _)| block))
+        let transfer = self.transfers.get(&id)?;
+        let missing = self.missing_from(id);
+        Some(missing.map_or(transfer.complete(), |(block, _)| block))
     }
 
     /// The first byte that was granted and is missing: its Block's place in the Transfer, and its own in
