@@ -22,13 +22,13 @@ pub struct Completion {
     pub pieces: Vec<Memory>,
     /// How the sender asked for it to be delivered (receives of Transfers; `Interrupt` otherwise).
     pub delivery: Delivery,
-    /// The word before an atomic operation; the number of an immediate; otherwise see
-    /// [`Completion::arrived`].
+    /// The word before an atomic operation; the number of an immediate.
     pub value: u64,
     /// The control of a message received.
     pub control: MessageControl,
     /// The region of the peer that was asked for by name.
     pub region: Option<RegionKey>,
+    pub(crate) arrived: usize,
 }
 
 /// No memory.
@@ -48,14 +48,7 @@ impl Completion {
     /// Bytes at the start of the memory of a receive, get or message that are verified and in place: all that
     /// moved, or, if it failed or was cancelled, what had come until then. Those behind are undefined.
     pub fn arrived(&self) -> usize {
-        match (self.result, self.kind) {
-            (Ok(bytes), _) => bytes,
-            (
-                Err(_),
-                WorkKind::Receive | WorkKind::Read | WorkKind::Get | WorkKind::MessageReceived,
-            ) => self.value as usize,
-            (Err(_), _) => 0,
-        }
+        self.arrived
     }
 
     /// The region that was posted, exclusively owned: also if it was shared and is the only one by now
@@ -72,15 +65,25 @@ impl From<zerolane_lane::Completion> for Completion {
             Some(Memory::Gathered(pieces)) => (nothing(), pieces),
             memory => (memory.unwrap_or_else(nothing), Vec::new()),
         };
+        let receives = matches!(
+            it.kind,
+            WorkKind::Receive | WorkKind::Read | WorkKind::Get | WorkKind::MessageReceived
+        );
+        let (value, arrived) = match it.result {
+            Ok(bytes) => (it.value, bytes),
+            Err(_) if receives => (0, it.value),
+            Err(_) => (it.value, 0),
+        };
         Completion {
             id: it.id,
             result: it.result.map(|bytes| bytes as usize),
+            arrived: arrived as usize,
             kind: it.kind,
             context: it.context,
             memory,
             pieces,
             delivery: it.delivery,
-            value: it.value,
+            value,
             control: it.control,
             region: it.region.map(RegionKey::new),
         }

@@ -60,8 +60,8 @@ impl Vectored {
         }
         completion.id = group.pieces.last().map_or(completion.id, |it| it.0);
         completion.result = group.error.map_or(Ok(group.bytes), Err);
-        // Of a piece: there is no prefix of several.
-        completion.value = 0;
+        // Of several pieces that failed there is no prefix.
+        completion.arrived = completion.result.unwrap_or(0);
         completion.pieces = group.pieces.into_iter().filter_map(|it| it.1).collect();
         Some(completion)
     }
