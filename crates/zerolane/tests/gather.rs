@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant};
+use zerolane::failure::{Reason, TransferError};
 use zerolane::memory::{Access, Memory};
 use zerolane::{
     Completion, Connection, Endpoint, ExportedRegion, Options, Region, Rights, Security, Work,
@@ -29,8 +30,10 @@ fn complete(here: &mut Connection, there: &mut Connection) -> (Completion, Compl
     let end = Instant::now() + PATIENCE;
     while a.is_none() || b.is_none() {
         assert!(Instant::now() < end, "here {a:?}, there {b:?}");
-        a = a.or_else(|| here.poll().expect("connected"));
-        b = b.or_else(|| there.poll().expect("connected"));
+        // What is over at one end may be the other's to be told.
+        let polled = (here.poll(), there.poll());
+        a = a.or(polled.0.expect("connected"));
+        b = b.or(polled.1.expect("connected"));
     }
     (a.expect("there"), b.expect("there"))
 }
@@ -199,6 +202,41 @@ fn gather__refused_gives_all_back() {
         (&pieces[0][..], &pieces[1][..]),
         (&whole[..30], &whole[30..])
     );
+}
+
+/// Its pages are gone before they are sent: that request fails, and what follows does not.
+#[test]
+fn gather__of_a_file_that_shrank_fails_alone() {
+    for security in [Security::plain(), Security::default()] {
+        let (mut here, mut there) = pair(&Options {
+            security,
+            ..Options::default()
+        });
+        // Copied when it is posted, one burst, many.
+        for len in [1000, 20_000, 3 << 20] {
+            let mut file = tempfile::tempfile().expect("a file");
+            file.write_all(&content(len)).expect("written");
+            let mapped = Region::map_file(&file, 0, len, Access::Read).expect("mapped");
+            file.set_len(0).expect("cut");
+            there
+                .post_recv(Region::anonymous(len + 100).expect("memory"))
+                .expect("posted");
+            let head = Region::from_vec(content(100));
+            here.post_send(vec![head.into(), mapped.into()])
+                .expect("posted");
+            let (sent, received) = complete(&mut here, &mut there);
+            let gone = TransferError::Refused(Reason::MemoryFault);
+            assert_eq!((sent.result, sent.pieces.len()), (Err(gone), 2), "{len}");
+            assert_eq!(received.result, Err(gone), "{len}");
+        }
+        let whole = content(5000);
+        there
+            .post_recv(Region::anonymous(5000).expect("memory"))
+            .expect("posted");
+        here.post_send(cut(&whole, &[2000, 3000])).expect("posted");
+        let (_, received) = complete(&mut here, &mut there);
+        assert!(received.into_region()[..] == whole);
+    }
 }
 
 #[test]
