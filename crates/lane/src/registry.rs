@@ -40,9 +40,10 @@ pub(crate) struct EntryFlags {
     pub(crate) shared: bool,
 }
 
-/// Bytes up to which pieces are copied into one when they are posted, so that what leaves as one datagram
-/// lies in one place.
-const COPIED: u64 = limits::MAX_SMALL as u64;
+/// Bytes up to which pieces are copied into one when they are posted: each datagram of what leaves as numbered
+/// operations lies in one place, and iovecs for so little cost as much as the copy.
+const COPIED: u64 = 16 << 10;
+const _: () = assert!(COPIED >= limits::MAX_SMALL as u64);
 
 /// A piece of memory that is posted as one with others.
 #[derive(Clone, Copy, Debug)]
@@ -491,8 +492,8 @@ mod tests {
 
     #[test]
     fn pieces__of_any_span_and_none_beyond() {
-        let whole: Vec<u8> = (0..5000u32).map(|n| (n * 7 / 3) as u8).collect();
-        let lens = [1, 0, 1999, 1, 500, 0, 2499, 0];
+        let whole: Vec<u8> = (0..20_000u32).map(|n| (n * 7 / 3) as u8).collect();
+        let lens = [1, 0, 1999, 1, 500, 0, 17_499, 0];
         let mut parts = vec![];
         for len in lens {
             let at = parts.iter().map(Vec::len).sum();
@@ -505,8 +506,10 @@ mod tests {
             .collect();
         // SAFETY: the parts outlive the entry and are not touched otherwise.
         let span = unsafe { registry.open_pieces(&raw, memory(false)) };
-        assert_eq!(span.len, 5000);
-        let edges = [0, 1, 2, 999, 2000, 2001, 2002, 2500, 2501, 2502, 4999, 5000];
+        assert_eq!(span.len, 20_000);
+        let edges = [
+            0, 1, 2, 999, 2000, 2001, 2002, 2500, 2501, 2502, 19_999, 20_000,
+        ];
         for start in edges {
             for end in edges.into_iter().filter(|end| *end >= start) {
                 let part = span.part(start, end - start);
