@@ -136,8 +136,9 @@ pub const MIN_MTU: usize = 1280;
 /// peer counts as dead: a few losses must not kill a connection, nor a jump of the clock.
 pub const KEEPALIVES_PER_IDLE_TIMEOUT: u32 = 10;
 
-/// Regions exported on one connection: the handle has 8 bits for which.
-pub const MAX_EXPORTS: usize = 256;
+/// Regions exported on one connection. Each costs what is remembered of it (half a KiB), and
+/// nothing in a turn that does not use it.
+pub const MAX_EXPORTS: usize = 65_536;
 
 /// Longest put, get or message that travels as one unannounced datagram, bytes: what every path
 /// must carry ([`MIN_MTU`] less IPv6, UDP and our header), so that no path probe is needed first.

@@ -43,6 +43,14 @@ impl Source {
         }
     }
 
+    /// The source without its first `len` bytes.
+    pub(crate) fn behind(self, len: u64) -> Source {
+        Source {
+            start: self.start.wrapping_add(len as usize),
+            ..self
+        }
+    }
+
     /// Copies what lies there.
     ///
     /// # Safety

@@ -1,47 +1,107 @@
 //! Memory that peers use while this program does.
 
 use crate::fault;
-use crate::latch::Latch;
-use crate::memory::{Postable, Region};
+use crate::grace::GracePeriods;
+use crate::memory::Region;
 use crate::shared::{self, Bounds};
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The memory, as lanes see it: to be entered for the length of a turn.
+/// What a connection shares with the threads that revoke what it exports.
+#[derive(Debug, Default)]
+pub(crate) struct Exporter {
+    pub(crate) grace: GracePeriods,
+    /// Handles of what was revoked, for the connection to end.
+    revoked: Mutex<Vec<u32>>,
+}
+
+impl Exporter {
+    fn revoke(&self, handle: u32) {
+        let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
+        revoked.push(handle);
+        self.grace.tell();
+    }
+
+    /// Handles of what was revoked since this was asked.
+    pub(crate) fn take_revoked(&self) -> Vec<u32> {
+        let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut revoked)
+    }
+}
+
+/// The memory, as lanes see it: to be followed within a turn, from its export until the connection is
+/// told that it was revoked.
 pub(crate) struct ExportWindow {
-    region: Region,
-    latch: Latch,
+    bounds: Bounds,
+    file: bool,
+    revoked: AtomicBool,
+    state: Mutex<WindowState>,
+}
+
+struct WindowState {
+    /// Given back with the revocation.
+    region: Option<Region>,
+    /// Where it is exported: address of the exporter, and handle.
+    exports: HashMap<(usize, u32), Arc<Exporter>>,
 }
 
 impl ExportWindow {
-    /// From here to [`ExportWindow::leave`] the memory stays exported. False if it was revoked.
-    pub(crate) fn enter(&self) -> bool {
-        self.latch.enter()
+    /// The window's lock. It is held for no longer than a look; one who holds it takes no window's.
+    fn state(&self) -> MutexGuard<'_, WindowState> {
+        #[cfg(test)]
+        seam::count_touch();
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn leave(&self) {
-        self.latch.leave();
+    /// `exporter` exports it as `handle`, and is told when it is revoked. False if it was already.
+    pub(crate) fn join(&self, exporter: &Arc<Exporter>, handle: u32) -> bool {
+        let mut state = self.state();
+        let key = (Arc::as_ptr(exporter) as usize, handle);
+        state.exports.insert(key, Arc::clone(exporter));
+        !self.is_revoked()
+    }
+
+    /// `exporter` does so no more.
+    pub(crate) fn part(&self, exporter: &Arc<Exporter>, handle: u32) {
+        let key = (Arc::as_ptr(exporter) as usize, handle);
+        self.state().exports.remove(&key);
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
-        let (start, len) = self.region.raw();
-        Bounds { start, len }
+        self.bounds
     }
 
     pub(crate) fn is_file(&self) -> bool {
-        self.region.is_file()
+        self.file
     }
 
-    /// No turn enters any more, and those that were in have left: a lane's turn takes microseconds, and no
-    /// turn sleeps.
+    fn is_revoked(&self) -> bool {
+        self.revoked.load(Ordering::Acquire)
+    }
+
+    /// No turn that begins touches it any more, and those that were in progress are over: a lane's turn
+    /// takes microseconds, and no turn sleeps.
     fn revoke(&self) {
-        self.latch.shut();
+        let exporters: Vec<_> = {
+            let state = self.state();
+            let again = self.revoked.swap(true, Ordering::AcqRel);
+            for ((_, handle), exporter) in state.exports.iter().filter(|_| !again) {
+                exporter.revoke(*handle);
+            }
+            state.exports.values().map(Arc::clone).collect()
+        };
+        // Without the lock: a turn may need it to end.
+        exporters.iter().for_each(|it| it.grace.wait());
     }
 }
 
 /// Memory that can be exported to peers, which read and write it at any moment; a handle, cheap to
 /// clone and to share between threads.
+///
+/// It is registered once, here, and belongs to no connection: each may export it to its peer, with rights
+/// of that peer's own.
 ///
 /// There is no slice of it, for a slice's bytes must not change behind its back: this program
 /// copies in and out, and has the aligned words as atomics.
@@ -83,13 +143,18 @@ impl ExportedRegion {
     /// # Errors
     /// Gives it back if its start is no multiple of 8: words could not be accessed atomically.
     pub fn new(region: Region) -> Result<ExportedRegion, Region> {
-        let (start, _) = region.raw();
+        let (start, len) = region.raw();
         if !(start as usize).is_multiple_of(8) {
             return Err(region);
         }
         let window = ExportWindow {
-            region,
-            latch: Latch::default(),
+            bounds: Bounds { start, len },
+            file: region.is_file(),
+            revoked: AtomicBool::new(false),
+            state: Mutex::new(WindowState {
+                region: Some(region),
+                exports: HashMap::new(),
+            }),
         };
         Ok(ExportedRegion {
             handle: Arc::new(Handle {
@@ -161,7 +226,7 @@ impl ExportedRegion {
 
     /// Whether it was revoked.
     pub fn is_revoked(&self) -> bool {
-        self.window().latch.is_shut()
+        self.window().is_revoked()
     }
 
     /// Ends all exports of it, on every connection, at once: when this returns, no peer and no lane
@@ -171,11 +236,13 @@ impl ExportedRegion {
     /// Another handle lives: it is revoked, but stays memory that several may use.
     pub fn revoke(self) -> Result<Region, ExportedRegion> {
         self.window().revoke();
-        match Arc::try_unwrap(self.handle) {
-            // Lanes may hold the window for a while yet, but enter it no more.
-            Ok(handle) => Ok(handle.window.region.again()),
-            Err(handle) => Err(ExportedRegion { handle }),
-        }
+        let handle = match Arc::try_unwrap(self.handle) {
+            Ok(handle) => handle,
+            Err(handle) => return Err(ExportedRegion { handle }),
+        };
+        // Lanes may hold the window for a while yet, but follow it no more.
+        let region = handle.window.state().region.take();
+        Ok(region.unwrap_or_else(Region::empty))
     }
 }
 
@@ -191,6 +258,25 @@ pub(crate) unsafe fn store(bounds: Bounds, offset: usize, bytes: &[u8], file: bo
     // SAFETY: as promised.
     unsafe { shared::store(bounds, offset, bytes) };
     true
+}
+
+/// What this thread touched of windows, beside their memory.
+#[cfg(test)]
+pub(crate) mod seam {
+    use std::cell::Cell;
+
+    thread_local! {
+        static TOUCHED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count_touch() {
+        TOUCHED.set(TOUCHED.get() + 1);
+    }
+
+    /// How often, since this was asked last.
+    pub(crate) fn take() -> usize {
+        TOUCHED.take()
+    }
 }
 
 #[cfg(test)]

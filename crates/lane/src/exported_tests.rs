@@ -44,30 +44,65 @@ fn revoke__gives_back_when_it_is_the_last_handle() {
     let second = first.clone();
     first.write(3, b"abc");
     let first = first.revoke().unwrap_err();
-    assert!(second.is_revoked() && !second.window().enter());
+    let exporter = Arc::new(Exporter::default());
+    assert!(second.is_revoked() && !second.window().join(&exporter, 7));
     drop(first);
     let region = second.revoke().unwrap();
     assert_eq!(&region[3..6], b"abc");
 }
 
 #[test]
-fn revoke__waits_for_accesses_in_progress() {
+fn revoke__tells_all_that_export_it_once() {
     let region = exported(64);
-    let window = Arc::clone(region.window());
-    assert!(window.enter());
+    let exporters: Vec<_> = (0..3).map(|_| Arc::new(Exporter::default())).collect();
+    for (handle, exporter) in (1..).zip(&exporters) {
+        assert!(region.window().join(exporter, handle));
+        assert!(region.window().join(exporter, 10 * handle));
+    }
+    region.window().part(&exporters[1], 2);
+    assert!(!exporters[0].grace.enter());
+    exporters[0].grace.leave();
+    let other = region.clone();
+    region.revoke().unwrap_err();
+    other.revoke().unwrap();
+    for (exporter, expected) in exporters.iter().zip([&[1, 10][..], &[20], &[3, 30]]) {
+        assert!(exporter.grace.enter());
+        let mut revoked = exporter.take_revoked();
+        revoked.sort_unstable();
+        assert_eq!(revoked, expected);
+        exporter.grace.leave();
+        assert!(!exporter.grace.enter() && exporter.take_revoked().is_empty());
+        exporter.grace.leave();
+    }
+}
+
+#[test]
+fn revoke__waits_for_turns_in_progress() {
+    let region = exported(64);
+    let (window, exporter) = (Arc::clone(region.window()), Arc::new(Exporter::default()));
+    assert!(window.join(&exporter, 1) && !exporter.grace.enter());
     let left = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let revoked = scope.spawn(|| {
-            let region = region.revoke().unwrap();
-            assert!(left.load(Ordering::SeqCst), "revoked while a lane was in");
-            region
-        });
-        while !window.latch.is_shut() {
+        // Two threads, each with a handle: the second waits as the first does.
+        let revoked: Vec<_> = [region.clone(), region]
+            .into_iter()
+            .map(|region| {
+                scope.spawn(|| {
+                    let revoked = region.revoke();
+                    assert!(left.load(Ordering::SeqCst), "revoked while a lane was in");
+                    revoked.map_or(0, |region| region.len())
+                })
+            })
+            .collect();
+        while !window.is_revoked() {
             std::thread::yield_now();
         }
-        assert!(!window.enter(), "no turn enters any more");
+        // Long enough for either to return if it did not wait.
+        (0..1000).for_each(|_| std::thread::yield_now());
         left.store(true, Ordering::SeqCst);
-        window.leave();
-        assert_eq!(revoked.join().unwrap().len(), 64);
+        exporter.grace.leave();
+        let lens = revoked.into_iter().map(|it| it.join().unwrap());
+        assert!(lens.sum::<usize>() <= 64);
     });
+    assert_eq!(exporter.take_revoked(), [1]);
 }

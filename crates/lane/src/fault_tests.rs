@@ -1,6 +1,5 @@
 #![allow(non_snake_case)]
 use super::*;
-use crate::memory::Postable;
 use crate::{Access, Memory, Region};
 use std::fs::File;
 use std::os::fd::FromRawFd;
@@ -18,8 +17,7 @@ fn mapped(len: usize) -> (File, Region) {
 
 /// Where it lies, without a reference to what may be gone.
 fn start(region: Region) -> (*mut u8, Memory) {
-    let memory = Memory::from(region);
-    (memory.raw().0, memory)
+    (region.raw().0, Memory::from(region))
 }
 
 #[test]

@@ -7,10 +7,11 @@
 //! into it.
 //!
 //! ```no_run
-//! use zerolane_lane::{Options, Region, WorkRequest, udp};
+//! use zerolane_lane::{Options, Region, Report, WorkRequest, udp};
 //! let mut driver = udp::connect("192.0.2.1:7411".parse().unwrap(), &Options::default())?;
 //! let send = WorkRequest::Send { delivery: Default::default() };
-//! let id = driver.post_source(send, Region::anonymous(1 << 20)?.into())?;
+//! let memory = Region::anonymous(1 << 20)?;
+//! let id = driver.post_source(send, Report::default(), memory.into())?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -22,9 +23,9 @@ mod doorbell;
 mod driver;
 mod exported;
 mod fault;
+mod grace;
 mod holds;
 mod lane_error;
-mod latch;
 mod memory;
 mod options;
 mod registry;

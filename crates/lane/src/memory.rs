@@ -2,7 +2,7 @@
 //!
 //! A [`Region`] owns its bytes alone, like an exclusive slice of a `BytesMut`: while it is posted it
 //! belongs to the lane, and comes back with the completion. A [`SharedRegion`] can be sent several
-//! times at once and only read.
+//! times at once and only read, until it is the only one of its bytes.
 
 use std::any::Any;
 use std::fmt;
@@ -306,19 +306,20 @@ impl Region {
     /// Gives up writing for the right to send the bytes several times at once.
     pub fn share(self) -> SharedRegion {
         SharedRegion {
-            backing: self.backing,
-            offset: self.offset,
+            offset: 0,
             len: self.len,
+            shared: Arc::new(self),
         }
     }
 
-    /// The same bytes once more: the caller sees to it that only one of the two is ever used.
-    pub(crate) fn again(&self) -> Region {
-        Region {
-            backing: Arc::clone(&self.backing),
-            offset: self.offset,
-            len: self.len,
-        }
+    /// Start and length, without a borrow of the bytes.
+    pub(crate) fn raw(&self) -> (*mut u8, usize) {
+        (self.start(), self.len)
+    }
+
+    /// Whether it is a mapped file, whose pages may be gone when they are touched.
+    pub(crate) fn is_file(&self) -> bool {
+        self.backing.is_file()
     }
 
     fn start(&self) -> *mut u8 {
@@ -343,9 +344,22 @@ impl DerefMut for Region {
 }
 
 /// Memory that can be sent many times at once, and not written.
+///
+/// ```
+/// use zerolane_lane::Region;
+/// let shared = Region::anonymous(8192)?.share();
+/// let part = shared.slice(0, 4096);
+/// let shared = shared.try_unique().expect_err("a part of it lives");
+/// drop(part);
+/// let mut region = shared.try_unique().expect("it is the only one");
+/// region[0] = 7;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SharedRegion {
-    backing: Arc<Backing>,
+    /// What was shared: as many bytes as no other region, shared or not, has besides this one's clones and
+    /// slices.
+    shared: Arc<Region>,
     offset: usize,
     len: usize,
 }
@@ -353,7 +367,11 @@ pub struct SharedRegion {
 impl SharedRegion {
     /// What keeps a [`Region::foreign`]; `None` for other regions.
     pub fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
-        self.backing.owner()
+        self.shared.owner()
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.shared.start().wrapping_add(self.offset)
     }
 
     /// The bytes `[start, start + len)` of it.
@@ -367,9 +385,38 @@ impl SharedRegion {
             "slice within the region"
         );
         SharedRegion {
-            backing: Arc::clone(&self.backing),
+            shared: Arc::clone(&self.shared),
             offset: self.offset + start,
             len,
+        }
+    }
+
+    /// The bytes, exclusively again: what [`Region::share`] gave up.
+    ///
+    /// Clones and slices of it prevent that for as long as they live, also where a slice is of other
+    /// bytes; so does a send in flight. What was cut from the region before it was shared
+    /// ([`Region::split_off`]) does not, and can be joined again. Of a slice that is the last one left
+    /// its own bytes come back.
+    ///
+    /// # Errors
+    /// Gives it back if there is another.
+    pub fn try_unique(self) -> Result<Region, SharedRegion> {
+        let SharedRegion {
+            shared,
+            offset,
+            len,
+        } = self;
+        match Arc::try_unwrap(shared) {
+            Ok(region) => Ok(Region {
+                offset: region.offset + offset,
+                len,
+                backing: region.backing,
+            }),
+            Err(shared) => Err(SharedRegion {
+                shared,
+                offset,
+                len,
+            }),
         }
     }
 }
@@ -377,63 +424,105 @@ impl SharedRegion {
 impl Deref for SharedRegion {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the bytes are initialised, and since share() nothing can write them.
-        unsafe {
-            std::slice::from_raw_parts(self.backing.start().as_ptr().add(self.offset), self.len)
-        }
+        // SAFETY: offset + len lies within the region, by construction; the bytes are initialised. The
+        // region is in an Arc, so that nothing writes them: of a region that is still received into,
+        // only what is settled is shared. Bytes around these may be written, so no slice is made of them.
+        unsafe { std::slice::from_raw_parts(self.start(), self.len) }
     }
 }
 
 /// What can be posted.
+///
+/// ```
+/// use zerolane_lane::{Memory, Region};
+/// let (head, body) = (Region::from_vec(vec![1; 40]), Region::anonymous(1 << 20)?.share());
+/// let both: Memory = vec![head.into(), body.into()].into();
+/// assert_eq!(both.len(), (1 << 20) + 40);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub enum Memory {
     /// To be sent or received into.
     Exclusive(Region),
     /// To be sent.
     Shared(SharedRegion),
+    /// To be sent as if they were one piece, in this order.
+    Gathered(Vec<Memory>),
 }
 
 /// What a request takes, in the type in which its caller gets it back if it is refused.
 pub(crate) trait Postable: Into<Memory> {
-    /// Start and length, without a borrow of the bytes.
-    fn raw(&self) -> (*mut u8, usize);
+    /// Start and length of the one piece that it is, without a borrow of the bytes.
+    fn alone(&self) -> Option<(*mut u8, usize)>;
 
-    /// Whether it is a mapped file, whose pages may be gone when they are touched.
+    /// The same of each of several pieces.
+    fn pieces(&self) -> Vec<(*mut u8, usize)>;
+
+    /// Whether it is, or has, a mapped file, whose pages may be gone.
     fn is_file(&self) -> bool;
 }
 
 impl Postable for Region {
-    fn raw(&self) -> (*mut u8, usize) {
-        (self.start(), self.len)
+    fn alone(&self) -> Option<(*mut u8, usize)> {
+        Some(self.raw())
+    }
+
+    fn pieces(&self) -> Vec<(*mut u8, usize)> {
+        vec![self.raw()]
     }
 
     fn is_file(&self) -> bool {
-        self.backing.is_file()
+        Region::is_file(self)
     }
 }
 
 impl Postable for Memory {
-    fn raw(&self) -> (*mut u8, usize) {
+    fn alone(&self) -> Option<(*mut u8, usize)> {
         match self {
-            Memory::Exclusive(region) => region.raw(),
-            Memory::Shared(region) => (region.as_ptr().cast_mut(), region.len),
+            Memory::Exclusive(region) => Some(region.raw()),
+            Memory::Shared(region) => Some((region.start(), region.len)),
+            Memory::Gathered(_) => None,
+        }
+    }
+
+    fn pieces(&self) -> Vec<(*mut u8, usize)> {
+        match self {
+            Memory::Gathered(pieces) => pieces.iter().flat_map(Memory::pieces).collect(),
+            one => one.alone().into_iter().collect(),
         }
     }
 
     fn is_file(&self) -> bool {
         match self {
             Memory::Exclusive(region) => region.is_file(),
-            Memory::Shared(region) => region.backing.is_file(),
+            Memory::Shared(region) => region.shared.is_file(),
+            Memory::Gathered(pieces) => pieces.iter().any(Memory::is_file),
         }
     }
 }
 
 impl Memory {
-    /// The exclusively owned region that it is; `None` if it is shared.
+    /// Bytes, of all pieces.
+    pub fn len(&self) -> usize {
+        match self {
+            Memory::Exclusive(region) => region.len,
+            Memory::Shared(region) => region.len,
+            Memory::Gathered(pieces) => pieces.iter().map(Memory::len).sum(),
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The region that it is, exclusively owned: also if it was shared and is the only one by now.
+    /// `None` if there is another ([`SharedRegion::try_unique`]), or it is several pieces.
     pub fn into_region(self) -> Option<Region> {
         match self {
             Memory::Exclusive(region) => Some(region),
-            Memory::Shared(_) => None,
+            Memory::Shared(region) => region.try_unique().ok(),
+            Memory::Gathered(_) => None,
         }
     }
 
@@ -442,6 +531,7 @@ impl Memory {
         match self {
             Memory::Exclusive(region) => region.owner(),
             Memory::Shared(region) => region.owner(),
+            Memory::Gathered(_) => None,
         }
     }
 }
@@ -458,12 +548,23 @@ impl From<SharedRegion> for Memory {
     }
 }
 
+impl From<Vec<Memory>> for Memory {
+    fn from(pieces: Vec<Memory>) -> Memory {
+        Memory::Gathered(pieces)
+    }
+}
+
+/// Of one piece. Several have no slice: look at each.
+///
+/// # Panics
+/// It is several pieces.
 impl Deref for Memory {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match self {
             Memory::Exclusive(region) => region,
             Memory::Shared(region) => region,
+            Memory::Gathered(pieces) => panic!("one slice of {} pieces", pieces.len()),
         }
     }
 }

@@ -101,3 +101,61 @@ fn foreign__keeps_its_owner_until_the_last_part_goes() {
     assert!(gone.load(Ordering::SeqCst), "nothing is left");
     assert!(counting(1).owner().is_none());
 }
+
+#[test]
+fn try_unique__when_no_clone_and_no_slice_lives() {
+    let mut head = counting(100);
+    let tail = head.split_off(60);
+    let shared = head.share();
+    let (other, part) = (shared.clone(), shared.slice(10, 20));
+    let shared = shared.try_unique().expect_err("a clone and a slice live");
+    drop(other);
+    let shared = shared.try_unique().expect_err("a slice lives");
+    assert_eq!(shared[..3], [0, 1, 2]);
+    drop(part);
+    // The tail is no part of what was shared.
+    let mut head = shared.try_unique().expect("the only one");
+    head[0] = 77;
+    head.unsplit(tail).expect("it follows");
+    assert_eq!((head.len(), head[0], head[99]), (100, 77, 99));
+}
+
+#[test]
+fn try_unique__of_the_last_slice_gives_its_own_bytes() {
+    let mut region = counting(100);
+    let tail = region.split_off(70).share();
+    let part = tail.slice(5, 20).slice(1, 3);
+    drop(tail);
+    let mut part = part.try_unique().expect("the last one");
+    assert_eq!(part[..], [76, 77, 78]);
+    part.fill(1);
+    // Gone are the bytes around it, and with them the neighbourhood.
+    let part = region.unsplit(part).expect_err("there is a gap");
+    assert_eq!(part[..], [1, 1, 1]);
+    let memory = Memory::from(region.share());
+    assert_eq!(memory.into_region().map(|it| it.len()), Some(70));
+}
+
+#[test]
+fn try_unique__in_two_threads_gives_it_to_one_at_most() {
+    for _ in 0..200 {
+        let first = counting(8).share();
+        let second = first.clone();
+        let other = std::thread::spawn(|| second.try_unique().is_ok());
+        let here = first.try_unique().is_ok();
+        assert!(!(other.join().expect("no panic") && here));
+    }
+}
+
+#[test]
+fn gathered__has_a_length_and_no_slice() {
+    let (head, tail) = (counting(10), counting(20).share());
+    let memory = Memory::from(vec![head.into(), vec![tail.into()].into()]);
+    assert_eq!((memory.len(), memory.is_empty()), (30, false));
+    assert_eq!(memory.pieces().len(), 2, "nested ones are flat");
+    assert!(memory.alone().is_none() && !memory.is_file());
+    let slice = std::panic::AssertUnwindSafe(|| memory.first().copied());
+    assert!(std::panic::catch_unwind(slice).is_err());
+    assert!(memory.into_region().is_none());
+    assert!(Memory::from(vec![]).is_empty());
+}

@@ -4,16 +4,16 @@
 //! very life and the span lies inside it. A closed entry keeps its generation, so that a span of an
 //! earlier life finds nothing.
 //!
-//! An entry of exported memory is touched only between [`Window::enter`](crate::exported::Window) and
-//! its leave, which is the length of a turn, and only as `shared` does it.
+//! An entry of exported memory is followed only within a turn, which a revocation waits for
+//! ([`ExportWindow`](crate::exported::ExportWindow)), and only as `shared` does it.
 
 use crate::cleanup::{self, Move, Source};
-use crate::memory::Postable;
 use crate::shared::{self, Bounds};
 use crate::{LaneError, Region, exported, fault};
+use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering::SeqCst;
-use zerolane_core::{Atomic, RegionId, Span};
+use zerolane_core::{Atomic, RegionId, Span, limits};
 use zerolane_wire::FetchOpKind;
 use zerolane_wire::checksum::Sum;
 
@@ -24,6 +24,8 @@ struct Entry {
     generation: u32,
     open: bool,
     access: EntryFlags,
+    /// Bytes at its start that are not written any more.
+    settled: u64,
 }
 
 /// How an entry's memory may be touched.
@@ -39,11 +41,28 @@ pub(crate) struct EntryFlags {
     pub(crate) shared: bool,
 }
 
+/// Bytes up to which pieces are copied into one when they are posted: each datagram of what leaves as numbered
+/// operations lies in one place, and iovecs for so little cost as much as the copy.
+const COPIED: u64 = 16 << 10;
+const _: () = assert!(COPIED >= limits::MAX_SMALL as u64);
+
+/// A piece of memory that is posted as one with others.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    start: *const u8,
+    /// Where it ends in the whole.
+    end: u64,
+}
+
 /// The posted memory of one connection.
 #[derive(Debug, Default)]
 pub struct Registry {
     entries: Vec<Entry>,
     free: Vec<u32>,
+    /// The pieces of entries that are gathered, in their order.
+    gathered: HashMap<u32, Vec<Piece>>,
+    /// Copies of short pieces, by their entry.
+    copies: HashMap<u32, Vec<u8>>,
     /// Memory of the connection's own, which lives as long as its entries.
     own: Vec<Region>,
 }
@@ -57,8 +76,8 @@ impl Registry {
     ///
     /// # Safety
     /// Until [`Registry::close`], the bytes stay mapped, nothing writes them, and if they are
-    /// writable nothing else reads them. Shared ones stay mapped while their window is entered, and
-    /// nothing touches them but as `shared` does.
+    /// writable nothing else reads them. Shared ones stay mapped for every turn that they are open
+    /// in, and nothing touches them but as `shared` does.
     pub(crate) unsafe fn open(&mut self, start: *mut u8, len: usize, access: EntryFlags) -> Span {
         let index = self.free.pop().unwrap_or_else(|| {
             let closed = Entry {
@@ -67,6 +86,7 @@ impl Registry {
                 generation: 0,
                 open: false,
                 access,
+                settled: 0,
             };
             self.entries.push(closed);
             self.entries.len() as u32 - 1
@@ -79,12 +99,60 @@ impl Registry {
             generation,
             open: true,
             access,
+            settled: 0,
         };
         Span {
             region: RegionId { index, generation },
             offset: 0,
             len: len as u64,
         }
+    }
+
+    /// Opens an entry for `pieces` as if they were one, to be read.
+    ///
+    /// # Safety
+    /// As of [`Registry::open`], for each piece; they are not shared.
+    pub(crate) unsafe fn open_pieces(
+        &mut self,
+        pieces: &[(*mut u8, usize)],
+        access: EntryFlags,
+    ) -> Span {
+        let mut end = 0;
+        let placed: Vec<Piece> = pieces
+            .iter()
+            .filter(|(_, len)| *len > 0)
+            .map(|&(start, len)| {
+                end += len as u64;
+                Piece { start, end }
+            })
+            .collect();
+        // No address: nothing follows it but by the pieces.
+        let gathered = EntryFlags {
+            writable: false,
+            kept: false,
+            ..access
+        };
+        // SAFETY: as promised, for each piece.
+        let span = unsafe { self.open(std::ptr::null_mut(), end as usize, gathered) };
+        self.gathered.insert(span.region.index, placed);
+        if end <= COPIED {
+            self.copy_pieces(span);
+        }
+        span
+    }
+
+    /// Makes one piece of a gathered entry. If one of a mapped file is gone it stays as it is, for the
+    /// send to tell.
+    fn copy_pieces(&mut self, span: Span) {
+        let mut copy = vec![0; span.len as usize];
+        if !self.read(span, &mut copy) {
+            return;
+        }
+        let index = span.region.index;
+        let entry = &mut self.entries[index as usize];
+        (entry.start, entry.access.file) = (copy.as_mut_ptr(), false);
+        self.gathered.remove(&index);
+        self.copies.insert(index, copy);
     }
 
     /// Opens an entry for `len` bytes of new memory, zeroed, that lasts as long as the registry.
@@ -115,29 +183,102 @@ impl Registry {
         {
             entry.open = false;
             self.free.push(region.index);
+            if entry.start.is_null() {
+                self.gathered.remove(&region.index);
+            }
+            if !self.copies.is_empty() {
+                self.copies.remove(&region.index);
+            }
         }
     }
 
-    fn address(&self, span: Span) -> Option<(*mut u8, EntryFlags)> {
+    /// The entry, if `span` names bytes of it.
+    fn entry(&self, span: Span) -> Option<&Entry> {
         let entry = self.entries.get(span.region.index as usize)?;
         let end = span.offset.checked_add(span.len)?;
-        if !entry.open || entry.generation != span.region.generation || end > entry.len {
-            return None;
-        }
+        let inside = entry.open && entry.generation == span.region.generation && end <= entry.len;
+        inside.then_some(entry)
+    }
+
+    fn address(&self, span: Span) -> Option<(*mut u8, EntryFlags)> {
+        let entry = self.entry(span).filter(|it| !it.start.is_null())?;
         // SAFETY: offset <= len of an open entry.
         let start = unsafe { entry.start.add(span.offset as usize) };
         Some((start, entry.access))
     }
 
-    /// Where the bytes of `span` may be read.
+    /// Where the bytes of `span` may be read, if they lie in one piece.
     pub(crate) fn source(&self, span: Span) -> Option<*const u8> {
-        self.address(span).map(|(start, _)| start.cast_const())
+        match self.address(span) {
+            Some((start, _)) => Some(start.cast_const()),
+            None => {
+                let mut pieces = self.pieces(span)?;
+                let whole = pieces.next().filter(|it| it.1 as u64 == span.len);
+                whole.map(|(start, _)| start)
+            }
+        }
     }
 
-    /// Where the bytes of `span` may be written.
+    /// Where the bytes of `span` may be read, piece by piece.
+    pub(crate) fn pieces(&self, span: Span) -> Option<impl Iterator<Item = (*const u8, usize)>> {
+        let entry = self.entry(span)?;
+        let alone = match entry.start.is_null() {
+            // SAFETY: offset <= len of an open entry.
+            false => Some(unsafe { entry.start.add(span.offset as usize) }.cast_const()),
+            true => None,
+        };
+        let pieces = match alone {
+            Some(_) => &[][..],
+            None => self.gathered.get(&span.region.index)?,
+        };
+        let first = pieces.partition_point(|it| it.end <= span.offset);
+        let mut at = span.offset;
+        let gathered = pieces[first..]
+            .iter()
+            .enumerate()
+            .map_while(move |(n, it)| {
+                let start = match (first + n).checked_sub(1) {
+                    Some(before) => pieces[before].end,
+                    None => 0,
+                };
+                let len = it
+                    .end
+                    .min(span.end())
+                    .checked_sub(at)
+                    .filter(|len| *len > 0)?;
+                // SAFETY: `at` lies in the piece, which starts at `start` of the whole and ends at `end`.
+                let from = unsafe { it.start.add((at - start) as usize) };
+                at += len;
+                Some((from, len as usize))
+            });
+        let alone = alone.map(|start| (start, span.len as usize));
+        Some(alone.into_iter().chain(gathered))
+    }
+
+    /// Where the bytes of `span` may be written: not what is settled.
     pub(crate) fn target(&self, span: Span) -> Option<*mut u8> {
-        self.address(span)
-            .and_then(|(start, access)| access.writable.then_some(start))
+        let entry = self.entry(span)?;
+        if !entry.access.writable || entry.settled > span.offset {
+            return None;
+        }
+        // SAFETY: offset <= len of an open entry, which is no gathered one: those are not writable.
+        Some(unsafe { entry.start.add(span.offset as usize) })
+    }
+
+    /// The first `len` bytes of `region` are not written any more: others may read them meanwhile.
+    pub(crate) fn settle(&mut self, region: RegionId, len: u64) {
+        if let Some(entry) = self.entries.get_mut(region.index as usize)
+            && entry.generation == region.generation
+        {
+            entry.settled = entry.settled.max(len);
+        }
+    }
+
+    /// Bytes at the start of `span` that are not written any more.
+    pub(crate) fn settled(&self, span: Span) -> u64 {
+        let entry = self.entries.get(span.region.index as usize);
+        let settled = entry.map_or(0, |entry| entry.settled);
+        settled.saturating_sub(span.offset).min(span.len)
     }
 
     /// Whether the region is a mapped file: only the kernel may touch it, or `fault`.
@@ -196,7 +337,7 @@ impl Registry {
             return false;
         };
         let file = self.is_file(span.region);
-        // SAFETY: an open entry whose window is entered for this turn; `target` checked the span.
+        // SAFETY: an open entry, which stays mapped for this turn; `target` checked the span.
         span.len == bytes.len() as u64
             && unsafe { exported::store(bounds, span.offset as usize, bytes, file) }
     }
@@ -212,7 +353,7 @@ impl Registry {
         if self.is_file(span.region) && !self.read(span, &mut [0; 8]) {
             return None;
         }
-        // SAFETY: an open entry whose window is entered for this turn, starts at a word and is
+        // SAFETY: an open entry, which stays mapped for this turn, starts at a word and is
         // touched only so; `target` checked the span.
         let word = unsafe { shared::word(bounds, span.offset as usize) };
         let Atomic {
@@ -251,14 +392,14 @@ impl Registry {
         let fault = LaneError::Fault(span.region);
         // Shared memory may change meanwhile: then the sum is wrong, the bytes are dropped and asked for
         // again.
-        if self.is_file(span.region) || self.bounds(span.region).is_some() {
+        let direct = !self.is_file(span.region) && self.bounds(span.region).is_none();
+        let Some(start) = self.source(span).filter(|_| direct) else {
             let mut copy = vec![0; span.len as usize];
             return match self.read(span, &mut copy) {
                 true => Ok(Sum::of(&copy)),
                 false => Err(fault),
             };
-        }
-        let start = self.source(span).ok_or(fault)?;
+        };
         // SAFETY: the registry has the span open for reading, and nothing writes it meanwhile.
         Ok(Sum::of(unsafe {
             std::slice::from_raw_parts(start, span.len as usize)
@@ -268,8 +409,11 @@ impl Registry {
     /// Reads the first bytes of `span`, as many as `buffer` takes. False if they are not there.
     pub(crate) fn read(&self, span: Span, buffer: &mut [u8]) -> bool {
         let len = buffer.len() as u64;
-        let Some(start) = self.source(span).filter(|_| len <= span.len) else {
+        if len > span.len {
             return false;
+        }
+        let Some(start) = self.source(span) else {
+            return self.read_pieces(span.part(0, len), buffer);
         };
         if self.is_file(span.region) {
             let shared = self.bounds(span.region);
@@ -283,6 +427,30 @@ impl Registry {
         }
         // SAFETY: as above, and there.
         buffer.copy_from_slice(unsafe { std::slice::from_raw_parts(start, buffer.len()) });
+        true
+    }
+
+    fn read_pieces(&self, span: Span, mut buffer: &mut [u8]) -> bool {
+        let file = self.is_file(span.region);
+        let Some(pieces) = self.pieces(span) else {
+            return false;
+        };
+        for (start, len) in pieces {
+            let (part, rest) = buffer.split_at_mut(len);
+            let there = match file {
+                // SAFETY: an open entry's bytes are mapped, and nothing writes them now.
+                true => unsafe { fault::read(start, part, None) }.is_ok(),
+                false => {
+                    // SAFETY: as above, and there.
+                    part.copy_from_slice(unsafe { std::slice::from_raw_parts(start, len) });
+                    true
+                }
+            };
+            if !there {
+                return false;
+            }
+            buffer = rest;
+        }
         true
     }
 }
@@ -331,5 +499,99 @@ mod tests {
             registry.source(next).is_some() && registry.target(next).is_none(),
             "read only"
         );
+    }
+
+    /// The bytes of `span` by the pieces that the registry names.
+    fn collect(registry: &Registry, span: Span) -> Option<Vec<u8>> {
+        let mut bytes = vec![];
+        for (start, len) in registry.pieces(span)? {
+            // SAFETY: the test's memory outlives the entry.
+            bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(start, len) });
+        }
+        Some(bytes)
+    }
+
+    #[test]
+    fn pieces__of_any_span_and_none_beyond() {
+        let whole: Vec<u8> = (0..20_000u32).map(|n| (n * 7 / 3) as u8).collect();
+        let lens = [1, 0, 1999, 1, 500, 0, 17_499, 0];
+        let mut parts = vec![];
+        for len in lens {
+            let at = parts.iter().map(Vec::len).sum();
+            parts.push(whole[at..at + len].to_vec());
+        }
+        let mut registry = Registry::default();
+        let raw: Vec<_> = parts
+            .iter_mut()
+            .map(|it| (it.as_mut_ptr(), it.len()))
+            .collect();
+        // SAFETY: the parts outlive the entry and are not touched otherwise.
+        let span = unsafe { registry.open_pieces(&raw, memory(false)) };
+        assert_eq!(span.len, 20_000);
+        let edges = [
+            0, 1, 2, 999, 2000, 2001, 2002, 2500, 2501, 2502, 19_999, 20_000,
+        ];
+        for start in edges {
+            for end in edges.into_iter().filter(|end| *end >= start) {
+                let part = span.part(start, end - start);
+                let expected = &whole[start as usize..end as usize];
+                assert_eq!(collect(&registry, part).expect("open"), expected);
+                let mut read = vec![0; expected.len()];
+                assert!(registry.read(part, &mut read) && read == expected);
+                assert_eq!(registry.sum(part).ok(), Some(Sum::of(expected)));
+                let alone = registry.source(part).is_some();
+                assert_eq!(alone, collect_count(&registry, part) == 1, "{start}..{end}");
+                assert!(registry.target(part).is_none(), "read only");
+            }
+        }
+        let beyond = Span { offset: 1, ..span };
+        assert!(registry.pieces(beyond).is_none() && registry.source(beyond).is_none());
+        assert!(!registry.is_lendable(span.region));
+        registry.close(span.region);
+        assert!(registry.pieces(span).is_none() && registry.gathered.is_empty());
+    }
+
+    fn collect_count(registry: &Registry, span: Span) -> usize {
+        registry.pieces(span).map_or(0, Iterator::count)
+    }
+
+    #[test]
+    fn target__is_not_what_is_settled() {
+        let mut bytes = [0u8; 16];
+        let mut registry = Registry::default();
+        // SAFETY: bytes outlives the entry and is not touched otherwise.
+        let span = unsafe { registry.open(bytes.as_mut_ptr(), 16, memory(true)) };
+        registry.settle(span.region, 6);
+        registry.settle(span.region, 4);
+        assert!(registry.target(span.part(5, 3)).is_none(), "in part");
+        assert!(registry.target(span.part(6, 10)).is_some());
+        assert!(registry.source(span).is_some(), "it may be read");
+        let settled = [(0, 16, 6), (0, 3, 3), (5, 3, 1), (6, 2, 0), (9, 1, 0)];
+        for (start, len, expected) in settled {
+            assert_eq!(registry.settled(span.part(start, len)), expected);
+        }
+        registry.close(span.region);
+        // SAFETY: as above.
+        let next = unsafe { registry.open(bytes.as_mut_ptr(), 16, memory(true)) };
+        registry.settle(span.region, 9);
+        assert_eq!(registry.settled(next), 0, "an earlier life's");
+    }
+
+    #[test]
+    fn open_pieces__short_ones_become_one() {
+        let (mut head, mut tail) = ([1u8; 100], [2u8; 92]);
+        let raw = [(head.as_mut_ptr(), 100), (tail.as_mut_ptr(), 92)];
+        let mut registry = Registry::default();
+        for _ in 0..2 {
+            // SAFETY: the two outlive the entry and are not touched otherwise.
+            let span = unsafe { registry.open_pieces(&raw, memory(false)) };
+            let bytes = registry.bytes(span).expect("one piece");
+            assert_eq!((&bytes[..100], &bytes[100..]), (&head[..], &tail[..]));
+            registry.close(span.region);
+            assert!(registry.copies.is_empty() && registry.bytes(span).is_none());
+        }
+        // SAFETY: nothing is named.
+        let nothing = unsafe { registry.open_pieces(&[], memory(false)) };
+        assert_eq!(registry.bytes(nothing), Some(&[][..]));
     }
 }

@@ -17,6 +17,12 @@ pub(crate) struct Bounds {
     pub(crate) len: usize,
 }
 
+// SAFETY: an address and a length, which mean the same in every thread. Following it is what the
+// functions below, each with its promise, do.
+unsafe impl Send for Bounds {}
+// SAFETY: as above.
+unsafe impl Sync for Bounds {}
+
 impl Bounds {
     /// Bytes in whole words.
     fn words(self) -> usize {

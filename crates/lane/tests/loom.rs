@@ -9,15 +9,15 @@ mod sync {
 
 #[path = "../src/doorbell.rs"]
 mod doorbell;
-#[path = "../src/latch.rs"]
-mod latch;
+#[path = "../src/grace.rs"]
+mod grace;
 // The lane offers it to the crates above.
 #[allow(unreachable_pub)]
 #[path = "../src/submissions.rs"]
 mod submissions;
 
 use doorbell::Doorbell;
-use latch::Latch;
+use grace::GracePeriods;
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Notify};
 use loom::thread;
@@ -74,27 +74,55 @@ fn doorbell__brings_what_was_written_before() {
 }
 
 #[test]
-fn gate__shut_means_that_no_thread_touches_what_is_behind() {
+fn grace__what_was_taken_away_is_touched_by_no_turn() {
     loom::model(|| {
-        let shared = Arc::new((Latch::default(), UnsafeCell::new(0)));
+        let shared = Arc::new((GracePeriods::default(), UnsafeCell::new(0)));
         let theirs = Arc::clone(&shared);
-        let entering = thread::spawn(move || {
+        let turning = thread::spawn(move || {
+            let mut gone = false;
             for _ in 0..2 {
-                if theirs.0.enter() {
+                gone |= theirs.0.enter();
+                if !gone {
                     // loom's cell tells if the other thread is in it, too.
                     theirs.1.with_mut(|it| assert!(!it.is_null()));
-                    theirs.0.leave();
                 }
+                theirs.0.leave();
             }
         });
-        shared.0.shut();
+        shared.0.tell();
+        shared.0.wait();
         shared.1.with_mut(|it| assert!(!it.is_null()));
-        assert!(shared.0.is_shut());
-        entering.join().unwrap();
+        turning.join().unwrap();
     });
 }
 
-/// Producers push, then ring; the worker takes all there is, and sleeps when there is nothing.
+#[test]
+fn grace__turns_are_told_of_all_that_is_taken_away() {
+    loom::model(|| {
+        let shared = Arc::new((GracePeriods::default(), AtomicUsize::new(0)));
+        let taking: Vec<_> = (0..2)
+            .map(|_| {
+                let theirs = Arc::clone(&shared);
+                thread::spawn(move || {
+                    theirs.1.fetch_add(1, Ordering::Release);
+                    theirs.0.tell();
+                })
+            })
+            .collect();
+        let mut seen = 0;
+        if shared.0.enter() {
+            seen = shared.1.load(Ordering::Acquire);
+        }
+        shared.0.leave();
+        taking.into_iter().for_each(|it| it.join().unwrap());
+        if shared.0.enter() {
+            seen = shared.1.load(Ordering::Acquire);
+        }
+        shared.0.leave();
+        assert_eq!(seen, 2, "not told of one");
+    });
+}
+
 #[test]
 fn submissions__each_is_taken_once_in_order_and_none_is_slept_through() {
     // loom has room for four threads. Three have too many orders to try all with two pushes each.

@@ -28,6 +28,7 @@ pub struct Completion {
     pub control: MessageControl,
     /// The region of the peer that was asked for by name.
     pub region: Option<RegionKey>,
+    pub(crate) arrived: usize,
 }
 
 /// No memory.
@@ -36,7 +37,23 @@ pub(crate) fn nothing() -> Memory {
 }
 
 impl Completion {
-    /// The exclusively owned region that was posted; empty if shared memory was.
+    /// What was posted, in one piece or several.
+    pub(crate) fn take_memory(&mut self) -> Memory {
+        if self.pieces.is_empty() {
+            return std::mem::replace(&mut self.memory, nothing());
+        }
+        Memory::Gathered(std::mem::take(&mut self.pieces))
+    }
+
+    /// Bytes at the start of the memory of a receive, get or message that are verified and in place: all that
+    /// moved, or, if it failed or was cancelled, what had come until then. Those behind are undefined.
+    pub fn arrived(&self) -> usize {
+        self.arrived
+    }
+
+    /// The region that was posted, exclusively owned: also if it was shared and is the only one by now
+    /// ([`SharedRegion::try_unique`](crate::SharedRegion::try_unique)). Empty if there is another, or several
+    /// pieces were posted.
     pub fn into_region(self) -> Region {
         self.memory.into_region().unwrap_or_else(Region::empty)
     }
@@ -44,15 +61,29 @@ impl Completion {
 
 impl From<zerolane_lane::Completion> for Completion {
     fn from(it: zerolane_lane::Completion) -> Completion {
+        let (memory, pieces) = match it.memory {
+            Some(Memory::Gathered(pieces)) => (nothing(), pieces),
+            memory => (memory.unwrap_or_else(nothing), Vec::new()),
+        };
+        let receives = matches!(
+            it.kind,
+            WorkKind::Receive | WorkKind::Read | WorkKind::Get | WorkKind::MessageReceived
+        );
+        let (value, arrived) = match it.result {
+            Ok(bytes) => (it.value, bytes),
+            Err(_) if receives => (0, it.value),
+            Err(_) => (it.value, 0),
+        };
         Completion {
             id: it.id,
             result: it.result.map(|bytes| bytes as usize),
+            arrived: arrived as usize,
             kind: it.kind,
             context: it.context,
-            memory: it.memory.unwrap_or_else(nothing),
-            pieces: Vec::new(),
+            memory,
+            pieces,
             delivery: it.delivery,
-            value: it.value,
+            value,
             control: it.control,
             region: it.region.map(RegionKey::new),
         }

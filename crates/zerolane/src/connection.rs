@@ -185,7 +185,8 @@ impl Connection {
         }
     }
 
-    /// Posts a send; many may be in flight. Its memory comes back with the [`Completion`].
+    /// Posts a send; many may be in flight. Its memory comes back with the [`Completion`]. Several pieces, as
+    /// a `Vec` of [`Memory`], are one Transfer, gathered where they lie.
     ///
     /// # Errors
     /// The connection is closed, or too many are posted. The memory comes back.
@@ -404,7 +405,8 @@ impl Connection {
     }
 
     /// Cancels a posted Transfer; it completes with [`TransferError::Cancelled`] and its memory is
-    /// not touched any more. False if it is over already.
+    /// not touched any more. What had arrived of a receive is good ([`Completion::arrived`]). False if it is
+    /// over already.
     pub fn cancel(&mut self, id: TransferId) -> bool {
         self.driver.cancel(id)
     }

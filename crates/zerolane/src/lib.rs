@@ -35,6 +35,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod arrived;
 mod completion;
 mod connection;
 mod endpoint;

@@ -2,7 +2,6 @@
 
 use crate::failure::Posted;
 use crate::{Connection, Error, RegionKey, Result, Work};
-use std::ops::Deref;
 use zerolane_lane::{
     Atomic, ExportedRegion, Memory, MessageControl, NotPosted, PostError, Region, RegionName,
     RemotePlace, TransferId, WorkFlags, WorkRequest,
@@ -263,7 +262,8 @@ impl Connection {
         self.fetch_op(on, offset, FetchOp::CompareAndSwap { expected, new })
     }
 
-    /// Posts a put of `memory`. Its completion says that it is placed and visible at the peer.
+    /// Posts a put of `memory`, several pieces of which end up behind each other. Its completion says that
+    /// it is placed and visible at the peer.
     ///
     /// # Errors
     /// See [`PostError`]. The memory comes back.
@@ -322,6 +322,7 @@ impl Connection {
         self.post_pieces(
             to,
             pieces,
+            Memory::len,
             Rights::WRITE,
             work,
             |connection, at, piece, work| connection.post_put(to, at, piece, work),
@@ -366,6 +367,7 @@ impl Connection {
         self.post_pieces(
             from,
             pieces,
+            |piece| piece.len(),
             Rights::READ,
             work,
             |connection, at, piece, work| connection.post_get(from, at, piece, work),
@@ -373,15 +375,16 @@ impl Connection {
     }
 
     /// Posts all pieces by `post`, as one request.
-    fn post_pieces<M: Deref<Target = [u8]>>(
+    fn post_pieces<M>(
         &mut self,
         key: &RegionKey,
         pieces: Vec<(u64, M)>,
+        len: impl Fn(&M) -> usize,
         right: Rights,
         work: Work,
         mut post: impl FnMut(&mut Connection, u64, M, Work) -> Posted<M>,
     ) -> Posted<Vec<(u64, M)>> {
-        let mut lens = pieces.iter().map(|(at, piece)| (*at, piece.len() as u64));
+        let mut lens = pieces.iter().map(|(at, piece)| (*at, len(piece) as u64));
         let outside = lens.find_map(|(at, len)| key.place(at, len, right).err());
         if let Some(reason) = outside {
             return Err(NotPosted {
@@ -431,7 +434,7 @@ impl Connection {
     }
 
     /// Posts a message: up to [`MAX_CONTROL`](crate::request::MAX_CONTROL) bytes of control, which are copied,
-    /// and a payload of any length. It meets the peer's next [`Connection::post_message_recv`], and
+    /// and a payload of any length, in one piece or several. It meets the peer's next [`Connection::post_message_recv`], and
     /// waits for it if need be.
     ///
     /// # Errors

@@ -50,8 +50,7 @@ impl Vectored {
             Ok(bytes) => group.bytes += bytes,
             Err(error) => group.error = group.error.or(Some(*error)),
         }
-        let empty = crate::completion::nothing();
-        group.pieces[at].1 = Some(std::mem::replace(&mut completion.memory, empty));
+        group.pieces[at].1 = Some(completion.take_memory());
         if group.left > 0 {
             return None;
         }
@@ -61,6 +60,8 @@ impl Vectored {
         }
         completion.id = group.pieces.last().map_or(completion.id, |it| it.0);
         completion.result = group.error.map_or(Ok(group.bytes), Err);
+        // Of several pieces that failed there is no prefix.
+        completion.arrived = completion.result.unwrap_or(0);
         completion.pieces = group.pieces.into_iter().filter_map(|it| it.1).collect();
         Some(completion)
     }

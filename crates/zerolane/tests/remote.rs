@@ -637,6 +637,67 @@ fn revoke__on_one_connection_leaves_the_others() {
 }
 
 #[test]
+fn export__65536_regions_on_one_connection() {
+    const REGIONS: usize = 65_536;
+    const LEN: usize = 64;
+    const RIGHTS: Rights = Rights::READ.with(Rights::WRITE);
+    let mut rest = Region::anonymous(REGIONS * LEN).unwrap();
+    let memory: Vec<ExportedRegion> = (0..REGIONS)
+        .map(|_| {
+            let behind = rest.split_off(LEN);
+            ExportedRegion::new(std::mem::replace(&mut rest, behind)).unwrap()
+        })
+        .collect();
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
+    let address = endpoint.local_addr();
+    let owner = std::thread::spawn(move || {
+        let mut connection = endpoint.accept(None).unwrap().unwrap();
+        for (n, region) in memory.iter().enumerate() {
+            region.write(0, &n.to_ne_bytes());
+            let name = format!("region {n}");
+            connection.export_named(&name, region, RIGHTS).unwrap();
+        }
+        let more = connection.export(&memory[0], Rights::ALL);
+        assert!(
+            matches!(more, Err(Error::Post(PostError::Full))),
+            "{more:?}"
+        );
+        serve(&mut connection);
+        memory
+    });
+    let mut connection = Connection::connect(address, &Options::default()).unwrap();
+    while connection
+        .open_region(&format!("region {}", REGIONS - 1), Rights::READ)
+        .is_err()
+    {
+        // Not exported yet.
+    }
+    // A permutation of part of them: an odd step meets no region twice.
+    let chosen: Vec<usize> = (0..500).map(|n| n * 40_503 % REGIONS).collect();
+    for &n in &chosen {
+        let name = format!("region {n}");
+        let key = connection.open_region(&name, RIGHTS).unwrap();
+        connection.put(&key, 8, &content(n as u8, LEN - 8)).unwrap();
+        let mut back = [0; LEN];
+        connection.get(&key, 0, &mut back).unwrap();
+        assert_eq!(back[..8], n.to_ne_bytes(), "{name} is another");
+        assert_eq!(back[8..], content(n as u8, LEN - 8));
+        let denied = connection.fetch_add(&key, 0, 1);
+        assert!(denied.is_err(), "{denied:?}");
+    }
+    connection.close().unwrap();
+    for (n, region) in owner.join().unwrap().iter().enumerate() {
+        let mut there = [0; LEN];
+        region.read(0, &mut there);
+        let put = match chosen.contains(&n) {
+            true => content(n as u8, LEN - 8),
+            false => vec![0; LEN - 8],
+        };
+        assert_eq!((&there[..8], &there[8..]), (&n.to_ne_bytes()[..], &put[..]));
+    }
+}
+
+#[test]
 fn drop__of_all_handles_keeps_the_memory_while_it_is_exported() {
     let (mut connection, owner, key) = pair(4_096, Rights::ALL, &Options::default());
     drop(owner.memory);

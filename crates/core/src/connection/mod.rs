@@ -25,7 +25,7 @@ use crate::session::{Protection, Session};
 use crate::timers::Timer;
 use crate::{
     Admission, Config, Congestion, Counters, Entropy, Event, FastAnswer, Forecast, HoldOrder,
-    Instant, Life, PathState, PathValidation,
+    Instant, Life, PathState, PathValidation, TransferId,
 };
 use alloc::boxed::Box;
 use core::fmt;
@@ -288,6 +288,18 @@ impl Connection {
     /// Length of the announced Transfer that waits for a receive, if one does.
     pub fn announced(&self) -> Option<u64> {
         self.receiving.announced()
+    }
+
+    /// Bytes at the start of what `id` receives or gets that are verified and in place: nothing that
+    /// comes writes them any more, but a repair that holds them beside what was missing. It never
+    /// becomes less. `None` if nothing of it is being received.
+    pub fn arrived(&self, id: TransferId) -> Option<u64> {
+        self.receiving.arrived(&self.cx, id)
+    }
+
+    /// The same of a request that failed, to be asked for when its [`Event::Failed`] was polled, once.
+    pub fn take_arrived(&mut self, id: TransferId) -> u64 {
+        self.receiving.take_arrived(id)
     }
 
     /// Whether a posted send is not over.

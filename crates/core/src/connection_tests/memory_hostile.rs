@@ -80,17 +80,20 @@ fn refused__revoked_stale_and_unknown_handles() {
     sim.b.c().revoke(now, place.handle);
     all_refused(&mut sim, place, 8, Reason::Revoked);
     let next = frozen(&mut sim, Rights::ALL);
-    assert_eq!(next.mx, place.mx);
+    assert_ne!(next.handle, place.handle);
     all_refused(&mut sim, place, 8, Reason::Revoked);
     let wrong = [
-        RemotePlace { mx: 1, ..next },
+        RemotePlace {
+            mx: place.mx,
+            ..next
+        },
         RemotePlace {
             handle: next.handle ^ 1 << 22,
             ..next
         },
         RemotePlace {
-            handle: next.handle | 200,
-            mx: 200,
+            handle: next.handle + 200,
+            mx: next.mx.wrapping_add(200),
             ..next
         },
     ];

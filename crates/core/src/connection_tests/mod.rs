@@ -1,5 +1,6 @@
 #![allow(non_snake_case)]
 
+mod arrived;
 mod bring_up;
 mod debts;
 mod eager;

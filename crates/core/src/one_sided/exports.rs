@@ -1,22 +1,21 @@
 //! Persistent memory regions that the peer may use: rights and bounds, checked for every
-//! operation (thesis, 4.3.2 and 6.1.4), with the generation the thesis lacks.
+//! operation (thesis, 4.3.2 and 6.1.4).
 //!
-//! A handle names an entry of the table and one life of it. Generations start at random, so that a
-//! handle is not guessed, and count up, so that one of an earlier life is told from a made-up one.
+//! A handle is used once: handles count up from a random one, so that one of an earlier export is told
+//! from a made-up one. What is kept is what is exported, ordered by handle and by name.
 
 use crate::limits::MAX_EXPORTS;
 use crate::transmit::join;
 use crate::{HANDLE, PostError, RegionName, Span};
-use alloc::vec;
-use alloc::vec::Vec;
+use alloc::collections::BTreeMap;
 use zerolane_wire::{Reason, Rights};
 
-/// The handle to which messages go. No region has it, for generations are never 0.
+/// The handle to which messages go. No region has it.
 pub(crate) const MESSAGES: u32 = HANDLE;
 
-const INDEX_BITS: u32 = 8;
-const MAX_GENERATION: u32 = (1 << (31 - INDEX_BITS)) - 1;
-const _: () = assert!(MAX_EXPORTS <= 1 << INDEX_BITS);
+/// Handles that there are for regions: from 1 to this, with [`HANDLE`] set.
+const HANDLES: u32 = HANDLE - 1;
+const _: () = assert!(MAX_EXPORTS < HANDLES as usize);
 
 /// A place that the peer names.
 #[derive(Clone, Copy, Debug)]
@@ -34,26 +33,25 @@ struct Exported {
     name: Option<RegionName>,
 }
 
-#[derive(Clone, Debug)]
-struct Entry {
-    first: u32,
-    generation: u32,
-    region: Option<Exported>,
-}
-
 /// The exported regions of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Exports {
-    entries: Vec<Entry>,
-    seed: u32,
+    regions: BTreeMap<u32, Exported>,
+    names: BTreeMap<RegionName, u32>,
+    /// The handle given last, without [`HANDLE`].
+    last: u32,
+    /// Handles given.
+    given: u32,
 }
 
 impl Exports {
     /// `seed` is random.
     pub(crate) fn new(seed: u32) -> Exports {
         Exports {
-            entries: vec![],
-            seed,
+            regions: BTreeMap::new(),
+            names: BTreeMap::new(),
+            last: seed % HANDLES + 1,
+            given: 0,
         }
     }
 
@@ -64,51 +62,38 @@ impl Exports {
         rights: Rights,
         name: Option<RegionName>,
     ) -> Result<(u32, u16), PostError> {
-        if name.is_some() && self.find(name.as_ref()).is_some() {
+        if name.is_some_and(|name| self.names.contains_key(&name)) {
             return Err(PostError::NameTaken);
         }
-        let index = self.free_entry()?;
-        let entry = &mut self.entries[index];
-        entry.generation = entry.generation % MAX_GENERATION + 1;
-        entry.region = Some(Exported { span, rights, name });
-        Ok((handle(index, entry.generation), index as u16))
-    }
-
-    fn free_entry(&mut self) -> Result<usize, PostError> {
-        let free = self.entries.iter().position(|it| it.region.is_none());
-        if let Some(index) = free {
-            return Ok(index);
-        }
-        if self.entries.len() >= MAX_EXPORTS {
+        if self.regions.len() >= MAX_EXPORTS {
             return Err(PostError::Full);
         }
-        self.seed = self
-            .seed
-            .wrapping_mul(0x9e37_79b1)
-            .wrapping_add(0x7f4a_7c15);
-        let first = (self.seed >> INDEX_BITS) % MAX_GENERATION;
-        self.entries.push(Entry {
-            first,
-            generation: first,
-            region: None,
-        });
-        Ok(self.entries.len() - 1)
+        let handle = self.next_handle();
+        if let Some(name) = name {
+            self.names.insert(name, handle);
+        }
+        self.regions.insert(handle, Exported { span, rights, name });
+        Ok((handle, mx(handle)))
+    }
+
+    fn next_handle(&mut self) -> u32 {
+        loop {
+            self.last = self.last % HANDLES + 1;
+            self.given = self.given.saturating_add(1).min(HANDLES);
+            let handle = HANDLE | self.last;
+            if !self.regions.contains_key(&handle) {
+                return handle;
+            }
+        }
     }
 
     /// From here on the handle is refused. Returns its memory.
     pub(crate) fn revoke(&mut self, handle: u32) -> Option<Span> {
-        let entry = self.entries.get_mut(index(handle))?;
-        if generation(handle) != entry.generation {
-            return None;
+        let region = self.regions.remove(&handle)?;
+        if let Some(name) = &region.name {
+            self.names.remove(name);
         }
-        entry.region.take().map(|region| region.span)
-    }
-
-    fn find(&self, name: Option<&RegionName>) -> Option<(usize, &Exported)> {
-        let named = self.entries.iter().enumerate();
-        named
-            .filter_map(|(index, entry)| Some((index, entry.region.as_ref()?)))
-            .find(|(_, region)| region.name.as_ref() == name)
+        Some(region.span)
     }
 
     /// The region of that name, for a request of `rights`: handle, Mx and length.
@@ -117,12 +102,12 @@ impl Exports {
         name: &RegionName,
         rights: Rights,
     ) -> Result<(u32, u16, u64), Reason> {
-        let (index, region) = self.find(Some(name)).ok_or(Reason::Unknown)?;
+        let &handle = self.names.get(name).ok_or(Reason::Unknown)?;
+        let region = self.regions.get(&handle).ok_or(Reason::Unknown)?;
         if !region.rights.contains(rights) {
             return Err(Reason::Denied);
         }
-        let generation = self.entries[index].generation;
-        Ok((handle(index, generation), index as u16, region.span.len))
+        Ok((handle, mx(handle), region.span.len))
     }
 
     /// The memory of `len` bytes at `place`, if it may be used so.
@@ -145,33 +130,32 @@ impl Exports {
     }
 
     fn region(&self, place: Named) -> Result<&Exported, Reason> {
-        let entry = self
-            .entries
-            .get(index(place.handle))
-            .ok_or(Reason::Unknown)?;
-        if place.handle & HANDLE == 0 || usize::from(place.mx) != index(place.handle) {
+        let handle = place.handle;
+        if place.mx != mx(handle) {
             return Err(Reason::Unknown);
         }
-        let age = (entry.generation + MAX_GENERATION - generation(place.handle)) % MAX_GENERATION;
-        let uses = (entry.generation + MAX_GENERATION - entry.first) % MAX_GENERATION;
-        match &entry.region {
-            Some(region) if age == 0 => Ok(region),
-            _ if age < uses => Err(Reason::Revoked),
-            _ => Err(Reason::Unknown),
-        }
+        self.regions
+            .get(&handle)
+            .ok_or(match self.was_given(handle) {
+                true => Reason::Revoked,
+                false => Reason::Unknown,
+            })
+    }
+
+    fn was_given(&self, handle: u32) -> bool {
+        let number = handle & !HANDLE;
+        let is_handle = handle & HANDLE != 0 && number != 0;
+        is_handle && (self.last + HANDLES - number) % HANDLES < self.given
+    }
+
+    pub(crate) fn assert_bounded(&self) {
+        assert!(self.regions.len() <= MAX_EXPORTS && self.names.len() <= self.regions.len());
     }
 }
 
-fn handle(index: usize, generation: u32) -> u32 {
-    HANDLE | generation << INDEX_BITS | index as u32
-}
-
-fn index(handle: u32) -> usize {
-    (handle & ((1 << INDEX_BITS) - 1)) as usize
-}
-
-fn generation(handle: u32) -> u32 {
-    (handle & !HANDLE) >> INDEX_BITS
+/// The Mx of a region: as much of its handle as an Mx holds.
+fn mx(handle: u32) -> u16 {
+    handle as u16
 }
 
 #[cfg(test)]

@@ -56,31 +56,34 @@ fn check__revoked_stale_and_forged_handles() {
             .check(at(handle, mx, 0), 8, Rights::READ, 12)
             .map(|span| span.len)
     };
+    assert_eq!(check(&exports, old + 1, mx + 1), Err(Reason::Unknown));
     assert_eq!(exports.revoke(old), Some(span(100)));
     assert_eq!(exports.revoke(old), None);
     assert_eq!(check(&exports, old, mx), Err(Reason::Revoked));
-    let (new, again) = exports.export(span(200), Rights::ALL, None).unwrap();
-    assert_eq!(again, mx, "the entry is used again");
-    assert_ne!(new, old);
+    let (new, next) = exports.export(span(200), Rights::ALL, None).unwrap();
+    assert_eq!((new, next), (old + 1, mx + 1));
     assert_eq!(check(&exports, old, mx), Err(Reason::Revoked));
-    assert_eq!(check(&exports, new, mx), Ok(8));
-    assert_eq!(check(&exports, new, mx + 1), Err(Reason::Unknown));
-    assert_eq!(check(&exports, new ^ 1 << 20, mx), Err(Reason::Unknown));
-    assert_eq!(check(&exports, new & !HANDLE, mx), Err(Reason::Unknown));
+    assert_eq!(check(&exports, new, next), Ok(8));
+    assert_eq!(check(&exports, new, mx), Err(Reason::Unknown));
+    assert_eq!(check(&exports, old - 1, mx - 1), Err(Reason::Unknown));
+    assert_eq!(check(&exports, new ^ 1 << 20, next), Err(Reason::Unknown));
+    assert_eq!(check(&exports, new & !HANDLE, next), Err(Reason::Unknown));
     assert_eq!(check(&exports, MESSAGES, 0), Err(Reason::Unknown));
 }
 
 #[test]
-fn export__generations_wrap_without_naming_the_messages() {
-    let mut exports = Exports::new(0);
-    for _ in 0..3 {
-        let (handle, _) = exports.export(span(8), Rights::ALL, None).unwrap();
-        exports.revoke(handle);
-    }
-    exports.entries[0].generation = MAX_GENERATION;
-    let (handle, _) = exports.export(span(8), Rights::ALL, None).unwrap();
-    assert_eq!(generation(handle), 1);
-    assert_ne!(handle, MESSAGES);
+fn export__handles_wrap_without_naming_the_messages_or_what_is_exported() {
+    let mut exports = Exports::new(HANDLES - 2);
+    let mut export = |len| exports.export(span(len), Rights::ALL, None).unwrap().0;
+    assert_eq!([export(1), export(2)], [HANDLE | HANDLES, HANDLE | 1]);
+    // All others were given and revoked meanwhile.
+    (exports.last, exports.given) = (HANDLES - 1, HANDLES);
+    let (handle, mx) = exports.export(span(3), Rights::ALL, None).unwrap();
+    assert_eq!((handle, mx), (HANDLE | 2, 2));
+    let kept = exports.check(at(HANDLE | 1, 1, 0), 2, Rights::READ, 12);
+    assert_eq!(kept, Ok(span(2)));
+    let revoked = exports.check(at(HANDLE | 9, 9, 0), 2, Rights::READ, 12);
+    assert_eq!(revoked.unwrap_err(), Reason::Revoked);
 }
 
 #[test]
@@ -103,9 +106,27 @@ fn open__by_name_with_no_more_rights_than_given() {
 #[test]
 fn export__full_is_an_error() {
     let mut exports = Exports::new(1);
-    for _ in 0..MAX_EXPORTS {
-        exports.export(span(8), Rights::READ, None).unwrap();
-    }
+    let name = |n: usize| {
+        let mut name = [0; OPTIONS_LEN];
+        name[..8].copy_from_slice(&n.to_be_bytes());
+        name
+    };
+    let handles: Vec<_> = (0..MAX_EXPORTS)
+        .map(|n| {
+            exports
+                .export(span(n as u64), Rights::READ, Some(name(n)))
+                .unwrap()
+        })
+        .collect();
     let more = exports.export(span(8), Rights::READ, None);
     assert_eq!(more, Err(PostError::Full));
+    for (n, (handle, mx)) in handles.into_iter().enumerate() {
+        let len = n as u64;
+        assert_eq!(exports.open(&name(n), Rights::READ), Ok((handle, mx, len)));
+        let found = exports.check(at(handle, mx, 0), len, Rights::READ, 12);
+        assert_eq!(found, Ok(span(len)));
+        assert_eq!(exports.revoke(handle), Some(span(len)));
+        exports.assert_bounded();
+    }
+    assert!(exports.regions.is_empty() && exports.names.is_empty());
 }

@@ -200,6 +200,7 @@ impl OneSided {
     pub(crate) fn assert_bounded(&self) {
         self.send_queue.assert_bounded();
         self.responder.assert_bounded();
+        self.exports.assert_bounded();
         assert!(self.values.len() <= limits::MAX_VALUES);
         assert!(self.queued.len() <= limits::MAX_POSTED);
         assert!(self.region_requests.len() <= limits::MAX_POSTED);

@@ -123,6 +123,20 @@ impl Receiving {
         }
     }
 
+    /// Bytes at the start of what `id` receives that are in place, and are not written any more.
+    pub(crate) fn arrived(&self, cx: &Context, id: TransferId) -> Option<u64> {
+        match cx.profile {
+            Profile::Extended => self.inbox.arrived(id),
+            // A Block of which something is missing is granted again as a whole.
+            Profile::Classic => self.inbox.arrived_in_blocks(id),
+        }
+    }
+
+    /// The same of one that failed, once.
+    pub(crate) fn take_arrived(&mut self, id: TransferId) -> u64 {
+        self.inbox.take_failed(id)
+    }
+
     /// Length of the announced Transfer that waits for a receive, if one does.
     pub(crate) fn announced(&self) -> Option<u64> {
         match self.inbox.posted.is_empty() {

@@ -23,7 +23,8 @@ pub struct Completion {
     pub memory: Option<Memory>,
     /// How the sender asked for it to be delivered (receives only).
     pub delivery: Delivery,
-    /// The word before an atomic operation; the number of an immediate.
+    /// The word before an atomic operation; the number of an immediate; of a receive or get that failed,
+    /// the bytes at its start that are verified and in place.
     pub value: u64,
     /// The control of a message received.
     pub control: MessageControl,
@@ -141,7 +142,13 @@ impl<L: Lane> Driver<L> {
                     control: MessageControl::default(),
                     region: None,
                 }),
-                Event::Failed { id, error } => self.end(&Ending::of(id, Some(Err(error)))),
+                Event::Failed { id, error } => {
+                    let value = self.core.take_arrived(id);
+                    self.end(&Ending {
+                        value,
+                        ..Ending::of(id, Some(Err(error)))
+                    });
+                }
             }
         }
         if self.completions.has_untold() && self.core.announced().is_some() {
@@ -192,7 +199,8 @@ impl<L: Lane> Driver<L> {
             result,
             memory: posted.memory,
             delivery: it.delivery,
-            value: it.value,
+            // Its memory is gone, in part or whole.
+            value: if posted.faulted { 0 } else { it.value },
             control,
             region: it.region,
         };

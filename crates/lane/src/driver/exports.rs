@@ -1,34 +1,61 @@
-//! Memory exported to the peer: entered for the length of each turn, so that a revocation by
-//! another thread waits for the turn and no later one touches it.
+//! Memory exported to the peer. A turn enters the connection's grace period, whatever is exported, so that a
+//! revocation by another thread waits for the turn, and the next one ends the export before all else.
 
 use super::Driver;
-use crate::exported::ExportWindow;
+use crate::exported::{ExportWindow, Exporter};
 use crate::registry::EntryFlags;
 use crate::{ExportedRegion, Lane};
+use std::collections::HashMap;
 use std::sync::Arc;
 use zerolane_core::{Instant, PostError, RegionId, RegionName, RemotePlace, RemoteRegion};
 use zerolane_wire::Rights;
 
 /// One export.
-pub(super) struct Export {
-    handle: u32,
+struct Export {
     region: RegionId,
     window: Arc<ExportWindow>,
+}
+
+/// The exports of one connection, by handle.
+#[derive(Default)]
+pub(super) struct Exports {
+    by_handle: HashMap<u32, Export>,
+    exporter: Arc<Exporter>,
+    /// A turn is in progress.
     entered: bool,
 }
 
-impl Export {
-    fn leave(&mut self) {
+impl Exports {
+    /// Begins a turn. True if some exports were revoked.
+    fn enter(&mut self) -> bool {
+        // What a panic left.
+        self.leave();
+        // Without exports, none can come within the turn.
+        self.entered = !self.by_handle.is_empty();
+        self.entered && self.exporter.grace.enter()
+    }
+
+    pub(super) fn leave(&mut self) {
         if std::mem::take(&mut self.entered) {
-            self.window.leave();
+            self.exporter.grace.leave();
         }
+    }
+
+    /// Takes an export off the list.
+    fn remove(&mut self, handle: u32) -> Option<RegionId> {
+        let export = self.by_handle.remove(&handle)?;
+        export.window.part(&self.exporter, handle);
+        Some(export.region)
     }
 }
 
-/// Leaves the window, also when a panic ended a turn.
-impl Drop for Export {
+/// Ends the turn, also when that ended in a panic.
+impl Drop for Exports {
     fn drop(&mut self) {
         self.leave();
+        for (handle, export) in self.by_handle.drain() {
+            export.window.part(&self.exporter, handle);
+        }
     }
 }
 
@@ -51,17 +78,19 @@ impl<L: Lane> Driver<L> {
             kept: false,
             shared: true,
         };
-        // SAFETY: the window, kept until the entry is closed, keeps the bytes mapped; it is entered
-        // before anything follows the entry, and all Rust code goes by `shared`.
+        // SAFETY: the window, kept until the entry is closed, keeps the bytes mapped until it is
+        // revoked; that waits for this connection's turn, and the next one closes the entry before
+        // it follows any. All Rust code goes by `shared`.
         let span = unsafe { self.memory.open(bounds.start, bounds.len, access) };
         match self.core.export(span, rights, name) {
             Ok((handle, mx)) => {
-                self.exports.push(Export {
-                    handle,
-                    region: span.region,
-                    window,
-                    entered: false,
-                });
+                let live = window.join(&self.exports.exporter, handle);
+                let region = span.region;
+                let export = Export { region, window };
+                self.exports.by_handle.insert(handle, export);
+                if !live {
+                    self.end_export(self.clock.now(), handle);
+                }
                 let start = RemotePlace {
                     handle,
                     mx,
@@ -83,41 +112,39 @@ impl<L: Lane> Driver<L> {
     /// Ends an export on this connection: when this returns, no late packet writes it, and nothing
     /// of it is sent. False if `handle` names none.
     pub fn revoke(&mut self, handle: u32) -> bool {
-        let index = self.exports.iter().position(|it| it.handle == handle);
-        let Some(index) = index else {
+        let revoked = self.end_export(self.clock.now(), handle);
+        self.collect();
+        revoked
+    }
+
+    fn end_export(&mut self, now: Instant, handle: u32) -> bool {
+        let Some(region) = self.exports.remove(handle) else {
             return false;
         };
-        let export = self.exports.swap_remove(index);
-        self.core.revoke(self.clock.now(), handle);
-        self.memory.close(export.region);
-        self.collect();
+        self.core.revoke(now, handle);
+        self.memory.close(region);
         true
     }
 
     /// The region of an export could not be accessed: the export ends.
     pub(super) fn revoke_faulted(&mut self, region: RegionId) {
-        let faulted = self.exports.iter().find(|it| it.region == region);
-        if let Some(handle) = faulted.map(|it| it.handle) {
-            self.revoke(handle);
+        let mut exports = self.exports.by_handle.iter();
+        let faulted = exports.find(|(_, it)| it.region == region);
+        if let Some((&handle, _)) = faulted {
+            self.end_export(self.clock.now(), handle);
         }
     }
 
-    /// Enters all exports; those revoked meanwhile end here, too.
+    /// Begins a turn. Exports that were revoked meanwhile end here.
     pub(super) fn enter_exports(&mut self, now: Instant) {
-        let mut index = 0;
-        while let Some(export) = self.exports.get_mut(index) {
-            export.entered = export.window.enter();
-            if export.entered {
-                index += 1;
-                continue;
+        if self.exports.enter() {
+            for handle in self.exports.exporter.take_revoked() {
+                self.end_export(now, handle);
             }
-            let export = self.exports.swap_remove(index);
-            self.core.revoke(now, export.handle);
-            self.memory.close(export.region);
         }
-    }
-
-    pub(super) fn leave_exports(&mut self) {
-        self.exports.iter_mut().for_each(Export::leave);
     }
 }
+
+#[cfg(test)]
+#[path = "exports_tests.rs"]
+mod tests;

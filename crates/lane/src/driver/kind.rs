@@ -47,6 +47,14 @@ impl WorkKind {
         }
     }
 
+    /// Whether it fills memory of this end.
+    pub(super) fn is_incoming(self) -> bool {
+        matches!(
+            self,
+            WorkKind::Receive | WorkKind::Read | WorkKind::Get | WorkKind::MessageReceived
+        )
+    }
+
     /// Whether this end brings something to the peer: closing waits for it.
     pub fn is_outgoing(self) -> bool {
         matches!(

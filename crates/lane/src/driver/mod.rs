@@ -1,5 +1,6 @@
 //! The loop: one connection over one lane, driven by the calling thread.
 
+mod arrived;
 mod borrowed;
 mod completion;
 mod completions;
@@ -23,7 +24,7 @@ use crate::{Account, Lane, LaneError, MoveCause, Options, Registry, Turn, Waker}
 use completion::Held;
 use completions::Completions;
 use core::fmt;
-use exports::Export;
+use exports::Exports;
 use inline::Inline;
 use messages::Controls;
 use post::Posted;
@@ -51,7 +52,7 @@ pub struct Driver<L: Lane> {
     /// Payload that no receive was posted for yet.
     holds: Holds,
     posted: HashMap<TransferId, Posted>,
-    exports: Vec<Export>,
+    exports: Exports,
     inline: Inline,
     controls: Controls,
     completions: Completions,
@@ -153,7 +154,7 @@ impl<L: Lane> Driver<L> {
             memory: Registry::default(),
             holds: Holds::default(),
             posted: HashMap::new(),
-            exports: Vec::new(),
+            exports: Exports::default(),
             inline: Inline::default(),
             controls: Controls::default(),
             completions: Completions::default(),
@@ -334,7 +335,7 @@ impl<L: Lane> Driver<L> {
         self.enter_exports(now);
         self.more = false;
         let progress = self.turn_entered(now);
-        self.leave_exports();
+        self.exports.leave();
         self.collect();
         self.moved = matches!(progress, Ok(Progress::Moved));
         progress
@@ -419,7 +420,8 @@ impl<L: Lane> Driver<L> {
         let named = self.posted.iter_mut().find(|(_, it)| ours(it));
         match named {
             Some((&id, posted)) => {
-                posted.faulted = !self.core.fault(self.clock.now(), id);
+                posted.faulted = true;
+                self.core.fault(self.clock.now(), id);
             }
             None => self.revoke_faulted(region),
         }
@@ -436,7 +438,7 @@ impl<L: Lane> Driver<L> {
     fn transmit_entered(&mut self, now: Instant) -> Result<bool, DriverError> {
         self.enter_exports(now);
         let sent = self.transmit(now);
-        self.leave_exports();
+        self.exports.leave();
         sent
     }
 

@@ -52,7 +52,7 @@ pub(super) struct Posted {
     pub(super) region: Option<RegionId>,
     pub(super) len: u64,
     pub(super) memory: Option<Memory>,
-    /// A memory fault was found after the core had taken it for complete.
+    /// A memory fault was found, perhaps after the core had taken it for complete.
     pub(super) faulted: bool,
     /// No call waits for it any more.
     pub(super) abandoned: bool,
@@ -187,17 +187,21 @@ impl<L: Lane> Driver<L> {
         info: RequestInfo,
         memory: M,
     ) -> Result<TransferId, NotPosted<M>> {
-        let (start, len) = memory.raw();
         let access = EntryFlags {
             writable: request.writes(),
             file: memory.is_file(),
             kept: true,
             shared: false,
         };
-        // SAFETY: `memory` is kept in `posted` until the entry is closed, so its bytes stay mapped;
+        // `memory` is kept in `posted` until the entry is closed, so its bytes stay mapped;
         // an exclusive region is ours alone, a shared one is only read. After a refusal the entry is
         // closed before the memory is given back.
-        let span = unsafe { self.memory.open(start, len, access) };
+        let span = match memory.alone() {
+            // SAFETY: as above.
+            Some((start, len)) => unsafe { self.memory.open(start, len, access) },
+            // SAFETY: as above.
+            None => unsafe { self.memory.open_pieces(&memory.pieces(), access) },
+        };
         match self.post_open(request, info, span) {
             Ok((id, posted)) => {
                 posted.memory = Some(memory.into());

@@ -213,7 +213,7 @@ const DOCUMENTS: &[Document] = &[
                 "missing ranges in a State | {4} | {32} bytes",
                 &["MAX_RANGES", "OPTIONS_LEN"],
             ),
-            Fact("| {256} in the engine |", &["MAX_EXPORTS"]),
+            Fact("| {65,536} in the engine |", &["MAX_EXPORTS"]),
             Fact("| eager Transfer | {65,536} bytes |", &["MAX_EAGER"]),
             Fact("the eager limit, bytes | 1 to {65,536} |", &["MAX_EAGER"]),
             Fact("followed within {20 us} when", &["CONFIRM_DELAY"]),
@@ -337,7 +337,7 @@ const DOCUMENTS: &[Document] = &[
                 &["MAX_MESSAGES * receive::MAX_SEGMENTS"],
             ),
             Fact(
-                "regions exported: the user is told | {256} |",
+                "regions exported: the user is told | {65,536} |",
                 &["MAX_EXPORTS"],
             ),
             Fact("the program of ({1024} completions", &["MAX_UNREAD"]),
@@ -418,6 +418,7 @@ const DOCUMENTS: &[Document] = &[
                 &["MAX_SMALL", "MAX_SMALL - TRAILER_LEN"],
             ),
             Fact("| {1024} completions not looked at", &["MAX_UNREAD"]),
+            Fact("up to {65,536} on one connection", &["MAX_EXPORTS"]),
             Fact("up to {64 KiB} of short ones", &["DEFAULT_EAGER_CREDIT"]),
             Fact("| {256} small operations unconfirmed", &["MAX_UNCONFIRMED"]),
             Fact(

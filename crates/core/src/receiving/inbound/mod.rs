@@ -11,6 +11,7 @@ pub(crate) use self::state::InboundEvent;
 pub use self::state::InboundState;
 use alloc::vec::Vec;
 
+use crate::limits::MAX_POSTED;
 use crate::receiving::eager::Arrivals;
 use crate::receiving::placement::PlacementTable;
 use crate::receiving::reads::Reads;
@@ -53,6 +54,17 @@ pub(crate) struct Inbound {
     pub(crate) origin: Origin,
 }
 
+impl Inbound {
+    /// Bytes at its start while none of its Blocks misses any: all that was granted. What comes
+    /// without a grant is there as a whole or not at all.
+    fn complete(&self) -> u64 {
+        match self.received == self.granted {
+            true => self.granted,
+            false => 0,
+        }
+    }
+}
+
 /// All incoming Transfers of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
@@ -70,6 +82,8 @@ pub(crate) struct Inbox {
     pub(crate) grants: PlacementTable,
     /// What came without a grant.
     pub(crate) arrivals: Arrivals,
+    /// What had arrived of Transfers that failed, until it is asked for.
+    failed: VecDeque<(TransferId, u64)>,
 }
 
 impl Inbox {
@@ -86,6 +100,7 @@ impl Inbox {
             ungranted: 0,
             grants: PlacementTable::new(buffer_log2),
             arrivals: Arrivals::default(),
+            failed: VecDeque::new(),
         }
     }
 
@@ -197,11 +212,15 @@ impl Inbox {
         };
         assert_eq!(self.granting.iter().map(left).sum::<u64>(), self.ungranted);
         assert!(self.slots.len() <= usize::from(self.limit));
+        assert!(self.failed.len() <= MAX_POSTED);
         self.grants.assert_bounded();
     }
 
     /// Ends a Transfer that is being received; its grants place nothing any more.
     pub(crate) fn end(&mut self, id: TransferId, event: InboundEvent) -> Option<Inbound> {
+        if event != InboundEvent::AllArrived {
+            self.note_failed(id);
+        }
         let transfer = self.transfers.remove(&id)?;
         if !matches!(transfer.origin, Origin::Got { .. }) {
             self.set_state(transfer.sequence, event);
@@ -210,6 +229,48 @@ impl Inbox {
         self.ungranted -= transfer.span.len - transfer.granted;
         self.grants.revoke_transfer(id);
         Some(transfer)
+    }
+
+    /// Bytes at the start of a Transfer that arrived.
+    pub(crate) fn arrived(&self, id: TransferId) -> Option<u64> {
+        let transfer = self.transfers.get(&id)?;
+        let missing = self.missing_from(id);
+        Some(missing.map_or(transfer.complete(), |(block, at)| block + at))
+    }
+
+    /// The same, in whole Blocks.
+    pub(crate) fn arrived_in_blocks(&self, id: TransferId) -> Option<u64> {
+        let transfer = self.transfers.get(&id)?;
+        let missing = self.missing_from(id);
+        Some(missing.map_or(transfer.complete(), |(block, _)| block))
+    }
+
+    /// The first byte that was granted and is missing: its Block's place in the Transfer, and its own in
+    /// the Block.
+    fn missing_from(&self, id: TransferId) -> Option<(u64, u64)> {
+        let blocks = self.grants.iter().map(|(_, block)| block);
+        let first = blocks
+            .filter(|block| block.transfer == id)
+            .min_by_key(|block| block.transfer_offset)?;
+        let at = first.gaps.from(0).map_or(0, |(start, _)| start);
+        Some((first.transfer_offset, u64::from(at)))
+    }
+
+    /// Remembers how much of a Transfer had arrived, for the user to be told.
+    fn note_failed(&mut self, id: TransferId) {
+        let arrived = self.arrived(id).filter(|arrived| *arrived > 0);
+        if let Some(arrived) = arrived.filter(|_| !self.is_put_of_peer(id)) {
+            // Of those never asked for, the oldest is forgotten first.
+            self.failed.truncate(MAX_POSTED - 1);
+            self.failed.push_front((id, arrived));
+        }
+    }
+
+    /// What had arrived of a Transfer that failed, once.
+    pub(crate) fn take_failed(&mut self, id: TransferId) -> u64 {
+        let index = self.failed.iter().position(|it| it.0 == id);
+        let taken = index.and_then(|index| self.failed.remove(index));
+        taken.map_or(0, |it| it.1)
     }
 
     /// Bytes announced and matched, but not granted yet.

@@ -246,6 +246,12 @@ impl Receiver {
         cause: MoveCause,
         turn: &mut Turn<'_>,
     ) {
+        // What a repair holds beside what was missing, and was handed out, is not written again.
+        let settled = turn.memory.settled(span);
+        let (from, span) = (
+            from.map(|it| it.behind(settled)),
+            span.part(settled, span.len - settled),
+        );
         let (Some(from), Some(to)) = (from, turn.memory.target(span)) else {
             self.fault = Some(span.region);
             return;

@@ -9,6 +9,9 @@ use std::io;
 use zerolane_core::{DataBurst, RegionId};
 use zerolane_wire::HEADER_LEN;
 
+/// Pieces that one call takes: the kernel's UIO_MAXIOV. A burst of more is copied into one.
+const MAX_IOVECS: usize = 1024;
+
 impl Sender {
     pub(super) fn data(
         &mut self,
@@ -17,12 +20,12 @@ impl Sender {
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
         let gone = LaneError::Fault(burst.span.region);
-        let Some(payload) = turn.memory.source(burst.span) else {
-            return Err(gone);
-        };
         self.headers(burst, turn.core.uses_checksums(), turn.memory)?;
         match &mut self.protection {
-            Protection::Plain => self.gather(burst, payload),
+            Protection::Plain => match turn.memory.source(burst.span) {
+                Some(payload) => self.gather(burst, payload),
+                None => self.gather_pieces(burst, turn)?,
+            },
             Protection::Waiting => return Ok(Ok(())),
             Protection::Sealed(stage) => match stage.data(burst, &self.headers[..], turn.memory) {
                 Ok(bytes) => {
@@ -120,6 +123,40 @@ impl Sender {
         Ok(())
     }
 
+    /// Fills the iovecs where the payload lies in several pieces: header, pieces, header, pieces.
+    fn gather_pieces(&mut self, burst: &DataBurst, turn: &mut Turn<'_>) -> Result<(), LaneError> {
+        let gone = LaneError::Fault(burst.span.region);
+        let (mut at, mut count) = (0, 0);
+        self.iovs.clear();
+        for place in self.headers.iter().take(burst.segments as usize) {
+            let len = u64::from(burst.stu).min(burst.span.len - at);
+            self.iovs.push(iovec(place.as_ptr(), HEADER_LEN));
+            let Some(pieces) = turn.memory.pieces(burst.span.part(at, len)) else {
+                return Err(gone);
+            };
+            self.iovs.extend(
+                pieces
+                    .take(MAX_IOVECS)
+                    .map(|(start, len)| iovec(start, len)),
+            );
+            count = self.iovs.len();
+            if count > MAX_IOVECS {
+                break;
+            }
+            at += len;
+        }
+        if count <= MAX_IOVECS {
+            return Ok(());
+        }
+        self.linear.resize(burst.span.len as usize, 0);
+        if !turn.memory.read(burst.span, &mut self.linear) {
+            return Err(gone);
+        }
+        let payload = self.linear.as_ptr();
+        self.gather(burst, payload);
+        Ok(())
+    }
+
     /// Fills the iovecs: header, payload, header, payload.
     fn gather(&mut self, burst: &DataBurst, payload: *const u8) {
         self.iovs.clear();
@@ -127,7 +164,7 @@ impl Sender {
         for place in self.headers.iter().take(burst.segments as usize) {
             let len = u64::from(burst.stu).min(burst.span.len - at);
             self.iovs.push(iovec(place.as_ptr(), HEADER_LEN));
-            // SAFETY: at + len <= span.len, and all of span is readable at `payload`.
+            // SAFETY: at + len <= span.len, and all of the span's bytes are readable at `payload`.
             self.iovs
                 .push(iovec(unsafe { payload.add(at as usize) }, len as usize));
             at += len;

@@ -78,14 +78,19 @@ impl Sender {
     /// One datagram for every `segment` bytes, by sendmmsg: for kernels and interfaces without GSO.
     fn send_separately(&mut self, socket: &Socket, segment: usize) -> io::Result<()> {
         self.messages.clear();
-        let datagram = match self.protection {
-            Protection::Sealed(_) => {
-                cut(&mut self.iovs, segment);
-                1
-            }
-            Protection::Plain | Protection::Waiting => 2,
-        };
-        for pieces in self.iovs.chunks_mut(datagram) {
+        if let Protection::Sealed(_) = self.protection {
+            cut(&mut self.iovs, segment);
+        }
+        let mut rest = &mut self.iovs[..];
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |iov: &&libc::iovec| {
+                let first_of_next = bytes == segment;
+                bytes += iov.iov_len;
+                !first_of_next
+            };
+            let count = rest.iter().take_while(fits).count();
+            let (pieces, behind) = rest.split_at_mut(count);
             let mut message = empty_message();
             message.msg_iov = pieces.as_mut_ptr();
             message.msg_iovlen = pieces.len();
@@ -93,6 +98,7 @@ impl Sender {
                 msg_hdr: message,
                 msg_len: 0,
             });
+            rest = behind;
         }
         let mut done = 0;
         while done < self.messages.len() {

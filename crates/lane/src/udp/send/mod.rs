@@ -46,6 +46,8 @@ pub(super) struct Sender {
     lendable: bool,
     headers: Box<[[u8; HEADER_LEN]; MAX_SEGMENTS]>,
     iovs: Vec<libc::iovec>,
+    /// A burst of more pieces than one call takes.
+    linear: Vec<u8>,
     /// Headers and short payloads of small operations.
     small: Vec<u8>,
     messages: Vec<libc::mmsghdr>,
@@ -84,6 +86,7 @@ impl Sender {
             zerocopy_tracker: ZerocopyTracker::new(socket, options.zerocopy && mode == Mode::Plain),
             lendable: false,
             headers: Box::new([[0; HEADER_LEN]; MAX_SEGMENTS]),
+            linear: Vec::new(),
             small: Vec::new(),
             iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
             messages: Vec::with_capacity(MAX_SEGMENTS),

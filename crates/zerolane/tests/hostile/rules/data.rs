@@ -3,6 +3,7 @@
 use super::peer::Peer;
 use super::rule::{Outcome, Rule, rule};
 use super::victim::ROOM;
+use std::time::Duration;
 use zerolane::counters::DropReason::{Duplicate, NoGrant, OutOfBounds};
 use zerolane_wire::{Flags, Header, Op};
 
@@ -135,6 +136,11 @@ fn data_once(peer: &mut Peer) {
     for _ in 0..100 {
         peer.say_raw(&data, &[1; 1000]);
     }
+    // Time for the victim to look at these.
+    peer.is_answered();
+    std::thread::sleep(Duration::from_millis(50));
+    // Half of it new, half of it other bytes than before.
+    peer.say_raw(&data.with_wide(data.wide() + 500), &[0xee; 1000]);
     // Overlaps, to make many gaps.
     for n in 0..200 {
         peer.say_raw(&data.with_wide(data.wide() + 5 * n), &[1; 3]);

@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use zerolane::counters::Account;
-use zerolane::failure::CloseReason;
-use zerolane::memory::Memory;
+use zerolane::failure::{CloseReason, Reason, TransferError};
 use zerolane::options::Profiles;
 use zerolane::request::WorkKind;
 use zerolane::{
     Completion, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options, Region, Rights,
-    Security, Work,
+    Security, SharedRegion, TransferId, Work,
 };
 
 /// A connection whose peer is silent is given up after this time.
@@ -122,7 +121,7 @@ fn serve(mut connection: Connection, ask: Option<Ask>) -> Served {
         closed: None,
         touched: 0,
     };
-    let _ = connection.post_recv(room);
+    let mut looked = Looked::at(connection.post_recv(room).ok());
     let _ = connection.post_message_recv(Some(message));
     if let Some(ask) = ask {
         // Refused, or unanswered to the end of the connection, as the peer likes.
@@ -138,10 +137,11 @@ fn serve(mut connection: Connection, ask: Option<Ask>) -> Served {
         };
         match found {
             Ok(None) => {}
-            Ok(Some(completion)) => take(&mut connection, completion, &mut served),
+            Ok(Some(completion)) => take(&mut connection, completion, &mut served, &mut looked),
             Err(Error::Closed(reason)) => served.closed = Some(reason),
             Err(error) => panic!("{error}"),
         }
+        looked.again(&mut connection);
         for guards in [&around_room, &around_message, &around_got] {
             guards.check();
         }
@@ -165,13 +165,52 @@ fn post(connection: &mut Connection, ask: Ask, into: Region) -> zerolane::Result
     Ok(())
 }
 
+/// What has arrived of the receive, shared each time, and what it held when it was looked at.
+struct Looked {
+    id: Option<TransferId>,
+    parts: Vec<(SharedRegion, Vec<u8>)>,
+}
+
+impl Looked {
+    fn at(id: Option<TransferId>) -> Looked {
+        Looked { id, parts: vec![] }
+    }
+
+    /// What was looked at before has not changed, and more may be there.
+    fn again(&mut self, connection: &mut Connection) {
+        for (part, held) in &self.parts {
+            assert!(part[..] == held[..], "written after it was shared");
+        }
+        let arrived = self.id.and_then(|id| connection.arrived(id)).unwrap_or(0);
+        let last = self.parts.last().map_or(0, |(part, _)| part.len());
+        assert!(self.parts.is_empty() || self.id.is_none() || arrived >= last as u64);
+        if let Some(id) = self.id.filter(|_| arrived > last as u64) {
+            let part = connection.share_arrived(id).expect("in progress");
+            let held = part.to_vec();
+            self.parts.push((part, held));
+        }
+    }
+}
+
 /// Looks at what is over; what was received goes back, as long as the peer takes it.
-fn take(connection: &mut Connection, completion: Completion, served: &mut Served) {
+fn take(
+    connection: &mut Connection,
+    completion: Completion,
+    served: &mut Served,
+    looked: &mut Looked,
+) {
     let (kind, result) = (completion.kind, completion.result.as_ref().ok().copied());
-    let mut memory = match completion.memory {
-        Memory::Exclusive(region) => region,
-        Memory::Shared(_) => Region::empty(),
-    };
+    if kind == WorkKind::Receive {
+        looked.id = None;
+        looked.again(connection);
+        let good = completion.arrived();
+        assert!(looked.parts.iter().all(|(part, _)| part.len() <= good));
+        looked.parts.clear();
+        let gone = TransferError::Refused(Reason::MemoryFault);
+        assert_ne!(completion.result, Err(gone), "what is shared is no fault");
+    }
+    // Nothing else holds a part of it any more.
+    let mut memory = completion.into_region();
     let written = touched(&memory);
     match (kind, result) {
         (WorkKind::Receive | WorkKind::MessageReceived, Some(len)) => {
@@ -190,7 +229,7 @@ fn take(connection: &mut Connection, completion: Completion, served: &mut Served
             let _ = connection.post_send(Region::from_vec(back));
         }
         memory.fill(UNTOUCHED);
-        let _ = connection.post_recv(memory);
+        *looked = Looked::at(connection.post_recv(memory).ok());
     }
 }
 

@@ -1,0 +1,109 @@
+#![allow(non_snake_case)]
+use super::*;
+use crate::exported::seam;
+use crate::udp::{self, Listener, UdpLane};
+use crate::{Options, Region, Report, WorkFlags, WorkRequest, limits::MAX_EXPORTS};
+use std::time::Duration;
+
+type End = Driver<UdpLane>;
+
+/// Turns after which a test has failed.
+const PATIENCE: usize = 1 << 22;
+
+fn drive(a: &mut End, b: &mut End, done: impl Fn(&End, &End) -> bool) {
+    for _ in 0..PATIENCE {
+        if done(a, b) {
+            return;
+        }
+        a.turn().expect("a");
+        b.turn().expect("b");
+    }
+    panic!("stuck");
+}
+
+fn pair() -> (End, End) {
+    let options = Options::default();
+    let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), options.clone()).unwrap();
+    let mut a = udp::connect(listener.local_addr(), &options).unwrap();
+    let accepted = (0..PATIENCE).find_map(|_| {
+        a.turn().expect("asking");
+        listener.accept(Some(Duration::from_millis(1))).unwrap()
+    });
+    let mut b = accepted.expect("asked");
+    drive(&mut a, &mut b, |a, b| a.is_connected() && b.is_connected());
+    (a, b)
+}
+
+/// `count` regions of 64 bytes.
+fn regions(count: usize) -> Vec<ExportedRegion> {
+    let mut rest = Region::anonymous(64 * count).unwrap();
+    (0..count)
+        .map(|_| {
+            let behind = rest.split_off(64);
+            ExportedRegion::new(std::mem::replace(&mut rest, behind)).unwrap()
+        })
+        .collect()
+}
+
+fn put(a: &mut End, b: &mut End, place: RemotePlace, bytes: &[u8]) -> crate::Completion {
+    let put = WorkRequest::Put {
+        place,
+        immediate: None,
+        flags: WorkFlags::default(),
+    };
+    let memory = Region::from_vec(bytes.to_vec()).into();
+    a.post_source(put, Report::default(), memory).unwrap();
+    drive(a, b, |a, _| a.has_completion());
+    a.next_completion().unwrap()
+}
+
+#[test]
+fn turn__touches_no_export_but_what_was_revoked() {
+    let (mut a, mut b) = pair();
+    let memory = regions(MAX_EXPORTS);
+    let mut keys: Vec<_> = memory
+        .iter()
+        .map(|it| b.export(it, Rights::ALL, None).unwrap().start)
+        .collect();
+    let more = b.export(&memory[0], Rights::ALL, None);
+    assert_eq!(more.unwrap_err(), PostError::Full);
+    seam::take();
+    for (index, &key) in keys.iter().enumerate().step_by(9_999) {
+        let bytes = index.to_ne_bytes();
+        assert!(put(&mut a, &mut b, key, &bytes).result.is_ok());
+        let mut there = [0; 8];
+        memory[index].read(0, &mut there);
+        assert_eq!(there, bytes);
+    }
+    assert_eq!(seam::take(), 0, "windows touched by turns");
+    let mut memory = memory;
+    let (last, key) = (memory.pop().unwrap(), keys.pop().unwrap());
+    last.revoke().expect("the only handle");
+    seam::take();
+    assert!(put(&mut a, &mut b, key, &[1; 8]).result.is_err());
+    assert_eq!(seam::take(), 1, "but the revoked one");
+    b.export(&memory[0], Rights::ALL, None).expect("room again");
+}
+
+#[test]
+fn export__of_what_is_revoked_is_refused_to_the_peer() {
+    let (mut a, mut b) = pair();
+    let memory = regions(1).pop().unwrap();
+    let other = memory.clone();
+    memory.revoke().unwrap_err();
+    let key = b.export(&other, Rights::ALL, None).unwrap().start;
+    let revoked = zerolane_core::TransferError::Refused(zerolane_wire::Reason::Revoked);
+    assert_eq!(put(&mut a, &mut b, key, &[1; 8]).result, Err(revoked));
+}
+
+#[test]
+fn drop__of_a_connection_ends_its_exports_alone() {
+    let ((mut a, mut b), (c, mut d)) = (pair(), pair());
+    let memory = regions(1).pop().unwrap();
+    let key = b.export(&memory, Rights::ALL, None).unwrap().start;
+    d.export(&memory, Rights::READ, None).unwrap();
+    drop((c, d));
+    assert!(put(&mut a, &mut b, key, &[1; 8]).result.is_ok());
+    let region = memory.revoke().expect("the only handle");
+    assert_eq!(region[..8], [1; 8]);
+}

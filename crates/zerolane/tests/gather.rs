@@ -1,0 +1,282 @@
+//! Requests of several pieces of memory, sent as one: content verified, the pieces come back.
+#![allow(non_snake_case)]
+
+use std::fs::File;
+use std::io::Write;
+use std::time::{Duration, Instant};
+use zerolane::failure::{Reason, TransferError};
+use zerolane::memory::{Access, Memory};
+use zerolane::{
+    Completion, Connection, Endpoint, ExportedRegion, Options, Region, Rights, Security, Work,
+};
+
+/// Bounds how long a failure takes to show; never waited for otherwise.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn pair(options: &Options) -> (Connection, Connection) {
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).expect("a port");
+    let address = endpoint.local_addr();
+    let theirs = options.clone();
+    let connecting = std::thread::spawn(move || Connection::connect(address, &theirs));
+    let accepted = endpoint.accept(Some(PATIENCE)).expect("no error");
+    let accepted = accepted.expect("in time");
+    let connected = connecting.join().expect("no panic").expect("connected");
+    (connected, accepted)
+}
+
+/// The next completion of each end.
+fn complete(here: &mut Connection, there: &mut Connection) -> (Completion, Completion) {
+    let (mut a, mut b) = (None, None);
+    let end = Instant::now() + PATIENCE;
+    while a.is_none() || b.is_none() {
+        assert!(Instant::now() < end, "here {a:?}, there {b:?}");
+        // What is over at one end may be the other's to be told.
+        let polled = (here.poll(), there.poll());
+        a = a.or(polled.0.expect("connected"));
+        b = b.or(polled.1.expect("connected"));
+    }
+    (a.expect("there"), b.expect("there"))
+}
+
+fn content(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| (at * 131 + at / 251 + at / 65_521) as u8)
+        .collect()
+}
+
+/// `whole` in pieces of `lens`, each of another kind of memory.
+fn cut(whole: &[u8], lens: &[usize]) -> Vec<Memory> {
+    let mut rest = whole;
+    let pieces = lens.iter().enumerate().map(|(index, &len)| {
+        let (bytes, behind) = rest.split_at(len);
+        rest = behind;
+        piece(index, bytes)
+    });
+    let pieces: Vec<Memory> = pieces.collect();
+    assert!(rest.is_empty(), "{} bytes are in no piece", rest.len());
+    pieces
+}
+
+fn piece(index: usize, bytes: &[u8]) -> Memory {
+    let region = Region::from_vec(bytes.to_vec());
+    match index % 3 {
+        0 => region.into(),
+        1 => region.share().into(),
+        _ if bytes.len() < 4096 => region.into(),
+        _ => mapped(bytes).into(),
+    }
+}
+
+fn mapped(bytes: &[u8]) -> Region {
+    let mut file: File = tempfile::tempfile().expect("a file");
+    file.write_all(bytes).expect("written");
+    Region::map_file(&file, 0, bytes.len(), Access::Read).expect("mapped")
+}
+
+fn assert_back(done: &Completion, whole: &[u8], lens: &[usize]) {
+    assert_eq!(done.result.expect("done"), whole.len());
+    assert!(done.memory.is_empty(), "they are the pieces");
+    let back: Vec<usize> = done.pieces.iter().map(|it| it.len()).collect();
+    assert_eq!(back, lens);
+    let bytes: Vec<u8> = done
+        .pieces
+        .iter()
+        .flat_map(|it| it.iter().copied())
+        .collect();
+    assert!(bytes == whole, "they came back changed");
+}
+
+/// How pieces may lie: short ones that are copied, ones that cross STUs, one byte each, more than a
+/// system call takes, empty ones.
+fn shapes() -> Vec<Vec<usize>> {
+    let mut odd = vec![1; 500];
+    odd.extend([100_000, 3, 0, 77_777, 4096, 8192, 1]);
+    vec![
+        vec![],
+        vec![0, 0],
+        vec![5],
+        vec![100, 0, 1092],
+        vec![100, 1093],
+        vec![100, 16_284],
+        vec![100, 16_285],
+        vec![40, 1 << 20],
+        vec![1; 20_000],
+        odd,
+        (0..300).map(|n| n * 37 % 1499).collect(),
+        vec![300_000, 300_000, 300_000],
+    ]
+}
+
+fn all_posts(options: &Options) {
+    let (mut here, mut there) = pair(options);
+    let longest = shapes().iter().map(|it| it.iter().sum::<usize>()).max();
+    let longest = longest.expect("shapes");
+    let target = Region::anonymous(longest + 8).expect("memory");
+    let target = ExportedRegion::new(target).expect("page-aligned");
+    let key = there.export(&target, Rights::ALL).expect("exported");
+    let mut buffer = Region::anonymous(longest).expect("memory");
+    for lens in shapes() {
+        let whole = content(lens.iter().sum());
+        let what = format!(
+            "{} bytes in {} pieces, {options:?}",
+            whole.len(),
+            lens.len()
+        );
+
+        there.post_recv(buffer).expect("posted");
+        here.post_send(cut(&whole, &lens)).expect("posted");
+        let (sent, received) = complete(&mut here, &mut there);
+        assert_back(&sent, &whole, &lens);
+        assert_eq!(received.result, Ok(whole.len()), "{what}");
+        buffer = received.into_region();
+        assert!(buffer[..whole.len()] == whole, "sent: {what}");
+        buffer.fill(0);
+
+        there.post_message_recv(Some(buffer)).expect("posted");
+        let pieces = Memory::from(cut(&whole, &lens));
+        here.post_message(b"gathered", Some(pieces), Work::default())
+            .expect("posted");
+        let (sent, received) = complete(&mut here, &mut there);
+        assert_back(&sent, &whole, &lens);
+        assert_eq!(received.result, Ok(whole.len()), "{what}");
+        assert_eq!(&received.control[..], b"gathered");
+        buffer = received.into_region();
+        assert!(buffer[..whole.len()] == whole, "message: {what}");
+        buffer.fill(0);
+
+        target.write(0, &vec![0; longest + 8]);
+        let work = Work::default().with_immediate(7);
+        here.post_put(&key, 5, cut(&whole, &lens), work)
+            .expect("posted");
+        let (put, immediate) = complete(&mut here, &mut there);
+        assert_back(&put, &whole, &lens);
+        assert_eq!(immediate.value, 7);
+        let mut there = vec![0; longest + 8];
+        target.read(0, &mut there);
+        assert!(there[5..][..whole.len()] == whole, "put: {what}");
+        assert!(there[..5] == [0; 5] && there[5 + whole.len()..].iter().all(|it| *it == 0));
+    }
+}
+
+#[test]
+fn gather__plain() {
+    all_posts(&Options {
+        security: Security::plain(),
+        ..Options::default()
+    });
+}
+
+#[test]
+fn gather__without_gso_and_with_checksums() {
+    all_posts(&Options {
+        security: Security::plain(),
+        gso: false,
+        gro: false,
+        checksum: true,
+        ..Options::default()
+    });
+}
+
+#[test]
+fn gather__encrypted() {
+    all_posts(&Options::default());
+}
+
+#[test]
+fn gather__encrypted_without_gso() {
+    all_posts(&Options {
+        gso: false,
+        ..Options::default()
+    });
+}
+
+#[test]
+fn gather__refused_gives_all_back() {
+    let (mut here, there) = pair(&Options::default());
+    drop(there);
+    while here.wait(Some(PATIENCE)).is_ok() {}
+    let whole = content(100);
+    let refused = here.post_send(cut(&whole, &[30, 70]));
+    let Memory::Gathered(pieces) = refused.expect_err("closed").memory else {
+        panic!("one piece");
+    };
+    assert_eq!(
+        (&pieces[0][..], &pieces[1][..]),
+        (&whole[..30], &whole[30..])
+    );
+}
+
+/// Its pages are gone before they are sent: that request fails, and what follows does not.
+#[test]
+fn gather__of_a_file_that_shrank_fails_alone() {
+    for security in [Security::plain(), Security::default()] {
+        let (mut here, mut there) = pair(&Options {
+            security,
+            ..Options::default()
+        });
+        // Copied when it is posted, one burst, many.
+        for len in [1000, 20_000, 3 << 20] {
+            let mut file = tempfile::tempfile().expect("a file");
+            file.write_all(&content(len)).expect("written");
+            let mapped = Region::map_file(&file, 0, len, Access::Read).expect("mapped");
+            file.set_len(0).expect("cut");
+            there
+                .post_recv(Region::anonymous(len + 100).expect("memory"))
+                .expect("posted");
+            let head = Region::from_vec(content(100));
+            here.post_send(vec![head.into(), mapped.into()])
+                .expect("posted");
+            let (sent, received) = complete(&mut here, &mut there);
+            let gone = TransferError::Refused(Reason::MemoryFault);
+            assert_eq!((sent.result, sent.pieces.len()), (Err(gone), 2), "{len}");
+            assert_eq!(received.result, Err(gone), "{len}");
+        }
+        let whole = content(5000);
+        there
+            .post_recv(Region::anonymous(5000).expect("memory"))
+            .expect("posted");
+        here.post_send(cut(&whole, &[2000, 3000])).expect("posted");
+        let (_, received) = complete(&mut here, &mut there);
+        assert!(received.into_region()[..] == whole);
+    }
+}
+
+#[test]
+fn put_vectored__of_gathered_pieces() {
+    let (mut here, mut there) = pair(&Options::default());
+    let target = Region::anonymous(8192).expect("memory");
+    let target = ExportedRegion::new(target).expect("page-aligned");
+    let key = there.export(&target, Rights::ALL).expect("exported");
+    let whole = content(6000);
+    let scattered = vec![
+        (0, Memory::from(cut(&whole[..2000], &[1000, 1000]))),
+        (4000, piece(0, &whole[2000..])),
+    ];
+    let work = Work::default().with_immediate(1);
+    here.post_put_vectored(&key, scattered, work)
+        .expect("posted");
+    let (put, _) = complete(&mut here, &mut there);
+    assert_eq!((put.result, put.pieces.len()), (Ok(6000), 2));
+    assert!(matches!(&put.pieces[0], Memory::Gathered(both) if both.len() == 2));
+    let mut there = vec![0; 8000];
+    target.read(0, &mut there);
+    assert!(there[..2000] == whole[..2000] && there[4000..] == whole[2000..]);
+}
+
+#[test]
+fn into_region__of_shared_memory_that_is_the_only_one() {
+    let (mut here, mut there) = pair(&Options::default());
+    for keep in [false, true] {
+        let shared = Region::from_vec(content(5000)).share();
+        let kept = keep.then(|| shared.clone());
+        there
+            .post_recv(Region::anonymous(5000).expect("memory"))
+            .expect("posted");
+        here.post_send(shared).expect("posted");
+        let (sent, _) = complete(&mut here, &mut there);
+        let region = sent.into_region();
+        assert_eq!(region.is_empty(), keep);
+        assert!(keep || region[..] == content(5000));
+        assert!(kept.is_none_or(|kept| kept.try_unique().is_ok()));
+    }
+}
