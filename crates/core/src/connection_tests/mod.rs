@@ -17,6 +17,7 @@ mod memory_faults;
 mod memory_hostile;
 mod migration;
 mod model;
+mod overlap;
 mod posts;
 mod reports;
 mod seeds;

@@ -14,8 +14,8 @@ use crate::{
     Atomic, DropReason, Event, Placement, PostError, RegionName, Span, TransferError, TransferId,
 };
 use zerolane_wire::{
-    Answer, FetchOp, Flags, Header, MemoryRegionAvailable, MemoryState, Operation, Place, Reason,
-    RequestAnswer, RequestMemoryRegion, RequestToSend, Rights,
+    Answer, FetchOp, Flags, Header, Immediate, MemoryRegionAvailable, MemoryState, Operation,
+    Place, Reason, RequestAnswer, RequestMemoryRegion, RequestToSend, Rights,
 };
 
 /// Exports.
@@ -70,28 +70,68 @@ impl OneSided {
         }));
     }
 
-    /// A Put too long for one datagram: received at once, if it may be.
+    /// A Put that is announced: received at once, if it may be, and if there is room for what it shows.
     pub(crate) fn on_put_announced(
         &mut self,
         cx: &mut Context,
         receiving: &mut Receiving,
         place: Place,
+        immediate: Option<Immediate>,
         rts: &RequestToSend,
     ) {
-        let place = Named {
+        cx.owe(Debt::Match);
+        let named = Named {
             handle: place.handle,
             mx: place.mx,
             bufx: place.bufx,
             offset: place.offset,
         };
-        match self.check(cx, place, rts.length, Rights::WRITE) {
-            Ok(span) => {
-                let (id, origin) = (cx.new_id(), Origin::Region(place.handle));
-                receiving.begin(cx, id, span, rts, origin);
+        let span = match self.check(cx, named, rts.length, Rights::WRITE) {
+            Ok(span) => span,
+            Err(reason) => {
+                cx.owe(Debt::Show);
+                return receiving.refuse_announcement(cx, rts, Refusal::because(reason));
             }
-            Err(reason) => receiving.refuse_announcement(cx, rts, Refusal::because(reason)),
+        };
+        if let Some(immediate) = immediate {
+            if !self.has_room_to_show(cx) {
+                return cx.answer_later(rts.s_id);
+            }
+            self.immediates.push(rts.sequence, immediate);
         }
-        cx.owe(Debt::Match);
+        let (id, origin) = (cx.new_id(), Origin::Region(place.handle));
+        receiving.begin(cx, id, span, rts, origin);
+    }
+
+    /// Whether one more immediate may be kept until its put is placed. What is numbered asks for less
+    /// room, so that these never wait for what waits for them.
+    fn has_room_to_show(&self, cx: &Context) -> bool {
+        cx.events.len() + self.unread + self.immediates.len() < MAX_UNREAD
+    }
+
+    /// Receives the puts that waited for room to show their immediates, as far as there is any.
+    fn receive_waiting(&mut self, cx: &mut Context, receiving: &mut Receiving) {
+        while self.has_room_to_show(cx)
+            && let Some((place, immediate, rts)) = receiving.waiting_put()
+        {
+            self.on_put_announced(cx, receiving, place, immediate, &rts);
+        }
+    }
+
+    /// Shows the immediates of puts that are placed, in order.
+    pub(crate) fn show_immediates(&mut self, cx: &mut Context, receiving: &Receiving) {
+        self.immediates.update(receiving);
+        let executed = self.responder.expected();
+        while let Some(value) = self.immediates.take(receiving, executed) {
+            cx.events.push_back(Event::Immediate { value });
+        }
+    }
+
+    /// An operation of the peer was executed: an immediate may follow it.
+    fn executed(&mut self, cx: &mut Context) {
+        if !self.immediates.is_empty() {
+            cx.owe(Debt::Show);
+        }
     }
 }
 
@@ -120,6 +160,7 @@ impl OneSided {
                 cx.counters.bytes_received += u64::from(len);
                 cx.unnumbered += u64::from(len);
                 self.responder.executed(cx.now);
+                self.executed(cx);
                 self.owe_confirmation(cx);
                 Ok(placement)
             }
@@ -181,11 +222,15 @@ impl OneSided {
         let checked = self.check(cx, named(header), u64::from(len), Rights::WRITE);
         let span = checked.map_err(|reason| Nak::Refused(Refusal::because(reason)))?;
         if header.flags.contains(Flags::INTERRUPT) {
-            if self.is_unread(cx) {
+            let (number, value) = (header.sync, header.b_num);
+            let waits = self.immediates.precede(number);
+            if self.is_unread(cx) || waits && !self.has_room_to_show(cx) {
                 return Err(Nak::NotReady(NotReady::Room));
             }
-            let value = header.b_num;
-            cx.events.push_back(Event::Immediate { value });
+            match waits {
+                true => self.immediates.push_behind(number, value),
+                false => cx.events.push_back(Event::Immediate { value }),
+            }
         }
         Ok(Placement::Store(span))
     }
@@ -199,6 +244,7 @@ impl OneSided {
         if !self.responder.outcome_known(cx.now, number) {
             return Err(DropReason::Duplicate);
         }
+        self.executed(cx);
         self.owe_confirmation(cx);
         Ok(())
     }
@@ -327,7 +373,8 @@ impl OneSided {
     }
 
     /// Asks again for the operation that met no room, if there is room now.
-    pub(crate) fn ready_again(&mut self, cx: &mut Context) {
+    pub(crate) fn ready_again(&mut self, cx: &mut Context, receiving: &mut Receiving) {
+        self.receive_waiting(cx, receiving);
         let ready = match self.responder.not_ready {
             None => false,
             Some(NotReady::Receive) => !self.receives.is_empty(),
@@ -392,6 +439,7 @@ impl OneSided {
         match before {
             Some(value) => {
                 self.responder.fetched(cx.now, id, value);
+                self.executed(cx);
                 self.answer_value(number, id, value);
             }
             None => self.refuse_numbered(cx, id, Refusal::because(Reason::MemoryFault)),

@@ -1,13 +1,13 @@
 //! What begins when: in order, as far as order and room permit.
 
-use super::{DeferredImmediate, OneSided};
+use super::OneSided;
 use crate::Delivery;
 use crate::context::{Context, Debt};
 use crate::limits::{MAX_FETCHES, MAX_POSTED, MAX_SMALL};
 use crate::receiving::Receiving;
 use crate::request::{Request, RequestKind};
 use crate::sending::Sending;
-use zerolane_wire::{Profile, Target};
+use zerolane_wire::{Immediate, Profile, Target};
 
 impl OneSided {
     /// Begins what was asked for, in order, as far as order and room permit.
@@ -39,14 +39,14 @@ impl OneSided {
             return false;
         }
         match &request.kind {
-            RequestKind::Put { place, span, .. } if !is_small(cx, place.address, span.len) => {
-                self.send_queue.is_empty() && sending.len() < MAX_POSTED
-            }
+            kind if is_transfer(cx, kind, putting) => sending.len() < MAX_POSTED,
+            // A get sees the puts before it, and so does the receiver of a message.
+            RequestKind::Get { .. } | RequestKind::Message { .. } if putting => false,
             RequestKind::Get { span, .. } if !is_short(cx, span.len) => {
-                !putting && receiving.len() < MAX_POSTED
+                receiving.len() < MAX_POSTED
             }
-            RequestKind::Get { .. } => !putting && self.gets.has_room(),
-            kind => !putting && self.send_queue.has_room(kind, max_fetches(cx)),
+            RequestKind::Get { .. } => self.gets.has_room(),
+            kind => self.send_queue.has_room(kind, max_fetches(cx)),
         }
     }
 
@@ -62,22 +62,18 @@ impl OneSided {
         sending: &mut Sending,
         receiving: &mut Receiving,
     ) {
-        let Request { id, flags, kind } = request;
+        let Request { id, kind, .. } = request;
         match kind {
             RequestKind::Put {
                 place,
                 span,
                 immediate,
-            } if !is_small(cx, place.address, span.len) => {
-                if let Some(immediate) = immediate {
-                    self.deferred.push(DeferredImmediate {
-                        id,
-                        place,
-                        immediate,
-                        flags,
-                    });
-                }
-                let target = Target::Region(cx.wire_place(place));
+            } if is_transfer(cx, &kind, sending.is_putting()) => {
+                let immediate = immediate.map(|value| Immediate {
+                    value,
+                    after: self.send_queue.next_number(),
+                });
+                let target = Target::Region(cx.wire_place(place), immediate);
                 sending.post_as(cx, id, span, Delivery::Silent, target);
             }
             RequestKind::Get { span, .. } if span.len == 0 => super::get::got(cx, id, 0),
@@ -105,6 +101,19 @@ fn max_fetches(cx: &Context) -> usize {
     match cx.profile {
         Profile::Classic => 1,
         Profile::Extended => MAX_FETCHES,
+    }
+}
+
+/// Whether it is a put that is announced as a Transfer: too long for one datagram, or with an immediate that
+/// is to follow puts which are in flight as Transfers.
+fn is_transfer(cx: &Context, kind: &RequestKind, putting: bool) -> bool {
+    match kind {
+        RequestKind::Put {
+            place,
+            span,
+            immediate,
+        } => putting && immediate.is_some() || !is_small(cx, place.address, span.len),
+        _ => false,
     }
 }
 

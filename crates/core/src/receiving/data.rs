@@ -123,7 +123,7 @@ impl Receiving {
             cx.push_control(Operation::State(state));
         }
         match transfer.origin {
-            Origin::Region(_) => {}
+            Origin::Region(_) => cx.owe(Debt::Show),
             Origin::Message(control) => cx.events.push_back(Event::Message {
                 id,
                 control,

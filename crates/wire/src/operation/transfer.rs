@@ -11,10 +11,20 @@ pub enum Target {
     Receive,
     /// The Read with this Transfer identifier of the reader, not 0.
     Read(u32),
-    /// A persistent memory region (a Put too long for one operation).
-    Region(Place),
+    /// A persistent memory region (a Put too long for one operation), and what is shown with it.
+    Region(Place, Option<Immediate>),
     /// The payload of the message with this operation number.
     Message(u32),
+}
+
+/// A number that is shown to the Responder's user when the Put that it travels with is placed, and
+/// everything that the Initiator asked for before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Immediate {
+    /// The number.
+    pub value: u32,
+    /// It follows all numbered operations below this.
+    pub after: u32,
 }
 
 /// Announces a Transfer. Answered by [`ClearToSend`] or [`RequestAnswer`].
@@ -37,7 +47,11 @@ impl RequestToSend {
         let (flag, d_id, mx) = match self.target {
             Target::Receive => (Flags::NONE, 0, 0),
             Target::Read(reader) => (Flags::READ, reader, 0),
-            Target::Region(place) => (Flags::MEMORY, place.handle, place.mx),
+            Target::Region(place, None) => (Flags::MEMORY, place.handle, place.mx),
+            Target::Region(place, Some(_)) => {
+                let flags = Flags::MEMORY.with_if(Flags::INTERRUPT, true);
+                (flags, place.handle, place.mx)
+            }
             Target::Message(number) => (Flags::MESSAGE, number, 0),
         };
         let header = Header {
@@ -49,7 +63,7 @@ impl RequestToSend {
             ..header
         };
         let options = match self.target {
-            Target::Region(place) => Some(place.emit()),
+            Target::Region(place, immediate) => Some(emit_region(place, immediate)),
             _ => None,
         };
         (header.with_wide(self.length), options)
@@ -63,7 +77,7 @@ impl RequestToSend {
         let target = match kinds.map(|flag| header.flags.contains(flag)) {
             [false, false, false] => Target::Receive,
             [true, false, false] => Target::Read(not_zero(Field::DId, header.d_id)?),
-            [false, true, false] => Target::Region(Place::parse(header, need(options)?)),
+            [false, true, false] => parse_region(header, need(options)?),
             [false, false, true] => Target::Message(header.d_id),
             _ => return Err(out_of_range(Field::Flags, u64::from(header.flags.bits()))),
         };
@@ -75,6 +89,24 @@ impl RequestToSend {
             send_state: header.flags.contains(Flags::SEND_STATE),
         })
     }
+}
+
+fn emit_region(place: Place, immediate: Option<Immediate>) -> Options {
+    let mut options = place.emit();
+    if let Some(immediate) = immediate {
+        options[8..12].copy_from_slice(&immediate.value.to_be_bytes());
+        options[12..16].copy_from_slice(&immediate.after.to_be_bytes());
+    }
+    options
+}
+
+fn parse_region(header: &Header, options: &Options) -> Target {
+    let shown = header.flags.contains(Flags::INTERRUPT);
+    let immediate = shown.then(|| Immediate {
+        value: be32(options, 8),
+        after: be32(options, 12),
+    });
+    Target::Region(Place::parse(header, options), immediate)
 }
 
 /// Asks the peer to announce a Transfer (Read sequence). Answered by [`RequestToSend`] or [`RequestAnswer`].

@@ -3,7 +3,7 @@
 use super::{InboundEvent, InboundState, Inbox, Origin, Posted};
 use crate::TransferId;
 use crate::context::Refusal;
-use zerolane_wire::{Delivered, Reason, RequestToSend, Target};
+use zerolane_wire::{Delivered, Immediate, Place, Reason, RequestToSend, Target};
 
 /// One announcement of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,17 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// Whether the Transfer arrived, or never will.
+    fn is_over(&self) -> bool {
+        matches!(self.state, InboundState::Complete | InboundState::Ended)
+    }
+
+    /// Whether it announced a put.
+    fn is_put(&self) -> bool {
+        let put = |rts: RequestToSend| matches!(rts.target, Target::Region(..));
+        self.rts.is_some_and(put)
+    }
+
     /// Whether it waits for the next receive that is posted, not for something it names.
     fn waits_for_receive(&self) -> bool {
         let next = |rts: RequestToSend| rts.target == Target::Receive;
@@ -67,9 +78,9 @@ impl Inbox {
         // The sender keeps at most `limit` unresolved, so one further ahead says that the oldest
         // ones are resolved at its end too.
         let over = ahead.saturating_sub(u32::from(self.limit) - 1) as usize;
-        let done = |slot: &Slot| matches!(slot.state, InboundState::Complete | InboundState::Ended);
         let matched = self.next_match.wrapping_sub(self.base) as usize;
-        if over > self.slots.len().min(matched) || !self.slots.iter().take(over).all(done) {
+        if over > self.slots.len().min(matched) || !self.slots.iter().take(over).all(Slot::is_over)
+        {
             return Err(Announcement::TooMany);
         }
         self.slots.drain(..over);
@@ -155,6 +166,32 @@ impl Inbox {
         announced
             .into_iter()
             .find(|rts| rts.target == Target::Message(number))
+    }
+
+    /// The first put announced that waits to be received.
+    pub(crate) fn waiting_put(&self) -> Option<(Place, Option<Immediate>, RequestToSend)> {
+        let mut waiting = self.slots.iter().filter(|slot| slot.is_put());
+        let slot = waiting.find(|slot| slot.state == InboundState::Announced)?;
+        match slot.rts?.target {
+            Target::Region(place, immediate) => Some((place, immediate, slot.rts?)),
+            _ => None,
+        }
+    }
+
+    /// How announcement `sequence` stands; `None` if it is not remembered.
+    pub(crate) fn state(&self, sequence: u32) -> Option<InboundState> {
+        let slot = self.slots.get(sequence.wrapping_sub(self.base) as usize)?;
+        Some(slot.state)
+    }
+
+    /// Whether all puts announced before `sequence` are over.
+    pub(crate) fn are_puts_over_before(&self, sequence: u32) -> bool {
+        let before = sequence.wrapping_sub(self.base);
+        if before > u32::MAX / 2 {
+            return true;
+        }
+        let mut slots = self.slots.iter().take(before as usize);
+        slots.all(|slot| slot.is_over() || slot.state != InboundState::Unheard && !slot.is_put())
     }
 
     pub(super) fn set_state(&mut self, sequence: u32, event: InboundEvent) -> bool {

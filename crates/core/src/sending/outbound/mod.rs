@@ -116,7 +116,7 @@ impl Outbox {
             classic_start: None,
             sent: 0,
         };
-        self.puts += usize::from(matches!(target, Target::Region(_)));
+        self.puts += usize::from(matches!(target, Target::Region(..)));
         self.transfers.insert(id, transfer);
         self.queued.push_back(id);
     }
@@ -166,7 +166,7 @@ impl Outbox {
         }
         let transfer = self.transfers.remove(&id)?;
         self.held -= transfer.held.len();
-        self.puts -= usize::from(matches!(transfer.target, Target::Region(_)));
+        self.puts -= usize::from(matches!(transfer.target, Target::Region(..)));
         self.ready.retain(|entry| entry.1 != id);
         self.repairs.retain(|repair| repair.id != id);
         Some(transfer)

@@ -33,6 +33,8 @@ pub(super) const LONG: usize = 50_000;
 pub(super) const THEIRS: &str = "theirs";
 /// What the peer has to answer to a get.
 pub(super) const THEIR_BYTE: u8 = 9;
+/// An immediate that follows what the peer does not do.
+pub(super) const NEVER_SHOWN: u32 = 0xdead;
 /// Answers in flight at once.
 const ANSWERS: usize = 8;
 
@@ -181,6 +183,10 @@ fn take(connection: &mut Connection, completion: Completion, served: &mut Served
         (WorkKind::Get, Some(len)) => {
             let right = memory[..len].iter().all(|&byte| byte == THEIR_BYTE);
             assert!(right, "got what the peer did not answer");
+        }
+        (WorkKind::Immediate, _) => {
+            let early = completion.value == u64::from(NEVER_SHOWN);
+            assert!(!early, "shown before what it follows");
         }
         _ => {}
     }
