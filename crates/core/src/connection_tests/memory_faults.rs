@@ -398,3 +398,38 @@ fn loss__is_found_soon_whatever_else_timed_out() {
     assert!(sim.now() - now < 100 * MS, "{:?}", sim.now() - now);
     assert!(!sim.a.c().cx.recovery.is_backed_off(), "something moved");
 }
+
+/// A value that comes twice is no burst of payload, whatever its number: bursts are still reported by theirs,
+/// and what is lost of them is sent again.
+#[test]
+fn fetch_op__a_value_that_comes_again_is_no_burst() {
+    let link = LinkConfig {
+        delay: Duration::from_micros(100),
+        ..LinkConfig::default()
+    };
+    let mut sim = connected(link, 1);
+    let words = sim.b.words(&[0]);
+    let place = export(&mut sim, words, Rights::ATOMIC);
+    sim.trace = Some(vec![]);
+    for _ in 0..40 {
+        let id = fetch(&mut sim, place, atomic(FetchOpKind::Add, 1, 0));
+        sim.run_until(S, |sim| sim.a.fetched(id).is_some());
+    }
+    for (side, datagram) in sim.trace.take().unwrap() {
+        sim.inject(side.other(), &datagram);
+    }
+    sim.run_for(S);
+    let (from, to) = (sim.b.filled(3, 100_000), sim.a.empty(100_000));
+    let now = sim.now();
+    let id = sim.a.c().post_receive(now, to).unwrap();
+    let send = sim.b.c().post_send(now, from, Delivery::Interrupt).unwrap();
+    sim.run_until(S, |sim| {
+        sim.b.connection.as_ref().is_some_and(Connection::has_data)
+    });
+    let now = sim.now();
+    assert!(!sim.b.outgoing(now).is_empty(), "lost");
+    sim.run_until(S, |sim| sim.a.received(id).is_some() && sim.b.sent(send));
+    assert!(sim.a.holds(to, 3, 100_000));
+    assert_eq!(sim.b.word(words), 40);
+    assert_eq!(sim.b.c().counters().dropped(DropReason::Unexpected), 0);
+}
