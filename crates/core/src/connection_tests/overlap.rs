@@ -140,6 +140,81 @@ fn immediate__of_a_small_put_follows_long_puts_and_costs_no_round_trip() {
     assert!(shown(&sim, 1) && sim.b.holds(target.part(MIB - 50, 50), 3, 50));
 }
 
+/// An immediate that follows a long put is announced; the bytes of its put are not, and keep their order.
+#[test]
+fn order__small_puts_stay_in_order_whatever_their_immediates_wait_for() {
+    each(20, |seed| {
+        let mut dice = Dice::new(seed);
+        let mut sim = Sim::new(
+            any_link(&mut dice),
+            seed,
+            Config::default(),
+            Config::default(),
+        );
+        sim.connect();
+        let target = sim.b.empty(MIB);
+        let place = export(&mut sim, target.part(20_000, MIB - 20_000), Rights::WRITE);
+        let small = export(&mut sim, target.part(0, 20_000), Rights::WRITE);
+        put(&mut sim, place, 1, MIB - 20_000, None);
+        let mut last = 0;
+        for n in 0..20 {
+            let immediate = dice.chance(50).then_some(n);
+            let len = dice.pick(&[100, 1_000]);
+            put(&mut sim, small, 10 + u64::from(n), len, immediate);
+            last = put(&mut sim, small, 100 + u64::from(n), 1_000, None);
+            sim.run_for(Duration::from_micros(dice.below(500)));
+        }
+        sim.run_until(400 * S, |sim| sim.a.sent(last));
+        assert!(sim.b.holds(target.part(0, 1_000), 119, 1_000));
+        sim.run_until(400 * S, |sim| {
+            !sim.a.connection.as_ref().is_some_and(Connection::is_busy)
+        });
+        assert!(sim.b.holds(target.part(0, 1_000), 119, 1_000), "and stays");
+        assert!(
+            sim.b
+                .holds(target.part(20_000, MIB - 20_000), 1, MIB - 20_000)
+        );
+    });
+}
+
+/// Refused, or revoked, with its bytes: the immediate that is announced apart is not shown, and the put ends
+/// once.
+#[test]
+fn immediate__announced_apart_ends_with_its_put() {
+    for revoke in [false, true] {
+        let mut sim = far();
+        let (target, other) = (sim.b.empty(MIB), sim.b.empty(1_000));
+        let place = export(&mut sim, target, Rights::WRITE);
+        let rights = if revoke { Rights::WRITE } else { Rights::READ };
+        let bad = export(&mut sim, other, rights);
+        let long = put(&mut sim, place, 1, MIB, None);
+        let ids = [1, 2].map(|n| put(&mut sim, bad, u64::from(n), 1_000, Some(n)));
+        if revoke {
+            sim.run_for(4 * MS);
+            let now = sim.now();
+            assert!(sim.b.c().revoke(now, bad.handle));
+            sim.b.freeze(other);
+        }
+        let last = put(&mut sim, place, 3, 8, Some(3));
+        sim.run_until(20 * S, |sim| {
+            shown(sim, 3) && sim.a.sent(last) && sim.a.sent(long)
+        });
+        sim.run_for(S);
+        let why = if revoke {
+            Reason::Revoked
+        } else {
+            Reason::Denied
+        };
+        for id in ids {
+            let failed = Some(TransferError::Refused(why));
+            assert_eq!((sim.a.failed(id), sim.a.outcomes(id)), (failed, 1));
+        }
+        assert!(!shown(&sim, 1) && !shown(&sim, 2));
+        sim.b.assert_frozen();
+        sim.b.assert_guards();
+    }
+}
+
 /// The announcement of the first long put is lost, and so are the small ones before the second: nothing
 /// is shown before they came again.
 #[test]

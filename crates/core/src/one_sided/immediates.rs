@@ -9,9 +9,11 @@ use zerolane_wire::Immediate;
 /// The immediate of a put that is announced and not over, or follows something that is not.
 #[derive(Clone, Copy, Debug)]
 struct Awaited {
-    /// Number of the announcement; of a numbered put, that of the one that it follows.
+    /// Number of its announcement; of a numbered one, of the first announcement behind it.
     sequence: u32,
     immediate: Immediate,
+    /// It is announced, and not numbered.
+    announced: bool,
     /// All of the put arrived.
     placed: bool,
 }
@@ -33,34 +35,36 @@ impl Immediates {
 
     /// The put of announcement `sequence` is received, and brings `immediate`.
     pub(super) fn push(&mut self, sequence: u32, immediate: Immediate) {
-        let behind = |it: &Awaited| it.sequence.wrapping_sub(sequence) <= u32::MAX / 2;
-        let index = self.list.iter().position(behind);
+        let follows =
+            |it: &Awaited| (1..=u32::MAX / 2).contains(&it.sequence.wrapping_sub(sequence));
+        let index = self.list.iter().position(follows);
         let awaited = Awaited {
             sequence,
             immediate,
+            announced: true,
             placed: false,
         };
         self.list.insert(index.unwrap_or(self.list.len()), awaited);
     }
 
-    /// Whether a numbered put with an immediate was asked for behind one of these. That is so when a put
-    /// before them is cancelled at its Initiator, and not yet here.
+    /// Whether numbered operation `number`, which brings an immediate, was asked for behind one of these.
     pub(super) fn precede(&self, number: u32) -> bool {
         self.behind(number) > 0
     }
 
-    /// Numbered put `number` is executed, and brings `value`: shown behind those that precede it.
-    pub(super) fn push_behind(&mut self, number: u32, value: u32) {
+    /// Numbered operation `number` is executed, and brings `value`: shown behind those that precede it, and
+    /// when all puts announced before `announced` are over, if it says so.
+    pub(super) fn push_numbered(&mut self, number: u32, value: u32, announced: Option<u32>) {
         let index = self.behind(number);
-        let Some(before) = index.checked_sub(1).and_then(|it| self.list.get(it)) else {
-            return;
-        };
+        let before = index.checked_sub(1).and_then(|it| self.list.get(it));
+        let behind = before.map(|it| it.sequence.wrapping_add(it.announced.into()));
         let awaited = Awaited {
-            sequence: before.sequence,
+            sequence: announced.or(behind).unwrap_or_default(),
             immediate: Immediate {
                 value,
                 after: number,
             },
+            announced: false,
             placed: true,
         };
         self.list.insert(index, awaited);

@@ -15,7 +15,7 @@ fn push__in_the_order_of_the_announcements_across_the_wrap() {
 }
 
 #[test]
-fn push_behind__between_what_was_asked_for_before_and_after() {
+fn push_numbered__between_what_was_asked_for_before_and_after() {
     let mut immediates = Immediates::default();
     for (sequence, after) in [(4, u32::MAX), (5, 3)] {
         let value = 10 * sequence;
@@ -24,7 +24,7 @@ fn push_behind__between_what_was_asked_for_before_and_after() {
     assert!(!immediates.precede(u32::MAX - 1));
     for number in [u32::MAX, 2, 3] {
         assert!(immediates.precede(number));
-        immediates.push_behind(number, number);
+        immediates.push_numbered(number, number, None);
     }
     let order: Vec<u32> = immediates
         .list

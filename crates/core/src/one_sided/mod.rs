@@ -35,6 +35,8 @@ use zerolane_wire::Rights;
 
 /// Mx of an operation to the messages that is nothing but its number.
 const NOTHING: u16 = u16::MAX;
+/// Mx of an operation to the messages that is the immediate of the put before it.
+const IMMEDIATE: u16 = u16::MAX - 1;
 
 /// A region asked for by name.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +90,9 @@ pub(crate) struct OneSided {
     payloads: Vec<AwaitedPayload>,
     immediates: Immediates,
     pending_atomic: Option<PendingAtomic>,
+    /// If the operation executed last was a put, or part of one with all before it: the bytes that are to
+    /// follow.
+    to_follow: Option<u32>,
     /// Events polled that the user has not looked at.
     unread: usize,
     /// Values to be sent: number, the Initiator's identifier, value.
@@ -108,6 +113,7 @@ impl OneSided {
             payloads: vec![],
             immediates: Immediates::default(),
             pending_atomic: None,
+            to_follow: None,
             values: VecDeque::new(),
             unread: 0,
         }

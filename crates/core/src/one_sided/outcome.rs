@@ -85,7 +85,7 @@ impl OneSided {
             cx.timers.set_earlier(Timer::Answers, cx.now);
         }
         while let Some(over) = self.send_queue.pop() {
-            if !over.cancelled {
+            if over.told {
                 tell(cx, sending, &over);
             }
         }
@@ -181,7 +181,8 @@ impl OneSided {
 
 /// Tells of a numbered operation that is over.
 fn tell(cx: &mut Context, sending: &mut Sending, over: &CompletedRequest) {
-    let Request { id, flags, kind } = over.request;
+    let Request { flags, kind, .. } = over.request;
+    let id = over.id;
     let with_payload = matches!(
         kind,
         RequestKind::Message {

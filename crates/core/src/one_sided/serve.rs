@@ -2,7 +2,7 @@
 
 use super::exports::{MESSAGES, Named};
 use super::responder::{NotReady, SequenceCheck};
-use super::{AwaitedPayload, NOTHING, OneSided, PendingAtomic};
+use super::{AwaitedPayload, IMMEDIATE, NOTHING, OneSided, PendingAtomic};
 use crate::context::{Context, Debt, Refusal};
 use crate::limits::{MAX_CONTROL, MAX_UNREAD};
 use crate::receiving::Origin;
@@ -129,6 +129,7 @@ impl OneSided {
 
     /// An operation of the peer was executed: an immediate may follow it.
     fn executed(&mut self, cx: &mut Context) {
+        self.to_follow = None;
         if !self.immediates.is_empty() {
             cx.owe(Debt::Show);
         }
@@ -152,6 +153,7 @@ impl OneSided {
         self.let_through(cx, header.sync, ask_ack)?;
         let outcome = match (header.d_id, header.b_id) {
             (MESSAGES, NOTHING) if len == 0 => Ok(Placement::Store(Span::EMPTY)),
+            (MESSAGES, IMMEDIATE) if len == 0 => self.take_immediate(cx, receiving, header),
             (MESSAGES, _) => self.take_message(cx, receiving, header, len),
             _ => self.take_put(cx, header, len),
         };
@@ -159,8 +161,10 @@ impl OneSided {
             Ok(placement) => {
                 cx.counters.bytes_received += u64::from(len);
                 cx.unnumbered += u64::from(len);
+                let put = header.d_id != MESSAGES && self.is_unbroken(header, len);
                 self.responder.executed(cx.now);
                 self.executed(cx);
+                self.to_follow = put.then_some(rest(header));
                 self.owe_confirmation(cx);
                 Ok(placement)
             }
@@ -219,20 +223,59 @@ impl OneSided {
     }
 
     fn take_put(&mut self, cx: &mut Context, header: &Header, len: u32) -> Result<Placement, Nak> {
-        let checked = self.check(cx, named(header), u64::from(len), Rights::WRITE);
-        let span = checked.map_err(|reason| Nak::Refused(Refusal::because(reason)))?;
-        if header.flags.contains(Flags::INTERRUPT) {
-            let (number, value) = (header.sync, header.b_num);
-            let waits = self.immediates.precede(number);
-            if self.is_unread(cx) || waits && !self.has_room_to_show(cx) {
-                return Err(Nak::NotReady(NotReady::Room));
-            }
-            match waits {
-                true => self.immediates.push_behind(number, value),
-                false => cx.events.push_back(Event::Immediate { value }),
-            }
+        // All of a put, of which more follows, is checked before any of it is placed.
+        let whole = u64::from(len) + u64::from(rest(header));
+        let checked = self.check(cx, named(header), whole, Rights::WRITE);
+        let checked = checked.map_err(|reason| Nak::Refused(Refusal::because(reason)))?;
+        let span = checked.part(0, len.into());
+        if header.flags.contains(Flags::INTERRUPT) && self.is_unbroken(header, len) {
+            self.show(cx, header, self.immediates.precede(header.sync), None)?;
         }
         Ok(Placement::Store(span))
+    }
+
+    /// The immediate of the put before it, which follows puts that are Transfers.
+    fn take_immediate(
+        &mut self,
+        cx: &mut Context,
+        receiving: &Receiving,
+        header: &Header,
+    ) -> Result<Placement, Nak> {
+        let announced = header.bufx;
+        let waits =
+            self.immediates.precede(header.sync) || !receiving.are_puts_over_before(announced);
+        // Else that put was cancelled.
+        if self.to_follow == Some(0) {
+            self.show(cx, header, waits, Some(announced))?;
+        }
+        Ok(Placement::Store(Span::EMPTY))
+    }
+
+    /// Shows the immediate that a numbered operation brings, now or, if it `waits`, behind what it follows.
+    fn show(
+        &mut self,
+        cx: &mut Context,
+        header: &Header,
+        waits: bool,
+        announced: Option<u32>,
+    ) -> Result<(), Nak> {
+        let (number, value) = (header.sync, header.b_num);
+        if self.is_unread(cx) || waits && !self.has_room_to_show(cx) {
+            return Err(Nak::NotReady(NotReady::Room));
+        }
+        match waits {
+            true => self.immediates.push_numbered(number, value, announced),
+            false => cx.events.push_back(Event::Immediate { value }),
+        }
+        Ok(())
+    }
+
+    /// Whether all of its put in front of this operation was executed: of one that was cancelled, some may be
+    /// missing.
+    fn is_unbroken(&self, header: &Header, len: u32) -> bool {
+        let whole = u64::from(len) + u64::from(rest(header));
+        let followed = self.to_follow.map(u64::from) == Some(whole);
+        !header.flags.contains(Flags::CONTINUES) || followed
     }
 
     /// The Initiator knows how operation `number` ended.
@@ -479,6 +522,14 @@ fn receive_payload(
     receiving.refuse_announcement(cx, rts, Refusal::because(reason));
     let error = TransferError::Refused(reason);
     cx.events.push_back(Event::Failed { id: it.id, error });
+}
+
+/// Bytes that are to follow those of a numbered put, in operations of their own.
+fn rest(header: &Header) -> u32 {
+    match header.d_id == MESSAGES || header.flags.contains(Flags::INTERRUPT) {
+        true => 0,
+        false => header.b_num,
+    }
 }
 
 fn named(header: &Header) -> Named {

@@ -1,12 +1,13 @@
 //! What begins when: in order, as far as order and room permit.
 
 use super::OneSided;
-use crate::Delivery;
+use super::send_queue::Part;
 use crate::context::{Context, Debt};
-use crate::limits::{MAX_FETCHES, MAX_POSTED, MAX_SMALL};
+use crate::limits::{MAX_EAGER_OPERATIONS, MAX_EAGER_PUT, MAX_FETCHES, MAX_POSTED, MAX_SMALL};
 use crate::receiving::Receiving;
 use crate::request::{Request, RequestKind};
 use crate::sending::Sending;
+use crate::{Delivery, RemotePlace, Span, Tile, TransferId, WorkFlags, tiles};
 use zerolane_wire::{Immediate, Profile, Target};
 
 impl OneSided {
@@ -17,12 +18,17 @@ impl OneSided {
         sending: &mut Sending,
         receiving: &mut Receiving,
     ) {
+        if !self.queued.is_empty() {
+            sending.announce(cx);
+        }
         while let Some(&request) = self.queued.front() {
             if !self.may_start(cx, &request, sending, receiving) {
                 break;
             }
             self.queued.pop_front();
             self.begin(cx, request, sending, receiving);
+            // What follows may have to name it.
+            sending.announce(cx);
             cx.owe(Debt::Peer);
         }
     }
@@ -39,14 +45,21 @@ impl OneSided {
             return false;
         }
         match &request.kind {
-            kind if is_transfer(cx, kind, putting) => sending.len() < MAX_POSTED,
             // A get sees the puts before it, and so does the receiver of a message.
             RequestKind::Get { .. } | RequestKind::Message { .. } if putting => false,
             RequestKind::Get { span, .. } if !is_short(cx, span.len) => {
                 receiving.len() < MAX_POSTED
             }
             RequestKind::Get { .. } => self.gets.has_room(),
-            kind => self.send_queue.has_room(kind, max_fetches(cx)),
+            kind => {
+                if operations(cx, kind) != Some(1) {
+                    return sending.len() < MAX_POSTED;
+                }
+                // An immediate names the Transfers that it follows: they have to have numbers.
+                let follows = putting && kind.immediate().is_some();
+                let room = self.send_queue.has_room(kind, max_fetches(cx));
+                room && !(follows && sending.is_to_announce())
+            }
         }
     }
 
@@ -68,14 +81,18 @@ impl OneSided {
                 place,
                 span,
                 immediate,
-            } if is_transfer(cx, &kind, sending.is_putting()) => {
-                let immediate = immediate.map(|value| Immediate {
-                    value,
-                    after: self.send_queue.next_number(),
-                });
-                let target = Target::Region(cx.wire_place(place), immediate);
-                sending.post_as(cx, id, span, Delivery::Silent, target);
-            }
+            } => match (operations(cx, &kind), immediate) {
+                (Some(1), Some(value)) if sending.is_putting() => {
+                    self.push_put(cx, &request, None);
+                    let announced = sending.next_sequence();
+                    let kind = RequestKind::Immediate { value, announced };
+                    self.send_queue.push(cx.now, Request { kind, ..request });
+                }
+                (Some(count), _) if count == 1 || self.leaves_at_once(&kind, count, sending) => {
+                    self.push_put(cx, &request, Some(id));
+                }
+                _ => self.announce(cx, sending, id, place, span, immediate),
+            },
             RequestKind::Get { span, .. } if span.len == 0 => super::get::got(cx, id, 0),
             RequestKind::Get { place, span } if !is_short(cx, span.len) => {
                 receiving.begin_get(cx, id, span, place, self.send_queue.next_number());
@@ -94,6 +111,72 @@ impl OneSided {
             }
         }
     }
+
+    /// Whether a put of `count` operations leaves at once, unannounced.
+    fn leaves_at_once(&mut self, kind: &RequestKind, count: usize, sending: &Sending) -> bool {
+        let follows = kind.immediate().is_some() && sending.is_putting();
+        !follows && self.send_queue.takes_run(count)
+    }
+
+    /// Announces a put, with the immediate that it brings.
+    fn announce(
+        &self,
+        cx: &mut Context,
+        sending: &mut Sending,
+        id: TransferId,
+        place: RemotePlace,
+        span: Span,
+        immediate: Option<u32>,
+    ) {
+        let immediate = immediate.map(|value| Immediate {
+            value,
+            after: self.send_queue.next_number(),
+        });
+        let target = Target::Region(cx.wire_place(place), immediate);
+        sending.post_as(cx, id, span, Delivery::Silent, target);
+    }
+
+    /// Numbers the operations that a put takes. The last of them is `last`: the request itself, which brings
+    /// the immediate and tells the user; or a part like the others, if something behind it does.
+    fn push_put(&mut self, cx: &mut Context, request: &Request, last: Option<TransferId>) {
+        let RequestKind::Put {
+            place,
+            span,
+            immediate,
+        } = request.kind
+        else {
+            return;
+        };
+        let len = span.len as u32;
+        let log2 = cx.peer_buffer_log2();
+        // One of no bytes is an operation, too.
+        let empty = (len == 0).then_some(Tile { start: 0, len });
+        for tile in empty
+            .into_iter()
+            .chain(tiles(place.address, len, max_put(cx), log2))
+        {
+            let rest = len - tile.start - tile.len;
+            let (itself, at) = (last.filter(|_| rest == 0), u64::from(tile.start));
+            let kind = RequestKind::Put {
+                place: RemotePlace {
+                    address: place.address + at,
+                    ..place
+                },
+                span: span.part(at, tile.len.into()),
+                immediate: immediate.filter(|_| itself.is_some()),
+            };
+            let flags = WorkFlags {
+                signalled: itself.is_some() && request.flags.signalled,
+                fence: false,
+                awaited: itself.is_some() && request.flags.awaited,
+            };
+            let id = itself.unwrap_or_else(|| cx.new_id());
+            let of = request.id;
+            let part = itself.is_none().then_some(Part { of, rest });
+            let (request, continues) = (Request { id, flags, kind }, tile.start > 0);
+            self.send_queue.push_part(cx.now, request, part, continues);
+        }
+    }
 }
 
 /// The thesis's Responder takes one FetchOp at a time.
@@ -104,25 +187,29 @@ fn max_fetches(cx: &Context) -> usize {
     }
 }
 
-/// Whether it is a put that is announced as a Transfer: too long for one datagram, or with an immediate that
-/// is to follow puts which are in flight as Transfers.
-fn is_transfer(cx: &Context, kind: &RequestKind, putting: bool) -> bool {
-    match kind {
-        RequestKind::Put {
-            place,
-            span,
-            immediate,
-        } => putting && immediate.is_some() || !is_small(cx, place.address, span.len),
-        _ => false,
+/// How many numbered operations the request takes. `None` if it is a put that is too long to leave at once.
+fn operations(cx: &Context, kind: &RequestKind) -> Option<usize> {
+    let RequestKind::Put { place, span, .. } = kind else {
+        return Some(1);
+    };
+    let buffer = 1u64 << cx.peer_buffer_log2();
+    let in_buffer = place.address & (buffer - 1);
+    let stu = max_put(cx);
+    if span.len <= u64::from(stu) && in_buffer + span.len <= buffer {
+        return Some(1);
     }
+    if cx.profile == Profile::Classic || span.len > MAX_EAGER_PUT {
+        return None;
+    }
+    let tiles = tiles(place.address, span.len as u32, stu, cx.peer_buffer_log2());
+    let count = tiles.take(MAX_EAGER_OPERATIONS + 1).count();
+    (count <= MAX_EAGER_OPERATIONS).then_some(count)
 }
 
-/// Whether a put is one datagram: short, and within one buffer of the peer.
-fn is_small(cx: &Context, address: u64, len: u64) -> bool {
+/// Bytes that a numbered put has at most.
+fn max_put(cx: &Context) -> u32 {
     let max_stu = cx.peer.map_or(MAX_SMALL, |peer| peer.max_stu);
-    let buffer = 1u64 << cx.peer_buffer_log2();
-    let in_buffer = address & (buffer - 1);
-    is_short(cx, len) && len <= u64::from(max_stu) && in_buffer + len <= buffer
+    MAX_SMALL.saturating_sub(cx.config.seal as u32).min(max_stu)
 }
 
 /// Whether so many bytes and what is around them fit a datagram that every path carries.

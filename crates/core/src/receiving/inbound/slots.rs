@@ -191,7 +191,9 @@ impl Inbox {
             return true;
         }
         let mut slots = self.slots.iter().take(before as usize);
-        slots.all(|slot| slot.is_over() || slot.state != InboundState::Unheard && !slot.is_put())
+        slots.len() == before as usize
+            && slots
+                .all(|slot| slot.is_over() || slot.state != InboundState::Unheard && !slot.is_put())
     }
 
     pub(super) fn set_state(&mut self, sequence: u32, event: InboundEvent) -> bool {

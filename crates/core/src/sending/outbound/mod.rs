@@ -69,6 +69,17 @@ impl Outbox {
         self.puts > 0
     }
 
+    /// Whether a Transfer waits for a slot to be announced.
+    pub(crate) fn is_to_announce(&self) -> bool {
+        let waits = |id: &TransferId| self.transfers.contains_key(id);
+        self.queued.iter().any(waits)
+    }
+
+    /// The number that the next announcement gets.
+    pub(crate) fn next_sequence(&self) -> u32 {
+        self.window.next()
+    }
+
     /// Transfers that are not over, or of which the peer does not know that.
     pub(crate) fn len(&self) -> usize {
         self.transfers.len() + self.withdrawn.len()
