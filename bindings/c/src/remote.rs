@@ -44,6 +44,7 @@ pub(crate) unsafe fn work(work: *const zl_work) -> Result<Work, Failure> {
         signalled: work.flags & ZL_WORK_UNSIGNALLED == 0,
         fence: work.flags & ZL_WORK_FENCE != 0,
         immediate: (work.flags & ZL_WORK_IMMEDIATE != 0).then_some(work.immediate),
+        ..Work::default()
     })
 }
 

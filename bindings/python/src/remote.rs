@@ -13,6 +13,7 @@ fn work(signalled: bool, fence: bool, immediate: Option<u32>) -> Work {
         signalled,
         fence,
         immediate,
+        ..Work::default()
     }
 }
 

@@ -9,7 +9,7 @@ pub type TransferId = u32;
 /// in all modes. These wake in all modes: failures, the end of the connection, a Transfer that finds no receive
 /// posted (the memory for one may be in what was not delivered), and a Transfer of no bytes, which is a control
 /// operation alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Delivery {
     /// No event and no wake-up of its own. The completion is held back, and delivered with the next of the
     /// connection that is not silent, or when the receiver asks for it by its number.

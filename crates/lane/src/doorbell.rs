@@ -23,6 +23,11 @@ impl Doorbell {
         self.sleeping.load(Ordering::Relaxed)
     }
 
+    /// Whether it was rung, which stays to be taken.
+    pub(crate) fn is_rung(&self) -> bool {
+        self.rung.load(Ordering::Relaxed)
+    }
+
     /// Whether it was rung since the last look.
     pub(crate) fn take(&self) -> bool {
         self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::Acquire)
@@ -30,10 +35,22 @@ impl Doorbell {
 
     /// Runs `sleep`, which must end when the hearer is woken; `None` if it was rung already.
     pub(crate) fn sleep<T>(&self, sleep: impl FnOnce() -> T) -> Option<T> {
+        let slept = self.arm().then(sleep);
+        self.disarm();
+        slept
+    }
+
+    /// The hearer is about to sleep. False if it was rung already: it must not.
+    pub(crate) fn arm(&self) -> bool {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let slept = (!self.rung.load(Ordering::Relaxed)).then(sleep);
+        !self.rung.load(Ordering::Relaxed)
+    }
+
+    /// The hearer does not sleep any more. Whether it was about to.
+    pub(crate) fn disarm(&self) -> bool {
+        let armed = self.sleeping.load(Ordering::Relaxed);
         self.sleeping.store(false, Ordering::Relaxed);
-        slept
+        armed
     }
 }

@@ -31,13 +31,15 @@ mod scheduler;
 mod seal;
 mod security;
 mod shared;
+mod submissions;
 pub mod udp;
 mod waker;
 
 pub use account::{Account, MoveCause, Zerocopy};
 pub use datapath::{Lane, Turn};
 pub use driver::{
-    Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, WorkKind,
+    Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, Report,
+    WorkKind,
 };
 pub use exported::ExportedRegion;
 pub use lane_error::LaneError;
@@ -46,6 +48,7 @@ pub use options::Options;
 pub use registry::Registry;
 pub use scheduler::Scheduler;
 pub use security::{Mode, Security, random};
+pub use submissions::Submissions;
 pub use waker::Waker;
 pub use zerolane_core::{
     Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life,
@@ -60,5 +63,6 @@ pub use zerolane_handshake::{
 /// What threads share memory by; tests put loom's in its place.
 mod sync {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+    pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use std::thread::yield_now;
 }

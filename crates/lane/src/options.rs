@@ -1,7 +1,7 @@
 //! What a user may choose about a connection.
 
-use crate::Scheduler;
-use crate::Security;
+use crate::udp::Ports;
+use crate::{Scheduler, Security};
 use std::time::Duration;
 use zerolane_core::{Config, Control};
 use zerolane_wire::Profiles;
@@ -55,6 +55,9 @@ pub struct Options {
     /// scheduler (incast). `None`: a listener makes one for the connections it accepts, and a
     /// connection opened from here is bound by nothing but its own window.
     pub scheduler: Option<Scheduler>,
+    /// Where a listener finds the address of one before it, whose connections live: give the same to both. Else
+    /// that address is in use.
+    pub ports: Ports,
 }
 
 impl Default for Options {
@@ -79,6 +82,7 @@ impl Default for Options {
             max_connections: zerolane_handshake::limits::MAX_CONNECTIONS,
             max_connections_of_origin: zerolane_handshake::limits::MAX_CONNECTIONS_OF_ORIGIN,
             scheduler: None,
+            ports: Ports::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::doorbell::Doorbell;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Ends a wait of the [`Driver`](crate::Driver) it belongs to, or the next one if there is none.
 /// It ends no request: while a call waits for the end of one, a wake is kept for the next wait. Several
@@ -16,8 +16,29 @@ pub struct Waker {
 #[derive(Debug)]
 struct Shared {
     bell: Doorbell,
-    /// Absent if the system had no descriptor left; then a sleep ends with its timer.
-    event: Option<std::fs::File>,
+    /// Made at the first sleep, for a connection that a worker runs never sleeps. `None` if the system had no
+    /// descriptor left; then a sleep ends with its timer.
+    event: OnceLock<Option<std::fs::File>>,
+}
+
+/// An eventfd.
+fn event() -> Option<std::fs::File> {
+    // SAFETY: eventfd has no preconditions.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    // SAFETY: a descriptor just made, that nothing else owns.
+    (fd >= 0).then(|| unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) }.into())
+}
+
+/// One that was never used.
+impl Default for Waker {
+    fn default() -> Waker {
+        Waker {
+            shared: Arc::new(Shared {
+                bell: Doorbell::default(),
+                event: OnceLock::new(),
+            }),
+        }
+    }
 }
 
 /// Wakers of one driver are equal.
@@ -30,47 +51,61 @@ impl PartialEq for Waker {
 impl Eq for Waker {}
 
 impl Waker {
-    pub(crate) fn new() -> Waker {
-        // SAFETY: eventfd has no preconditions.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        // SAFETY: a descriptor just made, that nothing else owns.
-        let event = (fd >= 0)
-            .then(|| unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) }.into());
-        Waker {
-            shared: Arc::new(Shared {
-                bell: Doorbell::default(),
-                event,
-            }),
-        }
-    }
-
     /// Ends the wait.
     pub fn wake(&self) {
         if self.shared.bell.ring()
-            && let Some(mut event) = self.shared.event.as_ref()
+            && let Some(Some(mut event)) = self.shared.event.get().map(Option::as_ref)
         {
             // A full counter wakes as well.
             let _ = event.write(&1u64.to_ne_bytes());
         }
     }
 
+    /// Whether it was used since the last [`Waker::take`].
+    pub fn is_used(&self) -> bool {
+        self.shared.bell.is_rung()
+    }
+
     /// Whether it was used since the last look.
-    pub(crate) fn take(&self) -> bool {
+    pub fn take(&self) -> bool {
         self.shared.bell.take()
     }
 
     /// Runs `sleep`, which must end when its descriptor is readable; `None` if already used.
     pub(crate) fn sleep<T>(&self, sleep: impl FnOnce(Option<BorrowedFd<'_>>) -> T) -> Option<T> {
-        let event = self.shared.event.as_ref();
-        let slept = self.shared.bell.sleep(|| sleep(event.map(AsFd::as_fd)));
+        let event = self.descriptor();
+        let slept = self.shared.bell.sleep(|| sleep(event));
         // Always: a wake may write after all else of it was seen, and what is left in the descriptor
         // would end every sleep from then on.
-        if slept.is_some()
-            && let Some(mut event) = event
-        {
-            let _ = event.read(&mut [0; 8]);
+        if slept.is_some() {
+            self.drain();
         }
         slept
+    }
+
+    /// What is readable once a wake came after [`Waker::arm`]. `None` if the system had no descriptor left.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let event = self.shared.event.get_or_init(event);
+        event.as_ref().map(AsFd::as_fd)
+    }
+
+    /// From here on a wake makes [`Waker::descriptor`] readable, for a caller that is about to sleep on it in
+    /// another's loop. False if a wake came before: it must not sleep.
+    pub fn arm(&self) -> bool {
+        self.shared.bell.arm()
+    }
+
+    /// Ends what [`Waker::arm`] began.
+    pub fn disarm(&self) {
+        if self.shared.bell.disarm() {
+            self.drain();
+        }
+    }
+
+    fn drain(&self) {
+        if let Some(Some(mut event)) = self.shared.event.get().map(Option::as_ref) {
+            let _ = event.read(&mut [0; 8]);
+        }
     }
 }
 

@@ -25,7 +25,7 @@ fn sleep_until_woken(waker: &Waker) {
 
 #[test]
 fn wake__is_never_lost_between_two_threads() {
-    let waker = Waker::new();
+    let waker = Waker::default();
     let theirs = waker.clone();
     let (woken, next) = mpsc::channel();
     let waking = std::thread::spawn(move || {
@@ -48,7 +48,7 @@ fn wake__is_never_lost_between_two_threads() {
 
 #[test]
 fn sleep__is_left_out_when_already_asked() {
-    let waker = Waker::new();
+    let waker = Waker::default();
     waker.wake();
     assert_eq!(waker.sleep(|_| ()), None);
     assert!(waker.take());
@@ -61,9 +61,11 @@ fn sleep__is_left_out_when_already_asked() {
 
 #[test]
 fn sleep__is_ended_once_by_a_wake_that_writes_late() {
-    let waker = Waker::new();
+    let waker = Waker::default();
     // The other thread is held up between asking and writing, and the asking was seen meanwhile.
-    let mut event = waker.shared.event.as_ref().expect("a descriptor");
+    waker.descriptor().expect("a descriptor");
+    let event = waker.shared.event.get().and_then(Option::as_ref);
+    let mut event = event.expect("a descriptor");
     event.write_all(&1u64.to_ne_bytes()).expect("written");
     let ends = || waker.sleep(|event| is_ready(event.expect("a descriptor"), 0));
     assert_eq!(ends(), Some(true));

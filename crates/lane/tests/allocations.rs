@@ -6,7 +6,9 @@ use std::cell::Cell;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use zerolane_lane::udp::{self, Listener, UdpLane};
-use zerolane_lane::{Delivery, Driver, Memory, Options, Progress, Region, Security, WorkRequest};
+use zerolane_lane::{
+    Delivery, Driver, Memory, Options, Progress, Region, Report, Security, WorkRequest,
+};
 
 /// Counts what this thread takes.
 struct Counting;
@@ -71,11 +73,13 @@ fn pair(security: Security) -> (End, End) {
 
 /// One Transfer from a to b; the memory comes back.
 fn transfer(a: &mut End, b: &mut End, from: Memory, to: Region) -> (Memory, Region) {
-    b.post_target(WorkRequest::Receive, to).expect("posted");
+    b.post_target(WorkRequest::Receive, Report::default(), to)
+        .expect("posted");
     a.post_source(
         WorkRequest::Send {
             delivery: Delivery::Interrupt,
         },
+        Report::default(),
         from,
     )
     .expect("posted");

@@ -1,5 +1,6 @@
 //! The end of a Transfer.
 
+use crate::RegionKey;
 use zerolane_lane::{
     Delivery, Memory, MessageControl, Region, TransferError, TransferId, WorkKind,
 };
@@ -11,6 +12,8 @@ pub struct Completion {
     pub id: TransferId,
     /// Kind of the request.
     pub kind: WorkKind,
+    /// What the request was given as its context: see [`Work::with_context`](crate::Work::with_context).
+    pub context: u64,
     /// Bytes moved, or why not.
     pub result: Result<usize, TransferError>,
     /// What was posted; empty if it was several pieces, copied, or nothing.
@@ -23,6 +26,8 @@ pub struct Completion {
     pub value: u64,
     /// The control of a message received.
     pub control: MessageControl,
+    /// The region of the peer that was asked for by name.
+    pub region: Option<RegionKey>,
 }
 
 /// No memory.
@@ -43,11 +48,13 @@ impl From<zerolane_lane::Completion> for Completion {
             id: it.id,
             result: it.result.map(|bytes| bytes as usize),
             kind: it.kind,
+            context: it.context,
             memory: it.memory.unwrap_or_else(nothing),
             pieces: Vec::new(),
             delivery: it.delivery,
             value: it.value,
             control: it.control,
+            region: it.region.map(RegionKey::new),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::failure::Posted;
 use crate::vectored::Vectored;
-use crate::{Completion, CompletionQueue, Error, Result};
+use crate::{Completion, CompletionQueue, Error, Result, Work};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -104,6 +104,32 @@ impl Connection {
         self.driver.wants_write()
     }
 
+    /// Sets how long a blocking call may take ([`Connection::send`], [`Connection::recv_into`],
+    /// [`Connection::put`] and all others that wait for the end of a request): without end unless set.
+    /// What takes longer is cancelled, and the call returns [`Error::TimedOut`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use zerolane::{Connection, Endpoint, Error, Options};
+    /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+    /// let address = endpoint.local_addr();
+    /// let silent = std::thread::spawn(move || endpoint.accept(None));
+    /// let mut connection = Connection::connect(address, &Options::default())?;
+    /// connection.set_timeout(Some(Duration::from_millis(10)));
+    /// let received = connection.recv_into(&mut [0; 8]);
+    /// assert!(matches!(received, Err(Error::TimedOut(_))));
+    /// # silent.join().unwrap()?;
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.driver.set_request_timeout(timeout);
+    }
+
+    /// This end's address at present; `None` while there is no way to the peer.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.driver.lane().local_addr()
+    }
+
     /// The peer's address.
     pub fn peer_addr(&self) -> SocketAddr {
         self.driver.lane().peer_addr()
@@ -164,21 +190,24 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many are posted. The memory comes back.
     pub fn post_send(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
-        self.post_send_with(memory, Delivery::Interrupt)
+        self.post_send_with(memory, Work::default())
     }
 
-    /// Posts a send that is delivered to the receiver as `delivery` says: whether its arrival is an event
-    /// there, and wakes. Its own completion comes here as any other.
+    /// Posts a send that is done as `work` says: how it is delivered to the receiver, whether it is
+    /// signalled, its context. A [`Delivery`] or a context alone will do.
     ///
     /// # Errors
     /// The connection is closed, or too many are posted. The memory comes back.
     pub fn post_send_with(
         &mut self,
         memory: impl Into<Memory>,
-        delivery: Delivery,
+        work: impl Into<Work>,
     ) -> Posted<Memory> {
-        let send = WorkRequest::Send { delivery };
-        self.driver.post_source(send, memory.into())
+        let work = work.into();
+        let send = WorkRequest::Send {
+            delivery: work.delivery,
+        };
+        self.driver.post_source(send, work.report(), memory.into())
     }
 
     /// Posts a receive: the n-th posted gets the n-th Transfer sent, if it fits.
@@ -186,7 +215,18 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many are posted. The region comes back.
     pub fn post_recv(&mut self, region: Region) -> Posted<Region> {
-        self.driver.post_target(WorkRequest::Receive, region)
+        self.post_recv_with(region, Work::default())
+    }
+
+    /// The same, with a context, or unsignalled (then the region is freed on success). Nothing else of
+    /// `work` has a meaning here.
+    ///
+    /// # Errors
+    /// As of [`Connection::post_recv`].
+    pub fn post_recv_with(&mut self, region: Region, work: impl Into<Work>) -> Posted<Region> {
+        let report = work.into().report();
+        self.driver
+            .post_target(WorkRequest::Receive, report, region)
     }
 
     /// Offers memory to the peer's next [`Connection::post_read`].
@@ -194,10 +234,23 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many are posted. The memory comes back.
     pub fn post_offer(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
+        self.post_offer_with(memory, Work::default())
+    }
+
+    /// The same, done as `work` says: as [`Connection::post_send_with`].
+    ///
+    /// # Errors
+    /// As of [`Connection::post_offer`].
+    pub fn post_offer_with(
+        &mut self,
+        memory: impl Into<Memory>,
+        work: impl Into<Work>,
+    ) -> Posted<Memory> {
+        let work = work.into();
         let offer = WorkRequest::Offer {
-            delivery: Delivery::Interrupt,
+            delivery: work.delivery,
         };
-        self.driver.post_source(offer, memory.into())
+        self.driver.post_source(offer, work.report(), memory.into())
     }
 
     /// Reads what the peer offers, when it does (the Read sequence).
@@ -205,7 +258,16 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many are posted. The region comes back.
     pub fn post_read(&mut self, region: Region) -> Posted<Region> {
-        self.driver.post_target(WorkRequest::Read, region)
+        self.post_read_with(region, Work::default())
+    }
+
+    /// The same, with a context: as [`Connection::post_recv_with`].
+    ///
+    /// # Errors
+    /// As of [`Connection::post_read`].
+    pub fn post_read_with(&mut self, region: Region, work: impl Into<Work>) -> Posted<Region> {
+        let report = work.into().report();
+        self.driver.post_target(WorkRequest::Read, report, region)
     }
 
     /// Asks to be told of the end of request `id`, however its sender wants it delivered: it ends a
@@ -216,16 +278,42 @@ impl Connection {
         self.driver.notify(id)
     }
 
-    /// Makes progress without sleeping; returns a completion if there is one. It finds
-    /// [`Delivery::Polled`] completions, too.
+    /// Returns a completion that is there. If there is none, makes progress without sleeping, and looks
+    /// again. It finds [`Delivery::Polled`] completions, too.
     ///
     /// # Errors
     /// The connection ended and all completions were taken.
     pub fn poll(&mut self) -> Result<Option<Completion>> {
-        if self.driver.closed().is_none() {
+        self.progress()?;
+        self.take()
+    }
+
+    /// As [`Connection::poll`], for up to `max` completions, which go to the end of `into`: one turn for all of
+    /// them. Returns how many.
+    ///
+    /// # Errors
+    /// As of [`Connection::poll`].
+    pub fn poll_batch(&mut self, into: &mut Vec<Completion>, max: usize) -> Result<usize> {
+        self.progress()?;
+        let before = into.len();
+        while into.len() - before < max {
+            match self.take() {
+                Ok(Some(completion)) => into.push(completion),
+                Ok(None) => break,
+                // What was taken is returned first.
+                Err(error) if into.len() == before => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(into.len() - before)
+    }
+
+    /// A turn, unless completions are there to be taken.
+    fn progress(&mut self) -> Result<()> {
+        if self.driver.closed().is_none() && !self.driver.has_completion() {
             self.driver.turn()?;
         }
-        self.take()
+        Ok(())
     }
 
     /// Waits for the next completion that wakes ([`Delivery::Interrupt`], and every failure); those that came
@@ -305,7 +393,7 @@ impl Connection {
     }
 
     /// The next completion of a whole request.
-    fn next_whole(&mut self) -> Option<Completion> {
+    pub(crate) fn next_whole(&mut self) -> Option<Completion> {
         while let Some(completion) = self.driver.next_completion() {
             let whole = self.vectored.absorb(completion.into());
             if whole.is_some() {
@@ -377,13 +465,18 @@ impl Connection {
         self.driver.in_flight()
     }
 
+    /// How long closing waits for what was posted to be sent.
+    pub(crate) fn linger(&self) -> Duration {
+        self.idle_timeout * LINGER_IDLE_TIMEOUTS
+    }
+
     /// Waits for posted sends, then disconnects. Receives that got nothing fail; their memory is
     /// freed, and so is that of completions not taken.
     ///
     /// # Errors
     /// The connection ended before the peer had everything.
     pub fn close(mut self) -> Result<()> {
-        let linger = self.idle_timeout * LINGER_IDLE_TIMEOUTS;
+        let linger = self.linger();
         let all_sent = |driver: &Driver<UdpLane>| !driver.is_sending();
         self.driver.wait_through(Some(linger), all_sent)?;
         self.driver.close();

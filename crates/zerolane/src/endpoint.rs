@@ -2,9 +2,10 @@
 
 use crate::{Connection, Error, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
-use zerolane_lane::udp::{Listener, ListenerCounters};
-use zerolane_lane::{GateCounters, Options, PublicKey};
+use zerolane_lane::udp::{Listener, ListenerCounters, UdpLane};
+use zerolane_lane::{Driver, GateCounters, Options, PublicKey};
 
 /// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
 /// another thread.
@@ -45,7 +46,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Listens on the first address of `on` that is free (port 0: any free port). It may be the address of a
-    /// dropped endpoint of this process whose connections still live.
+    /// dropped endpoint with the same [`Ports`](crate::options::Ports) whose connections still live.
     ///
     /// # Errors
     /// No address, or none that can be listened on.
@@ -96,19 +97,33 @@ impl Endpoint {
         self.listener.is_spent()
     }
 
+    pub(crate) fn listener_mut(&mut self) -> &mut Listener {
+        &mut self.listener
+    }
+
+    /// A connection of what [`Listener::try_accept`] gave.
+    pub(crate) fn accepted(&self, driver: Driver<UdpLane>) -> Connection {
+        let mut connection = Connection::accepted(driver, &self.options);
+        // The answer leaves now, and the peer need not wait for what the caller does next. If it
+        // cannot, the connection's next call says why.
+        let _ = connection.poll();
+        connection
+    }
+
     /// The next connection, `None` on timeout.
     ///
     /// # Errors
     /// The socket failed.
     pub fn accept(&mut self, timeout: Option<Duration>) -> Result<Option<Connection>> {
         let driver = self.listener.accept(timeout)?;
-        Ok(driver.map(|driver| {
-            let mut connection = Connection::accepted(driver, &self.options);
-            // The answer leaves now, and the peer need not wait for what the caller does next. If it
-            // cannot, the connection's next call says why.
-            let _ = connection.poll();
-            connection
-        }))
+        Ok(driver.map(|driver| self.accepted(driver)))
+    }
+}
+
+/// The listening socket: [`Endpoint::accept`] has something to look at when it is readable.
+impl AsFd for Endpoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
     }
 }
 
@@ -151,7 +166,8 @@ mod tests {
 
     #[test]
     fn bind__again_while_connections_of_the_first_live() {
-        let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("a port");
+        let options = Options::default();
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).expect("a port");
         let address = endpoint.local_addr();
         let mut open = Vec::new();
         for _ in 0..3 {
@@ -161,7 +177,9 @@ mod tests {
             open.push(accepted.expect("no error").expect("in time"));
             open.push(connecting.join().expect("no panic").expect("connected"));
             drop(endpoint);
-            endpoint = Endpoint::bind(address, Options::default()).expect("the port is free");
+            let other = Endpoint::bind(address, Options::default());
+            assert!(other.is_err(), "its connections are not known there");
+            endpoint = Endpoint::bind(address, options.clone()).expect("the port is free");
         }
         for connection in &mut open {
             connection.poll().expect("connected");

@@ -31,6 +31,10 @@ pub enum Error {
     /// The Transfer could not be posted.
     #[error("transfer: {0}")]
     Post(#[from] PostError),
+    /// The call took longer than [`Connection::set_timeout`](crate::Connection::set_timeout) allows. Its request was
+    /// cancelled; whether the peer saw it is not known.
+    #[error("not done within {0:?}: the peer may be busy, or have posted nothing that it meets")]
+    TimedOut(Duration),
     /// More than [`MAX_INLINE`](crate::request::MAX_INLINE) bytes cannot be posted inline.
     #[error("{len} bytes are too many to be posted inline")]
     NotInline {
@@ -57,7 +61,34 @@ impl From<DriverError> for Error {
             DriverError::Io(error) => Error::Io(error),
             DriverError::Strict { bytes } => Error::Strict { bytes },
             DriverError::Closed(reason) => Error::Closed(reason),
+            DriverError::TimedOut(timeout) => Error::TimedOut(timeout),
             DriverError::Post(error) => Error::Post(error),
+        }
+    }
+}
+
+/// For programs whose own calls return [`io::Error`]; it holds this error.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match &error {
+            Error::Io(it) => it.kind(),
+            Error::NoAddress | Error::NotInline { .. } | Error::NameTooLong { .. } => {
+                io::ErrorKind::InvalidInput
+            }
+            Error::ConnectTimeout(_)
+            | Error::TimedOut(_)
+            | Error::Closed(CloseReason::ConnectTimeout | CloseReason::PeerDead) => {
+                io::ErrorKind::TimedOut
+            }
+            Error::Closed(CloseReason::Local) => io::ErrorKind::NotConnected,
+            Error::Closed(CloseReason::Rejected { .. }) => io::ErrorKind::ConnectionRefused,
+            Error::Closed(_) => io::ErrorKind::ConnectionReset,
+            Error::Post(PostError::Full) => io::ErrorKind::WouldBlock,
+            Error::Transfer(_) | Error::Post(_) | Error::Strict { .. } => io::ErrorKind::Other,
+        };
+        match error {
+            Error::Io(error) => error,
+            error => io::Error::new(kind, error),
         }
     }
 }

@@ -45,6 +45,8 @@ mod queue;
 mod remote;
 pub mod st;
 mod vectored;
+mod work;
+pub mod worker;
 
 pub use completion::Completion;
 pub use connection::Connection;
@@ -52,7 +54,8 @@ pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use key::RegionKey;
 pub use queue::CompletionQueue;
-pub use remote::{FetchOp, Message, Work};
+pub use remote::{FetchOp, Message};
+pub use work::Work;
 pub use zerolane_lane::{
     Delivery, ExportedRegion, Options, Region, Security, SharedRegion, TransferId, Waker,
 };
@@ -60,6 +63,7 @@ pub use zerolane_wire::Rights;
 
 /// What [`Options`] are made of: profiles, congestion control, the schedule of those that receive.
 pub mod options {
+    pub use zerolane_lane::udp::Ports;
     pub use zerolane_lane::{Control, FastAnswer, Schedule, Scheduler};
     pub use zerolane_wire::{Profile, Profiles};
 }

@@ -1,78 +1,13 @@
 //! The peer's memory as a user sees it: exports, puts, gets, atomic operations, messages.
 
 use crate::failure::Posted;
-use crate::{Connection, Error, RegionKey, Result};
+use crate::{Connection, Error, RegionKey, Result, Work};
 use std::ops::Deref;
 use zerolane_lane::{
     Atomic, ExportedRegion, Memory, MessageControl, NotPosted, PostError, Region, RegionName,
     RemotePlace, TransferId, WorkFlags, WorkRequest,
 };
 use zerolane_wire::{FetchOpKind, Rights};
-
-/// How a posted request is to be done.
-///
-/// ```
-/// use zerolane::Work;
-/// let work = Work::default().unsignalled().fenced().with_immediate(7);
-/// assert_eq!((work.signalled, work.fence, work.immediate), (false, true, Some(7)));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Work {
-    /// Completes with a [`Completion`](crate::Completion) also when it succeeds. If not, owned
-    /// memory is freed on success.
-    pub signalled: bool,
-    /// Begins only when everything asked of the peer's memory before is complete.
-    pub fence: bool,
-    /// A put shows the peer this number when it, and every put before it, is placed.
-    pub immediate: Option<u32>,
-}
-
-impl Default for Work {
-    fn default() -> Work {
-        Work {
-            signalled: true,
-            fence: false,
-            immediate: None,
-        }
-    }
-}
-
-impl Work {
-    /// Reports only a failure.
-    #[must_use]
-    pub fn unsignalled(self) -> Work {
-        Work {
-            signalled: false,
-            ..self
-        }
-    }
-
-    /// Begins when all before is complete.
-    #[must_use]
-    pub fn fenced(self) -> Work {
-        Work {
-            fence: true,
-            ..self
-        }
-    }
-
-    /// Shows the peer `number`.
-    #[must_use]
-    pub fn with_immediate(self, number: u32) -> Work {
-        Work {
-            immediate: Some(number),
-            ..self
-        }
-    }
-
-    fn flags(self) -> WorkFlags {
-        WorkFlags {
-            signalled: self.signalled,
-            fence: self.fence,
-            awaited: self.signalled,
-        }
-    }
-}
 
 /// An atomic operation on an aligned 64-bit word, in the byte order of the machine that owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -191,6 +126,21 @@ impl Connection {
     pub fn open_region(&mut self, name: &str, rights: Rights) -> Result<RegionKey> {
         let name = region_name(name)?;
         Ok(RegionKey::new(self.driver.open_region(name, rights)??))
+    }
+
+    /// Posts the same question. Its completion's [`region`](crate::Completion::region) is the key.
+    ///
+    /// # Errors
+    /// See [`PostError`]; or the name is too long.
+    pub fn post_open_region(
+        &mut self,
+        name: &str,
+        rights: Rights,
+        work: impl Into<Work>,
+    ) -> Result<TransferId> {
+        let name = region_name(name)?;
+        let request = WorkRequest::OpenRegion { name, rights };
+        Ok(self.driver.post_bare(request, work.into().report())?)
     }
 
     /// Puts `data` into the peer's memory; returns when it is placed there and every reader
@@ -326,7 +276,9 @@ impl Connection {
     ) -> Posted<Memory> {
         let memory = memory.into();
         match to.place(offset, memory.len() as u64, Rights::WRITE) {
-            Ok(place) => self.driver.post_source(put(place, work), memory),
+            Ok(place) => self
+                .driver
+                .post_source(put(place, work), work.report(), memory),
             Err(reason) => Err(NotPosted { reason, memory }),
         }
     }
@@ -348,7 +300,9 @@ impl Connection {
         if data.len() > crate::request::MAX_INLINE {
             return Err(Error::NotInline { len: data.len() });
         }
-        Ok(self.driver.post_inline(put(place, work), data)?)
+        Ok(self
+            .driver
+            .post_inline(put(place, work), work.report(), data)?)
     }
 
     /// Posts a put of several pieces, each to an offset of its own: gathered here, scattered there.
@@ -356,8 +310,9 @@ impl Connection {
     /// when all are placed; an immediate of `work` goes with the last.
     ///
     /// # Errors
-    /// See [`PostError`]. The pieces that were not posted come back: if posting one fails, those before
-    /// it are done all the same.
+    /// See [`PostError`]; `Full` if there is not room for all of them, of which there may be at most 4096. All
+    /// pieces come back. Only if the key was made up, those before one that is refused are done all the
+    /// same, without a completion.
     pub fn post_put_vectored(
         &mut self,
         to: &RegionKey,
@@ -388,7 +343,7 @@ impl Connection {
             Ok(place) => {
                 let flags = work.flags();
                 self.driver
-                    .post_target(WorkRequest::Get { place, flags }, into)
+                    .post_target(WorkRequest::Get { place, flags }, work.report(), into)
             }
             Err(reason) => Err(NotPosted {
                 reason,
@@ -434,20 +389,27 @@ impl Connection {
                 memory: pieces,
             });
         }
+        if pieces.len() > self.driver.room_for_operations() {
+            return Err(NotPosted {
+                reason: PostError::Full,
+                memory: pieces,
+            });
+        }
         let (count, mut ids) = (pieces.len(), vec![]);
         let mut pieces = pieces.into_iter().enumerate();
         while let Some((index, (at, piece))) = pieces.next() {
             match post(self, at, piece, part(work, index, count)) {
                 Ok(id) => ids.push(id),
                 Err(NotPosted { reason, memory }) => {
-                    self.begin_group(ids);
+                    // The caller has no number to know a completion by.
+                    self.begin_group(ids, false);
                     let rest = pieces.map(|(_, piece)| piece);
                     let memory = std::iter::once((at, memory)).chain(rest).collect();
                     return Err(NotPosted { reason, memory });
                 }
             }
         }
-        self.begin_group(ids).ok_or(NotPosted {
+        self.begin_group(ids, work.signalled).ok_or(NotPosted {
             reason: PostError::NoPieces,
             memory: Vec::new(),
         })
@@ -465,7 +427,7 @@ impl Connection {
         work: Work,
     ) -> Result<TransferId> {
         let request = fetch_op(on, offset, op, work.flags())?;
-        Ok(self.driver.post_bare(request)?)
+        Ok(self.driver.post_bare(request, work.report())?)
     }
 
     /// Posts a message: up to [`MAX_CONTROL`](crate::request::MAX_CONTROL) bytes of control, which are copied,
@@ -480,7 +442,8 @@ impl Connection {
         payload: Option<Memory>,
         work: Work,
     ) -> Posted<Option<Memory>> {
-        self.driver.post_message(control, payload, work.flags())
+        self.driver
+            .post_message(control, payload, work.flags(), work.report())
     }
 
     /// Posts a receive of a message: the n-th gets the n-th message. A payload needs a region with
@@ -489,7 +452,20 @@ impl Connection {
     /// # Errors
     /// See [`PostError`]. The region comes back.
     pub fn post_message_recv(&mut self, payload: Option<Region>) -> Posted<Option<Region>> {
-        self.driver.post_message_receive(payload)
+        self.post_message_recv_with(payload, Work::default())
+    }
+
+    /// The same, with a context. Nothing else of `work` has a meaning here.
+    ///
+    /// # Errors
+    /// As of [`Connection::post_message_recv`].
+    pub fn post_message_recv_with(
+        &mut self,
+        payload: Option<Region>,
+        work: impl Into<Work>,
+    ) -> Posted<Option<Region>> {
+        self.driver
+            .post_message_receive(work.into().report(), payload)
     }
 
     /// Sends a message; returns when the peer has it.
@@ -515,9 +491,9 @@ impl Connection {
         })
     }
 
-    fn begin_group(&mut self, ids: Vec<TransferId>) -> Option<TransferId> {
+    fn begin_group(&mut self, ids: Vec<TransferId>, signalled: bool) -> Option<TransferId> {
         let &last = ids.last()?;
-        self.vectored.begin(ids);
+        self.vectored.begin(ids, signalled);
         Some(last)
     }
 }
@@ -529,6 +505,7 @@ fn part(work: Work, index: usize, count: usize) -> Work {
         signalled: true,
         fence: work.fence && index == 0,
         immediate: work.immediate.filter(|_| index + 1 == count),
+        ..work
     }
 }
 
@@ -551,7 +528,7 @@ fn fetch_op(key: &RegionKey, offset: u64, op: FetchOp, flags: WorkFlags) -> Resu
     })
 }
 
-fn region_name(name: &str) -> Result<RegionName> {
+pub(crate) fn region_name(name: &str) -> Result<RegionName> {
     let mut padded = RegionName::default();
     let place = padded.get_mut(..name.len());
     place

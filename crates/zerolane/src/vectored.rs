@@ -10,6 +10,8 @@ struct Group {
     /// The pieces, by identifier, and what was posted, when it is over.
     pieces: Vec<(TransferId, Option<Memory>)>,
     left: usize,
+    /// Its success is reported.
+    signalled: bool,
     bytes: usize,
     error: Option<zerolane_lane::TransferError>,
 }
@@ -22,9 +24,10 @@ pub(crate) struct Vectored {
 
 impl Vectored {
     /// `ids` are one request, named by the last of them.
-    pub(crate) fn begin(&mut self, ids: Vec<TransferId>) {
+    pub(crate) fn begin(&mut self, ids: Vec<TransferId>, signalled: bool) {
         self.groups.push_back(Group {
             left: ids.len(),
+            signalled,
             pieces: ids.into_iter().map(|id| (id, None)).collect(),
             bytes: 0,
             error: None,
@@ -53,6 +56,9 @@ impl Vectored {
             return None;
         }
         let group = self.groups.remove(index)?;
+        if !group.signalled && group.error.is_none() {
+            return None;
+        }
         completion.id = group.pieces.last().map_or(completion.id, |it| it.0);
         completion.result = group.error.map_or(Ok(group.bytes), Err);
         completion.pieces = group.pieces.into_iter().filter_map(|it| it.1).collect();

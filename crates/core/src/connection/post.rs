@@ -35,6 +35,11 @@ impl Connection {
         Ok(id)
     }
 
+    /// How many more puts, gets, atomic operations and messages may be posted now.
+    pub fn room_for_operations(&self) -> usize {
+        limits::MAX_POSTED.saturating_sub(self.one_sided.waiting())
+    }
+
     /// Requests posted that count with `request` towards [`limits::MAX_POSTED`].
     fn posted(&self, request: &WorkRequest) -> usize {
         match request {

@@ -1,9 +1,10 @@
 //! Requests that end before the call returns: their memory is borrowed.
 
-use super::post::RequestInfo;
+use super::post::{Report, RequestInfo};
 use super::{Completion, Driver, DriverError};
 use crate::Lane;
 use crate::registry::EntryFlags;
+use std::time::Duration;
 #[cfg(doc)]
 use zerolane_core::PostError;
 use zerolane_core::{CloseReason, RegionId, Span, TransferId, WorkRequest};
@@ -41,7 +42,7 @@ impl<L: Lane> Driver<L> {
             let start = data.as_ptr().cast_mut();
             self.memory.open(start, data.len(), BORROWED_TO_SEND)
         };
-        self.finish(request, RequestInfo::of(&request), span)
+        self.finish(request, RequestInfo::of(&request, Report::default()), span)
     }
 
     /// Does a request that writes `buffer`, and waits for its end.
@@ -56,7 +57,11 @@ impl<L: Lane> Driver<L> {
         request: WorkRequest,
         buffer: &mut [u8],
     ) -> Result<Completion, DriverError> {
-        self.lend_target_as(request, RequestInfo::of(&request), buffer)
+        self.lend_target_as(
+            request,
+            RequestInfo::of(&request, Report::default()),
+            buffer,
+        )
     }
 
     pub(super) fn lend_target_as(
@@ -95,13 +100,23 @@ impl<L: Lane> Driver<L> {
     /// # Errors
     /// As of [`Driver::lend_source`].
     pub fn complete(&mut self, request: WorkRequest) -> Result<Completion, DriverError> {
-        let id = self.post_bare(request)?;
+        let id = self.post_bare(request, Report::default())?;
         self.await_request(id)
+    }
+
+    /// Sets how long a call that waits for the end of its request may take: without end unless set. A request
+    /// that takes longer is cancelled.
+    pub fn set_request_timeout(&mut self, timeout: Option<Duration>) {
+        self.request_timeout = timeout;
     }
 
     /// Waits for request `id` and takes its completion; others stay. A wake does not end it.
     pub(super) fn await_request(&mut self, id: TransferId) -> Result<Completion, DriverError> {
-        self.wait_through(None, |driver| !driver.posted.contains_key(&id))?;
+        let timeout = self.request_timeout;
+        self.wait_through(timeout, |driver| !driver.posted.contains_key(&id))?;
+        if self.abandon(id) {
+            return Err(DriverError::TimedOut(timeout.unwrap_or_default()));
+        }
         let completion = self.completions.take(id);
         self.core.set_unread(self.completions.told());
         completion.ok_or_else(|| self.closed_error())
@@ -109,6 +124,19 @@ impl<L: Lane> Driver<L> {
 
     pub(super) fn closed_error(&self) -> DriverError {
         DriverError::Closed(self.closed.unwrap_or(CloseReason::Local))
+    }
+}
+
+impl<L: Lane> Driver<L> {
+    /// Cancels request `id`, of which no call waits for the end any more. False if it is over.
+    fn abandon(&mut self, id: TransferId) -> bool {
+        let Some(posted) = self.posted.get_mut(&id) else {
+            return false;
+        };
+        posted.abandoned = true;
+        self.cancel(id);
+        self.posted.remove(&id);
+        true
     }
 }
 
@@ -121,11 +149,7 @@ struct Borrowed<'a, L: Lane> {
 
 impl<L: Lane> Drop for Borrowed<'_, L> {
     fn drop(&mut self) {
-        if let Some(posted) = self.driver.posted.get_mut(&self.id) {
-            posted.abandoned = true;
-            self.driver.cancel(self.id);
-            self.driver.posted.remove(&self.id);
-        }
+        self.driver.abandon(self.id);
         self.driver.memory.close(self.region);
     }
 }

@@ -5,7 +5,7 @@ use super::{Driver, WorkKind};
 use crate::{Lane, Memory};
 use core::fmt;
 use std::ops::Deref;
-use zerolane_core::{Delivery, Event, RegionId, TransferError, TransferId, limits};
+use zerolane_core::{Delivery, Event, RegionId, RemoteRegion, TransferError, TransferId, limits};
 use zerolane_wire::Reason;
 
 /// A request that is over, and the memory that was posted.
@@ -15,6 +15,8 @@ pub struct Completion {
     pub id: TransferId,
     /// Kind of the request.
     pub kind: WorkKind,
+    /// What the user gave the request: see [`Report`](super::Report).
+    pub context: u64,
     /// Bytes moved, or why not.
     pub result: Result<u64, TransferError>,
     /// What was posted; `None` if it was borrowed, copied, or nothing.
@@ -25,6 +27,8 @@ pub struct Completion {
     pub value: u64,
     /// The control of a message received.
     pub control: MessageControl,
+    /// The region that was asked for by name.
+    pub region: Option<RemoteRegion>,
 }
 
 /// The control of a message: up to 128 bytes.
@@ -73,6 +77,7 @@ struct Ending {
     value: u64,
     /// Bytes of control.
     control: u32,
+    region: Option<RemoteRegion>,
 }
 
 impl Ending {
@@ -83,6 +88,7 @@ impl Ending {
             delivery: Delivery::Interrupt,
             value: 0,
             control: 0,
+            region: None,
         }
     }
 }
@@ -111,10 +117,10 @@ impl<L: Lane> Driver<L> {
                     value,
                     ..Ending::of(id, Some(Ok(8)))
                 }),
-                Event::Region { id, region } => {
-                    self.opened = Some(region);
-                    self.end(&Ending::of(id, None));
-                }
+                Event::Region { id, region } => self.end(&Ending {
+                    region: Some(region),
+                    ..Ending::of(id, None)
+                }),
                 Event::Message {
                     id,
                     control,
@@ -126,11 +132,13 @@ impl<L: Lane> Driver<L> {
                 Event::Immediate { value } => self.completions.push(Completion {
                     id: 0,
                     kind: WorkKind::Immediate,
+                    context: 0,
                     result: Ok(0),
                     memory: None,
                     delivery: Delivery::Interrupt,
                     value: u64::from(value),
                     control: MessageControl::default(),
+                    region: None,
                 }),
                 Event::Failed { id, error } => self.end(&Ending::of(id, Some(Err(error)))),
             }
@@ -175,15 +183,17 @@ impl<L: Lane> Driver<L> {
             Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
             result => result.unwrap_or(Ok(posted.len)),
         };
-        let told = !posted.abandoned && (posted.info.signalled || result.is_err());
+        let told = !posted.abandoned && (posted.info.report.signalled || result.is_err());
         let completion = Completion {
             id: it.id,
             kind: posted.info.kind,
+            context: posted.info.report.context,
             result,
             memory: posted.memory,
             delivery: it.delivery,
             value: it.value,
             control,
+            region: it.region,
         };
         match posted.region {
             Some(region) if self.lane.holds(region) => self.held.push(Held {

@@ -7,11 +7,13 @@ fn completion(id: TransferId, delivery: Delivery) -> Completion {
     Completion {
         id,
         kind: WorkKind::Receive,
+        context: 0,
         result: Ok(1),
         memory: None,
         delivery,
         value: 0,
         control: MessageControl::default(),
+        region: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use std::io;
+use std::time::Duration;
 use zerolane_core::{CloseReason, PostError};
 
 /// Why a driver cannot go on.
@@ -16,6 +17,9 @@ pub enum DriverError {
     },
     /// The connection ended.
     Closed(CloseReason),
+    /// The request took longer than [`Driver::set_request_timeout`](crate::Driver::set_request_timeout) allows,
+    /// and was cancelled.
+    TimedOut(Duration),
     /// A Transfer could not be posted.
     Post(PostError),
 }
@@ -31,6 +35,7 @@ impl fmt::Display for DriverError {
                 )
             }
             DriverError::Closed(reason) => write!(f, "connection: {reason}"),
+            DriverError::TimedOut(timeout) => write!(f, "not done within {timeout:?}"),
             DriverError::Post(error) => error.fmt(f),
         }
     }

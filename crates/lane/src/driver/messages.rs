@@ -1,6 +1,6 @@
 //! Messages, whose control is copied, and regions asked for by name.
 
-use super::post::RequestInfo;
+use super::post::{Report, RequestInfo};
 use super::{Completion, Driver, DriverError, NotPosted};
 use crate::{Lane, Memory, Region};
 use zerolane_core::{
@@ -18,6 +18,7 @@ impl<L: Lane> Driver<L> {
         control: &[u8],
         payload: Option<Memory>,
         flags: WorkFlags,
+        report: Report,
     ) -> Result<TransferId, NotPosted<Option<Memory>>> {
         let refused = |reason, memory| NotPosted { reason, memory };
         let control = match self.copy_control(control) {
@@ -27,10 +28,10 @@ impl<L: Lane> Driver<L> {
         let request = WorkRequest::Message { control, flags };
         let posted = match payload {
             Some(payload) => self
-                .post_source(request, payload)
+                .post_source(request, report, payload)
                 .map_err(|it| refused(it.reason, Some(it.memory))),
             None => self
-                .post_bare(request)
+                .post_bare(request, report)
                 .map_err(|reason| refused(reason, None)),
         };
         let id = posted?;
@@ -51,10 +52,11 @@ impl<L: Lane> Driver<L> {
     /// See [`PostError`]. The region comes back.
     pub fn post_message_receive(
         &mut self,
+        report: Report,
         payload: Option<Region>,
     ) -> Result<TransferId, NotPosted<Option<Region>>> {
         let refused = |reason, memory| NotPosted { reason, memory };
-        let Some((request, info)) = self.message_receive() else {
+        let Some((request, info)) = self.message_receive(report) else {
             return Err(refused(PostError::Full, payload));
         };
         let posted = match payload {
@@ -76,14 +78,14 @@ impl<L: Lane> Driver<L> {
     }
 
     /// A receive of a message, with a slot for its control. `None`: the system has no memory.
-    fn message_receive(&mut self) -> Option<(WorkRequest, RequestInfo)> {
+    fn message_receive(&mut self, report: Report) -> Option<(WorkRequest, RequestInfo)> {
         let slot = self.controls.take(&mut self.memory)?;
         let request = WorkRequest::ReceiveMessage {
             control: self.controls.span(slot),
         };
         let info = RequestInfo {
             control: Some(slot),
-            ..RequestInfo::of(&request)
+            ..RequestInfo::of(&request, report)
         };
         Some((request, info))
     }
@@ -110,7 +112,8 @@ impl<L: Lane> Driver<L> {
     /// # Errors
     /// The connection's, or see [`PostError`]; the message's failure is in the completion.
     pub fn receive_message(&mut self, payload: &mut [u8]) -> Result<Completion, DriverError> {
-        let (request, info) = self.message_receive().ok_or(PostError::Full)?;
+        let received = self.message_receive(Report::default());
+        let (request, info) = received.ok_or(PostError::Full)?;
         let received = self.lend_target_as(request, info, payload);
         if let Err(DriverError::Post(_)) = received {
             self.controls.give_back(info.control);
@@ -130,10 +133,7 @@ impl<L: Lane> Driver<L> {
         let completion = self.complete(WorkRequest::OpenRegion { name, rights })?;
         match completion.result {
             Err(error) => Ok(Err(error)),
-            Ok(_) => match self.opened.take() {
-                Some(region) => Ok(Ok(region)),
-                None => Err(self.closed_error()),
-            },
+            Ok(_) => completion.region.map(Ok).ok_or_else(|| self.closed_error()),
         }
     }
 }

@@ -15,6 +15,7 @@ pub use completion::{Completion, MessageControl};
 pub use error::{DriverError, NotPosted};
 pub use inline::MAX_INLINE;
 pub use kind::WorkKind;
+pub use post::Report;
 
 use crate::clock::Clock;
 use crate::{Account, Lane, LaneError, Options, Registry, Turn, Waker};
@@ -27,7 +28,7 @@ use messages::Controls;
 use post::Posted;
 use std::collections::HashMap;
 use std::time::Duration;
-use zerolane_core::{CloseReason, Connection, FastAnswer, Instant, Life, RemoteRegion, TransferId};
+use zerolane_core::{CloseReason, Connection, FastAnswer, Instant, Life, TransferId};
 use zerolane_wire::Reason;
 
 /// What one turn of the loop did.
@@ -48,8 +49,6 @@ pub struct Driver<L: Lane> {
     exports: Vec<Export>,
     inline: Inline,
     controls: Controls,
-    /// The region that a request by name brought.
-    opened: Option<RemoteRegion>,
     completions: Completions,
     /// Completions whose memory the lane still holds.
     held: Vec<Held>,
@@ -57,11 +56,15 @@ pub struct Driver<L: Lane> {
     clock: Clock,
     waker: Waker,
     max_spin: Duration,
+    /// Most that a call waits for the end of its request.
+    request_timeout: Option<Duration>,
     spin: Duration,
     connected: bool,
     closed: Option<CloseReason>,
     /// The last turn moved something: the next one may find more.
     moved: bool,
+    /// The lane stopped at the bound of the last turn.
+    more: bool,
 }
 
 impl<L: Lane + fmt::Debug> fmt::Debug for Driver<L> {
@@ -142,21 +145,23 @@ impl<L: Lane> Driver<L> {
             exports: Vec::new(),
             inline: Inline::default(),
             controls: Controls::default(),
-            opened: None,
             completions: Completions::default(),
             held: Vec::new(),
             account: Account::default(),
             clock,
-            waker: Waker::new(),
+            waker: Waker::default(),
             max_spin: options.spin,
+            request_timeout: None,
             spin: options.spin,
             connected: false,
             closed: None,
             moved: false,
+            more: false,
         })
     }
 
-    pub(crate) fn lane_mut(&mut self) -> &mut L {
+    /// The lane.
+    pub fn lane_mut(&mut self) -> &mut L {
         &mut self.lane
     }
 
@@ -168,6 +173,48 @@ impl<L: Lane> Driver<L> {
         }
         let of_core = self.core.next_timeout().map(|at| at - self.clock.now());
         of_core.into_iter().chain(self.lane.longest_sleep()).min()
+    }
+
+    /// The time until a timer of the connection is due; `None`: none runs. Unlike [`Driver::next_timeout`] without
+    /// what the lane looks for at times, which a worker does by its own means.
+    pub fn next_timer(&self) -> Option<Duration> {
+        self.core.next_timeout().map(|at| at - self.clock.now())
+    }
+
+    /// Whether the last turn moved something.
+    pub fn has_moved(&self) -> bool {
+        self.moved
+    }
+
+    /// Whether a turn is due that neither the socket nor a timer tells of: the last one stopped at its bound.
+    pub fn has_more(&self) -> bool {
+        self.more
+    }
+
+    /// As [`Driver::turn`], for a socket in which nothing has arrived: fires due timers, sends what is owed. A peer
+    /// that may be elsewhere is looked for.
+    ///
+    /// # Errors
+    /// As of [`Driver::turn`].
+    pub fn turn_unread(&mut self) -> Result<(), DriverError> {
+        let now = self.clock.now();
+        if self.core.is_peer_silent(now) {
+            return self.turn().map(drop);
+        }
+        (self.more, self.moved) = (false, false);
+        if self.core.next_timeout().is_some_and(|at| at <= now) {
+            self.core.on_timeout(now);
+        }
+        self.flush()
+    }
+
+    /// Sends what may otherwise wait for something to ride on: the caller is about to sleep.
+    ///
+    /// # Errors
+    /// As [`Driver::turn`].
+    pub fn rest(&mut self) -> Result<(), DriverError> {
+        self.core.confirm_now();
+        self.flush()
     }
 
     /// Whether a turn is also due when the socket has room to send.
@@ -273,6 +320,7 @@ impl<L: Lane> Driver<L> {
     pub fn turn(&mut self) -> Result<Progress, DriverError> {
         let now = self.clock.now();
         self.enter_exports(now);
+        self.more = false;
         let progress = self.turn_entered(now);
         self.leave_exports();
         self.collect();
@@ -285,11 +333,13 @@ impl<L: Lane> Driver<L> {
         let eager = self.core.is_eager() && self.transmit(now)?;
         let (lane, mut turn) = self.lend(now);
         let received = lane.receive(&mut turn);
+        let more = turn.more;
         // The time at the start of the turn may be old: see `Turn::refresh`.
         let now = match received {
             Ok(true) => turn.now,
             _ => self.clock.now(),
         };
+        self.more |= more;
         let received = self.survive(received)?;
         if self.core.next_timeout().is_some_and(|at| at <= now) {
             self.core.on_timeout(now);
@@ -309,6 +359,7 @@ impl<L: Lane> Driver<L> {
             core: &mut self.core,
             memory: &self.memory,
             account: &mut self.account,
+            more: false,
             clock: self.clock,
         };
         (&mut self.lane, turn)
@@ -355,6 +406,7 @@ impl<L: Lane> Driver<L> {
     fn transmit(&mut self, now: Instant) -> Result<bool, DriverError> {
         let (lane, mut turn) = self.lend(now);
         let sent = lane.transmit(&mut turn);
+        self.more |= turn.more;
         self.survive(sent)
     }
 }

@@ -7,22 +7,39 @@ use crate::registry::EntryFlags;
 use crate::{Lane, Memory, Region};
 use zerolane_core::{PostError, RegionId, Span, TransferId, WorkRequest};
 
+/// How the end of a request is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Its success is reported. A failure always is.
+    pub signalled: bool,
+    /// The user's own number, which the completion carries (`wr_id` of verbs).
+    pub context: u64,
+}
+
+/// Reported, with context 0.
+impl Default for Report {
+    fn default() -> Report {
+        Report {
+            signalled: true,
+            context: 0,
+        }
+    }
+}
+
 /// What the driver remembers of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestInfo {
     pub(super) kind: WorkKind,
-    /// Its success is reported.
-    pub(super) signalled: bool,
+    pub(super) report: Report,
     /// Slot for the control of a message.
     pub(super) control: Option<u32>,
 }
 
 impl RequestInfo {
-    pub(super) fn of(request: &WorkRequest) -> RequestInfo {
-        let mut copy = *request;
+    pub(super) fn of(request: &WorkRequest, report: Report) -> RequestInfo {
         RequestInfo {
             kind: WorkKind::of(request),
-            signalled: copy.flags_mut().is_none_or(|it| it.signalled),
+            report,
             control: None,
         }
     }
@@ -60,7 +77,7 @@ impl Posted {
     pub(super) fn copied() -> Posted {
         Posted::without_memory(RequestInfo {
             kind: WorkKind::Put,
-            signalled: true,
+            report: Report::default(),
             control: None,
         })
     }
@@ -77,10 +94,11 @@ impl<L: Lane> Driver<L> {
     pub fn post_source(
         &mut self,
         request: WorkRequest,
+        report: Report,
         memory: Memory,
     ) -> Result<TransferId, NotPosted<Memory>> {
         assert!(!request.writes(), "{request:?} writes");
-        self.post_owned(request, RequestInfo::of(&request), memory)
+        self.post_owned(request, RequestInfo::of(&request, report), memory)
     }
 
     /// Posts a request that writes `region`, which comes back with its completion.
@@ -93,20 +111,30 @@ impl<L: Lane> Driver<L> {
     pub fn post_target(
         &mut self,
         request: WorkRequest,
+        report: Report,
         region: Region,
     ) -> Result<TransferId, NotPosted<Region>> {
         assert!(request.writes(), "{request:?} reads");
-        self.post_owned(request, RequestInfo::of(&request), region)
+        self.post_owned(request, RequestInfo::of(&request, report), region)
     }
 
     /// Posts a request without memory.
     ///
     /// # Errors
     /// See [`PostError`].
-    pub fn post_bare(&mut self, request: WorkRequest) -> Result<TransferId, PostError> {
+    pub fn post_bare(
+        &mut self,
+        request: WorkRequest,
+        report: Report,
+    ) -> Result<TransferId, PostError> {
         let id = self.post(request, Span::EMPTY)?;
-        self.remember(id, RequestInfo::of(&request));
+        self.remember(id, RequestInfo::of(&request, report));
         Ok(id)
+    }
+
+    /// How many more puts, gets, atomic operations and messages may be posted now.
+    pub fn room_for_operations(&self) -> usize {
+        self.core.room_for_operations()
     }
 
     /// Posts a put of a copy of at most [`MAX_INLINE`] bytes: `data` is the caller's again at once.
@@ -119,11 +147,20 @@ impl<L: Lane> Driver<L> {
     pub fn post_inline(
         &mut self,
         request: WorkRequest,
+        report: Report,
         data: &[u8],
     ) -> Result<TransferId, PostError> {
         assert!(data.len() <= MAX_INLINE, "{} bytes inline", data.len());
         let span = self.copy_inline(data)?;
-        let id = self.core.post(self.clock.now(), request, span)?;
+        let id = match report.context {
+            // Not remembered: there may be millions in a second.
+            0 => self.core.post(self.clock.now(), request, span)?,
+            _ => {
+                let id = self.post(request, span)?;
+                self.remember(id, RequestInfo::of(&request, report));
+                id
+            }
+        };
         self.inline.take(id, span);
         Ok(id)
     }

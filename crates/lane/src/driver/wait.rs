@@ -110,8 +110,7 @@ impl<L: Lane> Driver<L> {
 
     fn sleep(&mut self, now: Instant, deadline: Option<Instant>) -> Result<(), DriverError> {
         // So the peer does not wait for our wake-up to learn what was done.
-        self.core.confirm_now();
-        self.flush()?;
+        self.rest()?;
         let until = [self.core.next_timeout(), deadline]
             .into_iter()
             .flatten()

@@ -15,6 +15,7 @@ use socket2::Socket;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zerolane_handshake::{
@@ -35,6 +36,8 @@ pub struct ListenerCounters {
     pub refused: u64,
     /// Connections refused because there were [`Options::max_connections`].
     pub full: u64,
+    /// Connections refused because this process or the system had no descriptor or memory left.
+    pub exhausted: u64,
     /// Connections refused because their origin had [`Options::max_connections_of_origin`].
     pub full_of_origin: u64,
     /// Datagrams of connections whose peer moved, or of strangers meanwhile, that were dropped because
@@ -78,7 +81,7 @@ impl Listener {
             }
             None => None,
         };
-        let (port, socket) = SharedPort::attend(local, &options)?;
+        let (port, socket) = SharedPort::attend(local, options.receive_buffer, &options.ports)?;
         Ok(Listener {
             socket,
             port,
@@ -138,21 +141,42 @@ impl Listener {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let left = || deadline.map(|at| at.saturating_duration_since(Instant::now()));
         loop {
-            while let Some((datagram, addresses)) = self.next_datagram()? {
-                if let Some(driver) = self.consider(&datagram, addresses)? {
-                    return Ok(Some(driver));
-                }
-                // Also when strangers never stop talking.
-                if left() == Some(Duration::ZERO) {
-                    return Ok(None);
-                }
+            let accepted = self.try_accept()?;
+            if let Accept::Connection(driver) = accepted {
+                return Ok(Some(*driver));
             }
+            // Also when strangers never stop talking.
             let left = left();
             if left == Some(Duration::ZERO) {
                 return Ok(None);
             }
-            socket::wait(&self.socket, false, None, left)?;
+            if matches!(accepted, Accept::Nothing) {
+                socket::wait(&self.socket, false, None, left)?;
+            }
         }
+    }
+
+    /// Looks at the next datagram, without waiting for one.
+    ///
+    /// # Errors
+    /// The socket failed.
+    pub fn try_accept(&mut self) -> io::Result<Accept> {
+        let Some((datagram, addresses)) = self.next_datagram()? else {
+            return Ok(Accept::Nothing);
+        };
+        let driver = self.consider(&datagram, addresses)?;
+        Ok(driver.map_or(Accept::Stranger, |it| Accept::Connection(Box::new(it))))
+    }
+
+    /// The keys of connections for which something came from elsewhere than their peer's address: the peer may
+    /// have moved. See [`UdpLane::look_for_peer`].
+    pub fn unmatched(&self) -> Vec<u32> {
+        self.port.unmatched()
+    }
+
+    /// Whether [`Listener::try_accept`] has something to look at although the socket may be empty.
+    pub fn has_other(&self) -> bool {
+        self.port.has_other()
     }
 
     /// The next datagram. `None` when the socket is empty, or when there was something else than a stranger's.
@@ -244,8 +268,16 @@ impl Listener {
             return Ok(None);
         }
         let entropy = entropy()?;
-        let Some(lane) = self.lane(addresses, entropy.key)? else {
-            return Ok(None);
+        let lane = match self.lane(addresses, entropy.key) {
+            Ok(Some(lane)) => lane,
+            Ok(None) => return Ok(None),
+            Err(error) if is_exhausted(&error) => {
+                self.counters.exhausted += 1;
+                let rejection = zerolane_core::reject(&request, Reason::Busy);
+                self.refuse(rejection, Some(session), addresses);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
         };
         let config = config(&lane.socket, addresses.peer, &self.options);
         let made = Driver::try_new(lane, &self.options, |now| {
@@ -287,8 +319,15 @@ impl Listener {
             return Ok(None);
         }
         let entropy = entropy()?;
-        let Some(lane) = self.lane(addresses, entropy.key)? else {
-            return Ok(None);
+        let lane = match self.lane(addresses, entropy.key) {
+            Ok(Some(lane)) => lane,
+            Ok(None) => return Ok(None),
+            Err(error) if is_exhausted(&error) => {
+                self.counters.exhausted += 1;
+                self.refuse(zerolane_core::reject(packet, Reason::Busy), None, addresses);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
         };
         let config = config(&lane.socket, addresses.peer, &self.options);
         let made = Driver::try_new(lane, &self.options, |now| {
@@ -338,7 +377,7 @@ impl Listener {
         peer: SocketAddr,
         key: u32,
     ) -> io::Result<Option<UdpLane>> {
-        let socket = socket::bind(local, Share::Joins, &self.options)?;
+        let socket = socket::bind(local, Share::Joins, self.options.receive_buffer)?;
         let roam = PeerMigration::new(&self.port, local, key, peer);
         match UdpLane::new(socket, peer, roam, &self.options) {
             Ok(lane) => Ok(Some(lane)),
@@ -388,6 +427,24 @@ impl Listener {
     }
 }
 
+/// What [`Listener::try_accept`] found.
+#[derive(Debug)]
+pub enum Accept {
+    /// A connection. Its answer leaves with the driver's first call.
+    Connection(Box<Driver<UdpLane>>),
+    /// A datagram of a stranger who is not, or not yet, a connection.
+    Stranger,
+    /// Nothing, or what came for connections.
+    Nothing,
+}
+
+/// The listening socket: [`Listener::try_accept`] has something to look at when it is readable.
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
         self.port.leave();
@@ -410,6 +467,14 @@ fn with_random<T>(act: impl FnOnce(&mut dyn FnMut() -> [u8; 32]) -> T) -> io::Re
         None => Ok(made),
         Some(error) => Err(error),
     }
+}
+
+/// Whether the process or the system has no more of what a socket needs.
+fn is_exhausted(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+    )
 }
 
 fn is_peers(error: &io::Error) -> bool {

@@ -77,6 +77,15 @@ impl PeerMigration {
         }
     }
 
+    pub(super) fn key(&self) -> u32 {
+        self.key
+    }
+
+    /// The next [`PeerMigration::look`] at a silent peer does not wait for its time.
+    pub(super) fn look_now(&mut self) {
+        self.next_look = Instant::ZERO;
+    }
+
     /// The same of a connection that has its port for itself, that of `socket`.
     ///
     /// # Errors

@@ -10,7 +10,8 @@ mod socket;
 mod system;
 mod zerocopy;
 
-pub use listener::{Listener, ListenerCounters};
+pub use listener::{Accept, Listener, ListenerCounters};
+pub use port::Ports;
 
 use crate::seal::{Opener, Sealer};
 use crate::security;
@@ -87,13 +88,23 @@ impl UdpLane {
         self.peer_key
     }
 
+    /// The key by which the peer addresses this end.
+    pub fn key(&self) -> u32 {
+        self.migration.key()
+    }
+
+    /// The next turn that receives nothing looks whether the peer moved, if it is silent.
+    pub fn look_for_peer(&mut self) {
+        self.migration.look_now();
+    }
+
     /// The socket, to be waited on together with others.
     pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.socket)
     }
 
     /// Our address at present, if there is a way to the peer.
-    fn local_addr(&self) -> Option<SocketAddr> {
+    pub fn local_addr(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok()?.as_socket()
     }
 
@@ -163,7 +174,7 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane
     let socket = socket::bind(
         socket::any_address(peer, 0),
         socket::Share::WithJoining,
-        options,
+        options.receive_buffer,
     )?;
     let entropy = entropy()?;
     let migration = PeerMigration::of_socket(&socket, entropy.key, peer)?;
@@ -189,7 +200,7 @@ fn config(socket: &Socket, peer: SocketAddr, options: &Options) -> Config {
     Config {
         profiles: options.profiles,
         slots: options.slots,
-        window: socket::window(socket, options),
+        window: socket::window(socket, options.max_in_flight),
         max_window: options.max_in_flight,
         control: options.control,
         block: options.block,

@@ -6,7 +6,6 @@
 
 use super::packet_info::{self, PacketAddresses};
 use super::socket;
-use crate::Options;
 use socket2::Socket;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -23,8 +22,12 @@ const MAX_READ: usize = 4096;
 /// Where a D_Key lies in a header.
 const KEY: std::ops::Range<usize> = 8..12;
 
-/// The ports of this process that were listened on, and are in use.
-static PORTS: Mutex<Vec<Weak<SharedPort>>> = Mutex::new(Vec::new());
+/// The ports that listeners listened on and connections still have. A listener finds there the address of one
+/// before it, whose connections live. Cheap to clone: all clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Ports {
+    list: Arc<Mutex<Vec<Weak<SharedPort>>>>,
+}
 
 /// The beginning of a datagram, and where it came from.
 pub(super) type Received = (Vec<u8>, PacketAddresses);
@@ -64,25 +67,26 @@ impl SharedPort {
         }
     }
 
-    /// A listener's port, until it says [`SharedPort::leave`], and its socket. A port that connections of this
-    /// process still have, and a listener had that left, can be listened on again.
+    /// A listener's port, until it says [`SharedPort::leave`], and its socket. One of `ports` that
+    /// connections still have, and a listener had that left, can be listened on again.
     ///
     /// # Errors
     /// The address is not to be had.
     pub(super) fn attend(
         local: SocketAddr,
-        options: &Options,
+        receive_buffer: usize,
+        ports: &Ports,
     ) -> io::Result<(Arc<SharedPort>, Arc<Socket>)> {
-        let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ports = ports.list.lock().unwrap_or_else(PoisonError::into_inner);
         ports.retain(|it| it.strong_count() > 0);
         let left = |it: &Arc<SharedPort>| it.local == local && it.kept().others.is_none();
         if let Some(port) = ports.iter().filter_map(Weak::upgrade).find(left) {
             let socket = port.listen()?;
-            socket::prepare(&socket, options);
+            socket::prepare(&socket, receive_buffer);
             port.kept().others = Some(VecDeque::new());
             return Ok((port, socket));
         }
-        let socket = socket::bind(local, socket::Share::WithJoining, options)?;
+        let socket = socket::bind(local, socket::Share::WithJoining, receive_buffer)?;
         let local = socket.local_addr()?.as_socket().unwrap_or(local);
         packet_info::show_called(&socket, local);
         let socket = Arc::new(socket);
@@ -152,6 +156,19 @@ impl SharedPort {
         packet_info::show_called(&socket, self.local);
         kept.socket = Arc::downgrade(&socket);
         Ok(socket)
+    }
+
+    /// Whether something of strangers was read by a connection, and waits for the listener.
+    pub(super) fn has_other(&self) -> bool {
+        self.kept().others.as_ref().is_some_and(|it| !it.is_empty())
+    }
+
+    /// The keys of connections for which something came from elsewhere than their peer's address.
+    pub(super) fn unmatched(&self) -> Vec<u32> {
+        let kept = self.kept();
+        let known = kept.known.iter();
+        let found = known.filter(|(_, it)| !it.unmatched.is_empty());
+        found.map(|(&key, _)| key).collect()
     }
 
     /// The next datagram at `socket`, this port's, that is no connection's. `None` when it is empty, or when
@@ -262,7 +279,7 @@ mod tests {
     #[test]
     fn keep_other__only_for_a_listener_and_up_to_the_limit() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (port, socket) = SharedPort::attend(local, &Options::default()).expect("a port");
+        let (port, socket) = SharedPort::attend(local, 1 << 20, &Ports::default()).expect("a port");
         for _ in 0..MAX_KEPT + 3 {
             port.kept().keep_other(datagram(8));
         }
@@ -277,7 +294,7 @@ mod tests {
     #[test]
     fn next_other__comes_back_however_much_is_there_for_connections() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (port, socket) = SharedPort::attend(local, &Options::default()).expect("a port");
+        let (port, socket) = SharedPort::attend(local, 1 << 20, &Ports::default()).expect("a port");
         port.expect(7, PEER.into());
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
         let datagrams = 3 * MAX_KEPT;
@@ -295,7 +312,8 @@ mod tests {
     #[test]
     fn attend__a_port_that_connections_still_have() {
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let attend = |local| SharedPort::attend(local, &Options::default());
+        let ports = Ports::default();
+        let attend = |local| SharedPort::attend(local, 1 << 20, &ports);
         let (port, socket) = attend(local).expect("a port");
         let local = port.local();
         let in_use = |it: io::Result<_>| it.is_err_and(|it| it.kind() == io::ErrorKind::AddrInUse);

@@ -1,7 +1,6 @@
 //! The socket and its options: everything that has to do with the kernel's UDP and nothing with
 //! the protocol.
 
-use crate::Options;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -51,22 +50,17 @@ pub(super) fn open(local: SocketAddr, share: Share) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// As [`open`], with the buffers of `options`.
-pub(super) fn bind(local: SocketAddr, share: Share, options: &Options) -> io::Result<Socket> {
+/// As [`open`], with a receive buffer of so many bytes, if the system gives it.
+pub(super) fn bind(local: SocketAddr, share: Share, receive_buffer: usize) -> io::Result<Socket> {
     let socket = open(local, share)?;
-    prepare(&socket, options);
+    prepare(&socket, receive_buffer);
     Ok(socket)
 }
 
-/// Gives `socket` the buffers of `options`.
-pub(super) fn prepare(socket: &Socket, options: &Options) {
+/// Gives `socket` its buffers.
+pub(super) fn prepare(socket: &Socket, receive_buffer: usize) {
     let fd = socket.as_raw_fd();
-    raise_buffer(
-        fd,
-        libc::SO_RCVBUFFORCE,
-        libc::SO_RCVBUF,
-        options.receive_buffer,
-    );
+    raise_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive_buffer);
     raise_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER);
     // Counting drops is a courtesy of the kernel; without it we count none.
     let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
@@ -107,11 +101,11 @@ pub(super) fn receive_buffer(socket: &Socket) -> usize {
 /// there and leaves the caches.
 const WINDOW: u32 = 2 << 20;
 
-/// Payload that fits the receive buffer whatever the datagrams look like.
-pub(super) fn window(socket: &Socket, options: &Options) -> u32 {
+/// Payload that fits the receive buffer whatever the datagrams look like, `most` at most.
+pub(super) fn window(socket: &Socket, most: u32) -> u32 {
     let fits = receive_buffer(socket) / BUFFER_OVERHEAD;
     WINDOW
-        .min(options.max_in_flight)
+        .min(most)
         .min(u32::try_from(fits).unwrap_or(u32::MAX))
         .max(4096)
 }

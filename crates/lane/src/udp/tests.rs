@@ -3,6 +3,7 @@
 
 use super::system::seam::{self, Sends};
 use super::*;
+use crate::Report;
 use crate::{
     Completion, ExportedRegion, Memory, MoveCause, Progress, Region, Security, Zerocopy, shared,
 };
@@ -96,11 +97,13 @@ fn region(bytes: &[u8]) -> Region {
 /// Posts one Transfer from a to b and returns what b has.
 fn transfer(a: &mut End, b: &mut End, bytes: &[u8]) -> Option<Completion> {
     let place = Region::anonymous(bytes.len()).expect("memory");
-    b.post_target(WorkRequest::Receive, place).expect("posted");
+    b.post_target(WorkRequest::Receive, Report::default(), place)
+        .expect("posted");
     a.post_source(
         WorkRequest::Send {
             delivery: Delivery::Interrupt,
         },
+        Report::default(),
         region(bytes).into(),
     )
     .expect("posted");
@@ -310,6 +313,7 @@ fn zerocopy__not_with_borrowed_memory() {
     let bytes = content(SIZE, 5);
     b.post_target(
         WorkRequest::Receive,
+        Report::default(),
         Region::anonymous(SIZE).expect("memory"),
     )
     .expect("posted");
@@ -344,6 +348,7 @@ fn zerocopy__memory_that_the_kernel_keeps_is_never_given_back() {
     let memory = unsafe { Region::foreign(start, SIZE, false, owner) };
     b.post_target(
         WorkRequest::Receive,
+        Report::default(),
         Region::anonymous(SIZE).expect("memory"),
     )
     .expect("posted");
@@ -351,6 +356,7 @@ fn zerocopy__memory_that_the_kernel_keeps_is_never_given_back() {
         WorkRequest::Send {
             delivery: Delivery::Interrupt,
         },
+        Report::default(),
         memory.into(),
     )
     .expect("posted");
@@ -380,7 +386,7 @@ fn wait_busy(a: &mut End, b: &mut End, timeout: Option<Duration>) -> usize {
             immediate: None,
             flags: quiet,
         };
-        let put = a.post_inline(put, &content(64, turns));
+        let put = a.post_inline(put, Report::default(), &content(64, turns));
         put.expect("posted");
         a.turn().expect("a");
         turns += 1;
@@ -418,7 +424,8 @@ fn exported__what_missed_its_place_is_read_and_written_by_atomics() {
             immediate: None,
             flags: WorkFlags::default(),
         };
-        a.post_source(put, region(bytes).into()).expect("posted");
+        a.post_source(put, Report::default(), region(bytes).into())
+            .expect("posted");
         drive(a, b, |a, _| a.has_completion());
         let over = a.next_completion().expect("over");
         assert_eq!(over.result, Ok(SIZE as u64));

@@ -1,0 +1,80 @@
+//! What is done with the connections of an endpoint.
+
+use super::handle::ConnectionHandle;
+use super::pending::Claim;
+use crate::{Connection, Error, ExportedRegion, Result, Rights};
+use std::collections::VecDeque;
+
+#[derive(Debug, Default)]
+pub(super) struct Accepting {
+    /// A handle has the endpoint: there are no events of it.
+    handled: bool,
+    waiting: VecDeque<Claim<ConnectionHandle>>,
+    /// Accepted, and not asked for.
+    ready: VecDeque<ConnectionHandle>,
+    /// How many of those there may be before it is looked which are over.
+    purge_at: usize,
+    /// What every client may use.
+    exports: Vec<(String, ExportedRegion, Rights)>,
+}
+
+/// Connections not asked for that are kept without a look at whether they are over.
+const PURGE_AT: usize = 64;
+
+impl Accepting {
+    pub(super) fn handle(&mut self) {
+        self.handled = true;
+    }
+
+    pub(super) fn is_handled(&self) -> bool {
+        self.handled
+    }
+
+    pub(super) fn export(&mut self, name: &str, region: &ExportedRegion, rights: Rights) {
+        self.exports.push((name.to_owned(), region.clone(), rights));
+    }
+
+    pub(super) fn export_to(&self, connection: &mut Connection) -> Result<()> {
+        let live = self.exports.iter().filter(|(_, it, _)| !it.is_revoked());
+        for (name, region, rights) in live {
+            connection.export_named(name, region, *rights)?;
+        }
+        Ok(())
+    }
+
+    /// Answers with the next connection.
+    pub(super) fn await_next(&mut self, claim: Claim<ConnectionHandle>) {
+        let Some(handle) = self.ready.pop_front() else {
+            return self.waiting.push_back(claim);
+        };
+        if let Err(Ok(handle)) = claim.answer(Ok(handle)) {
+            self.ready.push_front(handle);
+        }
+    }
+
+    pub(super) fn accepted(&mut self, mut handle: ConnectionHandle) {
+        while let Some(claim) = self.waiting.pop_front() {
+            match claim.answer(Ok(handle)) {
+                Err(Ok(again)) => handle = again,
+                _ => return,
+            }
+        }
+        self.ready.push_back(handle);
+    }
+
+    /// Forgets connections that are over, now and then.
+    pub(super) fn purge(&mut self, lives: impl Fn(&ConnectionHandle) -> bool) {
+        if self.ready.len() > self.purge_at.max(PURGE_AT) {
+            self.ready.retain(lives);
+            self.purge_at = 2 * self.ready.len();
+        }
+    }
+
+    /// The endpoint failed.
+    pub(super) fn fail(&mut self, error: &Error) {
+        for claim in self.waiting.drain(..) {
+            let error = std::io::Error::other(error.to_string());
+            claim.answer_or_drop(Err(error.into()));
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! What handles wait for on one connection.
+
+use super::pending::{Claim, Outcome, Refused};
+use crate::failure::{CloseReason, PostError};
+use crate::memory::Memory;
+use crate::request::WorkKind;
+use crate::security::PublicKey;
+use crate::{Completion, Connection, Error, Result, TransferId};
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+
+/// Immediates, Transfers and messages kept for handles; beyond it the connection keeps them, and the peer is
+/// told to wait.
+const MAX_UNASKED: usize = 1024;
+
+/// The end of a connection that is not ours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    pub(super) key: Option<PublicKey>,
+}
+
+impl Peer {
+    pub(super) fn of(connection: &Connection) -> Peer {
+        Peer {
+            address: connection.peer_addr(),
+            key: connection.peer_key(),
+        }
+    }
+}
+
+/// Told whether a connection stands.
+type OnConnected = Box<dyn FnOnce(Result<Peer>) + Send>;
+
+/// What came of an attempt to post.
+pub(super) enum Attempt {
+    Posted(TransferId),
+    /// There is no room at present.
+    Full,
+    Refused(Refused),
+}
+
+/// Posts, or gives the memory back if there is no connection.
+pub(super) type Post = Box<dyn FnMut(Option<&mut Connection>) -> Attempt + Send>;
+
+/// A request that is not posted yet.
+pub(super) struct Waiting {
+    /// By which its handle cancels it.
+    pub(super) number: u64,
+    pub(super) post: Post,
+    pub(super) claim: Option<Claim<Completion>>,
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Waiting").field(&self.number).finish()
+    }
+}
+
+/// Not posted: the memory goes back.
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(claim) = self.claim.take()
+            && let Attempt::Refused(refused) = (self.post)(None)
+        {
+            let _ = claim.answer(Err(refused));
+        }
+    }
+}
+
+/// Which queue a request waits in, so that sends that wait for room hold no receive back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Outgoing,
+    Incoming(WorkKind),
+}
+
+#[derive(Debug)]
+struct Awaited {
+    number: u64,
+    claim: Claim<Completion>,
+}
+
+#[derive(Default)]
+pub(super) struct Claims {
+    /// A handle has it: there are no events of it.
+    handled: bool,
+    /// What waits for it to be connected.
+    connected: Option<OnConnected>,
+    requests: HashMap<TransferId, Awaited>,
+    outgoing: VecDeque<Waiting>,
+    incoming: VecDeque<Waiting>,
+    /// Received for a request that was given up.
+    kept: VecDeque<Completion>,
+    immediates: VecDeque<u32>,
+    immediates_awaited: VecDeque<Claim<u32>>,
+    /// What waits for its end.
+    ended: Vec<Claim<()>>,
+}
+
+impl std::fmt::Debug for Claims {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Claims")
+            .field("handled", &self.handled)
+            .field("requests", &self.requests.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Claims {
+    pub(super) fn handle(&mut self) {
+        self.handled = true;
+    }
+
+    pub(super) fn is_handled(&self) -> bool {
+        self.handled
+    }
+
+    /// Tells when it is connected, or that it will not be.
+    pub(super) fn await_connected(&mut self, connected: OnConnected) {
+        self.handled = true;
+        self.connected = Some(connected);
+    }
+
+    /// False if the user is to be told by an event.
+    pub(super) fn on_connected(&mut self, peer: impl FnOnce() -> Peer) -> bool {
+        if let Some(connected) = self.connected.take() {
+            connected(Ok(peer()));
+        }
+        self.handled
+    }
+
+    /// Whether so much waits for handles that no more is to be taken in.
+    pub(super) fn is_full(&self) -> bool {
+        self.kept.len() + self.immediates.len() >= MAX_UNASKED
+    }
+
+    /// Posts `waiting` behind those that wait already.
+    pub(super) fn post(
+        &mut self,
+        direction: Direction,
+        mut waiting: Waiting,
+        connection: &mut Connection,
+    ) {
+        if let Direction::Incoming(kind) = direction
+            && let Some(at) = self.kept.iter().position(|it| it.kind == kind)
+            && let Some(claim) = waiting.claim.take()
+        {
+            if let Some(kept) = self.kept.remove(at)
+                && let Err(Ok(kept)) = claim.answer(Ok(kept))
+            {
+                self.keep(kept);
+            }
+            return;
+        }
+        let queue = match direction {
+            Direction::Outgoing => &mut self.outgoing,
+            Direction::Incoming(_) => &mut self.incoming,
+        };
+        queue.push_back(waiting);
+        self.post_waiting(connection);
+    }
+
+    /// Posts what waits, as far as there is room.
+    pub(super) fn post_waiting(&mut self, connection: &mut Connection) {
+        for queue in [&mut self.outgoing, &mut self.incoming] {
+            while let Some(mut waiting) = queue.pop_front() {
+                match (waiting.post)(Some(&mut *connection)) {
+                    Attempt::Full => {
+                        queue.push_front(waiting);
+                        break;
+                    }
+                    Attempt::Posted(id) => {
+                        if let Some(claim) = waiting.claim.take() {
+                            let number = waiting.number;
+                            self.requests.insert(id, Awaited { number, claim });
+                        }
+                    }
+                    Attempt::Refused(refused) => {
+                        if let Some(claim) = waiting.claim.take() {
+                            let _ = claim.answer(Err(refused));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives a completion to what waits for it. Back if nothing does, and it is the user's.
+    pub(super) fn deliver(&mut self, completion: Completion) -> Option<Completion> {
+        if completion.kind == WorkKind::Immediate && self.handled {
+            self.deliver_immediate(completion.value as u32);
+            return None;
+        }
+        let given_up = match self.requests.remove(&completion.id) {
+            Some(Awaited { claim, .. }) => claim.answer(Ok(completion)).err()?.ok()?,
+            None if self.handled => completion,
+            None => return Some(completion),
+        };
+        self.keep(given_up);
+        None
+    }
+
+    /// Keeps what was received for a request that was given up.
+    pub(super) fn keep(&mut self, completion: Completion) {
+        let received = matches!(
+            completion.kind,
+            WorkKind::Receive | WorkKind::MessageReceived
+        );
+        if received && completion.result.is_ok() {
+            self.kept.push_back(completion);
+        }
+    }
+
+    fn deliver_immediate(&mut self, mut value: u32) {
+        while let Some(claim) = self.immediates_awaited.pop_front() {
+            match claim.answer(Ok(value)) {
+                Err(Ok(again)) => value = again,
+                _ => return,
+            }
+        }
+        self.immediates.push_back(value);
+    }
+
+    /// Answers with the next immediate.
+    pub(super) fn await_immediate(&mut self, claim: Claim<u32>) {
+        let Some(value) = self.immediates.pop_front() else {
+            return self.immediates_awaited.push_back(claim);
+        };
+        if let Err(Ok(value)) = claim.answer(Ok(value)) {
+            self.immediates.push_front(value);
+        }
+    }
+
+    /// An immediate that was told and not taken.
+    pub(super) fn keep_immediate(&mut self, value: u32) {
+        self.immediates.push_front(value);
+    }
+
+    /// Answers at the end of the connection.
+    pub(super) fn await_end(&mut self, claim: Claim<()>) {
+        self.ended.push(claim);
+    }
+
+    /// Gives up request `number`: forgets it, or returns under which identifier it was posted.
+    pub(super) fn give_up(&mut self, number: u64) -> Option<TransferId> {
+        self.outgoing.retain(|it| it.number != number);
+        self.incoming.retain(|it| it.number != number);
+        let posted = self.requests.iter().find(|(_, it)| it.number == number);
+        posted.map(|(&id, _)| id)
+    }
+
+    /// The connection is over. False if the user is to be told by an event.
+    pub(super) fn on_closed(&mut self, reason: &Error) -> bool {
+        if let Some(connected) = self.connected.take() {
+            connected(Err(again(reason)));
+        }
+        // Those that wait to be posted get their memory back as they are dropped.
+        self.outgoing.clear();
+        self.incoming.clear();
+        for (_, Awaited { claim, .. }) in self.requests.drain() {
+            claim.answer_or_drop(Err(again(reason)));
+        }
+        for claim in self.immediates_awaited.drain(..) {
+            claim.answer_or_drop(Err(again(reason)));
+        }
+        for claim in self.ended.drain(..) {
+            let ended: Outcome<()> = match reason {
+                Error::Closed(CloseReason::Local | CloseReason::Peer(_)) => Ok(()),
+                reason => Err(Refused::because(again(reason))),
+            };
+            let _ = claim.answer(ended);
+        }
+        self.handled
+    }
+}
+
+/// The same error, for one more that waits.
+fn again(error: &Error) -> Error {
+    match error {
+        Error::Closed(reason) => Error::Closed(*reason),
+        Error::ConnectTimeout(timeout) => Error::ConnectTimeout(*timeout),
+        Error::Strict { bytes } => Error::Strict { bytes: *bytes },
+        Error::Io(error) => Error::Io(std::io::Error::new(error.kind(), error.to_string())),
+        other => Error::Io(std::io::Error::other(other.to_string())),
+    }
+}
+
+/// An attempt of what `post` does with `memory`, which is given back if it is refused.
+pub(super) fn attempt<M: Send + 'static>(
+    memory: M,
+    back: fn(M) -> Option<Memory>,
+    mut post: impl FnMut(&mut Connection, M) -> std::result::Result<TransferId, (Error, M)>
+    + Send
+    + 'static,
+) -> Post {
+    let mut memory = Some(memory);
+    Box::new(move |connection| {
+        let Some(taken) = memory.take() else {
+            return Attempt::Refused(Refused::gone());
+        };
+        let Some(connection) = connection else {
+            return Attempt::Refused(Refused {
+                memory: back(taken),
+                ..Refused::gone()
+            });
+        };
+        match post(connection, taken) {
+            Ok(id) => Attempt::Posted(id),
+            Err((Error::Post(PostError::Full), taken)) => {
+                memory = Some(taken);
+                Attempt::Full
+            }
+            Err((error, taken)) => Attempt::Refused(Refused {
+                error,
+                memory: back(taken),
+            }),
+        }
+    })
+}

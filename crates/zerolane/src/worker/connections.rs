@@ -1,0 +1,187 @@
+//! Turns of connections, and what comes of them.
+
+use super::claims::Peer;
+use super::link::{Link, Stage};
+use super::{ConnectionId, Event, Key, MAX_EVENTS, Slot, Worker};
+use crate::Error;
+use std::os::fd::AsFd;
+use std::time::Instant;
+use zerolane_lane::{DriverError, Life};
+
+/// What is next for a connection that was turned.
+enum Next {
+    /// Another turn, when its time has come.
+    Stays,
+    /// It is over.
+    Ends,
+}
+
+impl Worker {
+    pub(super) fn turn_connection(&mut self, key: Key) {
+        let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
+            return;
+        };
+        link.queued = false;
+        let driver = &mut link.connection.driver;
+        let turned = match std::mem::take(&mut link.readable) {
+            true => driver.turn().map(drop),
+            false => driver.turn_unread(),
+        };
+        self.settle(key, turned.err());
+    }
+
+    /// Tells what a turn brought, and sees to the next one.
+    pub(super) fn settle(&mut self, key: Key, error: Option<DriverError>) {
+        let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
+            return;
+        };
+        let id = ConnectionId(key);
+        if matches!(link.stage, Stage::Connecting(_)) && link.connection.driver.is_connected() {
+            link.stage = Stage::Open;
+            let Link {
+                claims, connection, ..
+            } = &mut **link;
+            if !claims.on_connected(|| Peer::of(connection)) {
+                self.events.push_back(Event::Connected { connection: id });
+            }
+        }
+        let drained = deliver(link, id, &mut self.events);
+        if !drained && !std::mem::replace(&mut link.starved, true) {
+            self.starved.push(key);
+        }
+        tell_announced(link, id, &mut self.events);
+        let next = match error {
+            // The lane cannot go on.
+            Some(error) => {
+                let reason = Error::from(error);
+                end(link, id, reason, &mut self.events);
+                Next::Ends
+            }
+            None => step(link, id, drained, &mut self.events, &mut self.ready),
+        };
+        match next {
+            Next::Ends => {
+                self.poller.remove(link.connection.as_fd());
+                self.slots.remove(key);
+            }
+            Next::Stays => self.schedule(key),
+        }
+    }
+
+    /// When the connection is turned again.
+    fn schedule(&mut self, key: Key) {
+        let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
+            return;
+        };
+        if link.connection.driver.has_more() {
+            link.readable = true;
+            if !std::mem::replace(&mut link.queued, true) {
+                self.ready.push_back(key);
+            }
+        } else if let Some(due) = link.next_due(Instant::now()) {
+            self.timers.set(key, due, &mut link.armed);
+        }
+        if link.connection.driver.has_moved() && !std::mem::replace(&mut link.restless, true) {
+            self.restless.push(key);
+        }
+        let writable = link.connection.wants_write();
+        if writable != link.writable {
+            link.writable = writable;
+            // If it is refused, the timers see to it.
+            let socket = link.connection.as_fd();
+            let _ = self.poller.watch_room(socket, key, writable);
+        }
+    }
+}
+
+/// Gives completions to those that wait for them, or to the user. False if there was no room for all.
+fn deliver(
+    link: &mut Link,
+    id: ConnectionId,
+    events: &mut std::collections::VecDeque<Event>,
+) -> bool {
+    loop {
+        if events.len() >= MAX_EVENTS || link.claims.is_full() {
+            return !link.connection.driver.has_completion();
+        }
+        let Some(completion) = link.connection.next_whole() else {
+            break;
+        };
+        if let Some(completion) = link.claims.deliver(completion) {
+            events.push_back(Event::Completed {
+                connection: id,
+                completion,
+            });
+        }
+    }
+    link.claims.post_waiting(&mut link.connection);
+    true
+}
+
+/// Tells once of a Transfer that no receive takes.
+fn tell_announced(
+    link: &mut Link,
+    id: ConnectionId,
+    events: &mut std::collections::VecDeque<Event>,
+) {
+    match link.connection.driver.announced() {
+        Some(length) if !link.announced && !link.claims.is_handled() => {
+            link.announced = true;
+            events.push_back(Event::Announced {
+                connection: id,
+                length,
+            });
+        }
+        None => link.announced = false,
+        Some(_) => {}
+    }
+}
+
+/// Goes on with what ends a connection.
+fn step(
+    link: &mut Link,
+    id: ConnectionId,
+    drained: bool,
+    events: &mut std::collections::VecDeque<Event>,
+    ready: &mut std::collections::VecDeque<Key>,
+) -> Next {
+    if let Stage::Flushing { until } = link.stage
+        && (!link.connection.driver.is_sending() || until <= Instant::now())
+    {
+        link.stage = Stage::Ending;
+        link.connection.driver.close();
+        if !std::mem::replace(&mut link.queued, true) {
+            ready.push_back(id.0);
+        }
+    }
+    let Some(reason) = link.connection.driver.closed() else {
+        return Next::Stays;
+    };
+    if drained && link.stage != Stage::Told && !link.connection.driver.has_completion() {
+        let reason = link.reason(reason);
+        end(link, id, reason, events);
+    }
+    match link.connection.driver.life() {
+        Life::Closed if link.stage == Stage::Told => Next::Ends,
+        _ => Next::Stays,
+    }
+}
+
+/// Tells of the end, once.
+fn end(
+    link: &mut Link,
+    id: ConnectionId,
+    reason: Error,
+    events: &mut std::collections::VecDeque<Event>,
+) {
+    if std::mem::replace(&mut link.stage, Stage::Told) == Stage::Told {
+        return;
+    }
+    if link.claims.on_closed(&reason) {
+        return;
+    }
+    events.push_back(Event::Closed {
+        connection: id,
+        reason,
+    });
+}

@@ -1,0 +1,141 @@
+//! Endpoints of a worker: they accept, and hear for their connections whose peers moved.
+
+use super::accepting::Accepting;
+use super::claims::Peer;
+use super::handle::ConnectionHandle;
+use super::link::Link;
+use super::{EndpointId, Event, Key, Slot, Worker};
+use crate::Endpoint;
+use std::os::fd::AsFd;
+use zerolane_lane::udp::Accept;
+
+/// Datagrams of strangers looked at in one turn.
+const STRANGERS: usize = 32;
+
+#[derive(Debug)]
+pub(super) struct Listening {
+    pub(super) endpoint: Endpoint,
+    /// It is among those that are ready.
+    pub(super) queued: bool,
+    /// What its handles wait for.
+    pub(super) accepting: Accepting,
+}
+
+impl Listening {
+    pub(super) fn new(endpoint: Endpoint) -> Listening {
+        Listening {
+            endpoint,
+            queued: true,
+            accepting: Accepting::default(),
+        }
+    }
+}
+
+impl Worker {
+    /// Looks at what came from strangers, and from peers elsewhere than where they were.
+    pub(super) fn accept(&mut self, key: Key) {
+        let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
+            return;
+        };
+        listening.queued = false;
+        let mut accepted = Vec::new();
+        let mut failed = None;
+        let mut more = true;
+        for _ in 0..STRANGERS {
+            match listening.endpoint.listener_mut().try_accept() {
+                Ok(Accept::Connection(driver)) => {
+                    accepted.push(listening.endpoint.accepted(*driver));
+                }
+                Ok(Accept::Stranger) => {}
+                Ok(Accept::Nothing) => {
+                    more = false;
+                    break;
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        let moved = listening.endpoint.listener_mut().unmatched();
+        if failed.is_none() && more && !std::mem::replace(&mut listening.queued, true) {
+            self.ready.push_back(key);
+        }
+        for connection in accepted {
+            self.take_in(key, connection);
+        }
+        if let Some(error) = failed {
+            self.fail_endpoint(key, error.into());
+        }
+        if !moved.is_empty() {
+            self.look_for_peers(&moved);
+        }
+    }
+
+    fn take_in(&mut self, key: Key, connection: crate::Connection) {
+        let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
+            return;
+        };
+        let handled = listening.accepting.is_handled();
+        let mut link = Link::open(connection);
+        if handled {
+            link.claims.handle();
+        }
+        let exported = listening.accepting.export_to(&mut link.connection);
+        let peer = Peer::of(&link.connection);
+        // Dropped, it tells its peer.
+        let Ok(id) = self.own(link) else { return };
+        let live: std::collections::HashSet<Key> = self.slots.keys().collect();
+        let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
+            return;
+        };
+        if exported.is_err() {
+            self.close(id);
+        } else if handled {
+            let handle = ConnectionHandle::new(&self.inbox, id, peer);
+            listening.accepting.accepted(handle);
+            listening.accepting.purge(|it| live.contains(&it.id().0));
+        } else {
+            self.events.push_back(Event::Accepted {
+                endpoint: EndpointId(key),
+                connection: id,
+            });
+        }
+    }
+
+    fn fail_endpoint(&mut self, key: Key, error: crate::Error) {
+        let Some(Slot::Endpoint(listening)) = self.slots.get(key) else {
+            return;
+        };
+        self.poller.remove(listening.endpoint.as_fd());
+        self.endpoints.retain(|&it| it != key);
+        let Some(Slot::Endpoint(mut listening)) = self.slots.remove(key) else {
+            return;
+        };
+        if listening.accepting.is_handled() {
+            listening.accepting.fail(&error);
+        } else {
+            self.events.push_back(Event::EndpointFailed {
+                endpoint: EndpointId(key),
+                error,
+            });
+        }
+    }
+
+    /// Turns the connections with these keys: their peers may have moved.
+    fn look_for_peers(&mut self, keys: &[u32]) {
+        for (key, slot) in &mut self.slots {
+            let Slot::Connection(link) = slot else {
+                continue;
+            };
+            let lane = link.connection.driver.lane_mut();
+            if keys.contains(&lane.key()) {
+                lane.look_for_peer();
+                link.readable = true;
+                if !std::mem::replace(&mut link.queued, true) {
+                    self.ready.push_back(key);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! Handles: what any thread or task asks a worker for.
+
+use super::claims::{Direction, Peer, Post, Waiting, attempt};
+use super::pending::{Claim, Pending, Refused};
+use super::{ConnectionId, EndpointId, Inbox, Slot, Submission, Worker};
+use crate::memory::Memory;
+use crate::request::WorkKind;
+use crate::security::PublicKey;
+use crate::{
+    Completion, Connection, Error, ExportedRegion, FetchOp, Options, Region, RegionKey, Result,
+    Rights, Work,
+};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use zerolane_lane::NotPosted;
+use zerolane_lane::Waker;
+
+/// Asks a worker for things, from any thread, whichever way it runs. Cheap to clone.
+///
+/// What is asked for is done when the worker makes progress. If the worker is gone, it is refused.
+#[derive(Clone, Debug)]
+pub struct WorkerHandle {
+    inbox: Arc<Inbox>,
+}
+
+impl WorkerHandle {
+    pub(super) fn new(inbox: &Arc<Inbox>) -> WorkerHandle {
+        WorkerHandle {
+            inbox: Arc::clone(inbox),
+        }
+    }
+
+    /// Connects to `to`.
+    pub fn connect(&self, to: SocketAddr, options: &Options) -> Pending<ConnectionHandle> {
+        let options = options.clone();
+        let (claim, pending) = Pending::new(None);
+        self.submit(move |worker| match worker.connect(to, &options) {
+            Ok(id) => worker.hand_out(id, claim),
+            Err(error) => claim.answer_or_drop(Err(error)),
+        });
+        pending
+    }
+
+    /// Gives the worker a connection.
+    pub fn adopt(&self, connection: Connection) -> Pending<ConnectionHandle> {
+        let (claim, pending) = Pending::new(None);
+        self.submit(move |worker| match worker.adopt(connection) {
+            Ok(id) => worker.hand_out(id, claim),
+            Err(error) => claim.answer_or_drop(Err(error)),
+        });
+        pending
+    }
+
+    /// Listens on `on` (port 0: any free port).
+    pub fn listen(&self, on: SocketAddr, options: Options) -> Pending<EndpointHandle> {
+        let inbox = Arc::clone(&self.inbox);
+        self.call(move |worker| {
+            let id = worker.listen(on, options)?;
+            let Some(Slot::Endpoint(listening)) = worker.slots.get_mut(id.0) else {
+                return Err(Refused::gone().error);
+            };
+            listening.accepting.handle();
+            let local = listening.endpoint.local_addr();
+            let owned = Owned {
+                inbox,
+                close: Box::new(move |worker| {
+                    let _ = worker.close_endpoint(id);
+                }),
+            };
+            Ok(EndpointHandle {
+                shared: Arc::new(EndpointShared { owned, id, local }),
+            })
+        })
+    }
+
+    /// Ends a [`Worker::wait`], or the sleep of a worker that runs by itself.
+    pub fn waker(&self) -> Waker {
+        self.inbox.waker.clone()
+    }
+
+    /// Has the worker call `act`, and answers with what that returns.
+    pub(super) fn call<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Worker) -> Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        let (claim, pending) = Pending::new(None);
+        self.submit(move |worker| claim.answer_or_drop(act(worker)));
+        pending
+    }
+
+    /// If the worker is gone, what `act` holds is dropped, and claims with it answer so.
+    pub(super) fn submit(&self, act: impl FnOnce(&mut Worker) + Send + 'static) {
+        submit(&self.inbox, Box::new(act));
+    }
+}
+
+fn submit(inbox: &Inbox, act: Submission) {
+    match inbox.submissions.push(act) {
+        Ok(()) => inbox.waker.wake(),
+        Err(act) => drop(act),
+    }
+}
+
+impl Worker {
+    /// Answers `claim` with a handle of connection `id` when that is connected.
+    fn hand_out(&mut self, id: ConnectionId, claim: Claim<ConnectionHandle>) {
+        let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) else {
+            return;
+        };
+        let inbox = Arc::clone(&self.inbox);
+        link.claims.await_connected(Box::new(move |connected| {
+            let handle = connected.map(|peer| ConnectionHandle::new(&inbox, id, peer));
+            // Not waited for any more, the handle goes, and the connection with it.
+            claim.answer_or_drop(handle);
+        }));
+        if link.is_open() {
+            let peer = Peer::of(&link.connection);
+            link.claims.on_connected(|| peer);
+        }
+    }
+}
+
+/// What is closed with its last handle.
+struct Owned {
+    inbox: Arc<Inbox>,
+    close: Box<dyn Fn(&mut Worker) + Send + Sync>,
+}
+
+impl std::fmt::Debug for Owned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Owned").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let nothing: Box<dyn Fn(&mut Worker) + Send + Sync> = Box::new(|_| {});
+        let close = std::mem::replace(&mut self.close, nothing);
+        submit(&self.inbox, Box::new(move |worker| close(worker)));
+    }
+}
+
+/// An endpoint of a worker. It is closed when the last clone of its handle is dropped.
+#[derive(Clone, Debug)]
+pub struct EndpointHandle {
+    shared: Arc<EndpointShared>,
+}
+
+#[derive(Debug)]
+struct EndpointShared {
+    owned: Owned,
+    id: EndpointId,
+    local: SocketAddr,
+}
+
+impl EndpointHandle {
+    fn worker(&self) -> WorkerHandle {
+        WorkerHandle::new(&self.shared.owned.inbox)
+    }
+
+    /// The address listened on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared.local
+    }
+
+    /// The next connection. Those that are not asked for are served all the same: what the endpoint exports
+    /// ([`EndpointHandle::export`]) is theirs to use.
+    pub fn accept(&self) -> Pending<ConnectionHandle> {
+        let (id, worker) = (self.shared.id, self.worker());
+        let (claim, pending) = Pending::new(Some(Box::new(move |unread| {
+            if let Some(handle) = unread {
+                worker.submit(move |worker| {
+                    if let Some(Slot::Endpoint(it)) = worker.slots.get_mut(id.0) {
+                        it.accepting.accepted(handle);
+                    }
+                });
+            }
+        })));
+        self.worker().submit(move |worker| {
+            if let Some(Slot::Endpoint(it)) = worker.slots.get_mut(id.0) {
+                it.accepting.await_next(claim);
+            }
+        });
+        pending
+    }
+
+    /// As [`Worker::export`]: lets every client that connects from now on use `region` with `rights`, by `name`.
+    pub fn export(&self, name: &str, region: &ExportedRegion, rights: Rights) -> Pending<()> {
+        let (id, name, region) = (self.shared.id, name.to_owned(), region.clone());
+        self.worker()
+            .call(move |worker| worker.export(id, &name, &region, rights))
+    }
+}
+
+/// A connection of a worker, to be used by any thread or task. When the last clone is dropped it is closed: what was
+/// posted to be sent is sent, in the background.
+///
+/// Requests are begun in the order in which one thread asks for them. What finds no room waits in order.
+///
+/// ```
+/// use zerolane::worker::Worker;
+/// use zerolane::{Options, Region};
+/// let worker = Worker::new()?.spawn()?;
+/// let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+/// let client = worker.connect(endpoint.local_addr(), &Options::default()).wait()?;
+/// let server = endpoint.accept().wait()?;
+/// let received = server.recv(Region::anonymous(4096)?);
+/// client.send(Region::from_vec(b"from any thread".to_vec())).wait()?.result?;
+/// let received = received.wait()?;
+/// assert_eq!(&received.memory[..received.result?], b"from any thread");
+/// # Ok::<(), zerolane::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ConnectionHandle {
+    shared: Arc<ConnectionShared>,
+}
+
+#[derive(Debug)]
+struct ConnectionShared {
+    owned: Owned,
+    id: ConnectionId,
+    peer: Peer,
+    /// Requests made so far.
+    requests: AtomicU64,
+}
+
+impl ConnectionHandle {
+    pub(super) fn new(inbox: &Arc<Inbox>, id: ConnectionId, peer: Peer) -> ConnectionHandle {
+        let owned = Owned {
+            inbox: Arc::clone(inbox),
+            close: Box::new(move |worker| {
+                let _ = worker.close(id);
+            }),
+        };
+        ConnectionHandle {
+            shared: Arc::new(ConnectionShared {
+                owned,
+                id,
+                peer,
+                requests: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    pub(super) fn id(&self) -> ConnectionId {
+        self.shared.id
+    }
+
+    fn worker(&self) -> WorkerHandle {
+        WorkerHandle::new(&self.shared.owned.inbox)
+    }
+
+    /// The peer's address when the connection was made.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.shared.peer.address
+    }
+
+    /// The key that the peer proved to own; `None` in plain mode.
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        self.shared.peer.key
+    }
+
+    /// Sends `memory` as one Transfer.
+    pub fn send(&self, memory: impl Into<Memory>) -> Pending<Completion> {
+        self.send_with(memory, Work::default())
+    }
+
+    /// The same, done as `work` says. It is always signalled.
+    pub fn send_with(
+        &self,
+        memory: impl Into<Memory>,
+        work: impl Into<Work>,
+    ) -> Pending<Completion> {
+        let work = signalled(work.into());
+        let post = attempt(memory.into(), Some, move |connection, memory| {
+            posted(connection.post_send_with(memory, work))
+        });
+        self.request(Direction::Outgoing, post)
+    }
+
+    /// Receives the next Transfer into `region`. One that came for a receive that was given up is answered at once,
+    /// in the memory of that one; then `region` is freed.
+    pub fn recv(&self, region: Region) -> Pending<Completion> {
+        let post = attempt(region, region_back, |connection, region| {
+            posted(connection.post_recv(region))
+        });
+        self.request(Direction::Incoming(WorkKind::Receive), post)
+    }
+
+    /// Sends a message: see [`Connection::post_message`].
+    pub fn send_message(&self, control: &[u8], payload: Option<Memory>) -> Pending<Completion> {
+        let control = control.to_vec();
+        let post = attempt(
+            payload,
+            |it| it,
+            move |connection, payload| {
+                posted(connection.post_message(&control, payload, Work::default()))
+            },
+        );
+        self.request(Direction::Outgoing, post)
+    }
+
+    /// Receives the next message, its payload into `payload`. As [`ConnectionHandle::recv`] for one that came
+    /// before.
+    pub fn recv_message(&self, payload: Option<Region>) -> Pending<Completion> {
+        let back = |it: Option<Region>| it.map(Memory::from);
+        let post = attempt(payload, back, |connection, payload| {
+            posted(connection.post_message_recv(payload))
+        });
+        self.request(Direction::Incoming(WorkKind::MessageReceived), post)
+    }
+
+    /// Puts `memory` into the peer's: see [`Connection::post_put`].
+    pub fn put(
+        &self,
+        to: &RegionKey,
+        offset: u64,
+        memory: impl Into<Memory>,
+        work: impl Into<Work>,
+    ) -> Pending<Completion> {
+        let (to, work) = (*to, signalled(work.into()));
+        let post = attempt(memory.into(), Some, move |connection, memory| {
+            posted(connection.post_put(&to, offset, memory, work))
+        });
+        self.request(Direction::Outgoing, post)
+    }
+
+    /// Gets bytes of the peer's memory into `into`: see [`Connection::post_get`].
+    pub fn get(
+        &self,
+        from: &RegionKey,
+        offset: u64,
+        into: Region,
+        work: impl Into<Work>,
+    ) -> Pending<Completion> {
+        let (from, work) = (*from, signalled(work.into()));
+        let post = attempt(into, region_back, move |connection, into| {
+            posted(connection.post_get(&from, offset, into, work))
+        });
+        self.request(Direction::Outgoing, post)
+    }
+
+    /// Does an atomic operation on a word of the peer's memory; the completion's `value` is the word before.
+    pub fn fetch_op(&self, on: &RegionKey, offset: u64, op: FetchOp) -> Pending<Completion> {
+        let on = *on;
+        let post = attempt(
+            (),
+            |()| None,
+            move |connection, ()| {
+                let posted = connection.post_fetch_op(&on, offset, op, Work::default());
+                posted.map_err(|error| (error, ()))
+            },
+        );
+        self.request(Direction::Outgoing, post)
+    }
+
+    /// Asks for a region of the peer by name; the completion's `region` is the key.
+    pub fn open_region(&self, name: &str, rights: Rights) -> Pending<Completion> {
+        let name = name.to_owned();
+        let post = attempt(
+            (),
+            |()| None,
+            move |connection, ()| {
+                let posted = connection.post_open_region(&name, rights, Work::default());
+                posted.map_err(|error| (error, ()))
+            },
+        );
+        self.request(Direction::Outgoing, post)
+    }
+
+    /// Lets the peer use `region` with `rights`: see [`Connection::export`].
+    pub fn export(&self, region: &ExportedRegion, rights: Rights) -> Pending<RegionKey> {
+        let region = region.clone();
+        self.with(move |connection| connection.export(&region, rights))
+    }
+
+    /// The same by `name`: see [`Connection::export_named`].
+    pub fn export_named(
+        &self,
+        name: &str,
+        region: &ExportedRegion,
+        rights: Rights,
+    ) -> Pending<RegionKey> {
+        let (name, region) = (name.to_owned(), region.clone());
+        self.with(move |connection| connection.export_named(&name, &region, rights))
+    }
+
+    /// Ends an export on this connection: see [`Connection::revoke`].
+    pub fn revoke(&self, key: &RegionKey) -> Pending<bool> {
+        let key = *key;
+        self.with(move |connection| Ok(connection.revoke(&key)))
+    }
+
+    /// The next number that the peer put with its bytes: see [`Connection::put_with_immediate`].
+    pub fn immediate(&self) -> Pending<u32> {
+        let (id, worker) = (self.shared.id, self.worker());
+        let (claim, pending) = Pending::new(Some(Box::new(move |unread| {
+            if let Some(value) = unread {
+                worker.submit(move |worker| {
+                    if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0) {
+                        link.claims.keep_immediate(value);
+                    }
+                });
+            }
+        })));
+        self.worker().submit(move |worker| {
+            if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0) {
+                link.claims.await_immediate(claim);
+            }
+        });
+        pending
+    }
+
+    /// What was counted so far.
+    pub fn account(&self) -> Pending<crate::counters::Account> {
+        self.with(|connection| Ok(connection.account()))
+    }
+
+    /// Sends what was posted, within the idle timeout, then disconnects; answers at the end.
+    pub fn close(self) -> Pending<()> {
+        let id = self.shared.id;
+        let (claim, pending) = Pending::new(None);
+        self.worker().submit(move |worker| {
+            if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0) {
+                link.claims.await_end(claim);
+                worker.close(id);
+            }
+        });
+        pending
+    }
+
+    /// Has the worker call `act` with the connection.
+    fn with<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        let id = self.shared.id;
+        self.worker().call(move |worker| {
+            let connection = worker.connection(id);
+            act(connection.ok_or_else(|| Refused::gone().error)?)
+        })
+    }
+
+    fn request(&self, direction: Direction, post: Post) -> Pending<Completion> {
+        let (id, worker) = (self.shared.id, self.worker());
+        let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
+        let (claim, pending) = Pending::new(Some(Box::new(move |unread: Option<Completion>| {
+            worker.submit(move |worker| worker.give_up(id, number, unread));
+        })));
+        let waiting = Waiting {
+            number,
+            post,
+            claim: Some(claim),
+        };
+        self.worker().submit(move |worker| {
+            if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0) {
+                link.claims.post(direction, waiting, &mut link.connection);
+                worker.connection(id);
+            }
+        });
+        pending
+    }
+}
+
+impl Worker {
+    /// A request of a handle is not waited for any more.
+    fn give_up(&mut self, id: ConnectionId, number: u64, unread: Option<Completion>) {
+        let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) else {
+            return;
+        };
+        if let Some(unread) = unread {
+            return link.claims.keep(unread);
+        }
+        if let Some(posted) = link.claims.give_up(number) {
+            link.connection.cancel(posted);
+            // Its completion is there now.
+            self.connection(id);
+        }
+    }
+}
+
+/// A handle waits for the end, so it is to be told of it.
+fn signalled(work: Work) -> Work {
+    Work {
+        signalled: true,
+        ..work
+    }
+}
+
+fn region_back(region: Region) -> Option<Memory> {
+    Some(region.into())
+}
+
+fn posted<M>(
+    posted: crate::failure::Posted<M>,
+) -> std::result::Result<zerolane_lane::TransferId, (Error, M)> {
+    posted.map_err(|NotPosted { reason, memory }| (Error::Post(reason), memory))
+}

@@ -1,0 +1,99 @@
+//! A connection as its worker keeps it.
+
+use super::claims::Claims;
+use crate::{Connection, Error};
+use std::time::{Duration, Instant};
+use zerolane_lane::CloseReason;
+
+/// Where a connection stands for its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// [`Event::Connected`](super::Event::Connected) is to come. How long that may take, for the message.
+    Connecting(Duration),
+    Open,
+    /// What was posted is being sent; then it disconnects.
+    Flushing {
+        until: Instant,
+    },
+    /// It disconnects, or repeats its last word.
+    Ending,
+    /// Its last event was told.
+    Told,
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) connection: Connection,
+    pub(super) stage: Stage,
+    /// It is among those that are ready.
+    pub(super) queued: bool,
+    /// Something may have arrived; else it was posted to, or a timer is due.
+    pub(super) readable: bool,
+    /// It is among those that may owe something.
+    pub(super) restless: bool,
+    /// It is among those whose completions found no room.
+    pub(super) starved: bool,
+    /// Its socket is watched for room to send.
+    pub(super) writable: bool,
+    /// Its earliest timer in the heap.
+    pub(super) armed: Option<Instant>,
+    /// The user was told of a Transfer without a receive.
+    pub(super) announced: bool,
+    /// What handles wait for.
+    pub(super) claims: Claims,
+}
+
+impl Link {
+    pub(super) fn connecting(connection: Connection, timeout: Duration) -> Link {
+        Link {
+            stage: Stage::Connecting(timeout),
+            ..Link::open(connection)
+        }
+    }
+
+    pub(super) fn open(connection: Connection) -> Link {
+        Link {
+            connection,
+            stage: Stage::Open,
+            queued: true,
+            readable: true,
+            restless: false,
+            starved: false,
+            writable: false,
+            armed: None,
+            announced: false,
+            claims: Claims::default(),
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    pub(super) fn begin_to_close(&mut self) {
+        if matches!(self.stage, Stage::Connecting(_) | Stage::Open) {
+            let until = Instant::now() + self.connection.linger();
+            self.stage = Stage::Flushing { until };
+        }
+    }
+
+    /// When it is due although nothing arrives.
+    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
+        let timer = self.connection.driver.next_timer().map(|left| now + left);
+        let flushed = match self.stage {
+            Stage::Flushing { until } => Some(until),
+            _ => None,
+        };
+        timer.into_iter().chain(flushed).min()
+    }
+
+    /// Why it ended.
+    pub(super) fn reason(&self, reason: CloseReason) -> Error {
+        match (reason, self.stage) {
+            (CloseReason::ConnectTimeout, Stage::Connecting(timeout)) => {
+                Error::ConnectTimeout(timeout)
+            }
+            (reason, _) => Error::Closed(reason),
+        }
+    }
+}

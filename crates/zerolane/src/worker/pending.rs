@@ -1,0 +1,168 @@
+//! What a handle asked for and has not got yet.
+
+use super::reply::{Receiver, Sender, channel};
+use crate::failure::CloseReason;
+use crate::memory::Memory;
+use crate::{Error, Result};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Why a worker did not do what a handle asked for, and the memory that was meant for it, which is the
+/// caller's again as it was.
+pub struct Refused {
+    /// Why.
+    pub error: Error,
+    /// What the call was given, if it was given memory.
+    pub memory: Option<Memory>,
+}
+
+impl Refused {
+    pub(super) fn because(error: Error) -> Refused {
+        Refused {
+            error,
+            memory: None,
+        }
+    }
+
+    /// The worker, or the connection, is no more.
+    pub(super) fn gone() -> Refused {
+        Refused::because(Error::Closed(CloseReason::Local))
+    }
+}
+
+impl fmt::Debug for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused")
+            .field("error", &self.error)
+            .field("bytes", &self.memory.as_ref().map(|it| it.len()))
+            .finish()
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Refused {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Without the memory, which is dropped.
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Error {
+        refused.error
+    }
+}
+
+pub(super) type Outcome<T> = std::result::Result<T, Refused>;
+
+/// What is done with what came and was not taken, or if nothing came.
+type Abandoned<T> = Box<dyn FnOnce(Option<T>) + Send>;
+
+/// The end of what a handle asked for: a future of any runtime, or to be waited for by a thread.
+///
+/// It is cancel-safe. Dropped before its end, a request is cancelled, and its memory freed; a Transfer, message or
+/// connection that came by then is not lost, but the next one that is asked for. [`Pending::detach`] lets it go on.
+pub struct Pending<T> {
+    receiver: Receiver<Outcome<T>>,
+    abandoned: Option<Abandoned<T>>,
+}
+
+impl<T> fmt::Debug for Pending<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").finish_non_exhaustive()
+    }
+}
+
+impl<T> Pending<T> {
+    /// A claim, and what gets its answer.
+    pub(super) fn new(abandoned: Option<Abandoned<T>>) -> (Claim<T>, Pending<T>) {
+        let (sender, receiver) = channel();
+        let claim = Claim {
+            sender: Some(sender),
+        };
+        (
+            claim,
+            Pending {
+                receiver,
+                abandoned,
+            },
+        )
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// The worker or the connection refused, or is no more. What failed later is in what comes.
+    pub fn wait(self) -> std::result::Result<T, Refused> {
+        let waited = self.receiver.wait(None);
+        // It is always answered: a claim that is dropped answers.
+        waited.unwrap_or_else(|| Err(Refused::gone()))
+    }
+
+    /// The same for a time. `None`: it is not over, and goes on.
+    pub fn wait_for(&mut self, timeout: Duration) -> Option<std::result::Result<T, Refused>> {
+        self.receiver.wait(Some(timeout))
+    }
+
+    /// Lets it go on; what comes of it is not asked for.
+    pub fn detach(mut self) {
+        self.abandoned = None;
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = std::result::Result<T, Refused>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.receiver.poll(cx.waker())
+    }
+}
+
+impl<T> Drop for Pending<T> {
+    fn drop(&mut self) {
+        let Some(abandoned) = self.abandoned.take() else {
+            return;
+        };
+        if !self.receiver.is_taken() {
+            abandoned(self.receiver.abandon().and_then(Outcome::ok));
+        }
+    }
+}
+
+/// What is to be answered. Dropped, it answers that its worker or connection is no more.
+#[derive(Debug)]
+pub(super) struct Claim<T> {
+    sender: Option<Sender<Outcome<T>>>,
+}
+
+impl<T> Claim<T> {
+    /// # Errors
+    /// Gives `outcome` back if it is not waited for any more.
+    pub(super) fn answer(mut self, outcome: Outcome<T>) -> std::result::Result<(), Outcome<T>> {
+        match self.sender.take() {
+            Some(sender) => sender.send(outcome),
+            None => Err(outcome),
+        }
+    }
+
+    /// Answers; what is not waited for is dropped.
+    pub(super) fn answer_or_drop(self, outcome: Result<T>) {
+        let _ = self.answer(outcome.map_err(Refused::because));
+    }
+}
+
+impl<T> Drop for Claim<T> {
+    fn drop(&mut self) {
+        if let Some(sender) = self.sender.take() {
+            let _ = sender.send(Err(Refused::gone()));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! One descriptor that is readable when there is something to do: an epoll instance over sockets, a timer
+//! and a waker.
+
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+use slotmap::{Key as _, KeyData};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+use zerolane_lane::Waker;
+
+/// Descriptors looked at with one system call.
+const BATCH: usize = 64;
+/// What is no slot's: the timer and the waker. No key has this value.
+const OWN: u64 = 0;
+
+slotmap::new_key_type! {
+    /// A slot of the worker.
+    pub(super) struct Key;
+}
+
+#[derive(Debug)]
+pub(super) struct Poller {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    /// The timer may expire, or has.
+    timed: bool,
+}
+
+impl Poller {
+    /// # Errors
+    /// The system has no descriptor left.
+    pub(super) fn new(waker: &Waker) -> io::Result<Poller> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let own = epoll::EventData::new_u64(OWN);
+        epoll::add(&epoll, &timer, own, epoll::EventFlags::IN)?;
+        let event = waker.descriptor().ok_or(Errno::MFILE)?;
+        epoll::add(&epoll, event, own, epoll::EventFlags::IN)?;
+        Ok(Poller {
+            epoll,
+            timer,
+            timed: false,
+        })
+    }
+
+    /// Watches `socket` for `key`: for what arrives, and for room to send if `writable`.
+    pub(super) fn add(&self, socket: BorrowedFd<'_>, key: Key) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, socket, data(key), flags(false))?)
+    }
+
+    /// Watches for room to send as well, or not any more.
+    pub(super) fn watch_room(
+        &self,
+        socket: BorrowedFd<'_>,
+        key: Key,
+        writable: bool,
+    ) -> io::Result<()> {
+        Ok(epoll::modify(
+            &self.epoll,
+            socket,
+            data(key),
+            flags(writable),
+        )?)
+    }
+
+    /// Watches `socket` no more.
+    pub(super) fn remove(&self, socket: BorrowedFd<'_>) {
+        // It was never watched, or is closed already: the same.
+        let _ = epoll::delete(&self.epoll, socket);
+    }
+
+    /// Calls `found` for each slot that has something to do, without waiting: of many, some.
+    pub(super) fn look(&self, mut found: impl FnMut(Key)) -> io::Result<()> {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut room = [MaybeUninit::uninit(); BATCH];
+        let events = match epoll::wait(&self.epoll, &mut room[..], Some(&now)) {
+            Ok((events, _)) => events,
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        for event in events {
+            let data = { event.data }.u64();
+            if data != OWN {
+                found(Key::from(KeyData::from_ffi(data)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The descriptor becomes readable after `timeout`, too; `None`: it does not.
+    pub(super) fn set_timer(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        if timeout.is_none() && !self.timed {
+            return Ok(());
+        }
+        let zero = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let value = match timeout {
+            // Zero would stop it.
+            Some(timeout) => Timespec::try_from(timeout.max(Duration::from_nanos(1)))
+                .map_err(|_| io::ErrorKind::InvalidInput)?,
+            None => zero,
+        };
+        let setting = Itimerspec {
+            it_interval: zero,
+            it_value: value,
+        };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting)?;
+        self.timed = timeout.is_some();
+        Ok(())
+    }
+
+    /// Sleeps until there is something to do.
+    pub(super) fn sleep(&self) -> io::Result<()> {
+        let mut fds = [rustix::event::PollFd::new(
+            &self.epoll,
+            rustix::event::PollFlags::IN,
+        )];
+        match rustix::event::poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn data(key: Key) -> epoll::EventData {
+    epoll::EventData::new_u64(key.data().as_ffi())
+}
+
+fn flags(writable: bool) -> epoll::EventFlags {
+    match writable {
+        true => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+        false => epoll::EventFlags::IN,
+    }
+}
+
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}

@@ -1,0 +1,206 @@
+//! What a worker does when it is called.
+
+use super::{Key, Slot, Worker};
+use crate::Result;
+use std::time::{Duration, Instant};
+
+/// Turns in one call of [`Worker::progress`]: some hundred microseconds.
+const TURNS: usize = 64;
+/// Calls of [`Worker::progress`] that found enough to do without looking at the descriptors.
+const UNLOOKED: u32 = 8;
+/// Shortest spin, as a part of the longest: a shorter one finds nothing.
+const MIN_SPIN_PART: u32 = 16;
+/// Between two looks of one spin a thread that had its core loses no more time than this.
+const PREEMPTED: Duration = Duration::from_micros(500);
+
+impl Worker {
+    /// Moves what can be moved, a bounded amount of work, and returns. True if there may be more to do at once.
+    ///
+    /// # Errors
+    /// The system refuses to look at the descriptors. A connection or endpoint that fails is an event.
+    pub fn progress(&mut self) -> Result<bool> {
+        self.inbox.waker.disarm();
+        if self.inbox.waker.take() {
+            self.take_submissions();
+        }
+        if self.ready.is_empty() || self.unlooked >= UNLOOKED {
+            self.unlooked = 0;
+            self.look()?;
+        }
+        self.unlooked += 1;
+        self.fire_timers();
+        for _ in 0..self.ready.len().min(TURNS) {
+            if let Some(key) = self.ready.pop_front() {
+                self.turn(key);
+            }
+        }
+        Ok(!self.ready.is_empty())
+    }
+
+    /// Makes progress until there is an event (true), or a [`Waker`](crate::Waker) or a handle was used, or
+    /// the worker was stopped and is over, or `timeout`
+    /// (false). Looks for a while before it sleeps: see [`Worker::set_spin`].
+    ///
+    /// # Errors
+    /// As of [`Worker::progress`].
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let mut idle_since = None;
+        let mut looked = Instant::now();
+        loop {
+            // Progress takes the wake.
+            let woken = self.inbox.waker.is_used();
+            let more = self.progress()?;
+            if !self.events.is_empty() {
+                return Ok(true);
+            }
+            let now = Instant::now();
+            if woken || self.is_over() || deadline.is_some_and(|at| at <= now) {
+                return Ok(false);
+            }
+            if more {
+                if idle_since.take().is_some() {
+                    self.spin = (self.spin * 2).min(self.max_spin);
+                }
+                looked = now;
+                continue;
+            }
+            let spun = now - *idle_since.get_or_insert(now);
+            // Others want the core: it is theirs.
+            let preempted = now - std::mem::replace(&mut looked, now) > PREEMPTED;
+            if spun < self.spin && !preempted {
+                std::hint::spin_loop();
+                continue;
+            }
+            self.spin = (self.spin / 2).max(self.max_spin / MIN_SPIN_PART);
+            if self.arm_until(deadline)? {
+                self.poller.sleep()?;
+            }
+            idle_since = None;
+            looked = Instant::now();
+        }
+    }
+
+    /// To be called before the program sleeps on the descriptor ([`AsFd`](std::os::fd::AsFd)) by its own means: it becomes readable
+    /// when something arrives, a timer expires or a handle is used. False if there is something to do
+    /// already: then the program must not sleep, but call [`Worker::progress`], which it does in any case after it
+    /// slept. (`ucp_worker_arm`, `fi_trywait`.)
+    ///
+    /// # Errors
+    /// The system refuses to set the timer.
+    pub fn arm(&mut self) -> Result<bool> {
+        self.arm_until(None)
+    }
+
+    fn arm_until(&mut self, deadline: Option<Instant>) -> Result<bool> {
+        self.rest();
+        self.find_others();
+        if !self.ready.is_empty() || !self.events.is_empty() {
+            return Ok(false);
+        }
+        let next = self.timers.next().into_iter().chain(deadline).min();
+        let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
+        if timeout == Some(Duration::ZERO) {
+            return Ok(false);
+        }
+        self.poller.set_timer(timeout)?;
+        Ok(self.inbox.waker.arm())
+    }
+
+    /// How long [`Worker::progress`] has nothing to do unless the descriptor becomes readable; `None`: no timer runs.
+    /// The descriptor, after [`Worker::arm`], tells of that, too.
+    pub fn next_timeout(&self) -> Option<Duration> {
+        if !self.ready.is_empty() || !self.events.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let next = self.timers.next();
+        next.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    fn take_submissions(&mut self) {
+        let empty = std::mem::take(&mut self.taken);
+        let mut taken = self.inbox.submissions.take(empty);
+        for submission in taken.drain(..) {
+            submission(self);
+        }
+        self.taken = taken;
+    }
+
+    fn look(&mut self) -> Result<()> {
+        let Worker {
+            poller,
+            slots,
+            ready,
+            ..
+        } = self;
+        poller.look(|key| {
+            let queued = match slots.get_mut(key) {
+                Some(Slot::Connection(link)) => {
+                    link.readable = true;
+                    std::mem::replace(&mut link.queued, true)
+                }
+                Some(Slot::Endpoint(it)) => std::mem::replace(&mut it.queued, true),
+                None => true,
+            };
+            if !queued {
+                ready.push_back(key);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Endpoints of which a connection, looking for its peer, has read what strangers sent.
+    fn find_others(&mut self) {
+        for &key in &self.endpoints {
+            if let Some(Slot::Endpoint(it)) = self.slots.get_mut(key)
+                && it.endpoint.listener_mut().has_other()
+                && !std::mem::replace(&mut it.queued, true)
+            {
+                self.ready.push_back(key);
+            }
+        }
+    }
+
+    fn fire_timers(&mut self) {
+        if self.timers.next().is_none() {
+            return;
+        }
+        let now = Instant::now();
+        while let Some((at, key)) = self.timers.pop(now) {
+            let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
+                continue;
+            };
+            if link.armed != Some(at) {
+                continue;
+            }
+            link.armed = None;
+            match link.next_due(now) {
+                Some(due) if due > now => self.timers.set(key, due, &mut link.armed),
+                Some(_) if !std::mem::replace(&mut link.queued, true) => self.ready.push_back(key),
+                _ => {}
+            }
+        }
+    }
+
+    fn turn(&mut self, key: Key) {
+        match self.slots.get(key) {
+            Some(Slot::Connection(_)) => self.turn_connection(key),
+            Some(Slot::Endpoint(_)) => self.accept(key),
+            None => {}
+        }
+    }
+
+    /// Sends what connections would let wait for something to ride on: this end is about to sleep.
+    fn rest(&mut self) {
+        let mut restless = std::mem::take(&mut self.restless);
+        for key in restless.drain(..) {
+            let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
+                continue;
+            };
+            link.restless = false;
+            let rested = link.connection.driver.rest();
+            self.settle(key, rested.err());
+        }
+        self.restless = restless;
+    }
+}

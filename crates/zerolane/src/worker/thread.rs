@@ -1,0 +1,135 @@
+//! A worker in a thread of its own.
+
+use super::{Slot, Worker, WorkerHandle};
+use crate::Result;
+use std::ops::Deref;
+use std::thread::JoinHandle;
+
+/// A worker that runs in a thread of its own; dereferences to its [`WorkerHandle`].
+///
+/// Dropped, it ends at once: peers are told, and what handles wait for is refused. [`WorkerThread::stop`] sends
+/// first what was posted.
+#[derive(Debug)]
+pub struct WorkerThread {
+    handle: WorkerHandle,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Worker {
+    /// Runs in a thread of its own until it is stopped. Peers are served whatever the program does: keep-alives
+    /// are answered, exported memory is read and written.
+    ///
+    /// Connections and endpoints made before have no handle: their events are dropped.
+    ///
+    /// A passive target, as RDMA has them, whose memory peers use while its program does not look:
+    ///
+    /// ```
+    /// use zerolane::worker::Worker;
+    /// use zerolane::{Connection, ExportedRegion, Options, Region, Rights};
+    /// let worker = Worker::new()?.spawn()?;
+    /// let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+    /// let table = ExportedRegion::new(Region::anonymous(4096)?).expect("page-aligned");
+    /// endpoint.export("table", &table, Rights::ALL).wait()?;
+    /// // From here on this thread makes no call for its peers.
+    /// let mut peer = Connection::connect(endpoint.local_addr(), &Options::default())?;
+    /// let key = peer.open_region("table", Rights::ALL)?;
+    /// peer.put(&key, 64, b"served in the background")?;
+    /// let mut bytes = [0; 6];
+    /// table.read(64, &mut bytes);
+    /// assert_eq!(&bytes, b"served");
+    /// # peer.close()?;
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn spawn(self) -> Result<WorkerThread> {
+        let handle = self.handle();
+        let thread = std::thread::Builder::new().name("zerolane-worker".to_owned());
+        let thread = thread.spawn(move || self.run_in_thread())?;
+        Ok(WorkerThread {
+            handle,
+            thread: Some(thread),
+        })
+    }
+
+    fn run_in_thread(mut self) -> Result<()> {
+        while !self.is_over() {
+            self.wait(None)?;
+            while self.next_event().is_some() {}
+        }
+        Ok(())
+    }
+
+    /// Whether it was stopped, and what it had is closed.
+    pub(super) fn is_over(&self) -> bool {
+        self.stopping && self.slots.is_empty()
+    }
+
+    /// Closes everything; then it is over.
+    fn stop(&mut self) {
+        self.stopping = true;
+        let keys: Vec<_> = self.slots.keys().collect();
+        for key in keys {
+            match self.slots.get(key) {
+                Some(Slot::Connection(_)) => {
+                    let _ = self.close(super::ConnectionId(key));
+                }
+                Some(Slot::Endpoint(_)) => {
+                    let _ = self.close_endpoint(super::EndpointId(key));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Ends at once.
+    fn abort(&mut self) {
+        self.stopping = true;
+        self.slots.clear();
+    }
+}
+
+impl WorkerHandle {
+    /// Has a worker that runs by itself close everything, and end when what was posted is sent, or after the idle
+    /// timeout.
+    pub fn stop(&self) {
+        self.submit(Worker::stop);
+    }
+}
+
+impl WorkerThread {
+    /// As [`WorkerHandle::stop`], and waits for the end.
+    ///
+    /// # Errors
+    /// The worker ended before, because the system refused something.
+    pub fn stop(mut self) -> Result<()> {
+        self.handle.stop();
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<()> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(ended)) => ended,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Deref for WorkerThread {
+    type Target = WorkerHandle;
+    fn deref(&self) -> &WorkerHandle {
+        &self.handle
+    }
+}
+
+impl Drop for WorkerThread {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.handle.submit(Worker::abort);
+            // Its panic, if any, was printed; this thread may be panicking itself.
+            let _ = self.thread.take().map(JoinHandle::join);
+        }
+    }
+}

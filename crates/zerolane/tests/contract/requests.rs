@@ -1,0 +1,242 @@
+//! What a request carries, how long it may take, and how completions are taken.
+
+use super::{PATIENCE, content, pair, small, turns};
+use std::time::Duration;
+use zerolane::request::WorkKind;
+use zerolane::{
+    Completion, Connection, Delivery, Error, ExportedRegion, FetchOp, Region, Rights, Work,
+};
+
+fn exported(owner: &mut Connection) -> (ExportedRegion, zerolane::RegionKey) {
+    let memory = Region::anonymous(1 << 16).expect("memory");
+    let memory = ExportedRegion::new(memory).expect("page-aligned");
+    let key = owner.export(&memory, Rights::ALL).expect("exported");
+    (memory, key)
+}
+
+/// Turns of both ends until `here` has `count` completions.
+fn exchange(here: &mut Connection, there: &mut Connection, count: usize) -> Vec<Completion> {
+    let mut done = vec![];
+    let end = std::time::Instant::now() + PATIENCE;
+    while done.len() < count {
+        assert!(std::time::Instant::now() < end, "{} of {count}", done.len());
+        here.poll_batch(&mut done, 64).expect("connected");
+        let _ = there.poll().expect("connected");
+    }
+    done
+}
+
+#[test]
+fn context__comes_back_with_each_kind_of_request() {
+    let (mut here, mut there) = pair();
+    let (_memory, key) = exported(&mut there);
+    there.post_recv(small(0)).expect("posted");
+    there.post_message_recv(None).expect("posted");
+    let work = |context| Work::default().with_context(context);
+    let far = u64::MAX - 7;
+    let ids = [
+        here.post_send_with(small(1), far).expect("posted"),
+        here.post_put(&key, 0, small(2), work(2)).expect("posted"),
+        here.post_put_inline(&key, 8, b"inline", work(3))
+            .expect("posted"),
+        here.post_get(&key, 0, small(4), work(4)).expect("posted"),
+        here.post_fetch_op(&key, 64, FetchOp::Increment, work(5))
+            .expect("posted"),
+        here.post_message(b"m", None, work(6)).expect("posted"),
+        here.post_put_vectored(
+            &key,
+            vec![(0, small(7).into()), (32, small(8).into())],
+            work(7),
+        )
+        .expect("posted"),
+    ];
+    let mut done = exchange(&mut here, &mut there, ids.len());
+    done.sort_by_key(|it| it.context);
+    let contexts: Vec<u64> = done.iter().map(|it| it.context).collect();
+    assert_eq!(contexts, [2, 3, 4, 5, 6, 7, far]);
+    for completion in &done {
+        completion.result.expect("done");
+        let index = match completion.context {
+            n if n == far => 0,
+            n => n as usize - 1,
+        };
+        assert_eq!(completion.id, ids[index], "{completion:?}");
+    }
+
+    here.post_recv_with(small(0), 11).expect("posted");
+    here.post_message_recv_with(None, 12).expect("posted");
+    there.post_send(small(1)).expect("posted");
+    there
+        .post_message(b"m", None, Work::default())
+        .expect("posted");
+    let mut done = exchange(&mut here, &mut there, 2);
+    done.sort_by_key(|it| it.context);
+    let found: Vec<_> = done.iter().map(|it| (it.context, it.kind)).collect();
+    assert_eq!(
+        found,
+        [(11, WorkKind::Receive), (12, WorkKind::MessageReceived)]
+    );
+}
+
+#[test]
+fn context__comes_back_with_a_failure() {
+    let (mut here, there) = pair();
+    here.post_recv_with(small(0), 41).expect("posted");
+    drop(there);
+    let failed = here.wait(Some(PATIENCE)).expect("connected");
+    let failed = failed.expect("in time");
+    assert!(failed.result.is_err());
+    assert_eq!(failed.context, 41);
+}
+
+#[test]
+fn unsignalled__sends_and_vectored_puts_report_failures_alone() {
+    let (mut here, mut there) = pair();
+    let (memory, key) = exported(&mut there);
+    let quiet = Work::default().unsignalled();
+    there.post_recv(small(0)).expect("posted");
+    here.post_send_with(small(1), quiet).expect("posted");
+    let pieces = vec![(0, small(2).into()), (4096, small(3).into())];
+    here.post_put_vectored(&key, pieces, quiet).expect("posted");
+    // Behind them, and told of.
+    here.post_put(
+        &key,
+        8192,
+        small(4),
+        Work::default().fenced().with_context(4),
+    )
+    .expect("posted");
+    let done = exchange(&mut here, &mut there, 1);
+    assert_eq!(done[0].context, 4);
+    let mut placed = [0; 3];
+    for (n, at) in [(0, 0), (1, 4096), (2, 8192)] {
+        memory.read(at, &mut placed[n..=n]);
+    }
+    assert_eq!(placed, [2, 3, 4]);
+
+    drop(there);
+    here.post_send_with(small(1), quiet.with_context(9))
+        .expect("posted");
+    let failed = here.wait(Some(PATIENCE)).expect("connected");
+    let failed = failed.expect("in time");
+    assert!(failed.result.is_err());
+    assert_eq!(failed.context, 9);
+}
+
+#[test]
+fn poll__takes_what_is_there_before_it_reads_the_socket() {
+    let (mut here, mut there) = pair();
+    let (_memory, key) = exported(&mut there);
+    for n in 0..64 {
+        here.post_put(&key, n * 16, small(n as u8), Work::default())
+            .expect("posted");
+    }
+    let end = std::time::Instant::now() + PATIENCE;
+    while here.in_flight() > 0 {
+        assert!(std::time::Instant::now() < end);
+        // A turn that takes no completion.
+        here.announced(Some(Duration::ZERO)).expect("connected");
+        let _ = there.poll().expect("connected");
+    }
+    let before = turns(&here);
+    for n in 0..64 {
+        assert!(here.poll().expect("connected").is_some(), "{n}");
+    }
+    assert_eq!(turns(&here), before, "nothing was read for them");
+    assert!(here.poll().expect("connected").is_none());
+    assert_eq!(turns(&here), before + 1);
+}
+
+#[test]
+fn poll_batch__takes_at_most_as_many_as_asked_for_in_one_turn() {
+    let (mut here, mut there) = pair();
+    for n in 0..10 {
+        here.post_recv_with(small(0), n).expect("posted");
+        there
+            .post_send_with(small(n as u8), Delivery::Interrupt)
+            .expect("posted");
+    }
+    let mut done = vec![];
+    let end = std::time::Instant::now() + PATIENCE;
+    while done.len() < 10 {
+        assert!(std::time::Instant::now() < end, "{}", done.len());
+        let (before, read) = (done.len(), turns(&here));
+        let count = here.poll_batch(&mut done, 3).expect("connected");
+        assert_eq!(done.len() - before, count);
+        assert!(count <= 3 && turns(&here) - read <= 1);
+        let _ = there.poll().expect("connected");
+    }
+    for (n, completion) in done.into_iter().enumerate() {
+        assert_eq!(completion.context, n as u64);
+        assert_eq!(completion.into_region()[0], n as u8, "content");
+    }
+}
+
+/// A call that times out.
+type Call = fn(&mut Connection, &zerolane::RegionKey) -> zerolane::Result<()>;
+
+#[test]
+fn set_timeout__ends_each_blocking_call_and_the_connection_goes_on() {
+    let calls: [(&str, Call); 7] = [
+        ("send", |it, _| it.send(&content(1, 100_000))),
+        ("recv_into", |it, _| it.recv_into(&mut [0; 64]).map(drop)),
+        ("send_message", |it, _| it.send_message(b"late", None)),
+        ("recv_message", |it, _| it.recv_message(None).map(drop)),
+        ("put", |it, key| it.put(key, 0, &content(1, 10_000))),
+        ("get", |it, key| it.get(key, 0, &mut [0; 10_000])),
+        ("fetch_op", |it, key| it.fetch_inc(key, 0).map(drop)),
+    ];
+    for (name, call) in calls {
+        let (mut here, mut there) = pair();
+        let (memory, key) = exported(&mut there);
+        here.set_timeout(Some(Duration::from_millis(30)));
+        // The peer makes no call, so nothing of it is done.
+        let late = call(&mut here, &key);
+        assert!(matches!(late, Err(Error::TimedOut(_))), "{name}: {late:?}");
+        assert_eq!(here.in_flight(), 0, "{name}: its memory is free");
+        here.set_timeout(None);
+        let serving = std::thread::spawn(move || {
+            let mut back = vec![0; 5_000];
+            let len = loop {
+                match there.recv_into(&mut back) {
+                    // It met the send that was cancelled.
+                    Err(Error::Transfer(_)) => {}
+                    received => break received,
+                }
+            };
+            len.map(|len| (len, back, there))
+        });
+        here.send(&content(9, 5_000))
+            .expect("the connection goes on");
+        let (len, back, _there) = serving.join().expect("no panic").expect("received");
+        assert!(len == 5_000 && back == content(9, 5_000), "{name}: content");
+        drop(memory);
+    }
+}
+
+#[test]
+fn into_io_error__says_its_kind_and_what_it_was() {
+    let kind = |error: Error| {
+        let words = error.to_string();
+        let error = std::io::Error::from(error);
+        assert_eq!(error.to_string(), words);
+        error.kind()
+    };
+    use std::io::ErrorKind;
+    assert_eq!(kind(Error::NoAddress), ErrorKind::InvalidInput);
+    assert_eq!(
+        kind(Error::TimedOut(Duration::from_secs(1))),
+        ErrorKind::TimedOut
+    );
+    let closed = zerolane::failure::CloseReason::PeerDead;
+    assert_eq!(kind(Error::Closed(closed)), ErrorKind::TimedOut);
+    let full = zerolane::failure::PostError::Full;
+    assert_eq!(kind(Error::Post(full)), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn local_addr__is_that_which_the_peer_sees() {
+    let (here, there) = pair();
+    assert_eq!(here.local_addr(), Some(there.peer_addr()));
+    assert_eq!(there.local_addr(), Some(here.peer_addr()));
+}

@@ -1,0 +1,228 @@
+//! Handles: a worker in a thread of its own, posted to by others.
+
+use super::{PATIENCE, anywhere, content, region};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use zerolane::failure::TransferError;
+use zerolane::worker::{ConnectionHandle, EndpointHandle, Worker, WorkerThread};
+use zerolane::{Connection, Error, ExportedRegion, FetchOp, Options, Region, Rights, Work};
+
+pub(super) fn pair(
+    worker: &zerolane::worker::WorkerHandle,
+) -> (EndpointHandle, ConnectionHandle, ConnectionHandle) {
+    let endpoint = worker.listen(anywhere(), Options::default());
+    let endpoint = endpoint.wait().expect("a port");
+    let client = worker.connect(endpoint.local_addr(), &Options::default());
+    let client = client.wait().expect("connected");
+    let server = endpoint.accept().wait().expect("accepted");
+    (endpoint, client, server)
+}
+
+fn spawned() -> WorkerThread {
+    let worker = Worker::new().expect("descriptors");
+    worker.spawn().expect("a thread")
+}
+
+fn is_send_and_sync<T: Send + Sync>() {}
+
+#[test]
+fn handles__are_for_any_thread() {
+    is_send_and_sync::<zerolane::worker::WorkerHandle>();
+    is_send_and_sync::<ConnectionHandle>();
+    is_send_and_sync::<EndpointHandle>();
+}
+
+#[test]
+fn export__is_served_while_its_owner_sleeps() {
+    let worker = spawned();
+    let endpoint = worker.listen(anywhere(), Options::default()).wait();
+    let endpoint = endpoint.expect("a port");
+    let memory = ExportedRegion::new(Region::anonymous(1 << 20).expect("memory"));
+    let memory = memory.expect("page-aligned");
+    let exported = endpoint.export("m", &memory, Rights::ALL).wait();
+    exported.expect("an endpoint");
+    // This thread, the owner's, makes no call until its peer is done.
+    let address = endpoint.local_addr();
+    let mut peer = Connection::connect(address, &Options::default()).expect("connected");
+    peer.set_timeout(Some(PATIENCE));
+    let key = peer.open_region("m", Rights::ALL).expect("opened");
+    for (n, len) in [(1, 8), (2, 1000), (3, 20_000), (4, 900_000)] {
+        peer.put(&key, 64, &content(n, len)).expect("put");
+        let mut back = vec![0; len];
+        peer.get(&key, 64, &mut back).expect("got");
+        assert!(back == content(n, len), "content");
+        assert_eq!(peer.fetch_inc(&key, 0).expect("counted"), n - 1);
+    }
+    peer.close().expect("closed");
+    worker.stop().expect("stopped");
+}
+
+#[test]
+fn requests__from_eight_threads_each_complete_once_with_their_content() {
+    const THREADS: u64 = 8;
+    const EACH: u64 = 200;
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let memory = ExportedRegion::new(Region::anonymous(1 << 20).expect("memory"));
+    let memory = memory.expect("page-aligned");
+    let key = server
+        .export(&memory, Rights::ALL)
+        .wait()
+        .expect("exported");
+    let total = Arc::new(AtomicUsize::new(0));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let (client, total) = (client.clone(), Arc::clone(&total));
+            std::thread::spawn(move || {
+                let offset = 4096 + thread * 65_536;
+                let pending: Vec<_> = (0..EACH)
+                    .map(|n| {
+                        let put = client.put(&key, offset + n * 64, region(n, 64), n);
+                        (n, put, client.fetch_op(&key, 0, FetchOp::Increment))
+                    })
+                    .collect();
+                for (n, put, add) in pending {
+                    let put = put.wait().expect("posted");
+                    assert_eq!(put.context, n);
+                    put.result.expect("put");
+                    assert!(put.into_region()[..] == content(n, 64), "memory came back");
+                    add.wait().expect("posted").result.expect("added");
+                    total.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert_eq!(total.load(Ordering::Relaxed), (THREADS * EACH) as usize);
+    assert_eq!(memory.word(0).load(Ordering::Acquire), THREADS * EACH);
+    for thread in 0..THREADS {
+        for n in 0..EACH {
+            let mut placed = [0; 64];
+            memory.read((4096 + thread * 65_536 + n * 64) as usize, &mut placed);
+            assert!(placed[..] == content(n, 64), "{thread}, {n}");
+        }
+    }
+}
+
+#[test]
+fn requests__beyond_what_the_connection_takes_wait_in_order() {
+    const SENDS: u64 = 9000;
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let sends: Vec<_> = (0..SENDS).map(|n| client.send(region(n, 16))).collect();
+    let receives: Vec<_> = (0..SENDS)
+        .map(|_| server.recv(Region::anonymous(16).expect("memory")))
+        .collect();
+    for (n, received) in receives.into_iter().enumerate() {
+        let received = received.wait().expect("posted");
+        assert_eq!(received.result, Ok(16));
+        assert!(received.into_region()[..] == content(n as u64, 16), "{n}");
+    }
+    for sent in sends {
+        sent.wait().expect("posted").result.expect("sent");
+    }
+}
+
+#[test]
+fn pending__dropped_cancels_and_what_came_is_the_next_ones() {
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    for n in 0..50 {
+        // At another moment each time: before, while and after the Transfer comes.
+        let given_up = server.recv(Region::anonymous(64).expect("memory"));
+        let sent = client.send(region(n, 64));
+        std::thread::sleep(Duration::from_micros(n * 7));
+        drop(given_up);
+        let received = server.recv(Region::anonymous(64).expect("memory"));
+        // The receive that was given up may have met the send, which then fails, and is sent again.
+        match sent.wait().expect("posted").result {
+            Ok(64) => {}
+            Err(TransferError::Refused(_) | TransferError::Cancelled) => {
+                let again = client.send(region(n, 64)).wait().expect("posted");
+                again.result.expect("sent");
+            }
+            other => panic!("{other:?}"),
+        }
+        let received = received.wait().expect("posted");
+        assert_eq!(received.result, Ok(64), "{n}");
+        assert!(received.into_region()[..] == content(n, 64), "{n}");
+    }
+}
+
+#[test]
+fn accept__given_up_loses_no_connection() {
+    let worker = spawned();
+    let endpoint = worker.listen(anywhere(), Options::default()).wait();
+    let endpoint = endpoint.expect("a port");
+    for n in 0..20 {
+        let mut given_up = endpoint.accept();
+        let client = worker.connect(endpoint.local_addr(), &Options::default());
+        let client = client.wait().expect("connected");
+        if n % 2 == 0 {
+            drop(given_up);
+        } else if let Some(accepted) = given_up.wait_for(Duration::ZERO) {
+            // It was quick: give it up taken.
+            drop(accepted);
+            continue;
+        } else {
+            drop(given_up);
+        }
+        let server = endpoint.accept().wait().expect("accepted");
+        let received = server.recv(Region::anonymous(8).expect("memory"));
+        client.send(region(n, 8)).detach();
+        let received = received.wait().expect("posted");
+        assert!(received.into_region()[..] == content(n, 8), "{n}");
+    }
+}
+
+#[test]
+fn worker__gone_refuses_and_gives_memory_back() {
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let outstanding = server.recv(Region::anonymous(8).expect("memory"));
+    drop(worker);
+    assert!(outstanding.wait().is_err(), "each completes once");
+    let refused = client.send(region(7, 100)).wait().expect_err("gone");
+    let memory = refused.memory.expect("it came back");
+    assert!(memory[..] == content(7, 100), "as it was");
+    assert!(matches!(refused.error, Error::Closed(_)));
+}
+
+#[test]
+fn immediate__comes_to_handles_in_order_also_before_it_is_asked_for() {
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
+    let memory = memory.expect("page-aligned");
+    let key = server
+        .export(&memory, Rights::ALL)
+        .wait()
+        .expect("exported");
+    for n in 0..10 {
+        let work = Work::default().with_immediate(n);
+        let put = client.put(&key, 0, region(u64::from(n), 32), work).wait();
+        put.expect("posted").result.expect("put");
+        if n % 3 == 0 {
+            drop(server.immediate());
+        }
+    }
+    for n in 0..10 {
+        assert_eq!(server.immediate().wait().expect("it came"), n);
+    }
+}
+
+#[test]
+fn close__delivers_what_was_sent_before() {
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let received = server.recv(Region::anonymous(1 << 20).expect("memory"));
+    client.send(region(5, 1 << 20)).detach();
+    client.close().wait().expect("closed");
+    let received = received.wait().expect("posted");
+    assert!(received.into_region()[..] == content(5, 1 << 20));
+    let end = server.recv(Region::anonymous(8).expect("memory")).wait();
+    assert!(end.is_err() || end.is_ok_and(|it| it.result.is_err()));
+}

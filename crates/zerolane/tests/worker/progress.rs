@@ -1,0 +1,548 @@
+//! A worker that its user calls.
+
+use super::{PATIENCE, anywhere, content, plain, region};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use zerolane::request::WorkKind;
+use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
+use zerolane::{Connection, Error, ExportedRegion, Options, Region, Rights, Work};
+
+fn listening(options: Options) -> (Worker, EndpointId, std::net::SocketAddr) {
+    let mut worker = Worker::new().expect("descriptors");
+    let endpoint = worker.listen(anywhere(), options).expect("a port");
+    let address = worker.endpoint(endpoint).expect("listens").local_addr();
+    (worker, endpoint, address)
+}
+
+/// Events of `worker` until one is `wanted`, which is returned; others are given to `other`.
+fn until<T>(worker: &mut Worker, mut wanted: impl FnMut(&mut Worker, Event) -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        worker
+            .wait(Some(Duration::from_millis(100)))
+            .expect("the system allows it");
+        while let Some(event) = worker.next_event() {
+            if let Some(found) = wanted(worker, event) {
+                return found;
+            }
+        }
+        assert!(Instant::now() < end, "nothing in time");
+    }
+}
+
+/// An echo server of Transfers up to 64 KiB, until `clients` have closed.
+fn echo(worker: &mut Worker, clients: usize) {
+    let mut left = clients;
+    let buffer = || Region::anonymous(64 << 10).expect("memory");
+    while left > 0 {
+        until(worker, |worker, event| match event {
+            Event::Accepted { connection, .. } => {
+                let connection = worker.connection(connection).expect("just accepted");
+                connection.post_recv(buffer()).expect("posted");
+                None
+            }
+            Event::Completed {
+                connection,
+                completion,
+            } => {
+                let Ok(len) = completion.result else {
+                    return None;
+                };
+                if completion.kind == WorkKind::Receive {
+                    let connection = worker.connection(connection)?;
+                    let mut bytes = completion.into_region();
+                    drop(bytes.split_off(len));
+                    connection.post_send(bytes).expect("posted");
+                    connection.post_recv(buffer()).expect("posted");
+                }
+                None
+            }
+            Event::Closed { .. } => Some(()),
+            _ => None,
+        });
+        left -= 1;
+    }
+}
+
+#[test]
+fn wait__serves_many_clients_that_drive_themselves() {
+    const CLIENTS: usize = 20;
+    for options in [Options::default(), plain()] {
+        let (mut worker, _, address) = listening(options.clone());
+        let clients: Vec<_> = (0..CLIENTS as u64)
+            .map(|n| {
+                let options = options.clone();
+                std::thread::spawn(move || {
+                    let mut connection = Connection::connect(address, &options)?;
+                    for round in 0..10 {
+                        let bytes = content(n * 100 + round, 1 + (n * 3571) as usize % 60_000);
+                        connection.send(&bytes)?;
+                        let mut back = vec![0; 64 << 10];
+                        let len = connection.recv_into(&mut back)?;
+                        assert!(back[..len] == bytes, "content");
+                    }
+                    connection.close()
+                })
+            })
+            .collect();
+        echo(&mut worker, CLIENTS);
+        for client in clients {
+            client.join().expect("no panic").expect("served");
+        }
+        assert_eq!(worker.connections(), 0);
+    }
+}
+
+#[test]
+fn connect__both_ends_in_one_worker_and_one_thread() {
+    const PAIRS: usize = 50;
+    let (mut worker, _, address) = listening(Options::default());
+    let mut ours: HashMap<ConnectionId, u64> = HashMap::new();
+    for n in 0..PAIRS as u64 {
+        let id = worker.connect(address, &Options::default()).expect("begun");
+        // Posted before it is connected: it waits.
+        let connection = worker.connection(id).expect("not over");
+        connection
+            .post_send_with(region(n, 5000), n)
+            .expect("posted");
+        ours.insert(id, n);
+    }
+    let (mut received, mut sent, mut connected) = (vec![], 0, 0);
+    while received.len() < PAIRS || sent < PAIRS || connected < PAIRS {
+        until(&mut worker, |worker, event| {
+            match event {
+                Event::Accepted { connection, .. } => {
+                    let connection = worker.connection(connection).expect("just accepted");
+                    let memory = Region::anonymous(5000).expect("memory");
+                    connection.post_recv(memory).expect("posted");
+                }
+                Event::Connected { connection } => {
+                    assert!(ours.contains_key(&connection));
+                    connected += 1;
+                }
+                Event::Completed {
+                    connection,
+                    completion,
+                } => match completion.kind {
+                    WorkKind::Receive => received.push(completion.into_region().to_vec()),
+                    _ => {
+                        assert_eq!(ours[&connection], completion.context);
+                        sent += 1;
+                    }
+                },
+                _ => return None,
+            }
+            Some(())
+        });
+    }
+    received.sort();
+    let mut expected: Vec<_> = (0..PAIRS as u64).map(|n| content(n, 5000)).collect();
+    expected.sort();
+    assert!(received == expected, "content");
+}
+
+#[test]
+fn connect__refused_or_unanswered_is_an_event() {
+    let mut worker = Worker::new().expect("descriptors");
+    let silent = std::net::UdpSocket::bind(anywhere()).expect("a port");
+    let options = Options {
+        connect_timeout: Duration::from_millis(50),
+        ..Options::default()
+    };
+    let to = silent.local_addr().expect("bound");
+    let id = worker.connect(to, &options).expect("begun");
+    worker
+        .connection(id)
+        .expect("begun")
+        .post_send_with(region(1, 10), 5)
+        .expect("posted");
+    let mut failed = 0;
+    let reason = until(&mut worker, |_, event| match event {
+        Event::Completed { completion, .. } => {
+            assert!(completion.result.is_err());
+            assert_eq!(completion.context, 5);
+            failed += 1;
+            None
+        }
+        Event::Closed { connection, reason } => {
+            assert_eq!(connection, id);
+            Some(reason)
+        }
+        _ => None,
+    });
+    assert_eq!(failed, 1, "each request completes once");
+    assert!(matches!(reason, Error::ConnectTimeout(_)), "{reason}");
+    assert!(worker.connection(id).is_none());
+}
+
+#[test]
+fn arm__the_descriptor_tells_of_datagrams_timers_and_wakers() {
+    let (mut worker, _, address) = listening(Options::default());
+    let watched = |worker: &Worker, milliseconds: u64| {
+        let timeout = Timespec::try_from(Duration::from_millis(milliseconds)).expect("short");
+        let mut fds = [PollFd::new(worker, PollFlags::IN)];
+        poll(&mut fds, Some(&timeout)).expect("polled") == 1
+    };
+    while worker.progress().expect("allowed") {}
+    assert!(worker.arm().expect("allowed"));
+    assert!(!watched(&worker, 0), "nothing there");
+
+    worker.waker().wake();
+    assert!(watched(&worker, 10_000), "a waker");
+    while worker.progress().expect("allowed") {}
+    assert!(worker.arm().expect("allowed"));
+    assert!(!watched(&worker, 0), "and is clear again");
+    worker.waker().wake();
+    worker.progress().expect("allowed");
+    worker.waker().wake();
+    assert!(!worker.arm().expect("allowed"), "woken before: no sleep");
+
+    let silent = std::net::UdpSocket::bind(anywhere()).expect("a port");
+    let options = Options {
+        connect_timeout: Duration::from_millis(30),
+        ..Options::default()
+    };
+    let to = silent.local_addr().expect("bound");
+    worker.connect(to, &options).expect("begun");
+    let end = Instant::now() + PATIENCE;
+    let ended = loop {
+        assert!(Instant::now() < end);
+        while worker.progress().expect("allowed") {}
+        if let Some(Event::Closed { .. }) = worker.next_event() {
+            break true;
+        }
+        if worker.arm().expect("allowed") {
+            assert!(watched(&worker, 10_000), "its timers");
+        }
+    };
+    assert!(ended);
+
+    // A whole exchange by the descriptor alone.
+    let client = std::thread::spawn(move || {
+        let mut connection = Connection::connect(address, &Options::default())?;
+        connection.send(&content(3, 100_000))?;
+        connection.close()
+    });
+    let end = Instant::now() + PATIENCE;
+    let mut received = None;
+    while received.is_none() {
+        assert!(Instant::now() < end);
+        while worker.progress().expect("allowed") {}
+        match worker.next_event() {
+            Some(Event::Accepted { connection, .. }) => {
+                let memory = Region::anonymous(100_000).expect("memory");
+                let connection = worker.connection(connection).expect("just accepted");
+                connection.post_recv(memory).expect("posted");
+            }
+            Some(Event::Completed { completion, .. }) => {
+                received = Some(completion.into_region());
+            }
+            Some(_) => {}
+            None => {
+                if worker.arm().expect("allowed") {
+                    watched(&worker, 1000);
+                }
+            }
+        }
+    }
+    assert!(received.expect("received")[..] == content(3, 100_000));
+    until(&mut worker, |_, event| match event {
+        Event::Closed { .. } => Some(()),
+        _ => None,
+    });
+    client.join().expect("no panic").expect("closed");
+}
+
+#[test]
+fn release__and_adopt_move_a_connection_between_loops() {
+    let (mut first, _, address) = listening(Options::default());
+    let client = std::thread::spawn(move || {
+        let mut connection = Connection::connect(address, &Options::default())?;
+        for n in 0..3 {
+            connection.send(&content(n, 1000))?;
+        }
+        connection.close()
+    });
+    let id = until(&mut first, |_, event| match event {
+        Event::Accepted { connection, .. } => Some(connection),
+        _ => None,
+    });
+    assert!(
+        first
+            .release(ConnectionId::from_u64(id.to_u64() ^ 7))
+            .is_none()
+    );
+    let mut connection = first.release(id).expect("connected");
+    assert!(first.connection(id).is_none());
+    let mut bytes = vec![0; 1000];
+    connection.recv_into(&mut bytes).expect("driven by itself");
+    assert!(bytes == content(0, 1000), "content");
+
+    let mut second = Worker::new().expect("descriptors");
+    let id = second.adopt(connection).expect("watched");
+    for n in 1..3 {
+        let memory = Region::anonymous(1000).expect("memory");
+        let connection = second.connection(id).expect("adopted");
+        connection.post_recv_with(memory, n).expect("posted");
+    }
+    let mut next = 1;
+    until(&mut second, |_, event| match event {
+        Event::Completed { completion, .. } => {
+            assert_eq!(completion.context, next);
+            assert!(completion.into_region()[..] == content(next, 1000));
+            next += 1;
+            None
+        }
+        Event::Closed { .. } => Some(()),
+        _ => None,
+    });
+    assert_eq!(next, 3);
+    client.join().expect("no panic").expect("closed");
+}
+
+#[test]
+fn close__sends_what_was_posted_and_completes_everything_once() {
+    let (mut worker, _, address) = listening(Options::default());
+    let client = std::thread::spawn(move || {
+        let mut connection = Connection::connect(address, &Options::default())?;
+        let mut bytes = vec![0; 1 << 20];
+        let len = connection.recv_into(&mut bytes)?;
+        assert!(bytes[..len] == content(8, 1 << 20), "content");
+        let end = connection.wait(Some(PATIENCE));
+        assert!(matches!(end, Err(Error::Closed(_))), "{end:?}");
+        Ok::<(), Error>(())
+    });
+    let mut completed = vec![];
+    until(&mut worker, |worker, event| match event {
+        Event::Accepted { connection: id, .. } => {
+            let connection = worker.connection(id).expect("just accepted");
+            connection
+                .post_send_with(region(8, 1 << 20), 1)
+                .expect("posted");
+            connection.post_recv_with(region(0, 10), 2).expect("posted");
+            assert!(worker.close(id));
+            None
+        }
+        Event::Completed { completion, .. } => {
+            completed.push((completion.context, completion.result.is_ok()));
+            None
+        }
+        Event::Closed { connection, .. } => {
+            assert!(!worker.close(connection) || worker.connections() == 1);
+            Some(())
+        }
+        _ => None,
+    });
+    completed.sort_unstable();
+    assert_eq!(completed, [(1, true), (2, false)]);
+    client.join().expect("no panic").expect("received");
+}
+
+#[test]
+fn next_event__completions_beyond_the_limit_wait_with_their_connection() {
+    const PUTS: usize = 6000;
+    let (mut worker, endpoint, address) = listening(Options::default());
+    let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
+    let memory = memory.expect("page-aligned");
+    worker
+        .export(endpoint, "m", &memory, Rights::ALL)
+        .expect("an endpoint");
+    let client = std::thread::spawn(move || {
+        let mut connection = Connection::connect(address, &Options::default())?;
+        let key = connection.open_region("m", Rights::ALL)?;
+        for n in 0..PUTS as u32 {
+            connection.put_with_immediate(&key, 0, &n.to_le_bytes(), n)?;
+        }
+        connection.close()
+    });
+    // Not looked at for a while: as many as fit are kept, and the client waits.
+    let end = Instant::now() + Duration::from_millis(700);
+    while Instant::now() < end {
+        worker.progress().expect("allowed");
+    }
+    let mut next = 0;
+    until(&mut worker, |_, event| match event {
+        Event::Completed { completion, .. } => {
+            assert_eq!(completion.value, next);
+            next += 1;
+            None
+        }
+        Event::Closed { .. } => Some(()),
+        _ => None,
+    });
+    assert_eq!(next, PUTS as u64);
+    client.join().expect("no panic").expect("all of them");
+}
+
+#[test]
+fn export__every_client_uses_what_the_endpoint_exports_until_it_is_revoked() {
+    let (mut worker, endpoint, address) = listening(Options::default());
+    let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
+    let memory = memory.expect("page-aligned");
+    worker
+        .export(endpoint, "shared", &memory, Rights::ALL)
+        .expect("an endpoint");
+    let too_long = "n".repeat(33);
+    let refused = worker.export(endpoint, &too_long, &memory, Rights::ALL);
+    assert!(matches!(refused, Err(Error::NameTooLong { len: 33 })));
+    let clients: Vec<_> = (0..8)
+        .map(|n| {
+            std::thread::spawn(move || {
+                let mut connection = Connection::connect(address, &Options::default())?;
+                let key = connection.open_region("shared", Rights::ALL)?;
+                connection.put(&key, 8 + n * 64, &content(n, 64))?;
+                connection.fetch_add(&key, 0, n)?;
+                connection.close()
+            })
+        })
+        .collect();
+    for _ in 0..8 {
+        until(&mut worker, |_, event| match event {
+            Event::Closed { .. } => Some(()),
+            _ => None,
+        });
+    }
+    for client in clients {
+        client.join().expect("no panic").expect("served");
+    }
+    // The endpoint has a handle of it.
+    assert!(worker.close_endpoint(endpoint));
+    let region = memory.revoke().expect("the only handle");
+    assert_eq!(region[..8], 28u64.to_ne_bytes(), "added");
+    for n in 0..8 {
+        let at = 8 + n * 64;
+        assert!(region[at..at + 64] == content(n as u64, 64), "{n}");
+    }
+}
+
+#[test]
+fn drop__of_a_worker_tells_its_peers() {
+    let (mut worker, _, address) = listening(Options::default());
+    let client = std::thread::spawn(move || {
+        let mut connection = Connection::connect(address, &Options::default())?;
+        connection.post_recv(Region::anonymous(10)?)?;
+        loop {
+            match connection.wait(Some(PATIENCE)) {
+                Ok(Some(completion)) => assert!(completion.result.is_err()),
+                Ok(None) => panic!("not told in time"),
+                Err(error) => return Ok::<_, Error>(error),
+            }
+        }
+    });
+    until(&mut worker, |worker, event| match event {
+        Event::Accepted { connection, .. } => {
+            let connection = worker.connection(connection).expect("just accepted");
+            connection
+                .post_put(
+                    &zerolane::RegionKey::from_bytes([0; 24]).expect("a key"),
+                    0,
+                    Region::empty(),
+                    Work::default(),
+                )
+                .ok();
+            Some(())
+        }
+        _ => None,
+    });
+    // So that the client has heard of its connection.
+    for _ in 0..50 {
+        worker
+            .wait(Some(Duration::from_millis(2)))
+            .expect("allowed");
+    }
+    drop(worker);
+    let told = client.join().expect("no panic").expect("told");
+    let going = zerolane::failure::Reason::GoingAway;
+    assert!(
+        matches!(told, Error::Closed(zerolane::failure::CloseReason::Peer(it)) if it == going),
+        "{told}"
+    );
+}
+
+#[test]
+fn next_timeout__idle_connections_have_no_timer() {
+    let (mut worker, _, address) = listening(Options::default());
+    let (mut accepted, mut connected) = (vec![], 0);
+    for _ in 0..10 {
+        worker.connect(address, &Options::default()).expect("begun");
+    }
+    until(&mut worker, |_, event| {
+        match event {
+            Event::Accepted { connection, .. } => accepted.push(connection),
+            Event::Connected { .. } => connected += 1,
+            other => panic!("{other:?}"),
+        }
+        (accepted.len() == 10 && connected == 10).then_some(())
+    });
+    // What the making of a connection left: path probes, a round trip measured.
+    let end = Instant::now() + PATIENCE;
+    while worker.next_timeout().is_some() {
+        assert!(Instant::now() < end, "{:?}", worker.next_timeout());
+        worker
+            .wait(Some(Duration::from_millis(10)))
+            .expect("allowed");
+    }
+    assert!(worker.arm().expect("allowed"), "nothing to do");
+    // One that waits for its peer asks now and then whether that lives.
+    let memory = Region::anonymous(8).expect("memory");
+    let connection = worker.connection(accepted[0]).expect("open");
+    connection.post_recv(memory).expect("posted");
+    while worker.progress().expect("allowed") {}
+    assert!(worker.next_timeout().is_some());
+}
+
+/// Clients that ask and take no answer keep the server from none of the others.
+#[test]
+fn wait__clients_that_stall_hold_no_other_back() {
+    const EACH: usize = 8;
+    let (mut worker, _, address) = listening(Options::default());
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let ended = std::sync::Arc::new(std::sync::Mutex::new(ended));
+    let stalled: Vec<_> = (0..EACH)
+        .map(|_| {
+            let ended = std::sync::Arc::clone(&ended);
+            std::thread::spawn(move || {
+                let mut connection = Connection::connect(address, &Options::default())?;
+                for _ in 0..3 {
+                    connection.post_send(region(1, 50_000))?;
+                }
+                while connection.in_flight() > 0 {
+                    let _ = connection.wait(Some(Duration::from_millis(100)))?;
+                }
+                // No receive for the answers, and no further call, until the others are done.
+                let ended = ended.lock().expect("no panic");
+                let _ = ended.recv();
+                drop(ended);
+                connection.close().or(Ok::<(), Error>(()))
+            })
+        })
+        .collect();
+    let served: Vec<_> = (0..EACH as u64)
+        .map(|n| {
+            std::thread::spawn(move || {
+                let mut connection = Connection::connect(address, &Options::default())?;
+                for round in 0..20 {
+                    let bytes = content(n * 100 + round, 30_000);
+                    connection.send(&bytes)?;
+                    let mut back = vec![0; 64 << 10];
+                    let len = connection.recv_into(&mut back)?;
+                    assert!(back[..len] == bytes, "content");
+                }
+                connection.close()
+            })
+        })
+        .collect();
+    // The stalled ones have not closed when these have.
+    echo(&mut worker, EACH);
+    for client in served {
+        client.join().expect("no panic").expect("served");
+    }
+    assert!(worker.connections() >= EACH);
+    drop(end);
+    // The rest is the drop's: each completes with its worker.
+    drop(worker);
+    for client in stalled {
+        client.join().expect("no panic").expect("ended");
+    }
+}

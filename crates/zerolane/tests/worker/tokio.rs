@@ -1,0 +1,116 @@
+//! A worker as a task.
+
+use super::{PATIENCE, anywhere, content, region};
+use tokio::time::timeout;
+use zerolane::worker::{Worker, WorkerHandle};
+use zerolane::{ExportedRegion, FetchOp, Options, Region, Rights, Work};
+
+fn begin() -> (WorkerHandle, tokio::task::JoinHandle<zerolane::Result<()>>) {
+    let worker = Worker::new().expect("descriptors");
+    (worker.handle(), tokio::spawn(worker.run()))
+}
+
+async fn everything() {
+    let (worker, running) = begin();
+    let endpoint = worker.listen(anywhere(), Options::default()).await;
+    let endpoint = endpoint.expect("a port");
+    let address = endpoint.local_addr();
+    let server = tokio::spawn(async move {
+        let connection = endpoint.accept().await?;
+        let memory = ExportedRegion::new(Region::anonymous(1 << 16)?).expect("page-aligned");
+        connection.export_named("m", &memory, Rights::ALL).await?;
+        let received = connection.recv(Region::anonymous(200_000)?).await?;
+        let len = received.result?;
+        let mut bytes = received.into_region();
+        drop(bytes.split_off(len));
+        connection.send(bytes).await?.result?;
+        let immediate = connection.immediate().await?;
+        let message = connection
+            .recv_message(Some(Region::anonymous(100)?))
+            .await?;
+        assert_eq!(&message.control[..], b"control");
+        let payload = message.into_region();
+        assert!(payload[..10] == content(4, 10));
+        let mut placed = vec![0; 5000];
+        memory.read(8, &mut placed);
+        assert!(placed == content(3, 5000), "content");
+        connection.close().await?;
+        Ok::<u32, zerolane::Error>(immediate)
+    });
+    let client = worker.connect(address, &Options::default()).await;
+    let client = client.expect("connected");
+    let sent = client.send(region(1, 150_000)).await.expect("posted");
+    sent.result.expect("sent");
+    let back = client
+        .recv(Region::anonymous(150_000).expect("memory"))
+        .await;
+    assert!(back.expect("posted").into_region()[..] == content(1, 150_000));
+    let opened = client.open_region("m", Rights::ALL).await.expect("posted");
+    let key = opened.region.expect("opened");
+    let work = Work::default().with_immediate(77);
+    let put = client.put(&key, 8, region(3, 5000), work).await;
+    put.expect("posted").result.expect("put");
+    let into = Region::anonymous(5000).expect("memory");
+    let got = client.get(&key, 8, into, Work::default()).await;
+    assert!(got.expect("posted").into_region()[..] == content(3, 5000));
+    let added = client.fetch_op(&key, 0, FetchOp::Add(5)).await;
+    assert_eq!(added.expect("posted").value, 0);
+    let message = client.send_message(b"control", Some(region(4, 10).into()));
+    message.await.expect("posted").result.expect("sent");
+    assert_eq!(server.await.expect("no panic").expect("served"), 77);
+    worker.stop();
+    running.await.expect("no panic").expect("stopped");
+}
+
+#[tokio::test]
+async fn run__everything_in_one_thread() {
+    timeout(PATIENCE, everything()).await.expect("in time");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run__everything_in_several_threads() {
+    timeout(PATIENCE, everything()).await.expect("in time");
+}
+
+#[tokio::test]
+async fn recv__given_up_in_a_select_loses_nothing() {
+    let (worker, _running) = begin();
+    let endpoint = worker.listen(anywhere(), Options::default()).await;
+    let endpoint = endpoint.expect("a port");
+    let connecting = worker.connect(endpoint.local_addr(), &Options::default());
+    let client = connecting.await.expect("connected");
+    let server = endpoint.accept().await.expect("accepted");
+    const COUNT: u64 = 100;
+    let sending = tokio::spawn(async move {
+        for n in 0..COUNT {
+            // A receive that was given up as it was met fails the send.
+            while client
+                .send(region(n, 32))
+                .await
+                .expect("posted")
+                .result
+                .is_err()
+            {}
+        }
+        client
+    });
+    let mut next = 0;
+    while next < COUNT {
+        let receive = server.recv(Region::anonymous(32).expect("memory"));
+        let brief = std::time::Duration::from_micros(next % 5 * 100);
+        match timeout(brief, receive).await {
+            Err(_) => {}
+            Ok(received) => {
+                let received = received.expect("posted");
+                assert_eq!(received.result, Ok(32));
+                assert!(received.into_region()[..] == content(next, 32), "{next}");
+                next += 1;
+            }
+        }
+        // Bounded by the time that all of it may take.
+        if next % 5 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    drop(sending.await.expect("no panic"));
+}
