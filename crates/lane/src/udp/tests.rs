@@ -461,7 +461,8 @@ fn put_into(a: &mut End, b: &mut End, memory: &ExportedRegion, bytes: &[u8]) {
         immediate: None,
         flags: WorkFlags::default(),
     };
-    a.post_source(put, region(bytes).into()).expect("posted");
+    a.post_source(put, Report::default(), region(bytes).into())
+        .expect("posted");
     drive(a, b, |a, _| a.has_completion());
     let over = a.next_completion().expect("over");
     assert_eq!(over.result, Ok(bytes.len() as u64));

@@ -394,10 +394,7 @@ const DOCUMENTS: &[Document] = &[
         name: "docs/memory-model.md",
         text: include_str!("../../../../docs/memory-model.md"),
         facts: &[
-            Fact(
-                "A long put of at most {16 KiB} usually",
-                &["MAX_EAGER_PUT"],
-            ),
+            Fact("A long put of at most {16 KiB} usually", &["MAX_EAGER_PUT"]),
             Fact(
                 "at most {1192} bytes ({1168} on an encrypted",
                 &["MAX_SMALL", "MAX_SMALL - TRAILER_LEN"],
