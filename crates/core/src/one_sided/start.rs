@@ -7,7 +7,7 @@ use crate::limits::{MAX_EAGER_OPERATIONS, MAX_EAGER_PUT, MAX_FETCHES, MAX_POSTED
 use crate::receiving::Receiving;
 use crate::request::{Request, RequestKind};
 use crate::sending::Sending;
-use crate::{Delivery, RemotePlace, Span, Tile, TransferId, WorkFlags, tiles};
+use crate::{Delivery, RemotePlace, Span, TransferId, WorkFlags, tiles};
 use zerolane_wire::{Immediate, Profile, Target};
 
 impl OneSided {
@@ -83,13 +83,14 @@ impl OneSided {
                 immediate,
             } => match (operations(cx, &kind), immediate) {
                 (Some(1), Some(value)) if sending.is_putting() => {
-                    self.push_put(cx, &request, None);
                     let announced = sending.next_sequence();
-                    let kind = RequestKind::Immediate { value, announced };
-                    self.send_queue.push(cx.now, Request { kind, ..request });
+                    self.push_split(cx, &request, RequestKind::Immediate { value, announced });
                 }
-                (Some(count), _) if count == 1 || self.leaves_at_once(&kind, count, sending) => {
-                    self.push_put(cx, &request, Some(id));
+                (Some(1), _) => {
+                    self.send_queue.push(cx.now, request);
+                }
+                (Some(count), _) if self.leaves_at_once(&kind, count, sending) => {
+                    self.push_parts(cx, &request, place, span);
                 }
                 _ => self.announce(cx, sending, id, place, span, immediate),
             },
@@ -136,46 +137,67 @@ impl OneSided {
         sending.post_as(cx, id, span, Delivery::Silent, target);
     }
 
-    /// Numbers the operations that a put takes. The last of them is `last`: the request itself, which brings
-    /// the immediate and tells the user; or a part like the others, if something behind it does.
-    fn push_put(&mut self, cx: &mut Context, request: &Request, last: Option<TransferId>) {
-        let RequestKind::Put {
-            place,
-            span,
-            immediate,
-        } = request.kind
-        else {
+    /// Numbers a put of one operation whose immediate is one of its own, behind it: the request itself.
+    fn push_split(&mut self, cx: &mut Context, request: &Request, immediate: RequestKind) {
+        let RequestKind::Put { place, span, .. } = request.kind else {
             return;
         };
-        let len = span.len as u32;
-        let log2 = cx.peer_buffer_log2();
-        // One of no bytes is an operation, too.
-        let empty = (len == 0).then_some(Tile { start: 0, len });
-        for tile in empty
-            .into_iter()
-            .chain(tiles(place.address, len, max_put(cx), log2))
-        {
-            let rest = len - tile.start - tile.len;
-            let (itself, at) = (last.filter(|_| rest == 0), u64::from(tile.start));
+        let of = request.id;
+        self.push_part(cx, Part { of, rest: 0 }, place, span, false);
+        let kind = immediate;
+        self.send_queue.push(cx.now, Request { kind, ..*request });
+    }
+
+    /// Numbers a put of several operations. The last of them is the request itself: it brings the immediate
+    /// and tells the user.
+    fn push_parts(&mut self, cx: &mut Context, request: &Request, place: RemotePlace, span: Span) {
+        let (len, of) = (span.len as u32, request.id);
+        for tile in tiles(place.address, len, max_put(cx), cx.peer_buffer_log2()) {
+            let (rest, at) = (len - tile.start - tile.len, u64::from(tile.start));
+            let continues = tile.start > 0;
+            let span = span.part(at, tile.len.into());
+            let place = RemotePlace {
+                address: place.address + at,
+                ..place
+            };
+            if rest > 0 {
+                self.push_part(cx, Part { of, rest }, place, span, continues);
+                continue;
+            }
             let kind = RequestKind::Put {
-                place: RemotePlace {
-                    address: place.address + at,
-                    ..place
-                },
-                span: span.part(at, tile.len.into()),
-                immediate: immediate.filter(|_| itself.is_some()),
+                place,
+                span,
+                immediate: request.kind.immediate(),
             };
-            let flags = WorkFlags {
-                signalled: itself.is_some() && request.flags.signalled,
-                fence: false,
-                awaited: itself.is_some() && request.flags.awaited,
-            };
-            let id = itself.unwrap_or_else(|| cx.new_id());
-            let of = request.id;
-            let part = itself.is_none().then_some(Part { of, rest });
-            let (request, continues) = (Request { id, flags, kind }, tile.start > 0);
-            self.send_queue.push_part(cx.now, request, part, continues);
+            let last = Request { kind, ..*request };
+            self.send_queue.push_part(cx.now, last, None, continues);
         }
+    }
+
+    /// Numbers an operation of a put that something behind it completes.
+    fn push_part(
+        &mut self,
+        cx: &mut Context,
+        part: Part,
+        place: RemotePlace,
+        span: Span,
+        continues: bool,
+    ) {
+        let request = Request {
+            id: cx.new_id(),
+            flags: WorkFlags {
+                signalled: false,
+                fence: false,
+                awaited: false,
+            },
+            kind: RequestKind::Put {
+                place,
+                span,
+                immediate: None,
+            },
+        };
+        self.send_queue
+            .push_part(cx.now, request, Some(part), continues);
     }
 }
 
