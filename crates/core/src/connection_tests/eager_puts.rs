@@ -5,9 +5,10 @@ use super::overlap::{far, time_until};
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;
+use netsim::Side;
 use netsim::link::{LinkConfig, Loss};
 use std::time::Duration;
-use zerolane_wire::{Profile, Profiles, Reason, Rights};
+use zerolane_wire::{Header, Op, Profile, Profiles, Reason, Rights};
 
 const EAGER: u64 = limits::MAX_EAGER_PUT;
 const SHOWN: Event = Event::Immediate { value: 7 };
@@ -204,4 +205,51 @@ fn model__eager_puts_end_once_and_in_order() {
         sim.b.assert_guards();
         sim.a.c().assert_bounded();
     });
+}
+
+/// Numbered operation `number` among `datagrams`.
+fn numbered(datagrams: &[(Vec<u8>, bool)], number: u32) -> &[u8] {
+    let is = |bytes: &[u8]| {
+        Header::parse(bytes).is_ok_and(|it| it.op == Op::Data && it.sync == number && it.s_id > 0)
+    };
+    let mut found = datagrams.iter().map(|it| &it.0[..]);
+    found.find(|bytes| is(bytes)).expect("it left")
+}
+
+/// An operation is lost, and repeated as nothing but its number when the put is cancelled; those behind it
+/// come late, as they were.
+#[test]
+fn cancel__of_a_put_whose_middle_was_lost_shows_nothing() {
+    // Of one that is a run; and of one whose immediate is an operation of its own.
+    for (len, long, lost, count) in [(EAGER, 0, 3, 14), (100, 100_000, 0, 2)] {
+        let mut sim = far();
+        let target = sim.b.empty(EAGER);
+        let place = export(&mut sim, target, Rights::WRITE);
+        let other = sim.b.empty(100_000);
+        let behind = export(&mut sim, other, Rights::WRITE);
+        if long > 0 {
+            put(&mut sim, behind, 1, long, None);
+        }
+        let id = put(&mut sim, place, 2, len, Some(7));
+        let now = sim.now();
+        let first = sim.a.outgoing(now);
+        assert!(sim.a.c().cancel(now, id));
+        let later = now + S;
+        sim.a.c().on_timeout(later);
+        let again = sim.a.outgoing(later);
+        for number in 0..count {
+            let of = if number == lost { &again } else { &first };
+            sim.inject(Side::B, numbered(of, number));
+        }
+        sim.run_until(20 * S, |sim| {
+            let connection = sim.a.connection.as_ref();
+            !connection.is_some_and(Connection::is_busy)
+        });
+        sim.run_for(S);
+        assert_eq!(
+            (sim.a.outcomes(id), sim.b.events.contains(&SHOWN)),
+            (1, false)
+        );
+        assert!(long == 0 || sim.b.holds(other, 1, long));
+    }
 }
