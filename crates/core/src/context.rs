@@ -36,13 +36,15 @@ pub(crate) enum Debt {
     Read,
     /// Blocks may be granted.
     Grant,
+    /// Immediates of puts may be shown.
+    Show,
     /// The peer has to be alive: something depends on it.
     Peer,
 }
 
 impl Debt {
     /// In the order in which they are settled.
-    const ALL: [Debt; 9] = [
+    const ALL: [Debt; 10] = [
         Debt::Progress,
         Debt::Ready,
         Debt::Match,
@@ -51,6 +53,7 @@ impl Debt {
         Debt::Announce,
         Debt::Read,
         Debt::Grant,
+        Debt::Show,
         Debt::Peer,
     ];
 }

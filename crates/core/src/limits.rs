@@ -164,6 +164,15 @@ pub const MAX_EAGER_GAPS: usize = (MAX_EAGER / MIN_STU / 2) as usize;
 /// repeats the announcement anyway.
 pub const MAX_EAGER_ASKS: u32 = 6;
 
+/// Longest put that leaves at once, as a run of numbered operations, bytes: as long as a round trip at
+/// 10 Gb/s and 13 us, the one that an announcement would cost.
+pub const MAX_EAGER_PUT: u64 = 16 << 10;
+
+/// Numbered operations that are not over when a put leaves at once, its own included, at most: two of the
+/// longest. They wait for no congestion controller, so more are announced, and a peer with tiny buffers is
+/// announced what would take more.
+pub const MAX_EAGER_OPERATIONS: usize = 32;
+
 /// Bytes of control in a message (P0.1: Trapeze's control messages have 128).
 pub const MAX_CONTROL: u32 = 128;
 

@@ -223,8 +223,23 @@ pub(crate) enum RequestKind {
         control: Span,
         payload: Option<Span>,
     },
+    /// The immediate of the put before it, which follows the Transfers announced before this number.
+    Immediate {
+        value: u32,
+        announced: u32,
+    },
     /// What is left of an operation that was cancelled after it left: its number.
     Nothing,
+}
+
+impl RequestKind {
+    /// The number that is shown to the peer.
+    pub(crate) fn immediate(&self) -> Option<u32> {
+        match self {
+            RequestKind::Put { immediate, .. } => *immediate,
+            _ => None,
+        }
+    }
 }
 
 /// An atomic operation that the lane is to do now, before anything that came after it.

@@ -17,9 +17,14 @@ impl SlotWindow {
         if self.resolved.len() >= usize::from(limit) {
             return None;
         }
-        let number = self.base.wrapping_add(self.resolved.len() as u32);
+        let number = self.next();
         self.resolved.push_back(false);
         Some(number)
+    }
+
+    /// The number that is given next.
+    pub(crate) fn next(&self) -> u32 {
+        self.base.wrapping_add(self.resolved.len() as u32)
     }
 
     /// The peer is done with `number`.

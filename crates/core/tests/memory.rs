@@ -203,7 +203,7 @@ fn fill_endings(attack: &mut Attack) {
                 bufx: 0,
                 offset: 0,
             };
-            attack.announce(MIB, Target::Region(place));
+            attack.announce(MIB, Target::Region(place, None));
             attack.drain();
         }
         assert!(attack.victim.revoke(attack.now, handle));
@@ -272,7 +272,7 @@ fn fill_slots(attack: &mut Attack) {
         offset: 0,
     };
     attack.reach_the_limit("announcements", MAX_SLOTS.into(), |attack, _| {
-        attack.announce(MIB, Target::Region(place));
+        attack.announce(MIB, Target::Region(place, None));
         attack.drain();
     });
     attack.reach_the_limit("Reads", MAX_SLOTS.into(), |attack, sequence| {

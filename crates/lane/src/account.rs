@@ -17,8 +17,9 @@ pub enum MoveCause {
     /// A small put, the answer to a small get or the control of a message, which come without announcement
     /// (one copy, by design; strict mode permits it).
     Unannounced,
-    /// Sealed, and bound for memory that others may touch at the same time, exported or a mapped
-    /// file: opened in the lane's own (one copy, by design).
+    /// Sealed, and opened in the lane's own memory (one copy, by design): bound for a mapped file, or for
+    /// exported memory where the cipher cannot work on what others may touch at the same time, or where
+    /// something failed to open lately.
     OpenedApart,
     /// It came with its announcement, so that no forecast could name its place (one copy, by design; an end
     /// in strict mode asks its peer for none of that).

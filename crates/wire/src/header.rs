@@ -98,6 +98,8 @@ impl Flags {
     pub const SILENT: Flags = Flags(0x001);
     /// Data: wake the receiver's upper layer.
     pub const INTERRUPT: Flags = Flags(0x002);
+    /// Data: goes on with the put of the numbered operation before it.
+    pub const CONTINUES: Flags = Flags(0x008);
     /// Request_To_Send, Data, Nop: asks the receiver to answer, matched by Sync.
     pub const SEND_STATE: Flags = Flags(0x004);
     /// Nop, State: this is an answer.
@@ -113,12 +115,12 @@ impl Flags {
     /// End: sent by the source of the Transfer's data.
     pub const FROM_SOURCE: Flags = Flags(0x100);
     /// Request_To_Send: into a persistent memory region. State, Request_Answer: of numbered
-    /// operations on such.
+    /// operations on such. Data: the value of one.
     pub const MEMORY: Flags = Flags(0x010);
     /// Request_To_Send, eager Data: the payload of a message.
     pub const MESSAGE: Flags = Flags(0x100);
     /// Data: announces its own Transfer, which nothing has granted.
-    pub const EAGER: Flags = Flags(0x008);
+    pub const EAGER: Flags = Flags(0x040);
     /// Get: the bursts of the answer are to be numbered, as all of a Transfer.
     pub const NUMBERED: Flags = Flags(0x001);
     /// Get: of what was asked for before and did not come.

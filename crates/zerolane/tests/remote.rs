@@ -264,14 +264,16 @@ fn post(options: &Options) {
         .unwrap();
     let completions: Vec<Completion> = (0..3).map(|_| next(&mut connection)).collect();
     let ids: Vec<_> = completions.iter().map(|it| it.id).collect();
-    assert_eq!(ids, [first, long, last]);
+    // The long one overlaps with those before and behind it.
+    assert!([first, long, last].iter().all(|id| ids.contains(id)));
     assert!(
         completions
             .iter()
             .all(|it| it.kind == WorkKind::Put && it.result.is_ok())
     );
-    assert_eq!(completions[1].result, Ok(70_000));
-    assert_eq!(&completions[2].memory[..], content(5, 8));
+    let of = |id| completions.iter().find(|it| it.id == id).unwrap();
+    assert_eq!(of(long).result, Ok(70_000));
+    assert_eq!(&of(last).memory[..], content(5, 8));
     for (offset, seed, len) in [
         (0, 1, 64),
         (64, 2, 64),

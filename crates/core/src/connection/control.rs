@@ -157,7 +157,9 @@ impl Connection {
         match rts.target {
             Target::Receive => receiving.on_announced(cx, rts),
             Target::Read(reader) => receiving.on_read_announced(cx, reader, rts),
-            Target::Region(place) => one_sided.on_put_announced(cx, receiving, place, rts),
+            Target::Region(place, immediate) => {
+                one_sided.on_put_announced(cx, receiving, place, immediate, rts);
+            }
             Target::Message(number) => {
                 one_sided.on_payload_announced(cx, receiving, number, rts);
             }

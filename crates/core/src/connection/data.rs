@@ -109,20 +109,17 @@ impl Connection {
             session.on_heard(cx);
             return one_sided.on_put(cx, sending, receiving, header, len);
         }
-        let granted = receiving.is_granted(header);
-        let placed = match granted {
+        let placed = match receiving.is_granted(header) {
             true => None,
             // What was not granted may have been asked for.
             false => one_sided.on_answer(cx, sending, header, len)?,
         };
-        // The value of an atomic operation that came twice is of no burst: its number is the operation's.
-        // It asks for nothing.
-        if placed.is_none() && (granted || header.flags.contains(Flags::SEND_STATE)) {
-            receiving.note_burst(cx.now, header);
-        }
         let placement = match placed {
             Some(placement) => placement,
-            None => Placement::Move(receiving.on_data(cx, header, len, stu)?),
+            None => {
+                receiving.note_burst(cx.now, header);
+                Placement::Move(receiving.on_data(cx, header, len, stu)?)
+            }
         };
         session.on_heard(cx);
         Ok(placement)

@@ -130,13 +130,14 @@ impl Connection {
         while let Some(debt) = cx.next_debt() {
             match debt {
                 Debt::Progress => receiving.on_peer_progress(cx),
-                Debt::Ready => one_sided.ready_again(cx),
+                Debt::Ready => one_sided.ready_again(cx, receiving),
                 Debt::Match => receiving.match_announcements(cx),
                 Debt::Offer => sending.match_offers(cx),
                 Debt::Start => one_sided.start(cx, sending, receiving),
                 Debt::Announce => sending.announce(cx),
                 Debt::Read => receiving.ask_reads(cx),
                 Debt::Grant => receiving.grant(cx),
+                Debt::Show => one_sided.show_immediates(cx, receiving),
                 Debt::Peer => session.expect_peer(cx),
             }
         }

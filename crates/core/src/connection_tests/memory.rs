@@ -67,6 +67,17 @@ pub(super) fn put(
         .unwrap()
 }
 
+/// The same, behind a fence.
+fn put_fenced(sim: &mut Sim, place: RemotePlace, seed: u64, len: u64) -> TransferId {
+    let now = sim.now();
+    let span = sim.a.filled(seed, len);
+    let flags = WorkFlags {
+        fence: true,
+        ..WorkFlags::default()
+    };
+    sim.a.c().post_put(now, place, span, None, flags).unwrap()
+}
+
 pub(super) fn get(sim: &mut Sim, place: RemotePlace, len: u64) -> (TransferId, Span) {
     let now = sim.now();
     let span = sim.a.empty(len);
@@ -371,17 +382,18 @@ fn confirm__rides_on_what_leaves_anyway() {
 }
 
 #[test]
-fn order__later_puts_to_the_same_place_win() {
+fn order__later_small_puts_to_the_same_place_win() {
     let mut sim = quiet(Config::default());
     let target = sim.b.empty(8_000);
     let place = export(&mut sim, target, Rights::WRITE);
-    put(&mut sim, place, 1, 1_000, None);
-    put(&mut sim, place, 2, 8_000, None);
+    put(&mut sim, place, 1, 8_000, None);
+    put_fenced(&mut sim, place, 2, 1_000);
     let last = put(&mut sim, at(place, 10), 3, 100, None);
     until_over(&mut sim, last);
     assert!(sim.b.holds(target.part(10, 100), 3, 100));
-    let around = |i: u64| sim.b.bytes(target)[i as usize] == content(2, i);
-    assert!((0..10).all(around) && (110..8_000).all(around));
+    let around = |seed, i: u64| sim.b.bytes(target)[i as usize] == content(seed, i);
+    assert!((0..10).chain(110..1_000).all(|i| around(2, i)));
+    assert!((1_000..8_000).all(|i| around(1, i)));
 }
 
 #[test]
@@ -389,14 +401,14 @@ fn order__a_get_sees_the_puts_before_it() {
     let mut sim = quiet(Config::default());
     let target = sim.b.empty(20_000);
     let place = export(&mut sim, target, Rights::ALL);
-    put(&mut sim, place, 1, 20_000, None);
+    put(&mut sim, at(place, 100), 1, 19_900, None);
     put(&mut sim, place, 2, 100, None);
     let (short, first) = get(&mut sim, place, 100);
     let (long, all) = get(&mut sim, at(place, 100), 19_900);
     until_over(&mut sim, short);
     until_over(&mut sim, long);
     assert!(sim.a.holds(first, 2, 100));
-    assert!((0..19_900).all(|i| sim.a.bytes(all)[i as usize] == content(1, 100 + i)));
+    assert!(sim.a.holds(all, 1, 19_900));
 }
 
 #[test]
@@ -723,11 +735,12 @@ fn cancel__a_put_that_waits_is_not_done() {
     let target = sim.b.empty(100_000);
     let place = export(&mut sim, target, Rights::WRITE);
     let long = put(&mut sim, place, 1, 100_000, None);
-    let waits = put(&mut sim, place, 2, 50, None);
+    let waits = put_fenced(&mut sim, place, 2, 50);
     let now = sim.now();
     assert!(sim.a.c().cancel(now, waits));
     let last = put(&mut sim, at(place, 50), 3, 50, None);
     until_over(&mut sim, last);
+    until_over(&mut sim, long);
     assert_eq!(sim.a.failed(waits), Some(TransferError::Cancelled));
     assert!(sim.a.sent(long) && sim.b.holds(target.part(0, 50), 1, 50));
 }

@@ -106,21 +106,37 @@ enum Check {
 
 const ROOM: u64 = 60_000;
 
-/// Asks for something and says what it must bring. A get is followed by a fence, for it may see
-/// what comes after it.
+/// What the next operation is to be kept in order with by a fence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Follows {
+    /// Small operations: in order by themselves.
+    Small,
+    /// A get: it may see what comes after it.
+    Get,
+    /// A long put: gets see it, anything else overlaps with it.
+    LongPut,
+}
+
+/// Asks for something and says what it must bring.
 fn operate(
     sim: &mut Sim,
     dice: &mut Dice,
     place: RemotePlace,
     oracle: &mut Oracle,
-    fence: bool,
-) -> bool {
+    follows: Follows,
+) -> Follows {
     let (now, seed) = (sim.now(), dice.next());
+    let kind = dice.below(10);
+    let get = matches!(kind, 1 | 6 | 7);
+    let fence = match follows {
+        Follows::Small => dice.chance(10),
+        Follows::Get => true,
+        Follows::LongPut => !get,
+    };
     let flags = WorkFlags {
-        fence: fence || dice.chance(10),
+        fence,
         ..WorkFlags::default()
     };
-    let kind = dice.below(10);
     let len = match kind {
         0 | 1 => 1_500 + dice.below(20_000),
         _ => dice.below(600),
@@ -128,7 +144,7 @@ fn operate(
     let offset = dice.below(ROOM - len);
     let slice = offset as usize..(offset + len) as usize;
     match kind {
-        // Long puts overlap in time, unless fenced.
+        // Long puts overlap with all before them, unless fenced.
         0 | 2..=5 => {
             let flags = WorkFlags {
                 fence: flags.fence || kind == 0,
@@ -141,7 +157,10 @@ fn operate(
             for (i, byte) in (0..).zip(&mut oracle.bytes[slice]) {
                 *byte = content(seed, i);
             }
-            false
+            match kind {
+                0 => Follows::LongPut,
+                _ => Follows::Small,
+            }
         }
         1 | 6 | 7 => {
             let span = sim.a.empty(len);
@@ -149,7 +168,7 @@ fn operate(
             let id = sim.a.c().post_get(now, from, span, flags).unwrap();
             let expected = oracle.bytes[slice].to_vec();
             oracle.checks.push(Check::Got(id, span, expected));
-            true
+            Follows::Get
         }
         _ => {
             let offset = offset & !7;
@@ -160,7 +179,7 @@ fn operate(
             let id = sim.a.c().post_fetch_op(now, on, add, flags).unwrap();
             oracle.checks.push(Check::Fetched(id, before));
             oracle.bytes[slice].copy_from_slice(&before.wrapping_add(seed).to_ne_bytes());
-            false
+            Follows::Small
         }
     }
 }
@@ -180,9 +199,9 @@ fn model__everything_takes_effect_once_and_in_order() {
             bytes: sim.b.bytes(target).to_vec(),
             checks: vec![],
         };
-        let mut fence = false;
+        let mut follows = Follows::Small;
         for _ in 0..80 {
-            fence = operate(&mut sim, &mut dice, place, &mut oracle, fence);
+            follows = operate(&mut sim, &mut dice, place, &mut oracle, follows);
             if dice.chance(30) {
                 sim.run_for(Duration::from_micros(dice.below(3_000)));
             }
@@ -378,4 +397,39 @@ fn loss__is_found_soon_whatever_else_timed_out() {
     }
     assert!(sim.now() - now < 100 * MS, "{:?}", sim.now() - now);
     assert!(!sim.a.c().cx.recovery.is_backed_off(), "something moved");
+}
+
+/// A value that comes twice is no burst of payload, whatever its number: bursts are still reported by theirs,
+/// and what is lost of them is sent again.
+#[test]
+fn fetch_op__a_value_that_comes_again_is_no_burst() {
+    let link = LinkConfig {
+        delay: Duration::from_micros(100),
+        ..LinkConfig::default()
+    };
+    let mut sim = connected(link, 1);
+    let words = sim.b.words(&[0]);
+    let place = export(&mut sim, words, Rights::ATOMIC);
+    sim.trace = Some(vec![]);
+    for _ in 0..40 {
+        let id = fetch(&mut sim, place, atomic(FetchOpKind::Add, 1, 0));
+        sim.run_until(S, |sim| sim.a.fetched(id).is_some());
+    }
+    for (side, datagram) in sim.trace.take().unwrap() {
+        sim.inject(side.other(), &datagram);
+    }
+    sim.run_for(S);
+    let (from, to) = (sim.b.filled(3, 100_000), sim.a.empty(100_000));
+    let now = sim.now();
+    let id = sim.a.c().post_receive(now, to).unwrap();
+    let send = sim.b.c().post_send(now, from, Delivery::Interrupt).unwrap();
+    sim.run_until(S, |sim| {
+        sim.b.connection.as_ref().is_some_and(Connection::has_data)
+    });
+    let now = sim.now();
+    assert!(!sim.b.outgoing(now).is_empty(), "lost");
+    sim.run_until(S, |sim| sim.a.received(id).is_some() && sim.b.sent(send));
+    assert!(sim.a.holds(to, 3, 100_000));
+    assert_eq!(sim.b.word(words), 40);
+    assert_eq!(sim.b.c().counters().dropped(DropReason::Unexpected), 0);
 }

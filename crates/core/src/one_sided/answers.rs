@@ -12,7 +12,7 @@ use crate::transmit::{ControlDatagram, DataBurst, join};
 use crate::{BurstLimit, DropReason, TransferId};
 use alloc::vec;
 use alloc::vec::Vec;
-use zerolane_wire::{Get, Header, Op, Profile, Rights};
+use zerolane_wire::{Flags, Get, Header, Op, Profile, Rights};
 
 impl OneSided {
     /// Takes a Get: queues what answers it.
@@ -115,6 +115,7 @@ impl OneSided {
         self.responder.confirmed();
         cx.timers.stop(Timer::DelayedAck);
         let header = Header {
+            flags: Flags::MEMORY,
             param: self.responder.expected() as u16,
             d_port: cx.route.d_port,
             s_port: cx.route.s_port,

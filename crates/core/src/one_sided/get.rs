@@ -6,7 +6,7 @@ use crate::context::{Context, Debt};
 use crate::sending::Sending;
 use crate::timers::Timer;
 use crate::{Delivery, DropReason, Event, Placement, RemotePlace, Span, TransferId};
-use zerolane_wire::{Get, Header, Operation};
+use zerolane_wire::{Flags, Get, Header, Operation};
 
 impl OneSided {
     /// Asks for what one datagram can answer.
@@ -62,7 +62,11 @@ impl OneSided {
             return Ok((len == 8).then_some(Placement::Value { number, id }));
         }
         let Some(question) = self.gets.find(id) else {
-            return Ok(None);
+            // A value that came before is no burst: its number is that of an operation.
+            return match header.flags.contains(Flags::MEMORY) {
+                true => Err(DropReason::Duplicate),
+                false => Ok(None),
+            };
         };
         if u64::from(len) != question.span.len || header.bufx != 0 || header.offset != 0 {
             return Err(DropReason::OutOfBounds);

@@ -1,14 +1,15 @@
 //! One-sided: the peer's memory as Initiator, and this end's exported memory as Responder.
 //!
 //! What fits one datagram is numbered and sent without announcement; a longer put is announced and
-//! granted as a Transfer into the peer's region, a longer get is granted by its Gets. AtomicRequest is kept
-//! here: numbered operations wait for the puts before them that are Transfers, and such a put for
-//! the numbered ones before it.
+//! granted as a Transfer into the peer's region, a longer get is granted by its Gets. Numbered operations
+//! are in order; such puts overlap with them and with each other. What is to be seen behind all puts before
+//! it is kept in order here: immediates by the Responder, messages and gets by the Initiator, which waits.
 
 mod answers;
 mod exports;
 mod get;
 mod gets;
+mod immediates;
 mod operations;
 mod outcome;
 mod post;
@@ -22,9 +23,10 @@ pub(crate) use self::post::in_bounds;
 
 use self::exports::Exports;
 use self::gets::{GetResponses, PendingGets};
+use self::immediates::Immediates;
 use self::responder::Responder;
 use self::send_queue::SendQueue;
-use crate::request::{AtomicRequest, RemotePlace, Request, WorkFlags};
+use crate::request::{AtomicRequest, Request};
 use crate::{Instant, RegionName, Span, TransferId, limits};
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -33,6 +35,8 @@ use zerolane_wire::Rights;
 
 /// Mx of an operation to the messages that is nothing but its number.
 const NOTHING: u16 = u16::MAX;
+/// Mx of an operation to the messages that is the immediate of the put before it.
+const IMMEDIATE: u16 = u16::MAX - 1;
 
 /// A region asked for by name.
 #[derive(Clone, Copy, Debug)]
@@ -62,15 +66,6 @@ struct AwaitedPayload {
     control: u32,
 }
 
-/// The immediate of a Put that is in flight as a Transfer: it follows when that is complete.
-#[derive(Clone, Copy, Debug)]
-struct DeferredImmediate {
-    id: TransferId,
-    place: RemotePlace,
-    immediate: u32,
-    flags: WorkFlags,
-}
-
 /// The atomic operation that the lane has to do now.
 #[derive(Clone, Copy, Debug)]
 struct PendingAtomic {
@@ -87,14 +82,17 @@ pub(crate) struct OneSided {
     send_queue: SendQueue,
     gets: PendingGets,
     region_requests: Vec<RegionRequest>,
-    deferred: Vec<DeferredImmediate>,
     // As Responder.
     exports: Exports,
     responder: Responder,
     responses: GetResponses,
     receives: VecDeque<MessageReceive>,
     payloads: Vec<AwaitedPayload>,
+    immediates: Immediates,
     pending_atomic: Option<PendingAtomic>,
+    /// If the operation executed last was a put, or part of one with all before it: the bytes that are to
+    /// follow.
+    to_follow: Option<u32>,
     /// Events polled that the user has not looked at.
     unread: usize,
     /// Values to be sent: number, the Initiator's identifier, value.
@@ -108,13 +106,14 @@ impl OneSided {
             send_queue: SendQueue::default(),
             gets: PendingGets::default(),
             region_requests: vec![],
-            deferred: vec![],
             exports: Exports::new(seed),
             responder: Responder::default(),
             responses: GetResponses::default(),
             receives: VecDeque::new(),
             payloads: vec![],
+            immediates: Immediates::default(),
             pending_atomic: None,
+            to_follow: None,
             values: VecDeque::new(),
             unread: 0,
         }
@@ -148,7 +147,7 @@ impl OneSided {
         self.send_queue.clear();
         self.gets.clear();
         self.region_requests.clear();
-        self.deferred.clear();
+        self.immediates.clear();
         self.responses.clear();
         self.values.clear();
         self.receives.clear();
@@ -202,6 +201,7 @@ impl OneSided {
         self.responder.assert_bounded();
         self.exports.assert_bounded();
         assert!(self.values.len() <= limits::MAX_VALUES);
+        assert!(self.immediates.len() <= limits::MAX_UNREAD);
         assert!(self.queued.len() <= limits::MAX_POSTED);
         assert!(self.region_requests.len() <= limits::MAX_POSTED);
         assert!(self.receives.len() + self.payloads.len() <= 2 * limits::MAX_POSTED);

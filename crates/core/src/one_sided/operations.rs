@@ -1,7 +1,7 @@
 //! Numbered operations on their way out: which leave next, and their bytes.
 
 use super::exports::MESSAGES;
-use super::{NOTHING, OneSided};
+use super::{IMMEDIATE, NOTHING, OneSided};
 use crate::context::Context;
 use crate::request::{Request, RequestKind};
 use crate::timers::Timer;
@@ -104,12 +104,14 @@ impl OneSided {
                     None => Flags::SILENT,
                     Some(_) => Flags::INTERRUPT,
                 };
+                let (rest, continues) = self.send_queue.run(number);
+                let flags = header.flags.with_if(shown, true);
                 let header = Header {
-                    flags: header.flags.with_if(shown, true),
+                    flags: flags.with_if(Flags::CONTINUES, continues),
                     b_id: to.mx,
                     bufx: to.bufx,
                     offset: to.offset,
-                    b_num: immediate.unwrap_or(0),
+                    b_num: immediate.unwrap_or(rest),
                     d_id: to.handle,
                     ..header
                 };
@@ -126,6 +128,17 @@ impl OneSided {
             }
             RequestKind::Fetch { place, atomic } => {
                 self.fetch_op(cx, number, request.id, place, atomic)
+            }
+            RequestKind::Immediate { value, announced } => {
+                let header = Header {
+                    flags: header.flags.with_if(Flags::INTERRUPT, true),
+                    b_id: IMMEDIATE,
+                    bufx: announced,
+                    b_num: value,
+                    d_id: MESSAGES,
+                    ..header
+                };
+                Outgoing::data(&header, None)
             }
             RequestKind::Get { .. } | RequestKind::Nothing => {
                 let header = Header {
@@ -172,6 +185,6 @@ fn content_len(request: &Request) -> u32 {
         RequestKind::Put { span, .. } => span.len as u32,
         RequestKind::Message { control, .. } => control.len as u32,
         RequestKind::Fetch { .. } => OPTIONS_LEN as u32,
-        RequestKind::Get { .. } | RequestKind::Nothing => 0,
+        RequestKind::Get { .. } | RequestKind::Immediate { .. } | RequestKind::Nothing => 0,
     }
 }

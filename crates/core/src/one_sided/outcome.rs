@@ -9,10 +9,7 @@ use crate::request::{Request, RequestKind};
 use crate::sending::{Ended, Sending};
 use crate::timers::Timer;
 use crate::transmit::join;
-use crate::{
-    DropReason, Event, HANDLE, RemotePlace, RemoteRegion, Span, TransferError, TransferId,
-    WorkFlags,
-};
+use crate::{DropReason, Event, HANDLE, RemotePlace, RemoteRegion, TransferError, TransferId};
 use zerolane_wire::{
     Answer, MemoryRegionAvailable, MemoryState, Operation, Profile, Reason, RequestAnswer,
 };
@@ -88,37 +85,19 @@ impl OneSided {
             cx.timers.set_earlier(Timer::Answers, cx.now);
         }
         while let Some(over) = self.send_queue.pop() {
-            if !over.cancelled {
+            if over.told {
                 tell(cx, sending, &over);
             }
         }
         cx.owe(Debt::Start);
     }
 
-    /// An outgoing Transfer ended: tells the user, or lets the immediate follow that waited for it.
+    /// An outgoing Transfer ended: tells the user.
     pub(crate) fn on_transfer_ended(&mut self, cx: &mut Context, ended: Ended) {
-        let (Ended::Complete(id) | Ended::Failed(id, _)) = ended;
-        let following = self.deferred.iter().position(|it| it.id == id);
-        let following = following.map(|index| self.deferred.swap_remove(index));
-        let it = match (ended, following) {
-            (Ended::Failed(id, error), _) => {
-                return cx.events.push_back(Event::Failed { id, error });
-            }
-            (Ended::Complete(id), None) => return cx.events.push_back(Event::Sent { id }),
-            (Ended::Complete(_), Some(it)) => it,
-        };
-        // Only the number is left to be shown: an empty put carries it, before all that waits.
-        let flags = WorkFlags {
-            fence: false,
-            ..it.flags
-        };
-        let kind = RequestKind::Put {
-            place: it.place,
-            span: Span::EMPTY,
-            immediate: Some(it.immediate),
-        };
-        self.queued.push_front(Request { id, flags, kind });
-        cx.owe(Debt::Start);
+        cx.events.push_back(match ended {
+            Ended::Failed(id, error) => Event::Failed { id, error },
+            Ended::Complete(id) => Event::Sent { id },
+        });
     }
 
     /// Takes an answer to a request that is no announcement. False if it is to something else.
@@ -202,7 +181,8 @@ impl OneSided {
 
 /// Tells of a numbered operation that is over.
 fn tell(cx: &mut Context, sending: &mut Sending, over: &CompletedRequest) {
-    let Request { id, flags, kind } = over.request;
+    let Request { flags, kind, .. } = over.request;
+    let id = over.id;
     let with_payload = matches!(
         kind,
         RequestKind::Message {

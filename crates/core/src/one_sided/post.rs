@@ -76,7 +76,6 @@ impl OneSided {
         self.queued.retain(|request| request.id != id);
         self.receives.retain(|receive| receive.id != id);
         self.payloads.retain(|payload| payload.id != id);
-        self.deferred.retain(|it| it.id != id);
         waiting != self.queued.len() + self.receives()
             || self.gets.remove(id).is_some()
             || self.send_queue.cancel(id)

@@ -6,7 +6,7 @@
 //! That keeps "exactly once" and "in order" at one comparison an operation, without a buffer for
 //! what came early: these operations are small, and sending some again is cheap.
 
-use crate::limits::{MAX_FETCHES, MAX_UNCONFIRMED, MIN_UNCONFIRMED};
+use crate::limits::{MAX_EAGER_OPERATIONS, MAX_FETCHES, MAX_UNCONFIRMED, MIN_UNCONFIRMED};
 use crate::request::{Request, RequestKind};
 use crate::{Instant, TransferError, TransferId};
 use alloc::collections::VecDeque;
@@ -15,21 +15,58 @@ use core::time::Duration;
 /// Operations in flight at first.
 const FIRST_WINDOW: usize = 64;
 
+/// That a put is more than this operation, and what tells of its end comes behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// The put.
+    pub(crate) of: TransferId,
+    /// Its bytes behind this operation's.
+    pub(crate) rest: u32,
+}
+
 /// A numbered operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentRequest {
     request: Request,
+    part: Option<Part>,
+    /// It goes on with the put of the operation before it.
+    continues: bool,
     outcome: Option<Outcome>,
     /// Cancelled: its user was told.
     cancelled: bool,
 }
 
+impl SentRequest {
+    /// The request that it is, or is part of.
+    fn id(&self) -> TransferId {
+        self.part.map_or(self.request.id, |part| part.of)
+    }
+
+    /// Whether the user is told by it how that request ended: by its last operation, or the one that failed.
+    fn tells(&self) -> bool {
+        let failed = matches!(self.outcome, Some(Outcome::Failed(_)));
+        !self.cancelled && (self.part.is_none() || failed)
+    }
+
+    /// Takes its work away. An atomic operation has no memory to be let go of; whether it was done is not
+    /// known.
+    fn cancel(&mut self) {
+        self.cancelled = true;
+        if !matches!(self.request.kind, RequestKind::Fetch { .. }) {
+            self.request.kind = RequestKind::Nothing;
+        }
+    }
+}
+
 /// An operation that is over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompletedRequest {
+    /// The one that it is, or is part of.
+    pub(crate) id: TransferId,
     pub(crate) request: Request,
     pub(crate) outcome: Outcome,
-    pub(crate) cancelled: bool,
+    /// The user is told of it.
+    pub(crate) told: bool,
 }
 
 /// How an operation ended, as the Responder said.
@@ -96,6 +133,17 @@ impl SendQueue {
         self.ops.len() < self.window && (!fetch || self.fetches < max_fetches)
     }
 
+    /// Whether a put may leave at once as `count` operations: they wait for no congestion controller, so they
+    /// are few, and fewer on a path that lost some lately. In time it may have more again.
+    pub(crate) fn takes_run(&mut self, count: usize) -> bool {
+        let most = self.window.min(MAX_EAGER_OPERATIONS);
+        let takes = self.tries == 0 && self.ops.len() + count <= most;
+        if !takes {
+            self.window = (self.window + 1).min(MAX_UNCONFIRMED);
+        }
+        takes
+    }
+
     /// The number the next operation gets.
     pub(crate) fn next_number(&self) -> u32 {
         self.base.wrapping_add(self.ops.len() as u32)
@@ -108,6 +156,17 @@ impl SendQueue {
 
     /// Numbers an operation; returns the number.
     pub(crate) fn push(&mut self, now: Instant, request: Request) -> u32 {
+        self.push_part(now, request, None, false)
+    }
+
+    /// As [`SendQueue::push`], of one that is `part` of a put, and `continues` it.
+    pub(crate) fn push_part(
+        &mut self,
+        now: Instant,
+        request: Request,
+        part: Option<Part>,
+        continues: bool,
+    ) -> u32 {
         if self.ops.is_empty() {
             self.moved = now;
             self.tries = 0;
@@ -116,6 +175,8 @@ impl SendQueue {
         self.fetches += usize::from(matches!(request.kind, RequestKind::Fetch { .. }));
         self.ops.push_back(SentRequest {
             request,
+            part,
+            continues,
             outcome: None,
             cancelled: false,
         });
@@ -140,7 +201,7 @@ impl SendQueue {
 
     /// The oldest of them.
     pub(crate) fn oldest(&self) -> Option<TransferId> {
-        self.ops.front().map(|op| op.request.id)
+        self.ops.front().map(SentRequest::id)
     }
 
     /// Number and work of the operation `ahead` places behind the one sent next.
@@ -175,6 +236,17 @@ impl SendQueue {
         self.ops.get(index).map(|op| &op.request)
     }
 
+    /// Bytes of the put that operation `number` is part of, behind its own; and whether there are any in front
+    /// of it.
+    pub(crate) fn run(&self, number: u32) -> (u32, bool) {
+        let index = number.wrapping_sub(self.base) as usize;
+        let rest = |op: &SentRequest| op.part.map_or(0, |part| part.rest);
+        let Some(op) = self.ops.get(index) else {
+            return (0, false);
+        };
+        (rest(op), op.continues)
+    }
+
     /// The operation with that identifier, if it was sent.
     fn position(&self, id: TransferId) -> Option<usize> {
         self.ops
@@ -184,8 +256,8 @@ impl SendQueue {
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
-        let told = |op: &&SentRequest| !op.cancelled;
-        self.ops.iter().filter(told).map(|op| op.request.id)
+        let told = |op: &&SentRequest| op.tells();
+        self.ops.iter().filter(told).map(SentRequest::id)
     }
 
     /// The Responder executed everything numbered below `expected`. False if that cannot be.
@@ -289,9 +361,13 @@ impl SendQueue {
         self.confirm(now, number.wrapping_add(1));
         let op = &mut self.ops[index];
         op.outcome = Some(Outcome::Failed(why(&op.request.kind)));
+        let whole = op.id();
         self.refused = Some((id, number));
-        // What was sent behind it was dropped.
+        // What was sent behind it was dropped, and the rest of a put that failed is not to be done.
         self.next = index + 1;
+        let rest = self.ops.iter_mut().skip(self.next);
+        rest.filter(|op| op.id() == whole)
+            .for_each(SentRequest::cancel);
         Some(number)
     }
 
@@ -307,25 +383,29 @@ impl SendQueue {
         self.next = self.next.saturating_sub(1);
         self.sent = self.sent.saturating_sub(1);
         self.fetches -= usize::from(matches!(op.request.kind, RequestKind::Fetch { .. }));
+        let told = SentRequest {
+            outcome: Some(outcome),
+            ..op
+        }
+        .tells();
         Some(CompletedRequest {
+            id: op.id(),
             request: op.request,
             outcome,
-            cancelled: op.cancelled,
+            told,
         })
     }
 
-    /// Takes the work of operation `id` away; its number stays. False if there is none.
+    /// Takes the work of request `id` away; its numbers stay. False if there is none.
     pub(crate) fn cancel(&mut self, id: TransferId) -> bool {
-        let named = |op: &&mut SentRequest| op.request.id == id && !op.cancelled;
-        let Some(op) = self.ops.iter_mut().find(named) else {
-            return false;
-        };
-        op.cancelled = true;
-        // An atomic operation has no memory to be let go of; whether it was done is not known.
-        if !matches!(op.request.kind, RequestKind::Fetch { .. }) {
-            op.request.kind = RequestKind::Nothing;
-        }
-        true
+        let failed = |op: &SentRequest| matches!(op.outcome, Some(Outcome::Failed(_)));
+        let live = |op: &SentRequest| op.id() == id && !op.cancelled && !failed(op);
+        let found = self.ops.iter().any(live);
+        self.ops
+            .iter_mut()
+            .filter(|op| live(op))
+            .for_each(SentRequest::cancel);
+        found
     }
 
     /// All of them, gone.

@@ -2,7 +2,7 @@
 
 use super::exports::{MESSAGES, Named};
 use super::responder::{NotReady, SequenceCheck};
-use super::{AwaitedPayload, NOTHING, OneSided, PendingAtomic};
+use super::{AwaitedPayload, IMMEDIATE, NOTHING, OneSided, PendingAtomic};
 use crate::context::{Context, Debt, Refusal};
 use crate::limits::{MAX_CONTROL, MAX_UNREAD};
 use crate::receiving::Origin;
@@ -14,8 +14,8 @@ use crate::{
     Atomic, DropReason, Event, Placement, PostError, RegionName, Span, TransferError, TransferId,
 };
 use zerolane_wire::{
-    Answer, FetchOp, Flags, Header, MemoryRegionAvailable, MemoryState, Operation, Place, Reason,
-    RequestAnswer, RequestMemoryRegion, RequestToSend, Rights,
+    Answer, FetchOp, Flags, Header, Immediate, MemoryRegionAvailable, MemoryState, Operation,
+    Place, Reason, RequestAnswer, RequestMemoryRegion, RequestToSend, Rights,
 };
 
 /// Exports.
@@ -70,28 +70,69 @@ impl OneSided {
         }));
     }
 
-    /// A Put too long for one datagram: received at once, if it may be.
+    /// A Put that is announced: received at once, if it may be, and if there is room for what it shows.
     pub(crate) fn on_put_announced(
         &mut self,
         cx: &mut Context,
         receiving: &mut Receiving,
         place: Place,
+        immediate: Option<Immediate>,
         rts: &RequestToSend,
     ) {
-        let place = Named {
+        cx.owe(Debt::Match);
+        let named = Named {
             handle: place.handle,
             mx: place.mx,
             bufx: place.bufx,
             offset: place.offset,
         };
-        match self.check(cx, place, rts.length, Rights::WRITE) {
-            Ok(span) => {
-                let (id, origin) = (cx.new_id(), Origin::Region(place.handle));
-                receiving.begin(cx, id, span, rts, origin);
+        let span = match self.check(cx, named, rts.length, Rights::WRITE) {
+            Ok(span) => span,
+            Err(reason) => {
+                cx.owe(Debt::Show);
+                return receiving.refuse_announcement(cx, rts, Refusal::because(reason));
             }
-            Err(reason) => receiving.refuse_announcement(cx, rts, Refusal::because(reason)),
+        };
+        if let Some(immediate) = immediate {
+            if !self.has_room_to_show(cx) {
+                return cx.answer_later(rts.s_id);
+            }
+            self.immediates.push(rts.sequence, immediate);
         }
-        cx.owe(Debt::Match);
+        let (id, origin) = (cx.new_id(), Origin::Region(place.handle));
+        receiving.begin(cx, id, span, rts, origin);
+    }
+
+    /// Whether one more immediate may be kept until its put is placed. What is numbered asks for less
+    /// room, so that these never wait for what waits for them.
+    fn has_room_to_show(&self, cx: &Context) -> bool {
+        cx.events.len() + self.unread + self.immediates.len() < MAX_UNREAD
+    }
+
+    /// Receives the puts that waited for room to show their immediates, as far as there is any.
+    fn receive_waiting(&mut self, cx: &mut Context, receiving: &mut Receiving) {
+        while self.has_room_to_show(cx)
+            && let Some((place, immediate, rts)) = receiving.waiting_put()
+        {
+            self.on_put_announced(cx, receiving, place, immediate, &rts);
+        }
+    }
+
+    /// Shows the immediates of puts that are placed, in order.
+    pub(crate) fn show_immediates(&mut self, cx: &mut Context, receiving: &Receiving) {
+        self.immediates.update(receiving);
+        let executed = self.responder.expected();
+        while let Some(value) = self.immediates.take(receiving, executed) {
+            cx.events.push_back(Event::Immediate { value });
+        }
+    }
+
+    /// An operation of the peer was executed: an immediate may follow it.
+    fn executed(&mut self, cx: &mut Context) {
+        self.to_follow = None;
+        if !self.immediates.is_empty() {
+            cx.owe(Debt::Show);
+        }
     }
 }
 
@@ -112,6 +153,7 @@ impl OneSided {
         self.let_through(cx, header.sync, ask_ack)?;
         let outcome = match (header.d_id, header.b_id) {
             (MESSAGES, NOTHING) if len == 0 => Ok(Placement::Store(Span::EMPTY)),
+            (MESSAGES, IMMEDIATE) if len == 0 => self.take_immediate(cx, receiving, header),
             (MESSAGES, _) => self.take_message(cx, receiving, header, len),
             _ => self.take_put(cx, header, len),
         };
@@ -119,7 +161,10 @@ impl OneSided {
             Ok(placement) => {
                 cx.counters.bytes_received += u64::from(len);
                 cx.unnumbered += u64::from(len);
+                let put = header.d_id != MESSAGES && self.is_unbroken(header, len);
                 self.responder.executed(cx.now);
+                self.executed(cx);
+                self.to_follow = put.then_some(rest(header));
                 self.owe_confirmation(cx);
                 Ok(placement)
             }
@@ -178,16 +223,59 @@ impl OneSided {
     }
 
     fn take_put(&mut self, cx: &mut Context, header: &Header, len: u32) -> Result<Placement, Nak> {
-        let checked = self.check(cx, named(header), u64::from(len), Rights::WRITE);
-        let span = checked.map_err(|reason| Nak::Refused(Refusal::because(reason)))?;
-        if header.flags.contains(Flags::INTERRUPT) {
-            if self.is_unread(cx) {
-                return Err(Nak::NotReady(NotReady::Room));
-            }
-            let value = header.b_num;
-            cx.events.push_back(Event::Immediate { value });
+        // All of a put, of which more follows, is checked before any of it is placed.
+        let whole = u64::from(len) + u64::from(rest(header));
+        let checked = self.check(cx, named(header), whole, Rights::WRITE);
+        let checked = checked.map_err(|reason| Nak::Refused(Refusal::because(reason)))?;
+        let span = checked.part(0, len.into());
+        if header.flags.contains(Flags::INTERRUPT) && self.is_unbroken(header, len) {
+            self.show(cx, header, self.immediates.precede(header.sync), None)?;
         }
         Ok(Placement::Store(span))
+    }
+
+    /// The immediate of the put before it, which follows puts that are Transfers.
+    fn take_immediate(
+        &mut self,
+        cx: &mut Context,
+        receiving: &Receiving,
+        header: &Header,
+    ) -> Result<Placement, Nak> {
+        let announced = header.bufx;
+        let waits =
+            self.immediates.precede(header.sync) || !receiving.are_puts_over_before(announced);
+        // Else that put was cancelled.
+        if self.to_follow == Some(0) {
+            self.show(cx, header, waits, Some(announced))?;
+        }
+        Ok(Placement::Store(Span::EMPTY))
+    }
+
+    /// Shows the immediate that a numbered operation brings, now or, if it `waits`, behind what it follows.
+    fn show(
+        &mut self,
+        cx: &mut Context,
+        header: &Header,
+        waits: bool,
+        announced: Option<u32>,
+    ) -> Result<(), Nak> {
+        let (number, value) = (header.sync, header.b_num);
+        if self.is_unread(cx) || waits && !self.has_room_to_show(cx) {
+            return Err(Nak::NotReady(NotReady::Room));
+        }
+        match waits {
+            true => self.immediates.push_numbered(number, value, announced),
+            false => cx.events.push_back(Event::Immediate { value }),
+        }
+        Ok(())
+    }
+
+    /// Whether all of its put in front of this operation was executed: of one that was cancelled, some may be
+    /// missing.
+    fn is_unbroken(&self, header: &Header, len: u32) -> bool {
+        let whole = u64::from(len) + u64::from(rest(header));
+        let followed = self.to_follow.map(u64::from) == Some(whole);
+        !header.flags.contains(Flags::CONTINUES) || followed
     }
 
     /// The Initiator knows how operation `number` ended.
@@ -199,6 +287,7 @@ impl OneSided {
         if !self.responder.outcome_known(cx.now, number) {
             return Err(DropReason::Duplicate);
         }
+        self.executed(cx);
         self.owe_confirmation(cx);
         Ok(())
     }
@@ -327,7 +416,8 @@ impl OneSided {
     }
 
     /// Asks again for the operation that met no room, if there is room now.
-    pub(crate) fn ready_again(&mut self, cx: &mut Context) {
+    pub(crate) fn ready_again(&mut self, cx: &mut Context, receiving: &mut Receiving) {
+        self.receive_waiting(cx, receiving);
         let ready = match self.responder.not_ready {
             None => false,
             Some(NotReady::Receive) => !self.receives.is_empty(),
@@ -392,6 +482,7 @@ impl OneSided {
         match before {
             Some(value) => {
                 self.responder.fetched(cx.now, id, value);
+                self.executed(cx);
                 self.answer_value(number, id, value);
             }
             None => self.refuse_numbered(cx, id, Refusal::because(Reason::MemoryFault)),
@@ -431,6 +522,14 @@ fn receive_payload(
     receiving.refuse_announcement(cx, rts, Refusal::because(reason));
     let error = TransferError::Refused(reason);
     cx.events.push_back(Event::Failed { id: it.id, error });
+}
+
+/// Bytes that are to follow those of a numbered put, in operations of their own.
+fn rest(header: &Header) -> u32 {
+    match header.d_id == MESSAGES || header.flags.contains(Flags::INTERRUPT) {
+        true => 0,
+        false => header.b_num,
+    }
 }
 
 fn named(header: &Header) -> Named {

@@ -1,13 +1,14 @@
 //! What begins when: in order, as far as order and room permit.
 
-use super::{DeferredImmediate, OneSided};
-use crate::Delivery;
+use super::OneSided;
+use super::send_queue::Part;
 use crate::context::{Context, Debt};
-use crate::limits::{MAX_FETCHES, MAX_POSTED, MAX_SMALL};
+use crate::limits::{MAX_EAGER_OPERATIONS, MAX_EAGER_PUT, MAX_FETCHES, MAX_POSTED, MAX_SMALL};
 use crate::receiving::Receiving;
 use crate::request::{Request, RequestKind};
 use crate::sending::Sending;
-use zerolane_wire::{Profile, Target};
+use crate::{Delivery, RemotePlace, Span, TransferId, WorkFlags, tiles};
+use zerolane_wire::{Immediate, Profile, Target};
 
 impl OneSided {
     /// Begins what was asked for, in order, as far as order and room permit.
@@ -17,12 +18,17 @@ impl OneSided {
         sending: &mut Sending,
         receiving: &mut Receiving,
     ) {
+        if !self.queued.is_empty() {
+            sending.announce(cx);
+        }
         while let Some(&request) = self.queued.front() {
             if !self.may_start(cx, &request, sending, receiving) {
                 break;
             }
             self.queued.pop_front();
             self.begin(cx, request, sending, receiving);
+            // What follows may have to name it.
+            sending.announce(cx);
             cx.owe(Debt::Peer);
         }
     }
@@ -39,14 +45,21 @@ impl OneSided {
             return false;
         }
         match &request.kind {
-            RequestKind::Put { place, span, .. } if !is_small(cx, place.address, span.len) => {
-                self.send_queue.is_empty() && sending.len() < MAX_POSTED
-            }
+            // A get sees the puts before it, and so does the receiver of a message.
+            RequestKind::Get { .. } | RequestKind::Message { .. } if putting => false,
             RequestKind::Get { span, .. } if !is_short(cx, span.len) => {
-                !putting && receiving.len() < MAX_POSTED
+                receiving.len() < MAX_POSTED
             }
-            RequestKind::Get { .. } => !putting && self.gets.has_room(),
-            kind => !putting && self.send_queue.has_room(kind, max_fetches(cx)),
+            RequestKind::Get { .. } => self.gets.has_room(),
+            kind => {
+                if operations(cx, kind) != Some(1) {
+                    return sending.len() < MAX_POSTED;
+                }
+                // An immediate names the Transfers that it follows: they have to have numbers.
+                let follows = putting && kind.immediate().is_some();
+                let room = self.send_queue.has_room(kind, max_fetches(cx));
+                room && !(follows && sending.is_to_announce())
+            }
         }
     }
 
@@ -62,24 +75,25 @@ impl OneSided {
         sending: &mut Sending,
         receiving: &mut Receiving,
     ) {
-        let Request { id, flags, kind } = request;
+        let Request { id, kind, .. } = request;
         match kind {
             RequestKind::Put {
                 place,
                 span,
                 immediate,
-            } if !is_small(cx, place.address, span.len) => {
-                if let Some(immediate) = immediate {
-                    self.deferred.push(DeferredImmediate {
-                        id,
-                        place,
-                        immediate,
-                        flags,
-                    });
+            } => match (operations(cx, &kind), immediate) {
+                (Some(1), Some(value)) if sending.is_putting() => {
+                    let announced = sending.next_sequence();
+                    self.push_split(cx, &request, RequestKind::Immediate { value, announced });
                 }
-                let target = Target::Region(cx.wire_place(place));
-                sending.post_as(cx, id, span, Delivery::Silent, target);
-            }
+                (Some(1), _) => {
+                    self.send_queue.push(cx.now, request);
+                }
+                (Some(count), _) if self.leaves_at_once(&kind, count, sending) => {
+                    self.push_parts(cx, &request, place, span);
+                }
+                _ => self.announce(cx, sending, id, place, span, immediate),
+            },
             RequestKind::Get { span, .. } if span.len == 0 => super::get::got(cx, id, 0),
             RequestKind::Get { place, span } if !is_short(cx, span.len) => {
                 receiving.begin_get(cx, id, span, place, self.send_queue.next_number());
@@ -98,6 +112,93 @@ impl OneSided {
             }
         }
     }
+
+    /// Whether a put of `count` operations leaves at once, unannounced.
+    fn leaves_at_once(&mut self, kind: &RequestKind, count: usize, sending: &Sending) -> bool {
+        let follows = kind.immediate().is_some() && sending.is_putting();
+        !follows && self.send_queue.takes_run(count)
+    }
+
+    /// Announces a put, with the immediate that it brings.
+    fn announce(
+        &self,
+        cx: &mut Context,
+        sending: &mut Sending,
+        id: TransferId,
+        place: RemotePlace,
+        span: Span,
+        immediate: Option<u32>,
+    ) {
+        let immediate = immediate.map(|value| Immediate {
+            value,
+            after: self.send_queue.next_number(),
+        });
+        let target = Target::Region(cx.wire_place(place), immediate);
+        sending.post_as(cx, id, span, Delivery::Silent, target);
+    }
+
+    /// Numbers a put of one operation whose immediate is one of its own, behind it: the request itself.
+    fn push_split(&mut self, cx: &mut Context, request: &Request, immediate: RequestKind) {
+        let RequestKind::Put { place, span, .. } = request.kind else {
+            return;
+        };
+        let of = request.id;
+        self.push_part(cx, Part { of, rest: 0 }, place, span, false);
+        let kind = immediate;
+        self.send_queue.push(cx.now, Request { kind, ..*request });
+    }
+
+    /// Numbers a put of several operations. The last of them is the request itself: it brings the immediate
+    /// and tells the user.
+    fn push_parts(&mut self, cx: &mut Context, request: &Request, place: RemotePlace, span: Span) {
+        let (len, of) = (span.len as u32, request.id);
+        for tile in tiles(place.address, len, max_put(cx), cx.peer_buffer_log2()) {
+            let (rest, at) = (len - tile.start - tile.len, u64::from(tile.start));
+            let continues = tile.start > 0;
+            let span = span.part(at, tile.len.into());
+            let place = RemotePlace {
+                address: place.address + at,
+                ..place
+            };
+            if rest > 0 {
+                self.push_part(cx, Part { of, rest }, place, span, continues);
+                continue;
+            }
+            let kind = RequestKind::Put {
+                place,
+                span,
+                immediate: request.kind.immediate(),
+            };
+            let last = Request { kind, ..*request };
+            self.send_queue.push_part(cx.now, last, None, continues);
+        }
+    }
+
+    /// Numbers an operation of a put that something behind it completes.
+    fn push_part(
+        &mut self,
+        cx: &mut Context,
+        part: Part,
+        place: RemotePlace,
+        span: Span,
+        continues: bool,
+    ) {
+        let request = Request {
+            id: cx.new_id(),
+            flags: WorkFlags {
+                signalled: false,
+                fence: false,
+                awaited: false,
+            },
+            kind: RequestKind::Put {
+                place,
+                span,
+                immediate: None,
+            },
+        };
+        self.send_queue
+            .push_part(cx.now, request, Some(part), continues);
+    }
 }
 
 /// The thesis's Responder takes one FetchOp at a time.
@@ -108,12 +209,29 @@ fn max_fetches(cx: &Context) -> usize {
     }
 }
 
-/// Whether a put is one datagram: short, and within one buffer of the peer.
-fn is_small(cx: &Context, address: u64, len: u64) -> bool {
-    let max_stu = cx.peer.map_or(MAX_SMALL, |peer| peer.max_stu);
+/// How many numbered operations the request takes. `None` if it is a put that is too long to leave at once.
+fn operations(cx: &Context, kind: &RequestKind) -> Option<usize> {
+    let RequestKind::Put { place, span, .. } = kind else {
+        return Some(1);
+    };
     let buffer = 1u64 << cx.peer_buffer_log2();
-    let in_buffer = address & (buffer - 1);
-    is_short(cx, len) && len <= u64::from(max_stu) && in_buffer + len <= buffer
+    let in_buffer = place.address & (buffer - 1);
+    let stu = max_put(cx);
+    if span.len <= u64::from(stu) && in_buffer + span.len <= buffer {
+        return Some(1);
+    }
+    if cx.profile == Profile::Classic || span.len > MAX_EAGER_PUT {
+        return None;
+    }
+    let tiles = tiles(place.address, span.len as u32, stu, cx.peer_buffer_log2());
+    let count = tiles.take(MAX_EAGER_OPERATIONS + 1).count();
+    (count <= MAX_EAGER_OPERATIONS).then_some(count)
+}
+
+/// Bytes that a numbered put has at most.
+fn max_put(cx: &Context) -> u32 {
+    let max_stu = cx.peer.map_or(MAX_SMALL, |peer| peer.max_stu);
+    MAX_SMALL.saturating_sub(cx.config.seal as u32).min(max_stu)
 }
 
 /// Whether so many bytes and what is around them fit a datagram that every path carries.

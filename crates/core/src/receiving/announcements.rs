@@ -21,7 +21,11 @@ impl Receiving {
         rts: &RequestToSend,
     ) -> Result<bool, DropReason> {
         match self.inbox.announce(rts) {
-            Announcement::New => return Ok(true),
+            Announcement::New => {
+                // What follows it may have waited for nothing else.
+                cx.owe(Debt::Show);
+                return Ok(true);
+            }
             Announcement::Repeated(slot) => self.answer_again(cx, rts, slot),
             Announcement::Old => return Err(DropReason::Duplicate),
             Announcement::TooMany => return Err(DropReason::Limit),

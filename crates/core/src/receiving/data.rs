@@ -223,7 +223,7 @@ impl Receiving {
             }
         }
         match transfer.origin {
-            Origin::Region(_) => {}
+            Origin::Region(_) => cx.owe(Debt::Show),
             Origin::Message(control) => cx.events.push_back(Event::Message {
                 id,
                 control,

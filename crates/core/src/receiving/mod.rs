@@ -33,7 +33,7 @@ use crate::{
     limits,
 };
 use alloc::boxed::Box;
-use zerolane_wire::{Delivered, End, Profile, Reason, RequestToSend};
+use zerolane_wire::{Delivered, End, Immediate, Place, Profile, Reason, RequestToSend};
 
 /// What this end receives.
 #[derive(Debug)]
@@ -225,6 +225,21 @@ impl Receiving {
         self.on_receiving(cx, id, rts);
     }
 
+    /// The first put announced that waits to be received.
+    pub(crate) fn waiting_put(&self) -> Option<(Place, Option<Immediate>, RequestToSend)> {
+        self.inbox.waiting_put()
+    }
+
+    /// How announcement `sequence` stands; `None` if it is not remembered.
+    pub(crate) fn state_of_announcement(&self, sequence: u32) -> Option<InboundState> {
+        self.inbox.state(sequence)
+    }
+
+    /// Whether all puts announced before `sequence` are over.
+    pub(crate) fn are_puts_over_before(&self, sequence: u32) -> bool {
+        self.inbox.are_puts_over_before(sequence)
+    }
+
     /// The announcement of the payload of message `number`, if it waits.
     pub(crate) fn announcement_of_message(&self, number: u32) -> Option<RequestToSend> {
         self.inbox.message(number)
@@ -244,6 +259,7 @@ impl Receiving {
             return false;
         };
         cx.recovery.untime(Timed::Grant(id));
+        cx.owe(Debt::Show);
         if matches!(transfer.origin, Origin::Got { .. }) {
             return true;
         }
@@ -311,6 +327,7 @@ impl Receiving {
                 cx.events.push_back(Event::Failed { id, error });
             }
         }
+        cx.owe(Debt::Show);
         cx.owe(Debt::Match);
         Ok(())
     }

@@ -76,6 +76,16 @@ impl Sending {
         self.outbox.is_putting()
     }
 
+    /// Whether a Transfer waits for a slot to be announced.
+    pub(crate) fn is_to_announce(&self) -> bool {
+        self.outbox.is_to_announce()
+    }
+
+    /// The number that the next announcement gets.
+    pub(crate) fn next_sequence(&self) -> u32 {
+        self.outbox.next_sequence()
+    }
+
     /// Whether granted payload waits to be sent.
     pub(crate) fn has_data(&self) -> bool {
         self.outbox.has_data()
@@ -372,6 +382,7 @@ impl Sending {
     pub(crate) fn resolve(&mut self, cx: &mut Context, sequence: u32) {
         self.outbox.resolve(sequence);
         cx.owe(Debt::Announce);
+        cx.owe(Debt::Start);
     }
 
     /// The Transfers announced under a number that `is_named`.

@@ -116,6 +116,32 @@ impl Key {
         }
     }
 
+    /// Whether [`Key::open_at`] can.
+    pub(super) fn opens_at(&self) -> bool {
+        matches!(self.algorithm, Algorithm::Aegis(_))
+    }
+
+    /// As [`Key::open`], of the `len` bytes at `place`, which others may touch meanwhile. False also if the
+    /// cipher cannot.
+    ///
+    /// # Safety
+    /// As of [`one_pass::decrypt_at`].
+    pub(super) unsafe fn open_at(
+        &self,
+        number: u64,
+        header: &[u8; HEADER_LEN],
+        place: (*mut u8, usize),
+        tag: &Tag,
+    ) -> bool {
+        match &self.algorithm {
+            // SAFETY: as promised.
+            Algorithm::Aegis(key) => unsafe {
+                one_pass::decrypt_at(key, &self.nonce(number), header, place, tag)
+            },
+            Algorithm::Ring(_) | Algorithm::AegisMac(_) => false,
+        }
+    }
+
     /// AEGISMAC over the header, zeros up to the 64 bytes that the MAC takes at a time, and the payload.
     fn mac(
         &self,

@@ -184,13 +184,49 @@ impl Opener {
         payload: &mut [u8],
         trailer: &Trailer,
     ) -> Result<(), DropReason> {
+        self.open_by(trailer, |key, number, tag| {
+            key.open(number, header, payload, tag)
+        })
+    }
+
+    /// Whether [`Opener::open_at`] can: the cipher's implementation takes an address.
+    pub(crate) fn opens_at(&self) -> bool {
+        self.current.opens_at()
+    }
+
+    /// As [`Opener::open`], of the `len` bytes at `place`, which others may touch meanwhile. What they store
+    /// there is what they would have stored a moment later; what is opened there is what was sealed.
+    ///
+    /// # Errors
+    /// As of [`Opener::open`]; always if [`Opener::opens_at`] is false.
+    ///
+    /// # Safety
+    /// They are mapped and writable as long as the call lasts. No reference to them is alive; other threads
+    /// may touch them by atomic accesses, and the kernel as it likes.
+    pub(crate) unsafe fn open_at(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        place: (*mut u8, usize),
+        trailer: &Trailer,
+    ) -> Result<(), DropReason> {
+        // SAFETY: as promised.
+        self.open_by(trailer, |key, number, tag| unsafe {
+            key.open_at(number, header, place, tag)
+        })
+    }
+
+    fn open_by(
+        &mut self,
+        trailer: &Trailer,
+        open: impl FnOnce(&Key, u64, &[u8; TAG_LEN]) -> bool,
+    ) -> Result<(), DropReason> {
         let (number, tag) = trailer.split_at(NUMBER_LEN);
         let number = number.try_into().map_or(0, u64::from_be_bytes);
         if !self.window.is_new(number) {
             return Err(DropReason::Replayed);
         }
         let opened = self.key_for(number).zip(tag.first_chunk());
-        let opened = opened.is_some_and(|(key, tag)| key.open(number, header, payload, tag));
+        let opened = opened.is_some_and(|(key, tag)| open(key, number, tag));
         if !opened {
             self.forged += 1;
             return Err(DropReason::Forged);

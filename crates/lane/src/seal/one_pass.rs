@@ -1,7 +1,10 @@
-//! AEGIS-128X2 from one place to another: what libaegis can, and its crate offers in place only.
+//! AEGIS-128X2 from one place to another, and in a place that is not ours alone: what libaegis can, and its
+//! crate offers for a slice that is.
 //!
 //! A payload is read once and its ciphertext written where the burst is put together, instead of
-//! being copied there first: a fifth of what sealing costs.
+//! being copied there first: a fifth of what sealing costs. Exported memory, which others may touch at the
+//! same time, is no slice: libaegis gets its address. It loads each block once, and what it stores is what
+//! it has authenticated; what others store meanwhile is theirs, as it would be a moment later.
 
 use aegis::aegis128x2::Aegis128X2;
 use std::ffi::c_int;
@@ -24,9 +27,21 @@ unsafe extern "C" {
         npub: *const u8,
         k: *const u8,
     ) -> c_int;
+
+    fn aegis128x2_decrypt_detached(
+        m: *mut u8,
+        c: *const u8,
+        clen: usize,
+        mac: *const u8,
+        maclen: usize,
+        ad: *const u8,
+        adlen: usize,
+        npub: *const u8,
+        k: *const u8,
+    ) -> c_int;
 }
 
-/// Makes libaegis choose what this processor does best, once: to be called before [`encrypt`].
+/// Makes libaegis choose what this processor does best, once: to be called before the others.
 pub(super) fn prepare() {
     let _ = Aegis128X2::<TAG_LEN>::new(&[0; 16], &[0; 16]);
 }
@@ -60,4 +75,35 @@ pub(super) fn encrypt(
         )
     };
     (done == 0).then_some(tag)
+}
+
+/// Decrypts the `len` bytes at `place` where they lie. False if `tag` is not theirs and `header`'s: they are
+/// unspecified bytes then.
+///
+/// # Safety
+/// They are mapped and writable as long as the call lasts. No reference to them is alive; other threads may
+/// touch them by atomic accesses, and the kernel as it likes.
+pub(super) unsafe fn decrypt_at(
+    key: &[u8; 16],
+    nonce: &[u8; 16],
+    header: &[u8],
+    (place, len): (*mut u8, usize),
+    tag: &Tag,
+) -> bool {
+    // SAFETY: `place` as promised; the other pointers are of slices of the lengths given, and of arrays of
+    // the lengths that AEGIS-128X2 is defined with. The function branches on nothing that it reads at `place`.
+    let done = unsafe {
+        aegis128x2_decrypt_detached(
+            place,
+            place.cast_const(),
+            len,
+            tag.as_ptr(),
+            TAG_LEN,
+            header.as_ptr(),
+            header.len(),
+            nonce.as_ptr(),
+            key.as_ptr(),
+        )
+    };
+    done == 0
 }

@@ -27,6 +27,44 @@ fn open__what_was_sealed() {
     }
 }
 
+/// Opens `bytes` by their address.
+fn open_at(opener: &mut Opener, bytes: &mut [u8], trailer: &Trailer) -> Result<(), DropReason> {
+    let place = (bytes.as_mut_ptr(), bytes.len());
+    // SAFETY: all of a slice that is ours alone.
+    unsafe { opener.open_at(&HEADER, place, trailer) }
+}
+
+#[test]
+fn open_at__what_was_sealed_and_nothing_that_was_changed() {
+    for cipher in Cipher::ALL {
+        let (mut sealer, mut opener) = pair(cipher);
+        assert_eq!(opener.opens_at(), cipher == Cipher::Aegis128X2);
+        for len in [0_usize, 1, 16, 1408, 65_000] {
+            let plain: Vec<u8> = (0..len).map(|n| n as u8).collect();
+            let mut sealed = plain.clone();
+            let trailer = sealer.seal(&HEADER, &mut sealed).unwrap();
+            for at in [0, len / 2, len.saturating_sub(1)] {
+                let (mut changed, mut tag) = (sealed.clone(), trailer);
+                match changed.get_mut(at) {
+                    Some(byte) => *byte ^= 1,
+                    None => tag[TRAILER_LEN - 1] ^= 1,
+                }
+                let opened = open_at(&mut opener, &mut changed, &tag);
+                assert_eq!(opened, Err(DropReason::Forged), "{cipher:?} {len} {at}");
+                let hidden = len < 16 || !cipher.hides() || changed[..16] != plain[..16];
+                assert!(hidden, "shown though it is forged");
+            }
+            let opened = open_at(&mut opener, &mut sealed, &trailer);
+            assert_eq!(opened.is_ok(), opener.opens_at());
+            if opener.opens_at() {
+                assert_eq!(sealed, plain);
+                let again = open_at(&mut opener, &mut sealed, &trailer);
+                assert_eq!(again, Err(DropReason::Replayed));
+            }
+        }
+    }
+}
+
 #[test]
 fn seal_from__gives_what_sealing_in_place_gives() {
     for cipher in Cipher::ALL {

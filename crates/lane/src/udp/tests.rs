@@ -11,7 +11,8 @@ use netlab::netns::{self, Topology};
 use std::net::Ipv4Addr;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use zerolane_core::{Delivery, WorkFlags, WorkRequest};
+use std::sync::atomic::{AtomicBool, Ordering};
+use zerolane_core::{Delivery, DropReason, WorkFlags, WorkRequest};
 use zerolane_wire::Rights;
 
 type End = Driver<UdpLane>;
@@ -477,4 +478,76 @@ fn drop__in_a_child_of_fork_says_nothing_to_the_peer() {
     let received = transfer(&mut a, &mut b, &bytes);
     verify(received, &bytes);
     assert!(b.closed().is_none());
+}
+
+/// Puts `bytes` into `memory` of b's.
+fn put_into(a: &mut End, b: &mut End, memory: &ExportedRegion, bytes: &[u8]) {
+    let exported = b.export(memory, Rights::ALL, None).expect("exported");
+    let put = WorkRequest::Put {
+        place: exported.start,
+        immediate: None,
+        flags: WorkFlags::default(),
+    };
+    a.post_source(put, Report::default(), region(bytes).into())
+        .expect("posted");
+    drive(a, b, |a, _| a.has_completion());
+    let over = a.next_completion().expect("over");
+    assert_eq!(over.result, Ok(bytes.len() as u64));
+}
+
+#[test]
+fn exported__sealed_payload_is_opened_where_it_lands_if_the_cipher_can() {
+    for (security, apart) in [
+        (Security::default(), false),
+        (Security::authenticated(), true),
+    ] {
+        let options = Options {
+            security,
+            ..Options::default()
+        };
+        let (mut a, mut b) = join(None, &options);
+        let memory = Region::anonymous(SIZE).expect("memory");
+        let memory = ExportedRegion::new(memory).expect("aligned");
+        let bytes = content(SIZE, 3);
+        put_into(&mut a, &mut b, &memory, &bytes);
+        let mut there = vec![0; SIZE];
+        memory.read(0, &mut there);
+        assert!(there == bytes, "content");
+        let account = b.account();
+        let opened_apart = account.moved(MoveCause::OpenedApart);
+        assert_eq!(opened_apart > 0, apart, "{opened_apart} opened apart");
+        assert_eq!(account.bytes_placed > 0, !apart, "{account:?}");
+    }
+}
+
+/// A word of what is put changes all the time, by the program that owns it: what cannot be opened where it
+/// landed for that is opened apart when it comes again.
+#[test]
+fn exported__sealed_payload_comes_through_while_its_place_is_written() {
+    let (mut a, mut b) = join(None, &Options::default());
+    let memory = Region::anonymous(SIZE).expect("memory");
+    let memory = ExportedRegion::new(memory).expect("aligned");
+    let bytes = content(SIZE, 4);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                memory.word(SIZE / 2).fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        while memory.word(SIZE / 2).load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        let put = || (0..8).for_each(|_| put_into(&mut a, &mut b, &memory, &bytes));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(put));
+        over.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    let mut there = vec![0; SIZE];
+    memory.read(0, &mut there);
+    let word = SIZE / 2..SIZE / 2 + 8;
+    let differs = |at: &usize| there[*at] != bytes[*at] && !word.contains(at);
+    assert_eq!((0..SIZE).find(differs), None, "content");
+    let forged = b.account().protocol.dropped(DropReason::Forged);
+    assert!(forged <= 1, "{forged} times in a row");
 }

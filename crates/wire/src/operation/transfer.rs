@@ -11,8 +11,8 @@ pub enum Target {
     Receive,
     /// The Read with this Transfer identifier of the reader, not 0.
     Read(u32),
-    /// A persistent memory region (a Put too long for one operation).
-    Region(Place),
+    /// A persistent memory region (a Put too long for one operation), and what is shown with it.
+    Region(Place, Option<Immediate>),
     /// The payload of the message with this operation number.
     Message(u32),
 }
@@ -23,10 +23,21 @@ impl Target {
         match self {
             Target::Receive => (Flags::NONE, 0),
             Target::Read(reader) => (Flags::READ, reader),
-            Target::Region(place) => (Flags::MEMORY, place.handle),
+            Target::Region(place, None) => (Flags::MEMORY, place.handle),
+            Target::Region(place, Some(_)) => (Flags::MEMORY.with(Flags::INTERRUPT), place.handle),
             Target::Message(number) => (Flags::MESSAGE, number),
         }
     }
+}
+
+/// A number that is shown to the Responder's user when the Put that it travels with is placed, and
+/// everything that the Initiator asked for before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Immediate {
+    /// The number.
+    pub value: u32,
+    /// It follows all numbered operations below this.
+    pub after: u32,
 }
 
 /// Announces a Transfer. Answered by [`ClearToSend`] or [`RequestAnswer`].
@@ -48,7 +59,7 @@ impl RequestToSend {
     pub(super) fn emit(&self, header: Header) -> (Header, Option<Options>) {
         let (flag, d_id) = self.target.named();
         let mx = match self.target {
-            Target::Region(place) => place.mx,
+            Target::Region(place, _) => place.mx,
             _ => 0,
         };
         let header = Header {
@@ -60,7 +71,7 @@ impl RequestToSend {
             ..header
         };
         let options = match self.target {
-            Target::Region(place) => Some(place.emit()),
+            Target::Region(place, immediate) => Some(emit_region(place, immediate)),
             _ => None,
         };
         (header.with_wide(self.length), options)
@@ -74,7 +85,7 @@ impl RequestToSend {
         let target = match kinds.map(|flag| header.flags.contains(flag)) {
             [false, false, false] => Target::Receive,
             [true, false, false] => Target::Read(not_zero(Field::DId, header.d_id)?),
-            [false, true, false] => Target::Region(Place::parse(header, need(options)?)),
+            [false, true, false] => parse_region(header, need(options)?),
             [false, false, true] => Target::Message(header.d_id),
             _ => return Err(out_of_range(Field::Flags, u64::from(header.flags.bits()))),
         };
@@ -131,6 +142,24 @@ impl RequestToSend {
             send_state: true,
         })
     }
+}
+
+fn emit_region(place: Place, immediate: Option<Immediate>) -> Options {
+    let mut options = place.emit();
+    if let Some(immediate) = immediate {
+        options[8..12].copy_from_slice(&immediate.value.to_be_bytes());
+        options[12..16].copy_from_slice(&immediate.after.to_be_bytes());
+    }
+    options
+}
+
+fn parse_region(header: &Header, options: &Options) -> Target {
+    let shown = header.flags.contains(Flags::INTERRUPT);
+    let immediate = shown.then(|| Immediate {
+        value: be32(options, 8),
+        after: be32(options, 12),
+    });
+    Target::Region(Place::parse(header, options), immediate)
 }
 
 /// Asks the peer to announce a Transfer (Read sequence). Answered by [`RequestToSend`] or [`RequestAnswer`].

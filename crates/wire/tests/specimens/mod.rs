@@ -3,7 +3,7 @@
 
 use zerolane_wire::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect,
-    Eager, End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, MemoryRegionAvailable,
+    Eager, End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, Immediate, MemoryRegionAvailable,
     MemoryState, Nop, Occasion, Op, Operation, Packet, Place, Profile, Profiles, Progress, Range,
     Ranges, Reason, Report, RequestAnswer, RequestConnection, RequestDisconnect,
     RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights, Route, State,
@@ -23,6 +23,14 @@ const MX: u16 = 0x0b1d;
 const BUFX: u32 = 0x0bf0_0004;
 const OFFSET: u32 = 0x0ff5_0008;
 const B_NUM: u32 = 0x0b0b_0006;
+const VALUE: u32 = 0x7a7a_000a;
+const AFTER: u32 = 0x5c5c_000b;
+const PLACE: Place = Place {
+    handle: D_ID,
+    mx: MX,
+    bufx: BUFX,
+    offset: OFFSET,
+};
 const WIDE: u64 = 0x0000_0007_8000_0009;
 
 /// Every control operation in every form, with a name.
@@ -255,12 +263,20 @@ fn transfer() -> Vec<(&'static str, Operation)> {
         (
             "request_to_send_region",
             Operation::RequestToSend(RequestToSend {
-                target: Target::Region(Place {
-                    handle: D_ID,
-                    mx: MX,
-                    bufx: BUFX,
-                    offset: OFFSET,
-                }),
+                target: Target::Region(PLACE, None),
+                ..announcement
+            }),
+        ),
+        (
+            "request_to_send_region_immediate",
+            Operation::RequestToSend(RequestToSend {
+                target: Target::Region(
+                    PLACE,
+                    Some(Immediate {
+                        value: VALUE,
+                        after: AFTER,
+                    }),
+                ),
                 ..announcement
             }),
         ),

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use zerolane_wire::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect,
-    Eager, End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, MAX_EAGER, MAX_RANGES,
+    Eager, End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, Immediate, MAX_EAGER, MAX_RANGES,
     MemoryRegionAvailable, MemoryState, Nop, Occasion, Op, Operation, Packet, Place, Profile,
     Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer, RequestConnection,
     RequestDisconnect, RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights,
@@ -210,13 +210,16 @@ fn transfer() -> impl Strategy<Value = Operation> {
 }
 
 fn target() -> impl Strategy<Value = Target> {
-    let region = (number(), place()).prop_map(|(handle, (mx, bufx, offset))| {
-        Target::Region(Place {
+    let immediate = (number(), number()).prop_map(|(value, after)| Immediate { value, after });
+    let immediate = option::of(immediate);
+    let region = (number(), place(), immediate).prop_map(|(handle, (mx, bufx, offset), shown)| {
+        let place = Place {
             handle,
             mx,
             bufx,
             offset,
-        })
+        };
+        Target::Region(place, shown)
     });
     prop_oneof![
         Just(Target::Receive),

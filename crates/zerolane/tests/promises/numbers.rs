@@ -168,6 +168,12 @@ const DOCUMENTS: &[Document] = &[
                 &["MAX_SMALL", "MAX_SMALL - TRAILER_LEN"],
             ),
             Fact("numbered: 0 to {1192} bytes", &["MAX_SMALL"]),
+            Fact("A put of at most {16 KiB} may leave", &["MAX_EAGER_PUT"]),
+            Fact(
+                "with it, at most {32} operations are",
+                &["MAX_EAGER_OPERATIONS"],
+            ),
+            Fact("If {1024} of those wait", &["MAX_UNREAD"]),
             Fact("Extended: up to {64} at a", &["MAX_FETCHES"]),
             Fact("asked again every {100 ms}", &["NOT_READY_INTERVAL"]),
             Fact("leaves within {20 us}, else", &["CONFIRM_DELAY"]),
@@ -413,6 +419,7 @@ const DOCUMENTS: &[Document] = &[
         name: "docs/memory-model.md",
         text: include_str!("../../../../docs/memory-model.md"),
         facts: &[
+            Fact("A long put of at most {16 KiB} usually", &["MAX_EAGER_PUT"]),
             Fact(
                 "at most {1192} bytes ({1168} on an encrypted",
                 &["MAX_SMALL", "MAX_SMALL - TRAILER_LEN"],

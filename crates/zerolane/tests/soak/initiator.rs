@@ -439,7 +439,7 @@ impl Initiator {
         if self.dice.chance(8) {
             return self.doomed_put();
         }
-        // A get may see a later put, and long puts are not ordered among each other.
+        // A get may see a later put, and long puts are ordered with no other put.
         let (parts, fence) = self.parts(|what| match what {
             What::Get { parts, .. } | What::Put { parts, long: true } => Some(parts),
             _ => None,
@@ -447,6 +447,7 @@ impl Initiator {
         self.content += 1;
         let seed = self.content;
         let long = parts.len() > 1 || surely_small(parts[0]).is_none();
+        let fence = fence || long && self.puts_to(&parts);
         let bytes = parts.iter().map(|it| it.1 - it.0).sum();
         for &(from, to) in &parts {
             self.oracle.put(from, to, seed);
@@ -475,6 +476,15 @@ impl Initiator {
             };
             Ok(id)
         });
+    }
+
+    /// Whether a put to any of the `parts` is in flight.
+    fn puts_to(&self, parts: &[(u64, u64)]) -> bool {
+        let overlaps = |it: &(u64, u64)| parts.iter().any(|part| it.0 < part.1 && part.0 < it.1);
+        self.asked.values().any(|it| match &it.what {
+            What::Put { parts, .. } => parts.iter().any(overlaps),
+            _ => false,
+        })
     }
 
     /// A put that is cancelled, to where anything may be.

@@ -3,7 +3,7 @@
 use super::{InboundEvent, InboundState, Inbox, Origin, Posted};
 use crate::TransferId;
 use crate::context::Refusal;
-use zerolane_wire::{Delivered, Reason, RequestToSend, Target};
+use zerolane_wire::{Delivered, Immediate, Place, Reason, RequestToSend, Target};
 
 /// One announcement of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,12 @@ impl Slot {
     /// Whether its Transfer arrived, or never will.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, InboundState::Complete | InboundState::Ended)
+    }
+
+    /// Whether it announced a put.
+    fn is_put(&self) -> bool {
+        let put = |rts: RequestToSend| matches!(rts.target, Target::Region(..));
+        self.rts.is_some_and(put)
     }
 
     /// Whether it waits for the next receive that is posted, not for something it names.
@@ -160,6 +166,34 @@ impl Inbox {
         announced
             .into_iter()
             .find(|rts| rts.target == Target::Message(number))
+    }
+
+    /// The first put announced that waits to be received.
+    pub(crate) fn waiting_put(&self) -> Option<(Place, Option<Immediate>, RequestToSend)> {
+        let mut waiting = self.slots.iter().filter(|slot| slot.is_put());
+        let slot = waiting.find(|slot| slot.state == InboundState::Announced)?;
+        match slot.rts?.target {
+            Target::Region(place, immediate) => Some((place, immediate, slot.rts?)),
+            _ => None,
+        }
+    }
+
+    /// How announcement `sequence` stands; `None` if it is not remembered.
+    pub(crate) fn state(&self, sequence: u32) -> Option<InboundState> {
+        let slot = self.slots.get(sequence.wrapping_sub(self.base) as usize)?;
+        Some(slot.state)
+    }
+
+    /// Whether all puts announced before `sequence` are over.
+    pub(crate) fn are_puts_over_before(&self, sequence: u32) -> bool {
+        let before = sequence.wrapping_sub(self.base);
+        if before > u32::MAX / 2 {
+            return true;
+        }
+        let mut slots = self.slots.iter().take(before as usize);
+        slots.len() == before as usize
+            && slots
+                .all(|slot| slot.is_over() || slot.state != InboundState::Unheard && !slot.is_put())
     }
 
     pub(super) fn set_state(&mut self, sequence: u32, event: InboundEvent) -> bool {

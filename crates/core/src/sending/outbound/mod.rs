@@ -77,6 +77,17 @@ impl Outbox {
         self.puts > 0
     }
 
+    /// Whether a Transfer waits for a slot to be announced.
+    pub(crate) fn is_to_announce(&self) -> bool {
+        let waits = |id: &TransferId| self.transfers.contains_key(id);
+        self.queued.iter().any(waits)
+    }
+
+    /// The number that the next announcement gets.
+    pub(crate) fn next_sequence(&self) -> u32 {
+        self.window.next()
+    }
+
     /// Transfers that are not over, or of which the peer does not know that.
     pub(crate) fn len(&self) -> usize {
         self.transfers.len() + self.withdrawn.len()
@@ -125,7 +136,7 @@ impl Outbox {
             classic_start: None,
             sent: 0,
         };
-        self.puts += usize::from(matches!(target, Target::Region(_)));
+        self.puts += usize::from(matches!(target, Target::Region(..)));
         self.transfers.insert(id, transfer);
         self.queued.push_back(id);
     }
@@ -173,7 +184,7 @@ impl Outbox {
         let len = transfer.span.len;
         if len == 0
             || len > u64::from(peer.limit)
-            || matches!(transfer.target, Target::Region(_))
+            || matches!(transfer.target, Target::Region(..))
             || !self.credit.take(transfer.sequence, len as u32, peer.credit)
         {
             return false;
@@ -198,7 +209,7 @@ impl Outbox {
         }
         let transfer = self.transfers.remove(&id)?;
         self.held -= transfer.held.len();
-        self.puts -= usize::from(matches!(transfer.target, Target::Region(_)));
+        self.puts -= usize::from(matches!(transfer.target, Target::Region(..)));
         self.ready.retain(|entry| entry.1 != id);
         self.eager.retain(|&other| other != id);
         self.repairs.retain(|repair| repair.id != id);

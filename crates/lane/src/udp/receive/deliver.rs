@@ -322,7 +322,7 @@ impl Receiver {
         let len = payload.len() as u32;
         match turn.core.on_data(turn.now, &header, len, len, None) {
             Placement::Move(span) => {
-                let apart = self.opens_apart(turn.memory, span.region);
+                let apart = self.incoming.opens_apart(turn.memory, span.region);
                 let cause = if apart { MoveCause::OpenedApart } else { cause };
                 self.push_move(Some(Source::own(payload)), span, cause, turn);
             }

@@ -175,7 +175,10 @@ impl Receiver {
 
     /// Opens everything from here on.
     pub(super) fn protect(&mut self, opener: Opener) {
-        self.incoming = Incoming::Sealed(Box::new(opener));
+        self.incoming = Incoming::Sealed {
+            opener: Box::new(opener),
+            apart: 0,
+        };
     }
 
     /// Takes what the socket has, at most one system call. True if there was anything.

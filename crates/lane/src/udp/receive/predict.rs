@@ -33,7 +33,7 @@ impl Receiver {
         let sealed = self.incoming.is_protected();
         let mut message = 0;
         'runs: for run in self.forecast.runs() {
-            if sealed && !memory.is_exclusive(run.span.region) {
+            if self.incoming.opens_apart(memory, run.span.region) {
                 break;
             }
             let mut at = 0;
@@ -77,7 +77,7 @@ impl Receiver {
         let layout = &mut self.layouts[0];
         layout.slot = 0;
         'runs: for run in self.forecast.runs() {
-            if sealed && !memory.is_exclusive(run.span.region) {
+            if self.incoming.opens_apart(memory, run.span.region) {
                 break;
             }
             let Some(start) = memory.target(run.span) else {

@@ -16,8 +16,17 @@ pub(super) enum Incoming {
     /// They are to be opened, and the keys are not there yet.
     Waiting,
     /// They are opened.
-    Sealed(Box<Opener>),
+    Sealed {
+        opener: Box<Opener>,
+        /// So many more that are bound for exported memory are opened apart from it.
+        apart: u32,
+    },
 }
+
+/// Datagrams that are opened apart once one failed to open where it landed in exported memory. It was forged,
+/// or the bytes were changed there before it was opened, which may go on: what is sent again must not meet
+/// the same.
+const APART: u32 = 1024;
 
 impl Incoming {
     /// Whether datagrams have a trailer.
@@ -29,7 +38,7 @@ impl Incoming {
     pub(super) fn around(&self) -> usize {
         match self {
             Incoming::Plain => HEADER_LEN,
-            Incoming::Waiting | Incoming::Sealed(_) => HEADER_LEN + TRAILER_LEN,
+            Incoming::Waiting | Incoming::Sealed { .. } => HEADER_LEN + TRAILER_LEN,
         }
     }
 
@@ -42,8 +51,55 @@ impl Incoming {
         match self {
             Incoming::Plain => Ok(()),
             Incoming::Waiting => Err(DropReason::Unprotected),
-            Incoming::Sealed(opener) => opener.open(header, payload, trailer),
+            Incoming::Sealed { opener, .. } => opener.open(header, payload, trailer),
         }
+    }
+
+    /// Opens the payload of `len` bytes at `place`.
+    ///
+    /// # Safety
+    /// They are mapped and writable as long as the call lasts, and no reference to them is alive. `exclusive`:
+    /// nothing else touches them; else others do so by atomic accesses.
+    unsafe fn open_at(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        place: (*mut u8, usize),
+        exclusive: bool,
+        trailer: &Trailer,
+    ) -> Result<(), DropReason> {
+        match self {
+            Incoming::Sealed { opener, apart } if !exclusive => {
+                // SAFETY: as promised.
+                let opened = unsafe { opener.open_at(header, place, trailer) };
+                if opened == Err(DropReason::Forged) {
+                    *apart = APART;
+                }
+                opened
+            }
+            _ => {
+                // SAFETY: as promised, and nothing else touches them.
+                let payload = unsafe { std::slice::from_raw_parts_mut(place.0, place.1) };
+                self.open(header, payload, trailer)
+            }
+        }
+    }
+
+    /// Whether what is bound for `region` could be opened where it lands. A page of a mapped file may be gone,
+    /// and not every cipher works on bytes that others may touch meanwhile.
+    fn can_open_in(&self, memory: &Registry, region: RegionId) -> bool {
+        let anywhere = match self {
+            Incoming::Plain => true,
+            Incoming::Waiting => false,
+            Incoming::Sealed { opener, .. } => opener.opens_at(),
+        };
+        memory.is_exclusive(region) || anywhere && !memory.is_file(region)
+    }
+
+    /// Whether what is sealed and bound for `region` is opened outside of it.
+    pub(super) fn opens_apart(&self, memory: &Registry, region: RegionId) -> bool {
+        let apart = matches!(self, Incoming::Sealed { apart: 1.., .. });
+        let may = !apart || memory.is_exclusive(region);
+        self.is_protected() && !(may && self.can_open_in(memory, region))
     }
 
     /// Opens a datagram that lies in one piece. Returns its header and payload.
@@ -57,6 +113,9 @@ impl Incoming {
             .ok_or(DropReason::Malformed)?;
         let (payload, trailer) = rest.split_last_chunk_mut().ok_or(DropReason::Unprotected)?;
         self.open(header, payload, trailer)?;
+        if let Incoming::Sealed { apart, .. } = self {
+            *apart = apart.saturating_sub(1);
+        }
         Ok(&mut datagram[..len - TRAILER_LEN])
     }
 }
@@ -110,14 +169,15 @@ impl Receiver {
         }
         let opened = match self.trailer(slot, landed, place, turn) {
             None => Err(DropReason::Forged),
-            Some((start, trailer)) => {
-                // SAFETY: the registry has these bytes open for writing, the kernel has filled them,
-                // and nothing else touches them: they are neither exported nor a file's, granted and
-                // not reported yet.
-                let payload = unsafe { std::slice::from_raw_parts_mut(start, landed.len as usize) };
+            // SAFETY: the registry has these bytes open for writing, for this turn, and the kernel has
+            // filled them. They are granted and not reported yet. Exported memory is touched by others
+            // with atomic accesses alone; a mapped file is not opened here; the rest is the lane's.
+            Some((start, trailer)) => unsafe {
+                let place = (start, landed.len as usize);
+                let exclusive = turn.memory.is_exclusive(landed.region);
                 let header = &self.slots[slot].header;
-                self.incoming.open(header, payload, &trailer)
-            }
+                self.incoming.open_at(header, place, exclusive, &trailer)
+            },
         };
         match opened {
             Ok(()) => true,
@@ -138,7 +198,7 @@ impl Receiver {
         turn: &Turn<'_>,
     ) -> Option<(*mut u8, Trailer)> {
         let start = turn.memory.target(landed)?;
-        if self.opens_apart(turn.memory, landed.region) {
+        if !self.incoming.can_open_in(turn.memory, landed.region) {
             return None;
         }
         let mut trailer = self.slots[slot + 1].trailer;
@@ -156,12 +216,6 @@ impl Receiver {
             trailer[before..].copy_from_slice(&behind[..TRAILER_LEN - before]);
         }
         Some((start, trailer))
-    }
-
-    /// Whether what is sealed and bound for `region` is opened outside of it: others may touch that
-    /// meanwhile, so that its bytes must not be worked on where they lie.
-    pub(super) fn opens_apart(&self, memory: &Registry, region: RegionId) -> bool {
-        self.incoming.is_protected() && !memory.is_exclusive(region)
     }
 
     /// Fills `bytes` with the start of a datagram that was scattered: its header in `slot`, the rest

@@ -2,7 +2,7 @@
 
 use super::peer::Peer;
 use super::rule::{Rule, rule};
-use super::victim::{EXPORTED, MESSAGE_ROOM};
+use super::victim::{EXPORTED, MESSAGE_ROOM, NEVER_SHOWN};
 use std::time::Duration;
 use zerolane::counters::DropReason::{Duplicate, Early, Limit, NoGrant};
 use zerolane_wire::{Flags, Header, Op, Operation, RequestMemoryRegion, Rights};
@@ -24,6 +24,8 @@ pub(super) const RULES: &[Rule] = &[
     rule("message_needs_a_receive", message_without_a_receive).drops(&[(Limit, 10)]),
     rule("message_control_length", message_control_length).drops(&[(NoGrant, 1)]),
     rule("message_payload_as_it_says", message_of_another_length),
+    rule("put_of_several_as_promised", put_unlike_its_promise).drops(&[(NoGrant, 1)]),
+    rule("immediate_behind_what_it_follows", immediate_too_early).drops(&[(Limit, 100)]),
 ];
 
 /// Opens a region of the victim's; handle and Mx.
@@ -377,4 +379,106 @@ fn message_of_another_length(peer: &mut Peer) {
     let (answer, _) = peer.await_heard(|it, _| it.d_id == announcement.s_id);
     assert_eq!(answer.op, Op::RequestAnswer);
     assert!(answer.flags.contains(Flags::REJECT));
+}
+
+/// Puts of several operations that are not what they promise, and immediates of puts that were not done, or
+/// that follow what is never announced.
+fn put_unlike_its_promise(peer: &mut Peer) {
+    let open = opened(peer, "open", Rights::ALL);
+    let beyond = Header {
+        b_num: EXPORTED as u32,
+        ..put(peer, open, 0, 0)
+    };
+    peer.say_raw(&beyond, &[0xee; 8]);
+    peer.await_heard(|it, _| it.op == Op::RequestAnswer && it.flags.contains(Flags::REJECT));
+    let known = Header {
+        s_id: 78,
+        ..peer.header(Op::FetchOpComplete)
+    };
+    peer.say_raw(&known, &[]);
+    let first = |sync, rest| Header {
+        b_num: rest,
+        ..put(peer, open, 0, sync)
+    };
+    let last = |sync| Header {
+        flags: Flags::CONTINUES.with(Flags::INTERRUPT),
+        b_num: NEVER_SHOWN,
+        ..put(peer, open, 8, sync)
+    };
+    let message = |sync, mx, bufx| Header {
+        flags: Flags::INTERRUPT,
+        b_num: NEVER_SHOWN,
+        bufx,
+        offset: 0,
+        b_id: mx,
+        d_id: 1 << 31,
+        ..put(peer, open, 0, sync)
+    };
+    let said = [
+        // Of a put that has no other operation, of one that promised more, of one that was cancelled.
+        last(1),
+        first(2, 16),
+        last(3),
+        first(4, 8),
+        message(5, u16::MAX, 0),
+        last(6),
+        // Behind no put, and behind one, but of announcements to come.
+        message(7, u16::MAX, 0),
+        message(8, u16::MAX - 1, 0),
+        first(9, 0),
+        message(10, u16::MAX - 1, 1000),
+    ];
+    for header in said {
+        let len = if header.d_id == 1 << 31 { 0 } else { 8 };
+        peer.say_raw(&header, &[2; 8][..len]);
+    }
+    let all = |it: &Header| it.op == Op::State && it.flags.contains(Flags::MEMORY) && it.sync == 11;
+    let ask = Header {
+        sync: 10,
+        ..put(peer, open, 0, 10)
+    };
+    for _ in 0..10 {
+        peer.say_raw(&ask, &[2; 8]);
+        if peer.listen_for_a_while().iter().any(all) {
+            return;
+        }
+    }
+    panic!("not executed");
+}
+
+/// A put of `len` bytes, announced with an immediate that follows the operations below `after`.
+fn put_with_immediate(peer: &mut Peer, open: (u32, u16), len: u64, after: u32) -> Header {
+    let header = Header {
+        flags: Flags::MEMORY.with(Flags::INTERRUPT).with(Flags::SEND_STATE),
+        b_id: open.1,
+        d_id: open.0,
+        s_id: peer.id(),
+        sync: peer.sequence(),
+        ..peer.header(Op::RequestToSend).with_wide(len)
+    };
+    let mut options = [0; 32];
+    options[8..12].copy_from_slice(&NEVER_SHOWN.to_be_bytes());
+    options[12..16].copy_from_slice(&after.to_be_bytes());
+    peer.say_raw(&header, &options);
+    header
+}
+
+/// Never does what its immediates follow: operations, the bytes of a put, and a put before.
+fn immediate_too_early(peer: &mut Peer) {
+    let open = opened(peer, "open", Rights::ALL);
+    let later = |it: &Header| it.op == Op::RequestAnswer && !it.flags.contains(Flags::REJECT);
+    let mut put_off = false;
+    for after in [1, 1000, u32::MAX / 2] {
+        for _ in 0..10 {
+            for _ in 0..50 {
+                put_with_immediate(peer, open, 0, after);
+            }
+            put_off |= peer.listen_for_a_while().iter().any(later);
+        }
+    }
+    assert!(put_off, "more are kept than agreed");
+    put_with_immediate(peer, open, 2000, 0);
+    peer.sequence();
+    put_with_immediate(peer, open, 0, 0);
+    peer.listen_for_a_while();
 }

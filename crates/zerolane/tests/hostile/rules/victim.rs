@@ -32,6 +32,8 @@ pub(super) const LONG: usize = 50_000;
 pub(super) const THEIRS: &str = "theirs";
 /// What the peer has to answer to a get.
 pub(super) const THEIR_BYTE: u8 = 9;
+/// An immediate that follows what the peer does not do.
+pub(super) const NEVER_SHOWN: u32 = 0xdead;
 /// Answers in flight at once.
 const ANSWERS: usize = 8;
 
@@ -209,6 +211,7 @@ fn take(
         let gone = TransferError::Refused(Reason::MemoryFault);
         assert_ne!(completion.result, Err(gone), "what is shared is no fault");
     }
+    let value = completion.value;
     // Nothing else holds a part of it any more.
     let mut memory = completion.into_region();
     let written = touched(&memory);
@@ -220,6 +223,10 @@ fn take(
         (WorkKind::Get, Some(len)) => {
             let right = memory[..len].iter().all(|&byte| byte == THEIR_BYTE);
             assert!(right, "got what the peer did not answer");
+        }
+        (WorkKind::Immediate, _) => {
+            let early = value == u64::from(NEVER_SHOWN);
+            assert!(!early, "shown before what it follows");
         }
         _ => {}
     }

@@ -1,0 +1,255 @@
+//! Puts of more than one datagram that leave at once, as runs of numbered operations.
+
+use super::memory::{MS, S, at, export, put, quiet, until_over};
+use super::overlap::{far, time_until};
+use super::seeds::{Dice, each};
+use super::sim::Sim;
+use crate::*;
+use netsim::Side;
+use netsim::link::{LinkConfig, Loss};
+use std::time::Duration;
+use zerolane_wire::{Header, Op, Profile, Profiles, Reason, Rights};
+
+const EAGER: u64 = limits::MAX_EAGER_PUT;
+const SHOWN: Event = Event::Immediate { value: 7 };
+
+#[test]
+fn put__of_16_kib_is_there_after_half_a_round_trip() {
+    for immediate in [None, Some(7)] {
+        let mut sim = far();
+        let target = sim.b.empty(EAGER);
+        let place = export(&mut sim, target, Rights::WRITE);
+        let start = sim.now();
+        let id = put(&mut sim, place, 1, EAGER, immediate);
+        let placed = time_until(&mut sim, |sim| sim.b.holds(target, 1, EAGER));
+        assert!(placed <= Duration::from_micros(5_200), "{placed:?}");
+        assert_eq!(sim.b.events.contains(&SHOWN), immediate.is_some());
+        until_over(&mut sim, id);
+        let complete = sim.now() - start;
+        assert!(complete <= Duration::from_micros(10_400), "{complete:?}");
+        assert!(sim.a.sent(id) && sim.a.outcomes(id) == 1);
+        sim.b.assert_guards();
+    }
+}
+
+#[test]
+fn put__of_one_byte_more_is_announced() {
+    let mut sim = quiet(Config::default());
+    let target = sim.b.empty(EAGER + 1);
+    let place = export(&mut sim, target, Rights::WRITE);
+    let id = put(&mut sim, place, 1, EAGER, None);
+    until_over(&mut sim, id);
+    assert_eq!(sim.spoken().matches("RequestToSend").count(), 0);
+    let id = put(&mut sim, place, 2, EAGER + 1, None);
+    until_over(&mut sim, id);
+    assert_eq!(sim.spoken().matches("RequestToSend").count(), 1);
+    assert!(sim.b.holds(target, 2, EAGER + 1));
+}
+
+#[test]
+fn put__across_a_buffer_boundary_needs_no_announcement() {
+    let tiny = |buffer_log2| Config {
+        buffer_log2,
+        ..Config::default()
+    };
+    // Pieces of 256 bytes would be 65.
+    for (buffer_log2, len, announced) in [(12, 5_000, false), (8, 300, false), (8, EAGER, true)] {
+        let mut sim = quiet(tiny(buffer_log2));
+        let target = sim.b.empty(30_000);
+        let place = export(&mut sim, target, Rights::WRITE);
+        let id = put(&mut sim, at(place, 4_000), 1, len, None);
+        until_over(&mut sim, id);
+        assert!(sim.b.holds(target.part(4_000, len), 1, len));
+        let asked = sim.spoken().contains("RequestToSend");
+        assert_eq!(asked, announced, "{}", sim.spoken());
+        sim.b.assert_guards();
+    }
+}
+
+/// The classic profile is the thesis's: what one datagram does not hold is announced.
+#[test]
+fn put__classic_is_announced() {
+    let mut sim = quiet(Config {
+        profiles: Profiles::only(Profile::Classic),
+        ..Config::default()
+    });
+    let target = sim.b.empty(2_000);
+    let place = export(&mut sim, target, Rights::WRITE);
+    let id = put(&mut sim, place, 1, 2_000, None);
+    until_over(&mut sim, id);
+    assert!(sim.spoken().starts_with("A RequestToSend"));
+    assert!(sim.b.holds(target, 1, 2_000));
+}
+
+/// Out of bounds with its last byte: none of it is placed, nothing is shown, and all goes on.
+#[test]
+fn put__refused_changes_nothing_and_fails_once() {
+    let mut sim = quiet(Config::default());
+    let target = sim.b.empty(EAGER);
+    let place = export(&mut sim, target, Rights::WRITE);
+    let bad = put(&mut sim, at(place, 1), 1, EAGER, Some(7));
+    let good = put(&mut sim, place, 2, EAGER, None);
+    let before = sim.b.bytes(target).to_vec();
+    until_over(&mut sim, bad);
+    assert!(sim.b.bytes(target) == before, "placed in part");
+    until_over(&mut sim, good);
+    let refused = TransferError::Refused(Reason::OutOfBounds);
+    assert_eq!(sim.a.failed(bad), Some(refused));
+    assert!(sim.a.sent(good) && sim.b.holds(target, 2, EAGER));
+    sim.run_for(S);
+    assert_eq!(
+        (sim.a.outcomes(bad), sim.b.events.contains(&SHOWN)),
+        (1, false)
+    );
+    let refusals = sim.spoken().matches("RequestAnswer refused").count();
+    assert!(refusals <= 3, "not one for each operation: {refusals}");
+    sim.b.assert_guards();
+}
+
+#[test]
+fn put__revoked_in_flight_fails_once() {
+    let mut sim = far();
+    let (target, other) = (sim.b.empty(EAGER), sim.b.empty(EAGER));
+    let place = export(&mut sim, target, Rights::WRITE);
+    let next = export(&mut sim, other, Rights::WRITE);
+    let revoked = put(&mut sim, place, 1, EAGER, Some(7));
+    let fine = put(&mut sim, next, 2, EAGER, None);
+    sim.run_for(4 * MS);
+    let now = sim.now();
+    assert!(sim.b.c().revoke(now, place.handle));
+    sim.b.freeze(target);
+    until_over(&mut sim, fine);
+    sim.run_for(S);
+    let error = TransferError::Refused(Reason::Revoked);
+    assert_eq!(sim.a.failed(revoked), Some(error));
+    assert_eq!((sim.a.outcomes(revoked), sim.a.outcomes(fine)), (1, 1));
+    assert!(sim.b.holds(other, 2, EAGER) && !sim.b.events.contains(&SHOWN));
+    sim.b.assert_frozen();
+}
+
+/// Refused, and closed before the operations in front of it have brought their values.
+#[test]
+fn close__between_a_refusal_and_its_turn_fails_once() {
+    let mut sim = far();
+    let target = sim.b.empty(EAGER);
+    let place = export(&mut sim, target, Rights::ALL);
+    let bad = put(&mut sim, at(place, 1), 1, EAGER, None);
+    for wait in 0..14 {
+        sim.run_for(wait * MS / 10);
+    }
+    let now = sim.now();
+    sim.a.c().close(now);
+    sim.run_for(S);
+    assert_eq!(sim.a.outcomes(bad), 1);
+}
+
+/// Links that lose, cancels at any moment: each ends once, what is complete is placed, numbers are shown
+/// once and behind their bytes.
+#[test]
+fn model__eager_puts_end_once_and_in_order() {
+    each(60, |seed| {
+        let mut dice = Dice::new(seed);
+        let link = LinkConfig {
+            delay: Duration::from_micros(dice.pick(&[20, 300, 5_000])),
+            loss: Loss::Random(dice.pick(&[0.0, 0.02, 0.1])),
+            duplicate: 0.1,
+            queue_packets: dice.pick(&[10, 100_000]),
+            rate_bits_per_s: dice.pick(&[None, Some(100_000_000)]),
+            ..LinkConfig::default()
+        };
+        let config = Config {
+            buffer_log2: dice.pick(&[10, 12, 30]),
+            ..Config::default()
+        };
+        let mut sim = Sim::new(link, seed, config.clone(), config);
+        sim.connect();
+        if seed.is_multiple_of(3) {
+            sim.a.c().one_sided.age(u32::MAX - 20);
+            sim.b.c().one_sided.age(u32::MAX - 20);
+        }
+        let mut puts = vec![];
+        for n in 0..40 {
+            let len = dice.below(EAGER + 1);
+            let target = sim.b.empty(len);
+            let place = export(&mut sim, target, Rights::WRITE);
+            let id = put(&mut sim, place, n, len, Some(n as u32));
+            puts.push((id, target, false));
+            if dice.chance(20) {
+                let index = dice.below(n + 1) as usize;
+                let now = sim.now();
+                puts[index].2 |= sim.a.c().cancel(now, puts[index].0);
+            }
+            sim.run_for(Duration::from_micros(dice.below(1_000)));
+        }
+        sim.run_until(200 * S, |sim| {
+            puts.iter().all(|it| sim.a.outcomes(it.0) == 1)
+        });
+        sim.run_for(S);
+        let shown: Vec<u32> = sim
+            .b
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Immediate { value } => Some(*value),
+                _ => None,
+            })
+            .collect();
+        assert!(shown.is_sorted_by(|a, b| a < b), "{shown:?}");
+        for (n, &(id, target, cancelled)) in (0..).zip(&puts) {
+            assert_eq!(sim.a.outcomes(id), 1);
+            let there = sim.b.holds(target, n, target.len);
+            let told = shown.contains(&(n as u32));
+            assert!(cancelled || sim.a.sent(id) && there && told, "{n}");
+            assert!(there || !told, "{n} was shown without its bytes");
+        }
+        sim.b.assert_guards();
+        sim.a.c().assert_bounded();
+    });
+}
+
+/// Numbered operation `number` among `datagrams`.
+fn numbered(datagrams: &[(Vec<u8>, bool)], number: u32) -> &[u8] {
+    let is = |bytes: &[u8]| {
+        Header::parse(bytes).is_ok_and(|it| it.op == Op::Data && it.sync == number && it.s_id > 0)
+    };
+    let mut found = datagrams.iter().map(|it| &it.0[..]);
+    found.find(|bytes| is(bytes)).expect("it left")
+}
+
+/// An operation is lost, and repeated as nothing but its number when the put is cancelled; those behind it
+/// come late, as they were.
+#[test]
+fn cancel__of_a_put_whose_middle_was_lost_shows_nothing() {
+    // Of one that is a run; and of one whose immediate is an operation of its own.
+    for (len, long, lost, count) in [(EAGER, 0, 3, 14), (100, 100_000, 0, 2)] {
+        let mut sim = far();
+        let target = sim.b.empty(EAGER);
+        let place = export(&mut sim, target, Rights::WRITE);
+        let other = sim.b.empty(100_000);
+        let behind = export(&mut sim, other, Rights::WRITE);
+        if long > 0 {
+            put(&mut sim, behind, 1, long, None);
+        }
+        let id = put(&mut sim, place, 2, len, Some(7));
+        let now = sim.now();
+        let first = sim.a.outgoing(now);
+        assert!(sim.a.c().cancel(now, id));
+        let later = now + S;
+        sim.a.c().on_timeout(later);
+        let again = sim.a.outgoing(later);
+        for number in 0..count {
+            let of = if number == lost { &again } else { &first };
+            sim.inject(Side::B, numbered(of, number));
+        }
+        sim.run_until(20 * S, |sim| {
+            let connection = sim.a.connection.as_ref();
+            !connection.is_some_and(Connection::is_busy)
+        });
+        sim.run_for(S);
+        assert_eq!(
+            (sim.a.outcomes(id), sim.b.events.contains(&SHOWN)),
+            (1, false)
+        );
+        assert!(long == 0 || sim.b.holds(other, 1, long));
+    }
+}
