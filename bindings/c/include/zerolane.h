@@ -9,6 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A name that goes with the next release. */
+#if defined(__GNUC__)
+#define ZL_DEPRECATED(use) __attribute__((deprecated(use)))
+#else
+#define ZL_DEPRECATED(use)
+#endif
+
 /**
  * Bytes that hold any address of this library as a text, with the zero at its end.
  */
@@ -35,24 +42,9 @@
 #define ZL_RIGHT_WRITE 2
 
 /**
- * May be changed by the peer's zl_fetch.
+ * May be changed by the peer's zl_fetch_op.
  */
 #define ZL_RIGHT_ATOMIC 4
-
-/**
- * It completes only if it fails.
- */
-#define ZL_WORK_UNSIGNALLED 1
-
-/**
- * It begins when all earlier requests of the connection are complete.
- */
-#define ZL_WORK_FENCE 2
-
-/**
- * The peer is told, with `immediate`: it gets a completion of kind ZL_KIND_IMMEDIATE.
- */
-#define ZL_WORK_IMMEDIATE 4
 
 /**
  * Most bytes of a zl_post_put_inline.
@@ -71,9 +63,26 @@
 #define ZL_ABI_VERSION 0
 
 /**
+ * It completes only if it fails.
+ */
+#define ZL_WORK_UNSIGNALLED 1
+
+/**
+ * It begins when all earlier requests of the connection are complete. For requests on the peer's memory,
+ * and messages.
+ */
+#define ZL_WORK_FENCE 2
+
+/**
+ * The peer is told, with `immediate`: it gets a completion of kind ZL_KIND_IMMEDIATE. For puts.
+ */
+#define ZL_WORK_IMMEDIATE 4
+
+/**
  * What a function returns, and how a request ended. Negative: it failed, and zl_last_error has the
  * text. After ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the failures of a single
- * request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN) the connection goes on. More codes may be added.
+ * request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN, ZL_ERROR_TIMED_OUT) the connection goes on. More
+ * codes may be added.
  */
 enum zl_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -168,6 +177,11 @@ enum zl_status
      * The peer is not one of those to be spoken to (zl_options_trust).
      */
     ZL_ERROR_UNTRUSTED = -20,
+    /**
+     * The call took longer than zl_set_timeout allows. Its request was cancelled; whether the peer saw it
+     * is not known.
+     */
+    ZL_ERROR_TIMED_OUT = -21,
     /**
      * A fault of this library. The handle cannot be used any more, only freed.
      */
@@ -276,7 +290,7 @@ typedef uint32_t zl_access;
 
 /**
  * How the sender asks for the arrival of a Transfer to be delivered. Completions come in order in all
- * modes, and a call that waits for one request in particular (zl_receive) returns at its end in all
+ * modes, and a call that waits for one request in particular (zl_recv_into) returns at its end in all
  * modes. These wake in all modes: failures, the end of the connection, a Transfer that finds no
  * receive posted, and one of no bytes.
  */
@@ -286,19 +300,19 @@ enum zl_delivery
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
     /**
-     * No event and no wake-up of its own. The completion is held back, and delivered with the next of
-     * the connection that is not silent, or when the receiver asks for it with zl_notify.
+     * Delivered, and wakes a receiver that waits.
      */
-    ZL_DELIVERY_SILENT = 0,
+    ZL_DELIVERY_INTERRUPT = 0,
     /**
      * Delivered to a receiver that polls: zl_poll, zl_queue_poll, and waiting with a timeout of 0. It
      * does not wake a receiver that waits: that one gets it with the next completion that wakes.
      */
     ZL_DELIVERY_POLLED = 1,
     /**
-     * Delivered, and wakes a receiver that waits.
+     * No event and no wake-up of its own. The completion is held back, and delivered with the next of
+     * the connection that is not silent, or when the receiver asks for it with zl_notify.
      */
-    ZL_DELIVERY_INTERRUPT = 2,
+    ZL_DELIVERY_SILENT = 2,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -321,7 +335,7 @@ enum zl_kind
      */
     ZL_KIND_SEND = 0,
     /**
-     * zl_post_receive.
+     * zl_post_recv.
      */
     ZL_KIND_RECEIVE = 1,
     /**
@@ -333,7 +347,7 @@ enum zl_kind
      */
     ZL_KIND_GET = 3,
     /**
-     * zl_post_fetch.
+     * zl_post_fetch_op.
      */
     ZL_KIND_FETCH = 4,
     /**
@@ -341,13 +355,17 @@ enum zl_kind
      */
     ZL_KIND_MESSAGE = 5,
     /**
-     * zl_post_message_receive.
+     * zl_post_message_recv.
      */
     ZL_KIND_MESSAGE_RECEIVED = 6,
     /**
      * Nothing posted here, id 0: a put of the peer's with an immediate number.
      */
     ZL_KIND_IMMEDIATE = 7,
+    /**
+     * zl_post_open_region.
+     */
+    ZL_KIND_OPEN = 8,
     /**
      * A kind that this version does not know.
      */
@@ -364,7 +382,7 @@ typedef uint32_t zl_kind;
 /**
  * An operation on a word of the peer's memory, done atomically and exactly once.
  */
-enum zl_fetch_op
+enum zl_fetch_op_kind
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -396,9 +414,9 @@ enum zl_fetch_op
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
-typedef enum zl_fetch_op zl_fetch_op;
+typedef enum zl_fetch_op_kind zl_fetch_op_kind;
 #else
-typedef uint32_t zl_fetch_op;
+typedef uint32_t zl_fetch_op_kind;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -503,6 +521,18 @@ typedef struct zl_work {
      * With ZL_WORK_IMMEDIATE: the number.
      */
     uint32_t immediate;
+    /**
+     * A value of enum zl_delivery. For sends of Transfers; without effect on others.
+     */
+    uint32_t delivery;
+    /**
+     * 0.
+     */
+    uint32_t reserved;
+    /**
+     * A number of the program's own, which comes back in the completion: a pointer, an index.
+     */
+    uint64_t context;
 } zl_work;
 
 /**
@@ -526,6 +556,10 @@ typedef struct zl_completion {
      */
     uint32_t delivery;
     /**
+     * What the request was given in `context` of its zl_work.
+     */
+    uint64_t context;
+    /**
      * From a queue: the connection's tag.
      */
     uint64_t tag;
@@ -545,6 +579,10 @@ typedef struct zl_completion {
      * 0.
      */
     uint32_t reserved;
+    /**
+     * ZL_KIND_OPEN: the key; zeros otherwise.
+     */
+    struct zl_key region;
     /**
      * ZL_KIND_MESSAGE_RECEIVED: what was sent with the payload.
      */
@@ -593,7 +631,27 @@ zl_status zl_connect(const char *address,
  *
  * Threads: one at a time.
  */
-zl_status zl_peer_address(const struct zl_connection *connection, char *buffer, size_t capacity);
+zl_status zl_peer_addr(const struct zl_connection *connection, char *buffer, size_t capacity);
+
+/**
+ * Writes this end's address at present to `buffer`, as "host:port" and a zero; an empty text while there is
+ * no way to the peer. ZL_ADDRESS_LENGTH bytes are enough.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_local_addr(const struct zl_connection *connection,
+                        char *buffer,
+                        size_t capacity);
+
+/**
+ * Sets how long a call that waits for the end of a request may take, in milliseconds (negative: no limit, as
+ * without this call): zl_send, zl_recv_into, zl_put and so on. What takes longer is cancelled, and the call
+ * returns ZL_ERROR_TIMED_OUT.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_set_timeout(struct zl_connection *connection,
+                         int64_t timeout_ms);
 
 /**
  * Ends a zl_wait or zl_announced of another thread, or the next one if none is in progress: it
@@ -642,9 +700,9 @@ zl_status zl_endpoint_bind(const char *address,
  *
  * Threads: one at a time.
  */
-zl_status zl_endpoint_address(const struct zl_endpoint *endpoint,
-                              char *buffer,
-                              size_t capacity);
+zl_status zl_endpoint_local_addr(const struct zl_endpoint *endpoint,
+                                 char *buffer,
+                                 size_t capacity);
 
 /**
  * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection. It may be given to
@@ -692,15 +750,25 @@ void zl_exported_free(struct zl_exported *exported);
 
 /**
  * Exports memory to the peer of `connection`, with `rights`, an or of ZL_RIGHT_...; `key` names it
- * there. If `name` is not null, at most 32 bytes of UTF-8, the peer may ask for it by that.
+ * there.
  *
  * Threads: one at a time.
  */
 zl_status zl_export(struct zl_connection *connection,
                     const struct zl_exported *exported,
                     uint32_t rights,
-                    const char *name,
                     struct zl_key *key);
+
+/**
+ * As zl_export, and the peer may ask for it by `name`, at most 32 bytes of UTF-8.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_export_named(struct zl_connection *connection,
+                          const char *name,
+                          const struct zl_exported *exported,
+                          uint32_t rights,
+                          struct zl_key *key);
 
 /**
  * Takes memory back from the peer of this connection, at once. ZL_ERROR_ARGUMENT if `key` names
@@ -716,10 +784,22 @@ zl_status zl_revoke(struct zl_connection *connection, const struct zl_key *key);
  *
  * Threads: one at a time.
  */
-zl_status zl_open(struct zl_connection *connection,
-                  const char *name,
-                  uint32_t rights,
-                  struct zl_key *key);
+zl_status zl_open_region(struct zl_connection *connection,
+                         const char *name,
+                         uint32_t rights,
+                         struct zl_key *key);
+
+/**
+ * Posts a zl_open_region: its completion, of kind ZL_KIND_OPEN, has the key as `region`. `how` may be null; its
+ * context alone has a meaning here.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_open_region(struct zl_connection *connection,
+                              const char *name,
+                              uint32_t rights,
+                              const struct zl_work *how,
+                              uint32_t *id);
 
 /**
  * Length of the memory that `key` names, bytes; 0 if `key` is null or invalid.
@@ -747,12 +827,12 @@ zl_status zl_send_message(struct zl_connection *connection,
  *
  * Threads: one at a time.
  */
-zl_status zl_receive_message(struct zl_connection *connection,
-                             void *control,
-                             size_t *control_len,
-                             void *payload,
-                             size_t capacity,
-                             size_t *len);
+zl_status zl_recv_message(struct zl_connection *connection,
+                          void *control,
+                          size_t *control_len,
+                          void *payload,
+                          size_t capacity,
+                          size_t *len);
 
 /**
  * Posts a zl_send_message, whose payload is `len` bytes of `region` from `offset` on; none if `region`
@@ -771,15 +851,17 @@ zl_status zl_post_message(struct zl_connection *connection,
 
 /**
  * Posts a receive of a message, whose payload goes to `len` bytes of `region` from `offset` on; null if
- * none is expected. The n-th posted gets the peer's n-th message; its completion has the control.
+ * none is expected. The n-th posted gets the peer's n-th message; its completion has the control. `how` may
+ * be null; its context alone has a meaning here.
  *
  * Threads: one at a time.
  */
-zl_status zl_post_message_receive(struct zl_connection *connection,
-                                  const struct zl_region *region,
-                                  size_t offset,
-                                  size_t len,
-                                  uint32_t *id);
+zl_status zl_post_message_recv(struct zl_connection *connection,
+                               const struct zl_region *region,
+                               size_t offset,
+                               size_t len,
+                               const struct zl_work *how,
+                               uint32_t *id);
 
 /**
  * New settings, all at their defaults. Free them with zl_options_free.
@@ -852,9 +934,9 @@ void zl_queue_free(struct zl_queue *queue);
  *
  * Threads: one at a time.
  */
-zl_status zl_set_queue(struct zl_connection *connection,
-                       const struct zl_queue *queue,
-                       uint64_t tag);
+zl_status zl_set_completion_queue(struct zl_connection *connection,
+                                  const struct zl_queue *queue,
+                                  uint64_t tag);
 
 /**
  * What an event loop needs: the connection's socket, the events of it to wait for (POLLIN, and POLLOUT
@@ -932,6 +1014,19 @@ zl_status zl_put(struct zl_connection *connection,
                  size_t len);
 
 /**
+ * As zl_put, and the peer gets a completion of kind ZL_KIND_IMMEDIATE with the number `immediate` when the
+ * bytes are placed.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_put_with_immediate(struct zl_connection *connection,
+                                const struct zl_key *to,
+                                uint64_t offset,
+                                const void *data,
+                                size_t len,
+                                uint32_t immediate);
+
+/**
  * Reads `len` bytes of the peer's memory, `offset` bytes behind its start, into `buffer`.
  *
  * Threads: one at a time.
@@ -943,19 +1038,19 @@ zl_status zl_get(struct zl_connection *connection,
                  size_t len);
 
 /**
- * Does `op`, a value of enum zl_fetch_op, to the aligned 8-byte word at `offset` of the peer's memory,
+ * Does `op`, a value of enum zl_fetch_op_kind, to the aligned 8-byte word at `offset` of the peer's memory,
  * atomically and exactly once, and writes what it was before to `before`, if that is not null.
  * `operand` and `expected` are for those operations that name them.
  *
  * Threads: one at a time.
  */
-zl_status zl_fetch(struct zl_connection *connection,
-                   const struct zl_key *on,
-                   uint64_t offset,
-                   uint32_t op,
-                   uint64_t operand,
-                   uint64_t expected,
-                   uint64_t *before);
+zl_status zl_fetch_op(struct zl_connection *connection,
+                      const struct zl_key *on,
+                      uint64_t offset,
+                      uint32_t op,
+                      uint64_t operand,
+                      uint64_t expected,
+                      uint64_t *before);
 
 /**
  * Posts a put of `len` bytes of `region` from `region_offset` on to the peer's memory, `offset` bytes
@@ -1006,30 +1101,120 @@ zl_status zl_post_get(struct zl_connection *connection,
  *
  * Threads: one at a time.
  */
-zl_status zl_post_put_pieces(struct zl_connection *connection,
-                             const struct zl_key *to,
-                             const struct zl_piece *pieces,
-                             size_t count,
-                             const struct zl_work *how,
-                             uint32_t *id);
+zl_status zl_post_put_vectored(struct zl_connection *connection,
+                               const struct zl_key *to,
+                               const struct zl_piece *pieces,
+                               size_t count,
+                               const struct zl_work *how,
+                               uint32_t *id);
 
 /**
  * Posts one get of several pieces, gathered there and scattered here. `how` may be null.
  *
  * Threads: one at a time.
  */
-zl_status zl_post_get_pieces(struct zl_connection *connection,
-                             const struct zl_key *from,
-                             const struct zl_piece *pieces,
-                             size_t count,
-                             const struct zl_work *how,
-                             uint32_t *id);
+zl_status zl_post_get_vectored(struct zl_connection *connection,
+                               const struct zl_key *from,
+                               const struct zl_piece *pieces,
+                               size_t count,
+                               const struct zl_work *how,
+                               uint32_t *id);
 
 /**
- * Posts a zl_fetch: its completion has what the word was before as `value`. `how` may be null.
+ * Posts a zl_fetch_op: its completion has what the word was before as `value`. `how` may be null.
  *
  * Threads: one at a time.
  */
+zl_status zl_post_fetch_op(struct zl_connection *connection,
+                           const struct zl_key *on,
+                           uint64_t offset,
+                           uint32_t op,
+                           uint64_t operand,
+                           uint64_t expected,
+                           const struct zl_work *how,
+                           uint32_t *id);
+
+/**
+ * zl_recv_into.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_recv_into")
+zl_status zl_receive(struct zl_connection *connection,
+                     void *buffer,
+                     size_t capacity,
+                     size_t *len);
+
+/**
+ * zl_post_recv with null for `how`.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_post_recv")
+zl_status zl_post_receive(struct zl_connection *connection,
+                          const struct zl_region *region,
+                          size_t offset,
+                          size_t len,
+                          uint32_t *id);
+
+/**
+ * zl_post_send with `delivery` in its zl_work.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_post_send")
+zl_status zl_post_send_with(struct zl_connection *connection,
+                            const struct zl_region *region,
+                            size_t offset,
+                            size_t len,
+                            uint32_t delivery,
+                            uint32_t *id);
+
+/**
+ * zl_recv_message.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_recv_message")
+zl_status zl_receive_message(struct zl_connection *connection,
+                             void *control,
+                             size_t *control_len,
+                             void *payload,
+                             size_t capacity,
+                             size_t *len);
+
+/**
+ * zl_post_message_recv with null for `how`.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_post_message_recv")
+zl_status zl_post_message_receive(struct zl_connection *connection,
+                                  const struct zl_region *region,
+                                  size_t offset,
+                                  size_t len,
+                                  uint32_t *id);
+
+/**
+ * zl_fetch_op.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_fetch_op")
+zl_status zl_fetch(struct zl_connection *connection,
+                   const struct zl_key *on,
+                   uint64_t offset,
+                   uint32_t op,
+                   uint64_t operand,
+                   uint64_t expected,
+                   uint64_t *before);
+
+/**
+ * zl_post_fetch_op.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_post_fetch_op")
 zl_status zl_post_fetch(struct zl_connection *connection,
                         const struct zl_key *on,
                         uint64_t offset,
@@ -1038,6 +1223,83 @@ zl_status zl_post_fetch(struct zl_connection *connection,
                         uint64_t expected,
                         const struct zl_work *how,
                         uint32_t *id);
+
+/**
+ * zl_post_put_vectored.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_post_put_vectored")
+zl_status zl_post_put_pieces(struct zl_connection *connection,
+                             const struct zl_key *to,
+                             const struct zl_piece *pieces,
+                             size_t count,
+                             const struct zl_work *how,
+                             uint32_t *id);
+
+/**
+ * zl_post_get_vectored.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_post_get_vectored")
+zl_status zl_post_get_pieces(struct zl_connection *connection,
+                             const struct zl_key *from,
+                             const struct zl_piece *pieces,
+                             size_t count,
+                             const struct zl_work *how,
+                             uint32_t *id);
+
+/**
+ * zl_open_region.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_open_region")
+zl_status zl_open(struct zl_connection *connection,
+                  const char *name,
+                  uint32_t rights,
+                  struct zl_key *key);
+
+/**
+ * zl_peer_addr.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_peer_addr")
+zl_status zl_peer_address(const struct zl_connection *connection,
+                          char *buffer,
+                          size_t capacity);
+
+/**
+ * zl_endpoint_local_addr.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_endpoint_local_addr")
+zl_status zl_endpoint_address(const struct zl_endpoint *endpoint,
+                              char *buffer,
+                              size_t capacity);
+
+/**
+ * zl_endpoint_public_key.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_endpoint_public_key")
+zl_status zl_endpoint_key(const struct zl_endpoint *endpoint,
+                          char *buffer,
+                          size_t capacity);
+
+/**
+ * zl_set_completion_queue.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_set_completion_queue")
+zl_status zl_set_queue(struct zl_connection *connection,
+                       const struct zl_queue *queue,
+                       uint64_t tag);
 
 /**
  * Gives this end the key in `file` as its identity. The file is as `zerolane keygen` makes it, and is made
@@ -1076,7 +1338,7 @@ zl_status zl_peer_key(const struct zl_connection *connection, char *buffer, size
  *
  * Threads: one at a time.
  */
-zl_status zl_endpoint_key(const struct zl_endpoint *endpoint, char *buffer, size_t capacity);
+zl_status zl_endpoint_public_key(const struct zl_endpoint *endpoint, char *buffer, size_t capacity);
 
 /**
  * The reason of the last failure of a call of this thread, as a sentence with details; empty if no call
@@ -1107,7 +1369,10 @@ zl_status zl_send(struct zl_connection *connection, const void *data, size_t len
  *
  * Threads: one at a time.
  */
-zl_status zl_receive(struct zl_connection *connection, void *buffer, size_t capacity, size_t *len);
+zl_status zl_recv_into(struct zl_connection *connection,
+                       void *buffer,
+                       size_t capacity,
+                       size_t *len);
 
 /**
  * Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no
@@ -1118,7 +1383,9 @@ zl_status zl_receive(struct zl_connection *connection, void *buffer, size_t capa
 zl_status zl_announced(struct zl_connection *connection, int64_t timeout_ms, uint64_t *len);
 
 /**
- * Posts the send of `len` bytes of `region` from `offset` on; many may be in flight. `id` names it.
+ * Posts the send of `len` bytes of `region` from `offset` on; many may be in flight. `how` may be null: it
+ * says how the arrival is delivered to the receiver, whether success is reported here, and the context.
+ * `id` names the request.
  *
  * Threads: one at a time.
  */
@@ -1126,32 +1393,22 @@ zl_status zl_post_send(struct zl_connection *connection,
                        const struct zl_region *region,
                        size_t offset,
                        size_t len,
+                       const struct zl_work *how,
                        uint32_t *id);
 
 /**
- * As zl_post_send, and the peer's receive is delivered there as `delivery` says, a value of enum
- * zl_delivery: whether it is an event, and wakes. zl_post_send asks for ZL_DELIVERY_INTERRUPT.
- *
- * Threads: one at a time.
- */
-zl_status zl_post_send_with(struct zl_connection *connection,
-                            const struct zl_region *region,
-                            size_t offset,
-                            size_t len,
-                            uint32_t delivery,
-                            uint32_t *id);
-
-/**
  * Posts a receive into `len` bytes of `region` from `offset` on: the n-th posted gets the n-th
- * Transfer the peer sends, if it fits. `id` names it.
+ * Transfer the peer sends, if it fits. `how` may be null; ZL_WORK_UNSIGNALLED and its context alone have a
+ * meaning here. `id` names the request.
  *
  * Threads: one at a time.
  */
-zl_status zl_post_receive(struct zl_connection *connection,
-                          const struct zl_region *region,
-                          size_t offset,
-                          size_t len,
-                          uint32_t *id);
+zl_status zl_post_recv(struct zl_connection *connection,
+                       const struct zl_region *region,
+                       size_t offset,
+                       size_t len,
+                       const struct zl_work *how,
+                       uint32_t *id);
 
 /**
  * Makes progress without sleeping, and takes a completion if there is one, else
@@ -1160,6 +1417,17 @@ zl_status zl_post_receive(struct zl_connection *connection,
  * Threads: one at a time.
  */
 zl_status zl_poll(struct zl_connection *connection, struct zl_completion *completion);
+
+/**
+ * As zl_poll, for up to `capacity` completions, at least 1: one turn of progress for all of them. `count` says
+ * how many there were, ZL_TIMEOUT that there were none.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_poll_batch(struct zl_connection *connection,
+                        struct zl_completion *completions,
+                        size_t capacity,
+                        size_t *count);
 
 /**
  * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, and takes it, or

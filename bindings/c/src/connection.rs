@@ -2,7 +2,7 @@
 
 use crate::address;
 use crate::options::{self, zl_options};
-use crate::pointer::{Output, give, handle, text};
+use crate::pointer::{Output, give, handle, text, timeout};
 use crate::status::{Failure, guard, refused, zl_status};
 use std::ffi::c_char;
 use std::sync::{Mutex, MutexGuard};
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn zl_connect(
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_peer_address(
+pub unsafe extern "C" fn zl_peer_addr(
     connection: *const zl_connection,
     buffer: *mut c_char,
     capacity: usize,
@@ -85,6 +85,46 @@ pub unsafe extern "C" fn zl_peer_address(
     unsafe {
         with(connection, |connection| {
             address::write(connection.peer_addr(), buffer, capacity)?;
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Writes this end's address at present to `buffer`, as "host:port" and a zero; an empty text while there is
+/// no way to the peer. ZL_ADDRESS_LENGTH bytes are enough.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_local_addr(
+    connection: *const zl_connection,
+    buffer: *mut c_char,
+    capacity: usize,
+) -> zl_status {
+    // SAFETY: C's promises about handles and memory.
+    unsafe {
+        with(connection, |connection| {
+            let local = connection.local_addr();
+            let text = local.map_or_else(String::new, |it| it.to_string());
+            address::write(text, buffer, capacity)?;
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Sets how long a call that waits for the end of a request may take, in milliseconds (negative: no limit, as
+/// without this call): zl_send, zl_recv_into, zl_put and so on. What takes longer is cancelled, and the call
+/// returns ZL_ERROR_TIMED_OUT.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_set_timeout(
+    connection: *mut zl_connection,
+    timeout_ms: i64,
+) -> zl_status {
+    // SAFETY: C's promise about handles.
+    unsafe {
+        with(connection, |connection| {
+            connection.set_timeout(timeout(timeout_ms));
             Ok(zl_status::ZL_OK)
         })
     }

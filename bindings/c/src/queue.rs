@@ -105,7 +105,7 @@ pub unsafe extern "C" fn zl_queue_free(queue: *mut zl_queue) {
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_set_queue(
+pub unsafe extern "C" fn zl_set_completion_queue(
     connection: *mut zl_connection,
     queue: *const zl_queue,
     tag: u64,

@@ -9,7 +9,8 @@ use zerolane::failure::{CloseReason, NotPosted, PostError, Reason, TransferError
 
 /// What a function returns, and how a request ended. Negative: it failed, and zl_last_error has the
 /// text. After ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the failures of a single
-/// request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN) the connection goes on. More codes may be added.
+/// request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN, ZL_ERROR_TIMED_OUT) the connection goes on. More
+/// codes may be added.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum zl_status {
@@ -57,6 +58,9 @@ pub enum zl_status {
     ZL_ERROR_UNKNOWN = -19,
     /// The peer is not one of those to be spoken to (zl_options_trust).
     ZL_ERROR_UNTRUSTED = -20,
+    /// The call took longer than zl_set_timeout allows. Its request was cancelled; whether the peer saw it
+    /// is not known.
+    ZL_ERROR_TIMED_OUT = -21,
     /// A fault of this library. The handle cannot be used any more, only freed.
     ZL_ERROR_INTERNAL = -99,
 }
@@ -88,11 +92,12 @@ impl zl_status {
             ZL_ERROR_REVOKED => c"the memory was revoked",
             ZL_ERROR_UNKNOWN => c"no such memory",
             ZL_ERROR_UNTRUSTED => c"the peer is not trusted",
+            ZL_ERROR_TIMED_OUT => c"not done in the time allowed",
             ZL_ERROR_INTERNAL => c"internal error",
         }
     }
 
-    const ALL: [zl_status; 23] = [
+    const ALL: [zl_status; 24] = [
         ZL_OK,
         ZL_TIMEOUT,
         ZL_ERROR_ARGUMENT,
@@ -115,6 +120,7 @@ impl zl_status {
         ZL_ERROR_REVOKED,
         ZL_ERROR_UNKNOWN,
         ZL_ERROR_UNTRUSTED,
+        ZL_ERROR_TIMED_OUT,
         ZL_ERROR_INTERNAL,
     ];
 }
@@ -147,6 +153,7 @@ impl From<Error> for Failure {
             Error::Io(_) => ZL_ERROR_SYSTEM,
             Error::NoAddress => ZL_ERROR_NO_ADDRESS,
             Error::ConnectTimeout(_) => ZL_ERROR_CONNECT_TIMEOUT,
+            Error::TimedOut(_) => ZL_ERROR_TIMED_OUT,
             Error::Closed(reason) => of_close(*reason),
             Error::Transfer(error) => of_transfer(*error),
             Error::Post(error) => of_post(*error),
