@@ -98,6 +98,10 @@ enum zl_status
      */
     ZL_TIMEOUT = 1,
     /**
+     * There is something to do at once: do not sleep. Not a failure.
+     */
+    ZL_READY = 2,
+    /**
      * A null pointer, a value out of range, a text that is not UTF-8.
      */
     ZL_ERROR_ARGUMENT = -1,
@@ -421,8 +425,56 @@ typedef uint32_t zl_fetch_op_kind;
 #endif // __cplusplus
 
 /**
+ * What happened.
+ */
+enum zl_event_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * `endpoint` accepted `connection`.
+     */
+    ZL_EVENT_ACCEPTED = 1,
+    /**
+     * The socket of `endpoint` failed, as `status` says; it is closed.
+     */
+    ZL_EVENT_ENDPOINT_FAILED = 2,
+    /**
+     * `connection`, which zl_worker_connect began, stands. Requests posted before begin now.
+     */
+    ZL_EVENT_CONNECTED = 3,
+    /**
+     * A request of `connection` is over, or a number of the peer's came: `completion`.
+     */
+    ZL_EVENT_COMPLETED = 4,
+    /**
+     * The peer of `connection` announced a Transfer of `length` bytes that no posted receive takes. Told once
+     * until one does.
+     */
+    ZL_EVENT_ANNOUNCED = 5,
+    /**
+     * `connection` is over, or could not be made, as `status` says. Its last event: all its requests have
+     * completed.
+     */
+    ZL_EVENT_CLOSED = 6,
+    /**
+     * Something that this version does not know.
+     */
+    ZL_EVENT_OTHER = 255,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zl_event_kind zl_event_kind;
+#else
+typedef uint32_t zl_event_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * A connection. It makes progress only inside its functions, in the calling thread: a peer that
- * calls none for the idle timeout, while this end waits for it, counts as dead.
+ * calls none for the idle timeout, while this end waits for it, counts as dead. A zl_worker moves many, and
+ * can do so in a thread of its own.
  */
 typedef struct zl_connection zl_connection;
 
@@ -432,15 +484,31 @@ typedef struct zl_connection zl_connection;
 typedef struct zl_endpoint zl_endpoint;
 
 /**
+ * An endpoint of a worker's thread.
+ */
+typedef struct zl_endpoint_handle zl_endpoint_handle;
+
+/**
  * Memory that peers may read and write, while this program uses it too. Words of 8 bytes that both
  * change are to be changed by atomics, as of C11's stdatomic.h.
  */
 typedef struct zl_exported zl_exported;
 
 /**
+ * A connection of a worker's thread. Requests are posted by any thread, and begun in the order in which one
+ * thread asks for them; what finds no room waits in order. Each is waited for by its zl_pending.
+ */
+typedef struct zl_handle zl_handle;
+
+/**
  * Settings of connections. The defaults suit a local network, encrypt, and trust any peer.
  */
 typedef struct zl_options zl_options;
+
+/**
+ * A request of a zl_handle that was not waited for yet.
+ */
+typedef struct zl_pending zl_pending;
 
 /**
  * A queue for the completions of many connections.
@@ -452,6 +520,19 @@ typedef struct zl_queue zl_queue;
  * of zl_region_new and zl_region_map_file stays until that request is done.
  */
 typedef struct zl_region zl_region;
+
+/**
+ * Owns endpoints and connections, and moves all of them: one descriptor and one timer for a thousand
+ * sockets. They make progress in zl_worker_progress and zl_worker_wait, or, after zl_worker_spawn, in a
+ * thread of its own. After fork without exec the child must not use it.
+ */
+typedef struct zl_worker zl_worker;
+
+/**
+ * A worker that runs in a thread of its own: peers are served whatever the program does. Keep-alives are
+ * answered, exported memory is read and written.
+ */
+typedef struct zl_worker_thread zl_worker_thread;
 
 /**
  * What a connection did since it began. Fields may be added at the end, in place of `reserved`.
@@ -611,6 +692,40 @@ typedef struct zl_piece {
     size_t length;
 } zl_piece;
 
+/**
+ * An event of a worker.
+ */
+typedef struct zl_event {
+    /**
+     * A value of enum zl_event_kind. More may be added.
+     */
+    uint32_t kind;
+    /**
+     * Why: ZL_EVENT_ENDPOINT_FAILED, ZL_EVENT_CLOSED. ZL_OK otherwise.
+     */
+    zl_status status;
+    /**
+     * Of which endpoint, as zl_worker_listen named it; 0 if of none.
+     */
+    uint64_t endpoint;
+    /**
+     * Of which connection; 0 if of none.
+     */
+    uint64_t connection;
+    /**
+     * ZL_EVENT_ANNOUNCED: bytes.
+     */
+    uint64_t length;
+    /**
+     * 0.
+     */
+    uint64_t reserved;
+    /**
+     * ZL_EVENT_COMPLETED: how, with the connection as its tag.
+     */
+    struct zl_completion completion;
+} zl_event;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -655,7 +770,8 @@ zl_status zl_set_timeout(struct zl_connection *connection,
 
 /**
  * Ends a zl_wait or zl_announced of another thread, or the next one if none is in progress: it
- * returns ZL_TIMEOUT. Ends no request: calls that wait for the end of one go on.
+ * returns ZL_TIMEOUT. Ends no request: calls that wait for the end of one go on. Of a connection of a
+ * worker: as zl_worker_wake.
  *
  * Threads: any, also while another uses the connection.
  */
@@ -670,15 +786,16 @@ zl_status zl_account_read(const struct zl_connection *connection, struct zl_acco
 
 /**
  * Waits until the peer has all that was sent, disconnects, and frees the connection, also if it
- * fails. Requests that are not done end; their memory is not touched any more. Null is refused.
+ * fails. Requests that are not done end; their memory is not touched any more. Null is refused, and so is a
+ * connection of a worker: zl_worker_close.
  *
  * Threads: the last that uses it.
  */
 zl_status zl_close(struct zl_connection *connection);
 
 /**
- * Ends the connection at once, tells the peer if possible, and frees it. Null does nothing.
- * Memory of its requests is not touched any more.
+ * Ends the connection at once, tells the peer if possible, and frees it. Null does nothing, nor does a
+ * connection of a worker. Memory of its requests is not touched any more.
  *
  * Threads: the last that uses it.
  */
@@ -809,6 +926,185 @@ zl_status zl_post_open_region(struct zl_connection *connection,
 uint64_t zl_key_length(const struct zl_key *key);
 
 /**
+ * Sends `len` bytes of `region` from `offset` on as one Transfer. `how` may be null; it is always signalled.
+ * `pending` is to be waited for, and to be freed with zl_pending_free, as that of every request.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_send(const struct zl_handle *connection,
+                         const struct zl_region *region,
+                         size_t offset,
+                         size_t len,
+                         const struct zl_work *how,
+                         struct zl_pending **pending);
+
+/**
+ * Receives the next Transfer into `len` bytes of `region` from `offset` on.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_recv(const struct zl_handle *connection,
+                         const struct zl_region *region,
+                         size_t offset,
+                         size_t len,
+                         struct zl_pending **pending);
+
+/**
+ * Sends a message of `control_len` bytes, at most ZL_CONTROL_LENGTH, which are copied before this returns, and with
+ * it, if `region` is not null, `len` bytes of that from `offset` on.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_send_message(const struct zl_handle *connection,
+                                 const void *control,
+                                 size_t control_len,
+                                 const struct zl_region *region,
+                                 size_t offset,
+                                 size_t len,
+                                 struct zl_pending **pending);
+
+/**
+ * Receives the next message, whose payload goes to `len` bytes of `region` from `offset` on; null if none is
+ * expected. The completion has the control.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_recv_message(const struct zl_handle *connection,
+                                 const struct zl_region *region,
+                                 size_t offset,
+                                 size_t len,
+                                 struct zl_pending **pending);
+
+/**
+ * Puts `len` bytes of `region` from `region_offset` on into the peer's memory, `offset` bytes behind its start, as
+ * zl_post_put does. `how` may be null; it is always signalled.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_put(const struct zl_handle *connection,
+                        const struct zl_key *to,
+                        uint64_t offset,
+                        const struct zl_region *region,
+                        size_t region_offset,
+                        size_t len,
+                        const struct zl_work *how,
+                        struct zl_pending **pending);
+
+/**
+ * Gets `len` bytes of the peer's memory, `offset` bytes behind its start, into `region` from `region_offset` on, as
+ * zl_post_get does. `how` may be null; it is always signalled.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_get(const struct zl_handle *connection,
+                        const struct zl_key *from,
+                        uint64_t offset,
+                        const struct zl_region *region,
+                        size_t region_offset,
+                        size_t len,
+                        const struct zl_work *how,
+                        struct zl_pending **pending);
+
+/**
+ * Does what zl_fetch_op does; the completion has what the word was before as `value`.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_fetch_op(const struct zl_handle *connection,
+                             const struct zl_key *on,
+                             uint64_t offset,
+                             uint32_t op,
+                             uint64_t operand,
+                             uint64_t expected,
+                             struct zl_pending **pending);
+
+/**
+ * Asks for the peer's memory by name, as zl_post_open_region does; the completion has the key as `region`.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_open_region(const struct zl_handle *connection,
+                                const char *name,
+                                uint32_t rights,
+                                struct zl_pending **pending);
+
+/**
+ * Exports memory to the peer, as zl_export does.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_export(const struct zl_handle *connection,
+                           const struct zl_exported *exported,
+                           uint32_t rights,
+                           struct zl_key *key);
+
+/**
+ * The same by `name`, as zl_export_named does.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_export_named(const struct zl_handle *connection,
+                                 const char *name,
+                                 const struct zl_exported *exported,
+                                 uint32_t rights,
+                                 struct zl_key *key);
+
+/**
+ * Takes memory back from the peer, at once, as zl_revoke does.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_revoke(const struct zl_handle *connection, const struct zl_key *key);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the next number that the peer put with its bytes
+ * (ZL_WORK_IMMEDIATE, zl_put_with_immediate); ZL_TIMEOUT if none came.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_immediate(const struct zl_handle *connection,
+                              int64_t timeout_ms,
+                              uint32_t *immediate);
+
+/**
+ * Writes the address that the peer had when the connection was made to `buffer`, as zl_peer_addr does.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_peer_addr(const struct zl_handle *connection,
+                              char *buffer,
+                              size_t capacity);
+
+/**
+ * Writes the key that the peer proved to own to `buffer`, as zl_peer_key does.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_peer_key(const struct zl_handle *connection, char *buffer, size_t capacity);
+
+/**
+ * Tells what the connection did so far, as zl_account_read does.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_account(const struct zl_handle *connection, struct zl_account *account);
+
+/**
+ * Waits until what was posted to be sent is sent, within the idle timeout, disconnects, and frees the handle, also
+ * if it fails. Null is refused.
+ *
+ * Threads: the last that uses it.
+ */
+zl_status zl_handle_close(struct zl_handle *connection);
+
+/**
+ * Frees the handle; the connection closes in the background, when what was posted is sent. Null does nothing.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_handle_free(struct zl_handle *connection);
+
+/**
  * Sends a message of `control_len` bytes, at most ZL_CONTROL_LENGTH, and with it, if `payload` is not
  * null, `len` bytes; returns when the peer has it in a receive.
  *
@@ -883,6 +1179,27 @@ zl_status zl_options_set(struct zl_options *options, uint32_t option, uint64_t v
  * Threads: the last that uses them.
  */
 void zl_options_free(struct zl_options *options);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the end of the request, and tells how it ended. After
+ * ZL_TIMEOUT it goes on. After another status it is over, and is only to be freed: a failure says that the worker or
+ * the connection refused it, or is no more; one of the request itself is in `status` of the completion, whose id
+ * and tag are the worker's and without a meaning here.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_pending_wait(struct zl_pending *pending,
+                          int64_t timeout_ms,
+                          struct zl_completion *completion);
+
+/**
+ * Frees it. Null does nothing. A request that is not over is cancelled, in the background: memory of
+ * zl_region_new and zl_region_map_file stays until then, but that of zl_region_wrap must stay until zl_pending_wait
+ * told the end, or the worker's thread has ended. A Transfer or message that came by then is the next one's.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_pending_free(struct zl_pending *pending);
 
 /**
  * Makes a queue for `capacity` completions. When it is full, connections keep theirs, and take no more
@@ -1356,6 +1673,104 @@ const char *zl_last_error(void);
 const char *zl_status_text(int32_t status);
 
 /**
+ * Runs `worker` in a thread of its own until it is stopped. The worker's handle is freed, also if this fails; only
+ * null is refused. Its endpoints and connections go on, but there is no handle for them, and no events: what its
+ * endpoints export is served. End it with zl_worker_stop or zl_worker_thread_free.
+ *
+ * Threads: the last that uses `worker`.
+ */
+zl_status zl_worker_spawn(struct zl_worker *worker,
+                          struct zl_worker_thread **thread);
+
+/**
+ * Has the worker close everything, waits until what was posted is sent, or the idle timeout is over, and frees it,
+ * also if it fails: the thread ended before, because the system refused something. Null is refused.
+ *
+ * Threads: the last that uses it.
+ */
+zl_status zl_worker_stop(struct zl_worker_thread *thread);
+
+/**
+ * Ends the thread and all it owns at once, tells the peers if possible, and frees it. Null does nothing. Handles
+ * that are left are refused what they ask for, and are to be freed all the same.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_worker_thread_free(struct zl_worker_thread *thread);
+
+/**
+ * Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if null.
+ *
+ * Threads: any.
+ */
+zl_status zl_worker_thread_listen(const struct zl_worker_thread *thread,
+                                  const char *address,
+                                  const struct zl_options *options,
+                                  struct zl_endpoint_handle **endpoint);
+
+/**
+ * Connects to `address`, "host:port", with `options`, or the defaults if null; returns when it is connected, or
+ * the connect timeout is over. End the connection with zl_handle_close or zl_handle_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_worker_thread_connect(const struct zl_worker_thread *thread,
+                                   const char *address,
+                                   const struct zl_options *options,
+                                   struct zl_handle **connection);
+
+/**
+ * Gives the worker's thread a connection. Its own handle is freed, also if this fails; only one that is null or a
+ * worker's is left as it is.
+ *
+ * Threads: any; the last that uses the connection's own handle.
+ */
+zl_status zl_worker_thread_adopt(const struct zl_worker_thread *thread,
+                                 struct zl_connection *connection,
+                                 struct zl_handle **adopted);
+
+/**
+ * Writes the address listened on to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH bytes are
+ * enough.
+ *
+ * Threads: any.
+ */
+zl_status zl_endpoint_handle_local_addr(const struct zl_endpoint_handle *endpoint,
+                                        char *buffer,
+                                        size_t capacity);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection. Those that are not asked for are
+ * served all the same: what the endpoint exports is theirs to use. End it with zl_handle_close or
+ * zl_handle_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_endpoint_handle_accept(const struct zl_endpoint_handle *endpoint,
+                                    int64_t timeout_ms,
+                                    struct zl_handle **connection);
+
+/**
+ * Lets every client that connects from now on use the memory with `rights`, an or of ZL_RIGHT_..., by `name`:
+ * registered once, for any number of peers, and served while the program does something else.
+ * zl_exported_revoke ends it for all.
+ *
+ * Threads: any.
+ */
+zl_status zl_endpoint_handle_export(const struct zl_endpoint_handle *endpoint,
+                                    const char *name,
+                                    const struct zl_exported *exported,
+                                    uint32_t rights);
+
+/**
+ * Stops listening, and frees the handle. Null does nothing. Connections that were taken by
+ * zl_endpoint_handle_accept go on.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_endpoint_handle_free(struct zl_endpoint_handle *endpoint);
+
+/**
  * Sends `len` bytes at `data` as one Transfer; returns when the peer has all of it.
  *
  * Threads: one at a time.
@@ -1471,6 +1886,198 @@ uint32_t zl_abi_version(void);
  * Threads: any.
  */
 const char *zl_version(void);
+
+/**
+ * Makes a worker that owns nothing yet. Free it with zl_worker_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_worker_new(struct zl_worker **worker);
+
+/**
+ * Sets how many microseconds zl_worker_wait, and a thread of its own, look for more before they sleep: 50
+ * unless set. The time adapts to the success of looking.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_set_spin(struct zl_worker *worker,
+                             uint32_t spin_us);
+
+/**
+ * Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if null.
+ * `endpoint` names it. Connections accepted are the worker's; each is told by ZL_EVENT_ACCEPTED.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_listen(struct zl_worker *worker,
+                           const char *address,
+                           const struct zl_options *options,
+                           uint64_t *endpoint);
+
+/**
+ * Writes the address that `endpoint` listens on to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH
+ * bytes are enough.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_local_addr(struct zl_worker *worker,
+                               uint64_t endpoint,
+                               char *buffer,
+                               size_t capacity);
+
+/**
+ * Lets every client of `endpoint` that connects from now on use the memory with `rights`, an or of
+ * ZL_RIGHT_..., by `name`: registered once, for any number of peers. zl_exported_revoke ends it for all.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_export(struct zl_worker *worker,
+                           uint64_t endpoint,
+                           const char *name,
+                           const struct zl_exported *exported,
+                           uint32_t rights);
+
+/**
+ * Stops listening. Connections that were accepted go on. ZL_ERROR_CLOSED if it was closed already.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_close_endpoint(struct zl_worker *worker, uint64_t endpoint);
+
+/**
+ * Begins to connect to `address`, "host:port", with `options`, or the defaults if null, and returns at once
+ * (the name of a host is looked up first, and its first address taken). `connection` names it. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED tells
+ * what came of it; what is posted before waits.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_connect(struct zl_worker *worker,
+                            const char *address,
+                            const struct zl_options *options,
+                            uint64_t *connection);
+
+/**
+ * Takes over a connection: an endpoint's, another worker's. Its handle is freed, also if this fails; only
+ * one that is null or a worker's is left as it is.
+ *
+ * Threads: one at a time; the last that uses the connection's handle.
+ */
+zl_status zl_worker_adopt(struct zl_worker *worker,
+                          struct zl_connection *connection,
+                          uint64_t *id);
+
+/**
+ * Gives a connection out of the worker's hands: for the program to drive, or for another worker. Handles that
+ * zl_worker_connection gave out for it are over. ZL_ERROR_CLOSED if it is none of this worker's, or is not connected.
+ * Its events that were not taken stay here. End it with zl_close or zl_connection_free.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_release(struct zl_worker *worker,
+                            uint64_t id,
+                            struct zl_connection **connection);
+
+/**
+ * A handle of connection `id`, for the functions that post, cancel, export, or tell something of a connection.
+ * What it is asked begins with the next zl_worker_progress. The functions that wait for the end of a request,
+ * zl_poll, zl_wait and zl_close refuse it: its completions are events of the worker.
+ *
+ * The handle is the worker's, and the same each time. It is valid until the call of zl_worker_events after the
+ * one that told of its ZL_EVENT_CLOSED, until zl_worker_release, zl_worker_spawn or zl_worker_free. Between
+ * the end of the connection and that, functions return ZL_ERROR_CLOSED. ZL_ERROR_CLOSED also here, if the
+ * worker has no such connection.
+ *
+ * Threads: one at a time. Using the handle counts as using the worker: ZL_ERROR_BUSY while another thread
+ * does.
+ */
+zl_status zl_worker_connection(struct zl_worker *worker,
+                               uint64_t id,
+                               struct zl_connection **connection);
+
+/**
+ * Begins to close a connection: what was posted to be sent is sent, within the idle timeout, then the peer is
+ * told. ZL_EVENT_CLOSED follows. ZL_ERROR_CLOSED if it is over already.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_close(struct zl_worker *worker,
+                          uint64_t connection);
+
+/**
+ * Writes the number of connections that are not over to `count`.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_connections(struct zl_worker *worker, size_t *count);
+
+/**
+ * Moves what can be moved, a bounded amount of work, and returns: ZL_READY if there may be more to do at once,
+ * ZL_OK if not.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_progress(struct zl_worker *worker);
+
+/**
+ * Makes progress until there is an event (ZL_OK), or zl_worker_wake was called, or `timeout_ms` milliseconds
+ * (negative: no limit) are over (ZL_TIMEOUT).
+ *
+ * Threads: one at a time; zl_worker_wake of another ends it.
+ */
+zl_status zl_worker_wait(struct zl_worker *worker,
+                         int64_t timeout_ms);
+
+/**
+ * Takes up to `capacity` events, at least 1; `count` says how many there were, ZL_TIMEOUT that there were none. It
+ * makes no progress. Handles of connections whose end the call before told of are over (zl_worker_connection).
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_events(struct zl_worker *worker,
+                           struct zl_event *events,
+                           size_t capacity,
+                           size_t *count);
+
+/**
+ * To be called before the program sleeps on zl_worker_fd by its own means: the descriptor becomes readable when
+ * something arrives, a timer expires or zl_worker_wake is called. ZL_READY if there is something to do
+ * already: then the program must not sleep, but call zl_worker_progress, which it does in any case after it slept.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_arm(struct zl_worker *worker);
+
+/**
+ * The descriptor to watch for POLLIN after zl_worker_arm; -1 if `worker` is null. Do not read it.
+ *
+ * Threads: any.
+ */
+int zl_worker_fd(const struct zl_worker *worker);
+
+/**
+ * Writes to `timeout_ms` how many milliseconds zl_worker_progress has nothing to do unless the descriptor becomes
+ * readable; -1 if no timer runs. The descriptor, after zl_worker_arm, tells of that, too.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_next_timeout(struct zl_worker *worker,
+                                 int64_t *timeout_ms);
+
+/**
+ * Ends a zl_worker_wait of another thread, or the next one if none is in progress, and makes the descriptor
+ * readable after zl_worker_arm.
+ *
+ * Threads: any, also while another uses the worker.
+ */
+zl_status zl_worker_wake(const struct zl_worker *worker);
+
+/**
+ * Ends all it owns at once, tells the peers if possible, and frees it. Null does nothing. Memory of requests is
+ * not touched any more.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_worker_free(struct zl_worker *worker);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -68,6 +68,22 @@ const NO_KEY: zl_key = zl_key {
 };
 
 impl zl_completion {
+    /// What stands where there is none.
+    pub(crate) const NONE: zl_completion = zl_completion {
+        id: 0,
+        kind: zl_kind::ZL_KIND_OTHER as u32,
+        status: zl_status::ZL_OK,
+        delivery: 0,
+        context: 0,
+        tag: 0,
+        length: 0,
+        value: 0,
+        control_length: 0,
+        reserved: 0,
+        region: NO_KEY,
+        control: [0; ZL_CONTROL_LENGTH],
+    };
+
     pub(crate) fn new(tag: u64, completion: Completion) -> zl_completion {
         let (status, length) = match completion.result {
             Ok(length) => (zl_status::ZL_OK, length as u64),

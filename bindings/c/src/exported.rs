@@ -1,6 +1,6 @@
 //! Memory that peers may read and write.
 
-use crate::connection::{with, zl_connection};
+use crate::connection::{drive, with, zl_connection};
 use crate::pointer::{Output, free, give, handle, text};
 use crate::region::zl_region;
 use crate::status::{Failure, guard, zl_status};
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn zl_open_region(
 ) -> zl_status {
     // SAFETY: C's promises about handles, texts and outputs.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let output = Output::new(key, "key")?;
             let rights = self::rights(rights)?;
             output.set(connection.open_region(text(name, "name")?, rights)?.into());

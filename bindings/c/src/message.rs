@@ -1,7 +1,7 @@
 //! Messages: up to 128 bytes of control, with or without payload.
 
 use crate::completion::ZL_CONTROL_LENGTH;
-use crate::connection::{with, zl_connection};
+use crate::connection::{drive, with, zl_connection};
 use crate::pointer::{Output, bytes, bytes_mut, handle};
 use crate::region::zl_region;
 use crate::status::{Failure, zl_status};
@@ -14,7 +14,7 @@ use zerolane::memory::Memory;
 ///
 /// # Safety
 /// As [`handle`].
-unsafe fn payload(
+pub(crate) unsafe fn payload(
     region: *const zl_region,
     offset: usize,
     len: usize,
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn zl_send_message(
 ) -> zl_status {
     // SAFETY: C's promises about handles and memory.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let control = bytes(control.cast(), control_len, "control")?;
             let payload = (!payload.is_null())
                 .then(|| bytes(payload.cast(), len, "payload"))
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn zl_recv_message(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let place = bytes_mut(control.cast(), ZL_CONTROL_LENGTH, "control")?;
             let control_output = Output::new(control_len, "control_len")?;
             let output = Output::new(len, "len")?;

@@ -166,6 +166,12 @@ pub(crate) unsafe fn bytes_mut<'a>(
     Ok(unsafe { slice::from_raw_parts_mut(start, len) })
 }
 
+/// Milliseconds for C, rounded up, for earlier would be too early; none is -1.
+pub(crate) fn milliseconds(time: Option<Duration>) -> i64 {
+    let rounded = time.map(|it| it.as_micros().div_ceil(1000));
+    rounded.map_or(-1, |it| i64::try_from(it).unwrap_or(i64::MAX))
+}
+
 /// Milliseconds as C counts them: negative means no limit.
 pub(crate) fn timeout(milliseconds: i64) -> Option<Duration> {
     u64::try_from(milliseconds).ok().map(Duration::from_millis)

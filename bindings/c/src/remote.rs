@@ -1,6 +1,6 @@
 //! One-sided access to the peer's memory: put, get, fetch-op.
 
-use crate::connection::{with, zl_connection};
+use crate::connection::{drive, with, zl_connection};
 use crate::exported::zl_key;
 use crate::pointer::{Output, bytes, bytes_mut, handle, slice};
 use crate::region::zl_region;
@@ -27,7 +27,7 @@ pub enum zl_fetch_op_kind {
     ZL_FETCH_COMPARE_AND_SWAP = 5,
 }
 
-fn fetch_op(op: u32, operand: u64, expected: u64) -> Result<FetchOp, Failure> {
+pub(crate) fn fetch_op(op: u32, operand: u64, expected: u64) -> Result<FetchOp, Failure> {
     Ok(match op {
         0 => FetchOp::Add(operand),
         1 => FetchOp::Increment,
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn zl_put(
 ) -> zl_status {
     // SAFETY: C's promises about handles and memory.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let to = handle(to, "to")?.read()?;
             connection.put(&to, offset, bytes(data.cast(), len, "data")?)?;
             Ok(zl_status::ZL_OK)
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn zl_put_with_immediate(
 ) -> zl_status {
     // SAFETY: C's promises about handles and memory.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let to = handle(to, "to")?.read()?;
             let data = bytes(data.cast(), len, "data")?;
             connection.put_with_immediate(&to, offset, data, immediate)?;
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn zl_get(
 ) -> zl_status {
     // SAFETY: C's promises about handles and memory.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let from = handle(from, "from")?.read()?;
             connection.get(&from, offset, bytes_mut(buffer.cast(), len, "buffer")?)?;
             Ok(zl_status::ZL_OK)
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn zl_fetch_op(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let on = handle(on, "on")?.read()?;
             let value = connection.fetch_op(&on, offset, fetch_op(op, operand, expected)?)?;
             if !before.is_null() {

@@ -112,7 +112,7 @@ pub unsafe extern "C" fn zl_endpoint_public_key(
 
 /// # Safety
 /// As [`address::write`].
-unsafe fn write(
+pub(crate) unsafe fn write(
     key: Option<PublicKey>,
     buffer: *mut c_char,
     capacity: usize,

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::TryLockError;
 use zerolane::Error;
 use zerolane::failure::{CloseReason, NotPosted, PostError, Reason, TransferError};
+use zerolane::worker::Refused;
 
 /// What a function returns, and how a request ended. Negative: it failed, and zl_last_error has the
 /// text. After ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the failures of a single
@@ -18,6 +19,8 @@ pub enum zl_status {
     ZL_OK = 0,
     /// Nothing happened in the time given, or zl_wake was called. Not a failure.
     ZL_TIMEOUT = 1,
+    /// There is something to do at once: do not sleep. Not a failure.
+    ZL_READY = 2,
     /// A null pointer, a value out of range, a text that is not UTF-8.
     ZL_ERROR_ARGUMENT = -1,
     /// Another thread is using the handle.
@@ -72,6 +75,7 @@ impl zl_status {
         match self {
             ZL_OK => c"done",
             ZL_TIMEOUT => c"nothing happened in time",
+            ZL_READY => c"there is something to do",
             ZL_ERROR_ARGUMENT => c"bad argument",
             ZL_ERROR_BUSY => c"another thread is using the handle",
             ZL_ERROR_SYSTEM => c"the operating system refused",
@@ -97,9 +101,10 @@ impl zl_status {
         }
     }
 
-    const ALL: [zl_status; 24] = [
+    const ALL: [zl_status; 25] = [
         ZL_OK,
         ZL_TIMEOUT,
+        ZL_READY,
         ZL_ERROR_ARGUMENT,
         ZL_ERROR_BUSY,
         ZL_ERROR_SYSTEM,
@@ -147,21 +152,32 @@ impl Failure {
     }
 }
 
+/// The code of an error.
+pub(crate) fn of_error(error: &Error) -> zl_status {
+    match error {
+        Error::Io(_) => ZL_ERROR_SYSTEM,
+        Error::NoAddress => ZL_ERROR_NO_ADDRESS,
+        Error::ConnectTimeout(_) => ZL_ERROR_CONNECT_TIMEOUT,
+        Error::TimedOut(_) => ZL_ERROR_TIMED_OUT,
+        Error::Closed(reason) => of_close(*reason),
+        Error::Transfer(error) => of_transfer(*error),
+        Error::Post(error) => of_post(*error),
+        Error::NotInline { .. } | Error::NameTooLong { .. } => ZL_ERROR_ARGUMENT,
+        Error::Strict { .. } => ZL_ERROR_STRICT,
+        _ => ZL_ERROR_INTERNAL,
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        let status = match &error {
-            Error::Io(_) => ZL_ERROR_SYSTEM,
-            Error::NoAddress => ZL_ERROR_NO_ADDRESS,
-            Error::ConnectTimeout(_) => ZL_ERROR_CONNECT_TIMEOUT,
-            Error::TimedOut(_) => ZL_ERROR_TIMED_OUT,
-            Error::Closed(reason) => of_close(*reason),
-            Error::Transfer(error) => of_transfer(*error),
-            Error::Post(error) => of_post(*error),
-            Error::NotInline { .. } | Error::NameTooLong { .. } => ZL_ERROR_ARGUMENT,
-            Error::Strict { .. } => ZL_ERROR_STRICT,
-            _ => ZL_ERROR_INTERNAL,
-        };
-        Failure::new(status, error.to_string())
+        Failure::new(of_error(&error), error.to_string())
+    }
+}
+
+/// What a worker did not do.
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Failure {
+        refused.error.into()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Transfers: one send is one receive.
 
 use crate::completion::zl_completion;
-use crate::connection::{with, zl_connection};
+use crate::connection::{drive, with, zl_connection};
 use crate::pointer::{Output, Outputs, bytes, bytes_mut, handle, timeout};
 use crate::region::zl_region;
 use crate::status::{Failure, zl_status};
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn zl_send(
 ) -> zl_status {
     // SAFETY: C's promises about handles and memory.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             connection.send(bytes(data.cast(), len, "data")?)?;
             Ok(zl_status::ZL_OK)
         })
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn zl_recv_into(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let output = Output::new(len, "len")?;
             output.set(connection.recv_into(bytes_mut(buffer.cast(), capacity, "buffer")?)?);
             Ok(zl_status::ZL_OK)
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn zl_announced(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let output = Output::new(len, "len")?;
             match connection.announced(timeout(timeout_ms))? {
                 Some(length) => output.set(length),
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn zl_poll_batch(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let outputs = Outputs::new(completions, capacity, "completions", count)?;
             let mut taken = Vec::new();
             connection.poll_batch(&mut taken, capacity)?;
@@ -182,7 +182,7 @@ unsafe fn take(
 ) -> zl_status {
     // SAFETY: the caller's promises.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let output = Output::new(completion, "completion")?;
             match take(connection)? {
                 Some(completion) => output.set(zl_completion::new(0, completion)),
