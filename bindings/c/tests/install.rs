@@ -128,6 +128,19 @@ fn install__programs_compile_without_a_warning_and_run() {
             .run(&memory)
             .starts_with("16 rows put and added up, all right")
     );
+    let store = installed.compile(&source("examples/kv_store.c"));
+    assert!(
+        installed
+            .run(&store)
+            .starts_with("8 requests of 16 scattered blocks put and read, all right")
+    );
+    let server = installed.compile(&source("examples/rpc_server.c"));
+    let said = run(bounded(&server)
+        .args(["60", "20"])
+        .env("LD_LIBRARY_PATH", installed.path("lib")));
+    let said = String::from_utf8(said.stdout).expect("UTF-8");
+    let expected = "60 clients at once, 1200 requests answered by one thread, all right";
+    assert!(said.starts_with(expected), "{said}");
     let transfer = installed.compile_static(&source("examples/transfer.c"));
     assert!(
         run(&mut bounded(&transfer))
