@@ -188,6 +188,7 @@ static void handles(zl_worker_thread *thread)
     EXPECT(zl_pending_wait(given_up, 0, &completion) == ZL_TIMEOUT);
     zl_pending_free(given_up);
     EXPECT(zl_handle_recv(server, to, 0, LENGTH, &received) == ZL_OK);
+    EXPECT(zl_pending_wait(received, 0, &completion) == ZL_TIMEOUT);
     EXPECT(zl_handle_send(client, from, 0, LENGTH, &(zl_work){.context = 42}, &sent) == ZL_OK);
     EXPECT(done(sent).context == 42);
     EXPECT(done(received).length == LENGTH);

@@ -142,7 +142,7 @@ fn manual__has_no_fault_that_mandoc_finds() {
         .args(files)
         .output();
     let Ok(linted) = linted else {
-        println!("skipped: no mandoc");
+        eprintln!("skipped: no mandoc");
         return;
     };
     let said = String::from_utf8(linted.stdout).expect("UTF-8");
