@@ -141,6 +141,30 @@ static void times(zl_connection *ours)
     EXPECT(zl_set_timeout(ours, -1) == ZL_OK);
 }
 
+/* Completions that are there already are taken together, as many as there is room for, and no more. */
+static void batches(zl_connection *ours)
+{
+    zl_completion completion[COUNT];
+    zl_work how = {0};
+    uint32_t id[COUNT];
+    size_t count;
+
+    for (uint64_t n = 0; n < COUNT; n++) {
+        how.context = n;
+        EXPECT(zl_post_recv(ours, NULL, 0, 0, &how, &id[n]) == ZL_ERROR_ARGUMENT);
+        EXPECT(zl_post_message_recv(ours, NULL, 0, 0, &how, &id[n]) == ZL_OK);
+    }
+    for (int n = 0; n < COUNT; n++)
+        EXPECT(zl_cancel(ours, id[n]) == ZL_OK);
+    EXPECT(zl_poll_batch(ours, completion, COUNT - 2, &count) == ZL_OK && count == COUNT - 2);
+    EXPECT(zl_poll_batch(ours, completion + count, 2, &count) == ZL_OK && count == 2);
+    for (uint64_t n = 0; n < COUNT; n++) {
+        EXPECT(completion[n].id == id[n] && completion[n].context == n);
+        EXPECT(completion[n].status == ZL_ERROR_CANCELLED);
+    }
+    EXPECT(zl_poll_batch(ours, completion, COUNT, &count) == ZL_TIMEOUT && count == 0);
+}
+
 static void addresses(zl_connection *ours, zl_connection *peers)
 {
     char local[ZL_ADDRESS_LENGTH], seen[ZL_ADDRESS_LENGTH];
@@ -160,6 +184,7 @@ int main(void)
     contexts(ours, peers);
     regions_by_name(ours, peers);
     times(ours);
+    batches(ours);
     zl_connection_free(peers);
     zl_connection_free(ours);
     return EXIT_SUCCESS;
