@@ -32,7 +32,7 @@ use clap::Subcommand;
 
 use harness::{end, serve};
 use modes::sweep::{loss, rtt};
-use modes::{bulk, handshake, incast, operations, share, siege};
+use modes::{bulk, echo, handshake, incast, operations, share, siege};
 
 /// Arguments of `zerolane bench`.
 #[derive(Debug, clap::Args)]
@@ -55,6 +55,8 @@ enum Command {
     Share(share::Args),
     /// Connections set up and torn down: how long it takes
     Handshake(handshake::Args),
+    /// Requests a second of many connections to a server of one thread
+    Echo(echo::Args),
     /// A transfer while its server is flooded, and while it is pelted with garbage itself
     Siege(siege::Args),
     /// Be the receiving machine of `bench bulk --to`
@@ -75,6 +77,7 @@ pub fn run(args: Args) -> Result<()> {
         Command::Incast(args) => incast::run(&args),
         Command::Share(args) => share::run(&args),
         Command::Handshake(args) => handshake::run(&args),
+        Command::Echo(args) => echo::run(&args),
         Command::Siege(args) => siege::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Operations(command) => operations::run(command),

@@ -421,6 +421,14 @@ fn siege__gives_the_promised_json() {
 }
 
 #[test]
+fn echo__gives_the_promised_json() {
+    let output = output("bench echo -c 20 --seconds 1 --reps 1 --json");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_keys(&report, include_str!("json/echo.keys"));
+}
+
+#[test]
 fn handshake__gives_the_promised_json() {
     let output = output("bench handshake -n 500 --json");
     assert!(output.status.success(), "{}", text(&output.stderr));

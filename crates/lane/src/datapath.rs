@@ -17,6 +17,9 @@ pub struct Turn<'a> {
     pub memory: &'a Registry,
     /// What is counted.
     pub account: &'a mut Account,
+    /// Set by the lane if it stopped at the bound of a turn: there may be more to receive, or to send, that nothing
+    /// else tells of.
+    pub more: bool,
     pub(crate) clock: Clock,
 }
 

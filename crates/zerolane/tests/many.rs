@@ -1,19 +1,19 @@
-//! A thousand connections to one endpoint, each with remote memory. A program of its own, for it
+//! A thousand connections to one endpoint of a worker, each with remote memory. A program of its own, for it
 //! looks at what memory it uses; the other ends are in processes of their own, so that each needs fewer
 //! open files.
 #![allow(non_snake_case)]
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
-use zerolane::{Connection, Endpoint, ExportedRegion, Options, Region, Rights, Work};
+use std::time::Duration;
+use zerolane::worker::Worker;
+use zerolane::{Connection, ExportedRegion, Options, Region, Rights, Work};
 
 const CONNECTIONS: usize = 1000;
 /// Processes that share them.
 const CLIENTS: usize = 4;
-/// Open files of a connection: its socket, and what wakes it.
+/// Open files of a connection: its socket, and what wakes it where its caller drives it.
 const FILES_EACH: usize = 2;
 /// Open files kept for all but connections: the listener, pipes, what is looked at for a moment.
 const OTHER_FILES: usize = 4 + 2 * CLIENTS;
@@ -24,6 +24,8 @@ const SLOT: usize = 200;
 const ROUNDS: usize = 5;
 /// Memory that a connection may take beyond regions, bytes.
 const MOST_EACH: usize = 64 << 10;
+/// The same before it did anything but being made, encrypted, bytes.
+const MOST_IDLE: usize = 40 << 10;
 
 fn patient() -> Options {
     Options {
@@ -43,22 +45,6 @@ fn resident() -> usize {
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
     let kib = line.and_then(|line| line.split_whitespace().nth(1));
     kib.unwrap().parse::<usize>().unwrap() << 10
-}
-
-/// Drives all connections until their peers have closed them.
-fn serve(mut connections: Vec<Connection>) {
-    let deadline = Instant::now() + Duration::from_secs(120);
-    let beat = Timespec::try_from(Duration::from_millis(20)).unwrap();
-    while !connections.is_empty() {
-        assert!(Instant::now() < deadline, "{} are left", connections.len());
-        let mut fds: Vec<PollFd<'_>> = connections
-            .iter()
-            .map(|it| PollFd::new(it, PollFlags::IN))
-            .collect();
-        poll(&mut fds, Some(&beat)).unwrap();
-        // Those without a datagram may have a timer that is due.
-        connections.retain_mut(|it| it.poll().is_ok());
-    }
 }
 
 /// Connections that this process can have open: all, unless its hard limit of open files is lower and it
@@ -192,7 +178,11 @@ fn thousand_connections__put_without_failure_in_little_memory() {
         eprintln!("only {count} connections, not {CONNECTIONS}: no more open files are allowed");
     }
     let memory = ExportedRegion::new(Region::anonymous(CONNECTIONS * SLOT).unwrap()).unwrap();
-    let mut endpoint = Endpoint::bind("127.0.0.1:0", patient()).unwrap();
+    let worker = Worker::new().unwrap().spawn().unwrap();
+    let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), patient());
+    let endpoint = endpoint.wait().unwrap();
+    let exported = endpoint.export("slots", &memory, Rights::WRITE);
+    exported.wait().unwrap();
     let address = endpoint.local_addr();
     let before = resident();
     let mut clients: Vec<Client> = (0..CLIENTS)
@@ -201,29 +191,16 @@ fn thousand_connections__put_without_failure_in_little_memory() {
             Client::start(&format!("{address} {first} {end}"))
         })
         .collect();
-    let (accepted, serving) = std::sync::mpsc::channel::<Connection>();
-    let server = std::thread::spawn(move || {
-        // A client that opens a region waits for an answer while others connect.
-        let mut connections: Vec<Connection> = Vec::new();
-        while connections.len() < count {
-            connections.extend(serving.recv_timeout(Duration::from_millis(1)));
-            connections.iter_mut().for_each(|it| {
-                it.poll().unwrap();
-            });
-        }
-        serve(connections);
-    });
-    for _ in 0..count {
-        let mut connection = endpoint
-            .accept(Some(Duration::from_secs(60)))
-            .unwrap()
-            .unwrap();
-        connection
-            .export_named("slots", &memory, Rights::WRITE)
-            .unwrap();
-        accepted.send(connection).unwrap();
-    }
+    // Served by the worker's thread; this one sees the connections alone.
+    let connections: Vec<_> = (0..count)
+        .map(|_| {
+            let mut accepting = endpoint.accept();
+            let accepted = accepting.wait_for(Duration::from_secs(60));
+            accepted.expect("in time").unwrap()
+        })
+        .collect();
     clients.iter_mut().for_each(|it| it.await_word("open"));
+    let idle = resident().saturating_sub(before) / count;
     clients.iter_mut().for_each(Client::go_on);
     clients.iter_mut().for_each(|it| it.await_word("done"));
     let each = resident().saturating_sub(before) / count;
@@ -231,11 +208,14 @@ fn thousand_connections__put_without_failure_in_little_memory() {
     for client in &mut clients {
         assert!(client.child.wait().unwrap().success());
     }
-    server.join().unwrap();
+    drop(connections);
+    worker.stop().unwrap();
     for index in 0..count {
         let mut there = [0; SLOT];
         memory.read(index * SLOT, &mut there);
         assert_eq!(there, content(index, ROUNDS - 1), "{index}");
     }
     assert_little(each);
+    eprintln!("{idle} bytes an idle end");
+    assert!(idle <= MOST_IDLE, "{idle} bytes an idle end");
 }

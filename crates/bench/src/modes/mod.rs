@@ -7,11 +7,13 @@
 //! | `sweep` | flows over one emulated link after the other |
 //! | `incast`, `share` | several flows at the same time |
 //! | `handshake` | connections set up and torn down |
+//! | `echo` | requests of many connections to one thread |
 //! | `siege` | a transfer under attack |
 //! | `arguments` | what several of them are told |
 
 mod arguments;
 pub(crate) mod bulk;
+pub(crate) mod echo;
 pub(crate) mod handshake;
 pub(crate) mod incast;
 pub(crate) mod operations;

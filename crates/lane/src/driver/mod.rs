@@ -63,6 +63,8 @@ pub struct Driver<L: Lane> {
     closed: Option<CloseReason>,
     /// The last turn moved something: the next one may find more.
     moved: bool,
+    /// The lane stopped at the bound of the last turn.
+    more: bool,
 }
 
 impl<L: Lane + fmt::Debug> fmt::Debug for Driver<L> {
@@ -154,6 +156,7 @@ impl<L: Lane> Driver<L> {
             connected: false,
             closed: None,
             moved: false,
+            more: false,
         })
     }
 
@@ -178,14 +181,31 @@ impl<L: Lane> Driver<L> {
         self.core.next_timeout().map(|at| at - self.clock.now())
     }
 
-    /// Whether the last turn moved something, so that the next may find more.
+    /// Whether the last turn moved something.
     pub fn has_moved(&self) -> bool {
         self.moved
     }
 
-    /// There is something to do for the next turn that no datagram and no timer tells of.
-    pub fn set_moved(&mut self) {
-        self.moved = true;
+    /// Whether a turn is due that neither the socket nor a timer tells of: the last one stopped at its bound.
+    pub fn has_more(&self) -> bool {
+        self.more
+    }
+
+    /// As [`Driver::turn`], for a socket in which nothing has arrived: fires due timers, sends what is owed. A peer
+    /// that may be elsewhere is looked for.
+    ///
+    /// # Errors
+    /// As of [`Driver::turn`].
+    pub fn turn_unread(&mut self) -> Result<(), DriverError> {
+        let now = self.clock.now();
+        if self.core.is_peer_silent(now) {
+            return self.turn().map(drop);
+        }
+        (self.more, self.moved) = (false, false);
+        if self.core.next_timeout().is_some_and(|at| at <= now) {
+            self.core.on_timeout(now);
+        }
+        self.flush()
     }
 
     /// Sends what may otherwise wait for something to ride on: the caller is about to sleep.
@@ -300,6 +320,7 @@ impl<L: Lane> Driver<L> {
     pub fn turn(&mut self) -> Result<Progress, DriverError> {
         let now = self.clock.now();
         self.enter_exports(now);
+        self.more = false;
         let progress = self.turn_entered(now);
         self.leave_exports();
         self.collect();
@@ -312,11 +333,13 @@ impl<L: Lane> Driver<L> {
         let eager = self.core.is_eager() && self.transmit(now)?;
         let (lane, mut turn) = self.lend(now);
         let received = lane.receive(&mut turn);
+        let more = turn.more;
         // The time at the start of the turn may be old: see `Turn::refresh`.
         let now = match received {
             Ok(true) => turn.now,
             _ => self.clock.now(),
         };
+        self.more |= more;
         let received = self.survive(received)?;
         if self.core.next_timeout().is_some_and(|at| at <= now) {
             self.core.on_timeout(now);
@@ -336,6 +359,7 @@ impl<L: Lane> Driver<L> {
             core: &mut self.core,
             memory: &self.memory,
             account: &mut self.account,
+            more: false,
             clock: self.clock,
         };
         (&mut self.lane, turn)
@@ -382,6 +406,7 @@ impl<L: Lane> Driver<L> {
     fn transmit(&mut self, now: Instant) -> Result<bool, DriverError> {
         let (lane, mut turn) = self.lend(now);
         let sent = lane.transmit(&mut turn);
+        self.more |= turn.more;
         self.survive(sent)
     }
 }

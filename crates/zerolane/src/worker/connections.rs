@@ -22,7 +22,11 @@ impl Worker {
             return;
         };
         link.queued = false;
-        let turned = link.connection.driver.turn();
+        let driver = &mut link.connection.driver;
+        let turned = match std::mem::take(&mut link.readable) {
+            true => driver.turn().map(drop),
+            false => driver.turn_unread(),
+        };
         self.settle(key, turned.err());
     }
 
@@ -53,7 +57,7 @@ impl Worker {
                 end(link, id, reason, &mut self.events);
                 Next::Ends
             }
-            None => step(link, id, drained, &mut self.events),
+            None => step(link, id, drained, &mut self.events, &mut self.ready),
         };
         match next {
             Next::Ends => {
@@ -69,15 +73,16 @@ impl Worker {
         let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
             return;
         };
-        if link.connection.driver.has_moved() {
+        if link.connection.driver.has_more() {
+            link.readable = true;
             if !std::mem::replace(&mut link.queued, true) {
                 self.ready.push_back(key);
             }
-            if !std::mem::replace(&mut link.restless, true) {
-                self.restless.push(key);
-            }
         } else if let Some(due) = link.next_due(Instant::now()) {
             self.timers.set(key, due, &mut link.armed);
+        }
+        if link.connection.driver.has_moved() && !std::mem::replace(&mut link.restless, true) {
+            self.restless.push(key);
         }
         let writable = link.connection.wants_write();
         if writable != link.writable {
@@ -138,14 +143,16 @@ fn step(
     id: ConnectionId,
     drained: bool,
     events: &mut std::collections::VecDeque<Event>,
+    ready: &mut std::collections::VecDeque<Key>,
 ) -> Next {
     if let Stage::Flushing { until } = link.stage
         && (!link.connection.driver.is_sending() || until <= Instant::now())
     {
         link.stage = Stage::Ending;
         link.connection.driver.close();
-        // What failed by that comes with the next turn, which its being sent brings.
-        link.connection.driver.set_moved();
+        if !std::mem::replace(&mut link.queued, true) {
+            ready.push_back(id.0);
+        }
     }
     let Some(reason) = link.connection.driver.closed() else {
         return Next::Stays;

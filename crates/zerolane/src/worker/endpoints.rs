@@ -131,6 +131,7 @@ impl Worker {
             let lane = link.connection.driver.lane_mut();
             if keys.contains(&lane.key()) {
                 lane.look_for_peer();
+                link.readable = true;
                 if !std::mem::replace(&mut link.queued, true) {
                     self.ready.push_back(key);
                 }

@@ -27,6 +27,8 @@ pub(super) struct Link {
     pub(super) stage: Stage,
     /// It is among those that are ready.
     pub(super) queued: bool,
+    /// Something may have arrived; else it was posted to, or a timer is due.
+    pub(super) readable: bool,
     /// It is among those that may owe something.
     pub(super) restless: bool,
     /// It is among those whose completions found no room.
@@ -54,6 +56,7 @@ impl Link {
             connection,
             stage: Stage::Open,
             queued: true,
+            readable: true,
             restless: false,
             starved: false,
             writable: false,

@@ -404,8 +404,15 @@ impl Worker {
 
     /// Connections that are not over.
     pub fn connections(&self) -> usize {
-        let connection = |slot: &&Slot| matches!(slot, Slot::Connection(_));
-        self.slots.values().filter(connection).count()
+        self.connection_ids().count()
+    }
+
+    /// The names of connections that are not over.
+    pub fn connection_ids(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+        let slots = self.slots.iter();
+        slots.filter_map(|(key, slot)| {
+            matches!(slot, Slot::Connection(_)).then_some(ConnectionId(key))
+        })
     }
 
     /// The next event.

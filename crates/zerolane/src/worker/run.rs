@@ -37,7 +37,8 @@ impl Worker {
         Ok(!self.ready.is_empty())
     }
 
-    /// Makes progress until there is an event (true), or a [`Waker`](crate::Waker) or a handle was used, or `timeout`
+    /// Makes progress until there is an event (true), or a [`Waker`](crate::Waker) or a handle was used, or
+    /// the worker was stopped and is over, or `timeout`
     /// (false). Looks for a while before it sleeps: see [`Worker::set_spin`].
     ///
     /// # Errors
@@ -54,7 +55,7 @@ impl Worker {
                 return Ok(true);
             }
             let now = Instant::now();
-            if woken || deadline.is_some_and(|at| at <= now) {
+            if woken || self.is_over() || deadline.is_some_and(|at| at <= now) {
                 return Ok(false);
             }
             if more {
@@ -134,7 +135,10 @@ impl Worker {
         } = self;
         poller.look(|key| {
             let queued = match slots.get_mut(key) {
-                Some(Slot::Connection(link)) => std::mem::replace(&mut link.queued, true),
+                Some(Slot::Connection(link)) => {
+                    link.readable = true;
+                    std::mem::replace(&mut link.queued, true)
+                }
                 Some(Slot::Endpoint(it)) => std::mem::replace(&mut it.queued, true),
                 None => true,
             };

@@ -459,3 +459,90 @@ fn drop__of_a_worker_tells_its_peers() {
         "{told}"
     );
 }
+
+#[test]
+fn next_timeout__idle_connections_have_no_timer() {
+    let (mut worker, _, address) = listening(Options::default());
+    let (mut accepted, mut connected) = (vec![], 0);
+    for _ in 0..10 {
+        worker.connect(address, &Options::default()).expect("begun");
+    }
+    until(&mut worker, |_, event| {
+        match event {
+            Event::Accepted { connection, .. } => accepted.push(connection),
+            Event::Connected { .. } => connected += 1,
+            other => panic!("{other:?}"),
+        }
+        (accepted.len() == 10 && connected == 10).then_some(())
+    });
+    // What the making of a connection left: path probes, a round trip measured.
+    let end = Instant::now() + PATIENCE;
+    while worker.next_timeout().is_some() {
+        assert!(Instant::now() < end, "{:?}", worker.next_timeout());
+        worker
+            .wait(Some(Duration::from_millis(10)))
+            .expect("allowed");
+    }
+    assert!(worker.arm().expect("allowed"), "nothing to do");
+    // One that waits for its peer asks now and then whether that lives.
+    let memory = Region::anonymous(8).expect("memory");
+    let connection = worker.connection(accepted[0]).expect("open");
+    connection.post_recv(memory).expect("posted");
+    while worker.progress().expect("allowed") {}
+    assert!(worker.next_timeout().is_some());
+}
+
+/// Clients that ask and take no answer keep the server from none of the others.
+#[test]
+fn wait__clients_that_stall_hold_no_other_back() {
+    const EACH: usize = 8;
+    let (mut worker, _, address) = listening(Options::default());
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let ended = std::sync::Arc::new(std::sync::Mutex::new(ended));
+    let stalled: Vec<_> = (0..EACH)
+        .map(|_| {
+            let ended = std::sync::Arc::clone(&ended);
+            std::thread::spawn(move || {
+                let mut connection = Connection::connect(address, &Options::default())?;
+                for _ in 0..3 {
+                    connection.post_send(region(1, 50_000))?;
+                }
+                while connection.in_flight() > 0 {
+                    let _ = connection.wait(Some(Duration::from_millis(100)))?;
+                }
+                // No receive for the answers, and no further call, until the others are done.
+                let ended = ended.lock().expect("no panic");
+                let _ = ended.recv();
+                drop(ended);
+                connection.close().or(Ok::<(), Error>(()))
+            })
+        })
+        .collect();
+    let served: Vec<_> = (0..EACH as u64)
+        .map(|n| {
+            std::thread::spawn(move || {
+                let mut connection = Connection::connect(address, &Options::default())?;
+                for round in 0..20 {
+                    let bytes = content(n * 100 + round, 30_000);
+                    connection.send(&bytes)?;
+                    let mut back = vec![0; 64 << 10];
+                    let len = connection.recv_into(&mut back)?;
+                    assert!(back[..len] == bytes, "content");
+                }
+                connection.close()
+            })
+        })
+        .collect();
+    // The stalled ones have not closed when these have.
+    echo(&mut worker, EACH);
+    for client in served {
+        client.join().expect("no panic").expect("served");
+    }
+    assert!(worker.connections() >= EACH);
+    drop(end);
+    // The rest is the drop's: each completes with its worker.
+    drop(worker);
+    for client in stalled {
+        client.join().expect("no panic").expect("ended");
+    }
+}

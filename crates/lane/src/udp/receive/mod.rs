@@ -35,6 +35,8 @@ const BATCH: u32 = 96 << 10;
 /// Lone datagrams in a row after which no super-packet is expected: the interface merges nothing. A
 /// few come in any stream, at the ends of Blocks and as repairs.
 const SINGLES: u32 = 16;
+/// Bytes of one message, a super-packet, behind which there are likely more.
+const MANY_BYTES: u32 = 8 << 10;
 /// Bytes of spill a message: the largest datagram or super-packet there is.
 const SPILL: usize = 65_536;
 /// Bytes of control messages a message: UDP_GRO, SO_RXQ_OVFL, and the ECN field.
@@ -200,6 +202,8 @@ impl Receiver {
             Ok(received) => received,
             Err(error) => return self.refused(error, turn),
         };
+        // A bound was met: of messages, or of what one of them holds.
+        turn.more = received == count && (count > 1 || self.messages[0].msg_len >= MANY_BYTES);
         turn.refresh();
         let data_before = turn.core.counters().stus_received;
         for index in 0..received {

@@ -188,6 +188,7 @@ impl Sender {
                 }
                 SendOutcome::Done | SendOutcome::Lost => sent = true,
             }
+            turn.more = burst + 1 == BURSTS_PER_TURN;
         }
         Ok(sent)
     }
