@@ -92,7 +92,7 @@ fn prototype(page: &mut String, function: &Item) {
         .expect("its name");
     let before = function.declaration[..at].lines().last().expect("a type");
     let arguments = function.declaration[at + function.name.len() + 1..].trim_end_matches(");");
-    line(page, &format!(".Ft {}", before.trim().replace(" *", " *")));
+    line(page, &format!(".Ft {}", before.trim()));
     line(page, &format!(".Fo {}", function.name));
     for argument in arguments.split(',') {
         let argument = argument.split_whitespace().collect::<Vec<_>>().join(" ");
