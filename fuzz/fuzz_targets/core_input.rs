@@ -6,8 +6,8 @@ use libfuzzer_sys::fuzz_target;
 use std::collections::VecDeque;
 use std::time::Duration;
 use zerolane_core::{
-    Atomic, BurstLimit, Config, Connection, Delivery, Entropy, Forecast, Instant, Placement,
-    RegionId, RemotePlace, Span, TransferId, Transmit, WorkFlags, WorkRequest, listen,
+    Atomic, BurstLimit, Config, Connection, Delivery, Entropy, Forecast, HoldOrder, Instant,
+    Placement, RegionId, RemotePlace, Span, TransferId, Transmit, WorkFlags, WorkRequest, listen,
 };
 use zerolane_wire::{FetchOpKind, HEADER_LEN, Header, Op, Packet, Profile, Profiles, Rights};
 
@@ -120,6 +120,11 @@ impl Pair {
                         self.put(1 - side, datagram);
                     }
                 }
+            }
+        }
+        while let Some(order) = self.ends[side].poll_hold() {
+            if let HoldOrder::Move { to, .. } = order {
+                assert!(to.len > 0 && to.end() <= ROOM);
             }
         }
         while self.ends[side].poll_event().is_some() {}
@@ -262,8 +267,11 @@ impl Pair {
             });
         match self.ends[to].on_data(self.now, header, len, stu, landed) {
             Placement::InPlace => assert!(landed.is_some()),
-            Placement::Move(span) | Placement::Unannounced(span) => {
+            Placement::Move(span) | Placement::Unannounced(span) | Placement::Eager(span) => {
                 assert!(span.len == u64::from(len) && span.end() <= ROOM);
+            }
+            Placement::Hold(hold) => {
+                assert!(u64::from(hold.start) + u64::from(len) <= u64::from(hold.length));
             }
             Placement::Store(span) => {
                 assert!(span.len == u64::from(len));

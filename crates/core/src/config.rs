@@ -2,7 +2,7 @@
 
 use crate::{Control, limits};
 use core::time::Duration;
-use zerolane_wire::{Capabilities, Profile, Profiles, encapsulation::Encapsulation};
+use zerolane_wire::{Capabilities, Eager, Profile, Profiles, encapsulation::Encapsulation};
 
 /// Settings of one end of a connection.
 #[derive(Clone, Debug)]
@@ -25,6 +25,11 @@ pub struct Config {
     pub max_stu: u32,
     /// Segments one burst carries at most: Blocks are cut to whole bursts.
     pub burst_segments: u32,
+    /// Longest Transfer that is sent, or taken, without a grant, bytes, at most [`limits::MAX_EAGER`]; 0:
+    /// none (extended profile).
+    pub eager_limit: u32,
+    /// Bytes of such Transfers that this end holds for its peer while no receive is posted for them.
+    pub eager_credit: u32,
     /// Ask for payload checksums.
     pub checksum: bool,
     /// log2 of the buffer size offered in the extended profile (STUs never cross its multiples).
@@ -60,6 +65,8 @@ impl Default for Config {
             block: 1 << 20,
             max_stu: 65_467,
             burst_segments: 64,
+            eager_limit: limits::DEFAULT_EAGER,
+            eager_credit: limits::DEFAULT_EAGER_CREDIT,
             checksum: false,
             buffer_log2: 30,
             classic_buffer_log2: 12,
@@ -88,6 +95,18 @@ impl Config {
                 self.classic_buffer_log2
             } else {
                 self.buffer_log2
+            },
+            eager: if classic { Eager::NONE } else { self.eager() },
+        }
+    }
+
+    /// What this end takes of Transfers that it has not granted, in the extended profile.
+    pub(crate) fn eager(&self) -> Eager {
+        match self.eager_limit.min(limits::MAX_EAGER) {
+            0 => Eager::NONE,
+            limit => Eager {
+                limit,
+                credit: self.eager_credit,
             },
         }
     }

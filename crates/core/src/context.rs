@@ -10,7 +10,7 @@ use crate::{Config, Counters, DropReason, Event, Instant, RemotePlace, TransferI
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use zerolane_wire::{
-    Answer, Capabilities, End, Nop, Operation, Place, Profile, Reason, RequestAnswer, Route,
+    Answer, Capabilities, Eager, End, Nop, Operation, Place, Profile, Reason, RequestAnswer, Route,
 };
 
 /// Where a peer's buffers begin while its capabilities are unknown: what it may have at most.
@@ -267,6 +267,23 @@ impl Context {
     pub(crate) fn peer_slots(&self) -> u16 {
         self.peer
             .map_or(1, |peer| peer.slots.min(limits::MAX_SLOTS))
+    }
+
+    /// What this end takes of Transfers that it has not granted.
+    pub(crate) fn eager(&self) -> Eager {
+        match self.profile {
+            Profile::Classic => Eager::NONE,
+            Profile::Extended => self.config.eager(),
+        }
+    }
+
+    /// What the peer takes of Transfers of ours that it has not granted, as far as this end uses it.
+    pub(crate) fn peer_eager(&self) -> Eager {
+        let peer = self.peer.map_or(Eager::NONE, |peer| peer.eager);
+        Eager {
+            limit: peer.limit.min(self.eager().limit),
+            ..peer
+        }
     }
 
     /// Whether Data carries checksums: either end asked for them.

@@ -73,6 +73,12 @@ pub struct Counters {
     pub reordered: u64,
     /// Payload that was asked for again and came before a repair can have come.
     pub asked_in_vain: u64,
+    /// Transfers of this end whose payload left with its announcement.
+    pub eager_sent: u64,
+    /// Transfers of the peer whose payload came with its announcement and was taken.
+    pub eager_received: u64,
+    /// Of those, the ones that no receive was posted for: their payload was held.
+    pub eager_held: u64,
     /// Datagrams received that the path had marked "congestion experienced".
     pub marked: u64,
     /// Datagrams received that the path could have marked (ECN-capable), those marked included.

@@ -48,7 +48,7 @@ pub use congestion::{Auto, Congestion, Control, GrantsOnly, Model, Sample};
 pub use connection::{Connection, HandshakeOutcome, SERVICE_PORT, listen, reject};
 pub use counters::{Counters, DropReason, PathState};
 pub use event::{CloseReason, Event, TransferError};
-pub use receiving::{Forecast, InboundState, Placement, Run};
+pub use receiving::{Forecast, Hold, HoldOrder, InboundState, Placement, Run};
 pub use request::{
     Atomic, AtomicRequest, PostError, RegionName, RemotePlace, RemoteRegion, WorkFlags, WorkRequest,
 };

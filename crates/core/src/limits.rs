@@ -144,6 +144,25 @@ pub const MAX_EXPORTS: usize = 256;
 /// Less by the seal where datagrams have one.
 pub const MAX_SMALL: u32 = (MIN_MTU - 48 - zerolane_wire::HEADER_LEN) as u32;
 
+/// Longest Transfer whose payload leaves with its announcement, unless configured otherwise, bytes. On a
+/// longer one the round trip for a grant is small beside what the grant saves: a copy at the receiver.
+pub const DEFAULT_EAGER: u32 = 16 << 10;
+
+/// Most that it may be configured to, and that a peer may ask for.
+pub use zerolane_wire::MAX_EAGER;
+
+/// Bytes of such Transfers that an end holds for its peer while no receive is posted for them, unless
+/// configured otherwise: memory that a peer can make it hold.
+pub const DEFAULT_EAGER_CREDIT: u32 = 64 << 10;
+
+/// Separate missing ranges remembered of an eager Transfer: one of 64 KiB has as many with every other of the
+/// smallest STUs.
+pub const MAX_EAGER_GAPS: usize = (MAX_EAGER / MIN_STU / 2) as usize;
+
+/// Times that what is missing of an eager Transfer is asked for while no receive waits for it. Its sender
+/// repeats the announcement anyway.
+pub const MAX_EAGER_ASKS: u32 = 6;
+
 /// Bytes of control in a message (P0.1: Trapeze's control messages have 128).
 pub const MAX_CONTROL: u32 = 128;
 
@@ -172,6 +191,9 @@ pub const CONFIRM_EVERY: u32 = 32;
 /// How long a confirmation waits for something that carries it: longer than a peer that polls takes
 /// to answer, shorter than a user notices.
 pub const CONFIRM_DELAY: Duration = Duration::from_micros(20);
+
+/// Confirmations of Transfers that wait so. One more leaves at once.
+pub const MAX_CONFIRMATIONS: usize = 8;
 
 /// Messages, immediates and the like that the user has not looked at. A peer that sends more is told
 /// to wait.

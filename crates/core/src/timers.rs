@@ -30,10 +30,12 @@ pub(crate) enum Timer {
     Memory,
     /// The peer's operations to be confirmed by something else that leaves.
     DelayedAck,
+    /// Transfers that are complete to be confirmed behind something else that leaves.
+    Confirmations,
 }
 
 impl Timer {
-    pub(crate) const ALL: [Timer; 12] = [
+    pub(crate) const ALL: [Timer; 13] = [
         Timer::Handshake,
         Timer::GiveUp,
         Timer::Answers,
@@ -46,6 +48,7 @@ impl Timer {
         Timer::PathProbe,
         Timer::Memory,
         Timer::DelayedAck,
+        Timer::Confirmations,
     ];
 }
 

@@ -9,9 +9,9 @@ use cap::Cap;
 use std::alloc::System;
 use std::time::Duration;
 use zerolane_core::limits::{
-    MAX_CONTROL_QUEUE, MAX_ENDINGS, MAX_FETCHES, MAX_FLIGHT, MAX_GAPS_PER_BLOCK, MAX_HELD_GRANTS,
-    MAX_LIVE_BLOCKS, MAX_OVERTAKEN, MAX_REMEMBERED_BLOCKS, MAX_REPAIRS, MAX_REPLIES, MAX_SLOTS,
-    MAX_UNREAD,
+    DEFAULT_EAGER_CREDIT, MAX_CONTROL_QUEUE, MAX_EAGER_GAPS, MAX_ENDINGS, MAX_FETCHES, MAX_FLIGHT,
+    MAX_GAPS_PER_BLOCK, MAX_HELD_GRANTS, MAX_LIVE_BLOCKS, MAX_OVERTAKEN, MAX_REMEMBERED_BLOCKS,
+    MAX_REPAIRS, MAX_REPLIES, MAX_SLOTS, MAX_UNREAD,
 };
 use zerolane_core::{
     BurstLimit, Config, Connection, Control, Delivery, DropReason, Entropy, Instant, Life,
@@ -286,6 +286,36 @@ fn fill_slots(attack: &mut Attack) {
     });
 }
 
+/// Begins eager Transfers, short ones, so that they are many; each has as many gaps as it may.
+fn fill_credit(attack: &mut Attack) {
+    const COUNT: u32 = 64;
+    let length = DEFAULT_EAGER_CREDIT / COUNT;
+    for n in 0..=COUNT {
+        let (s_id, sequence) = (attack.new_id(), attack.announced);
+        attack.announced += 1;
+        let rts = RequestToSend {
+            length: length.into(),
+            s_id,
+            target: Target::Receive,
+            sequence,
+            send_state: true,
+        };
+        for piece in 1..2 + MAX_EAGER_GAPS as u32 {
+            let header = Header {
+                d_port: PORT,
+                s_port: attack.route.s_port,
+                d_key: KEY,
+                ..rts.eager(2 * piece)
+            };
+            let placed = attack.victim.on_data(attack.now, &header, 1, 1, None);
+            let held = n < COUNT && piece < MAX_EAGER_GAPS as u32;
+            assert_eq!(matches!(placed, Placement::Hold(_)), held, "{placed:?}");
+        }
+    }
+    attack.drain();
+    attack.report("the eager credit");
+}
+
 /// Bursts that the peer never saw, grants it gave, and payload it wants again.
 fn fill_sender(attack: &mut Attack) {
     let source = span(300, 64 * MIB);
@@ -428,6 +458,7 @@ fn memory__of_a_connection_at_its_worst() {
     fill_endings(&mut attack);
     fill_blocks(&mut attack);
     leave_unanswered(&mut attack);
+    fill_credit(&mut attack);
     fill_slots(&mut attack);
     fill_sender(&mut attack);
     fill_queues(&mut attack);

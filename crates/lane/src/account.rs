@@ -20,16 +20,23 @@ pub enum MoveCause {
     /// Sealed, and bound for memory that others may touch at the same time, exported or a mapped
     /// file: opened in the lane's own (one copy, by design).
     OpenedApart,
+    /// It came with its announcement, so that no forecast could name its place (one copy, by design; an end
+    /// in strict mode asks its peer for none of that).
+    Eager,
+    /// It came so before a receive was posted, and was kept until then: the second copy.
+    Held,
 }
 
 impl MoveCause {
     /// All causes.
-    pub const ALL: [MoveCause; 5] = [
+    pub const ALL: [MoveCause; 7] = [
         MoveCause::Mispredicted,
         MoveCause::Pattern,
         MoveCause::Unexpected,
         MoveCause::Unannounced,
         MoveCause::OpenedApart,
+        MoveCause::Eager,
+        MoveCause::Held,
     ];
 }
 

@@ -1,6 +1,7 @@
 //! What a datapath is to the loop that drives it.
 
 use crate::clock::Clock;
+use crate::holds::Holds;
 use crate::{Account, LaneError, Registry, Waker};
 use std::io;
 use std::time::Duration;
@@ -15,6 +16,7 @@ pub struct Turn<'a> {
     pub core: &'a mut Connection,
     /// The memory that is posted.
     pub memory: &'a Registry,
+    pub(crate) holds: &'a mut Holds,
     /// What is counted.
     pub account: &'a mut Account,
     /// Set by the lane if it stopped at the bound of a turn: there may be more to receive, or to send, that nothing

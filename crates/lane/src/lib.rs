@@ -22,6 +22,7 @@ mod doorbell;
 mod driver;
 mod exported;
 mod fault;
+mod holds;
 mod lane_error;
 mod latch;
 mod memory;

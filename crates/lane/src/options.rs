@@ -15,6 +15,7 @@ pub struct Options {
     pub profiles: Profiles,
     /// End the connection instead of copying payload of a Transfer in user space, however short. What fits
     /// one datagram and comes unannounced ([`MoveCause::Unannounced`](crate::MoveCause)) is copied once all the same.
+    /// The peer is asked to send nothing else before it is granted.
     pub strict: bool,
     /// Use UDP segmentation offload for sending, where the kernel has it.
     pub gso: bool,
@@ -35,6 +36,10 @@ pub struct Options {
     pub max_in_flight: u32,
     /// What keeps the sender from overloading the path.
     pub control: Control,
+    /// Longest send, or payload of a message, that leaves with its announcement instead of waiting for a
+    /// grant, bytes, at most 64 KiB; 0: none. The lesser of both ends' counts. It saves a round trip and costs
+    /// the receiver a copy.
+    pub eager_limit: u32,
     /// Length of a Block to aim at, bytes.
     pub block: u32,
     /// Spin this long for the next datagram before sleeping.
@@ -73,6 +78,7 @@ impl Default for Options {
             receive_buffer: 8 << 20,
             max_in_flight: config.max_window,
             control: config.control,
+            eager_limit: config.eager_limit,
             block: config.block,
             spin: Duration::from_micros(50),
             connect_timeout: config.connect_timeout,

@@ -7,6 +7,7 @@
 //! An entry of exported memory is touched only between [`Window::enter`](crate::exported::Window) and
 //! its leave, which is the length of a turn, and only as `shared` does it.
 
+use crate::cleanup::{self, Move, Source};
 use crate::memory::Postable;
 use crate::shared::{self, Bounds};
 use crate::{LaneError, Region, exported, fault};
@@ -167,6 +168,26 @@ impl Registry {
             start: entry.start,
             len: entry.len as usize,
         })
+    }
+
+    /// Writes `bytes` at `span`, which was posted to be received into.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub(crate) fn fill(&self, span: Span, bytes: &[u8]) -> Result<(), LaneError> {
+        let fault = LaneError::Fault(span.region);
+        let to = self.target(span).filter(|_| span.len == bytes.len() as u64);
+        let mut moves = vec![Move {
+            from: Source::own(bytes),
+            to: to.ok_or(fault)?,
+            len: bytes.len(),
+            region: span.region,
+            file: self.is_file(span.region),
+            shared: self.bounds(span.region),
+        }];
+        // SAFETY: an open entry's bytes, which `target` checked; ours are another's, and shared memory is
+        // named as such.
+        unsafe { cleanup::perform(&mut moves) }.map_err(LaneError::Fault)
     }
 
     /// Writes `bytes` at `span` of exported memory. False if that cannot be.

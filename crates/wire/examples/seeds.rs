@@ -17,5 +17,8 @@ fn main() -> io::Result<()> {
         let (bytes, len) = packet.emit();
         fs::write(folder.join(name), &bytes[..len])?;
     }
+    let (announcement, offset) = specimens::eager();
+    let eager = announcement.eager(offset).emit();
+    fs::write(folder.join("data_eager"), eager)?;
     fs::write(folder.join("data"), specimens::data().emit())
 }

@@ -104,7 +104,7 @@ impl Flags {
     pub const REPLY: Flags = Flags(0x008);
     /// Nop: padded to the length in Offset to probe the path.
     pub const PROBE: Flags = Flags(0x010);
-    /// Request_To_Send: answers a Request_To_Receive named by D_id.
+    /// Request_To_Send, eager Data: answers a Request_To_Receive named by D_id.
     pub const READ: Flags = Flags(0x020);
     /// State: every Block of the Transfer is complete.
     pub const COMPLETE: Flags = Flags(0x040);
@@ -115,8 +115,10 @@ impl Flags {
     /// Request_To_Send: into a persistent memory region. State, Request_Answer: of numbered
     /// operations on such.
     pub const MEMORY: Flags = Flags(0x010);
-    /// Request_To_Send: the payload of a message.
+    /// Request_To_Send, eager Data: the payload of a message.
     pub const MESSAGE: Flags = Flags(0x100);
+    /// Data: announces its own Transfer, which nothing has granted.
+    pub const EAGER: Flags = Flags(0x008);
     /// Get: the bursts of the answer are to be numbered, as all of a Transfer.
     pub const NUMBERED: Flags = Flags(0x001);
     /// Get: of what was asked for before and did not come.
@@ -135,6 +137,8 @@ impl Flags {
     pub const CAP_OUT_OF_ORDER: Flags = Flags(0x008);
     /// Request_Connection, Connection_Answer: offers persistent memory.
     pub const CAP_PERSISTENT: Flags = Flags(0x010);
+    /// Request_Connection, Connection_Answer: takes eager Data, as the options say.
+    pub const CAP_EAGER: Flags = Flags(0x020);
 
     const MASK: u16 = 0x7ff;
 

@@ -28,9 +28,9 @@ mod operation;
 pub use header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
 pub use operation::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect,
-    End, FetchOp, FetchOpKind, Get, Grant, MAX_RANGES, MemoryRegionAvailable, MemoryState, Nop,
-    OPTIONS_LEN, Occasion, Operation, Packet, Place, Profile, Profiles, Progress, Range, Ranges,
-    Reason, Report, RequestAnswer, RequestConnection, RequestDisconnect, RequestMemoryRegion,
-    RequestState, RequestToReceive, RequestToSend, Rights, Route, State, Target, VERSION,
-    VERSION_MIN,
+    Eager, End, FetchOp, FetchOpKind, Get, Grant, MAX_EAGER, MAX_RANGES, MemoryRegionAvailable,
+    MemoryState, Nop, OPTIONS_LEN, Occasion, Operation, Packet, Place, Profile, Profiles, Progress,
+    Range, Ranges, Reason, Report, RequestAnswer, RequestConnection, RequestDisconnect,
+    RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights, Route, State,
+    Target, VERSION, VERSION_MIN,
 };

@@ -6,7 +6,7 @@ mod specimens;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use zerolane_wire::{HEADER_LEN, Header, Op, Packet};
+use zerolane_wire::{HEADER_LEN, Header, Op, Packet, RequestToSend};
 
 const WORDS: [&str; HEADER_LEN / 4] = [
     "op flags param",
@@ -39,6 +39,10 @@ fn layout__every_operation() {
         assert_eq!(Packet::parse(&bytes[..len]), Ok(packet), "{name}");
     }
     dump(&mut out, "data", &specimens::data().emit());
+    let (announcement, offset) = specimens::eager();
+    let header = announcement.eager(offset);
+    dump(&mut out, "data_eager", &header.emit());
+    assert_eq!(RequestToSend::of_eager(&header, 1), Ok(announcement));
     insta::assert_snapshot!(out);
 }
 

@@ -54,7 +54,7 @@ fn accept__without_a_descriptor_refuses_in_words_and_leaks_nothing() {
                 tell.send(connected.map(drop)).expect("waited for");
             }
         });
-        let mut connected = |worker: &mut Worker| {
+        let connected = |worker: &mut Worker| {
             connect.send(()).expect("it lives");
             let end = Instant::now() + Duration::from_secs(20);
             loop {

@@ -186,7 +186,7 @@ impl Connection {
             }
         }
         self.sending.clear();
-        self.receiving.clear();
+        self.receiving.clear(&mut self.cx);
         self.one_sided.clear();
         self.cx.endings.clear();
         self.cx.forgive_debts();

@@ -140,15 +140,20 @@ impl Connection {
     }
 
     fn on_request_to_send(&mut self, rts: &RequestToSend) -> Result<(), DropReason> {
+        if self.receiving.on_request_to_send(&mut self.cx, rts)? {
+            self.meet(rts);
+        }
+        Ok(())
+    }
+
+    /// A new announcement meets what it names.
+    pub(super) fn meet(&mut self, rts: &RequestToSend) {
         let Connection {
             cx,
             receiving,
             one_sided,
             ..
         } = self;
-        if !receiving.on_request_to_send(cx, rts)? {
-            return Ok(());
-        }
         match rts.target {
             Target::Receive => receiving.on_announced(cx, rts),
             Target::Read(reader) => receiving.on_read_announced(cx, reader, rts),
@@ -157,7 +162,6 @@ impl Connection {
                 one_sided.on_payload_announced(cx, receiving, number, rts);
             }
         }
-        Ok(())
     }
 
     fn on_request_answer(&mut self, it: &RequestAnswer) -> Result<(), DropReason> {

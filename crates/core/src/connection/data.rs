@@ -3,7 +3,7 @@
 use super::Connection;
 use crate::HANDLE;
 use crate::{DropReason, Instant, Placement, Span};
-use zerolane_wire::{Header, Op};
+use zerolane_wire::{Flags, Header, Op, RequestToSend};
 
 impl Connection {
     /// Takes the header of a Data operation whose payload has `len` bytes, and says where the
@@ -55,6 +55,36 @@ impl Connection {
         self.cx.counters.count_drop(reason, 1);
     }
 
+    /// Takes the header of eager Data, which announces its Transfer.
+    fn place_eager(
+        &mut self,
+        header: &Header,
+        len: u32,
+        stu: u32,
+    ) -> Result<Placement, DropReason> {
+        let rts = RequestToSend::of_eager(header, len).map_err(|_| DropReason::Malformed)?;
+        self.session.on_heard(&mut self.cx);
+        self.receiving.note_burst(self.cx.now, header);
+        let placed = self.take_eager(&rts, header, len, stu);
+        self.receiving
+            .answer_eager(&mut self.cx, header, placed.is_err());
+        placed
+    }
+
+    fn take_eager(
+        &mut self,
+        rts: &RequestToSend,
+        header: &Header,
+        len: u32,
+        stu: u32,
+    ) -> Result<Placement, DropReason> {
+        if self.receiving.on_eager_announced(&mut self.cx, rts)? {
+            self.meet(rts);
+            self.receiving.hold(&mut self.cx, rts)?;
+        }
+        self.receiving.on_eager(&mut self.cx, rts, header, len, stu)
+    }
+
     fn place(&mut self, header: &Header, len: u32, stu: u32) -> Result<Placement, DropReason> {
         let Connection {
             cx,
@@ -72,15 +102,24 @@ impl Connection {
         if !session.is_established() {
             return Err(DropReason::Unexpected);
         }
+        if header.flags.contains(Flags::EAGER) {
+            return self.place_eager(header, len, stu);
+        }
         if header.d_id & HANDLE != 0 {
             session.on_heard(cx);
             return one_sided.on_put(cx, sending, receiving, header, len);
         }
-        let placed = match receiving.is_granted(header) {
+        let granted = receiving.is_granted(header);
+        let placed = match granted {
             true => None,
             // What was not granted may have been asked for.
             false => one_sided.on_answer(cx, sending, header, len)?,
         };
+        // The value of an atomic operation that came twice is of no burst: its number is the operation's.
+        // It asks for nothing.
+        if placed.is_none() && (granted || header.flags.contains(Flags::SEND_STATE)) {
+            receiving.note_burst(cx.now, header);
+        }
         let placement = match placed {
             Some(placement) => placement,
             None => Placement::Move(receiving.on_data(cx, header, len, stu)?),

@@ -24,8 +24,8 @@ use crate::sending::Sending;
 use crate::session::{Protection, Session};
 use crate::timers::Timer;
 use crate::{
-    Admission, Config, Congestion, Counters, Entropy, Event, FastAnswer, Forecast, Instant, Life,
-    PathState, PathValidation,
+    Admission, Config, Congestion, Counters, Entropy, Event, FastAnswer, Forecast, HoldOrder,
+    Instant, Life, PathState, PathValidation,
 };
 use alloc::boxed::Box;
 use core::fmt;
@@ -305,9 +305,9 @@ impl Connection {
         self.cx.uses_checksums()
     }
 
-    /// Whether a small operation waits to be sent.
+    /// Whether something waits to be sent that needs no grant: a small operation, or eager payload.
     pub fn is_eager(&self) -> bool {
-        self.one_sided.has_unsent()
+        self.one_sided.has_unsent() || self.session.is_established() && self.sending.has_eager()
     }
 
     /// Whether anything is in flight: posted Transfers, or Ends to be confirmed.
@@ -319,6 +319,12 @@ impl Connection {
     /// Payload granted and not received yet, bytes.
     pub fn expected_payload(&self) -> u64 {
         self.receiving.expected_payload()
+    }
+
+    /// What is to be done next with payload that the lane holds ([`Placement::Hold`](crate::Placement)):
+    /// before it polls events or transmits, in this order.
+    pub fn poll_hold(&mut self) -> Option<HoldOrder> {
+        self.receiving.next_order()
     }
 
     /// Predicts where the next `stus` STUs belong.
@@ -343,7 +349,7 @@ impl Connection {
     pub fn assert_bounded(&self) {
         self.cx.assert_bounded();
         self.sending.assert_bounded(self.cx.slots());
-        self.receiving.assert_bounded();
+        self.receiving.assert_bounded(&self.cx);
         self.one_sided.assert_bounded();
     }
 }

@@ -49,6 +49,7 @@ impl Connection {
             Timer::PathProbe => session.on_path_probe_timeout(cx),
             Timer::Memory => one_sided.on_memory_timeout(cx),
             Timer::DelayedAck => one_sided.confirm_now(),
+            Timer::Confirmations => receiving.on_confirmations_timeout(cx),
             // It was only to be asked again for what there is to send.
             Timer::Pace | Timer::Handshake | Timer::GiveUp => {}
         }
@@ -112,9 +113,10 @@ impl Connection {
         }
     }
 
-    /// Confirms the peer's operations with what leaves next, instead of waiting for something that
+    /// Confirms the peer's operations and Transfers with what leaves next, instead of waiting for something that
     /// carries that: to be called before a lane sleeps.
     pub fn confirm_now(&mut self) {
         self.one_sided.confirm_now();
+        self.receiving.confirm_waiting(&mut self.cx);
     }
 }

@@ -10,6 +10,11 @@ impl Connection {
     pub fn poll_transmit(&mut self, now: Instant, limit: BurstLimit) -> Option<Transmit> {
         self.cx.now = now;
         let transmit = self.next_transmit(limit);
+        let answers = matches!(transmit, Some(Transmit::Data(_) | Transmit::Operations(_)));
+        // The payload of a message follows it.
+        if answers && !self.sending.has_eager() {
+            self.receiving.on_departed(&mut self.cx);
+        }
         self.settle();
         transmit
     }

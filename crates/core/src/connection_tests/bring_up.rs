@@ -7,7 +7,7 @@ use netsim::Side;
 use netsim::link::{LinkConfig, Loss, Reorder};
 use std::time::Duration;
 use zerolane_wire::{
-    Capabilities, ConnectionAnswer, ConnectionVerdict, Operation, Packet, Profile, Profiles,
+    Capabilities, ConnectionAnswer, ConnectionVerdict, Eager, Operation, Packet, Profile, Profiles,
     Reason, RequestConnection, Route,
 };
 
@@ -147,6 +147,7 @@ fn request(version_min: u8, version_max: u8) -> Packet {
                 slots: 1,
                 max_stu: 1000,
                 buffer_log2: 12,
+                eager: Eager::NONE,
             },
             s_key: 4711,
             sync: 8,

@@ -58,12 +58,11 @@ fn on_data__locks_the_scheduler_once_for_the_end_of_a_block() {
 
 #[test]
 fn on_data__locks_the_scheduler_once_for_the_end_of_a_transfer() {
-    let mut sim = Sim::new(
-        LinkConfig::default(),
-        1,
-        Config::default(),
-        Config::default(),
-    );
+    let announced = Config {
+        eager_limit: 0,
+        ..Config::default()
+    };
+    let mut sim = Sim::new(LinkConfig::default(), 1, announced.clone(), announced);
     sim.connect();
     sim.run_for(Duration::from_secs(1));
     let length = 10 * u64::from(sim.b.c().stu());

@@ -234,6 +234,31 @@ fn fetch_op__extended_acknowledges_with_the_next() {
 }
 
 #[test]
+fn fetch_op__a_value_that_comes_twice_is_no_burst() {
+    let mut sim = quiet(Config::default());
+    let word = sim.b.words(&[40]);
+    let place = export(&mut sim, word, Rights::ATOMIC);
+    for _ in 0..40 {
+        let id = fetch(&mut sim, place, atomic(FetchOpKind::Add, 2, 0));
+        until_over(&mut sim, id);
+    }
+    let trace = sim.trace.take().unwrap_or_default();
+    let (_, value) = trace
+        .into_iter()
+        .rfind(|(side, _)| *side == Side::B)
+        .unwrap();
+    sim.inject(Side::A, &value);
+    // What A says it has seen of B's bursts is believed.
+    let now = sim.now();
+    let (source, target) = (sim.b.filled(3, 100_000), sim.a.empty(100_000));
+    sim.a.c().post_receive(now, target).unwrap();
+    let from = sim.b.c().post_send(now, source, Delivery::Polled).unwrap();
+    sim.run_until(S, |sim| sim.b.sent(from));
+    assert_eq!(sim.b.c().counters().dropped(DropReason::Unexpected), 0);
+    assert!(sim.a.holds(target, 3, 100_000));
+}
+
+#[test]
 fn fetch_op__every_kind() {
     use FetchOpKind as K;
     let mut sim = quiet(Config::default());

@@ -2,6 +2,7 @@
 
 mod bring_up;
 mod debts;
+mod eager;
 mod ecn;
 mod endings;
 mod faults;

@@ -75,6 +75,8 @@ fn random_config(dice: &mut Dice, profiles: Profiles) -> Config {
         buffer_log2: dice.pick(&[12, 30]),
         // Small, for a lost STU costs the whole Block: at 20 % loss one of 16 STUs takes without end.
         classic_block_log2: dice.pick(&[11, 12]),
+        eager_limit: dice.pick(&[0, 3_000, 16 << 10, 64 << 10]),
+        eager_credit: dice.pick(&[0, 5_000, 64 << 10]),
         ..Config::default()
     }
 }
@@ -175,6 +177,8 @@ impl Model {
         let recent = ids.len() as u64;
         let id = ids[self.dice.below(recent) as usize];
         let host = self.sim.host(side);
+        // As a lane does before anything else is asked of it.
+        host.obey_holds();
         if !host.c().cancel(now, id) {
             return;
         }
@@ -265,6 +269,10 @@ impl Model {
             check_payload(there, &sources.offers, host, &ledger.reads);
             host.assert_guards();
             host.assert_frozen();
+            assert!(host.holds.is_empty(), "held for nothing");
+            if let Some(connection) = &host.connection {
+                connection.assert_bounded();
+            }
         }
     }
 }

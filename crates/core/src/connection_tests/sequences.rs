@@ -27,6 +27,14 @@ fn quiet(config: Config) -> Sim {
     sim
 }
 
+/// Everything is announced and granted.
+fn announced() -> Config {
+    Config {
+        eager_limit: 0,
+        ..Config::default()
+    }
+}
+
 fn classic() -> Config {
     Config {
         profiles: Profiles::only(Profile::Classic),
@@ -107,7 +115,7 @@ fn write__extended_grants_ahead() {
 
 #[test]
 fn write__not_ready_is_told_and_woken() {
-    for config in [Config::default(), classic()] {
+    for config in [announced(), classic()] {
         let mut sim = quiet(config);
         let now = sim.now();
         let source = sim.a.filled(3, 1000);
@@ -130,7 +138,7 @@ fn write__not_ready_is_told_and_woken() {
 
 #[test]
 fn write__nothing_is_lost_if_the_receiver_takes_its_time() {
-    let mut sim = quiet(Config::default());
+    let mut sim = quiet(announced());
     let now = sim.now();
     let source = sim.a.filled(3, 1000);
     let from = sim.a.c().post_send(now, source, Delivery::Polled).unwrap();
@@ -156,7 +164,7 @@ fn write__no_bytes_needs_no_grant() {
 
 #[test]
 fn write__too_large_fails_both_and_the_next_one_passes() {
-    let mut sim = quiet(Config::default());
+    let mut sim = quiet(announced());
     let now = sim.now();
     let target = sim.b.empty(99);
     let to = sim.b.c().post_receive(now, target).unwrap();
@@ -182,7 +190,7 @@ fn write__too_large_fails_both_and_the_next_one_passes() {
 
 #[test]
 fn write__too_large_is_told_again_if_the_answer_is_lost() {
-    let mut sim = quiet(Config::default());
+    let mut sim = quiet(announced());
     let now = sim.now();
     let target = sim.b.empty(99);
     sim.b.c().post_receive(now, target).unwrap();
@@ -205,7 +213,7 @@ fn write__too_large_is_told_again_if_the_answer_is_lost() {
 
 #[test]
 fn read__figure_10_with_the_ends_exchanged() {
-    let mut sim = quiet(Config::default());
+    let mut sim = quiet(announced());
     let now = sim.now();
     let source = sim.b.filled(3, 1000);
     let offer = sim.b.c().post_offer(now, source, Delivery::Polled).unwrap();
@@ -223,7 +231,7 @@ fn read__figure_10_with_the_ends_exchanged() {
 
 #[test]
 fn read__waits_for_an_offer() {
-    let mut sim = quiet(Config::default());
+    let mut sim = quiet(announced());
     let now = sim.now();
     let target = sim.a.empty(1000);
     let read = sim.a.c().post_read(now, target).unwrap();
@@ -326,7 +334,7 @@ fn request_state__unknown_waiting_and_complete() {
 
 #[test]
 fn send_state__lost_confirmation_is_asked_for() {
-    let mut sim = quiet(Config::default());
+    let mut sim = quiet(announced());
     let now = sim.now();
     let target = sim.b.empty(1000);
     let to = sim.b.c().post_receive(now, target).unwrap();

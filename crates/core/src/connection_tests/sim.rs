@@ -48,8 +48,12 @@ pub(super) struct Host {
     pub(super) events: Vec<Event>,
     pub(super) placed: u64,
     pub(super) moved: u64,
+    /// Bytes that came with their announcement.
+    pub(super) eager: u64,
     /// Regions that must not be written any more, with what they held.
     frozen: HashMap<u32, Vec<u8>>,
+    /// Payload that no receive was posted for.
+    pub(super) holds: HashMap<u32, Vec<u8>>,
     /// Targets: the one part of their region that may be written.
     targets: Vec<Span>,
     /// Datagrams in the socket.
@@ -72,7 +76,9 @@ impl Host {
             events: vec![],
             placed: 0,
             moved: 0,
+            eager: 0,
             frozen: HashMap::new(),
+            holds: HashMap::new(),
             targets: vec![],
             arrived: vec![],
             marks: (0, 0),
@@ -172,7 +178,7 @@ impl Host {
         let (capable, marked) = std::mem::take(&mut self.marks);
         self.c().on_marks(capable, marked);
         let places = self.land(&datagrams);
-        let mut moves = vec![];
+        let (mut moves, mut eager) = (vec![], vec![]);
         let mut next = 0;
         while next < datagrams.len() {
             let datagram = &datagrams[next];
@@ -195,6 +201,17 @@ impl Host {
                 .on_data(now, &header, payload.len() as u32, stu, landed)
             {
                 Placement::InPlace => self.placed += payload.len() as u64,
+                Placement::Hold(hold) => {
+                    let held = self.holds.entry(hold.number);
+                    let held = held.or_insert_with(|| vec![UNTOUCHED; hold.length as usize]);
+                    let start = hold.start as usize;
+                    held[start..start + payload.len()].copy_from_slice(&payload);
+                }
+                Placement::Eager(span) => {
+                    assert_eq!(span.len, payload.len() as u64);
+                    self.eager += span.len;
+                    eager.push((span, payload));
+                }
                 Placement::Move(span) | Placement::Unannounced(span) => {
                     assert_eq!(span.len, payload.len() as u64);
                     moves.push((span, payload));
@@ -213,9 +230,26 @@ impl Host {
             }
             next += count;
         }
-        for (span, payload) in moves {
-            self.moved += span.len;
+        self.moved += moves.iter().map(|(span, _)| span.len).sum::<u64>();
+        for (span, payload) in moves.into_iter().chain(eager) {
             self.bytes_mut(span).copy_from_slice(&payload);
+        }
+    }
+
+    /// Does what the core orders with payload that is held.
+    pub(super) fn obey_holds(&mut self) {
+        while let Some(order) = self.connection.as_mut().and_then(Connection::poll_hold) {
+            match order {
+                HoldOrder::Free(number) => {
+                    assert!(self.holds.remove(&number).is_some(), "{number} freed twice");
+                }
+                HoldOrder::Move { number, start, to } => {
+                    let from = &self.holds[&number][start as usize..][..to.len as usize];
+                    let from = from.to_vec();
+                    self.eager += to.len;
+                    self.bytes_mut(to).copy_from_slice(&from);
+                }
+            }
         }
     }
 
@@ -242,6 +276,12 @@ impl Host {
         self.c().on_atomic_done(now, Some(word));
     }
 
+    /// The next event, as a lane sees it: what is held is where it belongs by then.
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.obey_holds();
+        self.connection.as_mut()?.poll_event()
+    }
+
     /// The word there.
     pub(super) fn word(&self, span: Span) -> u64 {
         u64::from_ne_bytes(self.bytes(span).try_into().expect("8 bytes"))
@@ -254,6 +294,7 @@ impl Host {
 
     /// All it has to send now, and whether it is Data.
     pub(super) fn outgoing(&mut self, now: Instant) -> Vec<(Vec<u8>, bool)> {
+        self.obey_holds();
         let mut datagrams = vec![];
         while let Some(connection) = self.connection.as_mut() {
             match connection.poll_transmit(now, BurstLimit::default()) {
@@ -347,6 +388,9 @@ fn run_length(datagrams: &[Vec<u8>], places: &[Option<Span>]) -> usize {
     count
 }
 
+/// Says how often a datagram reaches the link: 0 loses it.
+pub(super) type Copies = Box<dyn FnMut(Side, &[u8]) -> usize>;
+
 /// Initiator A, Responder B.
 pub(super) struct Sim {
     pub(super) a: Host,
@@ -358,6 +402,8 @@ pub(super) struct Sim {
     pub(super) busy: bool,
     /// The path clears the ECN field.
     pub(super) clears_marks: bool,
+    /// How often a datagram that is sent reaches the link, if not once.
+    pub(super) copies: Option<Copies>,
     /// Every datagram sent, when recording.
     pub(super) trace: Option<Vec<(Side, Vec<u8>)>>,
 }
@@ -378,6 +424,7 @@ impl Sim {
             seed,
             busy: false,
             clears_marks: false,
+            copies: None,
             trace: None,
         }
     }
@@ -410,10 +457,7 @@ impl Sim {
     fn take_events(&mut self) {
         for side in Side::BOTH {
             let host = self.host(side);
-            let Some(connection) = host.connection.as_mut() else {
-                continue;
-            };
-            while let Some(event) = connection.poll_event() {
+            while let Some(event) = host.poll_event() {
                 host.events.push(event);
             }
         }
@@ -423,8 +467,14 @@ impl Sim {
         if let Some(trace) = &mut self.trace {
             trace.push((side, bytes.clone()));
         }
-        // UDP and IP in front of it count on the wire.
-        self.net.send(side, bytes.len() + 28, bytes);
+        let copies = self
+            .copies
+            .as_mut()
+            .map_or(1, |copies| copies(side, &bytes));
+        for _ in 0..copies {
+            // UDP and IP in front of it count on the wire.
+            self.net.send(side, bytes.len() + 28, bytes.clone());
+        }
     }
 
     fn deliver(&mut self, to: Side, datagram: &[u8]) {
@@ -590,6 +640,7 @@ impl Sim {
                 false => String::new(),
             };
             let detail = match header.op {
+                Op::Data if header.flags.contains(Flags::EAGER) => " eager".to_owned(),
                 Op::Data => format!(" {}", header.b_num),
                 Op::ClearToSend => format!(" {}", header.b_num),
                 Op::RequestAnswer => set(Flags::REJECT, "refused"),

@@ -816,7 +816,7 @@ impl Pair {
 }
 
 fn poll(end: &mut End) -> Option<Event> {
-    end.host.connection.as_mut()?.poll_event()
+    end.host.poll_event()
 }
 
 #[test]

@@ -341,19 +341,8 @@ impl Stream {
                 host.receive(instant);
             }
         }
-        while self
-            .sender
-            .connection
-            .as_mut()
-            .and_then(Connection::poll_event)
-            .is_some()
-        {}
-        while let Some(event) = self
-            .receiver
-            .connection
-            .as_mut()
-            .and_then(Connection::poll_event)
-        {
+        while self.sender.poll_event().is_some() {}
+        while let Some(event) = self.receiver.poll_event() {
             if let Event::Received { id, length, .. } = event {
                 self.complete(now, id, length);
             }

@@ -60,7 +60,11 @@ fn transfer(link: LinkConfig, seed: u64, config: Config, lengths: &[u64]) -> Sim
 
 #[test]
 fn write__clean_link_places_everything_at_once() {
-    let sim = transfer(clean(), 1, Config::default(), &[0, 1, 4096, 3_000_000, 77]);
+    let announced = Config {
+        eager_limit: 0,
+        ..Config::default()
+    };
+    let sim = transfer(clean(), 1, announced, &[0, 1, 4096, 3_000_000, 77]);
     assert_eq!(sim.b.moved, 0, "nothing had to be moved");
     assert_eq!(
         sim.a.connection.as_ref().unwrap().counters().bytes_resent,

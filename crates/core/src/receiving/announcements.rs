@@ -35,7 +35,10 @@ impl Receiving {
             InboundState::Receiving if self.waits_for_grants(slot.id) => {
                 cx.answer_later(rts.s_id);
             }
-            InboundState::Receiving => self.repeat_grants(cx, slot.id),
+            InboundState::Receiving => {
+                self.repeat_grants(cx, slot.id);
+                self.ask_for_rest(cx, rts.sequence);
+            }
             InboundState::Complete => {
                 let state = complete(rts.s_id, slot.id, u32::MAX);
                 cx.push_control(Operation::State(state));
@@ -115,9 +118,10 @@ impl Receiving {
         }
     }
 
-    /// A Transfer met its memory: it is granted, or complete if it has no bytes.
+    /// A Transfer met its memory: it is granted, or complete if all of it is here, as is one of no bytes.
     pub(super) fn on_receiving(&mut self, cx: &mut Context, id: TransferId, rts: &RequestToSend) {
-        if rts.length > 0 {
+        let received = self.inbox.get(id).map_or(0, |it| it.received);
+        if received < rts.length {
             return cx.owe(Debt::Grant);
         }
         self.transfer_complete(cx, id);

@@ -1,12 +1,16 @@
 //! Payload headers in, placements out. The hot path.
 
 use super::Receiving;
-use super::inbound::{Inbound, InboundEvent, Origin};
-use super::placement::{Accepted, Arrival};
+use super::confirmations::Done;
+use super::eager::Hold;
+use super::inbound::{Announcement, Inbound, InboundEvent, Origin};
+use super::placement::{Accepted, Arrival, Placement};
 use crate::context::{Context, Debt};
+use crate::limits;
 use crate::recovery::Timed;
+use crate::timers::Timer;
 use crate::{Delivery, DropReason, Event, Span, TransferId};
-use zerolane_wire::{Flags, Header, Occasion, Operation, Profile, Report, State};
+use zerolane_wire::{Flags, Header, Occasion, Operation, Profile, Report, RequestToSend, State};
 
 impl Receiving {
     /// Whether the placement table holds the grant that `header` names.
@@ -22,7 +26,6 @@ impl Receiving {
         len: u32,
         stu: u32,
     ) -> Result<Span, DropReason> {
-        self.note_burst(cx.now, header);
         let asked = header.flags.contains(Flags::SEND_STATE) && cx.profile == Profile::Extended;
         let is_got = |it: &Inbound| matches!(it.origin, Origin::Got { .. });
         let got = asked && self.inbox.get(header.d_id).is_some_and(is_got);
@@ -32,6 +35,104 @@ impl Receiving {
             self.tell_progress(cx, header.d_id);
         }
         placed
+    }
+
+    /// Hears of a Transfer by its payload. True if it was not heard of before: then it is to meet what it
+    /// names.
+    pub(crate) fn on_eager_announced(
+        &mut self,
+        cx: &mut Context,
+        rts: &RequestToSend,
+    ) -> Result<bool, DropReason> {
+        if rts.length > u64::from(cx.eager().limit) {
+            return Err(DropReason::Limit);
+        }
+        match self.inbox.announce(rts) {
+            Announcement::New => {
+                self.inbox.arrivals.begin(cx.now, rts);
+                Ok(true)
+            }
+            Announcement::Repeated(slot) if slot.is_over() => Err(DropReason::Duplicate),
+            Announcement::Repeated(_) => Ok(false),
+            Announcement::Old => Err(DropReason::Duplicate),
+            Announcement::TooMany => Err(DropReason::Limit),
+        }
+    }
+
+    /// Keeps a Transfer that met nothing, as far as this end told its peer that it would. What is beyond that
+    /// is forgotten, and granted when a receive is posted.
+    pub(crate) fn hold(&mut self, cx: &mut Context, rts: &RequestToSend) -> Result<(), DropReason> {
+        let arrivals = &mut self.inbox.arrivals;
+        if arrivals.get_mut(rts.sequence).is_none_or(|it| it.id() != 0) {
+            return Ok(());
+        }
+        if arrivals.held() > u64::from(cx.eager().credit) {
+            arrivals.forget(rts.sequence);
+            return Err(DropReason::Limit);
+        }
+        cx.counters.eager_held += 1;
+        Ok(())
+    }
+
+    /// Answers the SEND_STATE of eager Data, unless it completed its Transfer: that has just been confirmed,
+    /// progress and all.
+    pub(crate) fn answer_eager(&mut self, cx: &mut Context, header: &Header, dropped: bool) {
+        let arrival = self.inbox.arrivals.get_mut(header.b_num);
+        if header.flags.contains(Flags::SEND_STATE) && (dropped || arrival.is_some()) {
+            let id = arrival.map_or(0, |it| it.id());
+            self.tell_progress(cx, id);
+        }
+    }
+
+    /// Takes the header of a run of eager STUs, which stand for the announcement `rts`.
+    pub(crate) fn on_eager(
+        &mut self,
+        cx: &mut Context,
+        rts: &RequestToSend,
+        header: &Header,
+        len: u32,
+        stu: u32,
+    ) -> Result<Placement, DropReason> {
+        let start = header.offset;
+        let taken = self.inbox.arrivals.accept(rts, start, len)?;
+        cx.recovery.progress();
+        cx.counters.eager_received += u64::from(taken.first);
+        self.note_received(cx, taken.new_bytes);
+        if len > stu || header.flags.contains(Flags::SILENT) {
+            self.peer_stu = stu;
+        }
+        let ends = u64::from(start) + u64::from(len) == rts.length;
+        let delivery = match ends && header.flags.contains(Flags::SEND_STATE) {
+            true => Some(delivery(header.flags)),
+            false => None,
+        };
+        self.watch_rest(cx, rts.sequence);
+        let Some((id, span)) = taken.place else {
+            if let (Some(arrival), Some(delivery)) =
+                (self.inbox.arrivals.get_mut(rts.sequence), delivery)
+            {
+                arrival.delivery = delivery;
+            }
+            return Ok(Placement::Hold(Hold {
+                number: rts.sequence,
+                length: rts.length as u32,
+                start,
+            }));
+        };
+        if let Some(transfer) = self.inbox.get_mut(id) {
+            transfer.received += u64::from(taken.new_bytes);
+            transfer.delivery = delivery.unwrap_or(transfer.delivery);
+            if transfer.received == transfer.span.len {
+                self.transfer_complete(cx, id);
+            }
+        }
+        Ok(Placement::Eager(span))
+    }
+
+    fn note_received(&mut self, cx: &mut Context, new_bytes: u32) {
+        cx.counters.bytes_received += u64::from(new_bytes);
+        let min_rtt = cx.recovery.min_rtt();
+        self.receive_window.arrived(cx.now, new_bytes, min_rtt);
     }
 
     fn place(
@@ -44,10 +145,7 @@ impl Receiving {
         let accepted = self.inbox.grants.accept(cx.now, header, len)?;
         cx.recovery.progress();
         cx.recovery.answered(Timed::Grant(header.d_id), cx.now);
-        cx.counters.bytes_received += u64::from(accepted.new_bytes);
-        let min_rtt = cx.recovery.min_rtt();
-        self.receive_window
-            .arrived(cx.now, accepted.new_bytes, min_rtt);
+        self.note_received(cx, accepted.new_bytes);
         // The last STU of a Block may be short, and so may a repair; any other shows the size.
         let expected = accepted.order == Arrival::Next;
         if len > stu || expected && header.flags.contains(Flags::SILENT) {
@@ -115,12 +213,14 @@ impl Receiving {
         };
         let length = transfer.span.len;
         if !matches!(transfer.origin, Origin::Got { .. }) {
-            let state = State {
-                occasion: Occasion::Seen(self.seen_burst()),
-                report: self.progress(cx),
-                ..complete(transfer.peer, id, transfer.next_b_num)
-            };
-            cx.push_control(Operation::State(state));
+            let done = (transfer.peer, id);
+            // What was granted is large: no answer to it is in a hurry.
+            match transfer.next_b_num == 0 && self.confirmations.hold(cx.now, done) {
+                true => cx
+                    .timers
+                    .set_earlier(Timer::Confirmations, cx.now + limits::CONFIRM_DELAY),
+                false => self.confirm(cx, done, transfer.next_b_num),
+            }
         }
         match transfer.origin {
             Origin::Region(_) => {}
@@ -137,6 +237,38 @@ impl Receiving {
         }
         cx.owe(Debt::Grant);
         cx.owe(Debt::Start);
+    }
+}
+
+/// Confirmations of whole Transfers.
+impl Receiving {
+    fn confirm(&self, cx: &mut Context, (peer, id): Done, blocks: u32) {
+        let state = State {
+            occasion: Occasion::Seen(self.seen_burst()),
+            report: self.progress(cx),
+            ..complete(peer, id, blocks)
+        };
+        cx.push_control(Operation::State(state));
+    }
+
+    /// Confirms what waited for an answer.
+    pub(crate) fn confirm_waiting(&mut self, cx: &mut Context) {
+        cx.timers.stop(Timer::Confirmations);
+        for done in self.confirmations.take() {
+            self.confirm(cx, done, 0);
+        }
+    }
+
+    /// Payload, or operations, leave: what waits follows.
+    pub(crate) fn on_departed(&mut self, cx: &mut Context) {
+        self.confirmations.on_departed(cx.now);
+        self.confirm_waiting(cx);
+    }
+
+    /// Nothing left that what waits could have followed.
+    pub(crate) fn on_confirmations_timeout(&mut self, cx: &mut Context) {
+        self.confirmations.on_timeout();
+        self.confirm_waiting(cx);
     }
 }
 

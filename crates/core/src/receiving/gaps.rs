@@ -87,6 +87,11 @@ impl Gaps {
         self.ranges.iter().copied()
     }
 
+    /// How many ranges are missing.
+    pub(crate) fn count(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// Missing bytes in all.
     pub(crate) fn missing(&self) -> u32 {
         self.ranges.iter().map(|&(a, b)| b - a).sum()

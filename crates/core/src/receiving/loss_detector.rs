@@ -190,7 +190,7 @@ impl LossDetector {
     }
 
     /// How long after it was overtaken payload counts as lost.
-    fn patience(&self, now: Instant, rtt: Duration) -> Duration {
+    pub(crate) fn patience(&self, now: Instant, rtt: Duration) -> Duration {
         self.reordering(now).max(rtt / 4)
     }
 

@@ -3,7 +3,9 @@
 
 mod admission;
 mod announcements;
+mod confirmations;
 mod data;
+mod eager;
 mod forecast;
 mod gaps;
 mod grant;
@@ -14,11 +16,13 @@ mod reads;
 mod receive_window;
 mod repair;
 
+pub use self::eager::{Hold, HoldOrder};
 pub use self::forecast::{Forecast, Run};
 pub use self::inbound::InboundState;
 pub(crate) use self::inbound::Origin;
 pub use self::placement::Placement;
 
+use self::confirmations::Confirmations;
 use self::inbound::{Inbound, InboundEvent, Inbox, Posted};
 use self::loss_detector::LossDetector;
 use self::receive_window::ReceiveWindow;
@@ -35,6 +39,7 @@ use zerolane_wire::{Delivered, End, Profile, Reason, RequestToSend};
 #[derive(Debug)]
 pub(crate) struct Receiving {
     inbox: Inbox,
+    confirmations: Confirmations,
     /// What was overtaken.
     loss_detector: LossDetector,
     seen: repair::Seen,
@@ -55,6 +60,7 @@ impl Receiving {
     pub(crate) fn new(cx: &Context) -> Receiving {
         Receiving {
             inbox: Inbox::new(cx.slots(), cx.config.buffer_log2),
+            confirmations: Confirmations::default(),
             loss_detector: LossDetector::default(),
             seen: repair::Seen::default(),
             receive_window: ReceiveWindow::new(cx.config.window, cx.config.max_window),
@@ -82,6 +88,11 @@ impl Receiving {
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
         self.inbox.ids().into_iter()
+    }
+
+    /// What the lane is to do next with payload that it holds.
+    pub(crate) fn next_order(&mut self) -> Option<HoldOrder> {
+        self.inbox.arrivals.next_order()
     }
 
     /// Whether a Get is in flight as a Transfer.
@@ -147,10 +158,10 @@ impl Receiving {
         &mut self.loss_detector
     }
 
-    pub(crate) fn assert_bounded(&self) {
+    pub(crate) fn assert_bounded(&self, cx: &Context) {
         assert!(self.inbox.len() <= 2 * limits::MAX_POSTED);
         assert!(self.loss_detector.len() <= limits::MAX_OVERTAKEN);
-        self.inbox.assert_bounded();
+        self.inbox.assert_bounded(cx.eager().credit);
     }
 }
 
@@ -304,7 +315,9 @@ impl Receiving {
     }
 
     /// Everything is over: others may have our part of the link.
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self, cx: &mut Context) {
+        self.confirm_waiting(cx);
         self.admission = None;
+        self.inbox.arrivals.clear();
     }
 }

@@ -6,6 +6,7 @@
 //! may live, the Block number and the bounds: the thesis's receive validation (Figure 14) with the
 //! generation it lacks. Port and key are checked before, they are the connection's.
 
+use super::eager::Hold;
 use super::forecast::{Forecast, Run};
 use super::gaps::{Filled, Gaps};
 use crate::limits::{MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS, MAX_REMEMBERED_BLOCKS, MAX_RTO};
@@ -29,6 +30,11 @@ pub enum Placement {
     /// Move it there: it came without a grant, so that no forecast could name its place. The answer to
     /// a Get of one datagram, or the control of a message.
     Unannounced(Span),
+    /// Move it there: it came with its announcement, so that no forecast could name its place.
+    Eager(Span),
+    /// Keep it: it came with its announcement, and no receive is posted for it yet. What becomes of it
+    /// [`Connection::poll_hold`](crate::Connection::poll_hold) tells.
+    Hold(Hold),
     /// Put it there now, before anything else is shown to the core: puts that follow may overlap it.
     Store(Span),
     /// It is the value of an atomic operation, 8 bytes, big-endian: for

@@ -33,7 +33,7 @@ pub(super) struct Seen {
 
 impl Receiving {
     /// A burst of this number came.
-    pub(super) fn note_burst(&mut self, now: Instant, header: &Header) {
+    pub(crate) fn note_burst(&mut self, now: Instant, header: &Header) {
         let newer = header.sync.wrapping_sub(self.seen.burst) as i32 > 0;
         // What answers a short Get has no number.
         if newer && header.sync != 0 {
@@ -148,8 +148,60 @@ impl Receiving {
         }
     }
 
-    /// Granted payload does not come any more: its end was lost, or the grants were.
+    /// Sets the time when what is missing of an eager Transfer is asked for.
+    pub(super) fn watch_rest(&mut self, cx: &mut Context, sequence: u32) {
+        let rtt = cx.recovery.rtt().unwrap_or_default();
+        let overtaken = cx.now + self.loss_detector.patience(cx.now, rtt);
+        let silence = cx.now + cx.recovery.data_timeout();
+        let due = self.inbox.arrivals.set_due(sequence, overtaken, silence);
+        if let Some(at) = due {
+            cx.timers.set_earlier(Timer::Payload, at);
+        }
+    }
+
+    /// Asks for what is missing of eager Transfers for too long.
+    fn ask_for_overdue_rests(&mut self, cx: &mut Context) {
+        let most = limits::MAX_EAGER_ASKS;
+        while let Some(sequence) = self
+            .inbox
+            .arrivals
+            .take_due(cx.now, most)
+            .map(|it| it.sequence)
+        {
+            self.ask_for_rest(cx, sequence);
+        }
+        if let Some(at) = self.inbox.arrivals.next_due(most) {
+            cx.timers.set_earlier(Timer::Payload, at);
+        }
+    }
+
+    /// Asks for what is missing of an eager Transfer, if it is one: its sender sends that as it sent the
+    /// rest.
+    pub(super) fn ask_for_rest(&mut self, cx: &mut Context, sequence: u32) {
+        let wait = cx.recovery.repair_timeout();
+        let Some(arrival) = self.inbox.arrivals.get_mut(sequence) else {
+            return;
+        };
+        arrival.asked(cx.now, wait, limits::MAX_EAGER_ASKS);
+        let (id, peer, reached) = (arrival.id(), arrival.peer, arrival.reached);
+        let mut missing = Ranges::EMPTY;
+        for range in arrival.missing().take(MAX_RANGES) {
+            missing.push(range);
+        }
+        let state = State {
+            reached,
+            d_id: peer,
+            report: Report::Missing(missing),
+            ..self.state_of(id)
+        };
+        cx.counters.reports_sent += 1;
+        cx.push_control(Operation::State(state));
+    }
+
+    /// Granted payload does not come any more: its end was lost, or the grants were; or eager payload does
+    /// not.
     pub(crate) fn on_payload_timeout(&mut self, cx: &mut Context) {
+        self.ask_for_overdue_rests(cx);
         if self.inbox.grants.is_idle() {
             return;
         }

@@ -2,7 +2,7 @@
 
 use super::Sending;
 use super::offers::ReadRequest;
-use super::outbound::{LossReport, OutboundEvent};
+use super::outbound::{LossReport, Outbound, OutboundEvent};
 use super::sent_log::SentBurst;
 use crate::context::{Context, Debt, Refusal};
 use crate::limits;
@@ -51,7 +51,7 @@ impl Sending {
         let Answer::Refused(reason) = it.answer else {
             self.outbox.on_event(id, OutboundEvent::AnsweredLater);
             if let Some(transfer) = self.outbox.get_mut(id) {
-                transfer.resend_at = cx.now + limits::WAITING_INTERVAL;
+                transfer.resend_at = cx.now + waiting_interval(cx, transfer);
             }
             return Ok(None);
         };
@@ -121,6 +121,14 @@ impl Sending {
             Report::Missing(ranges) => ranges.as_slice(),
             Report::Progress(_) => &[],
         };
+        if let Some(transfer) = self.outbox.get_mut(id)
+            && transfer.is_eager()
+        {
+            // It was heard of, so it need not be announced now.
+            transfer.resend_at = transfer
+                .resend_at
+                .max(cx.now + cx.recovery.control_timeout());
+        }
         let flight_time = cx.recovery.flight_time();
         let missing = self.outbox.report(cx.now, it, ranges, flight_time);
         self.on_missing(cx, missing.ok_or(DropReason::Unexpected)?);
@@ -180,4 +188,15 @@ impl Sending {
         let ended = self.end(cx, id, OutboundEvent::Confirmed);
         ended.then_some(Ended::Complete(id))
     }
+}
+
+/// How long after it was told to wait a Transfer asks again. When a receive is posted, a grant says so, and
+/// is repeated until payload comes. Where the peer has the payload already, it is the confirmation that says
+/// so, once: that may be lost, so it is asked for sooner, and ever later.
+fn waiting_interval(cx: &Context, transfer: &Outbound) -> Duration {
+    let sooner = match transfer.is_eager() {
+        true => cx.recovery.patience() * (1 << transfer.tries.min(limits::MAX_ASK_BACKOFF)),
+        false => limits::WAITING_INTERVAL,
+    };
+    sooner.min(limits::WAITING_INTERVAL)
 }

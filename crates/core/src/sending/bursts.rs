@@ -122,7 +122,8 @@ impl Sending {
     /// peer was not heard for a payload timeout; `answering`: answers to Gets wait.
     pub(crate) fn on_probe_timeout(&mut self, cx: &mut Context, silent: bool, answering: bool) {
         let open = |it: &Outbound| it.state == OutboundState::Sending;
-        if !answering && !self.outbox.iter().any(|(_, it)| open(it)) {
+        let sent = |it: &Outbound| open(it) || it.is_eager();
+        if !answering && !self.outbox.iter().any(|(_, it)| sent(it)) {
             return;
         }
         if answering || self.outbox.has_data() {

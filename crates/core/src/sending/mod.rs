@@ -81,6 +81,11 @@ impl Sending {
         self.outbox.has_data()
     }
 
+    /// Whether payload waits to be sent that nothing has to be granted for.
+    pub(crate) fn has_eager(&self) -> bool {
+        self.outbox.has_eager()
+    }
+
     /// What is known of the path as its sender.
     pub(crate) fn describe(&self, state: &mut PathState) {
         state.controller = self.congestion.name();
@@ -185,7 +190,10 @@ impl Sending {
         self.end_withdrawn(cx);
         let slots = cx.peer_slots();
         while let Some(id) = self.outbox.announce_next(slots) {
-            self.send_announcement(cx, id);
+            match self.outbox.begin_eagerly(id, cx.peer_eager()) {
+                true => self.announce_eagerly(cx, id),
+                false => self.send_announcement(cx, id),
+            }
         }
     }
 
@@ -203,6 +211,18 @@ impl Sending {
             };
             cx.send_end_behind(end, Some(withdrawn.message));
         }
+    }
+
+    /// The payload of a Transfer announces it. An announcement on its own follows if nothing is heard.
+    fn announce_eagerly(&mut self, cx: &mut Context, id: TransferId) {
+        let wait = cx.recovery.control_timeout();
+        if let Some(transfer) = self.outbox.get_mut(id) {
+            transfer.tries = 1;
+            transfer.resend_at = cx.now + wait;
+        }
+        cx.counters.eager_sent += 1;
+        cx.timers.set_earlier(Timer::Answers, cx.now + wait);
+        cx.owe(Debt::Peer);
     }
 
     /// Sends, or repeats, the announcement of a Transfer.

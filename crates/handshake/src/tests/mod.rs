@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use zerolane_core::Instant;
 use zerolane_wire::handshake::Step;
 use zerolane_wire::{
-    Capabilities, Operation, Packet, Profiles, Reason, RequestConnection, Route, VERSION,
+    Capabilities, Eager, Operation, Packet, Profiles, Reason, RequestConnection, Route, VERSION,
     VERSION_MIN,
 };
 
@@ -80,6 +80,7 @@ fn request() -> Vec<u8> {
                 slots: 8,
                 max_stu: 1408,
                 buffer_log2: 20,
+                eager: Eager::NONE,
             },
             s_key: 0xabcd,
             sync: 42,

@@ -95,6 +95,7 @@ impl Ending {
 
 impl<L: Lane> Driver<L> {
     pub(super) fn collect(&mut self) {
+        self.place_held();
         self.release_held();
         while let Some(event) = self.core.poll_event() {
             match event {

@@ -18,7 +18,8 @@ pub use kind::WorkKind;
 pub use post::Report;
 
 use crate::clock::Clock;
-use crate::{Account, Lane, LaneError, Options, Registry, Turn, Waker};
+use crate::holds::Holds;
+use crate::{Account, Lane, LaneError, MoveCause, Options, Registry, Turn, Waker};
 use completion::Held;
 use completions::Completions;
 use core::fmt;
@@ -28,7 +29,9 @@ use messages::Controls;
 use post::Posted;
 use std::collections::HashMap;
 use std::time::Duration;
-use zerolane_core::{CloseReason, Connection, FastAnswer, Instant, Life, TransferId};
+use zerolane_core::{
+    CloseReason, Connection, FastAnswer, HoldOrder, Instant, Life, RegionId, Span, TransferId,
+};
 use zerolane_wire::Reason;
 
 /// What one turn of the loop did.
@@ -45,6 +48,8 @@ pub struct Driver<L: Lane> {
     lane: L,
     core: Connection,
     memory: Registry,
+    /// Payload that no receive was posted for yet.
+    holds: Holds,
     posted: HashMap<TransferId, Posted>,
     exports: Vec<Export>,
     inline: Inline,
@@ -59,6 +64,8 @@ pub struct Driver<L: Lane> {
     /// Most that a call waits for the end of its request.
     request_timeout: Option<Duration>,
     spin: Duration,
+    /// Whose connection it is: a child of fork has a copy, and no say.
+    process: u32,
     connected: bool,
     closed: Option<CloseReason>,
     /// The last turn moved something: the next one may find more.
@@ -79,7 +86,10 @@ impl<L: Lane + fmt::Debug> fmt::Debug for Driver<L> {
 /// Tells the peer once, if the network takes it. Otherwise the peer detects it by its timeout.
 impl<L: Lane> Drop for Driver<L> {
     fn drop(&mut self) {
-        self.say_goodbye();
+        // The socket is the parent's as well, which goes on.
+        if self.process == std::process::id() {
+            self.say_goodbye();
+        }
         self.leave_what_is_held();
     }
 }
@@ -141,6 +151,7 @@ impl<L: Lane> Driver<L> {
             lane,
             core,
             memory: Registry::default(),
+            holds: Holds::default(),
             posted: HashMap::new(),
             exports: Vec::new(),
             inline: Inline::default(),
@@ -153,6 +164,7 @@ impl<L: Lane> Driver<L> {
             max_spin: options.spin,
             request_timeout: None,
             spin: options.spin,
+            process: std::process::id(),
             connected: false,
             closed: None,
             moved: false,
@@ -358,11 +370,31 @@ impl<L: Lane> Driver<L> {
             now,
             core: &mut self.core,
             memory: &self.memory,
+            holds: &mut self.holds,
             account: &mut self.account,
             more: false,
             clock: self.clock,
         };
         (&mut self.lane, turn)
+    }
+
+    /// Does what the core orders with payload that is held: before the peer or the user is told of it.
+    fn place_held(&mut self) {
+        while let Some(order) = self.core.poll_hold() {
+            match order {
+                HoldOrder::Free(number) => self.holds.free(number),
+                HoldOrder::Move { number, start, to } => self.place(number, start, to),
+            }
+        }
+    }
+
+    fn place(&mut self, number: u32, start: u32, to: Span) {
+        let held = self.holds.bytes(number, start, to.len);
+        let placed = held.is_some_and(|bytes| self.memory.fill(to, bytes).is_ok());
+        self.account.count_moved(MoveCause::Held, to.len);
+        if !placed {
+            self.fault(to.region);
+        }
     }
 
     /// A fault of one Transfer's memory ends that Transfer, not the connection.
@@ -375,16 +407,21 @@ impl<L: Lane> Driver<L> {
                 Err(DriverError::Strict { bytes })
             }
             Err(LaneError::Fault(region)) => {
-                let ours = |it: &Posted| it.region == Some(region);
-                let named = self.posted.iter_mut().find(|(_, it)| ours(it));
-                match named {
-                    Some((&id, posted)) => {
-                        posted.faulted = !self.core.fault(self.clock.now(), id);
-                    }
-                    None => self.revoke_faulted(region),
-                }
+                self.fault(region);
                 Ok(true)
             }
+        }
+    }
+
+    /// The memory of `region` is gone.
+    fn fault(&mut self, region: RegionId) {
+        let ours = |it: &Posted| it.region == Some(region);
+        let named = self.posted.iter_mut().find(|(_, it)| ours(it));
+        match named {
+            Some((&id, posted)) => {
+                posted.faulted = !self.core.fault(self.clock.now(), id);
+            }
+            None => self.revoke_faulted(region),
         }
     }
 
@@ -404,6 +441,7 @@ impl<L: Lane> Driver<L> {
     }
 
     fn transmit(&mut self, now: Instant) -> Result<bool, DriverError> {
+        self.place_held();
         let (lane, mut turn) = self.lend(now);
         let sent = lane.transmit(&mut turn);
         self.more |= turn.more;

@@ -23,8 +23,11 @@ use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use zerolane_core::{Config, Connection, Entropy, RegionId};
+use zerolane_core::{Config, Connection, Entropy, RegionId, limits};
 use zerolane_handshake::{Exchange, PublicKey, Session};
+
+/// Eager Transfers of the longest kind that are held at a time.
+const EAGER_TRANSFERS: u32 = limits::DEFAULT_EAGER_CREDIT / limits::DEFAULT_EAGER;
 
 /// One connected UDP socket: the kernel finds the connection by the peer's address, so that all
 /// that arrives is the connection's and the forecast holds.
@@ -204,6 +207,8 @@ fn config(socket: &Socket, peer: SocketAddr, options: &Options) -> Config {
         max_window: options.max_in_flight,
         control: options.control,
         block: options.block,
+        eager_limit: options.eager_limit,
+        eager_credit: eager_credit(options),
         checksum: options.checksum,
         burst_segments: send::MAX_SEGMENTS as u32,
         seal: options.security.seal_len(),
@@ -212,6 +217,17 @@ fn config(socket: &Socket, peer: SocketAddr, options: &Options) -> Config {
         connect_timeout: options.connect_timeout,
         idle_timeout: options.idle_timeout,
         ..Config::default()
+    }
+}
+
+/// Bytes of eager Transfers that the peer may send before receives are posted: some of the longest.
+fn eager_credit(options: &Options) -> u32 {
+    match options.strict {
+        true => 0,
+        false => options
+            .eager_limit
+            .min(limits::MAX_EAGER)
+            .saturating_mul(EAGER_TRANSFERS),
     }
 }
 

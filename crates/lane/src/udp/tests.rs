@@ -451,3 +451,30 @@ fn exported__what_missed_its_place_is_read_and_written_by_atomics() {
     memory.read(0, &mut there);
     assert!(there == bytes, "content");
 }
+
+/// The child of a fork has copies of the descriptors: what it drops, the parent goes on with.
+#[test]
+fn drop__in_a_child_of_fork_says_nothing_to_the_peer() {
+    let (a, mut b) = join(None, &Options::default());
+    let mut a = std::mem::ManuallyDrop::new(a);
+    // SAFETY: the child drops one value, which takes no lock that another thread of this program may hold but
+    // the allocator's, which survives a fork, and ends without running anything else.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: not used after that: the child ends here.
+        unsafe {
+            std::mem::ManuallyDrop::drop(&mut a);
+            libc::_exit(0);
+        }
+    }
+    assert!(child > 0, "forked");
+    let mut status = 0;
+    // SAFETY: a status that lives across the call.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!((waited, status), (child, 0));
+    let mut a = std::mem::ManuallyDrop::into_inner(a);
+    let bytes = content(1000, 3);
+    let received = transfer(&mut a, &mut b, &bytes);
+    verify(received, &bytes);
+    assert!(b.closed().is_none());
+}

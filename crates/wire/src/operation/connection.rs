@@ -1,6 +1,6 @@
 //! Operations that begin and end a virtual connection, and what the ends tell each other.
 
-use super::{OPTIONS_LEN, Options, Reason, out_of_range};
+use super::{OPTIONS_LEN, Options, Reason, be32, out_of_range};
 use crate::header::{Field, Flags, Header, ParseError, Problem};
 
 /// Newest protocol version this library speaks.
@@ -53,6 +53,44 @@ impl Profiles {
     }
 }
 
+/// Longest eager Transfer that an end may say it takes, bytes.
+pub const MAX_EAGER: u32 = 64 << 10;
+
+/// What an end takes of Transfers that it has not granted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Eager {
+    /// Longest such Transfer, bytes, at most [`MAX_EAGER`]; 0: it takes none.
+    pub limit: u32,
+    /// Bytes of such Transfers that may be unresolved at a time.
+    pub credit: u32,
+}
+
+impl Eager {
+    /// Takes none.
+    pub const NONE: Eager = Eager {
+        limit: 0,
+        credit: 0,
+    };
+
+    fn emit(self, options: &mut Options) {
+        if self.limit > 0 {
+            options[8..12].copy_from_slice(&self.limit.to_be_bytes());
+            options[12..16].copy_from_slice(&self.credit.to_be_bytes());
+        }
+    }
+
+    fn parse(header: &Header, options: &Options) -> Result<Eager, ParseError> {
+        if !header.flags.contains(Flags::CAP_EAGER) {
+            return Ok(Eager::NONE);
+        }
+        let (limit, credit) = (be32(options, 8), be32(options, 12));
+        if limit == 0 || limit > MAX_EAGER {
+            return Err(out_of_range(Field::Options, u64::from(limit)));
+        }
+        Ok(Eager { limit, credit })
+    }
+}
+
 /// What an end can do, told at connection set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Capabilities {
@@ -70,23 +108,27 @@ pub struct Capabilities {
     pub max_stu: u32,
     /// log2 of this end's buffer size in bytes, at most 32. STUs never cross a buffer boundary.
     pub buffer_log2: u8,
+    /// What it takes of Transfers that it has not granted.
+    pub eager: Eager,
 }
 
 impl Capabilities {
-    pub(super) fn emit(&self, header: &mut Header) {
+    pub(super) fn emit(&self, header: &mut Header, options: &mut Options) {
+        self.eager.emit(options);
         header.flags = header
             .flags
             .with_if(Flags::CAP_CLASSIC, self.profiles.classic)
             .with_if(Flags::CAP_EXTENDED, self.profiles.extended)
             .with_if(Flags::CAP_CHECKSUM, self.checksum)
             .with_if(Flags::CAP_OUT_OF_ORDER, self.out_of_order)
-            .with_if(Flags::CAP_PERSISTENT, self.persistent);
+            .with_if(Flags::CAP_PERSISTENT, self.persistent)
+            .with_if(Flags::CAP_EAGER, self.eager.limit > 0);
         header.b_id = self.slots;
         header.bufx = self.max_stu;
         header.offset = u32::from(self.buffer_log2);
     }
 
-    pub(super) fn parse(header: &Header) -> Result<Capabilities, ParseError> {
+    pub(super) fn parse(header: &Header, options: &Options) -> Result<Capabilities, ParseError> {
         if header.b_id == 0 {
             return Err(out_of_range(Field::BId, 0));
         }
@@ -108,6 +150,7 @@ impl Capabilities {
             slots: header.b_id,
             max_stu: header.bufx,
             buffer_log2: header.offset as u8,
+            eager: Eager::parse(header, options)?,
         })
     }
 }
@@ -132,11 +175,11 @@ pub struct RequestConnection {
 
 impl RequestConnection {
     pub(super) fn emit(&self, mut header: Header) -> (Header, Option<Options>) {
-        self.capabilities.emit(&mut header);
+        let mut options = [0; OPTIONS_LEN];
+        self.capabilities.emit(&mut header, &mut options);
         header.param = u16::from(self.version_min) << 8 | u16::from(self.version_max);
         header.s_id = self.s_key;
         header.sync = self.sync;
-        let mut options = [0; OPTIONS_LEN];
         options[..MAGIC.len()].copy_from_slice(&MAGIC);
         (header, Some(options))
     }
@@ -155,7 +198,7 @@ impl RequestConnection {
         Ok(RequestConnection {
             version_min,
             version_max,
-            capabilities: Capabilities::parse(header)?,
+            capabilities: Capabilities::parse(header, options)?,
             s_key: header.s_id,
             sync: header.sync,
         })
@@ -204,7 +247,7 @@ impl ConnectionAnswer {
                 capabilities,
                 s_key,
             } => {
-                capabilities.emit(&mut header);
+                capabilities.emit(&mut header, &mut options);
                 header.param = u16::from(*version);
                 header.s_id = *s_key;
             }
@@ -235,7 +278,7 @@ impl ConnectionAnswer {
             let [0, version] = header.param.to_be_bytes() else {
                 return Err(out_of_range(Field::Param, u64::from(header.param)));
             };
-            let capabilities = Capabilities::parse(header)?;
+            let capabilities = Capabilities::parse(header, options)?;
             if capabilities.profiles.classic == capabilities.profiles.extended {
                 return Err(out_of_range(Field::Flags, u64::from(header.flags.bits())));
             }

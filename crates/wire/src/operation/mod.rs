@@ -10,8 +10,8 @@ mod state;
 mod transfer;
 
 pub use connection::{
-    Capabilities, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect, Profile, Profiles,
-    RequestConnection, RequestDisconnect, VERSION, VERSION_MIN,
+    Capabilities, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect, Eager, MAX_EAGER,
+    Profile, Profiles, RequestConnection, RequestDisconnect, VERSION, VERSION_MIN,
 };
 pub use memory::{
     FetchOp, FetchOpKind, Get, MemoryRegionAvailable, MemoryState, Place, RequestMemoryRegion,

@@ -344,3 +344,83 @@ fn common__extended_before_classic() {
     assert_eq!(Profiles::BOTH.common(classic), Some(Profile::Classic));
     assert_eq!(extended.common(classic), None);
 }
+
+#[test]
+fn eager__none_unless_the_flag_says_so() {
+    let mut options = magic();
+    options.as_mut().expect("options")[8..16].copy_from_slice(&[0, 0, 0x40, 0, 0, 1, 0, 0]);
+    let told = |flags, options| match control(Header { flags, ..request() }, options) {
+        Ok(Operation::RequestConnection(it)) => Ok(it.capabilities.eager),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(error),
+    };
+    assert_eq!(
+        told(Flags::NONE, options),
+        Ok(Eager::NONE),
+        "as before there was any"
+    );
+    let (limit, credit) = (16 << 10, 64 << 10);
+    assert_eq!(told(Flags::CAP_EAGER, options), Ok(Eager { limit, credit }));
+    assert_eq!(
+        told(Flags::CAP_EAGER, magic()),
+        Err(out_of_range(Field::Options, 0)),
+        "a limit of nothing"
+    );
+    options.as_mut().expect("options")[8..12].copy_from_slice(&(MAX_EAGER + 1).to_be_bytes());
+    let beyond = u64::from(MAX_EAGER) + 1;
+    assert_eq!(
+        told(Flags::CAP_EAGER, options),
+        Err(out_of_range(Field::Options, beyond))
+    );
+}
+
+#[test]
+fn eager__data_that_announces_nothing_sensible() {
+    let announcement = announcement_for(Target::Receive);
+    let header = announcement.eager(60);
+    assert_eq!(RequestToSend::of_eager(&header, 40), Ok(announcement));
+    for (bad, len, field) in [
+        (header, 41, Field::Offset),
+        (header, 0, Field::Offset),
+        (header, u32::MAX, Field::Offset),
+        (
+            Header {
+                offset: u32::MAX,
+                ..header
+            },
+            1,
+            Field::Offset,
+        ),
+        (Header { s_id: 0, ..header }, 40, Field::SId),
+        (announcement_for(Target::Read(0)).eager(60), 40, Field::DId),
+        (
+            Header {
+                flags: Flags::EAGER.with(Flags::MEMORY),
+                ..header
+            },
+            40,
+            Field::Flags,
+        ),
+        (
+            Header {
+                flags: Flags::EAGER.with(Flags::READ).with(Flags::MESSAGE),
+                ..header
+            },
+            40,
+            Field::Flags,
+        ),
+    ] {
+        let refused = RequestToSend::of_eager(&bad, len).map_err(|error| error.field);
+        assert_eq!(refused, Err(field), "{bad:?} {len}");
+    }
+}
+
+fn announcement_for(target: Target) -> RequestToSend {
+    RequestToSend {
+        length: 100,
+        s_id: 7,
+        target,
+        sequence: 3,
+        send_state: true,
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::connection::MAX_BUFFER_LOG2;
 use super::{OPTIONS_LEN, Options, Place, Reason, be32, be64, need, not_zero, out_of_range};
-use crate::header::{Field, Flags, Header, ParseError};
+use crate::header::{Field, Flags, Header, Op, ParseError};
 
 /// Where an announced Transfer is to land.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,6 +15,18 @@ pub enum Target {
     Region(Place),
     /// The payload of the message with this operation number.
     Message(u32),
+}
+
+impl Target {
+    /// The flag that says what kind it is, and D_id.
+    const fn named(self) -> (Flags, u32) {
+        match self {
+            Target::Receive => (Flags::NONE, 0),
+            Target::Read(reader) => (Flags::READ, reader),
+            Target::Region(place) => (Flags::MEMORY, place.handle),
+            Target::Message(number) => (Flags::MESSAGE, number),
+        }
+    }
 }
 
 /// Announces a Transfer. Answered by [`ClearToSend`] or [`RequestAnswer`].
@@ -34,11 +46,10 @@ pub struct RequestToSend {
 
 impl RequestToSend {
     pub(super) fn emit(&self, header: Header) -> (Header, Option<Options>) {
-        let (flag, d_id, mx) = match self.target {
-            Target::Receive => (Flags::NONE, 0, 0),
-            Target::Read(reader) => (Flags::READ, reader, 0),
-            Target::Region(place) => (Flags::MEMORY, place.handle, place.mx),
-            Target::Message(number) => (Flags::MESSAGE, number, 0),
+        let (flag, d_id) = self.target.named();
+        let mx = match self.target {
+            Target::Region(place) => place.mx,
+            _ => 0,
         };
         let header = Header {
             flags: flag.with_if(Flags::SEND_STATE, self.send_state),
@@ -73,6 +84,51 @@ impl RequestToSend {
             target,
             sequence: header.sync,
             send_state: header.flags.contains(Flags::SEND_STATE),
+        })
+    }
+}
+
+/// Eager Data: payload that announces its own Transfer.
+impl RequestToSend {
+    /// The header of Data that says what this says, for the byte `offset` of the Transfer. Ports, key and
+    /// burst number are left to the caller. The length is less than 2^32, and the target is no region.
+    pub const fn eager(&self, offset: u32) -> Header {
+        let (flag, d_id) = self.target.named();
+        Header {
+            flags: Flags::EAGER.with(flag),
+            bufx: self.length as u32,
+            offset,
+            b_num: self.sequence,
+            d_id,
+            s_id: self.s_id,
+            ..Header::new(Op::Data)
+        }
+    }
+
+    /// The announcement in a header of eager Data, of which `len` bytes of payload follow. The answer to
+    /// SEND_STATE is asked for as with every announcement.
+    ///
+    /// # Errors
+    /// Names the field: the payload is empty or does not lie in the Transfer, or what it is to meet is not
+    /// clear.
+    pub fn of_eager(header: &Header, len: u32) -> Result<RequestToSend, ParseError> {
+        let kinds = [Flags::READ, Flags::MESSAGE, Flags::MEMORY];
+        let target = match kinds.map(|flag| header.flags.contains(flag)) {
+            [false, false, false] => Target::Receive,
+            [true, false, false] => Target::Read(not_zero(Field::DId, header.d_id)?),
+            [false, true, false] => Target::Message(header.d_id),
+            _ => return Err(out_of_range(Field::Flags, u64::from(header.flags.bits()))),
+        };
+        let end = u64::from(header.offset) + u64::from(len);
+        if len == 0 || end > u64::from(header.bufx) {
+            return Err(out_of_range(Field::Offset, end));
+        }
+        Ok(RequestToSend {
+            length: u64::from(header.bufx),
+            s_id: not_zero(Field::SId, header.s_id)?,
+            target,
+            sequence: header.b_num,
+            send_state: true,
         })
     }
 }

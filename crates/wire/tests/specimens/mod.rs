@@ -3,10 +3,11 @@
 
 use zerolane_wire::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect,
-    End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, MemoryRegionAvailable, MemoryState, Nop,
-    Occasion, Op, Operation, Packet, Place, Profile, Profiles, Progress, Range, Ranges, Reason,
-    Report, RequestAnswer, RequestConnection, RequestDisconnect, RequestMemoryRegion, RequestState,
-    RequestToReceive, RequestToSend, Rights, Route, State, Target, VERSION, VERSION_MIN,
+    Eager, End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, MemoryRegionAvailable,
+    MemoryState, Nop, Occasion, Op, Operation, Packet, Place, Profile, Profiles, Progress, Range,
+    Ranges, Reason, Report, RequestAnswer, RequestConnection, RequestDisconnect,
+    RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights, Route, State,
+    Target, VERSION, VERSION_MIN,
 };
 
 const ROUTE: Route = Route {
@@ -58,6 +59,18 @@ pub(crate) fn data() -> Header {
     }
 }
 
+/// What an eager Data announces, and which byte of it.
+pub(crate) fn eager() -> (RequestToSend, u32) {
+    let announcement = RequestToSend {
+        length: 0x3210,
+        s_id: S_ID,
+        target: Target::Message(D_ID),
+        sequence: B_NUM,
+        send_state: true,
+    };
+    (announcement, 0x1678)
+}
+
 fn capabilities(profiles: Profiles) -> Capabilities {
     Capabilities {
         profiles,
@@ -67,6 +80,10 @@ fn capabilities(profiles: Profiles) -> Capabilities {
         slots: 64,
         max_stu: 1432,
         buffer_log2: 12,
+        eager: Eager {
+            limit: 0x3e00,
+            credit: 0xcd_0000,
+        },
     }
 }
 

@@ -6,11 +6,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use zerolane_wire::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect,
-    End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, MAX_RANGES, MemoryRegionAvailable,
-    MemoryState, Nop, Occasion, Op, Operation, Packet, Place, Profile, Profiles, Progress, Range,
-    Ranges, Reason, Report, RequestAnswer, RequestConnection, RequestDisconnect,
-    RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights, Route, State,
-    Target,
+    Eager, End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, MAX_EAGER, MAX_RANGES,
+    MemoryRegionAvailable, MemoryState, Nop, Occasion, Op, Operation, Packet, Place, Profile,
+    Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer, RequestConnection,
+    RequestDisconnect, RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights,
+    Route, State, Target,
 };
 
 /// Small numbers are as likely as large ones: boundaries and zeros lie there.
@@ -122,17 +122,32 @@ fn delivered() -> impl Strategy<Value = Delivered> {
 }
 
 fn capabilities(profiles: Profiles) -> impl Strategy<Value = Capabilities> {
-    (any::<(bool, bool, bool)>(), 1..=u16::MAX, id(), 0..=32u8).prop_map(
-        move |((checksum, out_of_order, persistent), slots, max_stu, buffer_log2)| Capabilities {
-            profiles,
-            checksum,
-            out_of_order,
-            persistent,
-            slots,
-            max_stu,
-            buffer_log2,
-        },
+    (
+        any::<(bool, bool, bool)>(),
+        1..=u16::MAX,
+        id(),
+        0..=32u8,
+        eager(),
     )
+        .prop_map(
+            move |((checksum, out_of_order, persistent), slots, max_stu, buffer_log2, eager)| {
+                Capabilities {
+                    profiles,
+                    checksum,
+                    out_of_order,
+                    persistent,
+                    slots,
+                    max_stu,
+                    buffer_log2,
+                    eager,
+                }
+            },
+        )
+}
+
+fn eager() -> impl Strategy<Value = Eager> {
+    let some = (1..=MAX_EAGER, number()).prop_map(|(limit, credit)| Eager { limit, credit });
+    prop_oneof![Just(Eager::NONE), some]
 }
 
 fn verdict() -> impl Strategy<Value = ConnectionVerdict> {

@@ -3,6 +3,7 @@
 use crate::content;
 use crate::delivery;
 use crate::drive::{both, idle, next, receive_all, send_all, transfer};
+use crate::eager;
 use crate::path::{Pair, Path, plain};
 use std::time::Duration;
 use zerolane::failure::{Reason, TransferError};
@@ -52,6 +53,7 @@ over_every_path!(
     cancel__by_the_sender,
     close__flushes,
     delivery__wakes_as_its_sender_asks,
+    eager__arrives_with_and_without_a_receive,
 );
 
 fn transfer__every_size(path: Path, base: &Options) {
@@ -363,4 +365,8 @@ fn delivery__wakes_as_its_sender_asks(path: Path, base: &Options) {
     if let Some(mut pair) = path.connect(base) {
         delivery::wakes_as_its_sender_asks(&mut pair);
     }
+}
+
+fn eager__arrives_with_and_without_a_receive(path: Path, base: &Options) {
+    eager::arrives_with_and_without_a_receive(path, base);
 }

@@ -13,7 +13,8 @@ use zerolane::failure::{CloseReason, Reason, TransferError};
 use zerolane::options::{Profile, Profiles};
 use zerolane::{Connection, Endpoint, Error, Options, Region, TransferId};
 use zerolane_wire::{
-    Capabilities, ConnectionAnswer, ConnectionVerdict, Operation, Packet, RequestConnection, Route,
+    Capabilities, ConnectionAnswer, ConnectionVerdict, Eager, Operation, Packet, RequestConnection,
+    Route,
 };
 
 fn impatient() -> Options {
@@ -466,6 +467,7 @@ fn accept__refuses_another_version_with_words_and_goes_on() {
         slots: 4,
         max_stu: 1000,
         buffer_log2: 32,
+        eager: Eager::NONE,
     };
     let request = Packet {
         route: Route {

@@ -5,6 +5,7 @@
 //!  clean.rs   what holds without loss: deterministic counts, strict mode, offloads
 //!  death.rs   no listener, peers that vanish
 //!  delivery.rs  what wakes a receiver that waits
+//!  eager.rs   payload that leaves with its announcement
 //!  faults.rs  what happens to interfaces in the middle of a Transfer; strangers' datagrams
 //!  files.rs   mapped files as memory
 //!  incast.rs  several senders, one receiver
@@ -26,6 +27,7 @@ mod content;
 mod death;
 mod delivery;
 mod drive;
+mod eager;
 mod faults;
 mod files;
 mod incast;

@@ -49,6 +49,8 @@ const DOCUMENTS: &[Document] = &[
         name: "ARCHITECTURE.md",
         text: include_str!("../../../../ARCHITECTURE.md"),
         facts: &[
+            Fact("a copy: from {16 KiB} on it", &["DEFAULT_EAGER"]),
+            Fact("to answer within {20 us}, and at", &["CONFIRM_DELAY"]),
             Fact(
                 "divided by {three}, for the kernel",
                 &["socket::BUFFER_OVERHEAD"],
@@ -132,6 +134,7 @@ const DOCUMENTS: &[Document] = &[
         ],
         checked: Some(("## Decisions", "### Dependencies")),
         without: &[
+            "half of the time of 8 bytes",
             "a 1500-byte datagram may hold",
             "RFC 8985",
             "is version 1. Here",
@@ -211,6 +214,11 @@ const DOCUMENTS: &[Document] = &[
                 &["MAX_RANGES", "OPTIONS_LEN"],
             ),
             Fact("| {256} in the engine |", &["MAX_EXPORTS"]),
+            Fact("| eager Transfer | {65,536} bytes |", &["MAX_EAGER"]),
+            Fact("the eager limit, bytes | 1 to {65,536} |", &["MAX_EAGER"]),
+            Fact("followed within {20 us} when", &["CONFIRM_DELAY"]),
+            Fact("after {20 us} at the latest", &["CONFIRM_DELAY"]),
+            Fact("is posted, {6} times at most", &["MAX_EAGER_ASKS"]),
         ],
         checked: Some(("### Lost payload", "")),
         without: &[
@@ -298,6 +306,17 @@ const DOCUMENTS: &[Document] = &[
                 "| a round trip and {0.5 ms} of the link",
                 &["MAX_QUEUE_MARGIN"],
             ),
+            Fact(
+                "when it is over | {64 KiB} ({4} times `Options::eager_limit`)",
+                &["DEFAULT_EAGER_CREDIT", "EAGER_TRANSFERS"],
+            ),
+            Fact(
+                "such a Transfer | {16 KiB} (`Options::eager_limit`), {64 KiB} at most",
+                &["DEFAULT_EAGER", "MAX_EAGER"],
+            ),
+            Fact("gaps in such a Transfer | {128} |", &["MAX_EAGER_GAPS"]),
+            Fact("no receive waits for it | {6} |", &["MAX_EAGER_ASKS"]),
+            Fact("make an end hold {64 KiB} and", &["DEFAULT_EAGER_CREDIT"]),
             Fact("held for a sender | {1024} |", &["MAX_HELD_GRANTS"]),
             Fact("gaps in a Block | {1024} |", &["MAX_GAPS_PER_BLOCK"]),
             Fact("be sent again | {4096} |", &["MAX_REPAIRS"]),
@@ -334,8 +353,8 @@ const DOCUMENTS: &[Document] = &[
             "by 64 |",
             "| 1 batch |",
             "holds 6 MiB in them",
-            "allocator gave, 4.2 MiB: 2.2 for gaps",
-            "as many, 0.9 more), 0.6 for bursts not seen, 0.3 for Ends, 0.2 for",
+            "allocator gave, 4.3 MiB: 2.2 for gaps",
+            "as many, 0.9 more), 0.6 for bursts not seen, 0.3 for Ends, 0.2 for announcements, 0.1 for what",
             "receive buffers take 5 MiB",
         ],
     },
@@ -363,6 +382,12 @@ const DOCUMENTS: &[Document] = &[
             ),
             Fact("up to {sixteen} times", &["MAX_STRETCH / budget::ONE"]),
             Fact("is lost: {64 KiB}.", &["INITIAL_BUDGET"]),
+            Fact("a sender of more than {16 KiB} sends", &["DEFAULT_EAGER"]),
+            Fact(
+                "eager credit ({64 KiB} not over)",
+                &["DEFAULT_EAGER_CREDIT"],
+            ),
+            Fact("with their first {16 KiB} each", &["DEFAULT_EAGER"]),
             Fact("one STU ({a quarter} of the budget", &["1 / TRICKLE_PART"]),
             Fact("when {an eighth} of what arrives", &["1 / MISSES_PART"]),
             Fact(
@@ -393,6 +418,7 @@ const DOCUMENTS: &[Document] = &[
                 &["MAX_SMALL", "MAX_SMALL - TRAILER_LEN"],
             ),
             Fact("| {1024} completions not looked at", &["MAX_UNREAD"]),
+            Fact("up to {64 KiB} of short ones", &["DEFAULT_EAGER_CREDIT"]),
             Fact("| {256} small operations unconfirmed", &["MAX_UNCONFIRMED"]),
             Fact(
                 "| {4096} requests queued, or {16 KiB} of inline",

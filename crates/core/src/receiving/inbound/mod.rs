@@ -11,6 +11,7 @@ pub(crate) use self::state::InboundEvent;
 pub use self::state::InboundState;
 use alloc::vec::Vec;
 
+use crate::receiving::eager::Arrivals;
 use crate::receiving::placement::PlacementTable;
 use crate::receiving::reads::Reads;
 use crate::request::RemotePlace;
@@ -67,6 +68,8 @@ pub(crate) struct Inbox {
     /// Bytes of `granting` that are not granted.
     ungranted: u64,
     pub(crate) grants: PlacementTable,
+    /// What came without a grant.
+    pub(crate) arrivals: Arrivals,
 }
 
 impl Inbox {
@@ -82,6 +85,7 @@ impl Inbox {
             granting: VecDeque::new(),
             ungranted: 0,
             grants: PlacementTable::new(buffer_log2),
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -118,19 +122,23 @@ impl Inbox {
         if let Some(slot) = self.slot_mut(rts.sequence) {
             slot.id = id;
         }
+        let span = span.part(0, rts.length);
+        let eager = self.arrivals.take(rts.sequence, id, span);
+        // Unless the STU that ends it says otherwise: one of no bytes has none.
+        let (received, delivery) = eager.unwrap_or((0, Delivery::Interrupt));
         let transfer = Inbound {
             peer: rts.s_id,
             sequence: rts.sequence,
-            span: span.part(0, rts.length),
-            granted: 0,
-            received: 0,
+            span,
+            // What came without a grant needs none.
+            granted: eager.map_or(0, |_| rts.length),
+            received,
             next_b_num: 0,
-            // Unless the STU that ends it says otherwise: one of no bytes has none.
-            delivery: Delivery::Interrupt,
+            delivery,
             origin,
         };
         self.transfers.insert(id, transfer);
-        if rts.length > 0 {
+        if rts.length > 0 && eager.is_none() {
             self.granting.push_back(id);
             self.ungranted += rts.length;
         }
@@ -181,7 +189,8 @@ impl Inbox {
     }
 
     /// Stops the program if what the peer makes us hold grew beyond its limits.
-    pub(crate) fn assert_bounded(&self) {
+    pub(crate) fn assert_bounded(&self, credit: u32) {
+        self.arrivals.assert_bounded(self.slots.len(), credit);
         let left = |id: &TransferId| {
             let transfer = &self.transfers[id];
             transfer.span.len - transfer.granted

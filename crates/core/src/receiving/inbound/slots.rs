@@ -17,6 +17,11 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// Whether its Transfer arrived, or never will.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, InboundState::Complete | InboundState::Ended)
+    }
+
     /// Whether it waits for the next receive that is posted, not for something it names.
     fn waits_for_receive(&self) -> bool {
         let next = |rts: RequestToSend| rts.target == Target::Receive;
@@ -67,9 +72,9 @@ impl Inbox {
         // The sender keeps at most `limit` unresolved, so one further ahead says that the oldest
         // ones are resolved at its end too.
         let over = ahead.saturating_sub(u32::from(self.limit) - 1) as usize;
-        let done = |slot: &Slot| matches!(slot.state, InboundState::Complete | InboundState::Ended);
         let matched = self.next_match.wrapping_sub(self.base) as usize;
-        if over > self.slots.len().min(matched) || !self.slots.iter().take(over).all(done) {
+        if over > self.slots.len().min(matched) || !self.slots.iter().take(over).all(Slot::is_over)
+        {
             return Err(Announcement::TooMany);
         }
         self.slots.drain(..over);
@@ -165,6 +170,9 @@ impl Inbox {
             return false;
         };
         slot.state = state;
+        if slot.is_over() {
+            self.arrivals.forget(sequence);
+        }
         true
     }
 

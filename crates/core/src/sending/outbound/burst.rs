@@ -1,10 +1,10 @@
 //! Bursts of payload: what leaves next, and the header it has.
 
 use super::Outbox;
-use super::transfer::Outbound;
+use super::transfer::{Held, Outbound};
 use crate::transmit::{BurstLimit, DataBurst, split};
 use crate::{Delivery, Instant, TransferId, tiling};
-use zerolane_wire::{Flags, Header, Op, Profile, Route};
+use zerolane_wire::{Flags, Header, Op, Profile, RequestToSend, Route};
 
 /// How Data of a connection looks at present.
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +46,12 @@ struct Piece {
 }
 
 impl Outbox {
-    /// The next burst: repairs first, then fresh data in the order of the grants.
+    /// The next burst: repairs first, then what is eager, then fresh data in the order of the grants.
     pub(crate) fn next_burst(&mut self, now: Instant, shape: &Shape) -> Option<NextBurst> {
-        let mut next = self.next_repair(shape).or_else(|| self.next_fresh(shape))?;
+        let mut next = self
+            .next_repair(shape)
+            .or_else(|| self.next_eager(shape))
+            .or_else(|| self.next_fresh(shape))?;
         if shape.profile == Profile::Extended {
             let Piece { id, b_num, start } = next.piece;
             let len = next.burst.span.len as u32;
@@ -64,15 +67,13 @@ impl Outbox {
                 self.repairs.pop_front();
                 continue;
             };
-            let Some(burst) = cut(transfer, repair.b_num, repair.start, repair.len, shape) else {
+            let (id, b_num) = (repair.id, repair.b_num);
+            let Some(burst) = cut(id, transfer, b_num, repair.start, repair.len, shape) else {
                 self.repairs.pop_front();
                 continue;
             };
-            let piece = Piece {
-                id: repair.id,
-                b_num: repair.b_num,
-                start: repair.start,
-            };
+            let start = repair.start;
+            let piece = Piece { id, b_num, start };
             repair.start += burst.span.len as u32;
             repair.len -= burst.span.len as u32;
             if repair.len == 0 {
@@ -87,10 +88,32 @@ impl Outbox {
         None
     }
 
+    fn next_eager(&mut self, shape: &Shape) -> Option<NextBurst> {
+        while let Some(&id) = self.eager.front() {
+            let transfer = self.transfers.get_mut(&id);
+            let next = transfer.and_then(|it| it.next_fresh(id, 0, shape));
+            if next.as_ref().is_none_or(|&(_, _, rest)| rest == 0) {
+                self.eager.pop_front();
+            }
+            if let Some((burst, start, _)) = next {
+                return Some(NextBurst {
+                    burst,
+                    repair: false,
+                    piece: Piece {
+                        id,
+                        b_num: 0,
+                        start,
+                    },
+                });
+            }
+        }
+        None
+    }
+
     fn next_fresh(&mut self, shape: &Shape) -> Option<NextBurst> {
         while let Some(&(_, id, b_num)) = self.ready.front() {
             let transfer = self.transfers.get_mut(&id);
-            let Some((burst, start, rest)) = transfer.and_then(|t| t.next_fresh(b_num, shape))
+            let Some((burst, start, rest)) = transfer.and_then(|t| t.next_fresh(id, b_num, shape))
             else {
                 self.ready.pop_front();
                 continue;
@@ -111,47 +134,55 @@ impl Outbox {
 impl Outbound {
     /// The next burst of bytes never sent of a Block, marked as sent; where it starts, and how many
     /// bytes are left.
-    fn next_fresh(&mut self, b_num: u32, shape: &Shape) -> Option<(DataBurst, u32, u32)> {
-        let held = self.held.get(&b_num)?;
+    fn next_fresh(
+        &mut self,
+        id: TransferId,
+        b_num: u32,
+        shape: &Shape,
+    ) -> Option<(DataBurst, u32, u32)> {
+        let held = self.block(b_num)?;
         let (start, rest) = (held.sent, held.len - held.sent);
         if rest == 0 {
             return None;
         }
-        let burst = cut(self, b_num, start, rest, shape)?;
-        self.held.get_mut(&b_num)?.sent += burst.span.len as u32;
+        let burst = cut(id, self, b_num, start, rest, shape)?;
+        self.block_mut(b_num)?.sent += burst.span.len as u32;
         self.sent += burst.span.len;
         Some((burst, start, rest - burst.span.len as u32))
     }
 }
 
 /// A burst from `start` of a Block, of at most `rest` bytes; `None` if the Block is not held.
-fn cut(transfer: &Outbound, b_num: u32, start: u32, rest: u32, shape: &Shape) -> Option<DataBurst> {
-    let held = transfer.held.get(&b_num)?;
+fn cut(
+    id: TransferId,
+    transfer: &Outbound,
+    b_num: u32,
+    start: u32,
+    rest: u32,
+    shape: &Shape,
+) -> Option<DataBurst> {
+    let held = transfer.block(b_num)?;
     let Shape {
         route,
         stu,
         profile,
-        buffer_log2,
         ..
     } = *shape;
-    let address = held.address + u64::from(start);
+    let (bare, address, buffer_log2) = match transfer.is_eager() {
+        true => eager(id, transfer, start),
+        false => granted(transfer, held, b_num, start, shape.buffer_log2),
+    };
     let (bytes, segments) = tiling::burst(address, rest, stu, buffer_log2, shape.segments());
-    let (bufx, offset) = split(address, buffer_log2);
     let ends_block = start + bytes == held.len;
     let ends_transfer =
         ends_block && held.transfer_offset + u64::from(held.len) == transfer.span.len;
     let first = Header {
-        flags: Flags::SILENT,
+        flags: bare.flags.with(Flags::SILENT),
         param: (start / stu) as u16,
         d_port: route.d_port,
         s_port: route.s_port,
         d_key: route.d_key,
-        b_id: held.mx,
-        bufx,
-        offset,
-        b_num,
-        d_id: transfer.peer,
-        ..Header::new(Op::Data)
+        ..bare
     };
     let last_flags = match (ends_transfer, ends_block) {
         (true, _) => ending_flags(transfer.delivery),
@@ -159,6 +190,7 @@ fn cut(transfer: &Outbound, b_num: u32, start: u32, rest: u32, shape: &Shape) ->
         (_, true) => Flags::NONE,
         _ => Flags::SILENT,
     }
+    .with(bare.flags)
     .with_if(Flags::SEND_STATE, shape.ask);
     Some(DataBurst {
         span: transfer
@@ -172,6 +204,44 @@ fn cut(transfer: &Outbound, b_num: u32, start: u32, rest: u32, shape: &Shape) ->
         last_flags,
     })
 }
+
+/// Header, address and buffer size for what a grant gave a place.
+fn granted(
+    transfer: &Outbound,
+    held: &Held,
+    b_num: u32,
+    start: u32,
+    buffer_log2: u8,
+) -> (Header, u64, u8) {
+    let address = held.address + u64::from(start);
+    let (bufx, offset) = split(address, buffer_log2);
+    let header = Header {
+        b_id: held.mx,
+        bufx,
+        offset,
+        b_num,
+        d_id: transfer.peer,
+        ..Header::new(Op::Data)
+    };
+    (header, address, buffer_log2)
+}
+
+/// The same for what goes without: Bufx and Offset are the Transfer's length and the byte of it, which is
+/// a place in one buffer of 4 GiB.
+fn eager(id: TransferId, transfer: &Outbound, start: u32) -> (Header, u64, u8) {
+    let announcement = RequestToSend {
+        length: transfer.span.len,
+        s_id: id,
+        target: transfer.target,
+        sequence: transfer.sequence,
+        send_state: true,
+    };
+    let header = announcement.eager(start);
+    (header, header.wide(), EAGER_BUFFER_LOG2)
+}
+
+/// log2 of the buffer that the bytes of an eager Transfer are counted in: all of Offset.
+const EAGER_BUFFER_LOG2: u8 = 32;
 
 /// Flags of the STU that ends a Transfer.
 fn ending_flags(delivery: Delivery) -> Flags {

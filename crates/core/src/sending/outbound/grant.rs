@@ -45,6 +45,13 @@ impl Outbox {
             .ok_or(DropReason::Unexpected)?;
         transfer.peer = cts.s_id;
         let mut missing = LossReport::default();
+        if let Some(eager) = transfer.eager.take() {
+            // Granted after all: what left without did not find its place.
+            missing.bytes = u64::from(eager.sent);
+            transfer.sent = 0;
+            self.eager.retain(|&id| id != cts.d_id);
+            self.repairs.retain(|repair| repair.id != cts.d_id);
+        }
         if let Some(old) = old {
             // Granted anew (classic repair): the whole Block again.
             missing.bytes = u64::from(old.sent);

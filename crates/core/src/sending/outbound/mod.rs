@@ -2,6 +2,7 @@
 //! grants, repaired where the receiver says so, done when it says so.
 
 mod burst;
+mod credit;
 mod grant;
 mod repair;
 mod state;
@@ -14,13 +15,15 @@ pub use self::state::OutboundState;
 pub(crate) use self::transfer::Outbound;
 use alloc::vec::Vec;
 
+use self::credit::Credit;
 use self::repair::{Repair, Stuck};
+use self::transfer::Held;
 use crate::limits::{MAX_HELD_GRANTS, MAX_REPAIRS};
 use crate::sending::sent_log::SentLog;
 use crate::slot_window::SlotWindow;
 use crate::{Delivery, Instant, Span, TransferId};
 use alloc::collections::{BTreeMap, VecDeque};
-use zerolane_wire::{Reason, Target};
+use zerolane_wire::{Eager, Reason, Target};
 
 /// The payload of a message that was cancelled before it was announced. The peer waits for it, or will.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +42,9 @@ pub(crate) struct Outbox {
     withdrawn: VecDeque<Withdrawn>,
     /// Granted Blocks with bytes never sent, in the order of the grants.
     ready: VecDeque<(u32, TransferId, u32)>,
+    /// Eager Transfers with bytes never sent, in the order of their announcements.
+    eager: VecDeque<TransferId>,
+    credit: Credit,
     repairs: VecDeque<Repair>,
     window: SlotWindow,
     held: usize,
@@ -55,6 +61,8 @@ impl Outbox {
             queued: VecDeque::new(),
             withdrawn: VecDeque::new(),
             ready: VecDeque::new(),
+            eager: VecDeque::new(),
+            credit: Credit::default(),
             repairs: VecDeque::new(),
             window: SlotWindow::default(),
             held: 0,
@@ -111,6 +119,7 @@ impl Outbox {
             peer: 0,
             tries: 0,
             resend_at: Instant::ZERO,
+            eager: None,
             held: BTreeMap::new(),
             first_open: 0,
             classic_start: None,
@@ -156,6 +165,29 @@ impl Outbox {
         Some(id)
     }
 
+    /// Makes a Transfer that was just announced eager, if `peer` takes it so. Returns whether it does.
+    pub(crate) fn begin_eagerly(&mut self, id: TransferId, peer: Eager) -> bool {
+        let Some(transfer) = self.transfers.get_mut(&id) else {
+            return false;
+        };
+        let len = transfer.span.len;
+        if len == 0
+            || len > u64::from(peer.limit)
+            || matches!(transfer.target, Target::Region(_))
+            || !self.credit.take(transfer.sequence, len as u32, peer.credit)
+        {
+            return false;
+        }
+        transfer.eager = Some(Held::eager(len as u32));
+        self.eager.push_back(id);
+        true
+    }
+
+    /// Whether eager payload waits to be sent.
+    pub(crate) fn has_eager(&self) -> bool {
+        !self.eager.is_empty()
+    }
+
     /// Applies `event`; ends and returns the Transfer if that ended it. Its announcement keeps
     /// its slot until [`Outbox::resolve`].
     pub(crate) fn on_event(&mut self, id: TransferId, event: OutboundEvent) -> Option<Outbound> {
@@ -168,12 +200,14 @@ impl Outbox {
         self.held -= transfer.held.len();
         self.puts -= usize::from(matches!(transfer.target, Target::Region(_)));
         self.ready.retain(|entry| entry.1 != id);
+        self.eager.retain(|&other| other != id);
         self.repairs.retain(|repair| repair.id != id);
         Some(transfer)
     }
 
-    /// The peer knows that announcement `sequence` is over: its slot is free.
+    /// The peer knows that announcement `sequence` is over: its slot is free, and what it holds of it.
     pub(crate) fn resolve(&mut self, sequence: u32) {
+        self.credit.give_back(sequence);
         self.window.resolve(sequence);
     }
 
@@ -184,7 +218,7 @@ impl Outbox {
     }
 
     pub(crate) fn has_data(&self) -> bool {
-        !self.ready.is_empty() || !self.repairs.is_empty()
+        !self.ready.is_empty() || !self.repairs.is_empty() || !self.eager.is_empty()
     }
 
     /// Stops the program if what the peer makes us hold grew beyond its limits.
@@ -192,6 +226,7 @@ impl Outbox {
         let held: usize = self.transfers.values().map(|it| it.held.len()).sum();
         assert!(held == self.held && held <= MAX_HELD_GRANTS);
         assert!(self.sent_log.len() <= crate::limits::MAX_FLIGHT);
+        assert!(self.eager.len() <= self.transfers.len());
         assert!(self.repairs.len() <= MAX_REPAIRS && self.ready.len() <= MAX_HELD_GRANTS);
     }
 }

@@ -73,7 +73,7 @@ impl Outbox {
         let transfer = self.transfers.get_mut(&state.d_id)?;
         self.held -= transfer.forget_below(state.blocks_complete);
         let mut missing = LossReport::default();
-        let Some(held) = transfer.held.get(&state.b_num) else {
+        let Some(held) = transfer.block(state.b_num) else {
             return Some(missing);
         };
         let (id, b_num, sent) = (state.d_id, state.b_num, held.sent);

@@ -32,6 +32,9 @@ pub(crate) struct Outbound {
     pub(crate) peer: u32,
     pub(crate) tries: u32,
     pub(crate) resend_at: Instant,
+    /// All of it as one Block that the peer did not grant: it leaves with its announcement. None once the
+    /// peer granted after all.
+    pub(super) eager: Option<Held>,
     /// By Block number.
     pub(super) held: BTreeMap<u32, Held>,
     /// Blocks below this number are complete.
@@ -42,7 +45,42 @@ pub(crate) struct Outbound {
     pub(super) sent: u64,
 }
 
+impl Held {
+    /// A Transfer of `len` bytes as one Block, in bytes of its own.
+    pub(super) fn eager(len: u32) -> Held {
+        Held {
+            mx: 0,
+            address: 0,
+            transfer_offset: 0,
+            len,
+            sent: 0,
+            sequence: 0,
+            regrants: 0,
+        }
+    }
+}
+
 impl Outbound {
+    /// Whether its payload leaves with its announcement.
+    pub(crate) fn is_eager(&self) -> bool {
+        self.eager.is_some()
+    }
+
+    /// A Block that may be sent: granted, or the eager one.
+    pub(super) fn block(&self, b_num: u32) -> Option<&Held> {
+        match &self.eager {
+            Some(eager) if b_num == 0 => Some(eager),
+            _ => self.held.get(&b_num),
+        }
+    }
+
+    pub(super) fn block_mut(&mut self, b_num: u32) -> Option<&mut Held> {
+        match &mut self.eager {
+            Some(eager) if b_num == 0 => Some(eager),
+            _ => self.held.get_mut(&b_num),
+        }
+    }
+
     /// Whether every byte went out at least once, so that only the confirmation is missing.
     pub(crate) fn all_sent(&self) -> bool {
         self.state == OutboundState::Sending && self.sent >= self.span.len

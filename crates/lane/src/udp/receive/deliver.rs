@@ -187,7 +187,8 @@ impl Receiver {
             Placement::Unannounced(span) => {
                 self.move_landed(landed, span, MoveCause::Unannounced, turn);
             }
-            Placement::Store(_) | Placement::Value { .. } => {
+            Placement::Eager(span) => self.move_landed(landed, span, MoveCause::Eager, turn),
+            Placement::Store(_) | Placement::Value { .. } | Placement::Hold(_) => {
                 let mut copy = std::mem::take(&mut self.copy);
                 copy.resize(len as usize, 0);
                 if turn.memory.read(landed, &mut copy) {
@@ -225,9 +226,15 @@ impl Receiver {
                     turn.core.on_value(turn.now, number, id, value);
                 }
             }
+            Placement::Hold(hold) => {
+                let len = payload.len() as u64;
+                turn.account.count_moved(MoveCause::Eager, len);
+                turn.holds.store(hold, payload);
+            }
             Placement::InPlace
             | Placement::Move(_)
             | Placement::Unannounced(_)
+            | Placement::Eager(_)
             | Placement::Drop(_) => {}
         }
     }
@@ -244,7 +251,7 @@ impl Receiver {
             return;
         };
         turn.account.count_moved(cause, span.len);
-        if cause != MoveCause::Unannounced {
+        if !matches!(cause, MoveCause::Unannounced | MoveCause::Eager) {
             self.missed += span.len as usize;
         }
         self.moves.push(Move {
@@ -316,6 +323,9 @@ impl Receiver {
             Placement::Unannounced(span) => {
                 let cause = MoveCause::Unannounced;
                 self.push_move(Some(Source::own(payload)), span, cause, turn);
+            }
+            Placement::Eager(span) => {
+                self.push_move(Some(Source::own(payload)), span, MoveCause::Eager, turn);
             }
             other => self.deliver_small(other, payload, turn),
         }

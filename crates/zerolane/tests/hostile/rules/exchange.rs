@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use zerolane_core::{BurstLimit, Config, Connection, Entropy, Transmit};
 use zerolane_handshake::{Anyone, Ciphers, Credentials, Exchange, Gate, Identity, Reply, Session};
-use zerolane_wire::{Capabilities, Packet, Profiles};
+use zerolane_wire::{Capabilities, Eager, Packet, Profiles};
 
 pub(super) fn capabilities(terms: &Terms) -> Capabilities {
     Capabilities {
@@ -19,6 +19,7 @@ pub(super) fn capabilities(terms: &Terms) -> Capabilities {
         slots: 64,
         max_stu: 1408,
         buffer_log2: 30,
+        eager: Eager::NONE,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::peer::{Peer, Role};
 use super::victim::Ask;
-use super::{announce, data, finish, form, grant, memory, owner, protection};
+use super::{announce, data, eager, finish, form, grant, memory, owner, protection};
 use zerolane::counters::DropReason;
 use zerolane_wire::{Profile, RequestConnection};
 
@@ -117,6 +117,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
         memory::RULES,
         owner::RULES,
         finish::RULES,
+        eager::RULES,
     ];
     parts.into_iter().flatten()
 }
