@@ -42,11 +42,11 @@ static void worker(const char *address)
     uint32_t id;
 
     check(zl_connect(address, NULL, &connection), "connect");
-    check(zl_open(connection, "shared", ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &shared), "open");
+    check(zl_open_region(connection, "shared", ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &shared), "open");
     check(zl_region_wrap(row, sizeof row, &region), "wrap");
     for (;;) {
         const uint64_t counter = offsetof(struct shared, next_row);
-        check(zl_fetch(connection, &shared, counter, ZL_FETCH_INCREMENT, 0, 0, &claimed), "claim");
+        check(zl_fetch_op(connection, &shared, counter, ZL_FETCH_INCREMENT, 0, 0, &claimed), "claim");
         if (claimed >= ROWS)
             break;
         for (size_t i = 0; i < COLUMNS; i++)
@@ -74,7 +74,7 @@ static uint64_t reduce(zl_connection *connection)
     check(zl_region_new(sizeof(struct shared), &region), "allocate");
     const struct shared *shared = zl_region_data(region);
     check(zl_exported_new(region, 0, sizeof *shared, &exported), "export");
-    check(zl_export(connection, exported, ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, "shared", &key), "export");
+    check(zl_export_named(connection, "shared", exported, ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &key), "export");
     for (int rows = 0; rows < ROWS; rows++) {
         check(zl_wait(connection, 10000, &completion), "wait");
         if (completion.kind != ZL_KIND_IMMEDIATE || completion.value >= ROWS) {
@@ -102,7 +102,7 @@ int main(void)
     char address[ZL_ADDRESS_LENGTH];
 
     check(zl_endpoint_bind("127.0.0.1:0", NULL, &endpoint), "listen");
-    check(zl_endpoint_address(endpoint, address, sizeof address), "address");
+    check(zl_endpoint_local_addr(endpoint, address, sizeof address), "address");
     pid_t child = fork();
     if (child < 0) {
         perror("fork");

@@ -39,7 +39,7 @@ static void send_pieces(const char *address)
     for (size_t i = 0; i < zl_region_length(region); i++)
         bytes[i] = expected(i);
     for (size_t piece = 0; piece < PIECES; piece++)
-        check(zl_post_send(connection, region, piece * PIECE, PIECE, &id), "post a send");
+        check(zl_post_send(connection, region, piece * PIECE, PIECE, NULL, &id), "post a send");
     zl_region_free(region); /* its memory stays until the sends are done */
     check(zl_close(connection), "close"); /* waits for them */
 }
@@ -52,7 +52,7 @@ static void receive_pieces(zl_connection *connection)
 
     check(zl_region_new((size_t)PIECES * PIECE, &region), "allocate");
     for (size_t piece = 0; piece < PIECES; piece++)
-        check(zl_post_receive(connection, region, piece * PIECE, PIECE, &id), "post a receive");
+        check(zl_post_recv(connection, region, piece * PIECE, PIECE, NULL, &id), "post a receive");
     for (size_t piece = 0; piece < PIECES; piece++) {
         check(zl_wait(connection, -1, &completion), "wait");
         check(completion.status, "receive");
@@ -75,7 +75,7 @@ int main(void)
     char address[ZL_ADDRESS_LENGTH];
 
     check(zl_endpoint_bind("127.0.0.1:0", NULL, &endpoint), "listen");
-    check(zl_endpoint_address(endpoint, address, sizeof address), "address");
+    check(zl_endpoint_local_addr(endpoint, address, sizeof address), "address");
     pid_t child = fork();
     if (child < 0) {
         perror("fork");

@@ -9,60 +9,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/**
- * Bytes that hold any address of this library as a text, with the zero at its end.
- */
-#define ZL_ADDRESS_LENGTH 64
+/* A name that goes with the next release. */
+#if defined(__GNUC__)
+#define ZL_DEPRECATED(use) __attribute__((deprecated(use)))
+#else
+#define ZL_DEPRECATED(use)
+#endif
 
-/**
- * Most bytes of a message's control.
- */
-#define ZL_CONTROL_LENGTH 128
+#ifdef __cplusplus
+extern "C" {
+#endif
 
-/**
- * Bytes of a zl_key.
+/* ================================================================================================
+ * Connect, send, receive, close
+ * One end listens, the other connects. One send is one receive, of any length. Functions return a
+ * code; the text of a failure is kept for each thread. Each function says which threads may call
+ * it. Any: at any time. One at a time: a call while another thread is in one with the same handle
+ * returns ZL_ERROR_BUSY and does nothing.
  */
-#define ZL_KEY_LENGTH 24
-
-/**
- * May be read by the peer: zl_get.
- */
-#define ZL_RIGHT_READ 1
-
-/**
- * May be written by the peer: zl_put.
- */
-#define ZL_RIGHT_WRITE 2
-
-/**
- * May be changed by the peer's zl_fetch.
- */
-#define ZL_RIGHT_ATOMIC 4
-
-/**
- * It completes only if it fails.
- */
-#define ZL_WORK_UNSIGNALLED 1
-
-/**
- * It begins when all earlier requests of the connection are complete.
- */
-#define ZL_WORK_FENCE 2
-
-/**
- * The peer is told, with `immediate`: it gets a completion of kind ZL_KIND_IMMEDIATE.
- */
-#define ZL_WORK_IMMEDIATE 4
-
-/**
- * Most bytes of a zl_post_put_inline.
- */
-#define ZL_INLINE_LENGTH 256
-
-/**
- * Bytes that hold any public key as a text ("zl:" and 43 characters), with the zero at its end.
- */
-#define ZL_PUBLIC_KEY_LENGTH 47
 
 /**
  * Version of the binary interface. It grows when programs compiled against an older header would not
@@ -71,9 +35,25 @@
 #define ZL_ABI_VERSION 0
 
 /**
+ * Version of the binary interface of the library in use; compare with ZL_ABI_VERSION, that of the
+ * header.
+ *
+ * Threads: any.
+ */
+uint32_t zl_abi_version(void);
+
+/**
+ * Release of the library in use, as "1.2.3".
+ *
+ * Threads: any.
+ */
+const char *zl_version(void);
+
+/**
  * What a function returns, and how a request ended. Negative: it failed, and zl_last_error has the
  * text. After ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the failures of a single
- * request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN) the connection goes on. More codes may be added.
+ * request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN, ZL_ERROR_TIMED_OUT) the connection goes on. More
+ * codes may be added.
  */
 enum zl_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -88,6 +68,10 @@ enum zl_status
      * Nothing happened in the time given, or zl_wake was called. Not a failure.
      */
     ZL_TIMEOUT = 1,
+    /**
+     * There is something to do at once: do not sleep. Not a failure.
+     */
+    ZL_READY = 2,
     /**
      * A null pointer, a value out of range, a text that is not UTF-8.
      */
@@ -169,6 +153,11 @@ enum zl_status
      */
     ZL_ERROR_UNTRUSTED = -20,
     /**
+     * The call took longer than zl_set_timeout allows. Its request was cancelled; whether the peer saw it
+     * is not known.
+     */
+    ZL_ERROR_TIMED_OUT = -21,
+    /**
      * A fault of this library. The handle cannot be used any more, only freed.
      */
     ZL_ERROR_INTERNAL = -99,
@@ -180,6 +169,1603 @@ typedef enum zl_status zl_status;
 typedef int32_t zl_status;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
+
+/**
+ * What `status` means, in a few words; never null. The text is static.
+ *
+ * Threads: any.
+ */
+const char *zl_status_text(int32_t status);
+
+/**
+ * The reason of the last failure of a call of this thread, as a sentence with details; empty if no call
+ * failed. Valid until the next call of this thread fails.
+ *
+ * Threads: any; each has its own.
+ */
+const char *zl_last_error(void);
+
+/**
+ * Settings of connections. The defaults suit a local network, encrypt, and trust any peer.
+ */
+typedef struct zl_options zl_options;
+
+/**
+ * Bytes that hold any address of this library as a text, with the zero at its end.
+ */
+#define ZL_ADDRESS_LENGTH 64
+
+/**
+ * A listening UDP port.
+ */
+typedef struct zl_endpoint zl_endpoint;
+
+/**
+ * A connection. It makes progress only inside its functions, in the calling thread: a peer that
+ * calls none for the idle timeout, while this end waits for it, counts as dead. A zl_worker moves many, and
+ * can do so in a thread of its own.
+ */
+typedef struct zl_connection zl_connection;
+
+/**
+ * Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if
+ * null. Free the endpoint with zl_endpoint_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_endpoint_bind(const char *address,
+                           const struct zl_options *options,
+                           struct zl_endpoint **endpoint);
+
+/**
+ * Writes the address listened on to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH bytes are
+ * enough.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_endpoint_local_addr(const struct zl_endpoint *endpoint,
+                                 char *buffer,
+                                 size_t capacity);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection. It may be given to
+ * another thread. Free it with zl_close or zl_connection_free.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_endpoint_accept(struct zl_endpoint *endpoint,
+                             int64_t timeout_ms,
+                             struct zl_connection **connection);
+
+/**
+ * Stops listening. Null does nothing. Connections it accepted go on.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_endpoint_free(struct zl_endpoint *endpoint);
+
+/**
+ * Connects to `address`, "host:port", with `options`, or the defaults if null. End the connection
+ * with zl_close, or zl_connection_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_connect(const char *address,
+                     const struct zl_options *options,
+                     struct zl_connection **connection);
+
+/**
+ * Writes the peer's address to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH bytes are
+ * enough.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_peer_addr(const struct zl_connection *connection, char *buffer, size_t capacity);
+
+/**
+ * Writes this end's address at present to `buffer`, as "host:port" and a zero; an empty text while there is
+ * no way to the peer. ZL_ADDRESS_LENGTH bytes are enough.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_local_addr(const struct zl_connection *connection,
+                        char *buffer,
+                        size_t capacity);
+
+/**
+ * Sends `len` bytes at `data` as one Transfer; returns when the peer has all of it.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_send(struct zl_connection *connection, const void *data, size_t len);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no
+ * posted receive takes, and tells its length, so that memory of that length can be made.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_announced(struct zl_connection *connection, int64_t timeout_ms, uint64_t *len);
+
+/**
+ * Receives the next Transfer into `buffer`, and its length into `len`. If it is larger than
+ * `capacity`, both ends get ZL_ERROR_TOO_LARGE, nothing is written, and the next one can be
+ * received.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_recv_into(struct zl_connection *connection,
+                       void *buffer,
+                       size_t capacity,
+                       size_t *len);
+
+/**
+ * Sets how long a call that waits for the end of a request may take, in milliseconds (negative: no limit, as
+ * without this call): zl_send, zl_recv_into, zl_put and so on. What takes longer is cancelled, and the call
+ * returns ZL_ERROR_TIMED_OUT.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_set_timeout(struct zl_connection *connection,
+                         int64_t timeout_ms);
+
+/**
+ * Waits until the peer has all that was sent, disconnects, and frees the connection, also if it
+ * fails. Requests that are not done end; their memory is not touched any more. Null is refused, and so is a
+ * connection of a worker: zl_worker_close.
+ *
+ * Threads: the last that uses it.
+ */
+zl_status zl_close(struct zl_connection *connection);
+
+/**
+ * Ends the connection at once, tells the peer if possible, and frees it. Null does nothing, nor does a
+ * connection of a worker. Memory of its requests is not touched any more.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_connection_free(struct zl_connection *connection);
+
+/* ================================================================================================
+ * Many requests in flight
+ * Memory is named as a region. Requests on parts of it are posted, and complete later: until then
+ * the memory belongs to the library. A request may carry a context, a number that comes back in
+ * its completion. Completions of many connections may go to one queue.
+ */
+
+/**
+ * Memory, for requests to name parts of. Freeing the region while a request uses it is safe: memory
+ * of zl_region_new and zl_region_map_file stays until that request is done.
+ */
+typedef struct zl_region zl_region;
+
+/**
+ * Allocates a region of `len` zero bytes: page-aligned, in huge pages where the system has them.
+ *
+ * Threads: any.
+ */
+zl_status zl_region_new(size_t len, struct zl_region **region);
+
+/**
+ * Names `len` bytes at `memory`, which must stay where they are until the region is freed and every
+ * request that uses it is done (or its connection freed).
+ *
+ * Threads: any.
+ */
+zl_status zl_region_wrap(void *memory, size_t len, struct zl_region **region);
+
+/**
+ * The use of a mapped file.
+ */
+enum zl_access
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * To be sent: writing the region does not change the file.
+     */
+    ZL_ACCESS_READ = 1,
+    /**
+     * To be received into: what is written reaches the file.
+     */
+    ZL_ACCESS_WRITE = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zl_access zl_access;
+#else
+typedef uint32_t zl_access;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * Maps `len` bytes of the file open as `fd`, from `offset` on. `access` is a value of enum zl_access.
+ * The descriptor may be closed afterwards. Requests survive a truncation of the file; other accesses to
+ * missing pages raise SIGBUS, as with every mapping.
+ *
+ * Threads: any.
+ */
+zl_status zl_region_map_file(int fd,
+                             uint64_t offset,
+                             size_t len,
+                             uint32_t access,
+                             struct zl_region **region);
+
+/**
+ * Where the region's bytes are; null if `region` is null. While a request receives into them, or a
+ * peer may write them, their content is undefined or changes during a read.
+ *
+ * Threads: any.
+ */
+void *zl_region_data(const struct zl_region *region);
+
+/**
+ * Length of the region in bytes; 0 if `region` is null.
+ *
+ * Threads: any.
+ */
+size_t zl_region_length(const struct zl_region *region);
+
+/**
+ * Frees the region. Null does nothing. Memory that a request still uses is freed with that request.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_region_free(struct zl_region *region);
+
+/**
+ * How the sender asks for the arrival of a Transfer to be delivered. Completions come in order in all
+ * modes, and a call that waits for one request in particular (zl_recv_into) returns at its end in all
+ * modes. These wake in all modes: failures, the end of the connection, a Transfer that finds no
+ * receive posted, and one of no bytes.
+ */
+enum zl_delivery
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * Delivered, and wakes a receiver that waits.
+     */
+    ZL_DELIVERY_INTERRUPT = 0,
+    /**
+     * Delivered to a receiver that polls: zl_poll, zl_queue_poll, and waiting with a timeout of 0. It
+     * does not wake a receiver that waits: that one gets it with the next completion that wakes.
+     */
+    ZL_DELIVERY_POLLED = 1,
+    /**
+     * No event and no wake-up of its own. The completion is held back, and delivered with the next of
+     * the connection that is not silent, or when the receiver asks for it with zl_notify.
+     */
+    ZL_DELIVERY_SILENT = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zl_delivery zl_delivery;
+#else
+typedef uint32_t zl_delivery;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * It completes only if it fails.
+ */
+#define ZL_WORK_UNSIGNALLED 1
+
+/**
+ * It begins when all earlier requests of the connection are complete. For requests on the peer's memory,
+ * and messages.
+ */
+#define ZL_WORK_FENCE 2
+
+/**
+ * The peer is told, with `immediate`: it gets a completion of kind ZL_KIND_IMMEDIATE. For puts.
+ */
+#define ZL_WORK_IMMEDIATE 4
+
+/**
+ * How a request is to be done. Where a pointer to it may be null, null means 0 in all fields.
+ */
+typedef struct zl_work {
+    /**
+     * An or of ZL_WORK_...
+     */
+    uint32_t flags;
+    /**
+     * With ZL_WORK_IMMEDIATE: the number.
+     */
+    uint32_t immediate;
+    /**
+     * A value of enum zl_delivery. For sends of Transfers; without effect on others.
+     */
+    uint32_t delivery;
+    /**
+     * 0.
+     */
+    uint32_t reserved;
+    /**
+     * A number of the program's own, which comes back in the completion: a pointer, an index.
+     */
+    uint64_t context;
+} zl_work;
+
+/**
+ * Posts the send of `len` bytes of `region` from `offset` on; many may be in flight. `how` may be null: it
+ * says how the arrival is delivered to the receiver, whether success is reported here, and the context.
+ * `id` names the request.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_send(struct zl_connection *connection,
+                       const struct zl_region *region,
+                       size_t offset,
+                       size_t len,
+                       const struct zl_work *how,
+                       uint32_t *id);
+
+/**
+ * Posts a receive into `len` bytes of `region` from `offset` on: the n-th posted gets the n-th
+ * Transfer the peer sends, if it fits. `how` may be null; ZL_WORK_UNSIGNALLED and its context alone have a
+ * meaning here. `id` names the request.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_recv(struct zl_connection *connection,
+                       const struct zl_region *region,
+                       size_t offset,
+                       size_t len,
+                       const struct zl_work *how,
+                       uint32_t *id);
+
+/**
+ * What is complete.
+ */
+enum zl_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * zl_post_send.
+     */
+    ZL_KIND_SEND = 0,
+    /**
+     * zl_post_recv.
+     */
+    ZL_KIND_RECEIVE = 1,
+    /**
+     * zl_post_put and its variants.
+     */
+    ZL_KIND_PUT = 2,
+    /**
+     * zl_post_get and its variants.
+     */
+    ZL_KIND_GET = 3,
+    /**
+     * zl_post_fetch_op.
+     */
+    ZL_KIND_FETCH = 4,
+    /**
+     * zl_post_message.
+     */
+    ZL_KIND_MESSAGE = 5,
+    /**
+     * zl_post_message_recv.
+     */
+    ZL_KIND_MESSAGE_RECEIVED = 6,
+    /**
+     * Nothing posted here, id 0: a put of the peer's with an immediate number.
+     */
+    ZL_KIND_IMMEDIATE = 7,
+    /**
+     * zl_post_open_region.
+     */
+    ZL_KIND_OPEN = 8,
+    /**
+     * A kind that this version does not know.
+     */
+    ZL_KIND_OTHER = 255,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zl_kind zl_kind;
+#else
+typedef uint32_t zl_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * Most bytes of a message's control.
+ */
+#define ZL_CONTROL_LENGTH 128
+
+/**
+ * Bytes of a zl_key.
+ */
+#define ZL_KEY_LENGTH 24
+
+/**
+ * Names exported memory on one connection. Plain bytes: give them to the peer by any means.
+ */
+typedef struct zl_key {
+    /**
+     * Opaque.
+     */
+    uint8_t bytes[ZL_KEY_LENGTH];
+} zl_key;
+
+/**
+ * A request that is done: its memory is the program's again.
+ */
+typedef struct zl_completion {
+    /**
+     * The number that the function which posted it gave.
+     */
+    uint32_t id;
+    /**
+     * A value of enum zl_kind.
+     */
+    uint32_t kind;
+    /**
+     * How it ended.
+     */
+    zl_status status;
+    /**
+     * A value of enum zl_delivery.
+     */
+    uint32_t delivery;
+    /**
+     * What the request was given in `context` of its zl_work.
+     */
+    uint64_t context;
+    /**
+     * From a queue: the connection's tag.
+     */
+    uint64_t tag;
+    /**
+     * Bytes moved.
+     */
+    uint64_t length;
+    /**
+     * ZL_KIND_FETCH: what the word was before. ZL_KIND_IMMEDIATE: the number.
+     */
+    uint64_t value;
+    /**
+     * ZL_KIND_MESSAGE_RECEIVED: bytes of `control`.
+     */
+    uint32_t control_length;
+    /**
+     * 0.
+     */
+    uint32_t reserved;
+    /**
+     * ZL_KIND_OPEN: the key; zeros otherwise.
+     */
+    struct zl_key region;
+    /**
+     * ZL_KIND_MESSAGE_RECEIVED: what was sent with the payload.
+     */
+    uint8_t control[ZL_CONTROL_LENGTH];
+} zl_completion;
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, and takes it, or
+ * the first of those before it. 0 polls, as zl_poll does. See enum zl_delivery.
+ *
+ * Threads: one at a time; zl_wake of another ends it.
+ */
+zl_status zl_wait(struct zl_connection *connection,
+                  int64_t timeout_ms,
+                  struct zl_completion *completion);
+
+/**
+ * Makes progress without sleeping, and takes a completion if there is one, else
+ * returns ZL_TIMEOUT. It finds ZL_DELIVERY_POLLED completions, too.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_poll(struct zl_connection *connection, struct zl_completion *completion);
+
+/**
+ * As zl_poll, for up to `capacity` completions, at least 1: one turn of progress for all of them. `count` says
+ * how many there were, ZL_TIMEOUT that there were none.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_poll_batch(struct zl_connection *connection,
+                        struct zl_completion *completions,
+                        size_t capacity,
+                        size_t *count);
+
+/**
+ * Ends a zl_wait or zl_announced of another thread, or the next one if none is in progress: it
+ * returns ZL_TIMEOUT. Ends no request: calls that wait for the end of one go on. Of a connection of a
+ * worker: as zl_worker_wake.
+ *
+ * Threads: any, also while another uses the connection.
+ */
+zl_status zl_wake(const struct zl_connection *connection);
+
+/**
+ * Asks to be told of the end of a request, however its sender wants it delivered: zl_wait returns for
+ * it, also if it is over and held back. ZL_ERROR_ARGUMENT if there is no such request, or its
+ * completion was taken.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_notify(struct zl_connection *connection,
+                    uint32_t id);
+
+/**
+ * Cancels a request, which then ends with ZL_ERROR_CANCELLED and whose memory is not touched any
+ * more. ZL_ERROR_ARGUMENT if it is over already.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_cancel(struct zl_connection *connection, uint32_t id);
+
+/**
+ * What an event loop needs: the connection's socket, the events of it to wait for (POLLIN, and POLLOUT
+ * when its send buffer was full), and the time in milliseconds (-1: none). When there is such an event,
+ * or the time is over, call zl_wait with a timeout of 0, which makes one turn of progress, and then ask
+ * again: a time of 0 says that there may be more. Do not read the socket.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_watch(struct zl_connection *connection,
+                   int *fd,
+                   short *events,
+                   int64_t *timeout_ms);
+
+/**
+ * A queue for the completions of many connections.
+ */
+typedef struct zl_queue zl_queue;
+
+/**
+ * Makes a queue for `capacity` completions. When it is full, connections keep theirs, and take no more
+ * from their peers. Free it with zl_queue_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_queue_new(size_t capacity,
+                       struct zl_queue **queue);
+
+/**
+ * Sends the completions of a connection to `queue` from now on, with `tag`. The connection still
+ * makes progress only inside its functions: call zl_wait, here or in a thread for it.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_set_completion_queue(struct zl_connection *connection,
+                                  const struct zl_queue *queue,
+                                  uint64_t tag);
+
+/**
+ * Takes a completion if there is one, whether it wakes or not, else returns ZL_TIMEOUT. Its `tag` is that
+ * of its connection.
+ *
+ * Threads: any.
+ */
+zl_status zl_queue_poll(const struct zl_queue *queue,
+                        struct zl_completion *completion);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, while other threads
+ * drive the connections, and takes it or the first of those before it. 0 polls, as zl_queue_poll
+ * does.
+ *
+ * Threads: any.
+ */
+zl_status zl_queue_wait(const struct zl_queue *queue,
+                        int64_t timeout_ms,
+                        struct zl_completion *completion);
+
+/**
+ * A descriptor that is readable while there is something in the queue that wakes; -1 if `queue` is null.
+ * Do not read it.
+ *
+ * Threads: any.
+ */
+int zl_queue_fd(const struct zl_queue *queue);
+
+/**
+ * Frees the handle. Null does nothing. The queue itself is freed with the last connection that uses it.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_queue_free(struct zl_queue *queue);
+
+/* ================================================================================================
+ * Remote memory
+ * One end exports memory, with rights; the other puts, gets, and changes words of 8 bytes
+ * atomically. A put takes effect while the owner's connection makes progress: in its calls, or,
+ * whatever the owner does, in a worker's thread (zl_worker_spawn).
+ */
+
+/**
+ * May be read by the peer: zl_get.
+ */
+#define ZL_RIGHT_READ 1
+
+/**
+ * May be written by the peer: zl_put.
+ */
+#define ZL_RIGHT_WRITE 2
+
+/**
+ * May be changed by the peer's zl_fetch_op.
+ */
+#define ZL_RIGHT_ATOMIC 4
+
+/**
+ * Memory that peers may read and write, while this program uses it too. Words of 8 bytes that both
+ * change are to be changed by atomics, as of C11's stdatomic.h.
+ */
+typedef struct zl_exported zl_exported;
+
+/**
+ * Makes `len` bytes of `region` from `offset` on, which must be a multiple of 8 in memory, ready to be
+ * exported on connections. Free it with zl_exported_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_exported_new(const struct zl_region *region,
+                          size_t offset,
+                          size_t len,
+                          struct zl_exported **exported);
+
+/**
+ * Exports memory to the peer of `connection`, with `rights`, an or of ZL_RIGHT_...; `key` names it
+ * there.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_export(struct zl_connection *connection,
+                    const struct zl_exported *exported,
+                    uint32_t rights,
+                    struct zl_key *key);
+
+/**
+ * As zl_export, and the peer may ask for it by `name`, at most 32 bytes of UTF-8.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_export_named(struct zl_connection *connection,
+                          const char *name,
+                          const struct zl_exported *exported,
+                          uint32_t rights,
+                          struct zl_key *key);
+
+/**
+ * Takes memory back from the peer of this connection, at once. ZL_ERROR_ARGUMENT if `key` names
+ * nothing exported here.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_revoke(struct zl_connection *connection, const struct zl_key *key);
+
+/**
+ * Takes the memory back from all peers, at once: after this returns, no operation of a peer reads or
+ * writes it, however late it comes.
+ *
+ * Threads: any.
+ */
+zl_status zl_exported_revoke(const struct zl_exported *exported);
+
+/**
+ * Frees the handle. Null does nothing. What was exported stays exported, and its memory in use, until it
+ * is revoked or its connections end.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_exported_free(struct zl_exported *exported);
+
+/**
+ * Asks the peer for the key of the memory it exports as `name`, with `rights`. ZL_ERROR_UNKNOWN if
+ * there is none of that name, ZL_ERROR_DENIED if it is exported without one of the rights.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_open_region(struct zl_connection *connection,
+                         const char *name,
+                         uint32_t rights,
+                         struct zl_key *key);
+
+/**
+ * Length of the memory that `key` names, bytes; 0 if `key` is null or invalid.
+ *
+ * Threads: any.
+ */
+uint64_t zl_key_length(const struct zl_key *key);
+
+/**
+ * Writes `len` bytes at `data` to the peer's memory, `offset` bytes behind its start; returns when
+ * they are placed and visible there.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_put(struct zl_connection *connection,
+                 const struct zl_key *to,
+                 uint64_t offset,
+                 const void *data,
+                 size_t len);
+
+/**
+ * As zl_put, and the peer gets a completion of kind ZL_KIND_IMMEDIATE with the number `immediate` when the
+ * bytes are placed.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_put_with_immediate(struct zl_connection *connection,
+                                const struct zl_key *to,
+                                uint64_t offset,
+                                const void *data,
+                                size_t len,
+                                uint32_t immediate);
+
+/**
+ * Reads `len` bytes of the peer's memory, `offset` bytes behind its start, into `buffer`.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_get(struct zl_connection *connection,
+                 const struct zl_key *from,
+                 uint64_t offset,
+                 void *buffer,
+                 size_t len);
+
+/**
+ * An operation on a word of the peer's memory, done atomically and exactly once.
+ */
+enum zl_fetch_op_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * Adds `operand`, wrapping.
+     */
+    ZL_FETCH_ADD = 0,
+    /**
+     * Adds one, wrapping.
+     */
+    ZL_FETCH_INCREMENT = 1,
+    /**
+     * Subtracts one, wrapping.
+     */
+    ZL_FETCH_DECREMENT = 2,
+    /**
+     * Stores zero.
+     */
+    ZL_FETCH_CLEAR = 3,
+    /**
+     * Stores `operand`.
+     */
+    ZL_FETCH_SWAP = 4,
+    /**
+     * Stores `operand` if the word equals `expected`.
+     */
+    ZL_FETCH_COMPARE_AND_SWAP = 5,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zl_fetch_op_kind zl_fetch_op_kind;
+#else
+typedef uint32_t zl_fetch_op_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * Does `op`, a value of enum zl_fetch_op_kind, to the aligned 8-byte word at `offset` of the peer's memory,
+ * atomically and exactly once, and writes what it was before to `before`, if that is not null.
+ * `operand` and `expected` are for those operations that name them.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_fetch_op(struct zl_connection *connection,
+                      const struct zl_key *on,
+                      uint64_t offset,
+                      uint32_t op,
+                      uint64_t operand,
+                      uint64_t expected,
+                      uint64_t *before);
+
+/**
+ * Posts a zl_open_region: its completion, of kind ZL_KIND_OPEN, has the key as `region`. `how` may be null; its
+ * context alone has a meaning here.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_open_region(struct zl_connection *connection,
+                              const char *name,
+                              uint32_t rights,
+                              const struct zl_work *how,
+                              uint32_t *id);
+
+/**
+ * Posts a put of `len` bytes of `region` from `region_offset` on to the peer's memory, `offset` bytes
+ * behind its start. It completes when they are placed and visible there. `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_put(struct zl_connection *connection,
+                      const struct zl_key *to,
+                      uint64_t offset,
+                      const struct zl_region *region,
+                      size_t region_offset,
+                      size_t len,
+                      const struct zl_work *how,
+                      uint32_t *id);
+
+/**
+ * Most bytes of a zl_post_put_inline.
+ */
+#define ZL_INLINE_LENGTH 256
+
+/**
+ * Posts a put of `len` bytes at `data`, at most ZL_INLINE_LENGTH, which are copied before this returns.
+ * `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_put_inline(struct zl_connection *connection,
+                             const struct zl_key *to,
+                             uint64_t offset,
+                             const void *data,
+                             size_t len,
+                             const struct zl_work *how,
+                             uint32_t *id);
+
+/**
+ * Posts a get of `len` bytes of the peer's memory, `offset` bytes behind its start, into `region` from
+ * `region_offset` on. `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_get(struct zl_connection *connection,
+                      const struct zl_key *from,
+                      uint64_t offset,
+                      const struct zl_region *region,
+                      size_t region_offset,
+                      size_t len,
+                      const struct zl_work *how,
+                      uint32_t *id);
+
+/**
+ * A piece of local memory and its place in the peer's.
+ */
+typedef struct zl_piece {
+    /**
+     * Bytes behind the start of the peer's memory.
+     */
+    uint64_t remote_offset;
+    /**
+     * Where the piece is.
+     */
+    const struct zl_region *region;
+    /**
+     * Bytes behind the region's start.
+     */
+    size_t offset;
+    /**
+     * Bytes.
+     */
+    size_t length;
+} zl_piece;
+
+/**
+ * Posts one put of several pieces, gathered here and scattered there. `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_put_vectored(struct zl_connection *connection,
+                               const struct zl_key *to,
+                               const struct zl_piece *pieces,
+                               size_t count,
+                               const struct zl_work *how,
+                               uint32_t *id);
+
+/**
+ * Posts one get of several pieces, gathered there and scattered here. `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_get_vectored(struct zl_connection *connection,
+                               const struct zl_key *from,
+                               const struct zl_piece *pieces,
+                               size_t count,
+                               const struct zl_work *how,
+                               uint32_t *id);
+
+/**
+ * Posts a zl_fetch_op: its completion has what the word was before as `value`. `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_fetch_op(struct zl_connection *connection,
+                           const struct zl_key *on,
+                           uint64_t offset,
+                           uint32_t op,
+                           uint64_t operand,
+                           uint64_t expected,
+                           const struct zl_work *how,
+                           uint32_t *id);
+
+/* ================================================================================================
+ * Messages
+ * Up to 128 bytes of control, with or without a payload of any length. The n-th receive gets the
+ * n-th message; one that finds no receive waits.
+ */
+
+/**
+ * Sends a message of `control_len` bytes, at most ZL_CONTROL_LENGTH, and with it, if `payload` is not
+ * null, `len` bytes; returns when the peer has it in a receive.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_send_message(struct zl_connection *connection,
+                          const void *control,
+                          size_t control_len,
+                          const void *payload,
+                          size_t len);
+
+/**
+ * Receives the next message: its control to `control`, ZL_CONTROL_LENGTH bytes, and their number to
+ * `control_len`; its payload to `payload`, `capacity` bytes, or none if that is null, and the
+ * payload's length to `len`.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_recv_message(struct zl_connection *connection,
+                          void *control,
+                          size_t *control_len,
+                          void *payload,
+                          size_t capacity,
+                          size_t *len);
+
+/**
+ * Posts a zl_send_message, whose payload is `len` bytes of `region` from `offset` on; none if `region`
+ * is null. The control is copied before this returns. `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_message(struct zl_connection *connection,
+                          const void *control,
+                          size_t control_len,
+                          const struct zl_region *region,
+                          size_t offset,
+                          size_t len,
+                          const struct zl_work *how,
+                          uint32_t *id);
+
+/**
+ * Posts a receive of a message, whose payload goes to `len` bytes of `region` from `offset` on; null if
+ * none is expected. The n-th posted gets the peer's n-th message; its completion has the control. `how` may
+ * be null; its context alone has a meaning here.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_message_recv(struct zl_connection *connection,
+                               const struct zl_region *region,
+                               size_t offset,
+                               size_t len,
+                               const struct zl_work *how,
+                               uint32_t *id);
+
+/* ================================================================================================
+ * Workers: many connections in one loop
+ * A worker owns endpoints and connections, which it names by numbers, and tells by events what
+ * happened to them. The program calls it: zl_worker_wait, then zl_worker_events; or, in an event
+ * loop of its own, zl_worker_progress after it slept on the descriptor.
+ */
+
+/**
+ * Owns endpoints and connections, and moves all of them: one descriptor and one timer for a thousand
+ * sockets. They make progress in zl_worker_progress and zl_worker_wait, or, after zl_worker_spawn, in a
+ * thread of its own. After fork without exec the child must not use it.
+ */
+typedef struct zl_worker zl_worker;
+
+/**
+ * Makes a worker that owns nothing yet. Free it with zl_worker_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_worker_new(struct zl_worker **worker);
+
+/**
+ * Sets how many microseconds zl_worker_wait, and a thread of its own, look for more before they sleep: 50
+ * unless set. The time adapts to the success of looking.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_set_spin(struct zl_worker *worker,
+                             uint32_t spin_us);
+
+/**
+ * Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if null.
+ * `endpoint` names it. Connections accepted are the worker's; each is told by ZL_EVENT_ACCEPTED.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_listen(struct zl_worker *worker,
+                           const char *address,
+                           const struct zl_options *options,
+                           uint64_t *endpoint);
+
+/**
+ * Writes the address that `endpoint` listens on to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH
+ * bytes are enough.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_local_addr(struct zl_worker *worker,
+                               uint64_t endpoint,
+                               char *buffer,
+                               size_t capacity);
+
+/**
+ * Lets every client of `endpoint` that connects from now on use the memory with `rights`, an or of
+ * ZL_RIGHT_..., by `name`: registered once, for any number of peers. zl_exported_revoke ends it for all.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_export(struct zl_worker *worker,
+                           uint64_t endpoint,
+                           const char *name,
+                           const struct zl_exported *exported,
+                           uint32_t rights);
+
+/**
+ * Stops listening. Connections that were accepted go on. ZL_ERROR_CLOSED if it was closed already.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_close_endpoint(struct zl_worker *worker, uint64_t endpoint);
+
+/**
+ * Begins to connect to `address`, "host:port", with `options`, or the defaults if null, and returns at once
+ * (the name of a host is looked up first, and its first address taken). `connection` names it. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED tells
+ * what came of it; what is posted before waits.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_connect(struct zl_worker *worker,
+                            const char *address,
+                            const struct zl_options *options,
+                            uint64_t *connection);
+
+/**
+ * Takes over a connection: an endpoint's, another worker's. Its handle is freed, also if this fails; only
+ * one that is null or a worker's is left as it is.
+ *
+ * Threads: one at a time; the last that uses the connection's handle.
+ */
+zl_status zl_worker_adopt(struct zl_worker *worker,
+                          struct zl_connection *connection,
+                          uint64_t *id);
+
+/**
+ * Gives a connection out of the worker's hands: for the program to drive, or for another worker. Handles that
+ * zl_worker_connection gave out for it are over. ZL_ERROR_CLOSED if it is none of this worker's, or is not connected.
+ * Its events that were not taken stay here. End it with zl_close or zl_connection_free.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_release(struct zl_worker *worker,
+                            uint64_t id,
+                            struct zl_connection **connection);
+
+/**
+ * A handle of connection `id`, for the functions that post, cancel, export, or tell something of a connection.
+ * What it is asked begins with the next zl_worker_progress. The functions that wait for the end of a request,
+ * zl_poll, zl_wait and zl_close refuse it: its completions are events of the worker.
+ *
+ * The handle is the worker's, and the same each time. It is valid until the call of zl_worker_events after the
+ * one that told of its ZL_EVENT_CLOSED, until zl_worker_release, zl_worker_spawn or zl_worker_free. Between
+ * the end of the connection and that, functions return ZL_ERROR_CLOSED. ZL_ERROR_CLOSED also here, if the
+ * worker has no such connection.
+ *
+ * Threads: one at a time. Using the handle counts as using the worker: ZL_ERROR_BUSY while another thread
+ * does.
+ */
+zl_status zl_worker_connection(struct zl_worker *worker,
+                               uint64_t id,
+                               struct zl_connection **connection);
+
+/**
+ * Writes the number of connections that are not over to `count`.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_connections(struct zl_worker *worker, size_t *count);
+
+/**
+ * Begins to close a connection: what was posted to be sent is sent, within the idle timeout, then the peer is
+ * told. ZL_EVENT_CLOSED follows. ZL_ERROR_CLOSED if it is over already.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_close(struct zl_worker *worker,
+                          uint64_t connection);
+
+/**
+ * Makes progress until there is an event (ZL_OK), or zl_worker_wake was called, or `timeout_ms` milliseconds
+ * (negative: no limit) are over (ZL_TIMEOUT).
+ *
+ * Threads: one at a time; zl_worker_wake of another ends it.
+ */
+zl_status zl_worker_wait(struct zl_worker *worker,
+                         int64_t timeout_ms);
+
+/**
+ * What happened.
+ */
+enum zl_event_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * `endpoint` accepted `connection`.
+     */
+    ZL_EVENT_ACCEPTED = 1,
+    /**
+     * The socket of `endpoint` failed, as `status` says; it is closed.
+     */
+    ZL_EVENT_ENDPOINT_FAILED = 2,
+    /**
+     * `connection`, which zl_worker_connect began, stands. Requests posted before begin now.
+     */
+    ZL_EVENT_CONNECTED = 3,
+    /**
+     * A request of `connection` is over, or a number of the peer's came: `completion`.
+     */
+    ZL_EVENT_COMPLETED = 4,
+    /**
+     * The peer of `connection` announced a Transfer of `length` bytes that no posted receive takes. Told once
+     * until one does.
+     */
+    ZL_EVENT_ANNOUNCED = 5,
+    /**
+     * `connection` is over, or could not be made, as `status` says. Its last event: all its requests have
+     * completed.
+     */
+    ZL_EVENT_CLOSED = 6,
+    /**
+     * Something that this version does not know.
+     */
+    ZL_EVENT_OTHER = 255,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zl_event_kind zl_event_kind;
+#else
+typedef uint32_t zl_event_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * An event of a worker.
+ */
+typedef struct zl_event {
+    /**
+     * A value of enum zl_event_kind. More may be added.
+     */
+    uint32_t kind;
+    /**
+     * Why: ZL_EVENT_ENDPOINT_FAILED, ZL_EVENT_CLOSED. ZL_OK otherwise.
+     */
+    zl_status status;
+    /**
+     * Of which endpoint, as zl_worker_listen named it; 0 if of none.
+     */
+    uint64_t endpoint;
+    /**
+     * Of which connection; 0 if of none.
+     */
+    uint64_t connection;
+    /**
+     * ZL_EVENT_ANNOUNCED: bytes.
+     */
+    uint64_t length;
+    /**
+     * 0.
+     */
+    uint64_t reserved;
+    /**
+     * ZL_EVENT_COMPLETED: how, with the connection as its tag.
+     */
+    struct zl_completion completion;
+} zl_event;
+
+/**
+ * Takes up to `capacity` events, at least 1; `count` says how many there were, ZL_TIMEOUT that there were none. It
+ * makes no progress. Handles of connections whose end the call before told of are over (zl_worker_connection).
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_events(struct zl_worker *worker,
+                           struct zl_event *events,
+                           size_t capacity,
+                           size_t *count);
+
+/**
+ * Ends a zl_worker_wait of another thread, or the next one if none is in progress, and makes the descriptor
+ * readable after zl_worker_arm.
+ *
+ * Threads: any, also while another uses the worker.
+ */
+zl_status zl_worker_wake(const struct zl_worker *worker);
+
+/**
+ * Moves what can be moved, a bounded amount of work, and returns: ZL_READY if there may be more to do at once,
+ * ZL_OK if not.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_progress(struct zl_worker *worker);
+
+/**
+ * To be called before the program sleeps on zl_worker_fd by its own means: the descriptor becomes readable when
+ * something arrives, a timer expires or zl_worker_wake is called. ZL_READY if there is something to do
+ * already: then the program must not sleep, but call zl_worker_progress, which it does in any case after it slept.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_arm(struct zl_worker *worker);
+
+/**
+ * The descriptor to watch for POLLIN after zl_worker_arm; -1 if `worker` is null. Do not read it.
+ *
+ * Threads: any.
+ */
+int zl_worker_fd(const struct zl_worker *worker);
+
+/**
+ * Writes to `timeout_ms` how many milliseconds zl_worker_progress has nothing to do unless the descriptor becomes
+ * readable; -1 if no timer runs. The descriptor, after zl_worker_arm, tells of that, too.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_next_timeout(struct zl_worker *worker,
+                                 int64_t *timeout_ms);
+
+/**
+ * Ends all it owns at once, tells the peers if possible, and frees it. Null does nothing. Memory of requests is
+ * not touched any more.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_worker_free(struct zl_worker *worker);
+
+/* ================================================================================================
+ * Workers in a thread of their own
+ * Peers are served while the program does something else: exported memory is read and written,
+ * keep-alives are answered. Any thread uses the handles; a request is waited for by its
+ * zl_pending.
+ */
+
+/**
+ * A worker that runs in a thread of its own: peers are served whatever the program does. Keep-alives are
+ * answered, exported memory is read and written.
+ */
+typedef struct zl_worker_thread zl_worker_thread;
+
+/**
+ * An endpoint of a worker's thread.
+ */
+typedef struct zl_endpoint_handle zl_endpoint_handle;
+
+/**
+ * A connection of a worker's thread. Requests are posted by any thread, and begun in the order in which one
+ * thread asks for them; what finds no room waits in order. Each is waited for by its zl_pending.
+ */
+typedef struct zl_handle zl_handle;
+
+/**
+ * A request of a zl_handle that was not waited for yet.
+ */
+typedef struct zl_pending zl_pending;
+
+/**
+ * Runs `worker` in a thread of its own until it is stopped. The worker's handle is freed, also if this fails; only
+ * null is refused. Its endpoints and connections go on, but there is no handle for them, and no events: what its
+ * endpoints export is served. End it with zl_worker_stop or zl_worker_thread_free.
+ *
+ * Threads: the last that uses `worker`.
+ */
+zl_status zl_worker_spawn(struct zl_worker *worker,
+                          struct zl_worker_thread **thread);
+
+/**
+ * Has the worker close everything, waits until what was posted is sent, or the idle timeout is over, and frees it,
+ * also if it fails: the thread ended before, because the system refused something. Null is refused.
+ *
+ * Threads: the last that uses it.
+ */
+zl_status zl_worker_stop(struct zl_worker_thread *thread);
+
+/**
+ * Ends the thread and all it owns at once, tells the peers if possible, and frees it. Null does nothing. Handles
+ * that are left are refused what they ask for, and are to be freed all the same.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_worker_thread_free(struct zl_worker_thread *thread);
+
+/**
+ * Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if null.
+ *
+ * Threads: any.
+ */
+zl_status zl_worker_thread_listen(const struct zl_worker_thread *thread,
+                                  const char *address,
+                                  const struct zl_options *options,
+                                  struct zl_endpoint_handle **endpoint);
+
+/**
+ * Connects to `address`, "host:port", with `options`, or the defaults if null; returns when it is connected, or
+ * the connect timeout is over. End the connection with zl_handle_close or zl_handle_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_worker_thread_connect(const struct zl_worker_thread *thread,
+                                   const char *address,
+                                   const struct zl_options *options,
+                                   struct zl_handle **connection);
+
+/**
+ * Gives the worker's thread a connection. Its own handle is freed, also if this fails; only one that is null or a
+ * worker's is left as it is.
+ *
+ * Threads: any; the last that uses the connection's own handle.
+ */
+zl_status zl_worker_thread_adopt(const struct zl_worker_thread *thread,
+                                 struct zl_connection *connection,
+                                 struct zl_handle **adopted);
+
+/**
+ * Writes the address listened on to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH bytes are
+ * enough.
+ *
+ * Threads: any.
+ */
+zl_status zl_endpoint_handle_local_addr(const struct zl_endpoint_handle *endpoint,
+                                        char *buffer,
+                                        size_t capacity);
+
+/**
+ * Lets every client that connects from now on use the memory with `rights`, an or of ZL_RIGHT_..., by `name`:
+ * registered once, for any number of peers, and served while the program does something else.
+ * zl_exported_revoke ends it for all.
+ *
+ * Threads: any.
+ */
+zl_status zl_endpoint_handle_export(const struct zl_endpoint_handle *endpoint,
+                                    const char *name,
+                                    const struct zl_exported *exported,
+                                    uint32_t rights);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection. Those that are not asked for are
+ * served all the same: what the endpoint exports is theirs to use. End it with zl_handle_close or
+ * zl_handle_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_endpoint_handle_accept(const struct zl_endpoint_handle *endpoint,
+                                    int64_t timeout_ms,
+                                    struct zl_handle **connection);
+
+/**
+ * Stops listening, and frees the handle. Null does nothing. Connections that were taken by
+ * zl_endpoint_handle_accept go on.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_endpoint_handle_free(struct zl_endpoint_handle *endpoint);
+
+/**
+ * Sends `len` bytes of `region` from `offset` on as one Transfer. `how` may be null; it is always signalled.
+ * `pending` is to be waited for, and to be freed with zl_pending_free, as that of every request.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_send(const struct zl_handle *connection,
+                         const struct zl_region *region,
+                         size_t offset,
+                         size_t len,
+                         const struct zl_work *how,
+                         struct zl_pending **pending);
+
+/**
+ * Receives the next Transfer into `len` bytes of `region` from `offset` on.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_recv(const struct zl_handle *connection,
+                         const struct zl_region *region,
+                         size_t offset,
+                         size_t len,
+                         struct zl_pending **pending);
+
+/**
+ * Sends a message of `control_len` bytes, at most ZL_CONTROL_LENGTH, which are copied before this returns, and with
+ * it, if `region` is not null, `len` bytes of that from `offset` on.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_send_message(const struct zl_handle *connection,
+                                 const void *control,
+                                 size_t control_len,
+                                 const struct zl_region *region,
+                                 size_t offset,
+                                 size_t len,
+                                 struct zl_pending **pending);
+
+/**
+ * Receives the next message, whose payload goes to `len` bytes of `region` from `offset` on; null if none is
+ * expected. The completion has the control.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_recv_message(const struct zl_handle *connection,
+                                 const struct zl_region *region,
+                                 size_t offset,
+                                 size_t len,
+                                 struct zl_pending **pending);
+
+/**
+ * Puts `len` bytes of `region` from `region_offset` on into the peer's memory, `offset` bytes behind its start, as
+ * zl_post_put does. `how` may be null; it is always signalled.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_put(const struct zl_handle *connection,
+                        const struct zl_key *to,
+                        uint64_t offset,
+                        const struct zl_region *region,
+                        size_t region_offset,
+                        size_t len,
+                        const struct zl_work *how,
+                        struct zl_pending **pending);
+
+/**
+ * Gets `len` bytes of the peer's memory, `offset` bytes behind its start, into `region` from `region_offset` on, as
+ * zl_post_get does. `how` may be null; it is always signalled.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_get(const struct zl_handle *connection,
+                        const struct zl_key *from,
+                        uint64_t offset,
+                        const struct zl_region *region,
+                        size_t region_offset,
+                        size_t len,
+                        const struct zl_work *how,
+                        struct zl_pending **pending);
+
+/**
+ * Does what zl_fetch_op does; the completion has what the word was before as `value`.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_fetch_op(const struct zl_handle *connection,
+                             const struct zl_key *on,
+                             uint64_t offset,
+                             uint32_t op,
+                             uint64_t operand,
+                             uint64_t expected,
+                             struct zl_pending **pending);
+
+/**
+ * Asks for the peer's memory by name, as zl_post_open_region does; the completion has the key as `region`.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_open_region(const struct zl_handle *connection,
+                                const char *name,
+                                uint32_t rights,
+                                struct zl_pending **pending);
+
+/**
+ * Exports memory to the peer, as zl_export does.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_export(const struct zl_handle *connection,
+                           const struct zl_exported *exported,
+                           uint32_t rights,
+                           struct zl_key *key);
+
+/**
+ * The same by `name`, as zl_export_named does.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_export_named(const struct zl_handle *connection,
+                                 const char *name,
+                                 const struct zl_exported *exported,
+                                 uint32_t rights,
+                                 struct zl_key *key);
+
+/**
+ * Takes memory back from the peer, at once, as zl_revoke does.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_revoke(const struct zl_handle *connection, const struct zl_key *key);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the next number that the peer put with its bytes
+ * (ZL_WORK_IMMEDIATE, zl_put_with_immediate); ZL_TIMEOUT if none came.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_immediate(const struct zl_handle *connection,
+                              int64_t timeout_ms,
+                              uint32_t *immediate);
+
+/**
+ * Writes the address that the peer had when the connection was made to `buffer`, as zl_peer_addr does.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_peer_addr(const struct zl_handle *connection,
+                              char *buffer,
+                              size_t capacity);
+
+/**
+ * Waits until what was posted to be sent is sent, within the idle timeout, disconnects, and frees the handle, also
+ * if it fails. Null is refused.
+ *
+ * Threads: the last that uses it.
+ */
+zl_status zl_handle_close(struct zl_handle *connection);
+
+/**
+ * Frees the handle; the connection closes in the background, when what was posted is sent. Null does nothing.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_handle_free(struct zl_handle *connection);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the end of the request, and tells how it ended. After
+ * ZL_TIMEOUT it goes on. After another status it is over, and is only to be freed: a failure says that the worker or
+ * the connection refused it, or is no more; one of the request itself is in `status` of the completion, whose id
+ * and tag are the worker's and without a meaning here.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_pending_wait(struct zl_pending *pending,
+                          int64_t timeout_ms,
+                          struct zl_completion *completion);
+
+/**
+ * Frees it. Null does nothing. A request that is not over is cancelled, in the background: memory of
+ * zl_region_new and zl_region_map_file stays until then, but that of zl_region_wrap must stay until zl_pending_wait
+ * told the end, or the worker's thread has ended. A Transfer or message that came by then is the next one's.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_pending_free(struct zl_pending *pending);
+
+/* ================================================================================================
+ * Settings and security
+ * Connections are encrypted with keys made for each connection or endpoint: no third party can
+ * listen in, but the peer's identity is not known. Lasting keys are in files.
+ */
+
+/**
+ * New settings, all at their defaults. Free them with zl_options_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_options_new(struct zl_options **options);
 
 /**
  * What can be set with zl_options_set.
@@ -250,190 +1836,74 @@ typedef uint32_t zl_option;
 #endif // __cplusplus
 
 /**
- * The use of a mapped file.
+ * Sets one option, a value of enum zl_option, to `value`.
+ *
+ * Threads: any.
  */
-enum zl_access
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
-    /**
-     * To be sent: writing the region does not change the file.
-     */
-    ZL_ACCESS_READ = 1,
-    /**
-     * To be received into: what is written reaches the file.
-     */
-    ZL_ACCESS_WRITE = 2,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum zl_access zl_access;
-#else
-typedef uint32_t zl_access;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+zl_status zl_options_set(struct zl_options *options, uint32_t option, uint64_t value);
 
 /**
- * How the sender asks for the arrival of a Transfer to be delivered. Completions come in order in all
- * modes, and a call that waits for one request in particular (zl_receive) returns at its end in all
- * modes. These wake in all modes: failures, the end of the connection, a Transfer that finds no
- * receive posted, and one of no bytes.
+ * Bytes that hold any public key as a text ("zl:" and 43 characters), with the zero at its end.
  */
-enum zl_delivery
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
-    /**
-     * No event and no wake-up of its own. The completion is held back, and delivered with the next of
-     * the connection that is not silent, or when the receiver asks for it with zl_notify.
-     */
-    ZL_DELIVERY_SILENT = 0,
-    /**
-     * Delivered to a receiver that polls: zl_poll, zl_queue_poll, and waiting with a timeout of 0. It
-     * does not wake a receiver that waits: that one gets it with the next completion that wakes.
-     */
-    ZL_DELIVERY_POLLED = 1,
-    /**
-     * Delivered, and wakes a receiver that waits.
-     */
-    ZL_DELIVERY_INTERRUPT = 2,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum zl_delivery zl_delivery;
-#else
-typedef uint32_t zl_delivery;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+#define ZL_PUBLIC_KEY_LENGTH 47
 
 /**
- * What is complete.
+ * Gives this end the key in `file` as its identity. The file is as `zerolane keygen` makes it, and is made
+ * if there is none. Others must not be able to read it. Without this call, each connection and endpoint
+ * has a key of its own.
+ * Writes the public half to `buffer`, if that is not null, as a text and a zero:
+ * ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ *
+ * Threads: any.
  */
-enum zl_kind
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
-    /**
-     * zl_post_send.
-     */
-    ZL_KIND_SEND = 0,
-    /**
-     * zl_post_receive.
-     */
-    ZL_KIND_RECEIVE = 1,
-    /**
-     * zl_post_put and its variants.
-     */
-    ZL_KIND_PUT = 2,
-    /**
-     * zl_post_get and its variants.
-     */
-    ZL_KIND_GET = 3,
-    /**
-     * zl_post_fetch.
-     */
-    ZL_KIND_FETCH = 4,
-    /**
-     * zl_post_message.
-     */
-    ZL_KIND_MESSAGE = 5,
-    /**
-     * zl_post_message_receive.
-     */
-    ZL_KIND_MESSAGE_RECEIVED = 6,
-    /**
-     * Nothing posted here, id 0: a put of the peer's with an immediate number.
-     */
-    ZL_KIND_IMMEDIATE = 7,
-    /**
-     * A kind that this version does not know.
-     */
-    ZL_KIND_OTHER = 255,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum zl_kind zl_kind;
-#else
-typedef uint32_t zl_kind;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+zl_status zl_options_identity(struct zl_options *options,
+                              const char *file,
+                              char *buffer,
+                              size_t capacity);
 
 /**
- * An operation on a word of the peer's memory, done atomically and exactly once.
+ * Speaks only to peers that prove to own `key` (a text, as `zerolane id` shows it), or another key
+ * given in an earlier call. Without a call, to any peer: no third party can listen in, but the
+ * peer's identity is not known.
+ *
+ * Threads: any.
  */
-enum zl_fetch_op
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
-    /**
-     * Adds `operand`, wrapping.
-     */
-    ZL_FETCH_ADD = 0,
-    /**
-     * Adds one, wrapping.
-     */
-    ZL_FETCH_INCREMENT = 1,
-    /**
-     * Subtracts one, wrapping.
-     */
-    ZL_FETCH_DECREMENT = 2,
-    /**
-     * Stores zero.
-     */
-    ZL_FETCH_CLEAR = 3,
-    /**
-     * Stores `operand`.
-     */
-    ZL_FETCH_SWAP = 4,
-    /**
-     * Stores `operand` if the word equals `expected`.
-     */
-    ZL_FETCH_COMPARE_AND_SWAP = 5,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum zl_fetch_op zl_fetch_op;
-#else
-typedef uint32_t zl_fetch_op;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+zl_status zl_options_trust(struct zl_options *options, const char *key);
 
 /**
- * A connection. It makes progress only inside its functions, in the calling thread: a peer that
- * calls none for the idle timeout, while this end waits for it, counts as dead.
+ * Frees settings. Null does nothing.
+ *
+ * Threads: the last that uses them.
  */
-typedef struct zl_connection zl_connection;
+void zl_options_free(struct zl_options *options);
 
 /**
- * A listening UDP port.
+ * Writes the key that the peer proved to own to `buffer`, as a text and a zero; an empty text if
+ * the connection is plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ *
+ * Threads: one at a time.
  */
-typedef struct zl_endpoint zl_endpoint;
+zl_status zl_peer_key(const struct zl_connection *connection, char *buffer, size_t capacity);
 
 /**
- * Memory that peers may read and write, while this program uses it too. Words of 8 bytes that both
- * change are to be changed by atomics, as of C11's stdatomic.h.
+ * Writes the key by which clients know this end to `buffer`, as a text and a zero; an
+ * empty text if connections are plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ *
+ * Threads: one at a time.
  */
-typedef struct zl_exported zl_exported;
+zl_status zl_endpoint_public_key(const struct zl_endpoint *endpoint, char *buffer, size_t capacity);
 
 /**
- * Settings of connections. The defaults suit a local network, encrypt, and trust any peer.
+ * Writes the key that the peer proved to own to `buffer`, as zl_peer_key does.
+ *
+ * Threads: any.
  */
-typedef struct zl_options zl_options;
+zl_status zl_handle_peer_key(const struct zl_handle *connection, char *buffer, size_t capacity);
 
-/**
- * A queue for the completions of many connections.
+/* ================================================================================================
+ * Counters
+ * What a connection did: bytes placed and copied, datagrams, system calls.
  */
-typedef struct zl_queue zl_queue;
-
-/**
- * Memory, for requests to name parts of. Freeing the region while a request uses it is safe: memory
- * of zl_region_new and zl_region_map_file stays until that request is done.
- */
-typedef struct zl_region zl_region;
 
 /**
  * What a connection did since it began. Fields may be added at the end, in place of `reserved`.
@@ -482,128 +1952,6 @@ typedef struct zl_account {
 } zl_account;
 
 /**
- * Names exported memory on one connection. Plain bytes: give them to the peer by any means.
- */
-typedef struct zl_key {
-    /**
-     * Opaque.
-     */
-    uint8_t bytes[ZL_KEY_LENGTH];
-} zl_key;
-
-/**
- * How a request is to be done. Where a pointer to it may be null, null means 0 in all fields.
- */
-typedef struct zl_work {
-    /**
-     * An or of ZL_WORK_...
-     */
-    uint32_t flags;
-    /**
-     * With ZL_WORK_IMMEDIATE: the number.
-     */
-    uint32_t immediate;
-} zl_work;
-
-/**
- * A request that is done: its memory is the program's again.
- */
-typedef struct zl_completion {
-    /**
-     * The number that the function which posted it gave.
-     */
-    uint32_t id;
-    /**
-     * A value of enum zl_kind.
-     */
-    uint32_t kind;
-    /**
-     * How it ended.
-     */
-    zl_status status;
-    /**
-     * A value of enum zl_delivery.
-     */
-    uint32_t delivery;
-    /**
-     * From a queue: the connection's tag.
-     */
-    uint64_t tag;
-    /**
-     * Bytes moved.
-     */
-    uint64_t length;
-    /**
-     * ZL_KIND_FETCH: what the word was before. ZL_KIND_IMMEDIATE: the number.
-     */
-    uint64_t value;
-    /**
-     * ZL_KIND_MESSAGE_RECEIVED: bytes of `control`.
-     */
-    uint32_t control_length;
-    /**
-     * 0.
-     */
-    uint32_t reserved;
-    /**
-     * ZL_KIND_MESSAGE_RECEIVED: what was sent with the payload.
-     */
-    uint8_t control[ZL_CONTROL_LENGTH];
-} zl_completion;
-
-/**
- * A piece of local memory and its place in the peer's.
- */
-typedef struct zl_piece {
-    /**
-     * Bytes behind the start of the peer's memory.
-     */
-    uint64_t remote_offset;
-    /**
-     * Where the piece is.
-     */
-    const struct zl_region *region;
-    /**
-     * Bytes behind the region's start.
-     */
-    size_t offset;
-    /**
-     * Bytes.
-     */
-    size_t length;
-} zl_piece;
-
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
-
-/**
- * Connects to `address`, "host:port", with `options`, or the defaults if null. End the connection
- * with zl_close, or zl_connection_free.
- *
- * Threads: any.
- */
-zl_status zl_connect(const char *address,
-                     const struct zl_options *options,
-                     struct zl_connection **connection);
-
-/**
- * Writes the peer's address to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH bytes are
- * enough.
- *
- * Threads: one at a time.
- */
-zl_status zl_peer_address(const struct zl_connection *connection, char *buffer, size_t capacity);
-
-/**
- * Ends a zl_wait or zl_announced of another thread, or the next one if none is in progress: it
- * returns ZL_TIMEOUT. Ends no request: calls that wait for the end of one go on.
- *
- * Threads: any, also while another uses the connection.
- */
-zl_status zl_wake(const struct zl_connection *connection);
-
-/**
  * Tells what the connection did so far.
  *
  * Threads: one at a time.
@@ -611,142 +1959,59 @@ zl_status zl_wake(const struct zl_connection *connection);
 zl_status zl_account_read(const struct zl_connection *connection, struct zl_account *account);
 
 /**
- * Waits until the peer has all that was sent, disconnects, and frees the connection, also if it
- * fails. Requests that are not done end; their memory is not touched any more. Null is refused.
- *
- * Threads: the last that uses it.
- */
-zl_status zl_close(struct zl_connection *connection);
-
-/**
- * Ends the connection at once, tells the peer if possible, and frees it. Null does nothing.
- * Memory of its requests is not touched any more.
- *
- * Threads: the last that uses it.
- */
-void zl_connection_free(struct zl_connection *connection);
-
-/**
- * Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if
- * null. Free the endpoint with zl_endpoint_free.
+ * Tells what the connection did so far, as zl_account_read does.
  *
  * Threads: any.
  */
-zl_status zl_endpoint_bind(const char *address,
-                           const struct zl_options *options,
-                           struct zl_endpoint **endpoint);
+zl_status zl_handle_account(const struct zl_handle *connection, struct zl_account *account);
+
+/* ================================================================================================
+ * Names of before
+ * They go with the next release.
+ */
 
 /**
- * Writes the address listened on to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH bytes are
- * enough.
+ * zl_recv_into.
  *
  * Threads: one at a time.
  */
-zl_status zl_endpoint_address(const struct zl_endpoint *endpoint,
-                              char *buffer,
-                              size_t capacity);
+ZL_DEPRECATED("use zl_recv_into")
+zl_status zl_receive(struct zl_connection *connection,
+                     void *buffer,
+                     size_t capacity,
+                     size_t *len);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection. It may be given to
- * another thread. Free it with zl_close or zl_connection_free.
+ * zl_post_recv with null for `how`.
  *
  * Threads: one at a time.
  */
-zl_status zl_endpoint_accept(struct zl_endpoint *endpoint,
-                             int64_t timeout_ms,
-                             struct zl_connection **connection);
-
-/**
- * Stops listening. Null does nothing. Connections it accepted go on.
- *
- * Threads: the last that uses it.
- */
-void zl_endpoint_free(struct zl_endpoint *endpoint);
-
-/**
- * Makes `len` bytes of `region` from `offset` on, which must be a multiple of 8 in memory, ready to be
- * exported on connections. Free it with zl_exported_free.
- *
- * Threads: any.
- */
-zl_status zl_exported_new(const struct zl_region *region,
+ZL_DEPRECATED("use zl_post_recv")
+zl_status zl_post_receive(struct zl_connection *connection,
+                          const struct zl_region *region,
                           size_t offset,
                           size_t len,
-                          struct zl_exported **exported);
+                          uint32_t *id);
 
 /**
- * Takes the memory back from all peers, at once: after this returns, no operation of a peer reads or
- * writes it, however late it comes.
- *
- * Threads: any.
- */
-zl_status zl_exported_revoke(const struct zl_exported *exported);
-
-/**
- * Frees the handle. Null does nothing. What was exported stays exported, and its memory in use, until it
- * is revoked or its connections end.
- *
- * Threads: the last that uses it.
- */
-void zl_exported_free(struct zl_exported *exported);
-
-/**
- * Exports memory to the peer of `connection`, with `rights`, an or of ZL_RIGHT_...; `key` names it
- * there. If `name` is not null, at most 32 bytes of UTF-8, the peer may ask for it by that.
+ * zl_post_send with `delivery` in its zl_work.
  *
  * Threads: one at a time.
  */
-zl_status zl_export(struct zl_connection *connection,
-                    const struct zl_exported *exported,
-                    uint32_t rights,
-                    const char *name,
-                    struct zl_key *key);
+ZL_DEPRECATED("use zl_post_send")
+zl_status zl_post_send_with(struct zl_connection *connection,
+                            const struct zl_region *region,
+                            size_t offset,
+                            size_t len,
+                            uint32_t delivery,
+                            uint32_t *id);
 
 /**
- * Takes memory back from the peer of this connection, at once. ZL_ERROR_ARGUMENT if `key` names
- * nothing exported here.
+ * zl_recv_message.
  *
  * Threads: one at a time.
  */
-zl_status zl_revoke(struct zl_connection *connection, const struct zl_key *key);
-
-/**
- * Asks the peer for the key of the memory it exports as `name`, with `rights`. ZL_ERROR_UNKNOWN if
- * there is none of that name, ZL_ERROR_DENIED if it is exported without one of the rights.
- *
- * Threads: one at a time.
- */
-zl_status zl_open(struct zl_connection *connection,
-                  const char *name,
-                  uint32_t rights,
-                  struct zl_key *key);
-
-/**
- * Length of the memory that `key` names, bytes; 0 if `key` is null or invalid.
- *
- * Threads: any.
- */
-uint64_t zl_key_length(const struct zl_key *key);
-
-/**
- * Sends a message of `control_len` bytes, at most ZL_CONTROL_LENGTH, and with it, if `payload` is not
- * null, `len` bytes; returns when the peer has it in a receive.
- *
- * Threads: one at a time.
- */
-zl_status zl_send_message(struct zl_connection *connection,
-                          const void *control,
-                          size_t control_len,
-                          const void *payload,
-                          size_t len);
-
-/**
- * Receives the next message: its control to `control`, ZL_CONTROL_LENGTH bytes, and their number to
- * `control_len`; its payload to `payload`, `capacity` bytes, or none if that is null, and the
- * payload's length to `len`.
- *
- * Threads: one at a time.
- */
+ZL_DEPRECATED("use zl_recv_message")
 zl_status zl_receive_message(struct zl_connection *connection,
                              void *control,
                              size_t *control_len,
@@ -755,26 +2020,11 @@ zl_status zl_receive_message(struct zl_connection *connection,
                              size_t *len);
 
 /**
- * Posts a zl_send_message, whose payload is `len` bytes of `region` from `offset` on; none if `region`
- * is null. The control is copied before this returns. `how` may be null.
+ * zl_post_message_recv with null for `how`.
  *
  * Threads: one at a time.
  */
-zl_status zl_post_message(struct zl_connection *connection,
-                          const void *control,
-                          size_t control_len,
-                          const struct zl_region *region,
-                          size_t offset,
-                          size_t len,
-                          const struct zl_work *how,
-                          uint32_t *id);
-
-/**
- * Posts a receive of a message, whose payload goes to `len` bytes of `region` from `offset` on; null if
- * none is expected. The n-th posted gets the peer's n-th message; its completion has the control.
- *
- * Threads: one at a time.
- */
+ZL_DEPRECATED("use zl_post_message_recv")
 zl_status zl_post_message_receive(struct zl_connection *connection,
                                   const struct zl_region *region,
                                   size_t offset,
@@ -782,173 +2032,11 @@ zl_status zl_post_message_receive(struct zl_connection *connection,
                                   uint32_t *id);
 
 /**
- * New settings, all at their defaults. Free them with zl_options_free.
- *
- * Threads: any.
- */
-zl_status zl_options_new(struct zl_options **options);
-
-/**
- * Sets one option, a value of enum zl_option, to `value`.
- *
- * Threads: any.
- */
-zl_status zl_options_set(struct zl_options *options, uint32_t option, uint64_t value);
-
-/**
- * Frees settings. Null does nothing.
- *
- * Threads: the last that uses them.
- */
-void zl_options_free(struct zl_options *options);
-
-/**
- * Makes a queue for `capacity` completions. When it is full, connections keep theirs, and take no more
- * from their peers. Free it with zl_queue_free.
- *
- * Threads: any.
- */
-zl_status zl_queue_new(size_t capacity,
-                       struct zl_queue **queue);
-
-/**
- * Takes a completion if there is one, whether it wakes or not, else returns ZL_TIMEOUT. Its `tag` is that
- * of its connection.
- *
- * Threads: any.
- */
-zl_status zl_queue_poll(const struct zl_queue *queue,
-                        struct zl_completion *completion);
-
-/**
- * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, while other threads
- * drive the connections, and takes it or the first of those before it. 0 polls, as zl_queue_poll
- * does.
- *
- * Threads: any.
- */
-zl_status zl_queue_wait(const struct zl_queue *queue,
-                        int64_t timeout_ms,
-                        struct zl_completion *completion);
-
-/**
- * A descriptor that is readable while there is something in the queue that wakes; -1 if `queue` is null.
- * Do not read it.
- *
- * Threads: any.
- */
-int zl_queue_fd(const struct zl_queue *queue);
-
-/**
- * Frees the handle. Null does nothing. The queue itself is freed with the last connection that uses it.
- *
- * Threads: the last that uses it.
- */
-void zl_queue_free(struct zl_queue *queue);
-
-/**
- * Sends the completions of a connection to `queue` from now on, with `tag`. The connection still
- * makes progress only inside its functions: call zl_wait, here or in a thread for it.
+ * zl_fetch_op.
  *
  * Threads: one at a time.
  */
-zl_status zl_set_queue(struct zl_connection *connection,
-                       const struct zl_queue *queue,
-                       uint64_t tag);
-
-/**
- * What an event loop needs: the connection's socket, the events of it to wait for (POLLIN, and POLLOUT
- * when its send buffer was full), and the time in milliseconds (-1: none). When there is such an event,
- * or the time is over, call zl_wait with a timeout of 0, which makes one turn of progress, and then ask
- * again: a time of 0 says that there may be more. Do not read the socket.
- *
- * Threads: one at a time.
- */
-zl_status zl_watch(struct zl_connection *connection,
-                   int *fd,
-                   short *events,
-                   int64_t *timeout_ms);
-
-/**
- * Allocates a region of `len` zero bytes: page-aligned, in huge pages where the system has them.
- *
- * Threads: any.
- */
-zl_status zl_region_new(size_t len, struct zl_region **region);
-
-/**
- * Names `len` bytes at `memory`, which must stay where they are until the region is freed and every
- * request that uses it is done (or its connection freed).
- *
- * Threads: any.
- */
-zl_status zl_region_wrap(void *memory, size_t len, struct zl_region **region);
-
-/**
- * Maps `len` bytes of the file open as `fd`, from `offset` on. `access` is a value of enum zl_access.
- * The descriptor may be closed afterwards. Requests survive a truncation of the file; other accesses to
- * missing pages raise SIGBUS, as with every mapping.
- *
- * Threads: any.
- */
-zl_status zl_region_map_file(int fd,
-                             uint64_t offset,
-                             size_t len,
-                             uint32_t access,
-                             struct zl_region **region);
-
-/**
- * Where the region's bytes are; null if `region` is null. While a request receives into them, or a
- * peer may write them, their content is undefined or changes during a read.
- *
- * Threads: any.
- */
-void *zl_region_data(const struct zl_region *region);
-
-/**
- * Length of the region in bytes; 0 if `region` is null.
- *
- * Threads: any.
- */
-size_t zl_region_length(const struct zl_region *region);
-
-/**
- * Frees the region. Null does nothing. Memory that a request still uses is freed with that request.
- *
- * Threads: the last that uses it.
- */
-void zl_region_free(struct zl_region *region);
-
-/**
- * Writes `len` bytes at `data` to the peer's memory, `offset` bytes behind its start; returns when
- * they are placed and visible there.
- *
- * Threads: one at a time.
- */
-zl_status zl_put(struct zl_connection *connection,
-                 const struct zl_key *to,
-                 uint64_t offset,
-                 const void *data,
-                 size_t len);
-
-/**
- * Reads `len` bytes of the peer's memory, `offset` bytes behind its start, into `buffer`.
- *
- * Threads: one at a time.
- */
-zl_status zl_get(struct zl_connection *connection,
-                 const struct zl_key *from,
-                 uint64_t offset,
-                 void *buffer,
-                 size_t len);
-
-/**
- * Does `op`, a value of enum zl_fetch_op, to the aligned 8-byte word at `offset` of the peer's memory,
- * atomically and exactly once, and writes what it was before to `before`, if that is not null.
- * `operand` and `expected` are for those operations that name them.
- *
- * Threads: one at a time.
- */
+ZL_DEPRECATED("use zl_fetch_op")
 zl_status zl_fetch(struct zl_connection *connection,
                    const struct zl_key *on,
                    uint64_t offset,
@@ -958,78 +2046,11 @@ zl_status zl_fetch(struct zl_connection *connection,
                    uint64_t *before);
 
 /**
- * Posts a put of `len` bytes of `region` from `region_offset` on to the peer's memory, `offset` bytes
- * behind its start. It completes when they are placed and visible there. `how` may be null.
+ * zl_post_fetch_op.
  *
  * Threads: one at a time.
  */
-zl_status zl_post_put(struct zl_connection *connection,
-                      const struct zl_key *to,
-                      uint64_t offset,
-                      const struct zl_region *region,
-                      size_t region_offset,
-                      size_t len,
-                      const struct zl_work *how,
-                      uint32_t *id);
-
-/**
- * Posts a put of `len` bytes at `data`, at most ZL_INLINE_LENGTH, which are copied before this returns.
- * `how` may be null.
- *
- * Threads: one at a time.
- */
-zl_status zl_post_put_inline(struct zl_connection *connection,
-                             const struct zl_key *to,
-                             uint64_t offset,
-                             const void *data,
-                             size_t len,
-                             const struct zl_work *how,
-                             uint32_t *id);
-
-/**
- * Posts a get of `len` bytes of the peer's memory, `offset` bytes behind its start, into `region` from
- * `region_offset` on. `how` may be null.
- *
- * Threads: one at a time.
- */
-zl_status zl_post_get(struct zl_connection *connection,
-                      const struct zl_key *from,
-                      uint64_t offset,
-                      const struct zl_region *region,
-                      size_t region_offset,
-                      size_t len,
-                      const struct zl_work *how,
-                      uint32_t *id);
-
-/**
- * Posts one put of several pieces, gathered here and scattered there. `how` may be null.
- *
- * Threads: one at a time.
- */
-zl_status zl_post_put_pieces(struct zl_connection *connection,
-                             const struct zl_key *to,
-                             const struct zl_piece *pieces,
-                             size_t count,
-                             const struct zl_work *how,
-                             uint32_t *id);
-
-/**
- * Posts one get of several pieces, gathered there and scattered here. `how` may be null.
- *
- * Threads: one at a time.
- */
-zl_status zl_post_get_pieces(struct zl_connection *connection,
-                             const struct zl_key *from,
-                             const struct zl_piece *pieces,
-                             size_t count,
-                             const struct zl_work *how,
-                             uint32_t *id);
-
-/**
- * Posts a zl_fetch: its completion has what the word was before as `value`. `how` may be null.
- *
- * Threads: one at a time.
- */
+ZL_DEPRECATED("use zl_post_fetch_op")
 zl_status zl_post_fetch(struct zl_connection *connection,
                         const struct zl_key *on,
                         uint64_t offset,
@@ -1040,172 +2061,84 @@ zl_status zl_post_fetch(struct zl_connection *connection,
                         uint32_t *id);
 
 /**
- * Gives this end the key in `file` as its identity. The file is as `zerolane keygen` makes it, and is made
- * if there is none. Others must not be able to read it. Without this call, each connection and endpoint
- * has a key of its own.
- * Writes the public half to `buffer`, if that is not null, as a text and a zero:
- * ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ * zl_post_put_vectored.
  *
- * Threads: any.
+ * Threads: one at a time.
  */
-zl_status zl_options_identity(struct zl_options *options,
-                              const char *file,
+ZL_DEPRECATED("use zl_post_put_vectored")
+zl_status zl_post_put_pieces(struct zl_connection *connection,
+                             const struct zl_key *to,
+                             const struct zl_piece *pieces,
+                             size_t count,
+                             const struct zl_work *how,
+                             uint32_t *id);
+
+/**
+ * zl_post_get_vectored.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_post_get_vectored")
+zl_status zl_post_get_pieces(struct zl_connection *connection,
+                             const struct zl_key *from,
+                             const struct zl_piece *pieces,
+                             size_t count,
+                             const struct zl_work *how,
+                             uint32_t *id);
+
+/**
+ * zl_open_region.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_open_region")
+zl_status zl_open(struct zl_connection *connection,
+                  const char *name,
+                  uint32_t rights,
+                  struct zl_key *key);
+
+/**
+ * zl_peer_addr.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_peer_addr")
+zl_status zl_peer_address(const struct zl_connection *connection,
+                          char *buffer,
+                          size_t capacity);
+
+/**
+ * zl_endpoint_local_addr.
+ *
+ * Threads: one at a time.
+ */
+ZL_DEPRECATED("use zl_endpoint_local_addr")
+zl_status zl_endpoint_address(const struct zl_endpoint *endpoint,
                               char *buffer,
                               size_t capacity);
 
 /**
- * Speaks only to peers that prove to own `key` (a text, as `zerolane id` shows it), or another key
- * given in an earlier call. Without a call, to any peer: no third party can listen in, but the
- * peer's identity is not known.
- *
- * Threads: any.
- */
-zl_status zl_options_trust(struct zl_options *options, const char *key);
-
-/**
- * Writes the key that the peer proved to own to `buffer`, as a text and a zero; an empty text if
- * the connection is plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ * zl_endpoint_public_key.
  *
  * Threads: one at a time.
  */
-zl_status zl_peer_key(const struct zl_connection *connection, char *buffer, size_t capacity);
+ZL_DEPRECATED("use zl_endpoint_public_key")
+zl_status zl_endpoint_key(const struct zl_endpoint *endpoint,
+                          char *buffer,
+                          size_t capacity);
 
 /**
- * Writes the key by which clients know this end to `buffer`, as a text and a zero; an
- * empty text if connections are plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ * zl_set_completion_queue.
  *
  * Threads: one at a time.
  */
-zl_status zl_endpoint_key(const struct zl_endpoint *endpoint, char *buffer, size_t capacity);
-
-/**
- * The reason of the last failure of a call of this thread, as a sentence with details; empty if no call
- * failed. Valid until the next call of this thread fails.
- *
- * Threads: any; each has its own.
- */
-const char *zl_last_error(void);
-
-/**
- * What `status` means, in a few words; never null. The text is static.
- *
- * Threads: any.
- */
-const char *zl_status_text(int32_t status);
-
-/**
- * Sends `len` bytes at `data` as one Transfer; returns when the peer has all of it.
- *
- * Threads: one at a time.
- */
-zl_status zl_send(struct zl_connection *connection, const void *data, size_t len);
-
-/**
- * Receives the next Transfer into `buffer`, and its length into `len`. If it is larger than
- * `capacity`, both ends get ZL_ERROR_TOO_LARGE, nothing is written, and the next one can be
- * received.
- *
- * Threads: one at a time.
- */
-zl_status zl_receive(struct zl_connection *connection, void *buffer, size_t capacity, size_t *len);
-
-/**
- * Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no
- * posted receive takes, and tells its length, so that memory of that length can be made.
- *
- * Threads: one at a time.
- */
-zl_status zl_announced(struct zl_connection *connection, int64_t timeout_ms, uint64_t *len);
-
-/**
- * Posts the send of `len` bytes of `region` from `offset` on; many may be in flight. `id` names it.
- *
- * Threads: one at a time.
- */
-zl_status zl_post_send(struct zl_connection *connection,
-                       const struct zl_region *region,
-                       size_t offset,
-                       size_t len,
-                       uint32_t *id);
-
-/**
- * As zl_post_send, and the peer's receive is delivered there as `delivery` says, a value of enum
- * zl_delivery: whether it is an event, and wakes. zl_post_send asks for ZL_DELIVERY_INTERRUPT.
- *
- * Threads: one at a time.
- */
-zl_status zl_post_send_with(struct zl_connection *connection,
-                            const struct zl_region *region,
-                            size_t offset,
-                            size_t len,
-                            uint32_t delivery,
-                            uint32_t *id);
-
-/**
- * Posts a receive into `len` bytes of `region` from `offset` on: the n-th posted gets the n-th
- * Transfer the peer sends, if it fits. `id` names it.
- *
- * Threads: one at a time.
- */
-zl_status zl_post_receive(struct zl_connection *connection,
-                          const struct zl_region *region,
-                          size_t offset,
-                          size_t len,
-                          uint32_t *id);
-
-/**
- * Makes progress without sleeping, and takes a completion if there is one, else
- * returns ZL_TIMEOUT. It finds ZL_DELIVERY_POLLED completions, too.
- *
- * Threads: one at a time.
- */
-zl_status zl_poll(struct zl_connection *connection, struct zl_completion *completion);
-
-/**
- * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, and takes it, or
- * the first of those before it. 0 polls, as zl_poll does. See enum zl_delivery.
- *
- * Threads: one at a time; zl_wake of another ends it.
- */
-zl_status zl_wait(struct zl_connection *connection,
-                  int64_t timeout_ms,
-                  struct zl_completion *completion);
-
-/**
- * Asks to be told of the end of a request, however its sender wants it delivered: zl_wait returns for
- * it, also if it is over and held back. ZL_ERROR_ARGUMENT if there is no such request, or its
- * completion was taken.
- *
- * Threads: one at a time.
- */
-zl_status zl_notify(struct zl_connection *connection,
-                    uint32_t id);
-
-/**
- * Cancels a request, which then ends with ZL_ERROR_CANCELLED and whose memory is not touched any
- * more. ZL_ERROR_ARGUMENT if it is over already.
- *
- * Threads: one at a time.
- */
-zl_status zl_cancel(struct zl_connection *connection, uint32_t id);
-
-/**
- * Version of the binary interface of the library in use; compare with ZL_ABI_VERSION, that of the
- * header.
- *
- * Threads: any.
- */
-uint32_t zl_abi_version(void);
-
-/**
- * Release of the library in use, as "1.2.3".
- *
- * Threads: any.
- */
-const char *zl_version(void);
+ZL_DEPRECATED("use zl_set_completion_queue")
+zl_status zl_set_queue(struct zl_connection *connection,
+                       const struct zl_queue *queue,
+                       uint64_t tag);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+} /* extern "C" */
+#endif
 
 #endif  /* ZEROLANE_H */

@@ -4,9 +4,19 @@ use crate::pointer::bytes_mut;
 use crate::status::Failure;
 use std::ffi::c_char;
 use std::fmt::Display;
+use std::net::{SocketAddr, ToSocketAddrs};
 
 /// Bytes that hold any address of this library as a text, with the zero at its end.
 pub const ZL_ADDRESS_LENGTH: usize = 64;
+
+/// The addresses of "host:port", of which there is at least one. A name is looked up, which may take a while.
+pub(crate) fn resolve(address: &str) -> Result<Vec<SocketAddr>, Failure> {
+    let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+    match addresses.is_empty() {
+        true => Err(zerolane::Error::NoAddress.into()),
+        false => Ok(addresses),
+    }
+}
 
 /// Writes `address` and a zero.
 ///

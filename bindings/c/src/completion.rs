@@ -1,44 +1,32 @@
 //! The end of a request.
 
-use crate::status::{Failure, of_transfer, zl_status};
+use crate::exported::{ZL_KEY_LENGTH, zl_key};
+use crate::status::{of_transfer, zl_status};
+use crate::work::zl_delivery;
+use zerolane::Completion;
 use zerolane::request::WorkKind;
-use zerolane::{Completion, Delivery};
-
-/// How the sender asks for the arrival of a Transfer to be delivered. Completions come in order in all
-/// modes, and a call that waits for one request in particular (zl_receive) returns at its end in all
-/// modes. These wake in all modes: failures, the end of the connection, a Transfer that finds no
-/// receive posted, and one of no bytes.
-#[repr(u32)]
-pub enum zl_delivery {
-    /// No event and no wake-up of its own. The completion is held back, and delivered with the next of
-    /// the connection that is not silent, or when the receiver asks for it with zl_notify.
-    ZL_DELIVERY_SILENT = 0,
-    /// Delivered to a receiver that polls: zl_poll, zl_queue_poll, and waiting with a timeout of 0. It
-    /// does not wake a receiver that waits: that one gets it with the next completion that wakes.
-    ZL_DELIVERY_POLLED = 1,
-    /// Delivered, and wakes a receiver that waits.
-    ZL_DELIVERY_INTERRUPT = 2,
-}
 
 /// What is complete.
 #[repr(u32)]
 pub enum zl_kind {
     /// zl_post_send.
     ZL_KIND_SEND = 0,
-    /// zl_post_receive.
+    /// zl_post_recv.
     ZL_KIND_RECEIVE = 1,
     /// zl_post_put and its variants.
     ZL_KIND_PUT = 2,
     /// zl_post_get and its variants.
     ZL_KIND_GET = 3,
-    /// zl_post_fetch.
+    /// zl_post_fetch_op.
     ZL_KIND_FETCH = 4,
     /// zl_post_message.
     ZL_KIND_MESSAGE = 5,
-    /// zl_post_message_receive.
+    /// zl_post_message_recv.
     ZL_KIND_MESSAGE_RECEIVED = 6,
     /// Nothing posted here, id 0: a put of the peer's with an immediate number.
     ZL_KIND_IMMEDIATE = 7,
+    /// zl_post_open_region.
+    ZL_KIND_OPEN = 8,
     /// A kind that this version does not know.
     ZL_KIND_OTHER = 255,
 }
@@ -57,6 +45,8 @@ pub struct zl_completion {
     pub status: zl_status,
     /// A value of enum zl_delivery.
     pub delivery: u32,
+    /// What the request was given in `context` of its zl_work.
+    pub context: u64,
     /// From a queue: the connection's tag.
     pub tag: u64,
     /// Bytes moved.
@@ -67,11 +57,33 @@ pub struct zl_completion {
     pub control_length: u32,
     /// 0.
     pub reserved: u32,
+    /// ZL_KIND_OPEN: the key; zeros otherwise.
+    pub region: zl_key,
     /// ZL_KIND_MESSAGE_RECEIVED: what was sent with the payload.
     pub control: [u8; ZL_CONTROL_LENGTH],
 }
 
+const NO_KEY: zl_key = zl_key {
+    bytes: [0; ZL_KEY_LENGTH],
+};
+
 impl zl_completion {
+    /// What stands where there is none.
+    pub(crate) const NONE: zl_completion = zl_completion {
+        id: 0,
+        kind: zl_kind::ZL_KIND_OTHER as u32,
+        status: zl_status::ZL_OK,
+        delivery: 0,
+        context: 0,
+        tag: 0,
+        length: 0,
+        value: 0,
+        control_length: 0,
+        reserved: 0,
+        region: NO_KEY,
+        control: [0; ZL_CONTROL_LENGTH],
+    };
+
     pub(crate) fn new(tag: u64, completion: Completion) -> zl_completion {
         let (status, length) = match completion.result {
             Ok(length) => (zl_status::ZL_OK, length as u64),
@@ -83,34 +95,16 @@ impl zl_completion {
             id: completion.id,
             kind: kind(completion.kind) as u32,
             status,
-            delivery: delivery(completion.delivery) as u32,
+            delivery: zl_delivery::from(completion.delivery) as u32,
+            context: completion.context,
             tag,
             length,
             value: completion.value,
             control_length: completion.control.len() as u32,
             reserved: 0,
+            region: completion.region.map_or(NO_KEY, zl_key::from),
             control,
         }
-    }
-}
-
-/// The delivery that C's number means.
-pub(crate) fn read_delivery(number: u32) -> Result<Delivery, Failure> {
-    match number {
-        0 => Ok(Delivery::Silent),
-        1 => Ok(Delivery::Polled),
-        2 => Ok(Delivery::Interrupt),
-        other => Err(Failure::argument(format!(
-            "{other} is no value of enum zl_delivery"
-        ))),
-    }
-}
-
-fn delivery(delivery: Delivery) -> zl_delivery {
-    match delivery {
-        Delivery::Silent => zl_delivery::ZL_DELIVERY_SILENT,
-        Delivery::Polled => zl_delivery::ZL_DELIVERY_POLLED,
-        Delivery::Interrupt => zl_delivery::ZL_DELIVERY_INTERRUPT,
     }
 }
 
@@ -124,6 +118,7 @@ fn kind(kind: WorkKind) -> zl_kind {
         WorkKind::Message => zl_kind::ZL_KIND_MESSAGE,
         WorkKind::MessageReceived => zl_kind::ZL_KIND_MESSAGE_RECEIVED,
         WorkKind::Immediate => zl_kind::ZL_KIND_IMMEDIATE,
+        WorkKind::Open => zl_kind::ZL_KIND_OPEN,
         _ => zl_kind::ZL_KIND_OTHER,
     }
 }

@@ -2,36 +2,59 @@
 
 use crate::address;
 use crate::options::{self, zl_options};
-use crate::pointer::{Output, give, handle, text};
+use crate::pointer::{Output, give, handle, text, timeout};
 use crate::status::{Failure, guard, refused, zl_status};
 use std::ffi::c_char;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
+use zerolane::counters::Account;
+use zerolane::worker::{ConnectionId, Worker};
 use zerolane::{Connection, Waker};
 
 /// A connection. It makes progress only inside its functions, in the calling thread: a peer that
-/// calls none for the idle timeout, while this end waits for it, counts as dead.
+/// calls none for the idle timeout, while this end waits for it, counts as dead. A zl_worker moves many, and
+/// can do so in a thread of its own.
 pub struct zl_connection {
-    connection: Mutex<Connection>,
+    held: Held,
     /// Beside the lock, which is held while another thread waits.
     waker: Waker,
+}
+
+enum Held {
+    /// By the program, which drives it.
+    Here(Box<Mutex<Connection>>),
+    /// By a worker, which drives it.
+    ByWorker(Arc<Mutex<Worker>>, ConnectionId),
 }
 
 impl zl_connection {
     pub(crate) fn new(connection: Connection) -> zl_connection {
         let waker = connection.waker();
         zl_connection {
-            connection: Mutex::new(connection),
+            held: Held::Here(Box::new(Mutex::new(connection))),
             waker,
         }
     }
 
-    /// The connection, if no other thread has it.
-    pub(crate) fn enter(&self) -> Result<MutexGuard<'_, Connection>, Failure> {
-        self.connection.try_lock().map_err(refused)
+    /// One of `worker`, to be posted to.
+    pub(crate) fn of_worker(worker: &Arc<Mutex<Worker>>, id: ConnectionId, waker: Waker) -> Self {
+        zl_connection {
+            held: Held::ByWorker(Arc::clone(worker), id),
+            waker,
+        }
+    }
+
+    /// The lock of a connection that the program drives.
+    fn here(&self) -> Result<&Mutex<Connection>, Failure> {
+        match &self.held {
+            Held::Here(connection) => Ok(connection),
+            Held::ByWorker(..) => Err(Failure::argument(
+                "a worker drives this connection: post, and take its events, or release it first",
+            )),
+        }
     }
 }
 
-/// Runs `body` on a connection.
+/// Runs `body` on a connection, whatever drives it.
 ///
 /// # Safety
 /// As [`handle`].
@@ -42,8 +65,48 @@ pub(crate) unsafe fn with(
     guard(|| {
         // SAFETY: the caller's promise.
         let connection = unsafe { handle(connection, "connection") }?;
-        body(&mut *connection.enter()?)
+        match &connection.held {
+            // A lock is only tried: a second thread is told so.
+            Held::Here(connection) => body(&mut *connection.try_lock().map_err(refused)?),
+            Held::ByWorker(worker, id) => {
+                let mut worker = worker.try_lock().map_err(refused)?;
+                let over = || Failure::new(zl_status::ZL_ERROR_CLOSED, "the connection is over");
+                body(worker.connection(*id).ok_or_else(over)?)
+            }
+        }
     })
+}
+
+/// Runs `body`, which waits, or takes completions, on a connection that the program drives.
+///
+/// # Safety
+/// As [`handle`].
+pub(crate) unsafe fn drive(
+    connection: *const zl_connection,
+    body: impl FnOnce(&mut Connection) -> Result<zl_status, Failure>,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let connection = unsafe { handle(connection, "connection") }?.here()?;
+        body(&mut *connection.try_lock().map_err(refused)?)
+    })
+}
+
+/// Takes a connection that the program drives out of its handle, which is freed.
+///
+/// # Safety
+/// `connection` is null, or from [`give`](crate::pointer::give) and not used any more afterwards; or a worker's, which stays.
+pub(crate) unsafe fn take(connection: *mut zl_connection) -> Result<Connection, Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { handle(connection, "connection") }?.here()?;
+    // SAFETY: from give, for those of workers are refused above; and the caller's promise.
+    let connection = unsafe { Box::from_raw(connection) };
+    match connection.held {
+        Held::Here(connection) => connection
+            .into_inner()
+            .map_err(|_| Failure::new(zl_status::ZL_ERROR_INTERNAL, "an earlier call panicked")),
+        Held::ByWorker(..) => Err(Failure::argument("a worker drives this connection")),
+    }
 }
 
 /// Connects to `address`, "host:port", with `options`, or the defaults if null. End the connection
@@ -76,7 +139,7 @@ pub unsafe extern "C" fn zl_connect(
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_peer_address(
+pub unsafe extern "C" fn zl_peer_addr(
     connection: *const zl_connection,
     buffer: *mut c_char,
     capacity: usize,
@@ -90,8 +153,49 @@ pub unsafe extern "C" fn zl_peer_address(
     }
 }
 
+/// Writes this end's address at present to `buffer`, as "host:port" and a zero; an empty text while there is
+/// no way to the peer. ZL_ADDRESS_LENGTH bytes are enough.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_local_addr(
+    connection: *const zl_connection,
+    buffer: *mut c_char,
+    capacity: usize,
+) -> zl_status {
+    // SAFETY: C's promises about handles and memory.
+    unsafe {
+        with(connection, |connection| {
+            let local = connection.local_addr();
+            let text = local.map_or_else(String::new, |it| it.to_string());
+            address::write(text, buffer, capacity)?;
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Sets how long a call that waits for the end of a request may take, in milliseconds (negative: no limit, as
+/// without this call): zl_send, zl_recv_into, zl_put and so on. What takes longer is cancelled, and the call
+/// returns ZL_ERROR_TIMED_OUT.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_set_timeout(
+    connection: *mut zl_connection,
+    timeout_ms: i64,
+) -> zl_status {
+    // SAFETY: C's promise about handles.
+    unsafe {
+        with(connection, |connection| {
+            connection.set_timeout(timeout(timeout_ms));
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
 /// Ends a zl_wait or zl_announced of another thread, or the next one if none is in progress: it
-/// returns ZL_TIMEOUT. Ends no request: calls that wait for the end of one go on.
+/// returns ZL_TIMEOUT. Ends no request: calls that wait for the end of one go on. Of a connection of a
+/// worker: as zl_worker_wake.
 ///
 /// Threads: any, also while another uses the connection.
 #[unsafe(no_mangle)]
@@ -129,6 +233,25 @@ pub struct zl_account {
     pub reserved: [u64; 7],
 }
 
+impl From<Account> for zl_account {
+    fn from(account: Account) -> zl_account {
+        zl_account {
+            bytes_placed: account.bytes_placed,
+            bytes_moved: account.bytes_moved(),
+            bytes_sent: account.bytes_sent,
+            datagrams_sent: account.datagrams_sent,
+            datagrams_received: account.datagrams_received,
+            dropped_socket_buffer: account.dropped_socket_buffer,
+            send_syscalls: account.tx_data_syscalls + account.tx_control_syscalls,
+            receive_syscalls: account.rx_data_syscalls
+                + account.rx_control_syscalls
+                + account.rx_empty_polls,
+            receive_buffer: account.receive_buffer as u64,
+            reserved: [0; 7],
+        }
+    }
+}
+
 /// Tells what the connection did so far.
 ///
 /// Threads: one at a time.
@@ -141,54 +264,37 @@ pub unsafe extern "C" fn zl_account_read(
     unsafe {
         with(connection, |connection| {
             let output = Output::new(account, "account")?;
-            let account = connection.account();
-            output.set(zl_account {
-                bytes_placed: account.bytes_placed,
-                bytes_moved: account.bytes_moved(),
-                bytes_sent: account.bytes_sent,
-                datagrams_sent: account.datagrams_sent,
-                datagrams_received: account.datagrams_received,
-                dropped_socket_buffer: account.dropped_socket_buffer,
-                send_syscalls: account.tx_data_syscalls + account.tx_control_syscalls,
-                receive_syscalls: account.rx_data_syscalls
-                    + account.rx_control_syscalls
-                    + account.rx_empty_polls,
-                receive_buffer: account.receive_buffer as u64,
-                reserved: [0; 7],
-            });
+            output.set(connection.account().into());
             Ok(zl_status::ZL_OK)
         })
     }
 }
 
 /// Waits until the peer has all that was sent, disconnects, and frees the connection, also if it
-/// fails. Requests that are not done end; their memory is not touched any more. Null is refused.
+/// fails. Requests that are not done end; their memory is not touched any more. Null is refused, and so is a
+/// connection of a worker: zl_worker_close.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_close(connection: *mut zl_connection) -> zl_status {
     guard(|| {
-        if connection.is_null() {
-            return Err(Failure::null("connection"));
-        }
-        // SAFETY: from give, and C's promise that it is not used any more.
-        let connection = unsafe { Box::from_raw(connection) }.connection.into_inner();
-        let connection = connection
-            .map_err(|_| Failure::new(zl_status::ZL_ERROR_INTERNAL, "an earlier call panicked"))?;
-        connection.close()?;
+        // SAFETY: C's promise that it is not used any more.
+        unsafe { take(connection) }?.close()?;
         Ok(zl_status::ZL_OK)
     })
 }
 
-/// Ends the connection at once, tells the peer if possible, and frees it. Null does nothing.
-/// Memory of its requests is not touched any more.
+/// Ends the connection at once, tells the peer if possible, and frees it. Null does nothing, nor does a
+/// connection of a worker. Memory of its requests is not touched any more.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_connection_free(connection: *mut zl_connection) {
     guard(|| {
-        // SAFETY: C's promise about handles.
-        unsafe { crate::pointer::free(connection) };
+        if !connection.is_null() {
+            // SAFETY: C's promise that it is not used any more.
+            drop(unsafe { take(connection) }?);
+        }
         Ok(zl_status::ZL_OK)
     });
 }

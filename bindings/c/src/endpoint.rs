@@ -42,7 +42,7 @@ pub unsafe extern "C" fn zl_endpoint_bind(
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_endpoint_address(
+pub unsafe extern "C" fn zl_endpoint_local_addr(
     endpoint: *const zl_endpoint,
     buffer: *mut c_char,
     capacity: usize,

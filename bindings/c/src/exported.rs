@@ -1,9 +1,10 @@
 //! Memory that peers may read and write.
 
-use crate::connection::{with, zl_connection};
+use crate::connection::{drive, with, zl_connection};
 use crate::pointer::{Output, free, give, handle, text};
 use crate::region::zl_region;
 use crate::status::{Failure, guard, zl_status};
+use crate::work::{work, zl_work};
 use std::ffi::c_char;
 use std::sync::{Mutex, PoisonError};
 use zerolane::{ExportedRegion, RegionKey, Rights};
@@ -40,10 +41,10 @@ impl zl_key {
 pub const ZL_RIGHT_READ: u32 = 1;
 /// May be written by the peer: zl_put.
 pub const ZL_RIGHT_WRITE: u32 = 2;
-/// May be changed by the peer's zl_fetch.
+/// May be changed by the peer's zl_fetch_op.
 pub const ZL_RIGHT_ATOMIC: u32 = 4;
 
-fn rights(bits: u32) -> Result<Rights, Failure> {
+pub(crate) fn rights(bits: u32) -> Result<Rights, Failure> {
     if bits & !(ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC) != 0 {
         return Err(Failure::argument(format!("there are no rights {bits:#x}")));
     }
@@ -55,7 +56,7 @@ fn rights(bits: u32) -> Result<Rights, Failure> {
 }
 
 impl zl_exported {
-    fn region(&self) -> Result<ExportedRegion, Failure> {
+    pub(crate) fn region(&self) -> Result<ExportedRegion, Failure> {
         let region = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         region
             .clone()
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn zl_exported_free(exported: *mut zl_exported) {
 }
 
 /// Exports memory to the peer of `connection`, with `rights`, an or of ZL_RIGHT_...; `key` names it
-/// there. If `name` is not null, at most 32 bytes of UTF-8, the peer may ask for it by that.
+/// there.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -127,21 +128,37 @@ pub unsafe extern "C" fn zl_export(
     connection: *mut zl_connection,
     exported: *const zl_exported,
     rights: u32,
+    key: *mut zl_key,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(key, "key")?;
+            let region = handle(exported, "exported")?.region()?;
+            output.set(connection.export(&region, self::rights(rights)?)?.into());
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// As zl_export, and the peer may ask for it by `name`, at most 32 bytes of UTF-8.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_export_named(
+    connection: *mut zl_connection,
     name: *const c_char,
+    exported: *const zl_exported,
+    rights: u32,
     key: *mut zl_key,
 ) -> zl_status {
     // SAFETY: C's promises about handles, texts and outputs.
     unsafe {
         with(connection, |connection| {
             let output = Output::new(key, "key")?;
-            let region = handle(exported, "exported")?.region()?;
-            let rights = self::rights(rights)?;
-            let made = if name.is_null() {
-                connection.export(&region, rights)
-            } else {
-                connection.export_named(text(name, "name")?, &region, rights)
-            };
-            output.set(made?.into());
+            let (name, region) = (text(name, "name")?, handle(exported, "exported")?.region()?);
+            let key = connection.export_named(name, &region, self::rights(rights)?)?;
+            output.set(key.into());
             Ok(zl_status::ZL_OK)
         })
     }
@@ -172,7 +189,7 @@ pub unsafe extern "C" fn zl_revoke(
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_open(
+pub unsafe extern "C" fn zl_open_region(
     connection: *mut zl_connection,
     name: *const c_char,
     rights: u32,
@@ -180,10 +197,33 @@ pub unsafe extern "C" fn zl_open(
 ) -> zl_status {
     // SAFETY: C's promises about handles, texts and outputs.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let output = Output::new(key, "key")?;
             let rights = self::rights(rights)?;
             output.set(connection.open_region(text(name, "name")?, rights)?.into());
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Posts a zl_open_region: its completion, of kind ZL_KIND_OPEN, has the key as `region`. `how` may be null; its
+/// context alone has a meaning here.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_open_region(
+    connection: *mut zl_connection,
+    name: *const c_char,
+    rights: u32,
+    how: *const zl_work,
+    id: *mut u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles, texts and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(id, "id")?;
+            let (name, rights) = (text(name, "name")?, self::rights(rights)?);
+            output.set(connection.post_open_region(name, rights, work(how)?)?);
             Ok(zl_status::ZL_OK)
         })
     }

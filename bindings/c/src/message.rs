@@ -1,11 +1,11 @@
 //! Messages: up to 128 bytes of control, with or without payload.
 
 use crate::completion::ZL_CONTROL_LENGTH;
-use crate::connection::{with, zl_connection};
+use crate::connection::{drive, with, zl_connection};
 use crate::pointer::{Output, bytes, bytes_mut, handle};
 use crate::region::zl_region;
-use crate::remote::{work, zl_work};
 use crate::status::{Failure, zl_status};
+use crate::work::{work, zl_work};
 use std::ffi::c_void;
 use zerolane::Region;
 use zerolane::memory::Memory;
@@ -14,7 +14,7 @@ use zerolane::memory::Memory;
 ///
 /// # Safety
 /// As [`handle`].
-unsafe fn payload(
+pub(crate) unsafe fn payload(
     region: *const zl_region,
     offset: usize,
     len: usize,
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn zl_send_message(
 ) -> zl_status {
     // SAFETY: C's promises about handles and memory.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let control = bytes(control.cast(), control_len, "control")?;
             let payload = (!payload.is_null())
                 .then(|| bytes(payload.cast(), len, "payload"))
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn zl_send_message(
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_receive_message(
+pub unsafe extern "C" fn zl_recv_message(
     connection: *mut zl_connection,
     control: *mut c_void,
     control_len: *mut usize,
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn zl_receive_message(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let place = bytes_mut(control.cast(), ZL_CONTROL_LENGTH, "control")?;
             let control_output = Output::new(control_len, "control_len")?;
             let output = Output::new(len, "len")?;
@@ -113,22 +113,25 @@ pub unsafe extern "C" fn zl_post_message(
 }
 
 /// Posts a receive of a message, whose payload goes to `len` bytes of `region` from `offset` on; null if
-/// none is expected. The n-th posted gets the peer's n-th message; its completion has the control.
+/// none is expected. The n-th posted gets the peer's n-th message; its completion has the control. `how` may
+/// be null; its context alone has a meaning here.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_post_message_receive(
+pub unsafe extern "C" fn zl_post_message_recv(
     connection: *mut zl_connection,
     region: *const zl_region,
     offset: usize,
     len: usize,
+    how: *const zl_work,
     id: *mut u32,
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
         with(connection, |connection| {
             let output = Output::new(id, "id")?;
-            output.set(connection.post_message_recv(payload(region, offset, len)?)?);
+            let payload = payload(region, offset, len)?;
+            output.set(connection.post_message_recv_with(payload, work(how)?)?);
             Ok(zl_status::ZL_OK)
         })
     }

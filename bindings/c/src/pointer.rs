@@ -1,7 +1,7 @@
 //! The one place where pointers of C become references: null is refused here, the rest is C's
 //! promise.
 
-use crate::status::Failure;
+use crate::status::{Failure, zl_status};
 use std::ffi::{CStr, c_char};
 use std::slice;
 use std::time::Duration;
@@ -47,6 +47,50 @@ impl<T> Output<T> {
     pub(crate) fn set(self, value: T) {
         // SAFETY: promised to new. What is there is C's, and not dropped.
         unsafe { self.0.write(value) }
+    }
+}
+
+/// Places for results of which there may be fewer, and for their number.
+pub(crate) struct Outputs<T> {
+    places: *mut T,
+    capacity: usize,
+    count: Output<usize>,
+}
+
+impl<T> Outputs<T> {
+    /// # Safety
+    /// `capacity` things at `places`, and one at `count`, are as for [`Output::new`].
+    pub(crate) unsafe fn new(
+        places: *mut T,
+        capacity: usize,
+        name: &str,
+        count: *mut usize,
+    ) -> Result<Outputs<T>, Failure> {
+        check_extent(places, capacity, name)?;
+        if capacity == 0 {
+            return Err(Failure::argument("capacity is 0"));
+        }
+        Ok(Outputs {
+            places,
+            capacity,
+            // SAFETY: the caller's promise.
+            count: unsafe { Output::new(count, "count") }?,
+        })
+    }
+
+    /// Writes as many of `values` as there are places. Says whether there were any.
+    pub(crate) fn set(self, values: impl Iterator<Item = T>) -> zl_status {
+        let mut count = 0;
+        for value in values.take(self.capacity) {
+            // SAFETY: promised to new, and count < capacity. What is there is C's, and not dropped.
+            unsafe { self.places.add(count).write(value) };
+            count += 1;
+        }
+        self.count.set(count);
+        match count {
+            0 => zl_status::ZL_TIMEOUT,
+            _ => zl_status::ZL_OK,
+        }
     }
 }
 
@@ -120,6 +164,12 @@ pub(crate) unsafe fn bytes_mut<'a>(
     }
     // SAFETY: as in slice; u8 needs no alignment.
     Ok(unsafe { slice::from_raw_parts_mut(start, len) })
+}
+
+/// Milliseconds for C, rounded up, for earlier would be too early; none is -1.
+pub(crate) fn milliseconds(time: Option<Duration>) -> i64 {
+    let rounded = time.map(|it| it.as_micros().div_ceil(1000));
+    rounded.map_or(-1, |it| i64::try_from(it).unwrap_or(i64::MAX))
 }
 
 /// Milliseconds as C counts them: negative means no limit.

@@ -1,8 +1,8 @@
 //! Completions of many connections in one place, and descriptors for event loops.
 
 use crate::completion::zl_completion;
-use crate::connection::{with, zl_connection};
-use crate::pointer::{Output, free, give, handle, timeout};
+use crate::connection::{drive, zl_connection};
+use crate::pointer::{Output, free, give, handle, milliseconds, timeout};
 use crate::status::{guard, zl_status};
 use std::ffi::{c_int, c_short};
 use std::os::fd::{AsFd, AsRawFd};
@@ -105,14 +105,14 @@ pub unsafe extern "C" fn zl_queue_free(queue: *mut zl_queue) {
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_set_queue(
+pub unsafe extern "C" fn zl_set_completion_queue(
     connection: *mut zl_connection,
     queue: *const zl_queue,
     tag: u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             connection.set_completion_queue(&handle(queue, "queue")?.0, tag);
             Ok(zl_status::ZL_OK)
         })
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn zl_watch(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let (fd, time) = (
                 Output::new(fd, "fd")?,
                 Output::new(timeout_ms, "timeout_ms")?,
@@ -145,11 +145,7 @@ pub unsafe extern "C" fn zl_watch(
                 true => POLLIN | POLLOUT,
                 false => POLLIN,
             });
-            // Rounded up: earlier would be too early.
-            let milliseconds = connection
-                .next_timeout()
-                .map(|it| it.as_micros().div_ceil(1000));
-            time.set(milliseconds.map_or(-1, |it| i64::try_from(it).unwrap_or(i64::MAX)));
+            time.set(milliseconds(connection.next_timeout()));
             Ok(zl_status::ZL_OK)
         })
     }

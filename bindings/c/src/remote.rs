@@ -1,56 +1,18 @@
 //! One-sided access to the peer's memory: put, get, fetch-op.
 
-use crate::connection::{with, zl_connection};
+use crate::connection::{drive, with, zl_connection};
 use crate::exported::zl_key;
 use crate::pointer::{Output, bytes, bytes_mut, handle, slice};
 use crate::region::zl_region;
 use crate::status::{Failure, zl_status};
+use crate::work::{work, zl_work};
 use std::ffi::c_void;
 use zerolane::memory::Memory;
 use zerolane::{Connection, FetchOp, Region, RegionKey, TransferId, Work};
 
-/// It completes only if it fails.
-pub const ZL_WORK_UNSIGNALLED: u32 = 1;
-/// It begins when all earlier requests of the connection are complete.
-pub const ZL_WORK_FENCE: u32 = 2;
-/// The peer is told, with `immediate`: it gets a completion of kind ZL_KIND_IMMEDIATE.
-pub const ZL_WORK_IMMEDIATE: u32 = 4;
-
-/// How a request is to be done. Where a pointer to it may be null, null means 0 in all fields.
-#[repr(C)]
-pub struct zl_work {
-    /// An or of ZL_WORK_...
-    pub flags: u32,
-    /// With ZL_WORK_IMMEDIATE: the number.
-    pub immediate: u32,
-}
-
-/// The work that C asks for.
-///
-/// # Safety
-/// `work` is null, or points to one.
-pub(crate) unsafe fn work(work: *const zl_work) -> Result<Work, Failure> {
-    // SAFETY: the caller's promise.
-    let Some(work) = (unsafe { work.as_ref() }) else {
-        return Ok(Work::default());
-    };
-    if work.flags & !(ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE | ZL_WORK_IMMEDIATE) != 0 {
-        return Err(Failure::argument(format!(
-            "there are no flags {:#x}",
-            work.flags
-        )));
-    }
-    Ok(Work {
-        signalled: work.flags & ZL_WORK_UNSIGNALLED == 0,
-        fence: work.flags & ZL_WORK_FENCE != 0,
-        immediate: (work.flags & ZL_WORK_IMMEDIATE != 0).then_some(work.immediate),
-        ..Work::default()
-    })
-}
-
 /// An operation on a word of the peer's memory, done atomically and exactly once.
 #[repr(u32)]
-pub enum zl_fetch_op {
+pub enum zl_fetch_op_kind {
     /// Adds `operand`, wrapping.
     ZL_FETCH_ADD = 0,
     /// Adds one, wrapping.
@@ -65,7 +27,7 @@ pub enum zl_fetch_op {
     ZL_FETCH_COMPARE_AND_SWAP = 5,
 }
 
-fn fetch_op(op: u32, operand: u64, expected: u64) -> Result<FetchOp, Failure> {
+pub(crate) fn fetch_op(op: u32, operand: u64, expected: u64) -> Result<FetchOp, Failure> {
     Ok(match op {
         0 => FetchOp::Add(operand),
         1 => FetchOp::Increment,
@@ -94,9 +56,33 @@ pub unsafe extern "C" fn zl_put(
 ) -> zl_status {
     // SAFETY: C's promises about handles and memory.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let to = handle(to, "to")?.read()?;
             connection.put(&to, offset, bytes(data.cast(), len, "data")?)?;
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// As zl_put, and the peer gets a completion of kind ZL_KIND_IMMEDIATE with the number `immediate` when the
+/// bytes are placed.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_put_with_immediate(
+    connection: *mut zl_connection,
+    to: *const zl_key,
+    offset: u64,
+    data: *const c_void,
+    len: usize,
+    immediate: u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles and memory.
+    unsafe {
+        drive(connection, |connection| {
+            let to = handle(to, "to")?.read()?;
+            let data = bytes(data.cast(), len, "data")?;
+            connection.put_with_immediate(&to, offset, data, immediate)?;
             Ok(zl_status::ZL_OK)
         })
     }
@@ -115,7 +101,7 @@ pub unsafe extern "C" fn zl_get(
 ) -> zl_status {
     // SAFETY: C's promises about handles and memory.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let from = handle(from, "from")?.read()?;
             connection.get(&from, offset, bytes_mut(buffer.cast(), len, "buffer")?)?;
             Ok(zl_status::ZL_OK)
@@ -123,13 +109,13 @@ pub unsafe extern "C" fn zl_get(
     }
 }
 
-/// Does `op`, a value of enum zl_fetch_op, to the aligned 8-byte word at `offset` of the peer's memory,
+/// Does `op`, a value of enum zl_fetch_op_kind, to the aligned 8-byte word at `offset` of the peer's memory,
 /// atomically and exactly once, and writes what it was before to `before`, if that is not null.
 /// `operand` and `expected` are for those operations that name them.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_fetch(
+pub unsafe extern "C" fn zl_fetch_op(
     connection: *mut zl_connection,
     on: *const zl_key,
     offset: u64,
@@ -140,7 +126,7 @@ pub unsafe extern "C" fn zl_fetch(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let on = handle(on, "on")?.read()?;
             let value = connection.fetch_op(&on, offset, fetch_op(op, operand, expected)?)?;
             if !before.is_null() {
@@ -272,7 +258,7 @@ impl zl_piece {
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_post_put_pieces(
+pub unsafe extern "C" fn zl_post_put_vectored(
     connection: *mut zl_connection,
     to: *const zl_key,
     pieces: *const zl_piece,
@@ -300,7 +286,7 @@ pub unsafe extern "C" fn zl_post_put_pieces(
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_post_get_pieces(
+pub unsafe extern "C" fn zl_post_get_vectored(
     connection: *mut zl_connection,
     from: *const zl_key,
     pieces: *const zl_piece,
@@ -318,11 +304,11 @@ pub unsafe extern "C" fn zl_post_get_pieces(
     }
 }
 
-/// Posts a zl_fetch: its completion has what the word was before as `value`. `how` may be null.
+/// Posts a zl_fetch_op: its completion has what the word was before as `value`. `how` may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_post_fetch(
+pub unsafe extern "C" fn zl_post_fetch_op(
     connection: *mut zl_connection,
     on: *const zl_key,
     offset: u64,

@@ -95,7 +95,7 @@ pub unsafe extern "C" fn zl_peer_key(
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_endpoint_key(
+pub unsafe extern "C" fn zl_endpoint_public_key(
     endpoint: *const zl_endpoint,
     buffer: *mut c_char,
     capacity: usize,
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn zl_endpoint_key(
 
 /// # Safety
 /// As [`address::write`].
-unsafe fn write(
+pub(crate) unsafe fn write(
     key: Option<PublicKey>,
     buffer: *mut c_char,
     capacity: usize,

@@ -6,10 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::TryLockError;
 use zerolane::Error;
 use zerolane::failure::{CloseReason, NotPosted, PostError, Reason, TransferError};
+use zerolane::worker::Refused;
 
 /// What a function returns, and how a request ended. Negative: it failed, and zl_last_error has the
 /// text. After ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the failures of a single
-/// request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN) the connection goes on. More codes may be added.
+/// request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN, ZL_ERROR_TIMED_OUT) the connection goes on. More
+/// codes may be added.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum zl_status {
@@ -17,6 +19,8 @@ pub enum zl_status {
     ZL_OK = 0,
     /// Nothing happened in the time given, or zl_wake was called. Not a failure.
     ZL_TIMEOUT = 1,
+    /// There is something to do at once: do not sleep. Not a failure.
+    ZL_READY = 2,
     /// A null pointer, a value out of range, a text that is not UTF-8.
     ZL_ERROR_ARGUMENT = -1,
     /// Another thread is using the handle.
@@ -57,6 +61,9 @@ pub enum zl_status {
     ZL_ERROR_UNKNOWN = -19,
     /// The peer is not one of those to be spoken to (zl_options_trust).
     ZL_ERROR_UNTRUSTED = -20,
+    /// The call took longer than zl_set_timeout allows. Its request was cancelled; whether the peer saw it
+    /// is not known.
+    ZL_ERROR_TIMED_OUT = -21,
     /// A fault of this library. The handle cannot be used any more, only freed.
     ZL_ERROR_INTERNAL = -99,
 }
@@ -68,6 +75,7 @@ impl zl_status {
         match self {
             ZL_OK => c"done",
             ZL_TIMEOUT => c"nothing happened in time",
+            ZL_READY => c"there is something to do",
             ZL_ERROR_ARGUMENT => c"bad argument",
             ZL_ERROR_BUSY => c"another thread is using the handle",
             ZL_ERROR_SYSTEM => c"the operating system refused",
@@ -88,13 +96,15 @@ impl zl_status {
             ZL_ERROR_REVOKED => c"the memory was revoked",
             ZL_ERROR_UNKNOWN => c"no such memory",
             ZL_ERROR_UNTRUSTED => c"the peer is not trusted",
+            ZL_ERROR_TIMED_OUT => c"not done in the time allowed",
             ZL_ERROR_INTERNAL => c"internal error",
         }
     }
 
-    const ALL: [zl_status; 23] = [
+    const ALL: [zl_status; 25] = [
         ZL_OK,
         ZL_TIMEOUT,
+        ZL_READY,
         ZL_ERROR_ARGUMENT,
         ZL_ERROR_BUSY,
         ZL_ERROR_SYSTEM,
@@ -115,6 +125,7 @@ impl zl_status {
         ZL_ERROR_REVOKED,
         ZL_ERROR_UNKNOWN,
         ZL_ERROR_UNTRUSTED,
+        ZL_ERROR_TIMED_OUT,
         ZL_ERROR_INTERNAL,
     ];
 }
@@ -141,20 +152,32 @@ impl Failure {
     }
 }
 
+/// The code of an error.
+pub(crate) fn of_error(error: &Error) -> zl_status {
+    match error {
+        Error::Io(_) => ZL_ERROR_SYSTEM,
+        Error::NoAddress => ZL_ERROR_NO_ADDRESS,
+        Error::ConnectTimeout(_) => ZL_ERROR_CONNECT_TIMEOUT,
+        Error::TimedOut(_) => ZL_ERROR_TIMED_OUT,
+        Error::Closed(reason) => of_close(*reason),
+        Error::Transfer(error) => of_transfer(*error),
+        Error::Post(error) => of_post(*error),
+        Error::NotInline { .. } | Error::NameTooLong { .. } => ZL_ERROR_ARGUMENT,
+        Error::Strict { .. } => ZL_ERROR_STRICT,
+        _ => ZL_ERROR_INTERNAL,
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        let status = match &error {
-            Error::Io(_) => ZL_ERROR_SYSTEM,
-            Error::NoAddress => ZL_ERROR_NO_ADDRESS,
-            Error::ConnectTimeout(_) => ZL_ERROR_CONNECT_TIMEOUT,
-            Error::Closed(reason) => of_close(*reason),
-            Error::Transfer(error) => of_transfer(*error),
-            Error::Post(error) => of_post(*error),
-            Error::NotInline { .. } | Error::NameTooLong { .. } => ZL_ERROR_ARGUMENT,
-            Error::Strict { .. } => ZL_ERROR_STRICT,
-            _ => ZL_ERROR_INTERNAL,
-        };
-        Failure::new(status, error.to_string())
+        Failure::new(of_error(&error), error.to_string())
+    }
+}
+
+/// What a worker did not do.
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Failure {
+        refused.error.into()
     }
 }
 

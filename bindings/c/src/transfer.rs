@@ -1,12 +1,13 @@
 //! Transfers: one send is one receive.
 
-use crate::completion::{read_delivery, zl_completion};
-use crate::connection::{with, zl_connection};
-use crate::pointer::{Output, bytes, bytes_mut, handle, timeout};
+use crate::completion::zl_completion;
+use crate::connection::{drive, with, zl_connection};
+use crate::pointer::{Output, Outputs, bytes, bytes_mut, handle, timeout};
 use crate::region::zl_region;
 use crate::status::{Failure, zl_status};
+use crate::work::{work, zl_work};
 use std::ffi::c_void;
-use zerolane::{Completion, Connection, Region, TransferId};
+use zerolane::{Completion, Connection};
 
 /// Sends `len` bytes at `data` as one Transfer; returns when the peer has all of it.
 ///
@@ -19,7 +20,7 @@ pub unsafe extern "C" fn zl_send(
 ) -> zl_status {
     // SAFETY: C's promises about handles and memory.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             connection.send(bytes(data.cast(), len, "data")?)?;
             Ok(zl_status::ZL_OK)
         })
@@ -32,7 +33,7 @@ pub unsafe extern "C" fn zl_send(
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_receive(
+pub unsafe extern "C" fn zl_recv_into(
     connection: *mut zl_connection,
     buffer: *mut c_void,
     capacity: usize,
@@ -40,7 +41,7 @@ pub unsafe extern "C" fn zl_receive(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let output = Output::new(len, "len")?;
             output.set(connection.recv_into(bytes_mut(buffer.cast(), capacity, "buffer")?)?);
             Ok(zl_status::ZL_OK)
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn zl_announced(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let output = Output::new(len, "len")?;
             match connection.announced(timeout(timeout_ms))? {
                 Some(length) => output.set(length),
@@ -71,7 +72,9 @@ pub unsafe extern "C" fn zl_announced(
     }
 }
 
-/// Posts the send of `len` bytes of `region` from `offset` on; many may be in flight. `id` names it.
+/// Posts the send of `len` bytes of `region` from `offset` on; many may be in flight. `how` may be null: it
+/// says how the arrival is delivered to the receiver, whether success is reported here, and the context.
+/// `id` names the request.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -80,71 +83,40 @@ pub unsafe extern "C" fn zl_post_send(
     region: *const zl_region,
     offset: usize,
     len: usize,
+    how: *const zl_work,
     id: *mut u32,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and outputs.
+    // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        post(connection, region, offset, len, id, |connection, region| {
-            Ok(connection.post_send(region.share())?)
-        })
-    }
-}
-
-/// As zl_post_send, and the peer's receive is delivered there as `delivery` says, a value of enum
-/// zl_delivery: whether it is an event, and wakes. zl_post_send asks for ZL_DELIVERY_INTERRUPT.
-///
-/// Threads: one at a time.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_post_send_with(
-    connection: *mut zl_connection,
-    region: *const zl_region,
-    offset: usize,
-    len: usize,
-    delivery: u32,
-    id: *mut u32,
-) -> zl_status {
-    // SAFETY: C's promises about handles and outputs.
-    unsafe {
-        post(connection, region, offset, len, id, |connection, region| {
-            Ok(connection.post_send_with(region.share(), read_delivery(delivery)?)?)
+        with(connection, |connection| {
+            let output = Output::new(id, "id")?;
+            let part = handle(region, "region")?.part(offset, len)?.share();
+            output.set(connection.post_send_with(part, work(how)?)?);
+            Ok(zl_status::ZL_OK)
         })
     }
 }
 
 /// Posts a receive into `len` bytes of `region` from `offset` on: the n-th posted gets the n-th
-/// Transfer the peer sends, if it fits. `id` names it.
+/// Transfer the peer sends, if it fits. `how` may be null; ZL_WORK_UNSIGNALLED and its context alone have a
+/// meaning here. `id` names the request.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_post_receive(
+pub unsafe extern "C" fn zl_post_recv(
     connection: *mut zl_connection,
     region: *const zl_region,
     offset: usize,
     len: usize,
+    how: *const zl_work,
     id: *mut u32,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and outputs.
-    unsafe {
-        post(connection, region, offset, len, id, |connection, region| {
-            Ok(connection.post_recv(region)?)
-        })
-    }
-}
-
-unsafe fn post(
-    connection: *mut zl_connection,
-    region: *const zl_region,
-    offset: usize,
-    len: usize,
-    id: *mut u32,
-    post: impl FnOnce(&mut Connection, Region) -> Result<TransferId, Failure>,
-) -> zl_status {
-    // SAFETY: the caller's promises.
+    // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
         with(connection, |connection| {
             let output = Output::new(id, "id")?;
             let part = handle(region, "region")?.part(offset, len)?;
-            output.set(post(connection, part)?);
+            output.set(connection.post_recv_with(part, work(how)?)?);
             Ok(zl_status::ZL_OK)
         })
     }
@@ -161,6 +133,28 @@ pub unsafe extern "C" fn zl_poll(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe { take(connection, completion, Connection::poll) }
+}
+
+/// As zl_poll, for up to `capacity` completions, at least 1: one turn of progress for all of them. `count` says
+/// how many there were, ZL_TIMEOUT that there were none.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_poll_batch(
+    connection: *mut zl_connection,
+    completions: *mut zl_completion,
+    capacity: usize,
+    count: *mut usize,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        drive(connection, |connection| {
+            let outputs = Outputs::new(completions, capacity, "completions", count)?;
+            let mut taken = Vec::new();
+            connection.poll_batch(&mut taken, capacity)?;
+            Ok(outputs.set(taken.into_iter().map(|it| zl_completion::new(0, it))))
+        })
+    }
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, and takes it, or
@@ -188,7 +182,7 @@ unsafe fn take(
 ) -> zl_status {
     // SAFETY: the caller's promises.
     unsafe {
-        with(connection, |connection| {
+        drive(connection, |connection| {
             let output = Output::new(completion, "completion")?;
             match take(connection)? {
                 Some(completion) => output.set(zl_completion::new(0, completion)),

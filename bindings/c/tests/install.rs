@@ -2,6 +2,7 @@
 //! compile with all warnings as errors, run.
 #![allow(non_snake_case)]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -32,13 +33,18 @@ struct Installed {
 impl Installed {
     fn new() -> Installed {
         let root = TempDir::new().expect("a directory");
-        let prefix = format!("PREFIX={}", root.path().join("usr").display());
-        let cargo = format!("CARGO={}", env!("CARGO"));
+        let installed = Installed { root };
+        run(&mut installed.make("install"));
+        installed
+    }
+
+    fn make(&self, goal: &str) -> Command {
+        let mut make = Command::new("make");
         // The profile of the tests, whose libraries are compiled already.
-        run(Command::new("make")
-            .args(["-C", CRATE, "install", "PROFILE=dev"])
-            .args([prefix, cargo]));
-        Installed { root }
+        make.args(["-C", CRATE, goal, "PROFILE=dev"])
+            .arg(format!("PREFIX={}", self.path("").display()))
+            .arg(format!("CARGO={}", env!("CARGO")));
+        make
     }
 
     fn path(&self, below: &str) -> PathBuf {
@@ -57,14 +63,19 @@ impl Installed {
     /// Compiles a C program against the shared library.
     fn compile(&self, source: &Path) -> PathBuf {
         let program = self.root.path().join(source.file_stem().expect("a name"));
-        run(Command::new("cc")
+        run(self.compiler(source).arg("-o").arg(&program));
+        program
+    }
+
+    /// The compiler with all but the program's name.
+    fn compiler(&self, source: &Path) -> Command {
+        let mut command = Command::new("cc");
+        command
             .args(["-std=c11", "-pthread"])
             .args(STRICT)
             .arg(source)
-            .args(self.pkg_config(&["--cflags", "--libs"]))
-            .arg("-o")
-            .arg(&program));
-        program
+            .args(self.pkg_config(&["--cflags", "--libs"]));
+        command
     }
 
     /// Compiles a C program with the library in it.
@@ -117,6 +128,19 @@ fn install__programs_compile_without_a_warning_and_run() {
             .run(&memory)
             .starts_with("16 rows put and added up, all right")
     );
+    let store = installed.compile(&source("examples/kv_store.c"));
+    assert!(
+        installed
+            .run(&store)
+            .starts_with("8 requests of 16 scattered blocks put and read, all right")
+    );
+    let server = installed.compile(&source("examples/rpc_server.c"));
+    let said = run(bounded(&server)
+        .args(["60", "20"])
+        .env("LD_LIBRARY_PATH", installed.path("lib")));
+    let said = String::from_utf8(said.stdout).expect("UTF-8");
+    let expected = "60 clients at once, 1200 requests answered by one thread, all right";
+    assert!(said.starts_with(expected), "{said}");
     let transfer = installed.compile_static(&source("examples/transfer.c"));
     assert!(
         run(&mut bounded(&transfer))
@@ -126,6 +150,10 @@ fn install__programs_compile_without_a_warning_and_run() {
 
     installed.run(&installed.compile(&source("tests/c/arguments.c")));
     installed.run(&installed.compile(&source("tests/c/delivery.c")));
+    installed.run(&installed.compile(&source("tests/c/work.c")));
+    installed.run(&installed.compile(&source("tests/c/worker.c")));
+    installed.run(&installed.compile(&source("tests/c/background.c")));
+    old_names_warn_and_work(&installed);
     let security = installed.compile(&source("tests/c/security.c"));
     run(bounded(&security)
         .arg(installed.root.path())
@@ -135,7 +163,33 @@ fn install__programs_compile_without_a_warning_and_run() {
     }
 
     header_is_cplusplus_too(&installed);
-    soname_is_the_headers(&installed);
+    soname_and_symbols_are_the_headers(&installed);
+    manual_is_installed(&installed);
+    uninstall(&installed);
+}
+
+/// Functions that were renamed: the compiler says so, and they do what they did.
+fn old_names_warn_and_work(installed: &Installed) {
+    let program = source("tests/c/renamed.c");
+    let compile = |extra: &[&str]| {
+        let mut command = installed.compiler(&program);
+        command.args(extra).arg("-o");
+        command.arg(installed.root.path().join("renamed"));
+        command.output().expect("a compiler")
+    };
+    let refused = compile(&[]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("use zl_recv_into"),
+        "deprecated: {said}"
+    );
+    let made = compile(&["-Wno-deprecated-declarations"]);
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
+    installed.run(&installed.root.path().join("renamed"));
 }
 
 /// The programs of docs/c.md, each in a file.
@@ -170,19 +224,75 @@ fn header_is_cplusplus_too(installed: &Installed) {
     installed.run(&built);
 }
 
-/// The program was linked with the name that says which header it was compiled with.
-fn soname_is_the_headers(installed: &Installed) {
+/// The program was linked with the name that says which header it was compiled with, and with symbols of a
+/// version; nothing else of the library can clash with what is another's.
+fn soname_and_symbols_are_the_headers(installed: &Installed) {
     let header = std::fs::read_to_string(installed.path("include/zerolane.h")).expect("the header");
     let version = header
         .lines()
         .find_map(|line| line.strip_prefix("#define ZL_ABI_VERSION "))
         .expect("a version");
     let name = format!("libzerolane.so.{version}");
-    assert!(installed.path("lib").join(&name).exists(), "{name}");
-    let library = std::fs::read(installed.path("lib/libzerolane.so")).expect("the library");
-    let wanted = [name.as_bytes(), &[0]].concat();
+    let library = installed.path("lib").join(&name);
+    let read = |program: &str, arguments: &[&str]| {
+        let output = run(Command::new(program).args(arguments).arg(&library));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let dynamic = read("readelf", &["--dynamic", "--wide"]);
     assert!(
-        library.windows(wanted.len()).any(|it| it == wanted),
-        "soname {name}"
+        dynamic.contains(&format!("soname: [{name}]")),
+        "{name}: {dynamic}"
     );
+    let node = format!("ZEROLANE_{version}");
+    let symbols = read(
+        "nm",
+        &["--dynamic", "--defined-only", "--with-symbol-versions"],
+    );
+    let shown: BTreeSet<&str> = symbols
+        .lines()
+        .filter_map(|it| it.split_whitespace().nth(2))
+        .filter(|it| *it != node && *it != format!("{node}@@{node}"))
+        .map(|it| {
+            let (symbol, version) = it.split_once("@@").expect("a version");
+            assert_eq!(version, node, "{it}");
+            symbol
+        })
+        .collect();
+    let declared: BTreeSet<&str> = header
+        .match_indices("zl_")
+        .map(|(at, _)| &header[at..])
+        .filter_map(|it| {
+            let end = it.find(|it: char| !it.is_ascii_alphanumeric() && it != '_')?;
+            it[end..].starts_with('(').then_some(&it[..end])
+        })
+        .collect();
+    assert_eq!(shown, declared, "symbols, and functions of the header");
+}
+
+/// Each function has a page, under its own name.
+fn manual_is_installed(installed: &Installed) {
+    let header = std::fs::read_to_string(installed.path("include/zerolane.h")).expect("the header");
+    for function in ["zl_connect", "zl_send", "zl_worker_events", "zl_handle_put"] {
+        assert!(header.contains(&format!("{function}(")), "{function}");
+        let page = installed.path(&format!("share/man/man3/{function}.3"));
+        let text = std::fs::read_to_string(&page).expect("a page");
+        assert!(text.contains(&format!("\n.Nm {function}")), "{function}");
+    }
+}
+
+/// Nothing that was installed is left.
+fn uninstall(installed: &Installed) {
+    let mut left = Vec::new();
+    let mut directories = vec![installed.path("")];
+    run(&mut installed.make("uninstall"));
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(&directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            match path.is_dir() {
+                true => directories.push(path),
+                false => left.push(path),
+            }
+        }
+    }
+    assert!(left.is_empty(), "left after uninstalling: {left:?}");
 }

@@ -13,11 +13,12 @@ enum { LENGTH = 5000, TRIES = 20000 };
 static int wakes(zl_connection *ours, zl_connection *peers, zl_region *from, uint32_t delivery,
                  zl_completion *received)
 {
+    const zl_work how = {.delivery = delivery};
     zl_completion sent;
     uint32_t id;
     int woken = 0;
 
-    EXPECT(zl_post_send_with(ours, from, 0, LENGTH, delivery, &id) == ZL_OK);
+    EXPECT(zl_post_send(ours, from, 0, LENGTH, &how, &id) == ZL_OK);
     for (int tries = 0; tries < TRIES; tries++) {
         zl_status status = zl_wait(peers, 1, received);
         EXPECT(status == ZL_OK || status == ZL_TIMEOUT);
@@ -44,8 +45,9 @@ int main(void)
     EXPECT(zl_region_new(LENGTH, &from) == ZL_OK && zl_region_new(3 * LENGTH, &to) == ZL_OK);
     memset(zl_region_data(from), 7, LENGTH);
     for (int n = 0; n < 3; n++)
-        EXPECT(zl_post_receive(peers, to, (size_t)n * LENGTH, LENGTH, &id[n]) == ZL_OK);
-    EXPECT(zl_post_send_with(ours, from, 0, LENGTH, 3, &id[0]) == ZL_ERROR_ARGUMENT);
+        EXPECT(zl_post_recv(peers, to, (size_t)n * LENGTH, LENGTH, NULL, &id[n]) == ZL_OK);
+    const zl_work none = {.delivery = 3};
+    EXPECT(zl_post_send(ours, from, 0, LENGTH, &none, &id[0]) == ZL_ERROR_ARGUMENT);
 
     EXPECT(!wakes(ours, peers, from, ZL_DELIVERY_POLLED, &completion));
     EXPECT(zl_poll(peers, &completion) == ZL_OK);

@@ -22,7 +22,7 @@ static void connect_pair(zl_connection **ours, zl_connection **peers)
     void *connected;
 
     EXPECT(zl_endpoint_bind("127.0.0.1:0", NULL, &endpoint) == ZL_OK);
-    EXPECT(zl_endpoint_address(endpoint, address, sizeof address) == ZL_OK);
+    EXPECT(zl_endpoint_local_addr(endpoint, address, sizeof address) == ZL_OK);
     EXPECT(pthread_create(&thread, NULL, connect_to, address) == 0);
     EXPECT(zl_endpoint_accept(endpoint, 10000, peers) == ZL_OK);
     EXPECT(pthread_join(thread, &connected) == 0);

@@ -36,7 +36,7 @@ static zl_status meet(zl_options *ours, zl_options *theirs, char *their_view, ch
     pthread_t thread;
 
     EXPECT(zl_endpoint_bind("127.0.0.1:0", ours, &endpoint) == ZL_OK);
-    EXPECT(zl_endpoint_address(endpoint, client.address, sizeof client.address) == ZL_OK);
+    EXPECT(zl_endpoint_local_addr(endpoint, client.address, sizeof client.address) == ZL_OK);
     EXPECT(pthread_create(&thread, NULL, join, &client) == 0);
     /* A client that is refused is not waited for. */
     do

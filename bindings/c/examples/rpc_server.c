@@ -1,0 +1,235 @@
+/*
+ * A server that answers requests of a thousand clients in one thread, and the clients, in one thread of another
+ * process. Fewer if descriptors are few: each connection has one, and a second while it looks for a silent peer.
+ *
+ *   cc -std=c11 rpc_server.c $(pkg-config --cflags --libs zerolane) -o rpc_server && ./rpc_server [CLIENTS [REQUESTS]]
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zerolane.h>
+
+enum {
+    EVENTS = 256,        /* taken at once */
+    CONNECTING = 32,     /* connections begun and not answered yet */
+    RESERVE = 32,        /* descriptors for other things */
+    SILENT_SECONDS = 20, /* without an event: something hangs */
+};
+
+struct request {
+    uint64_t number, a, b;
+};
+
+struct reply {
+    uint64_t number, sum;
+};
+
+/* Ends the process with the library's own words if a call failed. */
+static void check(zl_status status, const char *call)
+{
+    if (status < 0) {
+        fprintf(stderr, "%s: %s: %s\n", call, zl_status_text(status), zl_last_error());
+        exit(EXIT_FAILURE);
+    }
+}
+
+static void fail(const char *why)
+{
+    fprintf(stderr, "%s\n", why);
+    exit(EXIT_FAILURE);
+}
+
+/* The next events of a worker. */
+static size_t next_events(zl_worker *worker, zl_event *events)
+{
+    size_t count;
+
+    for (int seconds = 0; zl_worker_events(worker, events, EVENTS, &count) == ZL_TIMEOUT; seconds++) {
+        if (seconds == SILENT_SECONDS)
+            fail("nothing happens any more");
+        check(zl_worker_wait(worker, 1000), "wait");
+    }
+    return count;
+}
+
+/* Answers a request, and takes the next of the same client. */
+static void answer(zl_worker *worker, const zl_event *event)
+{
+    const zl_work unsignalled = {.flags = ZL_WORK_UNSIGNALLED};
+    zl_connection *client;
+    struct request request;
+    uint32_t id;
+
+    if (event->completion.control_length != sizeof request)
+        fail("this is no request");
+    memcpy(&request, event->completion.control, sizeof request);
+    const struct reply reply = {request.number, request.a + request.b};
+    if (zl_worker_connection(worker, event->connection, &client) == ZL_ERROR_CLOSED)
+        return; /* it left before its answer */
+    check(zl_post_message_recv(client, NULL, 0, 0, NULL, &id), "receive");
+    check(zl_post_message(client, &reply, sizeof reply, NULL, 0, 0, &unsignalled, &id), "answer");
+}
+
+/* Serves until `clients` have come and gone. */
+static uint64_t serve(zl_worker *worker, unsigned clients)
+{
+    static zl_event events[EVENTS];
+    zl_connection *client;
+    uint64_t answered = 0;
+    uint32_t id;
+
+    for (unsigned gone = 0; gone < clients;) {
+        size_t count = next_events(worker, events);
+        for (size_t n = 0; n < count; n++) {
+            const zl_event *event = &events[n];
+            switch (event->kind) {
+            case ZL_EVENT_ACCEPTED:
+                check(zl_worker_connection(worker, event->connection, &client), "connection");
+                check(zl_post_message_recv(client, NULL, 0, 0, NULL, &id), "receive");
+                break;
+            case ZL_EVENT_COMPLETED:
+                /* The last receive of each client ends with its connection. */
+                if (event->completion.kind == ZL_KIND_MESSAGE_RECEIVED && event->completion.status == ZL_OK) {
+                    answer(worker, event);
+                    answered++;
+                }
+                break;
+            case ZL_EVENT_ENDPOINT_FAILED:
+                fail(zl_status_text(event->status));
+                break;
+            case ZL_EVENT_CLOSED:
+                gone++;
+                break;
+            }
+        }
+    }
+    return answered;
+}
+
+struct client {
+    uint64_t id, requests;
+};
+
+/* Asks the next question; the completion of the answer tells by its context who asked. */
+static void ask(zl_worker *worker, const struct client *clients, uint64_t index)
+{
+    const zl_work how = {.context = index};
+    const zl_work unsignalled = {.flags = ZL_WORK_UNSIGNALLED};
+    const uint64_t number = clients[index].requests;
+    const struct request request = {number, index, number * number};
+    zl_connection *server;
+    uint32_t id;
+
+    check(zl_worker_connection(worker, clients[index].id, &server), "connection");
+    check(zl_post_message_recv(server, NULL, 0, 0, &how, &id), "receive");
+    check(zl_post_message(server, &request, sizeof request, NULL, 0, 0, &unsignalled, &id), "ask");
+}
+
+/* Connects `count` clients, which ask once; then, all connected, they ask the other questions. */
+static void ask_all(const char *address, unsigned count, uint64_t requests)
+{
+    static zl_event events[EVENTS];
+    struct client *clients = calloc(count, sizeof *clients);
+    unsigned begun = 0, answered = 0, closed = 0;
+    zl_worker *worker;
+    struct reply reply;
+
+    if (clients == NULL)
+        fail("no memory");
+    check(zl_worker_new(&worker), "worker");
+    while (closed < count) {
+        for (; begun < count && begun - answered < CONNECTING; begun++) {
+            /* A question that is posted before the connection stands waits for it. */
+            check(zl_worker_connect(worker, address, NULL, &clients[begun].id), "connect");
+            ask(worker, clients, begun);
+        }
+        size_t there = next_events(worker, events);
+        for (size_t n = 0; n < there; n++) {
+            const zl_completion *completion = &events[n].completion;
+            if (events[n].kind == ZL_EVENT_CLOSED) {
+                if (answered < count)
+                    fail(zl_status_text(events[n].status));
+                closed++;
+            }
+            if (events[n].kind != ZL_EVENT_COMPLETED)
+                continue;
+            check(completion->status, "answer");
+            struct client *client = &clients[completion->context];
+            memcpy(&reply, completion->control, sizeof reply);
+            if (reply.number != client->requests ||
+                reply.sum != completion->context + reply.number * reply.number)
+                fail("a wrong answer");
+            if (client->requests++ == 0) {
+                if (++answered == count)
+                    for (unsigned index = 0; index < count; index++)
+                        requests > 1 ? ask(worker, clients, index)
+                                     : check(zl_worker_close(worker, clients[index].id), "close");
+            } else if (client->requests < requests) {
+                ask(worker, clients, completion->context);
+            } else {
+                check(zl_worker_close(worker, client->id), "close");
+            }
+        }
+    }
+    zl_worker_free(worker);
+    free(clients);
+}
+
+/* As many clients as there are descriptors for. */
+static unsigned afforded(unsigned clients)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        fail("no limit is known");
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    (void)getrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur <= RESERVE + 2)
+        fail("too few descriptors");
+    const rlim_t most = (limit.rlim_cur - RESERVE) / 2;
+    return most < clients ? (unsigned)most : clients;
+}
+
+int main(int count, char **arguments)
+{
+    const unsigned clients = afforded(count > 1 ? (unsigned)strtoul(arguments[1], NULL, 10) : 1000);
+    const uint64_t requests = count > 2 ? strtoul(arguments[2], NULL, 10) : 100;
+    char address[ZL_ADDRESS_LENGTH];
+    zl_worker *worker;
+    uint64_t endpoint;
+    int pipes[2], status;
+
+    if (clients == 0 || requests == 0 || pipe(pipes) != 0)
+        fail("usage: rpc_server [CLIENTS [REQUESTS]]");
+    /* Before there is a worker: a child must not use its parent's. */
+    pid_t child = fork();
+    if (child < 0)
+        fail("fork");
+    if (child == 0) {
+        if (read(pipes[0], address, sizeof address) != sizeof address)
+            fail("no address");
+        ask_all(address, clients, requests);
+        _exit(EXIT_SUCCESS);
+    }
+    check(zl_worker_new(&worker), "worker");
+    check(zl_worker_listen(worker, "127.0.0.1:0", NULL, &endpoint), "listen");
+    memset(address, 0, sizeof address);
+    check(zl_worker_local_addr(worker, endpoint, address, sizeof address), "address");
+    if (write(pipes[1], address, sizeof address) != sizeof address)
+        fail("pipe");
+    const uint64_t answered = serve(worker, clients);
+    zl_worker_free(worker);
+    if (waitpid(child, &status, 0) != child || status != 0 || answered != clients * requests) {
+        fprintf(stderr, "the clients failed, or %llu answers are wrong\n", (unsigned long long)answered);
+        return EXIT_FAILURE;
+    }
+    printf("%u clients at once, %llu requests answered by one thread, all right\n", clients,
+           (unsigned long long)answered);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,418 @@
+//! Handles of connections that a worker's thread moves.
+
+use crate::address;
+use crate::connection::zl_account;
+use crate::exported::{rights, zl_exported, zl_key};
+use crate::message::payload;
+use crate::pending::zl_pending;
+use crate::pointer::{Output, bytes, free, give, handle, text, timeout};
+use crate::region::zl_region;
+use crate::remote::fetch_op;
+use crate::security;
+use crate::status::{Failure, guard, zl_status};
+use crate::work::{work, zl_work};
+use std::ffi::{c_char, c_void};
+use zerolane::Completion;
+use zerolane::memory::Memory;
+use zerolane::worker::{ConnectionHandle, Pending};
+
+/// A connection of a worker's thread. Requests are posted by any thread, and begun in the order in which one
+/// thread asks for them; what finds no room waits in order. Each is waited for by its zl_pending.
+pub struct zl_handle(ConnectionHandle);
+
+impl zl_handle {
+    pub(crate) fn give(connection: ConnectionHandle) -> *mut zl_handle {
+        give(zl_handle(connection))
+    }
+}
+
+/// Posts a request.
+///
+/// # Safety
+/// As [`handle`], and as [`Output::new`].
+unsafe fn post(
+    connection: *const zl_handle,
+    pending: *mut *mut zl_pending,
+    post: impl FnOnce(&ConnectionHandle) -> Result<Pending<Completion>, Failure>,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: the caller's promises.
+        let (connection, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                Output::new(pending, "pending")?,
+            )
+        };
+        output.set(zl_pending::give(post(&connection.0)?));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Sends `len` bytes of `region` from `offset` on as one Transfer. `how` may be null; it is always signalled.
+/// `pending` is to be waited for, and to be freed with zl_pending_free, as that of every request.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_send(
+    connection: *const zl_handle,
+    region: *const zl_region,
+    offset: usize,
+    len: usize,
+    how: *const zl_work,
+    pending: *mut *mut zl_pending,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, pending, |connection| {
+            let part = handle(region, "region")?.part(offset, len)?.share();
+            Ok(connection.send_with(part, work(how)?))
+        })
+    }
+}
+
+/// Receives the next Transfer into `len` bytes of `region` from `offset` on.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_recv(
+    connection: *const zl_handle,
+    region: *const zl_region,
+    offset: usize,
+    len: usize,
+    pending: *mut *mut zl_pending,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        post(connection, pending, |connection| {
+            Ok(connection.recv(handle(region, "region")?.part(offset, len)?))
+        })
+    }
+}
+
+/// Sends a message of `control_len` bytes, at most ZL_CONTROL_LENGTH, which are copied before this returns, and with
+/// it, if `region` is not null, `len` bytes of that from `offset` on.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_send_message(
+    connection: *const zl_handle,
+    control: *const c_void,
+    control_len: usize,
+    region: *const zl_region,
+    offset: usize,
+    len: usize,
+    pending: *mut *mut zl_pending,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, pending, |connection| {
+            let control = bytes(control.cast(), control_len, "control")?;
+            let payload = payload(region, offset, len)?.map(|it| Memory::from(it.share()));
+            Ok(connection.send_message(control, payload))
+        })
+    }
+}
+
+/// Receives the next message, whose payload goes to `len` bytes of `region` from `offset` on; null if none is
+/// expected. The completion has the control.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_recv_message(
+    connection: *const zl_handle,
+    region: *const zl_region,
+    offset: usize,
+    len: usize,
+    pending: *mut *mut zl_pending,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        post(connection, pending, |connection| {
+            Ok(connection.recv_message(payload(region, offset, len)?))
+        })
+    }
+}
+
+/// Puts `len` bytes of `region` from `region_offset` on into the peer's memory, `offset` bytes behind its start, as
+/// zl_post_put does. `how` may be null; it is always signalled.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_put(
+    connection: *const zl_handle,
+    to: *const zl_key,
+    offset: u64,
+    region: *const zl_region,
+    region_offset: usize,
+    len: usize,
+    how: *const zl_work,
+    pending: *mut *mut zl_pending,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, pending, |connection| {
+            let to = handle(to, "to")?.read()?;
+            let part = handle(region, "region")?.part(region_offset, len)?.share();
+            Ok(connection.put(&to, offset, part, work(how)?))
+        })
+    }
+}
+
+/// Gets `len` bytes of the peer's memory, `offset` bytes behind its start, into `region` from `region_offset` on, as
+/// zl_post_get does. `how` may be null; it is always signalled.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_get(
+    connection: *const zl_handle,
+    from: *const zl_key,
+    offset: u64,
+    region: *const zl_region,
+    region_offset: usize,
+    len: usize,
+    how: *const zl_work,
+    pending: *mut *mut zl_pending,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, pending, |connection| {
+            let from = handle(from, "from")?.read()?;
+            let part = handle(region, "region")?.part(region_offset, len)?;
+            Ok(connection.get(&from, offset, part, work(how)?))
+        })
+    }
+}
+
+/// Does what zl_fetch_op does; the completion has what the word was before as `value`.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_fetch_op(
+    connection: *const zl_handle,
+    on: *const zl_key,
+    offset: u64,
+    op: u32,
+    operand: u64,
+    expected: u64,
+    pending: *mut *mut zl_pending,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, pending, |connection| {
+            let on = handle(on, "on")?.read()?;
+            Ok(connection.fetch_op(&on, offset, fetch_op(op, operand, expected)?))
+        })
+    }
+}
+
+/// Asks for the peer's memory by name, as zl_post_open_region does; the completion has the key as `region`.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_open_region(
+    connection: *const zl_handle,
+    name: *const c_char,
+    rights: u32,
+    pending: *mut *mut zl_pending,
+) -> zl_status {
+    // SAFETY: C's promises about handles, texts and outputs.
+    unsafe {
+        post(connection, pending, |connection| {
+            Ok(connection.open_region(text(name, "name")?, self::rights(rights)?))
+        })
+    }
+}
+
+/// Exports memory to the peer, as zl_export does.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_export(
+    connection: *const zl_handle,
+    exported: *const zl_exported,
+    rights: u32,
+    key: *mut zl_key,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, region, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                handle(exported, "exported")?.region()?,
+                Output::new(key, "key")?,
+            )
+        };
+        let key = connection.0.export(&region, self::rights(rights)?);
+        output.set(key.wait()?.into());
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// The same by `name`, as zl_export_named does.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_export_named(
+    connection: *const zl_handle,
+    name: *const c_char,
+    exported: *const zl_exported,
+    rights: u32,
+    key: *mut zl_key,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles, texts and outputs.
+        let (connection, name, region, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                text(name, "name")?,
+                handle(exported, "exported")?.region()?,
+                Output::new(key, "key")?,
+            )
+        };
+        let rights = self::rights(rights)?;
+        let key = connection.0.export_named(name, &region, rights);
+        output.set(key.wait()?.into());
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Takes memory back from the peer, at once, as zl_revoke does.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_revoke(
+    connection: *const zl_handle,
+    key: *const zl_key,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and memory.
+        let (connection, key) = unsafe {
+            (
+                handle(connection, "connection")?,
+                handle(key, "key")?.read()?,
+            )
+        };
+        match connection.0.revoke(&key).wait()? {
+            true => Ok(zl_status::ZL_OK),
+            false => Err(Failure::argument("the key names nothing exported here")),
+        }
+    })
+}
+
+/// Waits `timeout_ms` milliseconds (negative: no limit) for the next number that the peer put with its bytes
+/// (ZL_WORK_IMMEDIATE, zl_put_with_immediate); ZL_TIMEOUT if none came.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_immediate(
+    connection: *const zl_handle,
+    timeout_ms: i64,
+    immediate: *mut u32,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                Output::new(immediate, "immediate")?,
+            )
+        };
+        let mut next = connection.0.immediate();
+        let next = match timeout(timeout_ms) {
+            None => next.wait(),
+            Some(timeout) => match next.wait_for(timeout) {
+                Some(next) => next,
+                None => return Ok(zl_status::ZL_TIMEOUT),
+            },
+        };
+        output.set(next?);
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Writes the address that the peer had when the connection was made to `buffer`, as zl_peer_addr does.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_peer_addr(
+    connection: *const zl_handle,
+    buffer: *mut c_char,
+    capacity: usize,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and memory.
+        unsafe {
+            let peer = handle(connection, "connection")?.0.peer_addr();
+            address::write(peer, buffer, capacity)?;
+        }
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Writes the key that the peer proved to own to `buffer`, as zl_peer_key does.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_peer_key(
+    connection: *const zl_handle,
+    buffer: *mut c_char,
+    capacity: usize,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and memory.
+        unsafe {
+            let key = handle(connection, "connection")?.0.peer_key();
+            security::write(key, buffer, capacity)?;
+        }
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Tells what the connection did so far, as zl_account_read does.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_account(
+    connection: *const zl_handle,
+    account: *mut zl_account,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                Output::new(account, "account")?,
+            )
+        };
+        output.set(connection.0.account().wait()?.into());
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Waits until what was posted to be sent is sent, within the idle timeout, disconnects, and frees the handle, also
+/// if it fails. Null is refused.
+///
+/// Threads: the last that uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_close(connection: *mut zl_handle) -> zl_status {
+    guard(|| {
+        if connection.is_null() {
+            return Err(Failure::null("connection"));
+        }
+        // SAFETY: from give, and C's promise that it is not used any more.
+        unsafe { Box::from_raw(connection) }.0.close().wait()?;
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Frees the handle; the connection closes in the background, when what was posted is sent. Null does nothing.
+///
+/// Threads: the last that uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_free(connection: *mut zl_handle) {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        unsafe { free(connection) };
+        Ok(zl_status::ZL_OK)
+    });
+}

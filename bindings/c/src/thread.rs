@@ -1,0 +1,236 @@
+//! A worker in a thread of its own.
+
+use crate::address::{self, resolve};
+use crate::connection::{take, zl_connection};
+use crate::exported::{rights, zl_exported};
+use crate::handle::zl_handle;
+use crate::options::{self, zl_options};
+use crate::pointer::{Output, free, give, handle, text, timeout};
+use crate::status::{Failure, guard, zl_status};
+use crate::worker::zl_worker;
+use std::ffi::c_char;
+use zerolane::worker::{EndpointHandle, WorkerThread};
+
+/// A worker that runs in a thread of its own: peers are served whatever the program does. Keep-alives are
+/// answered, exported memory is read and written.
+pub struct zl_worker_thread(WorkerThread);
+
+/// An endpoint of a worker's thread.
+pub struct zl_endpoint_handle(EndpointHandle);
+
+/// Runs `worker` in a thread of its own until it is stopped. The worker's handle is freed, also if this fails; only
+/// null is refused. Its endpoints and connections go on, but there is no handle for them, and no events: what its
+/// endpoints export is served. End it with zl_worker_stop or zl_worker_thread_free.
+///
+/// Threads: the last that uses `worker`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_spawn(
+    worker: *mut zl_worker,
+    thread: *mut *mut zl_worker_thread,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (output, worker) =
+            unsafe { (Output::new(thread, "thread")?, zl_worker::take(worker)?) };
+        output.set(give(zl_worker_thread(worker.spawn()?)));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Has the worker close everything, waits until what was posted is sent, or the idle timeout is over, and frees it,
+/// also if it fails: the thread ended before, because the system refused something. Null is refused.
+///
+/// Threads: the last that uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_stop(thread: *mut zl_worker_thread) -> zl_status {
+    guard(|| {
+        if thread.is_null() {
+            return Err(Failure::null("thread"));
+        }
+        // SAFETY: from give, and C's promise that it is not used any more.
+        unsafe { Box::from_raw(thread) }.0.stop()?;
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Ends the thread and all it owns at once, tells the peers if possible, and frees it. Null does nothing. Handles
+/// that are left are refused what they ask for, and are to be freed all the same.
+///
+/// Threads: the last that uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_thread_free(thread: *mut zl_worker_thread) {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        unsafe { free(thread) };
+        Ok(zl_status::ZL_OK)
+    });
+}
+
+/// Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if null.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_thread_listen(
+    thread: *const zl_worker_thread,
+    address: *const c_char,
+    options: *const zl_options,
+    endpoint: *mut *mut zl_endpoint_handle,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles, texts and outputs.
+        let (thread, address, options, output) = unsafe {
+            (
+                handle(thread, "thread")?,
+                text(address, "address")?,
+                options::read(options)?,
+                Output::new(endpoint, "endpoint")?,
+            )
+        };
+        let endpoint = thread.0.listen(resolve(address)?[0], options).wait()?;
+        output.set(give(zl_endpoint_handle(endpoint)));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Connects to `address`, "host:port", with `options`, or the defaults if null; returns when it is connected, or
+/// the connect timeout is over. End the connection with zl_handle_close or zl_handle_free.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_thread_connect(
+    thread: *const zl_worker_thread,
+    address: *const c_char,
+    options: *const zl_options,
+    connection: *mut *mut zl_handle,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles, texts and outputs.
+        let (thread, address, options, output) = unsafe {
+            (
+                handle(thread, "thread")?,
+                text(address, "address")?,
+                options::read(options)?,
+                Output::new(connection, "connection")?,
+            )
+        };
+        let connected = thread.0.connect(resolve(address)?[0], &options).wait()?;
+        output.set(zl_handle::give(connected));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Gives the worker's thread a connection. Its own handle is freed, also if this fails; only one that is null or a
+/// worker's is left as it is.
+///
+/// Threads: any; the last that uses the connection's own handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_thread_adopt(
+    thread: *const zl_worker_thread,
+    connection: *mut zl_connection,
+    adopted: *mut *mut zl_handle,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (thread, output, connection) = unsafe {
+            (
+                handle(thread, "thread")?,
+                Output::new(adopted, "adopted")?,
+                take(connection)?,
+            )
+        };
+        output.set(zl_handle::give(thread.0.adopt(connection).wait()?));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Writes the address listened on to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH bytes are
+/// enough.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_endpoint_handle_local_addr(
+    endpoint: *const zl_endpoint_handle,
+    buffer: *mut c_char,
+    capacity: usize,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and memory.
+        unsafe {
+            let local = handle(endpoint, "endpoint")?.0.local_addr();
+            address::write(local, buffer, capacity)?;
+        }
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Waits `timeout_ms` milliseconds (negative: no limit) for the next connection. Those that are not asked for are
+/// served all the same: what the endpoint exports is theirs to use. End it with zl_handle_close or
+/// zl_handle_free.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_endpoint_handle_accept(
+    endpoint: *const zl_endpoint_handle,
+    timeout_ms: i64,
+    connection: *mut *mut zl_handle,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (endpoint, output) = unsafe {
+            (
+                handle(endpoint, "endpoint")?,
+                Output::new(connection, "connection")?,
+            )
+        };
+        let mut accepted = endpoint.0.accept();
+        let accepted = match timeout(timeout_ms) {
+            None => accepted.wait(),
+            Some(timeout) => match accepted.wait_for(timeout) {
+                Some(accepted) => accepted,
+                None => return Ok(zl_status::ZL_TIMEOUT),
+            },
+        };
+        output.set(zl_handle::give(accepted?));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Lets every client that connects from now on use the memory with `rights`, an or of ZL_RIGHT_..., by `name`:
+/// registered once, for any number of peers, and served while the program does something else.
+/// zl_exported_revoke ends it for all.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_endpoint_handle_export(
+    endpoint: *const zl_endpoint_handle,
+    name: *const c_char,
+    exported: *const zl_exported,
+    rights: u32,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and texts.
+        let (endpoint, name, region) = unsafe {
+            (
+                handle(endpoint, "endpoint")?,
+                text(name, "name")?,
+                handle(exported, "exported")?.region()?,
+            )
+        };
+        let exported = endpoint.0.export(name, &region, self::rights(rights)?);
+        exported.wait()?;
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Stops listening, and frees the handle. Null does nothing. Connections that were taken by
+/// zl_endpoint_handle_accept go on.
+///
+/// Threads: the last that uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_endpoint_handle_free(endpoint: *mut zl_endpoint_handle) {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        unsafe { free(endpoint) };
+        Ok(zl_status::ZL_OK)
+    });
+}

@@ -1,0 +1,296 @@
+/* A worker in a thread of its own: memory served while its owner makes no call, handles that any thread posts to. Run
+   by tests/install.rs. */
+#include "expect.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zerolane.h>
+
+#define REFUSED(call) EXPECT((call) == ZL_ERROR_ARGUMENT)
+
+enum { LENGTH = 100000, THREADS = 4, EACH = 50 };
+
+static const uint32_t ALL = ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC;
+
+static zl_worker_thread *spawned(void)
+{
+    zl_worker *worker;
+    zl_worker_thread *thread;
+
+    EXPECT(zl_worker_new(&worker) == ZL_OK);
+    EXPECT(zl_worker_spawn(worker, &thread) == ZL_OK);
+    return thread;
+}
+
+static void fill(zl_region *region, unsigned char seed)
+{
+    unsigned char *bytes = zl_region_data(region);
+
+    for (size_t i = 0; i < zl_region_length(region); i++)
+        bytes[i] = (unsigned char)(seed + i * 2654435761u / 16777216);
+}
+
+static void arguments(void)
+{
+    zl_worker_thread *thread;
+    zl_endpoint_handle *endpoint;
+    zl_handle *connection;
+    zl_pending *pending;
+    zl_completion completion;
+    zl_account account;
+    zl_key key = {{0}};
+    uint32_t immediate;
+    char text[ZL_ADDRESS_LENGTH];
+
+    REFUSED(zl_worker_spawn(NULL, &thread));
+    REFUSED(zl_worker_stop(NULL));
+    REFUSED(zl_worker_thread_listen(NULL, "127.0.0.1:0", NULL, &endpoint));
+    REFUSED(zl_worker_thread_connect(NULL, "127.0.0.1:1", NULL, &connection));
+    REFUSED(zl_worker_thread_adopt(NULL, NULL, &connection));
+    REFUSED(zl_endpoint_handle_local_addr(NULL, text, sizeof text));
+    REFUSED(zl_endpoint_handle_accept(NULL, 0, &connection));
+    REFUSED(zl_endpoint_handle_export(NULL, "name", NULL, ALL));
+    REFUSED(zl_handle_send(NULL, NULL, 0, 0, NULL, &pending));
+    REFUSED(zl_handle_recv(NULL, NULL, 0, 0, &pending));
+    REFUSED(zl_handle_send_message(NULL, text, 1, NULL, 0, 0, &pending));
+    REFUSED(zl_handle_recv_message(NULL, NULL, 0, 0, &pending));
+    REFUSED(zl_handle_put(NULL, &key, 0, NULL, 0, 0, NULL, &pending));
+    REFUSED(zl_handle_get(NULL, &key, 0, NULL, 0, 0, NULL, &pending));
+    REFUSED(zl_handle_fetch_op(NULL, &key, 0, ZL_FETCH_ADD, 1, 0, &pending));
+    REFUSED(zl_handle_open_region(NULL, "name", ALL, &pending));
+    REFUSED(zl_handle_export(NULL, NULL, ALL, &key));
+    REFUSED(zl_handle_export_named(NULL, "name", NULL, ALL, &key));
+    REFUSED(zl_handle_revoke(NULL, &key));
+    REFUSED(zl_handle_immediate(NULL, 0, &immediate));
+    REFUSED(zl_handle_peer_addr(NULL, text, sizeof text));
+    REFUSED(zl_handle_peer_key(NULL, text, sizeof text));
+    REFUSED(zl_handle_account(NULL, &account));
+    REFUSED(zl_handle_close(NULL));
+    REFUSED(zl_pending_wait(NULL, 0, &completion));
+    zl_worker_thread_free(NULL);
+    zl_endpoint_handle_free(NULL);
+    zl_handle_free(NULL);
+    zl_pending_free(NULL);
+}
+
+/* This thread, the owner's, makes no call between the peer's: also by an endpoint made before the worker had a
+   thread. */
+static void passive(void)
+{
+    zl_worker *worker;
+    zl_worker_thread *thread;
+    zl_region *memory, *bytes, *back;
+    zl_exported *exported;
+    zl_connection *peer;
+    zl_key key;
+    uint64_t endpoint, before;
+    char address[ZL_ADDRESS_LENGTH];
+
+    EXPECT(zl_region_new(1 << 20, &memory) == ZL_OK);
+    EXPECT(zl_region_new(LENGTH, &bytes) == ZL_OK && zl_region_new(LENGTH, &back) == ZL_OK);
+    EXPECT(zl_exported_new(memory, 0, 1 << 20, &exported) == ZL_OK);
+    EXPECT(zl_worker_new(&worker) == ZL_OK);
+    EXPECT(zl_worker_listen(worker, "127.0.0.1:0", NULL, &endpoint) == ZL_OK);
+    EXPECT(zl_worker_export(worker, endpoint, "memory", exported, ALL) == ZL_OK);
+    EXPECT(zl_worker_local_addr(worker, endpoint, address, sizeof address) == ZL_OK);
+    REFUSED(zl_worker_spawn(worker, NULL));
+    EXPECT(zl_worker_spawn(worker, &thread) == ZL_OK);
+
+    EXPECT(zl_connect(address, NULL, &peer) == ZL_OK);
+    EXPECT(zl_set_timeout(peer, 20000) == ZL_OK);
+    EXPECT(zl_open_region(peer, "memory", ALL, &key) == ZL_OK);
+    for (unsigned char n = 1; n < 5; n++) {
+        fill(bytes, n);
+        EXPECT(zl_put(peer, &key, 64, zl_region_data(bytes), LENGTH) == ZL_OK);
+        EXPECT(memcmp((char *)zl_region_data(memory) + 64, zl_region_data(bytes), LENGTH) == 0);
+        EXPECT(zl_get(peer, &key, 64, zl_region_data(back), LENGTH) == ZL_OK);
+        EXPECT(memcmp(zl_region_data(back), zl_region_data(bytes), LENGTH) == 0);
+        EXPECT(zl_fetch_op(peer, &key, 0, ZL_FETCH_INCREMENT, 0, 0, &before) == ZL_OK);
+        EXPECT(before == n - 1u);
+    }
+    EXPECT(zl_close(peer) == ZL_OK);
+    EXPECT(zl_worker_stop(thread) == ZL_OK);
+    zl_exported_free(exported);
+    zl_region_free(back);
+    zl_region_free(bytes);
+    zl_region_free(memory);
+}
+
+/* The end of a request that succeeds. */
+static zl_completion done(zl_pending *pending)
+{
+    zl_completion completion;
+
+    EXPECT(zl_pending_wait(pending, 20000, &completion) == ZL_OK);
+    EXPECT(completion.status == ZL_OK);
+    REFUSED(zl_pending_wait(pending, 0, &completion));
+    zl_pending_free(pending);
+    return completion;
+}
+
+struct poster {
+    zl_handle *connection;
+    zl_key key;
+    uint64_t number;
+};
+
+static void *post_from_a_thread(void *argument)
+{
+    const struct poster *poster = argument;
+    zl_pending *puts[EACH], *adds[EACH];
+    zl_region *region;
+
+    EXPECT(zl_region_new(EACH * 64, &region) == ZL_OK);
+    memset(zl_region_data(region), (int)poster->number + 1, EACH * 64);
+    for (uint64_t n = 0; n < EACH; n++) {
+        const zl_work how = {.context = n, .flags = ZL_WORK_UNSIGNALLED};
+        EXPECT(zl_handle_put(poster->connection, &poster->key, 4096 + (poster->number * EACH + n) * 64,
+                             region, n * 64, 64, &how, &puts[n]) == ZL_OK);
+        EXPECT(zl_handle_fetch_op(poster->connection, &poster->key, 0, ZL_FETCH_ADD, 2, 0, &adds[n]) ==
+               ZL_OK);
+    }
+    for (uint64_t n = 0; n < EACH; n++) {
+        EXPECT(done(puts[n]).context == n);
+        EXPECT(done(adds[n]).value % 2 == 0);
+    }
+    zl_region_free(region);
+    return NULL;
+}
+
+static void handles(zl_worker_thread *thread)
+{
+    zl_endpoint_handle *endpoint;
+    zl_handle *client, *server, *none;
+    zl_pending *sent, *received, *given_up;
+    zl_completion completion;
+    zl_region *from, *to, *memory;
+    zl_exported *exported;
+    zl_account account;
+    zl_key key;
+    uint32_t immediate;
+    char text[ZL_ADDRESS_LENGTH];
+
+    EXPECT(zl_worker_thread_listen(thread, "127.0.0.1:0", NULL, &endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_handle_accept(endpoint, 1, &none) == ZL_TIMEOUT);
+    EXPECT(zl_endpoint_handle_local_addr(endpoint, text, sizeof text) == ZL_OK);
+    EXPECT(zl_worker_thread_connect(thread, text, NULL, &client) == ZL_OK);
+    EXPECT(zl_endpoint_handle_accept(endpoint, -1, &server) == ZL_OK);
+    EXPECT(zl_handle_peer_addr(client, text, sizeof text) == ZL_OK && strncmp(text, "127.", 4) == 0);
+    EXPECT(zl_handle_peer_key(client, text, sizeof text) == ZL_OK && strncmp(text, "zl:", 3) == 0);
+    EXPECT(zl_handle_account(client, &account) == ZL_OK && account.datagrams_sent > 0);
+
+    /* A Transfer; a receive that is given up loses none. */
+    EXPECT(zl_region_new(LENGTH, &from) == ZL_OK && zl_region_new(LENGTH, &to) == ZL_OK);
+    fill(from, 9);
+    REFUSED(zl_handle_send(client, from, 1, LENGTH, NULL, &sent));
+    REFUSED(zl_handle_send(client, from, 0, LENGTH, NULL, NULL));
+    EXPECT(zl_handle_recv(server, to, 0, LENGTH, &given_up) == ZL_OK);
+    EXPECT(zl_pending_wait(given_up, 0, &completion) == ZL_TIMEOUT);
+    zl_pending_free(given_up);
+    EXPECT(zl_handle_recv(server, to, 0, LENGTH, &received) == ZL_OK);
+    EXPECT(zl_pending_wait(received, 0, &completion) == ZL_TIMEOUT);
+    EXPECT(zl_handle_send(client, from, 0, LENGTH, &(zl_work){.context = 42}, &sent) == ZL_OK);
+    EXPECT(done(sent).context == 42);
+    EXPECT(done(received).length == LENGTH);
+    EXPECT(memcmp(zl_region_data(to), zl_region_data(from), LENGTH) == 0);
+
+    /* A message. */
+    REFUSED(zl_handle_send_message(client, NULL, 1, NULL, 0, 0, &sent));
+    EXPECT(zl_handle_recv_message(server, to, 0, LENGTH, &received) == ZL_OK);
+    EXPECT(zl_handle_send_message(client, "control", 7, from, 10, 20, &sent) == ZL_OK);
+    done(sent);
+    completion = done(received);
+    EXPECT(completion.control_length == 7 && memcmp(completion.control, "control", 7) == 0);
+    EXPECT(completion.length == 20);
+    EXPECT(memcmp(zl_region_data(to), (char *)zl_region_data(from) + 10, 20) == 0);
+
+    /* Memory, by key and by name, by many threads; the peer is told; then it is taken back. */
+    EXPECT(zl_region_new(1 << 20, &memory) == ZL_OK);
+    EXPECT(zl_exported_new(memory, 0, 1 << 20, &exported) == ZL_OK);
+    EXPECT(zl_handle_export_named(server, "memory", exported, ALL, &key) == ZL_OK);
+    EXPECT(zl_handle_open_region(client, "memory", ALL, &sent) == ZL_OK);
+    completion = done(sent);
+    EXPECT(completion.kind == ZL_KIND_OPEN && memcmp(&completion.region, &key, sizeof key) == 0);
+    struct poster posters[THREADS];
+    pthread_t threads[THREADS];
+    for (uint64_t n = 0; n < THREADS; n++) {
+        posters[n] = (struct poster){client, key, n};
+        EXPECT(pthread_create(&threads[n], NULL, post_from_a_thread, &posters[n]) == 0);
+    }
+    for (int n = 0; n < THREADS; n++)
+        EXPECT(pthread_join(threads[n], NULL) == 0);
+    EXPECT(((uint64_t *)zl_region_data(memory))[0] == 2 * THREADS * EACH);
+    for (size_t n = 0; n < THREADS * EACH * 64; n++)
+        EXPECT(((char *)zl_region_data(memory))[4096 + n] == (char)(n / 64 / EACH + 1));
+    const zl_work tell = {.flags = ZL_WORK_IMMEDIATE, .immediate = 4711};
+    EXPECT(zl_handle_immediate(server, 1, &immediate) == ZL_TIMEOUT);
+    EXPECT(zl_handle_put(client, &key, 128, from, 0, 8, &tell, &sent) == ZL_OK);
+    EXPECT(zl_handle_immediate(server, -1, &immediate) == ZL_OK && immediate == 4711);
+    done(sent);
+    EXPECT(zl_handle_get(client, &key, 128, to, 0, 8, NULL, &received) == ZL_OK);
+    done(received);
+    EXPECT(memcmp(zl_region_data(to), zl_region_data(from), 8) == 0);
+    EXPECT(zl_handle_revoke(server, &key) == ZL_OK);
+    REFUSED(zl_handle_revoke(server, &key));
+    EXPECT(zl_handle_put(client, &key, 0, from, 0, 8, NULL, &sent) == ZL_OK);
+    EXPECT(zl_pending_wait(sent, 20000, &completion) == ZL_OK);
+    EXPECT(completion.status == ZL_ERROR_REVOKED || completion.status == ZL_ERROR_UNKNOWN);
+    zl_pending_free(sent);
+    EXPECT(zl_handle_export(server, exported, ZL_RIGHT_READ, &key) == ZL_OK);
+
+    /* The end: what was posted is sent, and what waits is told. */
+    EXPECT(zl_handle_recv(server, to, 0, LENGTH, &received) == ZL_OK);
+    EXPECT(zl_handle_send(client, from, 0, 100, NULL, &sent) == ZL_OK);
+    EXPECT(zl_handle_close(client) == ZL_OK);
+    EXPECT(done(received).length == 100);
+    done(sent);
+    EXPECT(zl_handle_recv(server, to, 0, LENGTH, &received) == ZL_OK);
+    zl_status status = zl_pending_wait(received, 20000, &completion);
+    EXPECT(status == ZL_ERROR_CLOSED || completion.status == ZL_ERROR_CLOSED);
+    zl_pending_free(received);
+    zl_handle_free(server);
+    zl_endpoint_handle_free(endpoint);
+    zl_exported_free(exported);
+    zl_region_free(memory);
+    zl_region_free(from);
+    zl_region_free(to);
+}
+
+/* A worker that is gone refuses, in words. */
+static void gone(void)
+{
+    zl_worker_thread *thread = spawned();
+    zl_endpoint_handle *endpoint;
+    zl_handle *client, *server;
+    zl_pending *pending;
+    zl_region *region;
+    zl_completion completion;
+    char address[ZL_ADDRESS_LENGTH];
+
+    EXPECT(zl_region_new(8, &region) == ZL_OK);
+    EXPECT(zl_worker_thread_listen(thread, "127.0.0.1:0", NULL, &endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_handle_local_addr(endpoint, address, sizeof address) == ZL_OK);
+    EXPECT(zl_worker_thread_connect(thread, address, NULL, &client) == ZL_OK);
+    EXPECT(zl_endpoint_handle_accept(endpoint, 20000, &server) == ZL_OK);
+    zl_worker_thread_free(thread);
+    EXPECT(zl_handle_recv(client, region, 0, 8, &pending) == ZL_OK);
+    EXPECT(zl_pending_wait(pending, -1, &completion) == ZL_ERROR_CLOSED);
+    REFUSED(zl_pending_wait(pending, -1, &completion));
+    zl_pending_free(pending);
+    EXPECT(zl_endpoint_handle_accept(endpoint, -1, &server) == ZL_ERROR_CLOSED);
+    EXPECT(zl_handle_close(client) == ZL_ERROR_CLOSED);
+    zl_handle_free(server);
+    zl_endpoint_handle_free(endpoint);
+    zl_region_free(region);
+}
+
+int main(void)
+{
+    arguments();
+    passive();
+    zl_worker_thread *thread = spawned();
+    handles(thread);
+    EXPECT(zl_worker_stop(thread) == ZL_OK);
+    gone();
+    return EXIT_SUCCESS;
+}

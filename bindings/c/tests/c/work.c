@@ -1,0 +1,191 @@
+/* What a request carries: context, no report of success, a time; completions in batches; regions asked for by name
+   without waiting; and how the structures lie in memory. Run by tests/install.rs. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "pair.h"
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zerolane.h>
+
+/* Programs compiled against this header count on it. */
+_Static_assert(sizeof(zl_work) == 24 && offsetof(zl_work, context) == 16, "zl_work");
+_Static_assert(sizeof(zl_key) == ZL_KEY_LENGTH, "zl_key");
+_Static_assert(sizeof(zl_completion) == 208, "zl_completion");
+_Static_assert(offsetof(zl_completion, status) == 8, "zl_completion.status");
+_Static_assert(offsetof(zl_completion, context) == 16, "zl_completion.context");
+_Static_assert(offsetof(zl_completion, length) == 32, "zl_completion.length");
+_Static_assert(offsetof(zl_completion, control_length) == 48, "zl_completion.control_length");
+_Static_assert(offsetof(zl_completion, region) == 56, "zl_completion.region");
+_Static_assert(offsetof(zl_completion, control) == 80, "zl_completion.control");
+_Static_assert(sizeof(zl_piece) == 32, "zl_piece");
+_Static_assert(sizeof(zl_account) == 16 * 8, "zl_account");
+
+enum { LENGTH = 5000, TRIES = 20000, COUNT = 6 };
+
+/* Takes completions of `ours` while `peers` moves too, until there are `count`, or one end has waited long. */
+static size_t gather(zl_connection *ours, zl_connection *peers, zl_completion *into, size_t count)
+{
+    zl_completion other;
+    size_t there = 0, more;
+
+    for (int tries = 0; tries < TRIES && there < count; tries++) {
+        zl_status status = zl_poll_batch(ours, into + there, count - there, &more);
+        EXPECT(status == (more > 0 ? ZL_OK : ZL_TIMEOUT));
+        there += more;
+        EXPECT(zl_wait(peers, 1, &other) >= 0);
+    }
+    return there;
+}
+
+static void contexts(zl_connection *ours, zl_connection *peers)
+{
+    zl_region *from, *to;
+    zl_completion completion[COUNT];
+    zl_work how = {.context = UINT64_MAX};
+    size_t count;
+    uint32_t id;
+
+    EXPECT(zl_region_new(LENGTH, &from) == ZL_OK && zl_region_new(COUNT * LENGTH, &to) == ZL_OK);
+    memset(zl_region_data(from), 7, LENGTH);
+    how.reserved = 1;
+    EXPECT(zl_post_send(ours, from, 0, LENGTH, &how, &id) == ZL_ERROR_ARGUMENT);
+    how.reserved = 0;
+    EXPECT(zl_poll_batch(ours, completion, 0, &count) == ZL_ERROR_ARGUMENT);
+    EXPECT(zl_poll_batch(ours, NULL, 1, &count) == ZL_ERROR_ARGUMENT);
+    EXPECT(zl_poll_batch(ours, completion, SIZE_MAX, &count) == ZL_ERROR_ARGUMENT);
+
+    /* Every other send, and receive, is unsignalled: what completes are the others, each with its context. */
+    for (uint64_t n = 0; n < COUNT; n++) {
+        how.flags = n % 2 == 0 ? ZL_WORK_UNSIGNALLED : 0;
+        how.context = n << 40;
+        EXPECT(zl_post_recv(peers, to, n * LENGTH, LENGTH, &how, &id) == ZL_OK);
+    }
+    for (uint64_t n = 0; n < COUNT; n++) {
+        how.flags = n % 2 == 0 ? ZL_WORK_UNSIGNALLED : 0;
+        how.context = ~n;
+        EXPECT(zl_post_send(ours, from, 0, LENGTH, &how, &id) == ZL_OK);
+    }
+    /* Those of the peers stay with them, because this end alone is asked. */
+    size_t there = 0, theirs = 0;
+    zl_completion received[COUNT];
+    for (int tries = 0; tries < TRIES && (there < COUNT / 2 || theirs < COUNT / 2); tries++) {
+        if (zl_poll_batch(ours, completion + there, COUNT - there, &count) == ZL_OK)
+            there += count;
+        if (zl_poll_batch(peers, received + theirs, COUNT - theirs, &count) == ZL_OK)
+            theirs += count;
+    }
+    EXPECT(there == COUNT / 2 && theirs == COUNT / 2);
+    for (uint64_t n = 0; n < COUNT / 2; n++) {
+        EXPECT(completion[n].status == ZL_OK && completion[n].context == ~(2 * n + 1));
+        EXPECT(received[n].status == ZL_OK && received[n].context == (2 * n + 1) << 40);
+        EXPECT(received[n].length == LENGTH);
+    }
+    for (int n = 0; n < COUNT; n++)
+        EXPECT(memcmp((char *)zl_region_data(to) + n * LENGTH, zl_region_data(from), LENGTH) == 0);
+
+    /* Messages have one, too. */
+    how = (zl_work){.context = 0x1234567890abcdef};
+    EXPECT(zl_post_message_recv(peers, NULL, 0, 0, &how, &id) == ZL_OK);
+    how.context = 99;
+    EXPECT(zl_post_message(ours, "hi", 2, NULL, 0, 0, &how, &id) == ZL_OK);
+    for (there = theirs = 0; there + theirs < 2;) {
+        there += zl_poll(ours, completion) == ZL_OK;
+        theirs += zl_poll(peers, received) == ZL_OK;
+    }
+    EXPECT(completion->kind == ZL_KIND_MESSAGE && completion->context == 99);
+    EXPECT(received->kind == ZL_KIND_MESSAGE_RECEIVED);
+    EXPECT(received->context == 0x1234567890abcdef && received->control_length == 2);
+    zl_region_free(from);
+    zl_region_free(to);
+}
+
+static void regions_by_name(zl_connection *ours, zl_connection *peers)
+{
+    zl_region *theirs;
+    zl_exported *exported;
+    zl_completion completion;
+    zl_work how = {.context = 5};
+    zl_key key;
+    uint32_t id, other;
+
+    EXPECT(zl_region_new(4096, &theirs) == ZL_OK);
+    EXPECT(zl_exported_new(theirs, 0, 4096, &exported) == ZL_OK);
+    EXPECT(zl_export_named(peers, "shared", exported, ZL_RIGHT_WRITE, &key) == ZL_OK);
+    EXPECT(zl_post_open_region(ours, "shared", ZL_RIGHT_WRITE, &how, &id) == ZL_OK);
+    EXPECT(gather(ours, peers, &completion, 1) == 1);
+    EXPECT(completion.id == id && completion.kind == ZL_KIND_OPEN && completion.context == 5);
+    EXPECT(completion.status == ZL_OK && zl_key_length(&completion.region) == 4096);
+    EXPECT(memcmp(&completion.region, &key, sizeof key) == 0);
+    EXPECT(zl_post_put_inline(ours, &completion.region, 8, "placed", 6, NULL, &other) == ZL_OK);
+    EXPECT(gather(ours, peers, &completion, 1) == 1);
+    EXPECT(completion.id == other && completion.status == ZL_OK);
+    EXPECT(memcmp((char *)zl_region_data(theirs) + 8, "placed", 6) == 0);
+    EXPECT(zl_post_open_region(ours, "none", ZL_RIGHT_WRITE, NULL, &id) == ZL_OK);
+    EXPECT(gather(ours, peers, &completion, 1) == 1);
+    EXPECT(completion.id == id && completion.status == ZL_ERROR_UNKNOWN);
+    zl_exported_free(exported);
+    zl_region_free(theirs);
+}
+
+static void times(zl_connection *ours)
+{
+    char buffer[8];
+    size_t length;
+
+    /* Nothing comes. */
+    EXPECT(zl_set_timeout(ours, 5) == ZL_OK);
+    EXPECT(zl_recv_into(ours, buffer, sizeof buffer, &length) == ZL_ERROR_TIMED_OUT);
+    EXPECT(strstr(zl_last_error(), "5ms") != NULL);
+    EXPECT(zl_set_timeout(ours, -1) == ZL_OK);
+}
+
+/* Completions that are there already are taken together, as many as there is room for, and no more. */
+static void batches(zl_connection *ours)
+{
+    zl_completion completion[COUNT];
+    zl_work how = {0};
+    uint32_t id[COUNT];
+    size_t count;
+
+    for (uint64_t n = 0; n < COUNT; n++) {
+        how.context = n;
+        EXPECT(zl_post_recv(ours, NULL, 0, 0, &how, &id[n]) == ZL_ERROR_ARGUMENT);
+        EXPECT(zl_post_message_recv(ours, NULL, 0, 0, &how, &id[n]) == ZL_OK);
+    }
+    for (int n = 0; n < COUNT; n++)
+        EXPECT(zl_cancel(ours, id[n]) == ZL_OK);
+    EXPECT(zl_poll_batch(ours, completion, COUNT - 2, &count) == ZL_OK && count == COUNT - 2);
+    EXPECT(zl_poll_batch(ours, completion + count, 2, &count) == ZL_OK && count == 2);
+    for (uint64_t n = 0; n < COUNT; n++) {
+        EXPECT(completion[n].id == id[n] && completion[n].context == n);
+        EXPECT(completion[n].status == ZL_ERROR_CANCELLED);
+    }
+    EXPECT(zl_poll_batch(ours, completion, COUNT, &count) == ZL_TIMEOUT && count == 0);
+}
+
+static void addresses(zl_connection *ours, zl_connection *peers)
+{
+    char local[ZL_ADDRESS_LENGTH], seen[ZL_ADDRESS_LENGTH];
+
+    EXPECT(zl_local_addr(ours, local, sizeof local) == ZL_OK);
+    EXPECT(zl_peer_addr(peers, seen, sizeof seen) == ZL_OK);
+    EXPECT(strcmp(local, seen) == 0);
+    EXPECT(zl_local_addr(ours, local, 3) == ZL_ERROR_ARGUMENT);
+}
+
+int main(void)
+{
+    zl_connection *ours, *peers;
+
+    connect_pair(&ours, &peers);
+    addresses(ours, peers);
+    contexts(ours, peers);
+    regions_by_name(ours, peers);
+    times(ours);
+    batches(ours);
+    zl_connection_free(peers);
+    zl_connection_free(ours);
+    return EXIT_SUCCESS;
+}

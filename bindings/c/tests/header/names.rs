@@ -1,0 +1,174 @@
+//! One thing has one name in Rust, C and Python: docs/names.md has all of them, and no other.
+
+use super::items::Kind;
+use super::{SECTIONS, crate_dir, generated};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What Rust's surface is read from.
+const RUST: [&str; 10] = [
+    "connection.rs",
+    "remote.rs",
+    "endpoint.rs",
+    "queue.rs",
+    "worker/mod.rs",
+    "worker/run.rs",
+    "worker/handle.rs",
+    "worker/thread.rs",
+    "worker/pending.rs",
+    "worker/tokio.rs",
+];
+/// Python's classes whose methods are listed.
+const PYTHON: [&str; 3] = ["Connection", "Endpoint", "CompletionQueue"];
+/// The heading of those that are called otherwise, with the reason.
+const OTHERWISE: &str = "## Other words";
+
+type Names = BTreeSet<String>;
+
+fn read(below: &str) -> String {
+    let path = crate_dir().join("../..").join(below);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The rows of the tables: names in Rust, C and Python.
+fn rows() -> Vec<[Names; 3]> {
+    let text = read("docs/names.md");
+    let rows = text.lines().filter_map(|it| it.strip_prefix("| "));
+    let rows = rows.map(|it| it.trim_end_matches('|').split('|').map(backticked));
+    let rows: Vec<Vec<Names>> = rows.map(Iterator::collect).collect();
+    let full = rows.into_iter().map(|row| {
+        let cells: [Names; 3] = row.try_into().expect("three columns");
+        cells
+    });
+    full.filter(|row| row.iter().any(|it| !it.is_empty()))
+        .collect()
+}
+
+/// What stands in backticks.
+fn backticked(text: &str) -> Names {
+    text.split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
+}
+
+fn column(index: usize) -> Names {
+    rows()
+        .into_iter()
+        .flat_map(|row| row[index].clone())
+        .collect()
+}
+
+/// `Type::function` of all that is public.
+fn rust_surface() -> Names {
+    let mut names = Names::new();
+    for file in RUST {
+        let mut of = String::new();
+        for line in read(&format!("crates/zerolane/src/{file}")).lines() {
+            if let Some(rest) = line.strip_prefix("impl") {
+                let rest = rest.split_once(" for ").map_or(rest, |it| it.1);
+                let rest = rest.trim_start_matches("<T>").trim();
+                of = super::items::word(rest).to_owned();
+            }
+            let function = line
+                .strip_prefix("    pub fn ")
+                .or(line.strip_prefix("    pub async fn "))
+                .or(line
+                    .strip_prefix("    fn ")
+                    .filter(|it| it.starts_with("as_fd(")));
+            if let Some(function) = function {
+                names.insert(format!("{of}::{}", super::items::word(function)));
+            }
+        }
+    }
+    names
+}
+
+/// `Class.method` of the classes listed, and the functions of the module.
+fn python_surface() -> Names {
+    let mut names = Names::new();
+    let mut class = String::new();
+    for line in read("bindings/python/python/zerolane/_zerolane.pyi").lines() {
+        if let Some(rest) = line.strip_prefix("class ") {
+            class = super::items::word(rest).to_owned();
+        } else if let Some(rest) = line.strip_prefix("def ") {
+            names.insert(super::items::word(rest).to_owned());
+        } else if let Some(rest) = line.strip_prefix("    def ") {
+            let name = super::items::word(rest);
+            if PYTHON.contains(&class.as_str()) && !name.starts_with('_') {
+                names.insert(format!("{class}.{name}"));
+            }
+        }
+    }
+    names
+}
+
+fn are_the_same(documented: &Names, there: &Names, what: &str) {
+    let missing: Vec<_> = there.difference(documented).collect();
+    assert!(missing.is_empty(), "docs/names.md lacks {what} {missing:?}");
+    let gone: Vec<_> = documented.difference(there).collect();
+    assert!(
+        gone.is_empty(),
+        "docs/names.md has {what} {gone:?}, which is not there"
+    );
+}
+
+#[test]
+fn names__of_rust_are_in_the_table() {
+    let surface = rust_surface();
+    let types: Names = surface
+        .iter()
+        .filter_map(|it| it.split_once("::"))
+        .map(|it| it.0.to_owned())
+        .collect();
+    let mut documented = column(0);
+    documented.retain(|it| it.split_once("::").is_some_and(|it| types.contains(it.0)));
+    are_the_same(&documented, &surface, "Rust's");
+}
+
+#[test]
+fn names__of_c_are_in_the_table() {
+    let header = generated();
+    let functions = header.items.iter().filter(|it| it.kind == Kind::Function);
+    let mut functions: Names = functions.map(|it| it.name.clone()).collect();
+    let before = SECTIONS.last().expect("the names of before").items;
+    functions.retain(|it| !before.contains(&it.as_str()));
+    are_the_same(&column(1), &functions, "C's");
+}
+
+#[test]
+fn names__of_python_are_in_the_table() {
+    let mut documented = column(2);
+    // A class stands for what makes one.
+    let is_listed = |it: &str| match it.split_once('.') {
+        Some((class, _)) => PYTHON.contains(&class),
+        None => it.starts_with(char::is_lowercase),
+    };
+    documented.retain(|it| is_listed(it));
+    are_the_same(&documented, &python_surface(), "Python's");
+}
+
+/// A name of C is Rust's with the type before it; if not, the document says why.
+#[test]
+fn names__of_c_are_those_of_rust() {
+    let document = read("docs/names.md");
+    let reasons = document.split_once(OTHERWISE).expect("the heading").1;
+    let excused = backticked(reasons);
+    let mut differ = BTreeMap::new();
+    for [rust, c, _] in rows() {
+        for c in c.iter().filter(|it| !excused.contains(*it)) {
+            let same = rust.iter().any(|rust| {
+                let method = rust.rsplit("::").next().unwrap_or(rust);
+                let plain = method.strip_suffix("_with").unwrap_or(method);
+                c.ends_with(&format!("_{plain}")) || c.ends_with(&format!("_{method}"))
+            });
+            if !same {
+                differ.insert(c.clone(), rust.clone());
+            }
+        }
+    }
+    assert!(
+        differ.is_empty(),
+        "called otherwise without a reason: {differ:?}"
+    );
+}
