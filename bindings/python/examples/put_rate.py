@@ -22,7 +22,7 @@ def python_rate(address: str, size: int, puts: int) -> float:
     """Gb/s of puts from a numpy array."""
     data = np.full(size, 7, dtype=np.uint8)
     with zerolane.connect(address) as connection:
-        target = connection.open("target", Rights.WRITE)
+        target = connection.open_region("target", Rights.WRITE)
         for _ in range(WARM_UP):
             connection.put(target, 0, data)
         start = time.perf_counter()

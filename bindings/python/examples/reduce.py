@@ -26,11 +26,11 @@ def own(rows: int, columns: int) -> float:
     table = memory[TABLE:].view(np.float64).reshape(rows, columns)
     total = 0.0
     with zerolane.Endpoint("127.0.0.1:0") as endpoint:
-        host, port = endpoint.address
+        host, port = endpoint.local_addr
         arguments = [sys.executable, __file__, "--work", f"{host}:{port}", str(rows), str(columns)]
         worker = subprocess.Popen(arguments)
         with endpoint.accept(timeout=30) as connection, zerolane.ExportedRegion(memory) as shared:
-            connection.export(shared, Rights.WRITE | Rights.ATOMIC, "shared")
+            connection.export_named("shared", shared, Rights.WRITE | Rights.ATOMIC)
             for _ in range(rows):
                 completion = connection.wait(timeout=30)
                 if completion is None or completion.kind != "immediate":
@@ -55,7 +55,7 @@ def serve(connection: zerolane.Connection) -> None:
 def work(address: str, rows: int, columns: int) -> None:
     """Claims rows, and puts them, until there are none left."""
     with zerolane.connect(address) as connection:
-        shared = connection.open("shared", Rights.WRITE | Rights.ATOMIC)
+        shared = connection.open_region("shared", Rights.WRITE | Rights.ATOMIC)
         while (row := connection.fetch_add(shared, COUNTER)) < rows:
             values = np.full(columns, row, dtype=np.float64)
             connection.put(shared, TABLE + row * values.nbytes, values, immediate=row)

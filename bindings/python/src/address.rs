@@ -18,6 +18,14 @@ impl Address {
             Address::Pair(host, port) => Ok((host.as_str(), *port).to_socket_addrs()?.collect()),
         }
     }
+
+    /// The first of its addresses.
+    pub(crate) fn first(&self, py: Python<'_>) -> PyResult<SocketAddr> {
+        let first = py.detach(|| Ok(self.resolve()?.into_iter().next()));
+        first
+            .and_then(|it| it.ok_or(zerolane::Error::NoAddress))
+            .map_err(|error| crate::errors::of(py, error))
+    }
 }
 
 /// As Python's sockets say it.

@@ -1,9 +1,11 @@
 //! The end of a request.
 
+use crate::exported::Key;
+use crate::view::view;
 use crate::{errors, pinned};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMemoryView};
 use zerolane::Delivery;
 use zerolane::failure::TransferError;
 use zerolane::request::WorkKind;
@@ -15,9 +17,12 @@ pub(crate) struct Completion {
     #[pyo3(get)]
     id: u32,
     /// Of which kind: "send", "receive", "put", "get", "fetch_op", "message", "message_received",
-    /// "immediate" (which was not posted here: it tells of a put of the peer's), or "other".
+    /// "immediate" (which was not posted here: it tells of a put of the peer's), "open_region", or "other".
     #[pyo3(get)]
     kind: &'static str,
+    /// The number that the call was given as `context`.
+    #[pyo3(get)]
+    context: u64,
     /// The object that was posted; None if there was none, or several.
     #[pyo3(get)]
     buffer: Option<Py<PyAny>>,
@@ -27,6 +32,11 @@ pub(crate) struct Completion {
     /// "receive": how its sender wanted it delivered, "silent", "polled" or "interrupt". Else "interrupt".
     #[pyo3(get)]
     delivery: &'static str,
+    /// "open_region": the key of the peer's memory. Else None.
+    #[pyo3(get)]
+    region: Option<Key>,
+    /// What was posted in several pieces.
+    pieces: Vec<Py<PyAny>>,
     control: zerolane::request::MessageControl,
     result: Result<usize, TransferError>,
 }
@@ -36,6 +46,14 @@ impl Completion {
         Completion {
             id: completion.id,
             kind: kind(completion.kind),
+            context: completion.context,
+            region: completion.region.map(Key::new),
+            pieces: completion
+                .pieces
+                .iter()
+                .filter_map(|it| pinned::object(py, it))
+                .map(Bound::unbind)
+                .collect(),
             buffer: pinned::object(py, &completion.memory).map(Bound::unbind),
             value: completion.value,
             delivery: delivery(completion.delivery),
@@ -43,6 +61,19 @@ impl Completion {
             result: completion.result,
         }
         // The buffer is released here, where completion.memory goes.
+    }
+
+    pub(crate) fn all(py: Python<'_>, completions: Vec<zerolane::Completion>) -> Vec<Completion> {
+        let completions = completions.into_iter();
+        completions.map(|it| Completion::new(py, it)).collect()
+    }
+
+    /// Its error as an exception, if the request failed.
+    pub(crate) fn succeeded(self, py: Python<'_>) -> PyResult<Completion> {
+        match self.result {
+            Ok(_) => Ok(self),
+            Err(error) => Err(errors::of_request(py, error)),
+        }
     }
 }
 
@@ -79,6 +110,7 @@ fn kind(kind: WorkKind) -> &'static str {
         WorkKind::Message => "message",
         WorkKind::MessageReceived => "message_received",
         WorkKind::Immediate => "immediate",
+        WorkKind::Open => "open_region",
         _ => "other",
     }
 }
@@ -89,6 +121,23 @@ impl Completion {
     #[getter]
     fn control<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.control)
+    }
+
+    /// The memory that was posted, cut to the bytes that were moved: what was received, without a copy. None if there
+    /// was none, or several pieces.
+    #[getter]
+    fn memory<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
+        let buffer = self.buffer.as_ref();
+        buffer
+            .map(|it| view(it.bind(py), self.length()))
+            .transpose()
+    }
+
+    /// The memory of each piece that was posted, whole. Its content is undefined if the request failed.
+    #[getter]
+    fn pieces<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyMemoryView>>> {
+        let pieces = self.pieces.iter();
+        pieces.map(|it| view(it.bind(py), usize::MAX)).collect()
     }
 
     /// Bytes moved; 0 if it failed.

@@ -23,6 +23,12 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
+    /// The endpoint, for a worker. None if it is closed.
+    pub(crate) fn give_up(&self, py: Python<'_>) -> Option<zerolane::Endpoint> {
+        py.detach(|| self.enter().take().map(Box::new))
+            .map(|it| *it)
+    }
+
     /// Only without the interpreter: another thread may hold it while accepting.
     fn enter(&self) -> MutexGuard<'_, Option<zerolane::Endpoint>> {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner)
@@ -62,22 +68,22 @@ impl Endpoint {
 
     /// The address listened on: host and port.
     #[getter]
-    fn address(&self) -> (String, u16) {
+    fn local_addr(&self) -> (String, u16) {
         pair(self.local)
     }
 
     /// The key by which clients know this end; None if connections are plain.
     #[getter]
-    fn key(&self) -> Option<String> {
+    fn public_key(&self) -> Option<String> {
         self.key.map(|key| key.to_string())
     }
 
     /// The next connection. Raises TimeoutError if none comes within `timeout` seconds.
     #[pyo3(signature = (timeout=None))]
-    fn accept(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Connection> {
+    fn accept(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<Connection>> {
         let accepted = Patience::new(timeout)?.wait(py, |time| self.accept_within(time))?;
         match accepted {
-            Some(Some(connection)) => Ok(Connection::new(connection)),
+            Some(Some(connection)) => Connection::object(py, connection),
             Some(None) => Err(PyValueError::new_err("the endpoint is closed")),
             None => Err(PyTimeoutError::new_err("no connection came in time")),
         }

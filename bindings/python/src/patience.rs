@@ -12,16 +12,16 @@ const SLICE: Duration = Duration::from_millis(50);
 pub(crate) struct Patience(Option<Instant>);
 
 impl Patience {
-    pub(crate) const UNBOUNDED: Patience = Patience(None);
-
     pub(crate) fn new(timeout: Option<f64>) -> PyResult<Patience> {
         let timeout = timeout
             .map(|timeout| seconds(timeout, "timeout"))
             .transpose()?;
-        // A time beyond what the clock can count to is no limit.
-        Ok(Patience(
-            timeout.and_then(|it| Instant::now().checked_add(it)),
-        ))
+        Ok(Patience::of(timeout))
+    }
+
+    /// A time beyond what the clock can count to is no limit.
+    pub(crate) fn of(timeout: Option<Duration>) -> Patience {
+        Patience(timeout.and_then(|it| Instant::now().checked_add(it)))
     }
 
     /// The time that is left, at most a slice, after which signals are checked.

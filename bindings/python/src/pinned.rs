@@ -1,5 +1,6 @@
 //! Memory of Python, pinned while it is in use.
 
+use crate::release::{release, release_left};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -13,7 +14,7 @@ use zerolane::memory::Memory;
 /// What keeps a buffer where it is: the exporter must not move or free it (a bytearray that is to be
 /// resized raises BufferError), until this is dropped with the last region made of it, or released.
 pub(crate) struct Pinned {
-    /// Released when dropped, for which the interpreter is entered.
+    /// Released when dropped, by a thread of Python's.
     buffer: Mutex<Option<PyUntypedBuffer>>,
     object: Py<PyAny>,
 }
@@ -30,6 +31,15 @@ impl Pinned {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         drop(buffer);
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let buffer = self.buffer.get_mut();
+        if let Some(buffer) = buffer.unwrap_or_else(PoisonError::into_inner).take() {
+            release(buffer);
+        }
     }
 }
 
@@ -59,6 +69,7 @@ pub(crate) fn pin_for_release(
     object: &Bound<'_, PyAny>,
     purpose: Use,
 ) -> PyResult<(Region, Arc<Pinned>)> {
+    release_left(object.py());
     let buffer = PyUntypedBuffer::get(object)?;
     if !buffer.is_c_contiguous() && !buffer.is_fortran_contiguous() {
         return Err(PyBufferError::new_err("the buffer is not contiguous"));

@@ -32,6 +32,15 @@ impl CompletionQueue {
         Some((tag, Completion::new(py, completion)))
     }
 
+    /// Up to `max` completions that are there, each with the tag of its connection.
+    #[pyo3(signature = (max=256))]
+    fn poll_batch(&self, py: Python<'_>, max: usize) -> Vec<(u64, Completion)> {
+        let ready = std::iter::from_fn(|| self.0.poll()).take(max);
+        ready
+            .map(|(tag, completion)| (tag, Completion::new(py, completion)))
+            .collect()
+    }
+
     /// Waits for the next completion that wakes, or returns one that came before it, while another thread drives
     /// the connections; None if none comes within `timeout` seconds. A timeout of 0 polls.
     #[pyo3(signature = (timeout=None))]

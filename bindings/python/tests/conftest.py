@@ -17,7 +17,7 @@ def make_pair(options: zerolane.Options | None = None) -> Pair:
         ThreadPoolExecutor(1) as executor,
         zerolane.Endpoint("127.0.0.1:0", options) as endpoint,
     ):
-        connecting = executor.submit(zerolane.connect, endpoint.address, options)
+        connecting = executor.submit(zerolane.connect, endpoint.local_addr, options)
         accepted = endpoint.accept(timeout=10)
         return connecting.result(), accepted
 

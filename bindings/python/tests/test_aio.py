@@ -18,7 +18,7 @@ def run(body: Body) -> None:
     async def main() -> None:
         with aio.Endpoint("127.0.0.1:0") as endpoint:
             accepting = asyncio.create_task(endpoint.accept())
-            ours = await aio.connect(endpoint.address)
+            ours = await aio.connect(endpoint.local_addr)
             peers = await accepting
         try:
             await asyncio.wait_for(body(ours, peers), 30)
@@ -33,7 +33,7 @@ def test_send__many_at_once_arrive_in_order() -> None:
     async def body(ours: aio.Connection, peers: aio.Connection) -> None:
         sent = np.random.default_rng(1).integers(0, 256, (10, 300_000), dtype=np.uint8)
         places = [bytearray(300_000) for _ in sent]
-        receives = [asyncio.create_task(peers.receive_into(place)) for place in places]
+        receives = [asyncio.create_task(peers.recv_into(place)) for place in places]
         await asyncio.gather(*(ours.send(row) for row in sent))
         assert await asyncio.gather(*receives) == [300_000] * 10
         assert places == [row.tobytes() for row in sent]
@@ -65,7 +65,7 @@ def test_memory__of_the_peer_in_the_same_loop() -> None:
 def test_messages__both_ways() -> None:
     async def body(ours: aio.Connection, peers: aio.Connection) -> None:
         place = bytearray(5)
-        receiving = asyncio.create_task(peers.receive_message(place))
+        receiving = asyncio.create_task(peers.recv_message(place))
         await ours.send_message(b"control", b"bytes")
         assert await receiving == (b"control", 5)
         assert place == b"bytes"
@@ -77,9 +77,9 @@ def test_cancel__frees_the_buffer_and_the_connection_goes_on() -> None:
     async def body(ours: aio.Connection, peers: aio.Connection) -> None:
         place = bytearray(10)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(ours.receive_into(place), 0.05)
+            await asyncio.wait_for(ours.recv_into(place), 0.05)
         place.clear()
-        receiving = asyncio.create_task(ours.receive_into(place := bytearray(4)))
+        receiving = asyncio.create_task(ours.recv_into(place := bytearray(4)))
         await peers.send(b"next")
         assert await receiving == 4 and place == b"next"
 
@@ -88,7 +88,7 @@ def test_cancel__frees_the_buffer_and_the_connection_goes_on() -> None:
 
 def test_close__of_the_peer_ends_what_waits() -> None:
     async def body(ours: aio.Connection, peers: aio.Connection) -> None:
-        receiving = asyncio.create_task(ours.receive_into(bytearray(1)))
+        receiving = asyncio.create_task(ours.recv_into(bytearray(1)))
         await asyncio.sleep(0)
         await peers.close()
         with pytest.raises(zerolane.ConnectionEnded):
@@ -150,10 +150,10 @@ def test_accept__cancelled_loses_no_connection() -> None:
             accepting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await accepting
-            ours = await aio.connect(endpoint.address)
+            ours = await aio.connect(endpoint.local_addr)
             peers = await asyncio.wait_for(endpoint.accept(), 10)
         place = bytearray(5)
-        receiving = asyncio.create_task(peers.receive_into(place))
+        receiving = asyncio.create_task(peers.recv_into(place))
         await ours.send(b"hello")
         assert await receiving == 5 and place == b"hello"
         ours.abort()
@@ -180,7 +180,7 @@ def test_receive_into__returns_however_it_is_delivered() -> None:
     async def body(ours: aio.Connection, peers: aio.Connection) -> None:
         for delivery in ("silent", "polled", "interrupt"):
             place = bytearray(5)
-            receiving = asyncio.create_task(peers.receive_into(place))
+            receiving = asyncio.create_task(peers.recv_into(place))
             await ours.send(b"hello", delivery=delivery)
             assert await asyncio.wait_for(receiving, 10) == 5 and place == b"hello"
 

@@ -12,7 +12,7 @@ import pytest
 
 import zerolane
 from conftest import Pair
-from zerolane import Rights
+from zerolane import FetchOp, Rights
 
 
 @contextmanager
@@ -75,14 +75,14 @@ def test_refused__and_the_connection_goes_on(pair: Pair) -> None:
     ours, peers = pair
     memory = bytearray(64)
     region = zerolane.ExportedRegion(memory)
-    peers.export(region, Rights.READ, "readable")
+    peers.export_named("readable", region, Rights.READ)
     all_key = peers.export(region, Rights.ALL)
     with serving(peers):
         with pytest.raises(zerolane.UnknownRegion):
-            ours.open("no such name", Rights.READ)
+            ours.open_region("no such name", Rights.READ)
         with pytest.raises(zerolane.Denied):
-            ours.open("readable", Rights.WRITE)
-        key = ours.open("readable", Rights.READ)
+            ours.open_region("readable", Rights.WRITE)
+        key = ours.open_region("readable", Rights.READ)
         with pytest.raises(zerolane.Denied):
             ours.put(key, 0, b"x")
         for offset in (64, 2**64 - 1):
@@ -93,9 +93,9 @@ def test_refused__and_the_connection_goes_on(pair: Pair) -> None:
         with pytest.raises(ValueError, match="multiple of 8"):
             ours.fetch_add(all_key, 4)
         with pytest.raises(ValueError, match="32 bytes"):
-            ours.open("a name of more than thirty-two bytes", Rights.READ)
+            ours.open_region("a name of more than thirty-two bytes", Rights.READ)
         with pytest.raises(ValueError, match="rights"):
-            ours.open("readable", 8)
+            ours.open_region("readable", 8)
         ours.put(all_key, 0, b"still here")
     assert memory[:10] == b"still here"
 
@@ -187,8 +187,8 @@ def test_posted__pieces_fence_and_immediate(pair: Pair, executor: ThreadPoolExec
         (1000, np.full(50_000, 7, dtype=np.uint8)),
         (64, b"last"),
     ]
-    put = ours.post_put_pieces(key, pieces, immediate=77)
-    fetch = ours.post_fetch_add(key, 8, 1, fence=True)
+    put = ours.post_put_vectored(key, pieces, immediate=77)
+    fetch = ours.post_fetch_op(key, 8, FetchOp.add(1), fence=True)
     places = [bytearray(4), bytearray(3)]
     completions: dict[int, zerolane.Completion] = {}
     immediate = None
@@ -204,7 +204,7 @@ def test_posted__pieces_fence_and_immediate(pair: Pair, executor: ThreadPoolExec
     assert immediate is not None
     assert (immediate.kind, immediate.value, immediate.id) == ("immediate", 77, 0)
     assert (memory[1000:51_000] == 7).all() and bytes(memory[64:68]) == b"last"
-    get = ours.post_get_pieces(key, [(64, places[0]), (1000, places[1])])
+    get = ours.post_get_vectored(key, [(64, places[0]), (1000, places[1])])
     with pytest.raises(BufferError):
         places[0].clear()
     completion = ours.wait(timeout=30)
@@ -217,18 +217,20 @@ def test_posted__pieces_fence_and_immediate(pair: Pair, executor: ThreadPoolExec
 
 def test_messages__control_and_payload(pair: Pair, executor: ThreadPoolExecutor) -> None:
     ours, peers = pair
-    receiving = executor.submit(peers.receive_message)
+    receiving = executor.submit(peers.recv_message)
     ours.send_message(b"only control")
-    assert receiving.result() == (b"only control", 0)
+    assert receiving.result() == (b"only control", None)
     payload = np.arange(100_000)
     place = np.zeros_like(payload)
-    receiving = executor.submit(peers.receive_message, place)
+    receiving = executor.submit(peers.recv_message, place)
     ours.send_message(b"x" * 128, payload)
-    assert receiving.result() == (b"x" * 128, payload.nbytes)
+    control, memory = receiving.result()
+    assert control == b"x" * 128 and memory is not None
+    assert memory.nbytes == payload.nbytes and np.shares_memory(memory, place)
     assert (place == payload).all()
     with pytest.raises(ValueError, match="128"):
         ours.send_message(b"x" * 129)
-    receive = peers.post_receive_message()
+    receive = peers.post_message_recv()
     waiting = executor.submit(peers.wait, 30)
     ours.send_message(b"posted")
     completion = waiting.result()
@@ -242,7 +244,7 @@ def test_completion_queue__of_a_connection(pair: Pair, executor: ThreadPoolExecu
     peers.set_completion_queue(queue, tag=5)
     assert queue.poll() is None and queue.wait(timeout=0.01) is None
     places = [bytearray(3) for _ in range(6)]
-    receives = [peers.post_receive(place) for place in places]
+    receives = [peers.post_recv(place) for place in places]
     with pytest.raises(RuntimeError, match="queue"):
         peers.send(b"blocking")
     for _ in places:
@@ -260,10 +262,10 @@ def test_completion_queue__of_a_connection(pair: Pair, executor: ThreadPoolExecu
 def test_wake__ends_no_request(pair: Pair, executor: ThreadPoolExecutor) -> None:
     ours, peers = pair
     with zerolane.ExportedRegion(bytearray(8)) as region:
-        peers.export(region, Rights.ALL, "m")
+        peers.export_named("m", region, Rights.ALL)
         serving = executor.submit(peers.wait, timeout=20)
         ours.wake()
-        key = ours.open("m", Rights.ALL)
+        key = ours.open_region("m", Rights.ALL)
         ours.put(key, 0, b"x", immediate=1)
         completion = serving.result()
         assert completion is not None and completion.value == 1

@@ -24,7 +24,7 @@ def refuse(
 ) -> None:
     """A client with `there` gets `error` from an endpoint with `here`, and is not accepted."""
     with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", here) as endpoint:
-        connecting = executor.submit(zerolane.connect, endpoint.address, there)
+        connecting = executor.submit(zerolane.connect, endpoint.local_addr, there)
         with pytest.raises(TimeoutError):
             endpoint.accept(timeout=2)
         with pytest.raises(error, match=match):
@@ -68,9 +68,9 @@ def test_identity__is_kept_and_shown_to_the_peer(tmp_path: Path) -> None:
         ThreadPoolExecutor(1) as executor,
         zerolane.Endpoint("127.0.0.1:0", options) as endpoint,
     ):
-        assert endpoint.key == key
+        assert endpoint.public_key == key
         trusting = zerolane.Options(trust=[key])
-        connecting = executor.submit(zerolane.connect, endpoint.address, trusting)
+        connecting = executor.submit(zerolane.connect, endpoint.local_addr, trusting)
         accepted = endpoint.accept(timeout=10)
         connected = connecting.result()
         assert connected.peer_key == key

@@ -26,7 +26,7 @@ def test_send__arrives_as_it_was(pair: Pair, executor: ThreadPoolExecutor, lengt
     ours, peers = pair
     data = pattern(length).tobytes()
     place = bytearray(length)
-    receiving = executor.submit(peers.receive_into, place)
+    receiving = executor.submit(peers.recv_into, place)
     ours.send(data)
     assert receiving.result() == length
     assert place == data
@@ -48,7 +48,7 @@ def test_buffers__of_every_kind(pair: Pair, executor: ThreadPoolExecutor) -> Non
             np.frombuffer(anonymous, dtype=np.uint8),
         ]
         for place in places:
-            receiving = executor.submit(peers.receive_into, place)
+            receiving = executor.submit(peers.recv_into, place)
             ours.send(numbers)
             assert receiving.result() == 24000
             del receiving
@@ -64,11 +64,11 @@ def test_buffers__that_will_not_do(pair: Pair) -> None:
     with pytest.raises(BufferError, match="contiguous"):
         ours.send(np.zeros((10, 10))[:, ::2])
     with pytest.raises(BufferError, match="read-only"):
-        ours.post_receive(b"immutable")
+        ours.post_recv(b"immutable")
     frozen = np.zeros(4)
     frozen.flags.writeable = False
     with pytest.raises(BufferError, match="read-only"):
-        ours.receive_into(frozen)
+        ours.recv_into(frozen)
     with pytest.raises(TypeError):
         ours.send("a text")  # type: ignore[arg-type]
     assert ours.in_flight == 0
@@ -78,7 +78,7 @@ def test_posted__many_in_flight_complete_in_order(pair: Pair, executor: ThreadPo
     ours, peers = pair
     sent = pattern(8 << 20).reshape(8, 1 << 20)
     places = [bytearray(1 << 20) for _ in sent]
-    receives = [peers.post_receive(place) for place in places]
+    receives = [peers.post_recv(place) for place in places]
 
     def receive() -> list[zerolane.Completion]:
         completions = [peers.wait(timeout=30) for _ in receives]
@@ -102,7 +102,7 @@ def test_posted__many_in_flight_complete_in_order(pair: Pair, executor: ThreadPo
 def test_exported__bytearray_cannot_be_resized_while_posted(pair: Pair) -> None:
     ours, _ = pair
     place = bytearray(1000)
-    id = ours.post_receive(place)
+    id = ours.post_recv(place)
     with pytest.raises(BufferError):
         place.append(1)
     with pytest.raises(BufferError):
@@ -121,7 +121,7 @@ def test_exported__bytearray_cannot_be_resized_while_posted(pair: Pair) -> None:
 def test_exported__until_the_connection_ends(how: str) -> None:
     ours, peers = make_pair()
     place = bytearray(1000)
-    ours.post_receive(place)
+    ours.post_recv(place)
     with pytest.raises(BufferError):
         place.clear()
     if how == "drop":
@@ -145,7 +145,7 @@ def test_memory__lives_although_the_last_name_is_gone(
     data = pattern(1 << 20)
     ours.post_send(data.copy())
     place = np.zeros_like(data)
-    receiving = executor.submit(peers.receive_into, place)
+    receiving = executor.submit(peers.recv_into, place)
     completion = ours.wait(timeout=10)
     assert completion is not None
     receiving.result()
@@ -156,12 +156,12 @@ def test_memory__lives_although_the_last_name_is_gone(
 def test_too_large__fails_both_and_nothing_else(pair: Pair, executor: ThreadPoolExecutor) -> None:
     ours, peers = pair
     small = bytearray(10)
-    receiving = executor.submit(peers.receive_into, small)
+    receiving = executor.submit(peers.recv_into, small)
     with pytest.raises(zerolane.MessageTooLarge, match="100"):
         ours.send(bytes(100))
     with pytest.raises(zerolane.RequestFailed):
         receiving.result()
-    receiving = executor.submit(peers.receive_into, small)
+    receiving = executor.submit(peers.recv_into, small)
     ours.send(b"fits")
     assert receiving.result() == 4
     assert small[:4] == b"fits"
@@ -173,7 +173,7 @@ def test_announced__tells_the_length(pair: Pair, executor: ThreadPoolExecutor) -
     sending = executor.submit(ours.send, b"x" * 12345)
     length = peers.announced(timeout=10)
     assert length == 12345
-    assert peers.receive_into(bytearray(length)) == 12345
+    assert peers.recv_into(bytearray(length)) == 12345
     sending.result()
 
 
@@ -182,7 +182,7 @@ def test_close__ends_both_with_exceptions() -> None:
     with ThreadPoolExecutor(1) as executor:
         closing = executor.submit(ours.close)
         with pytest.raises(zerolane.Closed) as caught:
-            peers.receive_into(bytearray(1))
+            peers.recv_into(bytearray(1))
         closing.result()
     assert isinstance(caught.value, ConnectionError)
     ours.close()
@@ -195,7 +195,7 @@ def test_close__ends_both_with_exceptions() -> None:
 def test_with__closes_and_aborts() -> None:
     ours, peers = make_pair()
     with ThreadPoolExecutor(1) as executor, peers:
-        receiving = executor.submit(peers.receive_into, bytearray(5))
+        receiving = executor.submit(peers.recv_into, bytearray(5))
         with ours:
             ours.send(b"hello")
         assert receiving.result() == 5
@@ -213,13 +213,13 @@ def test_threads__others_get_in_while_one_waits(pair: Pair, executor: ThreadPool
     waiting = executor.submit(ours.wait)
     for number in range(50):
         place = bytearray(4)
-        receiving = executor.submit(peers.receive_into, place)
+        receiving = executor.submit(peers.recv_into, place)
         ours.send(number.to_bytes(4))
         assert receiving.result() == 4
         assert int.from_bytes(place) == number
     assert not waiting.done(), "the ends of blocking sends are their own"
     posted = ours.post_send(b"posted")
-    assert peers.receive_into(bytearray(6)) == 6
+    assert peers.recv_into(bytearray(6)) == 6
     completion = waiting.result()
     assert completion is not None and completion.id == posted
     waiting = executor.submit(ours.wait)
@@ -258,19 +258,19 @@ def test_interrupt__frees_the_buffer_and_the_connection_goes_on(
 
     interrupting = executor.submit(interrupt)
     with pytest.raises(KeyboardInterrupt):
-        ours.receive_into(place)
+        ours.recv_into(place)
     interrupting.result()
     place.clear()
     place = bytearray(4)
     sending = executor.submit(peers.send, b"next")
-    assert ours.receive_into(place) == 4
+    assert ours.recv_into(place) == 4
     sending.result()
     assert place == b"next"
 
 
 def test_endpoint__bad_addresses_and_timeouts() -> None:
     with zerolane.Endpoint(("127.0.0.1", 0)) as endpoint:
-        host, port = endpoint.address
+        host, port = endpoint.local_addr
         assert host == "127.0.0.1" and port > 0
         with pytest.raises(TimeoutError):
             endpoint.accept(timeout=0.01)
@@ -299,7 +299,7 @@ def test_documented__every_public_thing() -> None:
                 assert value.__doc__, f"{name}.{member}"
 
 
-@pytest.mark.parametrize("call", ["post_send", "post_receive"])
+@pytest.mark.parametrize("call", ["post_send", "post_recv"])
 def test_post__refused_leaves_the_buffer_free(pair: Pair, call: str) -> None:
     ours, _ = pair
     posted = []
@@ -320,7 +320,7 @@ def test_post__refused_leaves_the_buffer_free(pair: Pair, call: str) -> None:
 def test_delivery__wakes_as_the_sender_asks(pair: Pair, executor: ThreadPoolExecutor) -> None:
     ours, peers = pair
     places = [bytearray(10_000) for _ in range(3)]
-    ids = [peers.post_receive(place) for place in places]
+    ids = [peers.post_recv(place) for place in places]
 
     def send() -> None:
         ours.send(pattern(10_000), delivery="silent")
@@ -350,7 +350,7 @@ def test_delivery__a_call_that_waits_for_its_own_returns(
     ours, peers = pair
     for delivery in ("silent", "polled", "interrupt"):
         place = bytearray(10_000)
-        receiving = executor.submit(peers.receive_into, place)
+        receiving = executor.submit(peers.recv_into, place)
         ours.send(pattern(10_000), delivery=delivery)
         assert receiving.result(timeout=20) == 10_000
         assert place == pattern(10_000).tobytes()
@@ -361,7 +361,7 @@ def test_delivery__silent_is_held_back_until_asked_for(
 ) -> None:
     ours, peers = pair
     place = bytearray(10_000)
-    id = peers.post_receive(place)
+    id = peers.post_recv(place)
     sending = executor.submit(ours.send, pattern(10_000), delivery="silent")
     while peers.in_flight > 0:
         assert peers.wait(timeout=0.001) is None

@@ -6,7 +6,7 @@ buffer posted for it, and nothing in between copies it but the kernel::
     # one process
     with zerolane.Endpoint("127.0.0.1:7411") as endpoint:
         with endpoint.accept() as connection:
-            length = connection.receive_into(array)
+            length = connection.recv_into(array)
 
     # another
     with zerolane.connect("127.0.0.1:7411") as connection:
@@ -17,6 +17,7 @@ not detect it if Python changes it nevertheless, or if a peer writes memory that
 bytes are shared, and a read during a write sees some of both.
 """
 
+from zerolane import _deprecated as _deprecated
 from zerolane._errors import (
     Cancelled,
     Closed,
@@ -35,6 +36,7 @@ from zerolane._errors import (
     Rejected,
     RequestFailed,
     Revoked,
+    TimedOut,
     UnknownRegion,
     Untrusted,
 )
@@ -44,10 +46,19 @@ from zerolane._zerolane import (
     Completion,
     CompletionQueue,
     Connection,
+    ConnectionHandle,
     Endpoint,
+    EndpointHandle,
+    Event,
     ExportedRegion,
+    FetchOp,
     Key,
+    Listener,
     Options,
+    Pending,
+    Requests,
+    Worker,
+    WorkerThread,
     connect,
 )
 
@@ -60,25 +71,35 @@ __all__ = [
     "ConnectTimeout",
     "Connection",
     "ConnectionEnded",
+    "ConnectionHandle",
     "CopyRefused",
     "Denied",
     "Endpoint",
+    "EndpointHandle",
     "Error",
+    "Event",
     "ExportedRegion",
+    "FetchOp",
     "Key",
+    "Listener",
     "MemoryFault",
     "MessageTooLarge",
     "Options",
     "OutOfBounds",
     "PeerDead",
+    "Pending",
     "ProtocolError",
     "QueueFull",
     "Refused",
     "Rejected",
     "RequestFailed",
+    "Requests",
     "Revoked",
     "Rights",
+    "TimedOut",
     "UnknownRegion",
     "Untrusted",
+    "Worker",
+    "WorkerThread",
     "connect",
 ]

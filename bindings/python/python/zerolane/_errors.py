@@ -21,6 +21,7 @@ all else is below ``Error``::
     |   +-- Denied
     |   +-- Revoked
     |   +-- UnknownRegion
+    |   +-- TimedOut (also TimeoutError)
     +-- QueueFull: nothing was posted
 """
 
@@ -95,6 +96,10 @@ class Revoked(RequestFailed):
 
 class UnknownRegion(RequestFailed):
     """The peer exports nothing of that name or key, on this connection."""
+
+
+class TimedOut(RequestFailed, TimeoutError):
+    """The call took longer than the timeout of its connection; its request was cancelled."""
 
 
 class QueueFull(Error):

@@ -1,0 +1,60 @@
+"""Awaiting what a worker in a thread of its own was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakKeyDictionary
+
+from zerolane._zerolane import Notices
+
+if TYPE_CHECKING:
+    from zerolane._zerolane import Pending
+
+_T = TypeVar("_T")
+
+
+class _Bell:
+    """What wakes the futures of one event loop. It holds no reference to that, which holds it."""
+
+    def __init__(self) -> None:
+        self.notices = Notices()
+        self.waiting: dict[int, asyncio.Future[None]] = {}
+        self.tickets = itertools.count()
+
+    def heard(self) -> None:
+        """Ends the waiting for what is over."""
+        for ticket in self.notices.take():
+            future = self.waiting.pop(ticket, None)
+            if future is not None and not future.done():
+                future.set_result(None)
+
+
+_bells: WeakKeyDictionary[asyncio.AbstractEventLoop, _Bell] = WeakKeyDictionary()
+
+
+def _bell() -> _Bell:
+    loop = asyncio.get_running_loop()
+    bell = _bells.get(loop)
+    if bell is None:
+        bell = _bells[loop] = _Bell()
+        loop.add_reader(bell.notices.fileno(), bell.heard)
+    return bell
+
+
+async def waited(pending: Pending[_T]) -> _T:
+    """What ``pending`` gives. Cancelled, it cancels that."""
+    bell = _bell()
+    ticket = next(bell.tickets)
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    bell.waiting[ticket] = future
+    try:
+        if not pending._watch(bell.notices, ticket):
+            await future
+    except asyncio.CancelledError:
+        pending.cancel()
+        raise
+    finally:
+        bell.waiting.pop(ticket, None)
+    return pending.wait()

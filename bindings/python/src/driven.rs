@@ -1,0 +1,221 @@
+//! A connection that its caller drives.
+
+use crate::errors;
+use crate::patience::Patience;
+use crate::shared::Shared;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use zerolane::failure::CloseReason;
+use zerolane::{Completion, Error, TransferId};
+
+/// The state that one thread at a time uses.
+pub(crate) struct State {
+    /// None when closed.
+    connection: Option<zerolane::Connection>,
+    /// Requests whose end a blocking call waits for, with the end if another thread received it.
+    claimed: HashMap<TransferId, Option<Completion>>,
+    /// Ends of other requests, which a blocking call received.
+    kept: VecDeque<Completion>,
+}
+
+impl State {
+    pub(crate) fn connection(&mut self) -> zerolane::Result<&mut zerolane::Connection> {
+        self.connection
+            .as_mut()
+            .ok_or(Error::Closed(CloseReason::Local))
+    }
+
+    /// The connection, out of Python's hands; completions that were not taken go.
+    pub(crate) fn give_up(&mut self) -> Option<zerolane::Connection> {
+        self.kept.clear();
+        self.connection.take()
+    }
+
+    /// Whether no call waits, and no completion was received and not taken.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.kept.is_empty() && self.claimed.is_empty()
+    }
+
+    /// Puts a completion where its taker looks.
+    fn sort(&mut self, completion: Completion) {
+        match self.claimed.get_mut(&completion.id) {
+            Some(place) => *place = Some(completion),
+            None => self.kept.push_back(completion),
+        }
+    }
+
+    /// The next completion that no call claims, if it is there or comes in time. May return earlier
+    /// without.
+    pub(crate) fn take(&mut self, time: Duration) -> zerolane::Result<Option<Completion>> {
+        if self.kept.is_empty()
+            && let Some(completion) = self.connection()?.wait(Some(time))?
+        {
+            self.sort(completion);
+        }
+        Ok(self.kept.pop_front())
+    }
+
+    /// Up to `max` completions that no call claims and that are there, with one turn for all.
+    pub(crate) fn take_ready(&mut self, max: usize) -> zerolane::Result<Vec<Completion>> {
+        let mut ready = Vec::new();
+        while self.kept.len() < max {
+            let missing = max - self.kept.len();
+            let polled = self.connection()?.poll_batch(&mut ready, missing);
+            let before = self.kept.len();
+            let found = ready.len();
+            ready.drain(..).for_each(|it| self.sort(it));
+            if self.kept.is_empty() {
+                polled?;
+            }
+            // Only if calls claim some of them, there may be more.
+            if self.kept.len() - before == found {
+                break;
+            }
+        }
+        ready.extend(self.kept.drain(..max.min(self.kept.len())));
+        Ok(ready)
+    }
+
+    /// The end of the claimed request `id`, if it is there or comes in time. May return earlier
+    /// without.
+    fn take_claimed(
+        &mut self,
+        id: TransferId,
+        time: Duration,
+    ) -> zerolane::Result<Option<Completion>> {
+        if let Some(Some(_)) = self.claimed.get(&id) {
+            return Ok(self.claimed.remove(&id).flatten());
+        }
+        if let Some(completion) = self.connection()?.wait(Some(time))? {
+            self.sort(completion);
+        }
+        match self.claimed.get(&id) {
+            Some(Some(_)) => Ok(self.claimed.remove(&id).flatten()),
+            _ => Ok(None),
+        }
+    }
+
+    /// Ends the claimed request `id`, for whose end no call waits any more. Returns the end if it had come before.
+    fn forget(&mut self, id: TransferId) -> Option<Completion> {
+        let connection = self.connection.as_mut()?;
+        let over = !connection.cancel(id);
+        // A failure is the connection's, and was told or will be.
+        while let Some(Ok(Some(completion))) = self.connection.as_mut().map(|it| it.poll()) {
+            self.sort(completion);
+        }
+        let end = self.claimed.remove(&id).flatten();
+        end.filter(|_| over)
+    }
+}
+
+/// A connection that Python's threads share.
+pub(crate) struct Driven {
+    shared: Shared<State>,
+    /// `wake` was called.
+    woken: AtomicBool,
+    /// Completions go to a queue.
+    queued: AtomicBool,
+    /// How long a blocking call may take.
+    timeout: Mutex<Option<Duration>>,
+}
+
+impl Driven {
+    pub(crate) fn new(connection: zerolane::Connection) -> Driven {
+        let waker = connection.waker();
+        let state = State {
+            connection: Some(connection),
+            claimed: HashMap::new(),
+            kept: VecDeque::new(),
+        };
+        Driven {
+            shared: Shared::new(state, waker),
+            woken: AtomicBool::new(false),
+            queued: AtomicBool::new(false),
+            timeout: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn enter(&self) -> MutexGuard<'_, State> {
+        self.shared.enter()
+    }
+
+    pub(crate) fn enter_to_wait(&self) -> MutexGuard<'_, State> {
+        self.shared.enter_to_wait()
+    }
+
+    pub(crate) fn wake(&self) {
+        self.woken.store(true, Ordering::SeqCst);
+        self.shared.wake();
+    }
+
+    /// Whether `wake` was called since the last look: this is one.
+    pub(crate) fn take_wake(&self) -> bool {
+        self.woken.swap(false, Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_queued(&self) {
+        self.queued.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        *self.timeout.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_timeout(&self, timeout: Option<Duration>) {
+        *self.timeout.lock().unwrap_or_else(PoisonError::into_inner) = timeout;
+    }
+
+    /// Runs a short call.
+    pub(crate) fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        body: impl FnOnce(&mut State) -> zerolane::Result<T> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| body(&mut self.enter()))
+            .map_err(|error| errors::of(py, error))
+    }
+
+    /// Posts a request and waits for its end, within the timeout. An exception meanwhile (Ctrl-C) cancels it, so
+    /// that its memory is free in any case.
+    ///
+    /// # Errors
+    /// Those of the request too.
+    pub(crate) fn finish<E: Into<Error>>(
+        &self,
+        py: Python<'_>,
+        post: impl FnOnce(&mut zerolane::Connection) -> Result<TransferId, E> + Send,
+    ) -> PyResult<Completion> {
+        if self.queued.load(Ordering::SeqCst) {
+            return Err(PyRuntimeError::new_err(
+                "completions go to a queue: post the request instead",
+            ));
+        }
+        let id = self.with(py, |state| {
+            let connection = state.connection()?;
+            let id = post(connection).map_err(Into::into)?;
+            // However its sender wants it delivered.
+            connection.notify(id);
+            state.claimed.insert(id, None);
+            Ok(id)
+        })?;
+        let timeout = self.timeout();
+        let end = Patience::of(timeout)
+            .wait(py, |time| self.enter_to_wait().take_claimed(id, time))
+            .inspect_err(|_| {
+                py.detach(|| drop(self.enter().forget(id)));
+            })?;
+        let end = end.or_else(|| py.detach(|| self.enter().forget(id)));
+        let Some(completion) = end else {
+            let error = Error::TimedOut(timeout.unwrap_or_default());
+            return Err(errors::of(py, error));
+        };
+        match completion.result {
+            Ok(_) => Ok(completion),
+            Err(error) => Err(errors::of_request(py, error)),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! What a worker in a thread of its own was asked for and has not answered yet.
+
+use crate::errors;
+use crate::patience::Patience;
+use pyo3::exceptions::{PyOSError, PyTimeoutError};
+use pyo3::prelude::*;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+use zerolane::worker::Refused;
+
+/// An answer, to be made Python's.
+type Answer = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+
+/// What Python gets of a `T`.
+type Make<T> = fn(Python<'_>, T) -> PyResult<Py<PyAny>>;
+
+/// A pending answer of any type.
+trait Awaited: Send {
+    fn wait_for(&mut self, time: Duration) -> Option<Answer>;
+    fn poll(&mut self, waker: &Waker) -> Option<Answer>;
+    /// Lets it go on without anything that waits.
+    fn detach(self: Box<Self>);
+}
+
+struct Of<T> {
+    pending: zerolane::worker::Pending<T>,
+    make: Make<T>,
+}
+
+impl<T: Send + 'static> Of<T> {
+    fn answer(&self, outcome: Result<T, Refused>) -> Answer {
+        let make = self.make;
+        Box::new(move |py| match outcome {
+            Ok(value) => make(py, value),
+            Err(refused) => Err(errors::of(py, refused.error)),
+        })
+    }
+}
+
+impl<T: Send + 'static> Awaited for Of<T> {
+    fn wait_for(&mut self, time: Duration) -> Option<Answer> {
+        let outcome = self.pending.wait_for(time)?;
+        Some(self.answer(outcome))
+    }
+
+    fn poll(&mut self, waker: &Waker) -> Option<Answer> {
+        let mut context = Context::from_waker(waker);
+        match Pin::new(&mut self.pending).poll(&mut context) {
+            Poll::Ready(outcome) => Some(self.answer(outcome)),
+            Poll::Pending => None,
+        }
+    }
+
+    fn detach(self: Box<Self>) {
+        self.pending.detach();
+    }
+}
+
+enum State {
+    Waiting(Box<dyn Awaited>),
+    /// It came, and was not made Python's yet.
+    Came(Answer),
+    Over(PyResult<Py<PyAny>>),
+    /// Nothing waits for it any more.
+    GivenUp,
+}
+
+impl State {
+    /// Looks for the answer with `step`. Whether nothing is left to wait for.
+    fn advance(&mut self, step: impl FnOnce(&mut dyn Awaited) -> Option<Answer>) -> bool {
+        if let State::Waiting(awaited) = self
+            && let Some(answer) = step(&mut **awaited)
+        {
+            *self = State::Came(answer);
+        }
+        !matches!(self, State::Waiting(_))
+    }
+}
+
+/// What a worker in a thread of its own was asked for: wait for it in any thread, or `await` it in an event loop.
+///
+/// It is cancel-safe. When it is cancelled, or the last name of it is gone, before its end, the request is cancelled; a
+/// message or connection that came by then is not lost, but the next one that is asked for. `detach` lets it go on.
+#[pyclass(frozen, generic, module = "zerolane")]
+pub(crate) struct Pending {
+    state: Mutex<State>,
+}
+
+impl Pending {
+    pub(crate) fn new<T: Send + 'static>(
+        pending: zerolane::worker::Pending<T>,
+        make: Make<T>,
+    ) -> Pending {
+        Pending {
+            state: Mutex::new(State::Waiting(Box::new(Of { pending, make }))),
+        }
+    }
+
+    /// Only without the interpreter: another thread may hold it while waiting.
+    fn enter(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What came, once it is over.
+    fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let before = py.detach(|| std::mem::replace(&mut *self.enter(), State::GivenUp));
+        let outcome = match before {
+            State::Over(outcome) => outcome,
+            State::Came(answer) => answer(py),
+            State::Waiting(_) | State::GivenUp => {
+                Err(errors::exception(py, "Cancelled", "cancelled".to_owned()))
+            }
+        };
+        let kept = match &outcome {
+            Ok(value) => Ok(value.clone_ref(py)),
+            Err(error) => Err(error.clone_ref(py)),
+        };
+        py.detach(|| *self.enter() = State::Over(kept));
+        outcome
+    }
+}
+
+#[pymethods]
+impl Pending {
+    /// Waits for the end, and returns what came. Raises TimeoutError if it is not over within `timeout` seconds: then it
+    /// goes on, and may be waited for again.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+        let over = Patience::new(timeout)?.wait(py, |time| {
+            let over = self.enter().advance(|it| it.wait_for(time));
+            Ok(over.then_some(()))
+        })?;
+        match over {
+            Some(()) => self.outcome(py),
+            None => Err(PyTimeoutError::new_err("not done in time: it goes on")),
+        }
+    }
+
+    /// Whether it is over, or cancelled.
+    fn done(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.enter().advance(|it| it.wait_for(Duration::ZERO)))
+    }
+
+    /// Cancels it, if it is not over: who waits gets Cancelled.
+    fn cancel(&self, py: Python<'_>) {
+        py.detach(|| {
+            let mut state = self.enter();
+            if let State::Waiting(_) | State::Came(_) = &*state {
+                *state = State::GivenUp;
+            }
+        });
+    }
+
+    /// Lets it go on although nothing waits for it: what comes of it is dropped.
+    fn detach(&self, py: Python<'_>) {
+        py.detach(|| {
+            let mut state = self.enter();
+            if let State::Waiting(_) = &*state
+                && let State::Waiting(awaited) = std::mem::replace(&mut *state, State::GivenUp)
+            {
+                awaited.detach();
+            }
+        });
+    }
+
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let module = slf.py().import("zerolane._pending")?;
+        module
+            .getattr("waited")?
+            .call1((slf,))?
+            .call_method0("__await__")
+    }
+
+    /// Whether it is over; if not, `notices` is told of `ticket` when it is.
+    fn _watch(&self, py: Python<'_>, notices: &Bound<'_, Notices>, ticket: u64) -> bool {
+        let bell = Arc::clone(&notices.get().bell);
+        let waker = Waker::from(Arc::new(Ticket { bell, ticket }));
+        py.detach(|| self.enter().advance(|it| it.poll(&waker)))
+    }
+}
+
+/// Tickets of what is over, and what makes the event loop look at them.
+struct Bell {
+    tickets: Mutex<Vec<u64>>,
+    ring: UnixStream,
+}
+
+struct Ticket {
+    bell: Arc<Bell>,
+    ticket: u64,
+}
+
+/// Called in the worker's thread, which must not wait for the interpreter.
+impl Wake for Ticket {
+    fn wake(self: Arc<Self>) {
+        let tickets = self.bell.tickets.lock();
+        let mut tickets = tickets.unwrap_or_else(PoisonError::into_inner);
+        tickets.push(self.ticket);
+        if tickets.len() == 1 {
+            // Full, it is readable as well.
+            let _ = (&self.bell.ring).write(&[0]);
+        }
+    }
+}
+
+/// What tells an event loop that what it awaits is over.
+#[pyclass(frozen, module = "zerolane._zerolane")]
+pub(crate) struct Notices {
+    bell: Arc<Bell>,
+    heard: UnixStream,
+}
+
+#[pymethods]
+impl Notices {
+    #[new]
+    fn new() -> PyResult<Notices> {
+        let made = UnixStream::pair().and_then(|(ring, heard)| {
+            ring.set_nonblocking(true)?;
+            heard.set_nonblocking(true)?;
+            Ok((ring, heard))
+        });
+        let (ring, heard) = made.map_err(PyOSError::new_err)?;
+        let bell = Bell {
+            tickets: Mutex::default(),
+            ring,
+        };
+        Ok(Notices {
+            bell: Arc::new(bell),
+            heard,
+        })
+    }
+
+    /// Readable while there are tickets.
+    fn fileno(&self) -> i32 {
+        self.heard.as_raw_fd()
+    }
+
+    /// The tickets.
+    fn take(&self) -> Vec<u64> {
+        // Read first: a ticket that comes behind that rings again.
+        let _ = (&self.heard).read(&mut [0; 64]);
+        let mut tickets = self
+            .bell
+            .tickets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut tickets)
+    }
+}

@@ -1,0 +1,45 @@
+//! Buffers that a thread lets go of which must not wait for the interpreter: a worker's, on whose account peers wait.
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Let go of, and not released yet.
+static LEFT: Mutex<Vec<PyUntypedBuffer>> = Mutex::new(Vec::new());
+/// The interpreter will look at them.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Releases `buffer`: now in a thread of Python's, else when a thread of Python's comes by.
+pub(crate) fn release(buffer: PyUntypedBuffer) {
+    // SAFETY: it looks whether this thread is one of Python's, and touches nothing.
+    if !unsafe { ffi::PyGILState_GetThisThreadState() }.is_null() {
+        drop(buffer);
+        return;
+    }
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    left.push(buffer);
+    drop(left);
+    if !ASKED.swap(true, Ordering::SeqCst) {
+        // SAFETY: it may be called without the interpreter; the function lives as long as the process.
+        let asked = unsafe { ffi::Py_AddPendingCall(Some(released), std::ptr::null_mut()) };
+        ASKED.store(asked == 0, Ordering::SeqCst);
+    }
+}
+
+/// Releases what was let go of: for calls that begin in threads of Python's.
+pub(crate) fn release_left(_py: Python<'_>) {
+    if ASKED.swap(false, Ordering::SeqCst) {
+        let left = std::mem::take(&mut *LEFT.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(left);
+    }
+}
+
+/// The interpreter calls it, between two instructions of the main thread.
+extern "C" fn released(_: *mut c_void) -> c_int {
+    // None: the interpreter is going, and all memory with it.
+    let _ = Python::try_attach(release_left);
+    0
+}

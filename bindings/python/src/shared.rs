@@ -1,0 +1,49 @@
+//! State that Python's threads share, one at a time.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use zerolane::Waker;
+
+/// What one thread at a time uses, and waits in.
+pub(crate) struct Shared<T> {
+    state: Mutex<T>,
+    /// Held while waiting for `state`, so that a waiting thread gets it before the one that had it last.
+    turn: Mutex<()>,
+    /// Ends the wait of the thread that is in there.
+    waker: Waker,
+}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(state: T, waker: Waker) -> Shared<T> {
+        Shared {
+            state: Mutex::new(state),
+            turn: Mutex::new(()),
+            waker,
+        }
+    }
+
+    /// For short calls: ends the wait of another thread. To be called without the interpreter, which
+    /// that thread may need before it releases the lock.
+    pub(crate) fn enter(&self) -> MutexGuard<'_, T> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                self.waker.wake();
+                self.state.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        }
+    }
+
+    /// For waits: while another thread waits, it moves this one's requests too, and releases the lock
+    /// when one of them ends. To be called without the interpreter.
+    pub(crate) fn enter_to_wait(&self) -> MutexGuard<'_, T> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the wait of the thread that is in there, or the next one.
+    pub(crate) fn wake(&self) {
+        self.waker.wake();
+    }
+}

@@ -1,0 +1,57 @@
+//! What was received, as Python sees it: the memory that was posted, cut to what came.
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
+use std::ffi::c_int;
+
+/// The first bytes of a buffer, in the order of memory, whatever its shape.
+#[pyclass(frozen, module = "zerolane._zerolane")]
+struct Prefix {
+    buffer: PyUntypedBuffer,
+    length: usize,
+}
+
+#[pymethods]
+impl Prefix {
+    /// # Safety
+    /// The interpreter calls it, with a view to be filled.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let prefix = slf.get();
+        let length = ffi::Py_ssize_t::try_from(prefix.length)
+            .map_err(|_| PyBufferError::new_err("the buffer is too long"))?;
+        let start = prefix.buffer.buf_ptr();
+        let readonly = c_int::from(prefix.buffer.readonly());
+        // SAFETY: view is the interpreter's, to be filled. The exporter keeps the bytes, of which there are at
+        // least `length`, until `buffer` is dropped, which the view keeps by its reference to `slf`.
+        let filled =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, readonly, flags) };
+        match filled {
+            0 => Ok(()),
+            _ => Err(PyErr::fetch(slf.py())),
+        }
+    }
+}
+
+/// The first `length` bytes of `object`, without a copy.
+///
+/// # Errors
+/// TypeError if it has no buffer, BufferError if that is not contiguous.
+pub(crate) fn view<'py>(
+    object: &Bound<'py, PyAny>,
+    length: usize,
+) -> PyResult<Bound<'py, PyMemoryView>> {
+    let buffer = PyUntypedBuffer::get(object)?;
+    if !buffer.is_c_contiguous() && !buffer.is_fortran_contiguous() {
+        return Err(PyBufferError::new_err("the buffer is not contiguous"));
+    }
+    let length = length.min(buffer.len_bytes());
+    let prefix = Bound::new(object.py(), Prefix { buffer, length })?;
+    PyMemoryView::from(prefix.as_any())
+}
