@@ -37,7 +37,11 @@ fn key(py: Python<'_>, key: zerolane::RegionKey) -> PyResult<Py<PyAny>> {
     Key::new(key).into_py_any(py)
 }
 
-/// What Python has already: None, a number, a truth.
+fn nothing(py: Python<'_>, (): ()) -> PyResult<Py<PyAny>> {
+    Ok(py.None())
+}
+
+/// What Python has already: a number, a truth.
 fn plain<T: for<'py> IntoPyObject<'py>>(py: Python<'_>, value: T) -> PyResult<Py<PyAny>> {
     value.into_py_any(py)
 }
@@ -169,7 +173,7 @@ impl EndpointHandle {
         rights: u8,
     ) -> PyResult<Pending> {
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
-        Ok(Pending::new(self.0.export(name, &region, rights), plain))
+        Ok(Pending::new(self.0.export(name, &region, rights), nothing))
     }
 
     fn __repr__(&self) -> String {
@@ -364,6 +368,6 @@ impl ConnectionHandle {
     fn close(&self, py: Python<'_>) -> PyResult<Pending> {
         let handle = self.handle(py)?;
         drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
-        Ok(Pending::new(handle.close(), plain))
+        Ok(Pending::new(handle.close(), nothing))
     }
 }

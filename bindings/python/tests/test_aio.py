@@ -1,13 +1,15 @@
 """Connections of an event loop."""
 
 import asyncio
+import socket
+import threading
 from collections.abc import Awaitable, Callable
 
 import numpy as np
 import pytest
 
 import zerolane
-from zerolane import Rights, aio
+from zerolane import FetchOp, Rights, aio
 
 Body = Callable[[aio.Connection, aio.Connection], Awaitable[None]]
 
@@ -67,7 +69,7 @@ def test_messages__both_ways() -> None:
         place = bytearray(5)
         receiving = asyncio.create_task(peers.recv_message(place))
         await ours.send_message(b"control", b"bytes")
-        assert await receiving == (b"control", 5)
+        assert await receiving == (b"control", b"bytes")
         assert place == b"bytes"
 
     run(body)
@@ -183,5 +185,133 @@ def test_receive_into__returns_however_it_is_delivered() -> None:
             receiving = asyncio.create_task(peers.recv_into(place))
             await ours.send(b"hello", delivery=delivery)
             assert await asyncio.wait_for(receiving, 10) == 5 and place == b"hello"
+
+    run(body)
+
+
+def test_recv_into__cancelled_when_it_was_over_keeps_the_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def body(ours: aio.Connection, peers: aio.Connection) -> None:
+        receiving = asyncio.create_task(peers.recv_into(bytearray(100)))
+        take = peers._take
+
+        def take_and_cancel(completion: zerolane.Completion) -> None:
+            take(completion)
+            receiving.cancel()
+
+        monkeypatch.setattr(peers, "_take", take_and_cancel)
+        await ours.send(b"not lost")
+        with pytest.raises(asyncio.CancelledError):
+            await receiving
+        monkeypatch.undo()
+        with pytest.raises(zerolane.MessageTooLarge, match="8 bytes"):
+            await peers.recv_into(bytearray(7))
+        place = np.zeros((10, 10), order="F", dtype=np.uint8)
+        assert await peers.recv_into(place) == 8
+        assert place.T.tobytes()[:8] == b"not lost"
+        await ours_sends_next(ours, peers)
+
+    run(body)
+
+
+def test_recv__cancelled_before_its_end_is_told_keeps_the_message() -> None:
+    async def body(ours: aio.Connection, peers: aio.Connection) -> None:
+        receiving = asyncio.create_task(peers.recv_message(bytearray(100)))
+        sending = asyncio.create_task(ours.send_message(b"control", b"not lost"))
+        await asyncio.sleep(0)
+        for _ in range(100_000):
+            peers._driver.worker.progress()
+            if not peers._requests.in_flight:
+                break
+        receiving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await receiving
+        await sending
+        control, memory = await peers.recv_message(bytearray(8))
+        assert (control, memory) == (b"control", b"not lost")
+        await ours_sends_next(ours, peers)
+
+    run(body)
+
+
+async def ours_sends_next(ours: aio.Connection, peers: aio.Connection) -> None:
+    """The next message is received by the next call, and its content with it."""
+    place = bytearray(10)
+    receiving = asyncio.create_task(peers.recv_into(place))
+    await ours.send(b"next")
+    assert await receiving == 4 and place[:4] == b"next"
+
+
+def test_connect__cancelled_or_unanswered_leaves_nothing() -> None:
+    async def main() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+            silent.bind(("127.0.0.1", 0))
+            address = silent.getsockname()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(aio.connect(address), 0.05)
+            options = zerolane.Options(connect_timeout=0.05)
+            with pytest.raises(zerolane.ConnectTimeout):
+                await aio.connect(address, options)
+        with aio.Endpoint("127.0.0.1:0") as endpoint:
+            host, port = endpoint.local_addr
+            ours = await aio.connect(f"{host}:{port}")
+            (await endpoint.accept()).abort()
+            await ours.close()
+            assert ours._driver.connections == {} and ours._driver.connecting == {}
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_loop__makes_no_thread() -> None:
+    async def main() -> None:
+        with aio.Endpoint("127.0.0.1:0") as endpoint:
+            pairs = [(await aio.connect(endpoint.local_addr), await endpoint.accept())]
+            pairs.append((await aio.connect(endpoint.local_addr), await endpoint.accept()))
+        for ours, peers in pairs:
+            await ours_sends_next(ours, peers)
+            await ours.close()
+            assert peers._driver is ours._driver
+        assert threading.active_count() == 1
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_export__of_an_endpoint_is_every_clients() -> None:
+    async def main() -> None:
+        memory = bytearray(64)
+        with aio.Endpoint("127.0.0.1:0") as endpoint, zerolane.ExportedRegion(memory) as region:
+            endpoint.export("shared", region, Rights.ALL)
+            clients = [await aio.connect(endpoint.local_addr) for _ in range(3)]
+            for n, client in enumerate(clients):
+                key = await client.open_region("shared", Rights.ALL)
+                assert await client.fetch_op(key, 0, FetchOp.increment()) == n
+                with pytest.raises(zerolane.UnknownRegion):
+                    await client.open_region("another", Rights.READ)
+            for client in clients:
+                await client.close()
+            with pytest.raises(zerolane.Closed):
+                await clients[0].fetch_add(key, 0)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_names_of_before__warn_and_work() -> None:
+    async def body(ours: aio.Connection, peers: aio.Connection) -> None:
+        place = bytearray(8)
+        with pytest.warns(DeprecationWarning, match="recv_into"):
+            receiving = asyncio.create_task(peers.receive_into(place))
+            await ours.send(b"one")
+            assert await receiving == 3
+        with pytest.warns(DeprecationWarning, match="recv_message"):
+            receiving_message = asyncio.create_task(peers.receive_message(place))
+            await ours.send_message(b"two", b"more")
+            assert await receiving_message == (b"two", 4)
+        with zerolane.ExportedRegion(bytearray(8)) as region:
+            with pytest.warns(DeprecationWarning, match="export_named"):
+                peers.export(region, Rights.ALL, "name")
+            await ours.open_region("name", Rights.ALL)
+        with pytest.warns(DeprecationWarning, match="peer_addr"):
+            assert ours.peer_address == ours.peer_addr
 
     run(body)

@@ -7,12 +7,27 @@ import sys
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
 
 
-def test_reduce() -> None:
+def run(example: str, *arguments: str) -> str:
+    """What the example prints."""
     ran = subprocess.run(
-        [sys.executable, EXAMPLES / "reduce.py", "8", "100000"],
+        [sys.executable, EXAMPLES / example, *arguments],
         capture_output=True,
         text=True,
         timeout=100,
     )
     assert ran.returncode == 0, ran.stderr
-    assert "8 rows of 100000 numbers put and added up: 2800000, all right" in ran.stdout
+    return ran.stdout
+
+
+def test_reduce() -> None:
+    printed = run("reduce.py", "8", "100000")
+    assert "8 rows of 100000 numbers put and added up: 2800000, all right" in printed
+
+
+def test_rpc() -> None:
+    assert "320 calls of 80 clients answered in one thread" in run("rpc.py", "80", "4")
+
+
+def test_kv_cache() -> None:
+    printed = run("kv_cache.py", "6", "9", "5000")
+    assert "54 blocks of 5000 bytes went through the store, all right" in printed

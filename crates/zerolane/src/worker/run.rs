@@ -54,6 +54,9 @@ impl Worker {
             if !self.events.is_empty() {
                 return Ok(true);
             }
+            if self.is_over() {
+                return Ok(false);
+            }
             let now = Instant::now();
             if woken || self.is_over() || deadline.is_some_and(|at| at <= now) {
                 return Ok(false);

@@ -226,3 +226,15 @@ fn close__delivers_what_was_sent_before() {
     let end = server.recv(Region::anonymous(8).expect("memory")).wait();
     assert!(end.is_err() || end.is_ok_and(|it| it.result.is_err()));
 }
+
+/// The ends of connections with handles are no events: none wakes the thread.
+#[test]
+fn stop__ends_while_handles_live() {
+    let worker = spawned();
+    let handles = pair(&worker);
+    let (told, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(worker.stop()));
+    let ended = ended.recv_timeout(PATIENCE);
+    ended.expect("in time").expect("stopped");
+    drop(handles);
+}

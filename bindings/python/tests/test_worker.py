@@ -1,0 +1,409 @@
+"""Workers: called by their user, and in threads of their own."""
+
+import asyncio
+import ctypes
+import gc
+import os
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
+
+import pytest
+
+import zerolane
+from conftest import make_pair
+from zerolane import FetchOp, Rights, Worker
+
+Handles: TypeAlias = tuple[
+    zerolane.WorkerThread, zerolane.ConnectionHandle, zerolane.ConnectionHandle
+]
+
+
+def address_of(worker: Worker, endpoint: int) -> tuple[str, int]:
+    """Where an endpoint of a worker listens."""
+    listener = worker.endpoint(endpoint)
+    assert listener is not None
+    return listener.local_addr
+
+
+def requests_of(worker: Worker, connection: int | None) -> zerolane.Requests:
+    """A connection of a worker that is not over."""
+    requests = worker.connection(connection or 0)
+    assert requests is not None
+    return requests
+
+
+def until(worker: Worker, done: Callable[[zerolane.Event], bool]) -> None:
+    """Gives the worker's events to ``done`` until it is."""
+    for _ in range(1000):
+        worker.wait(timeout=20)
+        for event in worker.events(max=3):
+            if done(event):
+                return
+    raise AssertionError("not in time")
+
+
+def test_worker__both_ends_of_many_connections_in_one_thread() -> None:
+    with Worker() as worker:
+        endpoint = worker.listen("127.0.0.1:0")
+        address = address_of(worker, endpoint)
+        ours = {worker.connect(address): n for n in range(20)}
+        for connection, n in ours.items():
+            # Posted before it is connected: it waits.
+            requests_of(worker, connection).post_send(bytes([n]) * 3000, context=n)
+        received: list[bytes] = []
+        left = {"connected": 20, "accepted": 20, "sent": 20, "received": 20}
+
+        def serve(event: zerolane.Event) -> bool:
+            what = event.kind
+            if event.kind == "accepted":
+                assert event.endpoint == endpoint
+                requests_of(worker, event.connection).post_recv(bytearray(4000))
+            elif event.completion is not None:
+                completion = event.completion
+                assert completion.error is None
+                if completion.kind == "receive":
+                    what = "received"  # type: ignore[assignment]
+                    assert completion.memory is not None
+                    received.append(completion.memory.tobytes())
+                else:
+                    what = "sent"  # type: ignore[assignment]
+                    assert ours[event.connection or 0] == completion.context
+            left[what] -= 1
+            return not any(left.values())
+
+        until(worker, serve)
+        assert sorted(received) == [bytes([n]) * 3000 for n in range(20)]
+        assert worker.connections == 40 and worker.close_endpoint(endpoint)
+        assert not worker.close_endpoint(endpoint) and worker.endpoint(endpoint) is None
+
+
+def test_worker__descriptor_tells_of_what_arrives_and_of_timers(
+    executor: ThreadPoolExecutor,
+) -> None:
+    with Worker() as worker:
+        address = address_of(worker, worker.listen("127.0.0.1:0"))
+        connecting = executor.submit(zerolane.connect, address)
+        poller = select.poll()
+        poller.register(worker.fileno(), select.POLLIN)
+        kinds: list[str] = []
+        for _ in range(1000):
+            while worker.progress():
+                pass
+            kinds += [it.kind for it in worker.events()]
+            if kinds:
+                break
+            if worker.arm():
+                assert poller.poll(20_000)
+        assert kinds == ["accepted"]
+        connecting.result().abort()
+        until(worker, lambda event: event.kind == "closed")
+        # Nothing listens there any more, or answers: a timer tells.
+        options = zerolane.Options(connect_timeout=0.05)
+        worker.connect(("127.0.0.1", 1), options)
+        assert worker.next_timeout == 0
+        ended = False
+        for _ in range(1000):
+            while worker.progress():
+                pass
+            events = worker.events()
+            ended = any(it.kind == "closed" and it.error is not None for it in events)
+            if ended:
+                break
+            if worker.arm():
+                assert worker.next_timeout is not None
+                assert poller.poll(20_000)
+        assert ended
+
+
+def test_wait__ends_by_events_wakes_and_timeouts(executor: ThreadPoolExecutor) -> None:
+    with Worker() as worker:
+        worker.set_spin(0)
+        assert not worker.wait(timeout=0) and not worker.wait(timeout=0.01)
+        waiting = executor.submit(worker.wait)
+        # A short call of another thread gets in, and does not end it.
+        assert worker.connections == 0 and worker.events() == []
+        worker.wake()
+        assert waiting.result(timeout=20) is False
+        with pytest.raises(ValueError, match="not a time"):
+            worker.wait(timeout=-1)
+
+
+def test_adopt_and_release__a_connection_changes_hands() -> None:
+    ours, peers = make_pair()
+    with Worker() as worker:
+        number = worker.adopt(ours)
+        with pytest.raises(zerolane.Closed):
+            ours.poll()
+        with pytest.raises(zerolane.Closed):
+            worker.adopt(ours)
+        requests = requests_of(worker, number)
+        peers.post_recv(bytearray(5))
+        requests.post_send(b"hello")
+        with ThreadPoolExecutor(1) as executor:
+            receiving = executor.submit(peers.wait, 20)
+            until(worker, lambda event: event.kind == "completed")
+            completion = receiving.result()
+        assert completion is not None and completion.memory == b"hello"
+        again = worker.release(number)
+        assert again is not None and again.peer_addr == peers.local_addr
+        assert worker.connection(number) is None and worker.release(number) is None
+        with pytest.raises(zerolane.Closed):
+            requests.post_send(b"gone")
+        again.abort()
+        peers.abort()
+
+
+def test_adopt__not_while_completions_are_kept(executor: ThreadPoolExecutor) -> None:
+    ours, peers = make_pair()
+    posted = ours.post_send(b"posted")
+    receiving = executor.submit(lambda: [peers.recv_into(bytearray(8)) for _ in range(2)])
+    ours.send(b"blocking")
+    receiving.result()
+    with Worker() as worker:
+        with pytest.raises(ValueError, match="take those first"):
+            worker.adopt(ours)
+        completion = ours.poll()
+        assert completion is not None and completion.id == posted
+        worker.close(worker.adopt(ours))
+    peers.abort()
+
+
+def test_listen_on__an_endpoint_changes_hands(executor: ThreadPoolExecutor) -> None:
+    endpoint = zerolane.Endpoint("127.0.0.1:0")
+    with Worker() as worker:
+        number = worker.listen_on(endpoint)
+        assert address_of(worker, number) == endpoint.local_addr
+        with pytest.raises(ValueError, match="closed"):
+            worker.listen_on(endpoint)
+        connecting = executor.submit(zerolane.connect, endpoint.local_addr)
+        until(worker, lambda event: event.kind == "accepted")
+        connecting.result().abort()
+
+
+def test_with__sends_what_was_posted_or_ends_at_once(executor: ThreadPoolExecutor) -> None:
+    for error in (None, KeyError()):
+        ours, peers = make_pair()
+        place = bytearray(100_000)
+        peers.post_recv(place)
+        receiving = executor.submit(peers.wait, 20)
+        try:
+            with Worker() as worker:
+                requests_of(worker, worker.adopt(ours)).post_send(b"x" * 100_000)
+                if error is not None:
+                    raise error
+        except KeyError:
+            pass
+        completion = receiving.result()
+        assert completion is not None
+        if error is None:
+            assert completion.memory == b"x" * 100_000
+        else:
+            assert isinstance(completion.error, zerolane.Closed)
+        with pytest.raises(zerolane.Closed):
+            worker.progress()
+        worker.abort()
+        peers.abort()
+
+
+def test_export__of_a_worker_is_every_clients(executor: ThreadPoolExecutor) -> None:
+    with Worker() as worker, zerolane.ExportedRegion(bytearray(64)) as region:
+        endpoint = worker.listen("127.0.0.1:0")
+        worker.export(endpoint, "shared", region, Rights.ALL)
+        address = address_of(worker, endpoint)
+
+        def client(n: int) -> None:
+            with zerolane.connect(address) as connection:
+                key = connection.open_region("shared", Rights.ALL)
+                connection.fetch_add(key, 0, 1 << n)
+
+        clients = [executor.submit(client, n) for n in range(4)]
+        ended: list[int | None] = []
+
+        def over(event: zerolane.Event) -> bool:
+            if event.kind == "closed":
+                ended.append(event.connection)
+            return len(ended) == 4
+
+        until(worker, over)
+        for it in clients:
+            it.result()
+        assert region.load(0) == 15
+        with pytest.raises(zerolane.Closed):
+            worker.export(7, "none", region, Rights.ALL)
+
+
+@pytest.fixture
+def handles() -> Iterator[Handles]:
+    """Both ends of a connection, of one worker in a thread of its own."""
+    with Worker().spawn() as worker:
+        endpoint = worker.listen("127.0.0.1:0").wait(20)
+        ours = worker.connect(endpoint.local_addr).wait(20)
+        yield worker, ours, endpoint.accept().wait(20)
+
+
+def test_spawn__handles_do_all_from_any_thread(handles: Handles) -> None:
+    _, ours, peers = handles
+    receiving = peers.recv(bytearray(100))
+    sent = ours.send(b"hello", context=5).wait(20)
+    assert (sent.kind, sent.context, sent.length) == ("send", 5, 5)
+    assert receiving.wait(20).memory == b"hello" and receiving.done()
+    assert receiving.wait().memory == b"hello", "once more the same"
+    message = peers.recv_message(bytearray(10))
+    ours.send_message(b"control", b"payload").wait(20)
+    assert (message.wait(20).control, message.wait().memory) == (b"control", b"payload")
+    memory = bytearray(1 << 16)
+    region = zerolane.ExportedRegion(memory)
+    key = peers.export(region, Rights.ALL).wait(20)
+    named = peers.export_named("named", region, Rights.READ).wait(20)
+    assert ours.open_region("named", Rights.READ).wait(20) == named
+    with pytest.raises(zerolane.Denied):
+        ours.open_region("named", Rights.WRITE).wait(20)
+    with pytest.raises(zerolane.OutOfBounds):
+        ours.put(key, 1 << 16, b"x").wait(20)
+
+    def work(n: int) -> None:
+        for step in range(20):
+            offset = 1024 + n * 4096
+            ours.put(key, offset, bytes([n, step]) * 1000).wait(20)
+            back = ours.get(key, offset, bytearray(2000)).wait(20)
+            assert back.memory == bytes([n, step]) * 1000
+            ours.fetch_op(key, 0, FetchOp.increment()).wait(20)
+
+    threads = [threading.Thread(target=work, args=[n]) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert region.load(0) == 160
+    ours.put(key, 8, b"told", immediate=9).wait(20)
+    assert peers.immediate().wait(20) == 9 and memory[8:12] == b"told"
+    assert peers.revoke(key).wait(20) is True
+    assert ours.account().wait(20).bytes_sent > 0
+    assert ours.close().wait(20) is None
+    with pytest.raises(zerolane.Closed):
+        ours.send(b"too late")
+    with pytest.raises(zerolane.ConnectionEnded):
+        peers.recv(bytearray(1)).wait(20)
+
+
+def test_pending__timed_out_goes_on_and_cancelled_loses_nothing(handles: Handles) -> None:
+    _, ours, peers = handles
+    place = bytearray(10)
+    receiving = peers.recv(place)
+    with pytest.raises(TimeoutError):
+        receiving.wait(0.01)
+    assert not receiving.done()
+    receiving.cancel()
+    with pytest.raises(zerolane.Cancelled):
+        receiving.wait()
+    # The last name of it cancels as well.
+    del receiving
+    peers.recv(bytearray(10))
+    sending = ours.send(b"kept")
+    received = peers.recv(bytearray(10)).wait(20)
+    sending.wait(20)
+    assert received.memory == b"kept"
+    ours.send(b"detached").detach()
+    assert peers.recv(bytearray(10)).wait(20).memory == b"detached"
+
+
+def test_pending__is_awaited(handles: Handles) -> None:
+    _, ours, peers = handles
+
+    async def main() -> None:
+        receives = [peers.recv(bytearray(10)) for _ in range(10)]
+
+        async def end(pending: zerolane.Pending[zerolane.Completion]) -> zerolane.Completion:
+            return await pending
+
+        ends = [asyncio.create_task(end(it)) for it in receives]
+        for n in range(10):
+            assert (await ours.send(bytes([n]))).length == 1
+        assert [it.memory for it in await asyncio.gather(*ends)] == [
+            bytes([n]) for n in range(10)
+        ]
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(end(peers.recv(bytearray(10))), 0.02)
+        receiving = peers.recv(bytearray(10))
+        await ours.send(b"next")
+        assert (await receiving).memory == b"next"
+        with pytest.raises(zerolane.UnknownRegion):
+            await ours.open_region("nothing", Rights.READ)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+PEER = """
+import sys, zerolane
+from zerolane import Rights
+with zerolane.connect(("127.0.0.1", int(sys.argv[1]))) as connection:
+    connection.set_timeout(20)
+    key = connection.open_region("memory", Rights.ALL)
+    for n in range(50):
+        data = bytes([n]) * (1 + n * 1000)
+        connection.put(key, 64, data)
+        assert connection.get(key, 64, bytearray(len(data))) == data
+        assert connection.fetch_add(key, 0) == n
+"""
+
+
+def waits_with_the_interpreter_held(process: subprocess.Popen[bytes]) -> int:
+    """The exit code of ``process``, for which no thread of Python's runs until then."""
+    status = ctypes.c_int()
+    assert ctypes.PyDLL(None).waitpid(process.pid, ctypes.byref(status), 0) == process.pid
+    process.returncode = os.waitstatus_to_exitcode(status.value)
+    return process.returncode
+
+
+def test_spawn__serves_memory_while_the_interpreter_is_held() -> None:
+    with Worker().spawn() as worker, zerolane.ExportedRegion(bytearray(1 << 16)) as region:
+        endpoint = worker.listen("127.0.0.1:0").wait(20)
+        endpoint.export("memory", region, Rights.ALL).wait(20)
+        port = str(endpoint.local_addr[1])
+        process = subprocess.Popen([sys.executable, "-c", PEER, port])
+        assert waits_with_the_interpreter_held(process) == 0
+        assert region.load(0) == 50
+
+
+def test_spawn__lets_go_of_buffers_without_the_interpreter() -> None:
+    with Worker().spawn() as worker, zerolane.ExportedRegion(bytearray(1 << 16)) as region:
+        endpoint = worker.listen("127.0.0.1:0").wait(20)
+        endpoint.export("memory", region, Rights.ALL).wait(20)
+        ours = worker.connect(endpoint.local_addr).wait(20)
+        place = bytearray(10)
+        receiving = ours.recv(place)
+        port = str(endpoint.local_addr[1])
+        process = subprocess.Popen([sys.executable, "-c", PEER, port])
+        receiving.cancel()
+        # The worker lets go of `place`, and serves its peer, while this thread holds the interpreter.
+        assert waits_with_the_interpreter_held(process) == 0
+        gc.collect()
+        ours.recv(bytearray(1)).cancel()
+        place.clear()
+
+
+def test_spawn__is_the_end_of_the_worker_that_was() -> None:
+    worker = Worker()
+    number = worker.listen("127.0.0.1:0")
+    with worker.spawn():
+        with pytest.raises(zerolane.Closed):
+            worker.endpoint(number)
+        with pytest.raises(zerolane.Closed):
+            worker.spawn()
+        worker.stop()
+        worker.abort()
+    thread = Worker().spawn()
+    pending = thread.listen("127.0.0.1:0")
+    endpoint = pending.wait(20)
+    accepting = endpoint.accept()
+    thread.abort()
+    with pytest.raises(zerolane.Closed):
+        accepting.wait(20)
+    with pytest.raises(zerolane.Closed):
+        thread.connect(endpoint.local_addr).wait(20)
+    thread.stop()
