@@ -1,10 +1,10 @@
-"""A store of key-value blocks as inference servers keep them: one process fills it, another reads it, and its owner
-looks at neither.
+"""A store of key-value blocks as inference servers keep them: one process fills it, another reads
+it, and its owner looks at neither.
 
-The store exports its memory from a worker in a thread of its own: from then on it is a passive target. The prefill
-process claims blocks, wherever they are free, by an atomic counter, and puts a layer of each with one scattered put,
-whose immediate says which request is there. The store passes that number on. The decode process gets the blocks, with
-one scattered get.
+The store exports its memory from a worker in a thread of its own: from then on it is a passive
+target. The prefill process claims blocks by an atomic counter, and puts those of a request with one
+scattered put, whose immediate says which request is there. The store passes that number on. The
+decode process gets the blocks, with one scattered get.
 
     python kv_cache.py [requests] [blocks of each] [bytes of a block]
 """
@@ -23,7 +23,7 @@ NUMBER = 8
 
 
 class Layout:
-    """Where what is in the store's memory: the counter, the table of each request's blocks, the blocks."""
+    """What is where in the memory: a counter, a table of each request's blocks, the blocks."""
 
     def __init__(self, requests: int, blocks: int, size: int) -> None:
         self.requests, self.blocks, self.size = requests, blocks, size
@@ -97,7 +97,7 @@ def prefill(address: str, layout: Layout) -> None:
             # The immediate is shown when all pieces are in place.
             id = connection.post_put_vectored(cache, pieces, immediate=request)
             next_completion(connection, id)
-        # Numbers that the store has not taken yet go with the connection: it says when it has them all.
+        # Numbers that the store has not taken go with the connection: it says when it has all.
         connection.recv_message()
 
 
@@ -109,14 +109,11 @@ def decode(address: str, layout: Layout) -> None:
             control, _ = connection.recv_message()
             request = int.from_bytes(control)
             row = connection.get(cache, layout.row(request), bytearray(layout.blocks * NUMBER))
-            numbers = [
-                int.from_bytes(row[at : at + NUMBER]) for at in range(0, len(row), NUMBER)
-            ]
+            numbers = [int.from_bytes(row[at : at + NUMBER]) for at in range(0, len(row), NUMBER)]
             # With numpy the places would be rows of an array.
             places = [bytearray(layout.size) for _ in numbers]
             pieces = [
-                (layout.block(number), place)
-                for number, place in zip(numbers, places, strict=True)
+                (layout.block(number), place) for number, place in zip(numbers, places, strict=True)
             ]
             next_completion(connection, connection.post_get_vectored(cache, pieces))
             assert places == list(layout.content(request)), f"request {request}"

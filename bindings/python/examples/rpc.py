@@ -1,7 +1,7 @@
 """A server of remote calls with many clients, in one thread and one event loop.
 
-A call is a message: its name in the control, its arguments as payload. The clients are another process, one event loop
-too, and each has a connection of its own.
+A call is a message: its name in the control, its arguments as payload. The clients are another
+process, one event loop too, and each has a connection of its own.
 
     python rpc.py [clients] [calls]
 """

@@ -8,7 +8,7 @@ use crate::errors;
 use crate::exported::{self, ExportedRegion, Key};
 use crate::fetch::FetchOp;
 use crate::pinned::{Use, pin};
-use crate::worker::Loop;
+use crate::shared::Loop;
 use pyo3::exceptions::PyDeprecationWarning;
 use pyo3::prelude::*;
 use std::net::SocketAddr;

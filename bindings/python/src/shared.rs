@@ -3,6 +3,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use zerolane::Waker;
 
+/// A worker, None when it is gone.
+pub(crate) type Loop = Shared<Option<zerolane::worker::Worker>>;
+
 /// What one thread at a time uses, and waits in.
 pub(crate) struct Shared<T> {
     state: Mutex<T>,

@@ -10,7 +10,7 @@ use crate::exported::{self, ExportedRegion};
 use crate::options::{self, Options, seconds};
 use crate::patience::Patience;
 use crate::requests::Requests;
-use crate::shared::Shared;
+use crate::shared::{Loop, Shared};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::net::SocketAddr;
@@ -21,9 +21,6 @@ use std::time::Duration;
 use zerolane::Error;
 use zerolane::failure::CloseReason;
 use zerolane::worker::{ConnectionId, EndpointId};
-
-/// The worker, None when it is gone, as Python's threads share it.
-pub(crate) type Loop = Shared<Option<zerolane::worker::Worker>>;
 
 /// A worker that is gone.
 fn gone() -> Error {

@@ -1,7 +1,9 @@
 """Pairs of connections over loopback."""
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import pytest
@@ -20,6 +22,28 @@ def make_pair(options: zerolane.Options | None = None) -> Pair:
         connecting = executor.submit(zerolane.connect, endpoint.local_addr, options)
         accepted = endpoint.accept(timeout=10)
         return connecting.result(), accepted
+
+
+@contextmanager
+def serving(connection: zerolane.Connection) -> Iterator[None]:
+    """Drives a connection in a thread, for the peer that works on its memory."""
+    stop = threading.Event()
+
+    def serve() -> None:
+        try:
+            while not stop.is_set():
+                connection.wait()
+        except zerolane.ConnectionEnded:
+            pass
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        connection.wake()
+        thread.join()
 
 
 @pytest.fixture

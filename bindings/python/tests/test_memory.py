@@ -1,40 +1,15 @@
 """Remote memory: put, get, fetch-op, rights, revocation, messages, completion queues."""
 
 import select
-import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
 import zerolane
-from conftest import Pair
+from conftest import Pair, serving
 from zerolane import FetchOp, Rights
-
-
-@contextmanager
-def serving(connection: zerolane.Connection) -> Iterator[None]:
-    """Drives a connection in a thread, for the peer that works on its memory."""
-    stop = threading.Event()
-
-    def serve() -> None:
-        try:
-            while not stop.is_set():
-                connection.wait()
-        except zerolane.ConnectionEnded:
-            pass
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        connection.wake()
-        thread.join()
 
 
 def test_put_get__any_place_and_length(pair: Pair) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import zerolane
-from conftest import Pair
-from test_memory import serving
+from conftest import Pair, serving
 from zerolane import FetchOp, Rights
 
 
@@ -232,8 +231,8 @@ def test_names_of_before__warn_and_work(pair: Pair) -> None:
     region = zerolane.ExportedRegion(bytearray(64))
     key = warns(lambda: peers.export(region, Rights.ALL, "memory"))
     with zerolane.Endpoint("127.0.0.1:0") as endpoint:
-        assert warns(lambda: endpoint.address) == endpoint.local_addr  # type: ignore[deprecated]
-        assert warns(lambda: endpoint.key) == endpoint.public_key  # type: ignore[deprecated]
+        assert warns(lambda: endpoint.address) == endpoint.local_addr
+        assert warns(lambda: endpoint.key) == endpoint.public_key
     old: Any = ours
     assert warns(lambda: old.peer_address) == ours.peer_addr
     for data in (b"one", b"two"):

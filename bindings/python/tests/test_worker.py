@@ -170,7 +170,7 @@ def test_adopt__not_while_completions_are_kept(executor: ThreadPoolExecutor) -> 
         completion = ours.poll()
         assert completion is not None and completion.id == posted
         worker.close(worker.adopt(ours))
-    peers.abort()
+        peers.abort()
 
 
 def test_listen_on__an_endpoint_changes_hands(executor: ThreadPoolExecutor) -> None:
@@ -324,9 +324,7 @@ def test_pending__is_awaited(handles: Handles) -> None:
         ends = [asyncio.create_task(end(it)) for it in receives]
         for n in range(10):
             assert (await ours.send(bytes([n]))).length == 1
-        assert [it.memory for it in await asyncio.gather(*ends)] == [
-            bytes([n]) for n in range(10)
-        ]
+        assert [it.memory for it in await asyncio.gather(*ends)] == [bytes([n]) for n in range(10)]
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(end(peers.recv(bytearray(10))), 0.02)
         receiving = peers.recv(bytearray(10))
@@ -380,7 +378,7 @@ def test_spawn__lets_go_of_buffers_without_the_interpreter() -> None:
         port = str(endpoint.local_addr[1])
         process = subprocess.Popen([sys.executable, "-c", PEER, port])
         receiving.cancel()
-        # The worker lets go of `place`, and serves its peer, while this thread holds the interpreter.
+        # The worker lets go of `place`, and serves its peer, without the interpreter.
         assert waits_with_the_interpreter_held(process) == 0
         gc.collect()
         ours.recv(bytearray(1)).cancel()

@@ -63,9 +63,7 @@ def receive_message(self: Connection, payload: Any = None) -> tuple[bytes, int]:
 
 
 @_replaced(Requests)
-def post_fetch_add(
-    self: Requests, key: Any, offset: int, value: int = 1, **how: Any
-) -> int:
+def post_fetch_add(self: Requests, key: Any, offset: int, value: int = 1, **how: Any) -> int:
     """Deprecated: ``post_fetch_op`` with ``FetchOp.add``."""
     warn("Requests.post_fetch_add", "post_fetch_op")
     return self.post_fetch_op(key, offset, FetchOp.add(value), **how)

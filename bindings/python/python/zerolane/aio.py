@@ -4,13 +4,14 @@
     async with connection:
         await connection.send(b"hello")
 
-All connections and endpoints of an event loop are moved by one ``zerolane.Worker``, whose descriptor the
-loop watches. A connection belongs to the event loop it was made in. The buffer of a request is in use,
-and cannot be resized, until the call returns.
+All connections and endpoints of an event loop are moved by one ``zerolane.Worker``, whose
+descriptor the loop watches. A connection belongs to the event loop it was made in. The buffer of a
+request is in use, and cannot be resized, until the call returns.
 
-Calls are cancel-safe. Cancelling one cancels its request, and frees its buffer. A message, number or connection that came
-by then is the next call's. A message that is cut off half-way fails at its sender, which may send it
-again. Of what was sent, put or added it is not known whether the peer saw it.
+Calls are cancel-safe. Cancelling one cancels its request, and frees its buffer. A message, number
+or connection that came by then is the next call's. A message of which only a part had come fails at
+its sender, which may send it again. Of what was sent, put or added it is not known whether the peer
+saw it.
 """
 
 from __future__ import annotations
@@ -258,9 +259,7 @@ class Connection:
             return self.export_named(name, region, rights)
         return self._requests.export(region, rights)
 
-    def export_named(
-        self, name: str, region: zerolane.ExportedRegion, rights: int
-    ) -> zerolane.Key:
+    def export_named(self, name: str, region: zerolane.ExportedRegion, rights: int) -> zerolane.Key:
         """The same, and the peer may ask for it with ``open_region`` by ``name``."""
         return self._requests.export_named(name, region, rights)
 
@@ -301,9 +300,7 @@ class Connection:
         else:
             self.abort()
 
-    async def _request(
-        self, post: Callable[[zerolane.Requests], int]
-    ) -> zerolane.Completion:
+    async def _request(self, post: Callable[[zerolane.Requests], int]) -> zerolane.Completion:
         """Posts a request and awaits its end."""
         if self._end is not None:
             raise self._end
@@ -396,8 +393,8 @@ def _bytes_of(buffer: Any) -> memoryview:
 
 
 class Endpoint:
-    """A listening UDP port for asyncio, made in a running event loop. A context manager: leaving it stops
-    listening."""
+    """A listening UDP port for asyncio, made in a running event loop. A context manager: leaving it
+    stops listening."""
 
     def __init__(self, address: _Address, options: zerolane.Options | None = None) -> None:
         self._driver = _driver()
@@ -437,7 +434,8 @@ class Endpoint:
         return self.public_key
 
     def export(self, name: str, region: zerolane.ExportedRegion, rights: int) -> None:
-        """Lets every client that connects from now on use ``region`` with ``rights``, by ``name``."""
+        """Lets every client that connects from now on use ``region`` with ``rights``, by
+        ``name``."""
         self._driver.worker.export(self._number, name, region, rights)
 
     async def accept(self) -> Connection:
@@ -486,8 +484,8 @@ class Endpoint:
 
 
 async def connect(address: _Address, options: zerolane.Options | None = None) -> Connection:
-    """Connects to ``address``, to the first of its addresses that answers. A name is resolved as the
-    event loop does it."""
+    """Connects to ``address``, to the first of its addresses that answers. A name is resolved as
+    the event loop does it."""
     error: Exception = OSError(f"no address to connect to: {address!r}")
     for one in await _addresses(address):
         try:
