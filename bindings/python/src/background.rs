@@ -285,7 +285,6 @@ impl ConnectionHandle {
 
     /// Reads the peer's memory into the whole of `buffer`, which the completion has as `memory`.
     #[pyo3(signature = (key, offset, buffer, *, fence=false, context=0))]
-    #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn get(
         &self,
         py: Python<'_>,

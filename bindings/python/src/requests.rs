@@ -170,7 +170,6 @@ impl Requests {
 
     /// Posts a message of at most 128 bytes, and a payload.
     #[pyo3(signature = (control, payload=None, *, fence=false, signalled=true, context=0))]
-    #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn post_message(
         &self,
         py: Python<'_>,
@@ -325,7 +324,6 @@ impl Requests {
 
     /// Posts a get: see `Connection.get`. The buffer's content is undefined until it is done.
     #[pyo3(signature = (key, offset, buffer, *, fence=false, context=0))]
-    #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn post_get(
         &self,
         py: Python<'_>,
