@@ -150,7 +150,7 @@ impl Pending {
     fn cancel(&self, py: Python<'_>) {
         py.detach(|| {
             let mut state = self.enter();
-            if let State::Waiting(_) | State::Came(_) = &*state {
+            if let State::Waiting(_) = &*state {
                 *state = State::GivenUp;
             }
         });

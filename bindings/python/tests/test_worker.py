@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -317,6 +318,15 @@ def test_pending__timed_out_goes_on_and_cancelled_loses_nothing(handles: Handles
     received = peers.recv(bytearray(10)).wait(20)
     sending.wait(20)
     assert received.memory == b"kept"
+    # What is over cannot be cancelled any more.
+    receiving = peers.recv(bytearray(10))
+    ours.send(b"over").wait(20)
+    for _ in range(2000):
+        if receiving.done():
+            break
+        time.sleep(0.01)
+    receiving.cancel()
+    assert receiving.wait(20).memory == b"over"
     ours.send(b"detached").detach()
     assert peers.recv(bytearray(10)).wait(20).memory == b"detached"
 
