@@ -5,8 +5,9 @@ use super::{SECTIONS, crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What Rust's surface is read from.
-const RUST: [&str; 10] = [
+const RUST: [&str; 11] = [
     "connection.rs",
+    "arrived.rs",
     "remote.rs",
     "endpoint.rs",
     "queue.rs",
@@ -18,7 +19,18 @@ const RUST: [&str; 10] = [
     "worker/tokio.rs",
 ];
 /// Python's classes whose methods are listed.
-const PYTHON: [&str; 3] = ["Connection", "Endpoint", "CompletionQueue"];
+const PYTHON: [&str; 8] = [
+    "Connection",
+    "Endpoint",
+    "CompletionQueue",
+    "Worker",
+    "WorkerThread",
+    "EndpointHandle",
+    "ConnectionHandle",
+    "Pending",
+];
+/// The class of what every request has, which Python's connections extend.
+const REQUESTS: &str = "Requests";
 /// The heading of those that are called otherwise, with the reason.
 const OTHERWISE: &str = "## Other words";
 
@@ -88,14 +100,21 @@ fn rust_surface() -> Names {
 fn python_surface() -> Names {
     let mut names = Names::new();
     let mut class = String::new();
+    let mut deprecated = false;
     for line in read("bindings/python/python/zerolane/_zerolane.pyi").lines() {
-        if let Some(rest) = line.strip_prefix("class ") {
+        if line.contains("@deprecated(") {
+            deprecated = true;
+        } else if let Some(rest) = line.strip_prefix("class ") {
             class = super::items::word(rest).to_owned();
+            if class == REQUESTS {
+                class = PYTHON[0].to_owned();
+            }
         } else if let Some(rest) = line.strip_prefix("def ") {
             names.insert(super::items::word(rest).to_owned());
         } else if let Some(rest) = line.strip_prefix("    def ") {
             let name = super::items::word(rest);
-            if PYTHON.contains(&class.as_str()) && !name.starts_with('_') {
+            let old = std::mem::take(&mut deprecated);
+            if PYTHON.contains(&class.as_str()) && !name.starts_with('_') && !old {
                 names.insert(format!("{class}.{name}"));
             }
         }

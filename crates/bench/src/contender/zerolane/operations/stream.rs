@@ -235,9 +235,11 @@ pub(super) fn receive_messages(end: &mut End<'_>) -> Result<Measured> {
         if job.size <= MAX_CONTROL {
             content.check_all(&message.control, index)?;
         }
-        let (_, region) = slots.put_back(message)?;
+        // One of several datagrams may be complete before the one in front of it, of which a datagram is on its way
+        // again; the n-th receive has the n-th message all the same.
+        let (received, region) = slots.put_back(message)?;
         if job.size > MAX_CONTROL {
-            content.check(region, index)?;
+            content.check(region, received)?;
         }
         expect(end, &mut slots, &mut posted)?;
     }
