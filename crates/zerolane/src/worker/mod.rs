@@ -8,7 +8,7 @@
 //! - **in a thread of its own**: [`Worker::spawn`]. [`WorkerHandle`], [`EndpointHandle`] and [`ConnectionHandle`] are
 //!   `Send + Sync`; to post is to push to a queue and to wake the thread if it sleeps. Peers are served while the
 //!   program does something else, exported memory included;
-//! - **in an async runtime**: [`Worker::run`] with the feature `tokio`. What handles return are futures, of any
+//! - **in an async runtime**: `Worker::run` with the feature `tokio`. What handles return are futures, of any
 //!   runtime.
 //!
 //! A [`Connection`] that its caller drives is the fastest for one peer. [`Worker::adopt`] takes one over,
