@@ -312,7 +312,7 @@ fn any_link(dice: &mut Dice) -> LinkConfig {
 /// order, each once.
 #[test]
 fn model__immediates_come_in_order_behind_everything_before_them() {
-    each(60, |seed| {
+    each(250, |seed| {
         let mut dice = Dice::new(seed);
         let profiles = match seed % 4 {
             0 => Profiles::only(Profile::Classic),

@@ -284,10 +284,14 @@ impl OneSided {
         cx: &mut Context,
         number: u32,
     ) -> Result<(), DropReason> {
+        let expected = self.responder.expected();
         if !self.responder.outcome_known(cx.now, number) {
             return Err(DropReason::Duplicate);
         }
-        self.executed(cx);
+        // A refusal ends its operation; a value was of one that was executed before, perhaps not the last.
+        if self.responder.expected() != expected {
+            self.executed(cx);
+        }
         self.owe_confirmation(cx);
         Ok(())
     }
