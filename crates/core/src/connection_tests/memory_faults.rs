@@ -105,6 +105,8 @@ enum Check {
 }
 
 const ROOM: u64 = 60_000;
+/// Of the target's buffers in the classic profile; the others are as large as the region.
+const BUFFER_LOG2: u8 = 12;
 
 /// What the next operation is to be kept in order with by a fence.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -146,8 +148,12 @@ fn operate(
     match kind {
         // Long puts overlap with all before them, unless fenced.
         0 | 2..=5 => {
+            let first = at(place, offset).address >> BUFFER_LOG2;
+            let last = (at(place, offset).address + len.max(1) - 1) >> BUFFER_LOG2;
+            // One that crosses a boundary is no small one.
+            let long = kind == 0 || first != last;
             let flags = WorkFlags {
-                fence: flags.fence || kind == 0,
+                fence: flags.fence || long,
                 ..flags
             };
             let span = sim.a.filled(seed, len);
@@ -157,9 +163,9 @@ fn operate(
             for (i, byte) in (0..).zip(&mut oracle.bytes[slice]) {
                 *byte = content(seed, i);
             }
-            match kind {
-                0 => Follows::LongPut,
-                _ => Follows::Small,
+            match long {
+                true => Follows::LongPut,
+                false => Follows::Small,
             }
         }
         1 | 6 | 7 => {
