@@ -62,12 +62,15 @@ impl Accepting {
         self.ready.push_back(handle);
     }
 
-    /// Forgets connections that are over, now and then.
+    /// Whether so many are not asked for that it is to be looked which are over.
+    pub(super) fn wants_purge(&self) -> bool {
+        self.ready.len() > self.purge_at.max(PURGE_AT)
+    }
+
+    /// Forgets connections that are over.
     pub(super) fn purge(&mut self, lives: impl Fn(&ConnectionHandle) -> bool) {
-        if self.ready.len() > self.purge_at.max(PURGE_AT) {
-            self.ready.retain(lives);
-            self.purge_at = 2 * self.ready.len();
-        }
+        self.ready.retain(lives);
+        self.purge_at = 2 * self.ready.len();
     }
 
     /// The endpoint failed.

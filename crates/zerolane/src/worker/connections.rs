@@ -2,6 +2,7 @@
 
 use super::claims::Peer;
 use super::link::{Link, Stage};
+use super::ready::Ready;
 use super::{ConnectionId, Event, Key, MAX_EVENTS, Slot, Worker};
 use crate::Error;
 use std::os::fd::AsFd;
@@ -75,9 +76,7 @@ impl Worker {
         };
         if link.connection.driver.has_more() {
             link.readable = true;
-            if !std::mem::replace(&mut link.queued, true) {
-                self.ready.push_back(key);
-            }
+            self.ready.push(key, &mut link.queued);
         } else if let Some(due) = link.next_due(Instant::now()) {
             self.timers.set(key, due, &mut link.armed);
         }
@@ -143,16 +142,14 @@ fn step(
     id: ConnectionId,
     drained: bool,
     events: &mut std::collections::VecDeque<Event>,
-    ready: &mut std::collections::VecDeque<Key>,
+    ready: &mut Ready,
 ) -> Next {
     if let Stage::Flushing { until } = link.stage
         && (!link.connection.driver.is_sending() || until <= Instant::now())
     {
         link.stage = Stage::Ending;
         link.connection.driver.close();
-        if !std::mem::replace(&mut link.queued, true) {
-            ready.push_back(id.0);
-        }
+        ready.push(id.0, &mut link.queued);
     }
     let Some(reason) = link.connection.driver.closed() else {
         return Next::Stays;

@@ -25,7 +25,7 @@ impl Listening {
     pub(super) fn new(endpoint: Endpoint) -> Listening {
         Listening {
             endpoint,
-            queued: true,
+            queued: false,
             accepting: Accepting::default(),
         }
     }
@@ -58,8 +58,8 @@ impl Worker {
             }
         }
         let moved = listening.endpoint.listener_mut().unmatched();
-        if failed.is_none() && more && !std::mem::replace(&mut listening.queued, true) {
-            self.ready.push_back(key);
+        if failed.is_none() && more {
+            self.ready.push(key, &mut listening.queued);
         }
         for connection in accepted {
             self.take_in(key, connection);
@@ -85,7 +85,6 @@ impl Worker {
         let peer = Peer::of(&link.connection);
         // Dropped, it tells its peer.
         let Ok(id) = self.own(link) else { return };
-        let live: std::collections::HashSet<Key> = self.slots.keys().collect();
         let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
             return;
         };
@@ -94,12 +93,26 @@ impl Worker {
         } else if handled {
             let handle = ConnectionHandle::new(&self.inbox, id, peer);
             listening.accepting.accepted(handle);
-            listening.accepting.purge(|it| live.contains(&it.id().0));
+            if listening.accepting.wants_purge() {
+                self.purge(key);
+            }
         } else {
             self.events.push_back(Event::Accepted {
                 endpoint: EndpointId(key),
                 connection: id,
             });
+        }
+    }
+
+    /// Has an endpoint forget connections that are over.
+    fn purge(&mut self, key: Key) {
+        let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
+            return;
+        };
+        let mut accepting = std::mem::take(&mut listening.accepting);
+        accepting.purge(|it| self.slots.contains_key(it.id().0));
+        if let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) {
+            listening.accepting = accepting;
         }
     }
 
@@ -132,9 +145,7 @@ impl Worker {
             if keys.contains(&lane.key()) {
                 lane.look_for_peer();
                 link.readable = true;
-                if !std::mem::replace(&mut link.queued, true) {
-                    self.ready.push_back(key);
-                }
+                self.ready.push(key, &mut link.queued);
             }
         }
     }

@@ -55,7 +55,7 @@ impl Link {
         Link {
             connection,
             stage: Stage::Open,
-            queued: true,
+            queued: false,
             readable: true,
             restless: false,
             starved: false,

@@ -66,6 +66,7 @@ mod handle;
 mod link;
 mod pending;
 mod poller;
+mod ready;
 mod reply;
 mod run;
 mod thread;
@@ -82,6 +83,7 @@ use crate::{Completion, Connection, Endpoint, Error, Options, Result};
 use endpoints::Listening;
 use link::Link;
 use poller::{Key, Poller};
+use ready::Ready;
 use slotmap::{Key as _, KeyData, SlotMap};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -206,7 +208,7 @@ pub struct Worker {
     poller: Poller,
     timers: Timers,
     /// Connections and endpoints that have something to do.
-    ready: VecDeque<Key>,
+    ready: Ready,
     /// Calls of [`Worker::progress`] since the descriptors were looked at.
     unlooked: u32,
     /// Connections that may owe something before this end sleeps.
@@ -238,7 +240,7 @@ impl Worker {
             slots: SlotMap::with_key(),
             poller: Poller::new(&waker)?,
             timers: Timers::default(),
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             unlooked: 0,
             restless: Vec::new(),
             starved: Vec::new(),
@@ -282,18 +284,8 @@ impl Worker {
     /// The system refuses to watch it.
     pub fn listen_on(&mut self, endpoint: Endpoint) -> Result<EndpointId> {
         let listening = Box::new(Listening::new(endpoint));
-        let key = self.slots.insert(Slot::Endpoint(listening));
-        let watched = match &self.slots[key] {
-            Slot::Endpoint(it) => self.poller.add(it.endpoint.as_fd(), key),
-            Slot::Connection(_) => Ok(()),
-        };
-        if let Err(error) = watched {
-            self.slots.remove(key);
-            return Err(error.into());
-        }
+        let key = self.insert(Slot::Endpoint(listening))?;
         self.endpoints.push(key);
-        // Something may have come before.
-        self.ready.push_back(key);
         Ok(EndpointId(key))
     }
 
@@ -338,9 +330,7 @@ impl Worker {
     pub fn connection(&mut self, connection: ConnectionId) -> Option<&mut Connection> {
         match self.slots.get_mut(connection.0)? {
             Slot::Connection(link) => {
-                if !std::mem::replace(&mut link.queued, true) {
-                    self.ready.push_back(connection.0);
-                }
+                self.ready.push(connection.0, &mut link.queued);
                 Some(&mut link.connection)
             }
             Slot::Endpoint(_) => None,
@@ -396,9 +386,7 @@ impl Worker {
             return false;
         };
         link.begin_to_close();
-        if !std::mem::replace(&mut link.queued, true) {
-            self.ready.push_back(connection.0);
-        }
+        self.ready.push(connection.0, &mut link.queued);
         true
     }
 
@@ -423,9 +411,7 @@ impl Worker {
             for key in self.starved.drain(..) {
                 if let Some(Slot::Connection(link)) = self.slots.get_mut(key) {
                     link.starved = false;
-                    if !std::mem::replace(&mut link.queued, true) {
-                        self.ready.push_back(key);
-                    }
+                    self.ready.push(key, &mut link.queued);
                 }
             }
         }
@@ -460,17 +446,22 @@ impl Worker {
     }
 
     fn own(&mut self, link: Link) -> Result<ConnectionId> {
-        let key = self.slots.insert(Slot::Connection(Box::new(link)));
-        let watched = match &self.slots[key] {
-            Slot::Connection(it) => self.poller.add(it.connection.as_fd(), key),
-            Slot::Endpoint(_) => Ok(()),
+        Ok(ConnectionId(self.insert(Slot::Connection(Box::new(link)))?))
+    }
+
+    /// Watches what `slot` holds, and looks at it soon: something may have come before.
+    fn insert(&mut self, slot: Slot) -> Result<Key> {
+        let key = self.slots.insert(slot);
+        let (descriptor, queued) = match &mut self.slots[key] {
+            Slot::Connection(it) => (it.connection.as_fd(), &mut it.queued),
+            Slot::Endpoint(it) => (it.endpoint.as_fd(), &mut it.queued),
         };
-        if let Err(error) = watched {
+        if let Err(error) = self.poller.add(descriptor, key) {
             self.slots.remove(key);
             return Err(error.into());
         }
-        self.ready.push_back(key);
-        Ok(ConnectionId(key))
+        self.ready.push(key, queued);
+        Ok(key)
     }
 }
 

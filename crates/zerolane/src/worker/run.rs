@@ -30,7 +30,7 @@ impl Worker {
         self.unlooked += 1;
         self.fire_timers();
         for _ in 0..self.ready.len().min(TURNS) {
-            if let Some(key) = self.ready.pop_front() {
+            if let Some(key) = self.ready.pop() {
                 self.turn(key);
             }
         }
@@ -136,18 +136,13 @@ impl Worker {
             ready,
             ..
         } = self;
-        poller.look(|key| {
-            let queued = match slots.get_mut(key) {
-                Some(Slot::Connection(link)) => {
-                    link.readable = true;
-                    std::mem::replace(&mut link.queued, true)
-                }
-                Some(Slot::Endpoint(it)) => std::mem::replace(&mut it.queued, true),
-                None => true,
-            };
-            if !queued {
-                ready.push_back(key);
+        poller.look(|key| match slots.get_mut(key) {
+            Some(Slot::Connection(link)) => {
+                link.readable = true;
+                ready.push(key, &mut link.queued);
             }
+            Some(Slot::Endpoint(it)) => ready.push(key, &mut it.queued),
+            None => {}
         })?;
         Ok(())
     }
@@ -157,9 +152,8 @@ impl Worker {
         for &key in &self.endpoints {
             if let Some(Slot::Endpoint(it)) = self.slots.get_mut(key)
                 && it.endpoint.listener_mut().has_other()
-                && !std::mem::replace(&mut it.queued, true)
             {
-                self.ready.push_back(key);
+                self.ready.push(key, &mut it.queued);
             }
         }
     }
@@ -179,8 +173,8 @@ impl Worker {
             link.armed = None;
             match link.next_due(now) {
                 Some(due) if due > now => self.timers.set(key, due, &mut link.armed),
-                Some(_) if !std::mem::replace(&mut link.queued, true) => self.ready.push_back(key),
-                _ => {}
+                Some(_) => self.ready.push(key, &mut link.queued),
+                None => {}
             }
         }
     }
