@@ -75,6 +75,11 @@ impl Recovery {
         }
     }
 
+    /// Whether an answer is awaited that tells the round trip.
+    pub(crate) fn is_timing(&self) -> bool {
+        self.probe.is_some()
+    }
+
     /// `request` was repeated, so that its answer could be to either (Karn), or it is void.
     pub(crate) fn untime(&mut self, request: Timed) {
         self.probe.take_if(|probe| probe.0 == request);

@@ -439,3 +439,29 @@ fn fetch_op__a_value_that_comes_again_is_no_burst() {
     assert_eq!(sim.b.word(words), 40);
     assert_eq!(sim.b.c().counters().dropped(DropReason::Unexpected), 0);
 }
+
+#[test]
+fn operations__over_a_path_that_became_longer_are_not_repeated_for_ever() {
+    let link = |delay| LinkConfig {
+        delay,
+        ..LinkConfig::default()
+    };
+    let mut sim = Sim::new(link(MS / 2), 1, Config::default(), Config::default());
+    sim.connect();
+    let target = sim.b.empty(1_000);
+    let place = export(&mut sim, target, Rights::ALL);
+    let put_all = |sim: &mut Sim| {
+        for seed in 0..20 {
+            let id = put(sim, place, seed, 100, None);
+            sim.run_until(S, |sim| sim.a.outcomes(id) > 0);
+        }
+        sim.a.c().counters().timeouts
+    };
+    assert_eq!(put_all(&mut sim), 0);
+    for side in Side::BOTH {
+        sim.net.link_mut(side).set_config(link(40 * MS));
+    }
+    let learning = put_all(&mut sim);
+    assert!(learning > 0, "the path is longer than a repeat waits");
+    assert_eq!(put_all(&mut sim), learning);
+}

@@ -49,6 +49,8 @@ impl Sending {
         let transfer = self.outbox.get(id).ok_or(DropReason::Unexpected)?;
         let length = transfer.span.len;
         let Answer::Refused(reason) = it.answer else {
+            // The path carries announcements and answers: nothing has to back off.
+            cx.recovery.progress();
             self.outbox.on_event(id, OutboundEvent::AnsweredLater);
             if let Some(transfer) = self.outbox.get_mut(id) {
                 transfer.resend_at = cx.now + waiting_interval(cx, transfer);

@@ -95,8 +95,12 @@ impl Outbox {
                 }
             }
         }
-        if missing.bytes > 0 {
+        if !ranges.is_empty() {
+            // The receiver waits for payload that may never have left, because the congestion window is full
+            // of what was lost.
             self.sent_log.settle(now, flight_time);
+        }
+        if missing.bytes > 0 {
             let seen = self.sent_log.seen();
             missing.black_hole = self.stuck.repaired(now, seen, flight_time);
         }
