@@ -84,7 +84,7 @@ impl Connection {
             one_sided,
             ..
         } = self;
-        let announced = sending.announcements_due(cx.now);
+        let announced = sending.announcements_due(cx);
         let reads = receiving.reads_due(cx.now);
         let executed = |number| one_sided.has_executed(number);
         let resend_at = cx.now + cx.recovery.control_timeout();

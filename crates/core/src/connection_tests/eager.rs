@@ -677,3 +677,21 @@ fn confirmation__leaves_behind_an_answer_and_else_at_once() {
     }
     assert!(answered(&mut sim, 1).starts_with(at_once));
 }
+
+/// While the first that waits asks for all, the others do not; but they are no worse off when it is over.
+#[test]
+fn send__that_waited_behind_another_asks_soon_for_its_own_confirmation() {
+    let mut sim = quiet();
+    let sent = [send(&mut sim, 1, 1_000), send(&mut sim, 2, 1_000)];
+    sim.run_for(500 * MS);
+    let (first, _) = receive(&mut sim, 1_000);
+    sim.run_until(50 * MS, |sim| sim.a.sent(sent[0]));
+    assert!(sim.b.received(first).is_some());
+    sim.net.link_mut(Side::B).set_up(false);
+    let (second, target) = receive(&mut sim, 1_000);
+    sim.run_for(MS);
+    assert!(sim.b.received(second).is_some() && !sim.a.sent(sent[1]));
+    sim.net.link_mut(Side::B).set_up(true);
+    sim.run_until(300 * MS, |sim| sim.a.sent(sent[1]));
+    assert!(sim.b.holds(target, 2, 1_000));
+}

@@ -195,7 +195,7 @@ impl Sending {
 /// How long after it was told to wait a Transfer asks again. When a receive is posted, a grant says so, and
 /// is repeated until payload comes. Where the peer has the payload already, it is the confirmation that says
 /// so, once: that may be lost, so it is asked for sooner, and ever later.
-fn waiting_interval(cx: &Context, transfer: &Outbound) -> Duration {
+pub(super) fn waiting_interval(cx: &Context, transfer: &Outbound) -> Duration {
     let sooner = match transfer.is_eager() {
         true => cx.recovery.patience() * (1 << transfer.tries.min(limits::MAX_ASK_BACKOFF)),
         false => limits::WAITING_INTERVAL,

@@ -14,6 +14,7 @@ pub use self::outbound::OutboundState;
 pub(crate) use self::outbound::{Shape, without};
 pub(crate) use self::sent_log::SentLog;
 
+use self::answers::waiting_interval;
 use self::ecn::EcnValidation;
 use self::offers::{Offer, Offers, ReadRequest};
 use self::outbound::{Outbound, OutboundEvent, Outbox, Withdrawn};
@@ -262,14 +263,15 @@ impl Sending {
 
     /// Announcements to be repeated, and whether nothing was heard of them. Of those that were told to
     /// wait, the first of each kind asks for all: none behind it has its turn before.
-    pub(crate) fn announcements_due(&mut self, now: Instant) -> Vec<(TransferId, bool)> {
+    pub(crate) fn announcements_due(&mut self, cx: &Context) -> Vec<(TransferId, bool)> {
+        let now = cx.now;
         let mut due = vec![];
         let mut waiting = vec![];
         for (id, it) in self.outbox.iter_mut().filter(|(_, it)| is_asking(it)) {
             let waits = it.state == OutboundState::Waiting;
             let kind = discriminant(&it.target);
             if waits && waiting.contains(&kind) {
-                it.resend_at = now + limits::WAITING_INTERVAL;
+                it.resend_at = now + waiting_interval(cx, it);
                 continue;
             }
             if waits {
