@@ -32,6 +32,9 @@ pub(crate) enum Debt {
     Start,
     /// Queued Transfers may be announced.
     Announce,
+    /// Everything may be announced that was posted before this end finished sending; or have arrived, before the
+    /// peer did.
+    Finish,
     /// Queued Reads may be asked for.
     Read,
     /// Blocks may be granted.
@@ -44,13 +47,14 @@ pub(crate) enum Debt {
 
 impl Debt {
     /// In the order in which they are settled.
-    const ALL: [Debt; 10] = [
+    const ALL: [Debt; 11] = [
         Debt::Progress,
         Debt::Ready,
         Debt::Match,
         Debt::Offer,
         Debt::Start,
         Debt::Announce,
+        Debt::Finish,
         Debt::Read,
         Debt::Grant,
         Debt::Show,

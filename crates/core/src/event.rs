@@ -16,6 +16,8 @@ pub enum TransferError {
         /// Room of the receive, bytes.
         room: u64,
     },
+    /// The peer finished sending, and all that it sent met receives before this one.
+    Finished,
     /// The peer refused or aborted it.
     Refused(Reason),
     /// The connection ended first.
@@ -91,6 +93,7 @@ impl fmt::Display for TransferError {
                     "message too large: {length} bytes for a receive of {room} bytes"
                 )
             }
+            TransferError::Finished => f.write_str("the peer finished sending: nothing more comes"),
             TransferError::Refused(reason) => write!(f, "refused by the peer: {}", reason.text()),
             TransferError::Closed(reason) => write!(f, "connection ended: {reason}"),
         }

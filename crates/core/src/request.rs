@@ -173,6 +173,8 @@ pub enum PostError {
     ControlTooLong,
     /// A request of several pieces has none.
     NoPieces,
+    /// This end finished sending.
+    Finished,
 }
 
 impl fmt::Display for PostError {
@@ -189,6 +191,7 @@ impl fmt::Display for PostError {
                 write!(f, "more than {} bytes of control", limits::MAX_CONTROL)
             }
             PostError::NoPieces => f.write_str("a request of no pieces"),
+            PostError::Finished => f.write_str("this end finished sending"),
         }
     }
 }

@@ -5,8 +5,8 @@ use crate::recovery::Timed;
 use crate::session::{Answered, LifeEvent};
 use crate::{CloseReason, DropReason, Instant};
 use zerolane_wire::{
-    Capabilities, ConnectionAnswer, End, Operation, Packet, RequestAnswer, RequestDisconnect,
-    RequestToSend, State, Target,
+    Capabilities, ConnectionAnswer, End, Operation, Packet, Reason, RequestAnswer,
+    RequestDisconnect, RequestToSend, State, Target,
 };
 
 impl Connection {
@@ -202,7 +202,9 @@ impl Connection {
         } = self;
         if it.from_source {
             receiving.on_end_of_source(cx, it)?;
-            one_sided.on_payload_ended(cx, it.s_id, it.reason);
+            if it.reason != Reason::Finished {
+                one_sided.on_payload_ended(cx, it.s_id, it.reason);
+            }
         } else if it.d_id == 0 {
             sending.on_end_of_read(cx, it)?;
         } else if let Some(ended) = sending.on_end(cx, it) {

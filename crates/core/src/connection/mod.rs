@@ -127,6 +127,9 @@ impl Connection {
         if !session.is_established() {
             return;
         }
+        if sending.waits_to_finish() || receiving.finished().is_some() {
+            cx.owe(Debt::Finish);
+        }
         while let Some(debt) = cx.next_debt() {
             match debt {
                 Debt::Progress => receiving.on_peer_progress(cx),
@@ -135,6 +138,15 @@ impl Connection {
                 Debt::Offer => sending.match_offers(cx),
                 Debt::Start => one_sided.start(cx, sending, receiving),
                 Debt::Announce => sending.announce(cx),
+                Debt::Finish => {
+                    if sending.waits_to_finish()
+                        && let Some(number) = one_sided.number_behind_messages()
+                    {
+                        sending.finish(cx, number);
+                    }
+                    receiving.finish_receives(cx);
+                    one_sided.finish_receives(cx, receiving);
+                }
                 Debt::Read => receiving.ask_reads(cx),
                 Debt::Grant => receiving.grant(cx),
                 Debt::Show => one_sided.show_immediates(cx, receiving),

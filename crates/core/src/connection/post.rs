@@ -29,10 +29,33 @@ impl Connection {
         memory: Span,
     ) -> Result<TransferId, PostError> {
         self.can_post(self.posted(&request))?;
+        let meets = matches!(
+            request,
+            WorkRequest::Send { .. } | WorkRequest::Message { .. }
+        );
+        if meets && self.sending.is_finishing() {
+            return Err(PostError::Finished);
+        }
         self.cx.now = now;
         let id = self.begin(request, memory)?;
         self.settle();
         Ok(id)
+    }
+
+    /// Finishes sending: what was posted is delivered, no Transfer and no message is posted behind it, and the
+    /// peer's receives that meet none of it fail with [`TransferError::Finished`]. The other direction goes on,
+    /// and so do requests on memory, and answers to Reads. Nothing happens the second time.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    ///
+    /// [`TransferError::Finished`]: crate::TransferError::Finished
+    pub fn finish(&mut self, now: Instant) -> Result<(), PostError> {
+        self.can_post(0)?;
+        self.cx.now = now;
+        self.sending.ask_finish(&mut self.cx);
+        self.settle();
+        Ok(())
     }
 
     /// How many more puts, gets, atomic operations and messages may be posted now.

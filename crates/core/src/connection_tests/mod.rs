@@ -8,6 +8,7 @@ mod eager_puts;
 mod ecn;
 mod endings;
 mod faults;
+mod finish;
 mod flow;
 mod goodput;
 mod hostile;

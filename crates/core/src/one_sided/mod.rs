@@ -26,7 +26,7 @@ use self::gets::{GetResponses, PendingGets};
 use self::immediates::Immediates;
 use self::responder::Responder;
 use self::send_queue::SendQueue;
-use crate::request::{AtomicRequest, Request};
+use crate::request::{AtomicRequest, Request, RequestKind};
 use crate::{Instant, RegionName, Span, TransferId, limits};
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -177,6 +177,13 @@ impl OneSided {
     /// Whether the peer executed the operation of that number.
     pub(crate) fn has_executed(&self, number: u32) -> bool {
         self.send_queue.has_executed(number)
+    }
+
+    /// The number of the next operation, behind all messages; `None` while one has not begun.
+    pub(crate) fn number_behind_messages(&self) -> Option<u32> {
+        let is_message = |it: &Request| matches!(it.kind, RequestKind::Message { .. });
+        let waits = self.queued.iter().any(is_message);
+        (!waits).then(|| self.send_queue.next_number())
     }
 
     /// Number of the operation of the peer that is expected next.

@@ -2,9 +2,12 @@
 
 use super::{MessageReceive, OneSided, RegionRequest};
 use crate::context::{Context, Debt};
+use crate::receiving::{Finished, Receiving};
 use crate::request::{Request, RequestKind};
 use crate::timers::Timer;
-use crate::{PostError, RegionName, RemotePlace, Span, TransferId, WorkFlags};
+use crate::{
+    Event, PostError, RegionName, RemotePlace, Span, TransferError, TransferId, WorkFlags,
+};
 use zerolane_wire::Rights;
 
 impl OneSided {
@@ -61,6 +64,20 @@ impl OneSided {
         });
         cx.owe(Debt::Ready);
         id
+    }
+
+    /// Fails the receives that no message is to meet any more, once all that the peer sent arrived.
+    pub(crate) fn finish_receives(&mut self, cx: &mut Context, receiving: &Receiving) {
+        let is_executed = |it: Finished| self.expected().wrapping_sub(it.operation) as i32 >= 0;
+        let is_over = receiving.finished().is_some_and(is_executed);
+        if !is_over || !self.payloads.is_empty() || receiving.is_receiving_message() {
+            return;
+        }
+        let failed = self.receives.drain(..).map(|it| Event::Failed {
+            id: it.id,
+            error: TransferError::Finished,
+        });
+        cx.events.extend(failed);
     }
 
     /// The identifier of the oldest numbered operation that may still be sent, and thus read.

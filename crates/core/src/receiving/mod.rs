@@ -19,7 +19,7 @@ mod repair;
 pub use self::eager::{Hold, HoldOrder};
 pub use self::forecast::{Forecast, Run};
 pub use self::inbound::InboundState;
-pub(crate) use self::inbound::Origin;
+pub(crate) use self::inbound::{Finished, Origin};
 pub use self::placement::Placement;
 
 use self::confirmations::Confirmations;
@@ -318,7 +318,14 @@ impl Receiving {
         it: &End,
     ) -> Result<(), DropReason> {
         let ended = self.inbox.ended_by_peer(it.sequence);
-        if let Some(id) = ended.map_err(|_| DropReason::Limit)? {
+        let ended = ended.map_err(|_| DropReason::Limit)?;
+        if it.reason == Reason::Finished {
+            self.inbox.finish(Finished {
+                announcement: it.sequence,
+                operation: it.d_id,
+            });
+        }
+        if let Some(id) = ended {
             let ended = self.inbox.end(id, InboundEvent::EndedByPeer);
             cx.recovery.untime(Timed::Grant(id));
             let ours = |it: Inbound| !matches!(it.origin, Origin::Region(_));
@@ -330,6 +337,28 @@ impl Receiving {
         cx.owe(Debt::Show);
         cx.owe(Debt::Match);
         Ok(())
+    }
+
+    /// What the peer sends no more, once it finished sending.
+    pub(crate) fn finished(&self) -> Option<Finished> {
+        self.inbox.finished()
+    }
+
+    /// Fails the receives that no Transfer is to meet any more, once all that the peer sent arrived.
+    pub(crate) fn finish_receives(&mut self, cx: &mut Context) {
+        if self.inbox.is_finished() {
+            let failed = self.inbox.posted.drain(..).map(|it| Event::Failed {
+                id: it.id,
+                error: TransferError::Finished,
+            });
+            cx.events.extend(failed);
+        }
+    }
+
+    /// Whether the payload of a message is being received.
+    pub(crate) fn is_receiving_message(&self) -> bool {
+        let message = |origin| matches!(origin, Origin::Message(_));
+        self.inbox.is_receiving(message)
     }
 
     /// The peer confirmed the End of Read `sequence`: its slot is free.

@@ -17,7 +17,7 @@ pub(crate) use self::sent_log::SentLog;
 use self::answers::waiting_interval;
 use self::ecn::EcnValidation;
 use self::offers::{Offer, Offers, ReadRequest};
-use self::outbound::{Outbound, OutboundEvent, Outbox, Withdrawn};
+use self::outbound::{Outbound, OutboundEvent, Outbox, Withdrawal, Withdrawn};
 use crate::congestion::Pacer;
 use crate::context::{Context, Debt};
 use crate::recovery::Timed;
@@ -40,6 +40,17 @@ pub(crate) struct Sending {
     congestion: Box<dyn Congestion>,
     pacer: Pacer,
     ecn: EcnValidation,
+    finish: Finish,
+}
+
+/// Whether this end goes on sending what meets receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finish {
+    No,
+    /// Once all that was posted before is announced.
+    Asked,
+    /// The peer is told, or will be.
+    Done,
 }
 
 impl Sending {
@@ -50,6 +61,7 @@ impl Sending {
             congestion: Box::new(GrantsOnly),
             pacer: Pacer::default(),
             ecn: EcnValidation::default(),
+            finish: Finish::No,
         }
     }
 
@@ -208,19 +220,55 @@ impl Sending {
         }
     }
 
-    /// Gives payloads that were cancelled before they were announced numbers, as far as there are
-    /// slots, and ends them under those.
+    /// Posts nothing more that meets a receive.
+    pub(crate) fn ask_finish(&mut self, cx: &mut Context) {
+        if self.finish == Finish::No {
+            self.finish = Finish::Asked;
+            cx.owe(Debt::Finish);
+            cx.owe(Debt::Peer);
+        }
+    }
+
+    /// Whether nothing more may be posted that meets a receive.
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.finish != Finish::No
+    }
+
+    /// Whether the peer is to be told so, and something posted before is not announced yet.
+    pub(crate) fn waits_to_finish(&self) -> bool {
+        self.finish == Finish::Asked
+    }
+
+    /// Tells the peer that nothing more comes that meets a receive, and no message from operation `number` on:
+    /// by an End of a Transfer that it never hears of, whose number is behind those of all others.
+    pub(crate) fn finish(&mut self, cx: &mut Context, number: u32) {
+        if self.outbox.is_to_announce_to_receives() {
+            return;
+        }
+        self.finish = Finish::Done;
+        let id = cx.new_id();
+        let why = Withdrawal::Finished { number };
+        self.outbox.withdraw(Withdrawn { id, why });
+        self.end_withdrawn(cx);
+    }
+
+    /// Gives payloads that were cancelled before they were announced, and the end of all, numbers, as far as
+    /// there are slots, and ends them under those.
     fn end_withdrawn(&mut self, cx: &mut Context) {
         let slots = cx.peer_slots();
         while let Some((withdrawn, sequence)) = self.outbox.number_withdrawn(slots) {
+            let (reason, d_id, follows) = match withdrawn.why {
+                Withdrawal::Payload { number, reason } => (reason, 0, Some(number)),
+                Withdrawal::Finished { number } => (Reason::Finished, number, None),
+            };
             let end = End {
-                reason: withdrawn.reason,
+                reason,
                 from_source: true,
                 sequence,
-                d_id: 0,
+                d_id,
                 s_id: withdrawn.id,
             };
-            cx.send_end_behind(end, Some(withdrawn.message));
+            cx.send_end_behind(end, follows);
         }
     }
 
@@ -335,8 +383,10 @@ impl Sending {
             (OutboundState::Queued, Some(message)) => {
                 self.outbox.withdraw(Withdrawn {
                     id,
-                    message,
-                    reason,
+                    why: Withdrawal::Payload {
+                        number: message,
+                        reason,
+                    },
                 });
                 self.end_withdrawn(cx);
             }

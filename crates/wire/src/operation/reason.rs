@@ -44,11 +44,13 @@ pub enum Reason {
     PlainOnly = 17,
     /// The ends ask for different protection: one for encryption, the other for authentication alone.
     OtherProtection = 18,
+    /// The sender of this sends nothing more that meets a receive: no Transfer and no message.
+    Finished = 19,
 }
 
 impl Reason {
     /// All reasons, in order of their code points.
-    pub const ALL: [Reason; 19] = [
+    pub const ALL: [Reason; 20] = [
         Reason::Normal,
         Reason::VersionMismatch,
         Reason::NoCommonProfile,
@@ -68,6 +70,7 @@ impl Reason {
         Reason::ProtectionRequired,
         Reason::PlainOnly,
         Reason::OtherProtection,
+        Reason::Finished,
     ];
 
     pub(crate) fn parse(param: u16) -> Result<Reason, ParseError> {
@@ -106,6 +109,7 @@ impl Reason {
             Reason::OtherProtection => {
                 "one end asks to encrypt, the other only to authenticate: both must ask for the same"
             }
+            Reason::Finished => "the peer finished sending",
         }
     }
 }

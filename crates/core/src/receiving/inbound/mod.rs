@@ -6,7 +6,7 @@ mod slots;
 mod state;
 
 pub(crate) use self::grant::{Geometry, Granted};
-pub(crate) use self::slots::{Announcement, Matched, Slot};
+pub(crate) use self::slots::{Announcement, Finished, Matched, Slot};
 pub(crate) use self::state::InboundEvent;
 pub use self::state::InboundState;
 use alloc::vec::Vec;
@@ -73,6 +73,7 @@ pub(crate) struct Inbox {
     limit: u16,
     /// Announcement that the next posted receive gets.
     next_match: u32,
+    finished: Option<Finished>,
     pub(crate) posted: VecDeque<Posted>,
     pub(crate) reads: Reads,
     transfers: BTreeMap<TransferId, Inbound>,
@@ -93,6 +94,7 @@ impl Inbox {
             base: 0,
             limit,
             next_match: 0,
+            finished: None,
             posted: VecDeque::new(),
             reads: Reads::default(),
             transfers: BTreeMap::new(),
@@ -191,8 +193,12 @@ impl Inbox {
 
     /// Whether any Get is in flight.
     pub(crate) fn is_getting(&self) -> bool {
-        let got = |it: &Inbound| matches!(it.origin, Origin::Got { .. });
-        self.transfers.values().any(got)
+        self.is_receiving(|origin| matches!(origin, Origin::Got { .. }))
+    }
+
+    /// Whether a Transfer of such an origin is being received.
+    pub(crate) fn is_receiving(&self, is_such: impl Fn(Origin) -> bool) -> bool {
+        self.transfers.values().any(|it| is_such(it.origin))
     }
 
     /// As if `number` Transfers had been announced and `blocks` granted before.

@@ -55,6 +55,15 @@ pub(crate) enum Announcement {
     TooMany,
 }
 
+/// What the peer, which finished sending, sends no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Finished {
+    /// Number behind which it announces nothing that meets a receive.
+    pub(crate) announcement: u32,
+    /// Number of the operation from which on none is a message.
+    pub(crate) operation: u32,
+}
+
 /// What a posted receive met.
 pub(crate) enum Matched {
     /// It fits: Blocks will be granted.
@@ -109,6 +118,22 @@ impl Inbox {
             }
             None => Announcement::Repeated(*slot),
         }
+    }
+
+    /// The peer finished sending.
+    pub(crate) fn finish(&mut self, it: Finished) {
+        self.finished.get_or_insert(it);
+    }
+
+    pub(crate) fn finished(&self) -> Option<Finished> {
+        self.finished
+    }
+
+    /// Whether the peer finished sending, and all that it announced before and met a receive is over.
+    pub(crate) fn is_finished(&self) -> bool {
+        let is_behind = |it: Finished| self.next_match.wrapping_sub(it.announcement) as i32 > 0;
+        self.finished.is_some_and(is_behind)
+            && !self.is_receiving(|origin| origin == Origin::Posted)
     }
 
     /// Matches the next announcement with the next posted receive, if both are there.

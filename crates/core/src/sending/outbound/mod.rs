@@ -25,13 +25,21 @@ use crate::{Delivery, Instant, Span, TransferId};
 use alloc::collections::{BTreeMap, VecDeque};
 use zerolane_wire::{Eager, Reason, Target};
 
-/// The payload of a message that was cancelled before it was announced. The peer waits for it, or will.
+/// A number of the announcements that announces nothing: the payload of a message that was cancelled before,
+/// for which the peer waits, or will; or the end of all that this end sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Withdrawn {
     pub(crate) id: TransferId,
-    /// Number of the message.
-    pub(crate) message: u32,
-    pub(crate) reason: Reason,
+    pub(crate) why: Withdrawal,
+}
+
+/// Why a number announces nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Withdrawal {
+    /// The payload of message `number` was cancelled.
+    Payload { number: u32, reason: Reason },
+    /// Nothing follows that meets a receive, and no message from operation `number` on.
+    Finished { number: u32 },
 }
 
 /// All outgoing Transfers of a connection.
@@ -81,6 +89,13 @@ impl Outbox {
     pub(crate) fn is_to_announce(&self) -> bool {
         let waits = |id: &TransferId| self.transfers.contains_key(id);
         self.queued.iter().any(waits)
+    }
+
+    /// Whether what is to meet a receive, of a Transfer or of a message, waits for a slot.
+    pub(crate) fn is_to_announce_to_receives(&self) -> bool {
+        let meets = |it: &Outbound| matches!(it.target, Target::Receive | Target::Message(_));
+        let queued = self.queued.iter().filter_map(|id| self.transfers.get(id));
+        queued.into_iter().any(meets)
     }
 
     /// The number that the next announcement gets.
