@@ -52,8 +52,8 @@ const char *zl_version(void);
 /**
  * What a function returns, and how a request ended. Negative: it failed, and zl_last_error has the
  * text. After ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the failures of a single
- * request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN, ZL_ERROR_TIMED_OUT) the connection goes on. More
- * codes may be added.
+ * request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN, ZL_ERROR_TIMED_OUT, ZL_ERROR_FINISHED) the connection
+ * goes on. More codes may be added.
  */
 enum zl_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -157,6 +157,10 @@ enum zl_status
      * is not known.
      */
     ZL_ERROR_TIMED_OUT = -21,
+    /**
+     * The peer finished sending, and nothing more comes; or this end did, and nothing more can be sent.
+     */
+    ZL_ERROR_FINISHED = -22,
     /**
      * A fault of this library. The handle cannot be used any more, only freed.
      */
@@ -308,6 +312,15 @@ zl_status zl_recv_into(struct zl_connection *connection,
  */
 zl_status zl_set_timeout(struct zl_connection *connection,
                          int64_t timeout_ms);
+
+/**
+ * Finishes sending: what was posted is delivered; sends and messages after it return ZL_ERROR_FINISHED, and the
+ * peer's receives that none of it meets end with that, now and later. The other direction goes on, and so does all
+ * that names memory. While messages wait for receives that the peer does not post, it may not learn of it.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_finish(struct zl_connection *connection);
 
 /**
  * Waits until the peer has all that was sent, disconnects, and frees the connection, also if it
@@ -696,6 +709,30 @@ zl_status zl_wake(const struct zl_connection *connection);
  */
 zl_status zl_notify(struct zl_connection *connection,
                     uint32_t id);
+
+/**
+ * Tells how many bytes at the start of what request `id` receives or gets are verified and in place, long before
+ * all of it is: they may be read, and passed on. It never becomes less. What is behind them is undefined.
+ * ZL_ERROR_ARGUMENT if no such request is in progress.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_arrived(const struct zl_connection *connection,
+                     uint32_t id,
+                     uint64_t *bytes);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of request `id` have arrived,
+ * and tells how many. ZL_TIMEOUT if they did not, or if zl_wake was called; ZL_ERROR_ARGUMENT if the request is
+ * over: its completion tells the rest.
+ *
+ * Threads: one at a time; zl_wake of another ends it.
+ */
+zl_status zl_wait_arrived(struct zl_connection *connection,
+                          uint32_t id,
+                          uint64_t beyond,
+                          int64_t timeout_ms,
+                          uint64_t *bytes);
 
 /**
  * Cancels a request, which then ends with ZL_ERROR_CANCELLED and whose memory is not touched any
@@ -1717,6 +1754,13 @@ zl_status zl_handle_immediate(const struct zl_handle *connection,
 zl_status zl_handle_peer_addr(const struct zl_handle *connection,
                               char *buffer,
                               size_t capacity);
+
+/**
+ * Finishes sending behind what was asked for before, as zl_finish does.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_finish(const struct zl_handle *connection);
 
 /**
  * Waits until what was posted to be sent is sent, within the idle timeout, disconnects, and frees the handle, also

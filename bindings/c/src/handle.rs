@@ -389,6 +389,19 @@ pub unsafe extern "C" fn zl_handle_account(
     })
 }
 
+/// Finishes sending behind what was asked for before, as zl_finish does.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_finish(connection: *const zl_handle) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let connection = unsafe { handle(connection, "connection")? };
+        connection.0.finish().wait()?;
+        Ok(zl_status::ZL_OK)
+    })
+}
+
 /// Waits until what was posted to be sent is sent, within the idle timeout, disconnects, and frees the handle, also
 /// if it fails. Null is refused.
 ///

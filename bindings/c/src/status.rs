@@ -10,8 +10,8 @@ use zerolane::worker::Refused;
 
 /// What a function returns, and how a request ended. Negative: it failed, and zl_last_error has the
 /// text. After ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the failures of a single
-/// request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN, ZL_ERROR_TIMED_OUT) the connection goes on. More
-/// codes may be added.
+/// request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN, ZL_ERROR_TIMED_OUT, ZL_ERROR_FINISHED) the connection
+/// goes on. More codes may be added.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum zl_status {
@@ -64,6 +64,8 @@ pub enum zl_status {
     /// The call took longer than zl_set_timeout allows. Its request was cancelled; whether the peer saw it
     /// is not known.
     ZL_ERROR_TIMED_OUT = -21,
+    /// The peer finished sending, and nothing more comes; or this end did, and nothing more can be sent.
+    ZL_ERROR_FINISHED = -22,
     /// A fault of this library. The handle cannot be used any more, only freed.
     ZL_ERROR_INTERNAL = -99,
 }
@@ -97,11 +99,12 @@ impl zl_status {
             ZL_ERROR_UNKNOWN => c"no such memory",
             ZL_ERROR_UNTRUSTED => c"the peer is not trusted",
             ZL_ERROR_TIMED_OUT => c"not done in the time allowed",
+            ZL_ERROR_FINISHED => c"sending is finished",
             ZL_ERROR_INTERNAL => c"internal error",
         }
     }
 
-    const ALL: [zl_status; 25] = [
+    const ALL: [zl_status; 26] = [
         ZL_OK,
         ZL_TIMEOUT,
         ZL_READY,
@@ -126,6 +129,7 @@ impl zl_status {
         ZL_ERROR_UNKNOWN,
         ZL_ERROR_UNTRUSTED,
         ZL_ERROR_TIMED_OUT,
+        ZL_ERROR_FINISHED,
         ZL_ERROR_INTERNAL,
     ];
 }
@@ -212,6 +216,7 @@ fn of_post(error: PostError) -> zl_status {
 pub(crate) fn of_transfer(error: TransferError) -> zl_status {
     match error {
         TransferError::Cancelled => ZL_ERROR_CANCELLED,
+        TransferError::Finished => ZL_ERROR_FINISHED,
         TransferError::MessageTooLarge { .. } => ZL_ERROR_TOO_LARGE,
         TransferError::Refused(Reason::MemoryFault) => ZL_ERROR_MEMORY,
         TransferError::Refused(Reason::OutOfBounds) => ZL_ERROR_OUT_OF_BOUNDS,

@@ -213,6 +213,74 @@ pub unsafe extern "C" fn zl_notify(connection: *mut zl_connection, id: u32) -> z
     }
 }
 
+/// Finishes sending: what was posted is delivered; sends and messages after it return ZL_ERROR_FINISHED, and the
+/// peer's receives that none of it meets end with that, now and later. The other direction goes on, and so does all
+/// that names memory. While messages wait for receives that the peer does not post, it may not learn of it.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_finish(connection: *mut zl_connection) -> zl_status {
+    // SAFETY: C's promise about handles.
+    unsafe {
+        with(connection, |connection| {
+            connection.finish()?;
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Tells how many bytes at the start of what request `id` receives or gets are verified and in place, long before
+/// all of it is: they may be read, and passed on. It never becomes less. What is behind them is undefined.
+/// ZL_ERROR_ARGUMENT if no such request is in progress.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_arrived(
+    connection: *const zl_connection,
+    id: u32,
+    bytes: *mut u64,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(bytes, "bytes")?;
+            output.set(connection.arrived(id).ok_or_else(|| not_in_progress(id))?);
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of request `id` have arrived,
+/// and tells how many. ZL_TIMEOUT if they did not, or if zl_wake was called; ZL_ERROR_ARGUMENT if the request is
+/// over: its completion tells the rest.
+///
+/// Threads: one at a time; zl_wake of another ends it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_wait_arrived(
+    connection: *mut zl_connection,
+    id: u32,
+    beyond: u64,
+    timeout_ms: i64,
+    bytes: *mut u64,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        drive(connection, |connection| {
+            let output = Output::new(bytes, "bytes")?;
+            match connection.wait_arrived(id, beyond, timeout(timeout_ms))? {
+                Some(arrived) => output.set(arrived),
+                None if connection.arrived(id).is_some() => return Ok(zl_status::ZL_TIMEOUT),
+                None => return Err(not_in_progress(id)),
+            }
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+fn not_in_progress(id: u32) -> Failure {
+    Failure::argument(format!("nothing is being received by request {id}"))
+}
+
 /// Cancels a request, which then ends with ZL_ERROR_CANCELLED and whose memory is not touched any
 /// more. ZL_ERROR_ARGUMENT if it is over already.
 ///

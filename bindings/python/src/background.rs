@@ -355,6 +355,11 @@ impl ConnectionHandle {
         Ok(Pending::new(self.handle(py)?.immediate(), plain))
     }
 
+    /// Finishes sending behind what was asked for before, as `Connection.finish` does; gives None.
+    fn finish(&self, py: Python<'_>) -> PyResult<Pending> {
+        Ok(Pending::new(self.handle(py)?.finish(), nothing))
+    }
+
     /// What the connection did so far: gives an Account.
     fn account(&self, py: Python<'_>) -> PyResult<Pending> {
         Ok(Pending::new(self.handle(py)?.account(), |py, account| {

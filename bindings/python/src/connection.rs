@@ -2,7 +2,7 @@
 
 use crate::address::Address;
 use crate::completion::{Completion, read_delivery};
-use crate::driven::Driven;
+use crate::driven::{Arrived, Driven};
 use crate::errors;
 use crate::options::{self, Options, seconds};
 use crate::patience::Patience;
@@ -100,7 +100,7 @@ impl Connection {
         let work = Work::default().delivered(read_delivery(delivery)?);
         let region = pin(buffer, Use::Read)?.share();
         self.driven
-            .finish(py, |connection| connection.post_send_with(region, work))?;
+            .complete(py, |connection| connection.post_send_with(region, work))?;
         Ok(())
     }
 
@@ -110,7 +110,7 @@ impl Connection {
         let region = pin(buffer, Use::Write)?;
         let completion = self
             .driven
-            .finish(py, |connection| connection.post_recv(region))?;
+            .complete(py, |connection| connection.post_recv(region))?;
         Ok(completion.result.unwrap_or(0))
     }
 
@@ -151,6 +151,27 @@ impl Connection {
             Ok((completion.is_some() || woken).then_some(completion))
         })?;
         Ok(outcome.flatten().map(|it| Completion::new(py, it)))
+    }
+
+    /// Waits until more than `beyond` bytes of request `id` have arrived; returns how many. None if they did not within
+    /// `timeout` seconds, if `wake` was called, and when the request is over.
+    #[pyo3(signature = (id, beyond=0, timeout=None))]
+    fn wait_arrived(
+        &self,
+        py: Python<'_>,
+        id: u32,
+        beyond: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<u64>> {
+        let outcome = Patience::new(timeout)?.wait(py, |time| {
+            let arrived = self.driven.enter_to_wait().wait_arrived(id, beyond, time)?;
+            let ends = arrived != Arrived::NotYet || self.driven.take_wake();
+            Ok(ends.then_some(arrived))
+        })?;
+        Ok(match outcome {
+            Some(Arrived::More(arrived)) => Some(arrived),
+            _ => None,
+        })
     }
 
     /// As `wait`, and returns up to `max` completions that are there then; none of them after `timeout` seconds, or if

@@ -22,6 +22,16 @@ pub(crate) struct State {
     kept: VecDeque<Completion>,
 }
 
+/// What has arrived of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    /// So many bytes, more than were known of.
+    More(u64),
+    NotYet,
+    /// It is over: its completion tells.
+    Over,
+}
+
 impl State {
     pub(crate) fn connection(&mut self) -> zerolane::Result<&mut zerolane::Connection> {
         self.connection
@@ -78,6 +88,21 @@ impl State {
         }
         ready.extend(self.kept.drain(..max.min(self.kept.len())));
         Ok(ready)
+    }
+
+    /// Waits until more than `beyond` bytes of request `id` have arrived. May return earlier.
+    pub(crate) fn wait_arrived(
+        &mut self,
+        id: TransferId,
+        beyond: u64,
+        time: Duration,
+    ) -> zerolane::Result<Arrived> {
+        let connection = self.connection()?;
+        match connection.wait_arrived(id, beyond, Some(time))? {
+            Some(arrived) => Ok(Arrived::More(arrived)),
+            None if connection.arrived(id).is_some() => Ok(Arrived::NotYet),
+            None => Ok(Arrived::Over),
+        }
     }
 
     /// The end of the claimed request `id`, if it is there or comes in time. May return earlier
@@ -184,7 +209,7 @@ impl Driven {
     ///
     /// # Errors
     /// Those of the request too.
-    pub(crate) fn finish<E: Into<Error>>(
+    pub(crate) fn complete<E: Into<Error>>(
         &self,
         py: Python<'_>,
         post: impl FnOnce(&mut zerolane::Connection) -> Result<TransferId, E> + Send,

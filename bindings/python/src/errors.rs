@@ -28,6 +28,7 @@ pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
         Error::TimedOut(_) => "TimedOut",
         Error::Transfer(error) => of_transfer(error),
         Error::Post(PostError::Closed) => "Closed",
+        Error::Post(PostError::Finished) => "Finished",
         Error::Post(PostError::Full) => "QueueFull",
         Error::Post(PostError::OutOfBounds) => "OutOfBounds",
         Error::Post(PostError::Denied) => "Denied",
@@ -54,6 +55,7 @@ pub(crate) fn of_request(py: Python<'_>, error: TransferError) -> PyErr {
 fn of_transfer(error: TransferError) -> &'static str {
     match error {
         TransferError::Cancelled => "Cancelled",
+        TransferError::Finished => "Finished",
         TransferError::MessageTooLarge { .. } => "MessageTooLarge",
         TransferError::Refused(Reason::MemoryFault) => "MemoryFault",
         TransferError::Refused(Reason::OutOfBounds) => "OutOfBounds",

@@ -19,7 +19,7 @@ impl Connection {
         payload: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let payload = self::payload(payload)?;
-        self.driven.finish(py, |connection| {
+        self.driven.complete(py, |connection| {
             connection.post_message(control, payload, Work::default())
         })?;
         Ok(())
@@ -36,7 +36,7 @@ impl Connection {
         let region = place(payload)?;
         let completion = self
             .driven
-            .finish(py, |connection| connection.post_message_recv(region))?;
+            .complete(py, |connection| connection.post_message_recv(region))?;
         let length = completion.result.unwrap_or(0);
         let memory = payload.map(|it| view(it, length)).transpose()?;
         Ok((PyBytes::new(py, &completion.control), memory))

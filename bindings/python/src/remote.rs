@@ -21,7 +21,7 @@ impl Connection {
         op: zerolane::FetchOp,
     ) -> PyResult<u64> {
         let key = key.region();
-        let completion = self.driven.finish(py, |connection| {
+        let completion = self.driven.complete(py, |connection| {
             connection.post_fetch_op(&key, offset, op, Work::default())
         })?;
         Ok(completion.value)
@@ -34,7 +34,7 @@ impl Connection {
     /// if there is none, and Denied if it is exported without one of those rights.
     fn open_region(&self, py: Python<'_>, name: &str, rights: u8) -> PyResult<Key> {
         let rights = exported::rights(rights)?;
-        let completion = self.driven.finish(py, |connection| {
+        let completion = self.driven.complete(py, |connection| {
             connection.post_open_region(name, rights, Work::default())
         })?;
         let unknown = || errors::of_request(py, TransferError::Refused(Reason::Unknown));
@@ -54,7 +54,7 @@ impl Connection {
         immediate: Option<u32>,
     ) -> PyResult<()> {
         let (key, region) = (key.get().region(), pin(buffer, Use::Read)?.share());
-        self.driven.finish(py, |connection| {
+        self.driven.complete(py, |connection| {
             connection.post_put(&key, offset, region, work(true, false, immediate, 0))
         })?;
         Ok(())
@@ -70,7 +70,7 @@ impl Connection {
         buffer: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyMemoryView>> {
         let (key, region) = (key.get().region(), pin(buffer, Use::Write)?);
-        let completion = self.driven.finish(py, |connection| {
+        let completion = self.driven.complete(py, |connection| {
             connection.post_get(&key, offset, region, Work::default())
         })?;
         view(buffer, completion.result.unwrap_or(0))

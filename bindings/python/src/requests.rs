@@ -206,6 +206,19 @@ impl Requests {
         self.with(py, |connection| Ok(connection.notify(id)))
     }
 
+    /// Finishes sending: what was posted is delivered; sends and messages after it raise Finished, and so do the
+    /// peer's receives that none of it meets, now and later. The other direction goes on, and so does all that names
+    /// memory. While messages wait for receives that the peer does not post, it may not learn of it.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, zerolane::Connection::finish)
+    }
+
+    /// Bytes at the start of what request `id` receives or gets that are verified and in place, long before all of
+    /// it is; they may be read, and what is behind them is undefined. None if no such request is in progress.
+    fn arrived(&self, py: Python<'_>, id: u32) -> PyResult<Option<u64>> {
+        self.with(py, |connection| Ok(connection.arrived(id)))
+    }
+
     /// Cancels a request, whose completion then has the error Cancelled. False if it is over already.
     fn cancel(&self, py: Python<'_>, id: u32) -> PyResult<bool> {
         self.with(py, |connection| Ok(connection.cancel(id)))

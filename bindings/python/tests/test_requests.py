@@ -102,6 +102,47 @@ def test_timeout__ends_a_blocking_call_and_the_connection_goes_on(
         ours.set_timeout(-1)
 
 
+def test_finish__ends_the_peers_receives_and_the_other_direction_goes_on(
+    pair: Pair, executor: ThreadPoolExecutor
+) -> None:
+    ours, peers = pair
+    place = bytearray(10)
+    sending = executor.submit(ours.send, b"last")
+    assert peers.recv_into(place) == 4 and place[:4] == b"last"
+    sending.result()
+    ours.finish()
+    with pytest.raises(zerolane.Finished, match="this end finished"):
+        ours.send(b"more")
+    keeping = executor.submit(ours.recv_into, bytearray(10))
+    with pytest.raises(zerolane.Finished, match="the peer finished") as caught:
+        peers.recv_into(place)
+    assert isinstance(caught.value, EOFError)
+    with pytest.raises(zerolane.Finished):
+        peers.recv_message(place)
+    peers.send(b"back")
+    assert keeping.result() == 4
+
+
+def test_arrived__of_a_receive_in_progress(
+    pair: Pair, executor: ThreadPoolExecutor
+) -> None:
+    ours, peers = pair
+    content = bytes(range(256)) * 4096
+    place = bytearray(len(content))
+    id = peers.post_recv(place)
+    assert peers.arrived(id) == 0 and peers.arrived(id + 1) is None
+    assert peers.wait_arrived(id, 0, timeout=0.01) is None
+    sending = executor.submit(ours.send, content)
+    seen = 0
+    while (arrived := peers.wait_arrived(id, seen)) is not None:
+        assert arrived > seen and place[seen:arrived] == content[seen:arrived]
+        seen = arrived
+    completion = peers.wait()
+    assert completion is not None and completion.length == len(content)
+    assert place == content and peers.arrived(id) is None
+    sending.result()
+
+
 def test_batches__of_what_is_there(pair: Pair) -> None:
     ours, peers = pair
     assert ours.poll_batch(10) == [] and ours.wait_batch(10, timeout=0.01) == []

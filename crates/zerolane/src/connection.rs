@@ -411,6 +411,51 @@ impl Connection {
         self.driver.cancel(id)
     }
 
+    /// Finishes sending, as TCP's half-close does: what was posted is delivered; sends and messages posted from
+    /// here on are refused with [`PostError::Finished`]; and the peer's receives that none of it meets fail with
+    /// [`TransferError::Finished`], those that it has posted and those that it posts later. The other direction
+    /// goes on, and so does all that names memory: puts, gets, fetch-ops. Returns at once, and twice is once.
+    ///
+    /// The peer learns of it behind what was posted before: while messages wait for receives that it does not
+    /// post, it may not learn of it.
+    ///
+    /// ```
+    /// use zerolane::{Connection, Endpoint, Error, Options, TransferError};
+    /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+    /// let address = endpoint.local_addr();
+    /// let client = std::thread::spawn(move || -> zerolane::Result<[u8; 8]> {
+    ///     let mut connection = Connection::connect(address, &Options::default())?;
+    ///     for part in [[1; 100], [2; 100]] {
+    ///         connection.send(&part)?;
+    ///     }
+    ///     connection.finish()?;
+    ///     let mut sum = [0; 8];
+    ///     connection.recv_into(&mut sum)?;
+    ///     Ok(sum)
+    /// });
+    /// let mut connection = endpoint.accept(None)?.expect("no timeout");
+    /// let (mut sum, mut part) = (0, [0; 100]);
+    /// loop {
+    ///     match connection.recv_into(&mut part) {
+    ///         Ok(_) => sum += part.iter().map(|&byte| u64::from(byte)).sum::<u64>(),
+    ///         Err(Error::Transfer(TransferError::Finished)) => break,
+    ///         Err(error) => return Err(error),
+    ///     }
+    /// }
+    /// connection.send(&sum.to_le_bytes())?;
+    /// connection.close()?;
+    /// assert_eq!(client.join().unwrap()?, 300u64.to_le_bytes());
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The connection is closed.
+    ///
+    /// [`PostError::Finished`]: crate::PostError::Finished
+    pub fn finish(&mut self) -> Result<()> {
+        self.driver.finish().map_err(Error::Post)
+    }
+
     /// Asks for fast mode: this connection receives at full speed, and the others of its [`Scheduler`]
     /// at a trickle. Granted for what is announced at present, a
     /// tenth of a second at most, if no other connection has it; ask again for more. A connection

@@ -141,6 +141,26 @@ static void times(zl_connection *ours)
     EXPECT(zl_set_timeout(ours, -1) == ZL_OK);
 }
 
+/* What has arrived of a receive in progress, until it is over. */
+static void arrivals(zl_connection *ours)
+{
+    zl_region *region;
+    zl_completion completion;
+    uint64_t bytes = 99;
+    uint32_t id;
+
+    EXPECT(zl_region_new(100, &region) == ZL_OK);
+    EXPECT(zl_post_recv(ours, region, 0, 100, NULL, &id) == ZL_OK);
+    EXPECT(zl_arrived(ours, id + 1, &bytes) == ZL_ERROR_ARGUMENT);
+    EXPECT(zl_wait_arrived(ours, id + 1, 0, 1, &bytes) == ZL_ERROR_ARGUMENT);
+    EXPECT(zl_cancel(ours, id) == ZL_OK);
+    EXPECT(zl_wait(ours, -1, &completion) == ZL_OK);
+    EXPECT(completion.status == ZL_ERROR_CANCELLED);
+    EXPECT(zl_wait_arrived(ours, id, 0, -1, &bytes) == ZL_ERROR_ARGUMENT);
+    EXPECT(strstr(zl_last_error(), "nothing is being received") != NULL);
+    zl_region_free(region);
+}
+
 /* Completions that are there already are taken together, as many as there is room for, and no more. */
 static void batches(zl_connection *ours)
 {
@@ -165,6 +185,26 @@ static void batches(zl_connection *ours)
     EXPECT(zl_poll_batch(ours, completion, COUNT, &count) == ZL_TIMEOUT && count == 0);
 }
 
+/* One end sends no more; the other does. */
+static void end_of_sending(zl_connection *ours, zl_connection *peers)
+{
+    zl_region *region;
+    zl_completion completion;
+    uint32_t id;
+
+    EXPECT(zl_region_new(8, &region) == ZL_OK);
+    EXPECT(zl_post_recv(peers, region, 0, 8, NULL, &id) == ZL_OK);
+    EXPECT(zl_finish(ours) == ZL_OK && zl_finish(ours) == ZL_OK);
+    EXPECT(zl_send(ours, "more", 4) == ZL_ERROR_FINISHED);
+    EXPECT(gather(peers, ours, &completion, 1) == 1);
+    EXPECT(completion.id == id && completion.status == ZL_ERROR_FINISHED);
+    EXPECT(zl_post_send(peers, region, 0, 8, NULL, &id) == ZL_OK);
+    EXPECT(zl_post_recv(ours, region, 0, 8, NULL, &id) == ZL_OK);
+    EXPECT(gather(peers, ours, &completion, 1) == 1);
+    EXPECT(completion.status == ZL_OK);
+    zl_region_free(region);
+}
+
 static void addresses(zl_connection *ours, zl_connection *peers)
 {
     char local[ZL_ADDRESS_LENGTH], seen[ZL_ADDRESS_LENGTH];
@@ -185,6 +225,8 @@ int main(void)
     regions_by_name(ours, peers);
     times(ours);
     batches(ours);
+    arrivals(ours);
+    end_of_sending(ours, peers);
     zl_connection_free(peers);
     zl_connection_free(ours);
     return EXIT_SUCCESS;

@@ -22,6 +22,7 @@ all else is below ``Error``::
     |   +-- Revoked
     |   +-- UnknownRegion
     |   +-- TimedOut (also TimeoutError)
+    |   +-- Finished (also EOFError)
     +-- QueueFull: nothing was posted
 """
 
@@ -100,6 +101,10 @@ class UnknownRegion(RequestFailed):
 
 class TimedOut(RequestFailed, TimeoutError):
     """The call took longer than the timeout of its connection; its request was cancelled."""
+
+
+class Finished(RequestFailed, EOFError):
+    """The peer finished sending, and nothing more comes; or this end did, and nothing more can be sent."""
 
 
 class QueueFull(Error):

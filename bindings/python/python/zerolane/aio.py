@@ -267,6 +267,12 @@ class Connection:
         """Takes memory back from the peer of this connection, at once."""
         return self._requests.revoke(key)
 
+    def finish(self) -> None:
+        """Finishes sending: what was posted is delivered; sends and messages after it raise
+        ``Finished``, and so do the peer's receives that none of it meets. The rest goes on."""
+        self._requests.finish()
+        self._driver.turn_soon()
+
     async def close(self) -> None:
         """Waits until the peer has all that was sent, then disconnects."""
         if self._end is not None or not self._driver.worker.close(self._number):

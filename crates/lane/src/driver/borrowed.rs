@@ -42,7 +42,7 @@ impl<L: Lane> Driver<L> {
             let start = data.as_ptr().cast_mut();
             self.memory.open(start, data.len(), BORROWED_TO_SEND)
         };
-        self.finish(request, RequestInfo::of(&request, Report::default()), span)
+        self.carry_out(request, RequestInfo::of(&request, Report::default()), span)
     }
 
     /// Does a request that writes `buffer`, and waits for its end.
@@ -76,11 +76,11 @@ impl<L: Lane> Driver<L> {
             let start = buffer.as_mut_ptr();
             self.memory.open(start, buffer.len(), BORROWED_TO_RECEIVE)
         };
-        self.finish(request, info, span)
+        self.carry_out(request, info, span)
     }
 
     /// Posts borrowed memory, waits for the end, and closes the memory's entry in every case.
-    fn finish(
+    fn carry_out(
         &mut self,
         request: WorkRequest,
         info: RequestInfo,

@@ -253,6 +253,14 @@ impl<L: Lane> Driver<L> {
         cancelled
     }
 
+    /// Finishes sending: what was posted is delivered, and nothing that meets a receive is posted behind it.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub fn finish(&mut self) -> Result<(), zerolane_core::PostError> {
+        self.core.finish(self.clock.now())
+    }
+
     /// Asks for fast mode: this connection receives at full speed, others to this end at a trickle.
     pub fn request_fast(&mut self) -> FastAnswer {
         self.core.request_fast(self.clock.now())

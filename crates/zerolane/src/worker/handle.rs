@@ -412,6 +412,11 @@ impl ConnectionHandle {
         pending
     }
 
+    /// Finishes sending, as [`Connection::finish`] does, behind what was asked for before.
+    pub fn finish(&self) -> Pending<()> {
+        self.with(Connection::finish)
+    }
+
     /// What was counted so far.
     pub fn account(&self) -> Pending<crate::counters::Account> {
         self.with(|connection| Ok(connection.account()))

@@ -4,6 +4,7 @@ use crate::content;
 use crate::delivery;
 use crate::drive::{both, idle, next, receive_all, send_all, transfer};
 use crate::eager;
+use crate::finish;
 use crate::path::{Pair, Path, plain};
 use std::time::Duration;
 use zerolane::failure::{Reason, TransferError};
@@ -54,6 +55,7 @@ over_every_path!(
     close__flushes,
     delivery__wakes_as_its_sender_asks,
     eager__arrives_with_and_without_a_receive,
+    finish__the_other_direction_goes_on,
 );
 
 fn transfer__every_size(path: Path, base: &Options) {
@@ -369,4 +371,8 @@ fn delivery__wakes_as_its_sender_asks(path: Path, base: &Options) {
 
 fn eager__arrives_with_and_without_a_receive(path: Path, base: &Options) {
     eager::arrives_with_and_without_a_receive(path, base);
+}
+
+fn finish__the_other_direction_goes_on(path: Path, base: &Options) {
+    finish::the_other_direction_goes_on(path, base);
 }

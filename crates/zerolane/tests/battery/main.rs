@@ -7,6 +7,7 @@
 //!  delivery.rs  what wakes a receiver that waits
 //!  eager.rs   payload that leaves with its announcement
 //!  faults.rs  what happens to interfaces in the middle of a Transfer; strangers' datagrams
+//!  finish.rs  one direction that is finished
 //!  files.rs   mapped files as memory
 //!  incast.rs  several senders, one receiver
 //!  marks.rs   ECN: what leaves capable, and is counted
@@ -30,6 +31,7 @@ mod drive;
 mod eager;
 mod faults;
 mod files;
+mod finish;
 mod incast;
 mod marks;
 mod path;

@@ -4,7 +4,7 @@ use super::{PATIENCE, anywhere, content, region};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use zerolane::failure::TransferError;
+use zerolane::failure::{PostError, TransferError};
 use zerolane::worker::{ConnectionHandle, EndpointHandle, Worker, WorkerThread};
 use zerolane::{Connection, Error, ExportedRegion, FetchOp, Options, Region, Rights, Work};
 
@@ -228,6 +228,27 @@ fn close__delivers_what_was_sent_before() {
 }
 
 /// The ends of connections with handles are no events: none wakes the thread.
+#[test]
+fn finish__ends_the_peers_receives_behind_what_was_sent() {
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let receives = [1, 2].map(|n| server.recv(region(n, 8)));
+    let sent = client.send(region(3, 8));
+    client.finish().wait().expect("open");
+    sent.wait().expect("sent");
+    let refused = client.send(region(3, 8)).wait().expect_err("finished");
+    assert!(matches!(refused.error, Error::Post(PostError::Finished)));
+    let [first, second] = receives;
+    assert_eq!(first.wait().expect("received").result, Ok(8));
+    let end = second.wait().expect_err("nothing more comes").error;
+    assert!(matches!(end, Error::Transfer(TransferError::Finished)));
+    // The other direction goes on.
+    let back = client.recv(region(4, 8));
+    server.send(region(5, 8)).wait().expect("sent");
+    assert_eq!(back.wait().expect("received").result, Ok(8));
+    worker.stop().expect("stopped");
+}
+
 #[test]
 fn stop__ends_while_handles_live() {
     let worker = spawned();

@@ -143,10 +143,16 @@ fn end_of_what_there_is(peer: &mut Peer) {
             (0, 5, 1 << 30),
             (u32::MAX, 1, 3),
         ] {
-            for op in [Op::End, Op::EndAck] {
+            // Cancelled, and finished: though more is said afterwards.
+            for (op, param) in [
+                (Op::End, 7),
+                (Op::EndAck, 7),
+                (Op::End, 19),
+                (Op::EndAck, 19),
+            ] {
                 let header = Header {
                     flags,
-                    param: 7,
+                    param,
                     d_id,
                     s_id,
                     sync,

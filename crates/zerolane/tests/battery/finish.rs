@@ -1,0 +1,72 @@
+//! One direction that is finished, while the other goes on.
+
+use crate::content;
+use crate::drive::{both, next};
+use crate::path::Path;
+use zerolane::failure::{PostError, TransferError};
+use zerolane::{Connection, Error, Options, Region, Work};
+
+const LENGTHS: [usize; 5] = [1, 3_000, 300_000, 0, 70_000];
+
+fn empty(len: usize) -> Region {
+    Region::anonymous(len).expect("memory")
+}
+
+/// A reads what it asked for until B has no more; B, whose peer finished at once, answers all the same.
+pub fn the_other_direction_goes_on(path: Path, base: &Options) {
+    let Some(mut pair) = path.connect(base) else {
+        return;
+    };
+    let asks = |a: &mut Connection| {
+        for (seed, len) in (0..).zip(LENGTHS) {
+            a.post_send(content::region(seed, len)).expect("posted");
+        }
+        let sent = a.post_message(b"that is all", None, Work::default());
+        sent.expect("posted");
+        a.finish().expect("open");
+        let refused = a.post_send(empty(1)).expect_err("finished").reason;
+        assert_eq!(refused, PostError::Finished);
+        for _ in 0..=LENGTHS.len() {
+            assert!(next(a).result.is_ok());
+        }
+        let mut buffer = vec![0; 300_000];
+        for seed in 100.. {
+            match a.recv_into(&mut buffer) {
+                Ok(length) => content::verify(seed, &buffer[..length]),
+                Err(Error::Transfer(TransferError::Finished)) => {
+                    assert_eq!(seed, 100 + LENGTHS.len() as u64);
+                    break;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    let answers = |b: &mut Connection| {
+        b.post_message_recv(None).expect("posted");
+        b.post_message_recv(None).expect("posted");
+        for _ in 0..LENGTHS.len() + 2 {
+            b.post_recv(empty(300_000)).expect("posted");
+        }
+        let (mut lengths, mut letters, mut finished) = (vec![], 0, 0);
+        while finished < 3 {
+            let completion = next(b);
+            match completion.result {
+                Ok(_) if completion.control[..] == *b"that is all" => letters += 1,
+                Ok(length) => lengths.push(length),
+                Err(error) => {
+                    assert_eq!(error, TransferError::Finished);
+                    finished += 1;
+                }
+            }
+        }
+        lengths.sort_unstable();
+        let mut expected = LENGTHS;
+        expected.sort_unstable();
+        assert_eq!((&lengths[..], letters), (&expected[..], 1));
+        for (seed, len) in (100..).zip(LENGTHS) {
+            b.send(&content::region(seed, len)).expect("not finished");
+        }
+        b.finish().expect("open");
+    };
+    both(&mut pair, asks, answers);
+}
