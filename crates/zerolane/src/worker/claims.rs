@@ -35,6 +35,8 @@ type OnConnected = Box<dyn FnOnce(Result<Peer>) + Send>;
 /// What came of an attempt to post.
 pub(super) enum Attempt {
     Posted(TransferId),
+    /// Done already: nothing completes.
+    Done,
     /// There is no room at present.
     Full,
     Refused(Refused),
@@ -176,6 +178,7 @@ impl Claims {
                             self.requests.insert(id, Awaited { number, claim });
                         }
                     }
+                    Attempt::Done => {}
                     Attempt::Refused(refused) => {
                         if let Some(claim) = waiting.claim.take() {
                             let _ = claim.answer(Err(refused));

@@ -1,6 +1,6 @@
 //! Handles: what any thread or task asks a worker for.
 
-use super::claims::{Direction, Peer, Post, Waiting, attempt};
+use super::claims::{Attempt, Direction, Peer, Post, Waiting, attempt};
 use super::pending::{Claim, Pending, Refused};
 use super::{ConnectionId, EndpointId, Inbox, Slot, Submission, Worker};
 use crate::memory::Memory;
@@ -414,7 +414,20 @@ impl ConnectionHandle {
 
     /// Finishes sending, as [`Connection::finish`] does, behind what was asked for before.
     pub fn finish(&self) -> Pending<()> {
-        self.with(Connection::finish)
+        let (claim, pending) = Pending::new(None);
+        let mut claim = Some(claim);
+        let waiting = Waiting {
+            number: self.shared.requests.fetch_add(1, Ordering::Relaxed),
+            post: Box::new(move |connection| {
+                if let (Some(connection), Some(claim)) = (connection, claim.take()) {
+                    claim.answer_or_drop(connection.finish());
+                }
+                Attempt::Done
+            }),
+            claim: None,
+        };
+        self.wait_to_post(Direction::Outgoing, waiting);
+        pending
     }
 
     /// What was counted so far.
@@ -458,13 +471,19 @@ impl ConnectionHandle {
             post,
             claim: Some(claim),
         };
+        self.wait_to_post(direction, waiting);
+        pending
+    }
+
+    /// Has `waiting` posted behind what waits already.
+    fn wait_to_post(&self, direction: Direction, waiting: Waiting) {
+        let id = self.shared.id;
         self.worker().submit(move |worker| {
             if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0) {
                 link.claims.post(direction, waiting, &mut link.connection);
                 worker.connection(id);
             }
         });
-        pending
     }
 }
 

@@ -232,16 +232,25 @@ fn close__delivers_what_was_sent_before() {
 fn finish__ends_the_peers_receives_behind_what_was_sent() {
     let worker = spawned();
     let (_endpoint, client, server) = pair(&worker);
-    let receives = [1, 2].map(|n| server.recv(region(n, 8)));
-    let sent = client.send(region(3, 8));
-    client.finish().wait().expect("open");
-    sent.wait().expect("sent");
+    // More than the connection takes at once: some wait for room.
+    let count = 3000;
+    let sent: Vec<_> = (0..count).map(|n| client.send(region(n, 8))).collect();
+    let finished = client.finish();
+    let receives: Vec<_> = (0..=count).map(|n| server.recv(region(n + 1, 8))).collect();
+    finished.wait().expect("open");
+    for it in sent {
+        assert_eq!(it.wait().expect("over").result, Ok(8));
+    }
     let refused = client.send(region(3, 8)).wait().expect_err("finished");
     assert!(matches!(refused.error, Error::Post(PostError::Finished)));
-    let [first, second] = receives;
-    assert_eq!(first.wait().expect("received").result, Ok(8));
-    let end = second.wait().expect_err("nothing more comes").error;
-    assert!(matches!(end, Error::Transfer(TransferError::Finished)));
+    for (n, it) in (0..).zip(receives) {
+        let received = it.wait().expect("over");
+        if n == count {
+            assert_eq!(received.result, Err(TransferError::Finished));
+            continue;
+        }
+        assert!(received.into_region()[..] == content(n, 8), "content");
+    }
     // The other direction goes on.
     let back = client.recv(region(4, 8));
     server.send(region(5, 8)).wait().expect("sent");
