@@ -18,7 +18,7 @@ pub(super) struct Ancillary {
 impl Receiver {
     /// What the kernel says of a message; counts what it dropped.
     pub(super) fn read_ancillary(&mut self, index: usize, account: &mut Account) -> Ancillary {
-        let message = &self.messages[index].msg_hdr;
+        let message = &self.buffers.messages[index].msg_hdr;
         let mut ancillary = Ancillary::default();
         // SAFETY: the kernel wrote msg_controllen bytes of well-formed control messages into our
         // buffer; the macros walk them within that length.

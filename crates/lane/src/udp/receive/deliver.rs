@@ -51,7 +51,7 @@ impl Group {
 impl Receiver {
     /// Delivers one message.
     pub(super) fn deliver(&mut self, index: usize, turn: &mut Turn<'_>) {
-        let total = self.messages[index].msg_len as usize;
+        let total = self.buffers.messages[index].msg_len as usize;
         let dropped = turn.account.dropped_socket_buffer;
         let Ancillary { segment, ecn } = self.read_ancillary(index, turn.account);
         if turn.account.dropped_socket_buffer > dropped {
@@ -62,7 +62,7 @@ impl Receiver {
             total,
             segment: segment.unwrap_or(total).max(1),
         };
-        if self.messages[index].msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
+        if self.buffers.messages[index].msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
             turn.account.dropped_truncated += 1;
             return;
         }
@@ -74,11 +74,13 @@ impl Receiver {
         }
         if message.segments() > 1 {
             self.singles = 0;
-        } else if self.layouts[index].pairs > 0 && total > self.incoming.around() + OPTIONS_LEN {
+        } else if self.buffers.layouts[index].pairs > 0
+            && total > self.incoming.around() + OPTIONS_LEN
+        {
             // What was not predicted says nothing about those that are: small puts come on their own.
             self.singles = self.singles.saturating_add(1);
         }
-        if self.layouts[index].fits(total, message.segment, self.incoming.around()) {
+        if self.buffers.layouts[index].fits(total, message.segment, self.incoming.around()) {
             self.deliver_in_place(message, turn);
         } else {
             self.deliver_linear(message, turn);
@@ -87,7 +89,7 @@ impl Receiver {
 
     /// The prediction's pattern held: deliver the STUs where they lie, consecutive ones as one.
     fn deliver_in_place(&mut self, message: Message, turn: &mut Turn<'_>) {
-        let layout = std::mem::take(&mut self.layouts[message.index]);
+        let layout = std::mem::take(&mut self.buffers.layouts[message.index]);
         let mut group: Option<Group> = None;
         let around = self.incoming.around();
         let (mut at, mut slot) = (0, layout.slot);
@@ -102,7 +104,7 @@ impl Receiver {
                 let landed = run.span.part(start, u64::from(payload));
                 let whole = datagram >= around;
                 let continues = whole && start > 0 && self.continues(group.as_ref(), slot);
-                if !(continues || whole && Header::is_data(&self.slots[slot].header)) {
+                if !(continues || whole && Header::is_data(&self.buffers.slots[slot].header)) {
                     self.deliver_any(group.take(), turn);
                     self.deliver_control((message.index, slot), place, datagram, turn);
                 } else if !self.unseal_in_place(slot, landed, place.len, turn) {
@@ -114,7 +116,7 @@ impl Receiver {
                     group.landed.len += u64::from(payload);
                 } else {
                     self.deliver_any(group.take(), turn);
-                    group = Group::of(&self.slots[slot].header, slot, landed);
+                    group = Group::of(&self.buffers.slots[slot].header, slot, landed);
                     if group.is_none() {
                         turn.core.on_dropped(DropReason::Malformed);
                     }
@@ -125,14 +127,14 @@ impl Receiver {
             }
         }
         self.deliver_any(group, turn);
-        self.layouts[message.index] = layout;
+        self.buffers.layouts[message.index] = layout;
     }
 
     /// Whether the header in `slot` continues `group`.
     fn continues(&self, group: Option<&Group>, slot: usize) -> bool {
         group.is_some_and(|group| {
-            let last = &self.slots[group.last_slot].header;
-            Header::continues(last, group.last_len, &self.slots[slot].header)
+            let last = &self.buffers.slots[group.last_slot].header;
+            Header::continues(last, group.last_len, &self.buffers.slots[slot].header)
         })
     }
 
@@ -144,7 +146,7 @@ impl Receiver {
         len: usize,
         turn: &mut Turn<'_>,
     ) {
-        let mut bytes = std::mem::take(&mut self.copy);
+        let mut bytes = std::mem::take(&mut self.buffers.copy);
         // To be opened, it has to be there as a whole.
         let sealed = self.incoming.is_protected();
         let count = if sealed {
@@ -160,7 +162,7 @@ impl Receiver {
             let shown = &opened[..opened.len().min(CONTROL_DATAGRAM)];
             deliver_operation(turn, shown, len);
         }
-        self.copy = bytes;
+        self.buffers.copy = bytes;
     }
 
     fn deliver_any(&mut self, group: Option<Group>, turn: &mut Turn<'_>) {
@@ -189,12 +191,12 @@ impl Receiver {
             }
             Placement::Eager(span) => self.move_landed(landed, span, MoveCause::Eager, turn),
             Placement::Store(_) | Placement::Value { .. } | Placement::Hold(_) => {
-                let mut copy = std::mem::take(&mut self.copy);
+                let mut copy = std::mem::take(&mut self.buffers.copy);
                 copy.resize(len as usize, 0);
                 if turn.memory.read(landed, &mut copy) {
                     self.deliver_small(placement, &copy, turn);
                 }
-                self.copy = copy;
+                self.buffers.copy = copy;
             }
             Placement::Drop(_) => {}
         }
@@ -260,7 +262,7 @@ impl Receiver {
         if !matches!(cause, MoveCause::Unannounced | MoveCause::Eager) {
             self.missed += span.len as usize;
         }
-        self.moves.push(Move {
+        self.buffers.moves.push(Move {
             from,
             to,
             len: span.len as usize,
@@ -272,7 +274,7 @@ impl Receiver {
 
     /// The pattern did not hold: make the message linear, then deliver datagram by datagram.
     fn deliver_linear(&mut self, message: Message, turn: &mut Turn<'_>) {
-        if self.layouts[message.index].pairs == 0 {
+        if self.buffers.layouts[message.index].pairs == 0 {
             // Nothing was predicted: all of it lies in the spill, in one piece.
             let mut spill = std::mem::take(&mut self.buffers.spill);
             let bytes = &mut spill[message.index * SPILL..][..message.total];
@@ -342,8 +344,8 @@ impl Receiver {
         let Message { index, total, .. } = message;
         bytes.resize(total, 0);
         let mut rest = &mut bytes[..];
-        let runs = &self.layouts[index].runs;
-        let message = &self.messages[index].msg_hdr;
+        let runs = &self.buffers.layouts[index].runs;
+        let message = &self.buffers.messages[index].msg_hdr;
         // SAFETY: msg_iov and msg_iovlen still name the iovecs made for this call, which nothing has
         // touched since.
         let iovs = unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) };

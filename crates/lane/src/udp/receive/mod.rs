@@ -21,7 +21,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::AsRawFd;
 use unseal::Incoming;
-use zerolane_core::{Forecast, RegionId};
+use zerolane_core::{Connection, RegionId};
 use zerolane_handshake::{Exchange, Session};
 use zerolane_wire::HEADER_LEN;
 
@@ -80,21 +80,36 @@ thread_local! {
     static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
 }
 
-/// What nothing outlives a batch in.
+/// What nothing outlives a batch in: a connection that receives little touches none of its own.
 #[derive(Debug, Default)]
 struct Buffers {
+    layouts: Vec<Layout>,
+    slots: Box<[Slot]>,
     /// Where what is longer than predicted goes, [`SPILL`] bytes for each message.
     spill: Box<[u8]>,
     /// Messages that did not fit the prediction, made linear: [`SPILL`] bytes each at most, once they
     /// are needed. What is moved from them stays until the end of the batch.
     linear: Vec<Vec<u8>>,
+    controls: Box<[[u64; CONTROL / 8]]>,
+    iovs: Vec<libc::iovec>,
+    messages: Vec<libc::mmsghdr>,
+    moves: Vec<Move>,
+    /// A put or a control operation that landed where something else was predicted.
+    copy: Vec<u8>,
 }
 
 impl Buffers {
     fn allocate() -> Buffers {
         Buffers {
+            layouts: (0..MAX_MESSAGES).map(|_| Layout::default()).collect(),
+            slots: vec![Slot::EMPTY; MAX_MESSAGES.max(MAX_SEGMENTS) + 1].into(),
             spill: vec![0; MAX_MESSAGES * SPILL].into(),
             linear: vec![Vec::new(); MAX_MESSAGES],
+            controls: vec![[0; CONTROL / 8]; MAX_MESSAGES].into(),
+            iovs: Vec::with_capacity(3 * MAX_MESSAGES),
+            messages: Vec::with_capacity(MAX_MESSAGES),
+            moves: Vec::new(),
+            copy: Vec::new(),
         }
     }
 }
@@ -104,9 +119,6 @@ pub(super) struct Receiver {
     pub(super) gro: bool,
     /// Lone datagrams since the last super-packet.
     singles: u32,
-    forecast: Forecast,
-    layouts: Vec<Layout>,
-    slots: Box<[Slot]>,
     incoming: Incoming,
     /// This end's part in the key exchange, where there is one.
     exchange: Option<Exchange>,
@@ -114,14 +126,8 @@ pub(super) struct Receiver {
     session: Option<Box<Session>>,
     /// Lent by the thread for the length of a call: what they hold is delivered before that ends.
     buffers: Buffers,
-    controls: Box<[[u64; CONTROL / 8]]>,
-    iovs: Vec<libc::iovec>,
-    messages: Vec<libc::mmsghdr>,
-    moves: Vec<Move>,
-    /// Bytes of `moves` that were granted, so that a forecast could have placed them.
+    /// Bytes of the moves that were granted, so that a forecast could have placed them.
     missed: usize,
-    /// A put or a control operation that landed where something else was predicted.
-    copy: Vec<u8>,
     /// A region whose memory was found to be gone.
     fault: Option<RegionId>,
     overflow: u32,
@@ -137,9 +143,6 @@ impl Receiver {
         Receiver {
             gro: options.gro && socket::enable_gro(socket),
             singles: 0,
-            forecast: Forecast::default(),
-            layouts: (0..MAX_MESSAGES).map(|_| Layout::default()).collect(),
-            slots: vec![Slot::EMPTY; MAX_MESSAGES.max(MAX_SEGMENTS) + 1].into(),
             incoming: match options.security.mode {
                 Mode::Plain => Incoming::Plain,
                 Mode::Encrypted | Mode::Authenticated => Incoming::Waiting,
@@ -147,12 +150,7 @@ impl Receiver {
             exchange: None,
             session: None,
             buffers: Buffers::default(),
-            controls: vec![[0; CONTROL / 8]; MAX_MESSAGES].into(),
-            iovs: Vec::with_capacity(3 * MAX_MESSAGES),
-            messages: Vec::with_capacity(MAX_MESSAGES),
-            moves: Vec::new(),
             missed: 0,
-            copy: Vec::new(),
             fault: None,
             overflow: 0,
         }
@@ -206,7 +204,8 @@ impl Receiver {
             Err(error) => return self.refused(error, turn),
         };
         // A bound was met: of messages, or of what one of them holds.
-        turn.more = received == count && (count > 1 || self.messages[0].msg_len >= MANY_BYTES);
+        turn.more =
+            received == count && (count > 1 || self.buffers.messages[0].msg_len >= MANY_BYTES);
         turn.refresh();
         let data_before = turn.core.counters().stus_received;
         for index in 0..received {
@@ -225,7 +224,7 @@ impl Receiver {
     fn fill(&mut self, socket: &Socket, count: usize) -> io::Result<usize> {
         let fd = socket.as_raw_fd();
         let received = if count == 1 {
-            let message = &mut self.messages[0];
+            let message = &mut self.buffers.messages[0];
             // SAFETY: the message's iovecs name header slots, spill and control space of ours, and
             // places that the registry has open for writing and the core granted: theirs for the call.
             let len = unsafe { libc::recvmsg(fd, &raw mut message.msg_hdr, libc::MSG_DONTWAIT) };
@@ -237,7 +236,7 @@ impl Receiver {
             unsafe {
                 libc::recvmmsg(
                     fd,
-                    self.messages.as_mut_ptr(),
+                    self.buffers.messages.as_mut_ptr(),
                     count as u32,
                     libc::MSG_DONTWAIT,
                     std::ptr::null_mut(),
@@ -263,25 +262,12 @@ impl Receiver {
                 Ok(true)
             }
             // A place could not be written: a mapped file that shrank.
-            Some(libc::EFAULT) => match self.find_fault(turn.memory) {
+            Some(libc::EFAULT) => match find_fault(turn.core, turn.memory) {
                 Some(region) => Err(LaneError::Fault(region)),
                 None => Ok(true),
             },
             _ => Err(LaneError::Io(error)),
         }
-    }
-
-    /// The region that made the kernel's copy fail. `None` if all that is forecast can be written:
-    /// the error was an earlier datagram's, and its Transfer will meet the next one.
-    fn find_fault(&self, memory: &Registry) -> Option<RegionId> {
-        self.forecast.runs().find_map(|run| {
-            let writable = memory.target(run.span).and_then(|start| {
-                // SAFETY: the registry has these bytes open, so they are mapped.
-                unsafe { fault::is_writable(start, run.span.len as usize) }
-            });
-            // Where the kernel cannot tell, the first one is suspected.
-            (writable != Some(true)).then_some(run.span.region)
-        })
     }
 
     /// Moves what missed its place. In strict mode that is the last thing done if any of it was granted:
@@ -290,7 +276,7 @@ impl Receiver {
         let bytes = std::mem::take(&mut self.missed);
         // SAFETY: sources are places or linear buffers that live to the end of the batch;
         // targets are spans the core accepted once each, so they are disjoint, and open for writing.
-        let moved = unsafe { cleanup::perform(&mut self.moves) };
+        let moved = unsafe { cleanup::perform(&mut self.buffers.moves) };
         let fault = self.fault.take().or(moved.err());
         match fault {
             _ if strict && bytes > 0 => Err(LaneError::Strict { bytes }),
@@ -298,6 +284,19 @@ impl Receiver {
             None => Ok(()),
         }
     }
+}
+
+/// The region that made the kernel's copy fail. `None` if all that is forecast can be written:
+/// the error was an earlier datagram's, and its Transfer will meet the next one.
+fn find_fault(core: &Connection, memory: &Registry) -> Option<RegionId> {
+    predict::forecast(core).runs().find_map(|run| {
+        let writable = memory.target(run.span).and_then(|start| {
+            // SAFETY: the registry has these bytes open, so they are mapped.
+            unsafe { fault::is_writable(start, run.span.len as usize) }
+        });
+        // Where the kernel cannot tell, the first one is suspected.
+        (writable != Some(true)).then_some(run.span.region)
+    })
 }
 
 #[cfg(test)]

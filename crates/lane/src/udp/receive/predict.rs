@@ -4,7 +4,7 @@ use super::{BATCH, CONTROL, MAX_MESSAGES, MAX_SEGMENTS, Receiver, SINGLES, SPILL
 use crate::Registry;
 use crate::udp::send::{empty_message, iovec};
 use std::ops::Range;
-use zerolane_core::{Connection, Run};
+use zerolane_core::{Connection, Forecast, Run};
 
 impl Receiver {
     /// Builds iovecs by the forecast. Returns the number of messages.
@@ -15,24 +15,24 @@ impl Receiver {
         } else {
             1
         };
-        core.forecast(MAX_SEGMENTS as u32, &mut self.forecast);
-        self.iovs.clear();
-        self.messages.clear();
-        self.layouts[0].clear();
+        let forecast = forecast(core);
+        self.buffers.iovs.clear();
+        self.buffers.messages.clear();
+        self.buffers.layouts[0].clear();
         if one_by_one {
-            self.predict_datagrams(messages, memory);
+            self.predict_datagrams(&forecast, messages, memory);
         } else {
-            self.predict_super_packet(memory);
+            self.predict_super_packet(&forecast, memory);
         }
         self.point_messages(messages);
         messages
     }
 
     /// One pair for each of `messages`.
-    fn predict_datagrams(&mut self, messages: usize, memory: &Registry) {
+    fn predict_datagrams(&mut self, forecast: &Forecast, messages: usize, memory: &Registry) {
         let sealed = self.incoming.is_protected();
         let mut message = 0;
-        'runs: for run in self.forecast.runs() {
+        'runs: for run in forecast.runs() {
             if self.incoming.opens_apart(memory, run.span.region) {
                 break;
             }
@@ -43,17 +43,22 @@ impl Receiver {
                 let Some(place) = memory.target(span) else {
                     break 'runs;
                 };
-                let layout = &mut self.layouts[message];
+                let layout = &mut self.buffers.layouts[message];
                 layout.runs.clear();
                 layout.runs.push(Run { span, stu: run.stu });
                 layout.pairs = 1;
                 layout.slot = message;
-                self.iovs.push(self.slots[message].iovec(false));
-                self.iovs.push(iovec(place, len as usize));
+                self.buffers
+                    .iovs
+                    .push(self.buffers.slots[message].iovec(false));
+                self.buffers.iovs.push(iovec(place, len as usize));
                 if sealed {
-                    self.iovs.push(self.slots[message + 1].iovec_of_trailer());
+                    self.buffers
+                        .iovs
+                        .push(self.buffers.slots[message + 1].iovec_of_trailer());
                 }
-                self.iovs
+                self.buffers
+                    .iovs
                     .push(iovec(spill(&mut self.buffers.spill, message), SPILL));
                 at += len;
                 message += 1;
@@ -65,18 +70,19 @@ impl Receiver {
     /// These messages have no prediction.
     fn leave_unpredicted(&mut self, messages: Range<usize>) {
         for message in messages {
-            self.layouts[message].clear();
-            self.iovs
+            self.buffers.layouts[message].clear();
+            self.buffers
+                .iovs
                 .push(iovec(spill(&mut self.buffers.spill, message), SPILL));
         }
     }
 
     /// All pairs in one message, up to the first short STU: nothing is merged behind that.
-    fn predict_super_packet(&mut self, memory: &Registry) {
+    fn predict_super_packet(&mut self, forecast: &Forecast, memory: &Registry) {
         let sealed = self.incoming.is_protected();
-        let layout = &mut self.layouts[0];
+        let layout = &mut self.buffers.layouts[0];
         layout.slot = 0;
-        'runs: for run in self.forecast.runs() {
+        'runs: for run in forecast.runs() {
             if self.incoming.opens_apart(memory, run.span.region) {
                 break;
             }
@@ -89,10 +95,12 @@ impl Receiver {
                     break 'runs;
                 }
                 let len = u64::from(run.stu).min(run.span.len - at);
-                self.iovs
-                    .push(self.slots[layout.pairs].iovec(sealed && layout.pairs > 0));
+                self.buffers
+                    .iovs
+                    .push(self.buffers.slots[layout.pairs].iovec(sealed && layout.pairs > 0));
                 // SAFETY: at + len <= span.len, and all of span is writable at `start`.
-                self.iovs
+                self.buffers
+                    .iovs
                     .push(iovec(unsafe { start.add(at as usize) }, len as usize));
                 layout.pairs += 1;
                 at += len;
@@ -102,11 +110,14 @@ impl Receiver {
                 break;
             }
         }
-        let pairs = self.layouts[0].pairs;
+        let pairs = self.buffers.layouts[0].pairs;
         if sealed && pairs > 0 {
-            self.iovs.push(self.slots[pairs].iovec_of_trailer());
+            self.buffers
+                .iovs
+                .push(self.buffers.slots[pairs].iovec_of_trailer());
         }
-        self.iovs
+        self.buffers
+            .iovs
             .push(iovec(spill(&mut self.buffers.spill, 0), SPILL));
     }
 
@@ -114,20 +125,27 @@ impl Receiver {
         let sealed = self.incoming.is_protected();
         let mut next = 0;
         for index in 0..count {
-            let pairs = self.layouts[index].pairs;
+            let pairs = self.buffers.layouts[index].pairs;
             let iovs = 2 * pairs + 1 + usize::from(sealed && pairs > 0);
             let mut message = empty_message();
-            message.msg_iov = &raw mut self.iovs[next];
+            message.msg_iov = &raw mut self.buffers.iovs[next];
             message.msg_iovlen = iovs;
-            message.msg_control = self.controls[index].as_mut_ptr().cast();
+            message.msg_control = self.buffers.controls[index].as_mut_ptr().cast();
             message.msg_controllen = CONTROL;
-            self.messages.push(libc::mmsghdr {
+            self.buffers.messages.push(libc::mmsghdr {
                 msg_hdr: message,
                 msg_len: 0,
             });
             next += iovs;
         }
     }
+}
+
+/// The next STUs, as many as a message holds.
+pub(super) fn forecast(core: &Connection) -> Forecast {
+    let mut forecast = Forecast::default();
+    core.forecast(MAX_SEGMENTS as u32, &mut forecast);
+    forecast
 }
 
 fn spill(spill: &mut [u8], message: usize) -> *mut u8 {

@@ -175,7 +175,7 @@ impl Receiver {
             Some((start, trailer)) => unsafe {
                 let place = (start, landed.len as usize);
                 let exclusive = turn.memory.is_exclusive(landed.region);
-                let header = &self.slots[slot].header;
+                let header = &self.buffers.slots[slot].header;
                 self.incoming.open_at(header, place, exclusive, &trailer)
             },
         };
@@ -201,7 +201,7 @@ impl Receiver {
         if !self.incoming.can_open_in(turn.memory, landed.region) {
             return None;
         }
-        let mut trailer = self.slots[slot + 1].trailer;
+        let mut trailer = self.buffers.slots[slot + 1].trailer;
         let before = (place - landed.len).min(TRAILER_LEN as u64) as usize;
         if before > 0 {
             let end = Span {
@@ -209,7 +209,7 @@ impl Receiver {
                 len: before as u64,
                 ..landed
             };
-            let behind = self.slots[slot + 1].trailer;
+            let behind = self.buffers.slots[slot + 1].trailer;
             if !turn.memory.read(end, &mut trailer[..before]) {
                 return None;
             }
@@ -229,13 +229,13 @@ impl Receiver {
         turn: &Turn<'_>,
     ) -> bool {
         let (head, rest) = bytes.split_at_mut(bytes.len().min(HEADER_LEN));
-        head.copy_from_slice(&self.slots[slot].header[..head.len()]);
+        head.copy_from_slice(&self.buffers.slots[slot].header[..head.len()]);
         let (placed, rest) = rest.split_at_mut(rest.len().min(place.len as usize));
         if !turn.memory.read(place, placed) {
             return false;
         }
         let trailer = match self.incoming.is_protected() {
-            true => &self.slots[slot + 1].trailer[..],
+            true => &self.buffers.slots[slot + 1].trailer[..],
             false => &[],
         };
         let (behind, spilled) = rest.split_at_mut(rest.len().min(trailer.len()));

@@ -21,8 +21,10 @@ impl Sender {
         message: &[u8],
         account: &mut Account,
     ) -> io::Result<()> {
-        self.iovs.clear();
-        self.iovs.push(iovec(message.as_ptr(), message.len()));
+        self.buffers.iovs.clear();
+        self.buffers
+            .iovs
+            .push(iovec(message.as_ptr(), message.len()));
         self.send_alone(socket, account)
     }
 
@@ -32,12 +34,12 @@ impl Sender {
         datagram: &ControlDatagram,
         account: &mut Account,
     ) -> io::Result<()> {
-        self.iovs.clear();
+        self.buffers.iovs.clear();
         match &mut self.protection {
             Protection::Plain => return self.bare_control(socket, datagram, account),
             Protection::Waiting => return Ok(()),
             Protection::Sealed(stage) => match stage.control(datagram) {
-                Ok(bytes) => self.iovs.push(iovec(bytes.as_ptr(), bytes.len())),
+                Ok(bytes) => self.buffers.iovs.push(iovec(bytes.as_ptr(), bytes.len())),
                 Err(_) => return Ok(()),
             },
         }
@@ -75,10 +77,10 @@ impl Sender {
     ) -> io::Result<()> {
         let bytes = datagram.bytes();
         let padding = datagram.pad_to.saturating_sub(bytes.len());
-        self.iovs.push(iovec(bytes.as_ptr(), bytes.len()));
+        self.buffers.iovs.push(iovec(bytes.as_ptr(), bytes.len()));
         if padding > 0 {
             let padding = padding.min(PADDING.0.len());
-            self.iovs.push(iovec(PADDING.0.as_ptr(), padding));
+            self.buffers.iovs.push(iovec(PADDING.0.as_ptr(), padding));
             if let Some(outcome) = self.lend_probe(socket, bytes, account) {
                 return outcome;
             }
@@ -96,11 +98,11 @@ impl Sender {
     ) -> Option<io::Result<()>> {
         let own = self.zerocopy_tracker.probe(bytes)?;
         account.tx_control_syscalls += 1;
-        self.iovs[0] = iovec(own.0.as_ptr().cast(), bytes.len());
+        self.buffers.iovs[0] = iovec(own.0.as_ptr().cast(), bytes.len());
         let outcome = self.lend(socket, 0, own, None);
         match outcome {
             Some(_) => account.datagrams_sent += 1,
-            None => self.iovs[0] = iovec(bytes.as_ptr(), bytes.len()),
+            None => self.buffers.iovs[0] = iovec(bytes.as_ptr(), bytes.len()),
         }
         outcome
     }

@@ -27,15 +27,17 @@ impl Sender {
                 None => self.gather_pieces(burst, turn)?,
             },
             Protection::Waiting => return Ok(Ok(())),
-            Protection::Sealed(stage) => match stage.data(burst, &self.headers[..], turn.memory) {
-                Ok(bytes) => {
-                    let (start, len) = (bytes.as_ptr(), bytes.len());
-                    self.iovs.clear();
-                    self.iovs.push(iovec(start, len));
+            Protection::Sealed(stage) => {
+                match stage.data(burst, &self.buffers.headers[..], turn.memory) {
+                    Ok(bytes) => {
+                        let (start, len) = (bytes.as_ptr(), bytes.len());
+                        self.buffers.iovs.clear();
+                        self.buffers.iovs.push(iovec(start, len));
+                    }
+                    Err(SealError::Gone) => return Err(gone),
+                    Err(SealError::Refused) => return Ok(Ok(())),
                 }
-                Err(SealError::Gone) => return Err(gone),
-                Err(SealError::Refused) => return Ok(Ok(())),
-            },
+            }
         }
         self.burst = (self.burst * 2).min(MAX_SEGMENTS as u32);
         self.last = turn.now;
@@ -66,8 +68,8 @@ impl Sender {
         // The kernel will still read the headers when the next burst overwrites ours.
         let mut own = self.zerocopy_tracker.headers();
         for (index, slot) in own.0.iter_mut().enumerate().take(count) {
-            slot[..HEADER_LEN].copy_from_slice(&self.headers[index]);
-            self.iovs[2 * index] = iovec(slot.as_ptr(), HEADER_LEN);
+            slot[..HEADER_LEN].copy_from_slice(&self.buffers.headers[index]);
+            self.buffers.iovs[2 * index] = iovec(slot.as_ptr(), HEADER_LEN);
         }
         let segment = burst.stu as usize + HEADER_LEN;
         let outcome = self.lend(socket, segment, own, Some(burst.span.region));
@@ -75,8 +77,8 @@ impl Sender {
             Some(Ok(())) => account.tx_zerocopy_syscalls += 1,
             _ => {
                 account.tx_data_syscalls += 1;
-                for (index, header) in self.headers.iter().enumerate().take(count) {
-                    self.iovs[2 * index] = iovec(header.as_ptr(), HEADER_LEN);
+                for (index, header) in self.buffers.headers.iter().enumerate().take(count) {
+                    self.buffers.iovs[2 * index] = iovec(header.as_ptr(), HEADER_LEN);
                 }
             }
         }
@@ -109,12 +111,12 @@ impl Sender {
         checksums: bool,
         memory: &Registry,
     ) -> Result<(), LaneError> {
-        burst.emit_headers(&mut self.headers[..]);
+        burst.emit_headers(&mut self.buffers.headers[..]);
         if !checksums {
             return Ok(());
         }
         let mut at = 0;
-        for (index, place) in (0..burst.segments).zip(self.headers.iter_mut()) {
+        for (index, place) in (0..burst.segments).zip(self.buffers.headers.iter_mut()) {
             let len = u64::from(burst.stu).min(burst.span.len - at);
             let sum = memory.sum(burst.span.part(at, len))?;
             burst.header(index).sealed(sum).emit_into(place);
@@ -127,19 +129,19 @@ impl Sender {
     fn gather_pieces(&mut self, burst: &DataBurst, turn: &mut Turn<'_>) -> Result<(), LaneError> {
         let gone = LaneError::Fault(burst.span.region);
         let (mut at, mut count) = (0, 0);
-        self.iovs.clear();
-        for place in self.headers.iter().take(burst.segments as usize) {
+        self.buffers.iovs.clear();
+        for place in self.buffers.headers.iter().take(burst.segments as usize) {
             let len = u64::from(burst.stu).min(burst.span.len - at);
-            self.iovs.push(iovec(place.as_ptr(), HEADER_LEN));
+            self.buffers.iovs.push(iovec(place.as_ptr(), HEADER_LEN));
             let Some(pieces) = turn.memory.pieces(burst.span.part(at, len)) else {
                 return Err(gone);
             };
-            self.iovs.extend(
+            self.buffers.iovs.extend(
                 pieces
                     .take(MAX_IOVECS)
                     .map(|(start, len)| iovec(start, len)),
             );
-            count = self.iovs.len();
+            count = self.buffers.iovs.len();
             if count > MAX_IOVECS {
                 break;
             }
@@ -148,24 +150,25 @@ impl Sender {
         if count <= MAX_IOVECS {
             return Ok(());
         }
-        self.linear.resize(burst.span.len as usize, 0);
-        if !turn.memory.read(burst.span, &mut self.linear) {
+        self.buffers.linear.resize(burst.span.len as usize, 0);
+        if !turn.memory.read(burst.span, &mut self.buffers.linear) {
             return Err(gone);
         }
-        let payload = self.linear.as_ptr();
+        let payload = self.buffers.linear.as_ptr();
         self.gather(burst, payload);
         Ok(())
     }
 
     /// Fills the iovecs: header, payload, header, payload.
     fn gather(&mut self, burst: &DataBurst, payload: *const u8) {
-        self.iovs.clear();
+        self.buffers.iovs.clear();
         let mut at = 0;
-        for place in self.headers.iter().take(burst.segments as usize) {
+        for place in self.buffers.headers.iter().take(burst.segments as usize) {
             let len = u64::from(burst.stu).min(burst.span.len - at);
-            self.iovs.push(iovec(place.as_ptr(), HEADER_LEN));
+            self.buffers.iovs.push(iovec(place.as_ptr(), HEADER_LEN));
             // SAFETY: at + len <= span.len, and all of the span's bytes are readable at `payload`.
-            self.iovs
+            self.buffers
+                .iovs
                 .push(iovec(unsafe { payload.add(at as usize) }, len as usize));
             at += len;
         }

@@ -51,8 +51,8 @@ impl Sender {
     ) -> io::Result<()> {
         let mut control = [0u64; CONTROL_LEN / 8];
         let mut message = empty_message();
-        message.msg_iov = self.iovs.as_mut_ptr();
-        message.msg_iovlen = self.iovs.len();
+        message.msg_iov = self.buffers.iovs.as_mut_ptr();
+        message.msg_iovlen = self.buffers.iovs.len();
         if segment > 0 {
             message.msg_control = control.as_mut_ptr().cast();
             // SAFETY: CMSG_SPACE and CMSG_LEN only compute; the control buffer is aligned and larger
@@ -77,11 +77,11 @@ impl Sender {
 
     /// One datagram for every `segment` bytes, by sendmmsg: for kernels and interfaces without GSO.
     fn send_separately(&mut self, socket: &Socket, segment: usize) -> io::Result<()> {
-        self.messages.clear();
+        self.buffers.messages.clear();
         if let Protection::Sealed(_) = self.protection {
-            cut(&mut self.iovs, segment);
+            cut(&mut self.buffers.iovs, segment);
         }
-        let mut rest = &mut self.iovs[..];
+        let mut rest = &mut self.buffers.iovs[..];
         while !rest.is_empty() {
             let mut bytes = 0;
             let fits = |iov: &&libc::iovec| {
@@ -94,15 +94,15 @@ impl Sender {
             let mut message = empty_message();
             message.msg_iov = pieces.as_mut_ptr();
             message.msg_iovlen = pieces.len();
-            self.messages.push(libc::mmsghdr {
+            self.buffers.messages.push(libc::mmsghdr {
                 msg_hdr: message,
                 msg_len: 0,
             });
             rest = behind;
         }
         let mut done = 0;
-        while done < self.messages.len() {
-            let rest = &mut self.messages[done..];
+        while done < self.buffers.messages.len() {
+            let rest = &mut self.buffers.messages[done..];
             // SAFETY: as in send_gathered, for every message of the list.
             let sent = twice_on_fault(|| unsafe { system::sendmmsg(socket.as_raw_fd(), rest) });
             match sent {

@@ -14,6 +14,7 @@ use super::zerocopy::ZerocopyTracker;
 use crate::seal::Sealer;
 use crate::{LaneError, Mode, Options, Turn, Zerocopy};
 use socket2::Socket;
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use zerolane_core::{BurstLimit, Instant, RegionId, Transmit};
@@ -38,19 +39,43 @@ enum SendOutcome {
     Lost,
 }
 
-#[derive(Debug)]
-pub(super) struct Sender {
-    pub(super) gso: bool,
-    zerocopy_tracker: ZerocopyTracker,
-    /// The last burst was of memory that may be lent.
-    lendable: bool,
-    headers: Box<[[u8; HEADER_LEN]; MAX_SEGMENTS]>,
+thread_local! {
+    /// The buffers of all connections that this thread drives: a thousand of them need one.
+    static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
+}
+
+/// What nothing outlives a turn in: a connection that sends little touches none of its own.
+#[derive(Debug, Default)]
+struct Buffers {
+    headers: Box<[[u8; HEADER_LEN]]>,
     iovs: Vec<libc::iovec>,
     /// A burst of more pieces than one call takes.
     linear: Vec<u8>,
     /// Headers and short payloads of small operations.
     small: Vec<u8>,
     messages: Vec<libc::mmsghdr>,
+}
+
+impl Buffers {
+    fn allocate() -> Buffers {
+        Buffers {
+            headers: vec![[0; HEADER_LEN]; MAX_SEGMENTS].into(),
+            iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
+            linear: Vec::new(),
+            small: Vec::with_capacity(small::ROOM),
+            messages: Vec::with_capacity(MAX_SEGMENTS),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) gso: bool,
+    zerocopy_tracker: ZerocopyTracker,
+    /// The last burst was of memory that may be lent.
+    lendable: bool,
+    /// Lent by the thread for the length of a call: what they hold has left when that ends.
+    buffers: Buffers,
     /// Datagrams leave ECN-capable.
     ect: bool,
     /// The last transmission met a full socket buffer.
@@ -85,11 +110,7 @@ impl Sender {
             // What is sealed is the lane's own already, and written again for the next burst.
             zerocopy_tracker: ZerocopyTracker::new(socket, options.zerocopy && mode == Mode::Plain),
             lendable: false,
-            headers: Box::new([[0; HEADER_LEN]; MAX_SEGMENTS]),
-            linear: Vec::new(),
-            small: Vec::new(),
-            iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
-            messages: Vec::with_capacity(MAX_SEGMENTS),
+            buffers: Buffers::default(),
             ect: false,
             full: false,
             held: None,
@@ -137,37 +158,52 @@ impl Sender {
         exchange: Option<&Exchange>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
-        if let Protection::Sealed(stage) = &mut self.protection {
-            stage.lend();
-        }
-        let sent = self.transmit_bursts(socket, peer, exchange, turn);
-        if let Protection::Sealed(stage) = &mut self.protection {
-            stage.give_back();
-        }
-        sent
-    }
-
-    fn transmit_bursts(
-        &mut self,
-        socket: &Socket,
-        peer: SocketAddr,
-        exchange: Option<&Exchange>,
-        turn: &mut Turn<'_>,
-    ) -> Result<bool, LaneError> {
-        let mut sent = self.zerocopy_tracker.is_lending() && self.zerocopy_tracker.settle(socket);
+        let settled = self.zerocopy_tracker.is_lending() && self.zerocopy_tracker.settle(socket);
         if turn.core.wants_marks() != self.ect {
             self.ect = !self.ect;
             socket::send_ect(socket, peer, self.ect);
         }
         self.full = false;
+        let Some(first) = self.next(turn) else {
+            return Ok(settled);
+        };
+        self.buffers = SPARE.take().unwrap_or_else(Buffers::allocate);
+        if let Protection::Sealed(stage) = &mut self.protection {
+            stage.lend();
+        }
+        let sent = self.transmit_bursts(first, socket, peer, exchange, turn);
+        if let Protection::Sealed(stage) = &mut self.protection {
+            stage.give_back();
+        }
+        SPARE.set(Some(std::mem::take(&mut self.buffers)));
+        Ok(sent? || settled)
+    }
+
+    /// What leaves next.
+    fn next(&mut self, turn: &mut Turn<'_>) -> Option<Transmit> {
+        self.held.take().or_else(|| {
+            let limit = self.limit(turn.now, turn.core.stu());
+            turn.core.poll_transmit(turn.now, limit)
+        })
+    }
+
+    /// Sends `first` and what follows it.
+    fn transmit_bursts(
+        &mut self,
+        first: Transmit,
+        socket: &Socket,
+        peer: SocketAddr,
+        exchange: Option<&Exchange>,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, LaneError> {
+        let mut sent = false;
+        let mut next = Some(first);
         for burst in 0..BURSTS_PER_TURN {
             if burst > 0 {
                 turn.refresh();
+                next = self.next(turn);
             }
-            let Some(transmit) = self.held.take().or_else(|| {
-                turn.core
-                    .poll_transmit(turn.now, self.limit(turn.now, turn.core.stu()))
-            }) else {
+            let Some(transmit) = next.take() else {
                 break;
             };
             let outcome = match &transmit {

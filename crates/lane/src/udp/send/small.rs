@@ -14,7 +14,7 @@ use zerolane_wire::{HEADER_LEN, Header, OPTIONS_LEN};
 /// the kernel; a longer one is gathered where it lies.
 const SHORT: usize = 256;
 /// Room for a burst: the pointers into it must hold.
-const ROOM: usize = MAX_SEGMENTS * (HEADER_LEN + OPTIONS_LEN + SHORT);
+pub(super) const ROOM: usize = MAX_SEGMENTS * (HEADER_LEN + OPTIONS_LEN + SHORT);
 
 impl Sender {
     /// Sends a burst of small operations.
@@ -65,7 +65,7 @@ impl Sender {
         segment: usize,
         turn: &mut Turn<'_>,
     ) -> io::Result<()> {
-        if self.iovs.is_empty() {
+        if self.buffers.iovs.is_empty() {
             // The cryptography refused: as if lost.
             return Ok(());
         }
@@ -91,16 +91,16 @@ impl Sender {
         turn: &mut Turn<'_>,
     ) -> Result<(), LaneError> {
         let mut end = 0;
-        self.iovs.clear();
+        self.buffers.iovs.clear();
         for it in operations {
-            self.small.clear();
+            self.buffers.small.clear();
             self.push_head(it, turn)?;
             // Before there is a key, the core sends no operations.
             let Protection::Sealed(stage) = &mut self.protection else {
                 return Ok(());
             };
             end = match (
-                stage.append(end, &self.small, it.payload, turn.memory),
+                stage.append(end, &self.buffers.small, it.payload, turn.memory),
                 it.payload,
             ) {
                 (Ok(end), _) => end,
@@ -110,7 +110,7 @@ impl Sender {
         }
         if let (Protection::Sealed(stage), true) = (&self.protection, end > 0) {
             let staged = stage.staged(end);
-            self.iovs.push(iovec(staged.as_ptr(), staged.len()));
+            self.buffers.iovs.push(iovec(staged.as_ptr(), staged.len()));
         }
         Ok(())
     }
@@ -120,40 +120,40 @@ impl Sender {
         operations: &[Outgoing],
         turn: &mut Turn<'_>,
     ) -> Result<(), LaneError> {
-        self.iovs.clear();
-        self.small.clear();
-        self.small.reserve_exact(ROOM);
+        self.buffers.iovs.clear();
+        self.buffers.small.clear();
         let mut open = 0;
         for it in operations {
             self.push_head(it, turn)?;
             let Some(payload) = it.payload else {
                 continue;
             };
-            let (at, len) = (self.small.len(), payload.len as usize);
+            let (at, len) = (self.buffers.small.len(), payload.len as usize);
             if len <= SHORT {
-                self.small.resize(at + len, 0);
-                if !turn.memory.read(payload, &mut self.small[at..]) {
+                self.buffers.small.resize(at + len, 0);
+                if !turn.memory.read(payload, &mut self.buffers.small[at..]) {
                     return Err(LaneError::Fault(payload.region));
                 }
                 continue;
             }
             let fault = LaneError::Fault(payload.region);
             let start = turn.memory.source(payload).ok_or(fault)?;
-            self.iovs
-                .push(iovec(self.small[open..].as_ptr(), at - open));
-            self.iovs.push(iovec(start, len));
+            self.buffers
+                .iovs
+                .push(iovec(self.buffers.small[open..].as_ptr(), at - open));
+            self.buffers.iovs.push(iovec(start, len));
             open = at;
         }
-        if open < self.small.len() {
-            let rest = &self.small[open..];
-            self.iovs.push(iovec(rest.as_ptr(), rest.len()));
+        if open < self.buffers.small.len() {
+            let rest = &self.buffers.small[open..];
+            self.buffers.iovs.push(iovec(rest.as_ptr(), rest.len()));
         }
         Ok(())
     }
 
     fn push_head(&mut self, it: &Outgoing, turn: &Turn<'_>) -> Result<(), LaneError> {
-        let at = self.small.len();
-        self.small.extend_from_slice(it.bytes());
+        let at = self.buffers.small.len();
+        self.buffers.small.extend_from_slice(it.bytes());
         let data = it.bytes().len() == HEADER_LEN;
         if !turn.core.uses_checksums() || !data {
             return Ok(());
@@ -164,7 +164,7 @@ impl Sender {
         };
         if let (Ok(header), Some(place)) = (
             Header::parse(it.bytes()),
-            self.small[at..].first_chunk_mut::<HEADER_LEN>(),
+            self.buffers.small[at..].first_chunk_mut::<HEADER_LEN>(),
         ) {
             header.sealed(rest).emit_into(place);
         }
