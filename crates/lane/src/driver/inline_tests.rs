@@ -43,7 +43,7 @@ impl Ring {
 
     fn copied(&mut self, bytes: &[u8]) -> Option<Span> {
         let oldest = self.kept.front().map(|it| it.id);
-        let span = self.inline.copy(bytes, &mut self.registry, || oldest);
+        let span = self.inline.copy(bytes, &mut self.registry, oldest);
         span.expect("memory")
     }
 

@@ -167,7 +167,7 @@ impl<L: Lane> Driver<L> {
 
     /// Copies `data` into the ring; whatever is posted next has to take it.
     pub(super) fn copy_inline(&mut self, data: &[u8]) -> Result<Span, PostError> {
-        let oldest = || self.core.oldest_work();
+        let oldest = self.core.oldest_work();
         let copied = self.inline.copy(data, &mut self.memory, oldest);
         copied.ok().flatten().ok_or(PostError::Full)
     }
