@@ -77,8 +77,8 @@ impl Worker {
         if link.connection.driver.has_more() {
             link.readable = true;
             self.ready.push(key, &mut link.queued);
-        } else if let Some(due) = link.next_due(Instant::now()) {
-            self.timers.set(key, due, &mut link.armed);
+        } else if !std::mem::replace(&mut link.untimed, true) {
+            self.untimed.push(key);
         }
         if link.connection.driver.has_moved() && !std::mem::replace(&mut link.restless, true) {
             self.restless.push(key);

@@ -35,6 +35,8 @@ pub(super) struct Link {
     pub(super) starved: bool,
     /// Its socket is watched for room to send.
     pub(super) writable: bool,
+    /// It is among those whose next timer is not in the heap yet.
+    pub(super) untimed: bool,
     /// Its earliest timer in the heap.
     pub(super) armed: Option<Instant>,
     /// The user was told of a Transfer without a receive.
@@ -60,6 +62,7 @@ impl Link {
             restless: false,
             starved: false,
             writable: false,
+            untimed: false,
             armed: None,
             announced: false,
             claims: Claims::default(),

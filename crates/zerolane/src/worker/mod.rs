@@ -213,6 +213,8 @@ pub struct Worker {
     unlooked: u32,
     /// Connections that may owe something before this end sleeps.
     restless: Vec<Key>,
+    /// Connections that were turned, and when they are due again was not looked at yet.
+    untimed: Vec<Key>,
     /// Connections whose completions found no room among the events.
     starved: Vec<Key>,
     events: VecDeque<Event>,
@@ -243,6 +245,7 @@ impl Worker {
             ready: Ready::default(),
             unlooked: 0,
             restless: Vec::new(),
+            untimed: Vec::new(),
             starved: Vec::new(),
             events: VecDeque::new(),
             inbox: Arc::new(Inbox {

@@ -101,8 +101,10 @@ impl Worker {
         if !self.ready.is_empty() || !self.events.is_empty() {
             return Ok(false);
         }
+        let now = Instant::now();
+        self.set_timers(now);
         let next = self.timers.next().into_iter().chain(deadline).min();
-        let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = next.map(|at| at.saturating_duration_since(now));
         if timeout == Some(Duration::ZERO) {
             return Ok(false);
         }
@@ -116,8 +118,16 @@ impl Worker {
         if !self.ready.is_empty() || !self.events.is_empty() {
             return Some(Duration::ZERO);
         }
-        let next = self.timers.next();
-        next.map(|at| at.saturating_duration_since(Instant::now()))
+        let now = Instant::now();
+        let untimed = self
+            .untimed
+            .iter()
+            .filter_map(|&key| match self.slots.get(key) {
+                Some(Slot::Connection(link)) => link.next_due(now),
+                _ => None,
+            });
+        let next = self.timers.next().into_iter().chain(untimed).min();
+        next.map(|at| at.saturating_duration_since(now))
     }
 
     fn take_submissions(&mut self) {
@@ -158,11 +168,30 @@ impl Worker {
         }
     }
 
+    /// Looks when connections are due that were turned. Not at once: a program that answers what came has them
+    /// turned again, and most of what they wait for is over then.
+    fn set_timers(&mut self, now: Instant) {
+        for key in self.untimed.drain(..) {
+            let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
+                continue;
+            };
+            link.untimed = false;
+            // Its turn comes anyway.
+            if link.queued {
+                continue;
+            }
+            if let Some(due) = link.next_due(now) {
+                self.timers.set(key, due, &mut link.armed);
+            }
+        }
+    }
+
     fn fire_timers(&mut self) {
-        if self.timers.next().is_none() {
+        if self.timers.next().is_none() && self.untimed.is_empty() {
             return;
         }
         let now = Instant::now();
+        self.set_timers(now);
         while let Some((at, key)) = self.timers.pop(now) {
             let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
                 continue;
