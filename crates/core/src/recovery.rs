@@ -32,10 +32,43 @@ struct Shortest {
     since: Instant,
 }
 
-/// Round-trip estimate (RFC 6298's smoothing) and back-off.
+/// A mean and its deviation, by RFC 6298's smoothing.
+#[derive(Clone, Copy, Debug)]
+struct Estimate {
+    mean: Duration,
+    deviation: Duration,
+}
+
+impl Estimate {
+    fn first(sample: Duration) -> Estimate {
+        Estimate {
+            mean: sample,
+            deviation: sample / 2,
+        }
+    }
+
+    fn next(self, sample: Duration) -> Estimate {
+        Estimate {
+            mean: (self.mean * 7 + sample) / 8,
+            deviation: (self.deviation * 3 + self.mean.abs_diff(sample)) / 4,
+        }
+    }
+
+    /// What hardly any takes longer than.
+    fn bound(self) -> Duration {
+        self.mean.saturating_add(self.deviation * 4)
+    }
+}
+
+/// Round-trip estimate and back-off.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovery {
-    smoothed: Option<(Duration, Duration)>,
+    smoothed: Option<Estimate>,
+    /// How long numbered operations took to be confirmed. That is the path, and a peer that may have a thousand
+    /// connections to serve before this one: it tells how long to wait, and nothing of the path.
+    confirmations: Option<Estimate>,
+    /// The operation that is being timed, and when it left.
+    operation: Option<(u32, Instant)>,
     shortest: Option<Shortest>,
     /// Shortest of those from which nothing was taken off. The handshake is none: it may wait for a
     /// program.
@@ -52,6 +85,8 @@ impl Recovery {
     pub(crate) fn adaptive() -> Recovery {
         Recovery {
             smoothed: None,
+            confirmations: None,
+            operation: None,
             shortest: None,
             asked: None,
             samples: 0,
@@ -122,13 +157,31 @@ impl Recovery {
         }
         self.samples = self.samples.saturating_add(1);
         self.note_shortest(now, rtt);
-        self.smoothed = Some(match self.smoothed {
-            None => (rtt, rtt / 2),
-            Some((mean, deviation)) => (
-                (mean * 7 + rtt) / 8,
-                (deviation * 3 + mean.abs_diff(rtt)) / 4,
-            ),
-        });
+        let before = self.smoothed;
+        self.smoothed = Some(before.map_or(Estimate::first(rtt), |it| it.next(rtt)));
+    }
+
+    /// Numbered operation `number` leaves for the first time. It is timed unless one is.
+    pub(crate) fn time_operation(&mut self, number: u32, now: Instant) {
+        self.operation.get_or_insert((number, now));
+    }
+
+    /// Operations are repeated: a confirmation could be of either (Karn).
+    pub(crate) fn untime_operation(&mut self) {
+        self.operation = None;
+    }
+
+    /// All operations numbered below `expected` are confirmed.
+    pub(crate) fn operations_confirmed(&mut self, expected: u32, now: Instant) {
+        let below = |number: u32| expected.wrapping_sub(number).wrapping_sub(1) < u32::MAX / 2;
+        let Some((_, sent)) = self.operation.take_if(|it| below(it.0)) else {
+            return;
+        };
+        let took = now - sent;
+        if took <= MAX_RTT {
+            let before = self.confirmations;
+            self.confirmations = Some(before.map_or(Estimate::first(took), |it| it.next(took)));
+        }
     }
 
     fn note_shortest(&mut self, now: Instant, rtt: Duration) {
@@ -154,8 +207,7 @@ impl Recovery {
 
     /// Mean deviation of the round trip.
     pub(crate) fn deviation(&self) -> Duration {
-        self.smoothed
-            .map_or(Duration::ZERO, |(_, deviation)| deviation)
+        self.smoothed.map_or(Duration::ZERO, |it| it.deviation)
     }
 
     /// Whether the round trip was measured often enough to rely on it.
@@ -165,17 +217,15 @@ impl Recovery {
 
     /// Smoothed round trip, if any was measured.
     pub(crate) fn rtt(&self) -> Option<Duration> {
-        self.smoothed.map(|(mean, _)| mean)
+        self.smoothed.map(|it| it.mean)
     }
 
     /// How long a peer that has something to say may be silent: [`Recovery::control_timeout`] before
     /// any back-off.
     pub(crate) fn patience(&self) -> Duration {
-        let usual = match self.smoothed {
-            None => INITIAL_RTO,
-            Some((mean, deviation)) => mean.saturating_add(deviation * 4),
-        };
-        usual.max(MIN_RTO)
+        let path = self.smoothed.map_or(INITIAL_RTO, Estimate::bound);
+        let confirmations = self.confirmations.map_or(Duration::ZERO, Estimate::bound);
+        path.max(confirmations).max(MIN_RTO)
     }
 
     /// The path is another: nothing is known of it. A fixed wait stays.
@@ -207,7 +257,7 @@ impl Recovery {
 
     /// How long after it was asked for a repair is overdue.
     pub(crate) fn repair_timeout(&self) -> Duration {
-        let Some((mean, deviation)) = self.smoothed else {
+        let Some(Estimate { mean, deviation }) = self.smoothed else {
             return INITIAL_RTO;
         };
         let least = if self.is_known() {

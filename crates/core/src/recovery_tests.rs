@@ -94,3 +94,26 @@ fn fix_data_timeout__zero_is_not_zero() {
         "a timer that strikes at once never ends"
     );
 }
+
+#[test]
+fn patience__follows_confirmations_which_say_nothing_of_the_path() {
+    let mut recovery = Recovery::adaptive();
+    recovery.time(Timed::Nop(1), at(0));
+    recovery.answered(Timed::Nop(1), at(1));
+    assert_eq!(recovery.patience(), MIN_RTO);
+    recovery.time_operation(u32::MAX, at(100));
+    recovery.time_operation(1, at(110));
+    recovery.operations_confirmed(u32::MAX, at(120));
+    assert_eq!(recovery.patience(), MIN_RTO, "the one before it");
+    recovery.operations_confirmed(2, at(140));
+    assert_eq!(
+        recovery.patience(),
+        120 * MS,
+        "the first that left, over the wrap"
+    );
+    assert_eq!(recovery.rtt(), Some(MS));
+    recovery.time_operation(2, at(200));
+    recovery.untime_operation();
+    recovery.operations_confirmed(3, at(900));
+    assert_eq!(recovery.patience(), 120 * MS, "repeated");
+}

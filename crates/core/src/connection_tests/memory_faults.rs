@@ -465,3 +465,25 @@ fn operations__over_a_path_that_became_longer_are_not_repeated_for_ever() {
     assert!(learning > 0, "the path is longer than a repeat waits");
     assert_eq!(put_all(&mut sim), learning);
 }
+
+#[test]
+fn operations__that_are_confirmed_ever_later_are_not_repeated() {
+    let link = |delay| LinkConfig {
+        delay,
+        ..LinkConfig::default()
+    };
+    let mut sim = Sim::new(link(MS / 2), 1, Config::default(), Config::default());
+    sim.connect();
+    let target = sim.b.empty(1_000);
+    let place = export(&mut sim, target, Rights::ALL);
+    // As at a peer that gets more and more connections to serve.
+    for step in 1..200 {
+        for side in Side::BOTH {
+            sim.net.link_mut(side).set_config(link(MS / 5 * step));
+        }
+        let id = put(&mut sim, place, u64::from(step), 100, None);
+        sim.run_until(S, |sim| sim.a.outcomes(id) > 0);
+    }
+    assert_eq!(sim.a.c().counters().timeouts, 0);
+    assert_eq!(sim.b.c().counters().dropped(DropReason::Duplicate), 0);
+}

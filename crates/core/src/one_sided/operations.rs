@@ -23,6 +23,9 @@ impl OneSided {
         let carries = !matches!(self.send_queue.upcoming(0)?.kind, RequestKind::Fetch { .. });
         let (count, segment) = self.next_count(cx, limit)?;
         let first = self.send_queue.take(cx.now, count as usize);
+        if !self.send_queue.is_repeat(first) {
+            cx.recovery.time_operation(first, cx.now);
+        }
         let at = self.send_queue.repeat_at(cx.recovery.patience());
         cx.timers.set_earlier(Timer::Memory, at);
         let numbers = (0..count).map(|index| first.wrapping_add(index));

@@ -27,6 +27,8 @@ impl OneSided {
         if !self.send_queue.value(cx.now, number, id, value) {
             return;
         }
+        cx.recovery
+            .operations_confirmed(number.wrapping_add(1), cx.now);
         cx.owe(Debt::Progress);
         if cx.profile == Profile::Classic {
             let complete = Operation::FetchOpComplete {
@@ -57,6 +59,7 @@ impl OneSided {
         let news = !self.send_queue.has_executed(expected.wrapping_sub(1));
         let right = self.send_queue.confirm(cx.now, expected);
         if news && right {
+            cx.recovery.operations_confirmed(expected, cx.now);
             cx.owe(Debt::Progress);
         }
         right
@@ -72,6 +75,7 @@ impl OneSided {
             return Err(DropReason::Duplicate);
         }
         if it.resend {
+            cx.recovery.untime_operation();
             self.send_queue.go_back(cx.now);
         }
         self.tell_completed(cx, sending);
@@ -134,6 +138,8 @@ impl OneSided {
         it: &RequestAnswer,
     ) {
         let id = it.d_id;
+        // What it waits for is its user's doing.
+        cx.recovery.untime_operation();
         if let Answer::Later(_) = it.answer {
             let until = cx.now + limits::NOT_READY_INTERVAL;
             if self.send_queue.pause(cx.now, id, until) {

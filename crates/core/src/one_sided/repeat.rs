@@ -29,6 +29,7 @@ impl OneSided {
     fn repeat_numbered(&mut self, cx: &mut Context, wait: Duration) {
         if self.send_queue.awaits() && self.send_queue.repeat_at(wait) <= cx.now {
             cx.counters.timeouts += u64::from(self.send_queue.paused.is_none());
+            cx.recovery.untime_operation();
             self.send_queue.go_back(cx.now);
             if !cx.recovery.is_timing() {
                 // The path may have become longer. The confirmation of what was repeated does not tell (Karn).
