@@ -93,6 +93,8 @@ pub(crate) struct Context {
     pub(crate) counters: Counters,
     /// Payload bytes received outside numbered bursts: the peer does not count them as delivered either.
     pub(crate) unnumbered: u64,
+    /// Numbered operations below this are confirmed by what leaves: a State of a message's payload.
+    pub(crate) confirmed_below: Option<u32>,
     next_id: TransferId,
     next_sync: u32,
     debts: Debts,
@@ -113,6 +115,7 @@ impl Context {
             events: VecDeque::new(),
             counters: Counters::default(),
             unnumbered: 0,
+            confirmed_below: None,
             next_id: 1,
             next_sync: sync,
             debts: Debts::default(),

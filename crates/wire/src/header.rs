@@ -115,12 +115,14 @@ impl Flags {
     /// End: sent by the source of the Transfer's data.
     pub const FROM_SOURCE: Flags = Flags(0x100);
     /// Request_To_Send: into a persistent memory region. State, Request_Answer: of numbered
-    /// operations on such. Data: the value of one.
+    /// operations on such. Data: the value of one; eager, with [`Flags::MESSAGE`]: the message itself.
     pub const MEMORY: Flags = Flags(0x010);
     /// Request_To_Send, eager Data: the payload of a message.
     pub const MESSAGE: Flags = Flags(0x100);
     /// Data: announces its own Transfer, which nothing has granted.
     pub const EAGER: Flags = Flags(0x040);
+    /// Eager Data that is its message: the source waits for the confirmation of the payload.
+    pub const AWAITED: Flags = Flags(0x200);
     /// Get: the bursts of the answer are to be numbered, as all of a Transfer.
     pub const NUMBERED: Flags = Flags(0x001);
     /// Get: of what was asked for before and did not come.

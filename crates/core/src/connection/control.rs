@@ -186,7 +186,14 @@ impl Connection {
     }
 
     fn on_state(&mut self, it: &State) -> Result<(), DropReason> {
+        let message = self.sending.message(it.d_id).filter(|_| it.complete);
         if let Some(ended) = self.sending.on_state(&mut self.cx, it)? {
+            if let Some(number) = message {
+                // What has its payload was executed.
+                let next = number.wrapping_add(1);
+                self.one_sided
+                    .on_executed(&mut self.cx, &mut self.sending, next);
+            }
             self.one_sided.on_transfer_ended(&mut self.cx, ended);
         }
         Ok(())

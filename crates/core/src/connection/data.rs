@@ -3,7 +3,7 @@
 use super::Connection;
 use crate::HANDLE;
 use crate::{DropReason, Instant, Placement, Span};
-use zerolane_wire::{Flags, Header, Op, RequestToSend};
+use zerolane_wire::{Flags, Header, Op, RequestToSend, Target};
 
 impl Connection {
     /// Takes the header of a Data operation whose payload has `len` bytes, and says where the
@@ -78,11 +78,34 @@ impl Connection {
         len: u32,
         stu: u32,
     ) -> Result<Placement, DropReason> {
+        if let (Target::Message(_), true) = (rts.target, header.flags.contains(Flags::MEMORY)) {
+            self.one_sided
+                .on_piggyback(&mut self.cx, &mut self.sending, header.b_id);
+        }
         if self.receiving.on_eager_announced(&mut self.cx, rts)? {
-            self.meet(rts);
+            if !self.meet_bare(rts, header) {
+                self.meet(rts);
+            }
             self.receiving.hold(&mut self.cx, rts)?;
         }
         self.receiving.on_eager(&mut self.cx, rts, header, len, stu)
+    }
+
+    /// A new announcement that is a message itself executes it. False if it is none, or not its turn.
+    fn meet_bare(&mut self, rts: &RequestToSend, header: &Header) -> bool {
+        let Connection {
+            cx,
+            receiving,
+            one_sided,
+            ..
+        } = self;
+        let awaited = header.flags.contains(Flags::AWAITED);
+        match rts.target {
+            Target::Message(number) if header.flags.contains(Flags::MEMORY) => {
+                one_sided.on_bare_message(cx, receiving, number, rts, awaited)
+            }
+            _ => false,
+        }
     }
 
     fn place(&mut self, header: &Header, len: u32, stu: u32) -> Result<Placement, DropReason> {

@@ -37,6 +37,9 @@ impl Connection {
         if !session.is_established() {
             return None;
         }
+        if let Some(burst) = one_sided.next_bare_message(cx, sending, limit) {
+            return Some(Transmit::Data(burst));
+        }
         if let Some(burst) = one_sided.next_operations(cx, limit) {
             return Some(Transmit::Operations(burst));
         }

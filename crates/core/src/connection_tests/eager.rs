@@ -156,8 +156,17 @@ fn message__control_and_payload_at_once() {
 
 /// Sends a message from A to B, whose receive is posted, or not yet.
 fn message(sim: &mut Sim, length: u64, posted: bool) -> (TransferId, TransferId, Span) {
+    message_with(sim, 20, length, posted)
+}
+
+fn message_with(
+    sim: &mut Sim,
+    control: u64,
+    length: u64,
+    posted: bool,
+) -> (TransferId, TransferId, Span) {
     let now = sim.now();
-    let (control, payload) = (sim.a.filled(9, 20), sim.a.filled(7, length));
+    let (control, payload) = (sim.a.filled(9, control), sim.a.filled(7, length));
     let flags = WorkFlags {
         signalled: true,
         ..WorkFlags::default()
@@ -179,6 +188,15 @@ fn message(sim: &mut Sim, length: u64, posted: bool) -> (TransferId, TransferId,
     (from, to, target)
 }
 
+/// Sends a message from A that is nothing but its payload.
+fn send_message(sim: &mut Sim, seed: u64, length: u64) -> TransferId {
+    let now = sim.now();
+    let payload = sim.a.filled(seed, length);
+    let flags = WorkFlags::default();
+    let posted = sim.a.c().post_message(now, Span::EMPTY, Some(payload), flags);
+    posted.expect("posted")
+}
+
 #[test]
 fn read__is_answered_by_the_payload() {
     let mut sim = quiet();
@@ -195,7 +213,7 @@ fn read__is_answered_by_the_payload() {
 #[test]
 fn loss__of_any_one_datagram_is_mended() {
     for length in [1, 4 << 10, 16 << 10] {
-        for kind in 0..4 {
+        for kind in 0..6 {
             for lost in 0..18 {
                 let mut sim = quiet();
                 let mut count = 0;
@@ -221,7 +239,8 @@ fn loss__of_any_one_datagram_is_mended() {
     }
 }
 
-/// A send to a receive that is posted (0) or posted later (1), or a message (2, 3).
+/// A send to a receive that is posted (0) or posted later (1), or a message (2, 3), or one that is nothing but
+/// its payload (4, 5).
 fn exchange(sim: &mut Sim, kind: u32, length: u64) -> (TransferId, TransferId, Span) {
     match kind {
         0 => {
@@ -234,7 +253,8 @@ fn exchange(sim: &mut Sim, kind: u32, length: u64) -> (TransferId, TransferId, S
             let (to, target) = receive(sim, length);
             (from, to, target)
         }
-        kind => message(sim, length, kind == 2),
+        2 | 3 => message(sim, length, kind == 2),
+        kind => message_with(sim, 0, length, kind == 4),
     }
 }
 
@@ -331,13 +351,19 @@ fn cancel__at_either_end_at_every_step() {
         (Side::B, 0),
         (Side::A, 2),
         (Side::B, 2),
+        (Side::A, 4),
+        (Side::B, 4),
+        (Side::A, 5),
     ] {
         for steps in 0..60 {
             let mut sim = quiet();
             let (length, what) = (4 << 10, format!("{side:?}, kind {kind}, {steps} steps"));
             let (from, to, target) = match kind {
-                1 => {
-                    let from = send(&mut sim, 7, length);
+                1 | 5 => {
+                    let from = match kind {
+                        1 => send(&mut sim, 7, length),
+                        _ => send_message(&mut sim, 7, length),
+                    };
                     for _ in 0..steps {
                         sim.step(sim.net.now() + MS);
                     }

@@ -1,6 +1,7 @@
 #![allow(non_snake_case)]
 
 mod arrived;
+mod bare_messages;
 mod bring_up;
 mod debts;
 mod eager;

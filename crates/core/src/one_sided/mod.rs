@@ -6,6 +6,7 @@
 //! it is kept in order here: immediates by the Responder, messages and gets by the Initiator, which waits.
 
 mod answers;
+mod bare;
 mod exports;
 mod get;
 mod gets;
@@ -64,6 +65,8 @@ struct AwaitedPayload {
     peer: u32,
     span: Span,
     control: u32,
+    /// A caller waits there for the end of it.
+    awaited: bool,
 }
 
 /// The atomic operation that the lane has to do now.

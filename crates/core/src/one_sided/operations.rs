@@ -1,5 +1,6 @@
 //! Numbered operations on their way out: which leave next, and their bytes.
 
+use super::bare::is_bare;
 use super::exports::MESSAGES;
 use super::{IMMEDIATE, NOTHING, OneSided};
 use crate::context::Context;
@@ -35,16 +36,20 @@ impl OneSided {
             let last = ahead + 1 == count as usize;
             operations.extend(self.operation(cx, number, last && ask));
         }
-        // Data carries the confirmation of the peer's own operations.
         if carries {
-            self.responder.confirmed();
-            cx.timers.stop(Timer::DelayedAck);
+            self.on_confirmation_left(cx);
         }
         Some(OperationBurst {
             segment,
             operations,
             first,
         })
+    }
+
+    /// Data left, which carries the confirmation of the peer's own operations.
+    pub(super) fn on_confirmation_left(&mut self, cx: &mut Context) {
+        self.responder.confirmed();
+        cx.timers.stop(Timer::DelayedAck);
     }
 
     /// How many operations leave next, and the bytes of each datagram but perhaps the last.
@@ -58,7 +63,8 @@ impl OneSided {
             let Some(len) = self.send_queue.upcoming(count as usize).map(datagram_len) else {
                 break;
             };
-            if len > segment {
+            let bare = self.send_queue.upcoming(count as usize).is_some_and(is_bare);
+            if len > segment || bare {
                 break;
             }
             count += 1;

@@ -41,7 +41,7 @@ impl OneSided {
     }
 
     /// The peer told the low half of the number it expects next.
-    pub(super) fn on_piggyback(&mut self, cx: &mut Context, sending: &mut Sending, low: u16) {
+    pub(crate) fn on_piggyback(&mut self, cx: &mut Context, sending: &mut Sending, low: u16) {
         if !self.send_queue.is_empty() {
             self.on_executed(cx, sending, self.send_queue.widen(low));
         }

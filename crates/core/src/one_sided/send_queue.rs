@@ -209,12 +209,17 @@ impl SendQueue {
         self.ops.get(self.next + ahead).map(|op| &op.request)
     }
 
+    /// Number of the operation that is sent next.
+    pub(crate) fn next_to_send(&self) -> u32 {
+        self.base.wrapping_add(self.next as u32)
+    }
+
     /// Takes the next `count` operations as sent; returns the number of the first.
     pub(crate) fn take(&mut self, now: Instant, count: usize) -> u32 {
         if self.sent == 0 {
             self.moved = now;
         }
-        let first = self.base.wrapping_add(self.next as u32);
+        let first = self.next_to_send();
         self.next += count;
         self.sent = self.sent.max(self.next);
         first

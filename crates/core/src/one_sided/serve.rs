@@ -157,28 +157,41 @@ impl OneSided {
             (MESSAGES, _) => self.take_message(cx, receiving, header, len),
             _ => self.take_put(cx, header, len),
         };
-        match outcome {
-            Ok(placement) => {
-                cx.counters.bytes_received += u64::from(len);
-                cx.unnumbered += u64::from(len);
-                let put = header.d_id != MESSAGES && self.is_unbroken(header, len);
-                self.responder.executed(cx.now);
-                self.executed(cx);
-                self.to_follow = put.then_some(rest(header));
-                self.owe_confirmation(cx);
-                Ok(placement)
-            }
-            Err(Nak::NotReady(why)) => {
+        let placement = self.judge(cx, header.s_id, outcome)?;
+        cx.counters.bytes_received += u64::from(len);
+        cx.unnumbered += u64::from(len);
+        let put = header.d_id != MESSAGES && self.is_unbroken(header, len);
+        self.note_executed(cx);
+        self.to_follow = put.then_some(rest(header));
+        Ok(placement)
+    }
+
+    /// Tells the peer if its operation `id`, whose turn it is, is not executed.
+    pub(super) fn judge<T>(
+        &mut self,
+        cx: &mut Context,
+        id: TransferId,
+        outcome: Result<T, Nak>,
+    ) -> Result<T, DropReason> {
+        outcome.map_err(|nak| match nak {
+            Nak::NotReady(why) => {
                 self.responder.not_ready = Some(why);
                 let why = Refusal::because(Reason::NotReady);
-                answer_numbered(cx, header.s_id, Answer::Later(why.reason), why);
-                Err(DropReason::Limit)
+                answer_numbered(cx, id, Answer::Later(why.reason), why);
+                DropReason::Limit
             }
-            Err(Nak::Refused(why)) => {
-                self.refuse_numbered(cx, header.s_id, why);
-                Err(DropReason::NoGrant)
+            Nak::Refused(why) => {
+                self.refuse_numbered(cx, id, why);
+                DropReason::NoGrant
             }
-        }
+        })
+    }
+
+    /// The operation whose turn it is was executed.
+    pub(super) fn note_executed(&mut self, cx: &mut Context) {
+        self.responder.executed(cx.now);
+        self.executed(cx);
+        self.owe_confirmation(cx);
     }
 
     /// Lets through the operation whose turn it is, and deals with all others.
@@ -309,6 +322,9 @@ impl OneSided {
 
     /// The confirmation that leaves now, if one is due.
     pub(crate) fn next_confirmation(&mut self, cx: &mut Context) -> bool {
+        if cx.confirmed_below.take() == Some(self.responder.expected()) {
+            self.on_confirmation_left(cx);
+        }
         if !self.responder.is_due(cx.now) {
             return false;
         }
@@ -323,7 +339,7 @@ impl OneSided {
 
 /// Messages.
 impl OneSided {
-    fn take_message(
+    pub(super) fn take_message(
         &mut self,
         cx: &mut Context,
         receiving: &mut Receiving,
@@ -353,6 +369,7 @@ impl OneSided {
                     peer: header.s_id,
                     span: span.part(0, length),
                     control: len,
+                    awaited: header.flags.contains(Flags::SEND_STATE),
                 };
                 self.await_payload(cx, receiving, awaited);
             }
@@ -429,7 +446,10 @@ impl OneSided {
         };
         if ready {
             self.responder.not_ready = None;
-            self.ask_from_expected(cx);
+            match self.execute_held(cx, receiving) {
+                true => self.responder.ask_ack(),
+                false => self.ask_from_expected(cx),
+            }
         }
     }
 }
@@ -495,7 +515,7 @@ impl OneSided {
 }
 
 /// Why an operation is not executed now.
-enum Nak {
+pub(super) enum Nak {
     /// Something is missing that may come.
     NotReady(NotReady),
     /// It is refused.
@@ -519,7 +539,12 @@ fn receive_payload(
     rts: &RequestToSend,
 ) {
     if rts.length == it.span.len {
-        return receiving.begin(cx, it.id, it.span, rts, Origin::Message(it.control));
+        let origin = Origin::Message {
+            number: it.number,
+            control: it.control,
+            awaited: it.awaited,
+        };
+        return receiving.begin(cx, it.id, it.span, rts, origin);
     }
     // The message said something else.
     let reason = Reason::ProtocolViolation;

@@ -8,8 +8,15 @@ use crate::limits::{CONFIRM_DELAY, MAX_CONFIRMATIONS};
 use crate::{Instant, TransferId};
 use alloc::vec::Vec;
 
-/// A Transfer that is complete: the sender's identifier and ours.
-pub(super) type Done = (u32, TransferId);
+/// A Transfer that is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Done {
+    /// The sender's identifier.
+    pub(super) peer: u32,
+    pub(super) id: TransferId,
+    /// Number of the message that it is the payload of.
+    pub(super) message: Option<u32>,
+}
 
 /// Confirmations of a connection.
 #[derive(Clone, Debug, Default)]

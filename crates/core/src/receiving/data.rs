@@ -213,9 +213,19 @@ impl Receiving {
         };
         let length = transfer.span.len;
         if !matches!(transfer.origin, Origin::Got { .. }) {
-            let done = (transfer.peer, id);
+            let message = match transfer.origin {
+                Origin::Message { number, .. } => Some(number),
+                _ => None,
+            };
+            let done = Done {
+                peer: transfer.peer,
+                id,
+                message,
+            };
+            let is_awaited = matches!(transfer.origin, Origin::Message { awaited: true, .. });
             // What was granted is large: no answer to it is in a hurry.
-            match transfer.next_b_num == 0 && self.confirmations.hold(cx.now, done) {
+            let may_wait = transfer.next_b_num == 0 && !is_awaited;
+            match may_wait && self.confirmations.hold(cx.now, done) {
                 true => cx
                     .timers
                     .set_earlier(Timer::Confirmations, cx.now + limits::CONFIRM_DELAY),
@@ -224,7 +234,7 @@ impl Receiving {
         }
         match transfer.origin {
             Origin::Region(_) => cx.owe(Debt::Show),
-            Origin::Message(control) => cx.events.push_back(Event::Message {
+            Origin::Message { control, .. } => cx.events.push_back(Event::Message {
                 id,
                 control,
                 payload: length,
@@ -242,13 +252,16 @@ impl Receiving {
 
 /// Confirmations of whole Transfers.
 impl Receiving {
-    fn confirm(&self, cx: &mut Context, (peer, id): Done, blocks: u32) {
+    fn confirm(&self, cx: &mut Context, done: Done, blocks: u32) {
         let state = State {
             occasion: Occasion::Seen(self.seen_burst()),
             report: self.progress(cx),
-            ..complete(peer, id, blocks)
+            ..complete(done.peer, done.id, blocks)
         };
         cx.push_control(Operation::State(state));
+        if let Some(number) = done.message {
+            cx.confirmed_below = Some(number.wrapping_add(1));
+        }
     }
 
     /// Confirms what waited for an answer.

@@ -49,6 +49,8 @@ pub(crate) struct Arrival {
     gaps: Gaps,
     /// End of the furthest byte received.
     pub(crate) reached: u32,
+    /// It is a message that is nothing else.
+    pub(crate) bare: bool,
     pub(crate) delivery: Delivery,
     /// The Transfer that it became, and where that goes; none: it is held.
     taken: Option<(TransferId, Span)>,
@@ -116,6 +118,7 @@ impl Arrivals {
             length,
             gaps: Gaps::whole(length),
             reached: 0,
+            bare: false,
             delivery: Delivery::Interrupt,
             taken: None,
             due: now,

@@ -245,6 +245,20 @@ impl Receiving {
         self.inbox.message(number)
     }
 
+    /// The payload that announcement `sequence` stands for is a message itself.
+    pub(crate) fn note_bare(&mut self, sequence: u32) {
+        if let Some(arrival) = self.inbox.arrivals.get_mut(sequence) {
+            arrival.bare = true;
+        }
+    }
+
+    /// The announcement of message `number`, if that is held and was nothing but its payload.
+    pub(crate) fn bare_message(&mut self, number: u32) -> Option<RequestToSend> {
+        let rts = self.inbox.message(number)?;
+        let arrival = self.inbox.arrivals.get_mut(rts.sequence)?;
+        arrival.bare.then_some(rts)
+    }
+
     /// Gives up a Transfer, a receive or a Read. False if it is none of those.
     pub(crate) fn cancel(&mut self, cx: &mut Context, id: TransferId, reason: Reason) -> bool {
         let posted = self.inbox.posted.len();

@@ -1,7 +1,7 @@
 //! Bursts of payload: how much may leave now, and what leaves.
 
 use super::Sending;
-use super::outbound::{Outbound, Shape};
+use super::outbound::{BareMessage, NextBurst, Outbound, Shape};
 use crate::context::{Context, Debt};
 use crate::limits;
 use crate::timers::Timer;
@@ -24,6 +24,33 @@ impl Sending {
         }
         let shape = self.controlled_shape(cx, limit)?;
         let next = self.outbox.next_burst(cx.now, &shape);
+        self.leave(cx, next, answering)
+    }
+
+    /// The first burst of the payload of `message`, which stands for the message itself. `None` if the payload
+    /// waits for something: then the message leaves without.
+    pub(crate) fn next_message(
+        &mut self,
+        cx: &mut Context,
+        limit: BurstLimit,
+        message: &BareMessage,
+        answering: bool,
+    ) -> Option<DataBurst> {
+        if !self.outbox.is_next(message.id) {
+            return None;
+        }
+        let shape = self.controlled_shape(cx, limit)?;
+        let next = self.outbox.next_message(cx.now, &shape, message);
+        self.leave(cx, next, answering)
+    }
+
+    /// Counts a burst that leaves, and watches what becomes of the last.
+    fn leave(
+        &mut self,
+        cx: &mut Context,
+        next: Option<NextBurst>,
+        answering: bool,
+    ) -> Option<DataBurst> {
         if !self.outbox.has_data() {
             let wait = probe_timeout(cx);
             cx.timers.set(Timer::ProbeTimeout, cx.now + wait);

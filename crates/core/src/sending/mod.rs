@@ -11,7 +11,7 @@ mod sent_log;
 pub(crate) use self::answers::Ended;
 pub(crate) use self::bursts::shape;
 pub use self::outbound::OutboundState;
-pub(crate) use self::outbound::{Shape, without};
+pub(crate) use self::outbound::{BareMessage, Shape, without};
 pub(crate) use self::sent_log::SentLog;
 
 use self::answers::waiting_interval;
@@ -82,6 +82,14 @@ impl Sending {
 
     pub(crate) fn has(&self, id: TransferId) -> bool {
         self.outbox.get(id).is_some()
+    }
+
+    /// The number of the message that Transfer `id` is the payload of.
+    pub(crate) fn message(&self, id: TransferId) -> Option<u32> {
+        match self.outbox.get(id)?.target {
+            Target::Message(number) => Some(number),
+            _ => None,
+        }
     }
 
     /// Whether a put is in flight as a Transfer.

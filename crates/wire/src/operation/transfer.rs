@@ -127,7 +127,8 @@ impl RequestToSend {
         let target = match kinds.map(|flag| header.flags.contains(flag)) {
             [false, false, false] => Target::Receive,
             [true, false, false] => Target::Read(not_zero(Field::DId, header.d_id)?),
-            [false, true, false] => Target::Message(header.d_id),
+            // With MEMORY the Data is the message, too.
+            [false, true, _] => Target::Message(header.d_id),
             _ => return Err(out_of_range(Field::Flags, u64::from(header.flags.bits()))),
         };
         let end = u64::from(header.offset) + u64::from(len);

@@ -34,8 +34,14 @@ pub(crate) enum Origin {
     Posted,
     /// Announced for the exported region with this handle.
     Region(u32),
-    /// Announced as the payload of a message with so many bytes of control.
-    Message(u32),
+    /// Announced as the payload of a message.
+    Message {
+        number: u32,
+        /// Bytes of its control.
+        control: u32,
+        /// A caller waits there for the end of it.
+        awaited: bool,
+    },
     /// Asked for by Gets of what starts there, after all operations with lower numbers.
     Got { place: RemotePlace, after: u32 },
 }

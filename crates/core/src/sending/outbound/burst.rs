@@ -30,6 +30,16 @@ impl Shape {
     }
 }
 
+/// A message that is nothing but its payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BareMessage {
+    pub(crate) id: TransferId,
+    /// Low half of the number of the peer's operation that is expected next.
+    pub(crate) executed: u16,
+    /// A caller waits for its end.
+    pub(crate) awaited: bool,
+}
+
 /// What a burst is made of, and for the counters.
 pub(crate) struct NextBurst {
     pub(crate) burst: DataBurst,
@@ -53,12 +63,36 @@ impl Outbox {
             .or_else(|| self.next_eager(shape))
             .or_else(|| self.next_fresh(shape))?;
         if shape.profile == Profile::Extended {
-            let Piece { id, b_num, start } = next.piece;
-            let len = next.burst.span.len as u32;
-            next.burst.first.sync = self.sent_log.next_number();
-            self.sent_log.on_sent(now, id, b_num, start, len);
+            self.number(now, &mut next);
         }
         Some(next)
+    }
+
+    /// The first burst of the eager payload of a message, which is the message itself; `None` if other Data is
+    /// to leave before.
+    pub(crate) fn next_message(
+        &mut self,
+        now: Instant,
+        shape: &Shape,
+        message: &BareMessage,
+    ) -> Option<NextBurst> {
+        let mut next = self.next_eager(shape)?;
+        next.burst.first.b_id = message.executed;
+        for flags in [&mut next.burst.first.flags, &mut next.burst.last_flags] {
+            *flags = flags
+                .with(Flags::MEMORY)
+                .with_if(Flags::AWAITED, message.awaited);
+        }
+        self.number(now, &mut next);
+        Some(next)
+    }
+
+    /// Numbers a burst.
+    fn number(&mut self, now: Instant, next: &mut NextBurst) {
+        let Piece { id, b_num, start } = next.piece;
+        let len = next.burst.span.len as u32;
+        next.burst.first.sync = self.sent_log.next_number();
+        self.sent_log.on_sent(now, id, b_num, start, len);
     }
 
     fn next_repair(&mut self, shape: &Shape) -> Option<NextBurst> {

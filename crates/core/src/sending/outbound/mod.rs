@@ -8,7 +8,7 @@ mod repair;
 mod state;
 mod transfer;
 
-pub(crate) use self::burst::Shape;
+pub(crate) use self::burst::{BareMessage, NextBurst, Shape};
 pub(crate) use self::repair::{LossReport, without};
 pub(crate) use self::state::OutboundEvent;
 pub use self::state::OutboundState;
@@ -212,6 +212,12 @@ impl Outbox {
     /// Whether eager payload waits to be sent.
     pub(crate) fn has_eager(&self) -> bool {
         !self.eager.is_empty()
+    }
+
+    /// Whether the first byte of Transfer `id` is the eager payload that leaves next.
+    pub(crate) fn is_next(&self, id: TransferId) -> bool {
+        let unsent = |it: &Outbound| it.sent == 0;
+        self.eager.front() == Some(&id) && self.get(id).is_some_and(unsent)
     }
 
     /// Applies `event`; ends and returns the Transfer if that ended it. Its announcement keeps

@@ -1,0 +1,103 @@
+//! Messages that are nothing but a short payload: that is the message. It announces its Transfer and has the
+//! message's number, so one burst says all. When it cannot leave at once, or is lost, the message leaves on its
+//! own, as any other.
+
+use super::OneSided;
+use crate::context::Context;
+use crate::receiving::Receiving;
+use crate::request::{Request, RequestKind};
+use crate::sending::{BareMessage, Sending};
+use crate::timers::Timer;
+use crate::transmit::DataBurst;
+use crate::BurstLimit;
+use zerolane_wire::{Flags, Header, Op, RequestToSend};
+
+/// The message without control has a payload.
+pub(super) fn is_bare(request: &Request) -> bool {
+    matches!(&request.kind, RequestKind::Message { control, payload: Some(_) } if control.len == 0)
+}
+
+/// As the Initiator.
+impl OneSided {
+    /// The burst that is the numbered operation which leaves next.
+    pub(crate) fn next_bare_message(
+        &mut self,
+        cx: &mut Context,
+        sending: &mut Sending,
+        limit: BurstLimit,
+    ) -> Option<DataBurst> {
+        let message = self.bare_message()?;
+        let burst = sending.next_message(cx, limit, &message, self.is_answering())?;
+        self.send_queue.take(cx.now, 1);
+        let at = self.send_queue.repeat_at(cx.recovery.patience());
+        cx.timers.set_earlier(Timer::Memory, at);
+        self.on_confirmation_left(cx);
+        Some(burst)
+    }
+
+    fn bare_message(&self) -> Option<BareMessage> {
+        if !self.send_queue.has_unsent() || self.send_queue.is_repeat(self.send_queue.next_to_send()) {
+            return None;
+        }
+        let request = self.send_queue.upcoming(0).filter(|it| is_bare(it))?;
+        Some(BareMessage {
+            id: request.id,
+            executed: self.responder.expected() as u16,
+            awaited: request.flags.awaited,
+        })
+    }
+}
+
+/// As the Responder.
+impl OneSided {
+    /// Hears of message `number` by its payload, which `rts` announces and no message met. Returns whether the
+    /// message was executed by that.
+    pub(crate) fn on_bare_message(
+        &mut self,
+        cx: &mut Context,
+        receiving: &mut Receiving,
+        number: u32,
+        rts: &RequestToSend,
+        awaited: bool,
+    ) -> bool {
+        receiving.note_bare(rts.sequence);
+        self.let_through(cx, number, false).is_ok()
+            && self.execute_bare(cx, receiving, number, rts, awaited)
+    }
+
+    /// Executes the message of which a payload stands for the message, and that was not ready before.
+    /// Returns whether there was one.
+    pub(super) fn execute_held(&mut self, cx: &mut Context, receiving: &mut Receiving) -> bool {
+        let mut executed = false;
+        while let Some(rts) = receiving.bare_message(self.responder.expected()) {
+            let number = self.responder.expected();
+            if !self.execute_bare(cx, receiving, number, &rts, true) {
+                break;
+            }
+            executed = true;
+        }
+        executed
+    }
+
+    fn execute_bare(
+        &mut self,
+        cx: &mut Context,
+        receiving: &mut Receiving,
+        number: u32,
+        rts: &RequestToSend,
+        awaited: bool,
+    ) -> bool {
+        let header = Header {
+            flags: Flags::NONE.with_if(Flags::SEND_STATE, awaited),
+            sync: number,
+            s_id: rts.s_id,
+            ..Header::new(Op::Data)
+        }
+        .with_wide(rts.length);
+        let taken = self.take_message(cx, receiving, &header, 0);
+        self.judge(cx, rts.s_id, taken).is_ok_and(|_| {
+            self.note_executed(cx);
+            true
+        })
+    }
+}
