@@ -127,6 +127,23 @@ fn answers__wait_for_no_timer() {
     }
 }
 
+/// More than there are slots, with nothing else that would make room for announcements.
+#[test]
+fn many__one_after_another() {
+    let mut sim = quiet();
+    for n in 0..1000 {
+        let (to, target) = receive(&mut sim, Side::B, 4096);
+        let from = send(&mut sim, Side::A, n, 4096, n % 2 == 0);
+        sim.run_until(Duration::from_secs(1), |sim| {
+            sim.b.outcomes(to) > 0 && sim.a.sent(from)
+        });
+        assert!(sim.b.holds(target, n, 4096));
+    }
+    for host in [&mut sim.a, &mut sim.b] {
+        assert_nothing_in_vain(host);
+    }
+}
+
 fn outcomes(sim: &Sim, side: Side, id: TransferId) -> usize {
     match side {
         Side::A => sim.a.outcomes(id),

@@ -3,7 +3,7 @@
 //! own, as any other.
 
 use super::OneSided;
-use crate::context::Context;
+use crate::context::{Context, Debt};
 use crate::receiving::Receiving;
 use crate::request::{Request, RequestKind};
 use crate::sending::{BareMessage, Sending};
@@ -61,6 +61,8 @@ impl OneSided {
         awaited: bool,
     ) -> bool {
         receiving.note_bare(rts.sequence);
+        // It waits for no receive of a Transfer: what was announced behind it may meet that.
+        cx.owe(Debt::Match);
         self.let_through(cx, number, false).is_ok()
             && self.execute_bare(cx, receiving, number, rts, awaited)
     }
