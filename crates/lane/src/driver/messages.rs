@@ -25,6 +25,9 @@ impl<L: Lane> Driver<L> {
             Ok(control) => control,
             Err(reason) => return Err(refused(reason, payload)),
         };
+        // What is posted comes back when it is confirmed, for which no caller waits: the peer's answer may go first.
+        let awaited = flags.awaited && payload.is_none();
+        let flags = WorkFlags { awaited, ..flags };
         let request = WorkRequest::Message { control, flags };
         let posted = match payload {
             Some(payload) => self

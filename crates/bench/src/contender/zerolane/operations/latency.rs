@@ -5,8 +5,8 @@
 
 use std::sync::atomic::Ordering;
 
-use anyhow::{Result, ensure};
-use zerolane::Work;
+use anyhow::{Result, bail, ensure};
+use zerolane::{Completion, Region, Work};
 use zerolane::request::{MAX_CONTROL, MAX_INLINE, WorkKind};
 
 use super::super::super::rounds::timed;
@@ -125,12 +125,14 @@ pub(super) fn fetches(end: &mut End<'_>) -> Result<Measured> {
 /// Sends and receives messages by turns.
 pub(super) fn messages(end: &mut End<'_>) -> Result<Measured> {
     let job = end.job;
-    let (mut out, mut back) = both_ways(job, true);
-    end.expect_message(0)?;
+    let (there, back) = both_ways(job, true);
+    let mut mail = Mail::new(there, back)?;
+    mail.expect(end, 0)?;
     let times = timed(job, |index| {
-        end.send(out.numbered(index), unsignalled())?;
-        end.receive(&mut back, index)
+        mail.send(end, index, unsignalled())?;
+        mail.receive(end, index)
     })?;
+    mail.take_back_all(end)?;
     end.say_done()?;
     Ok(Measured::latency(times))
 }
@@ -138,13 +140,127 @@ pub(super) fn messages(end: &mut End<'_>) -> Result<Measured> {
 /// The other end of [`messages`].
 pub(super) fn answer_messages(end: &mut End<'_>) -> Result<Measured> {
     let job = end.job;
-    let (mut out, mut back) = both_ways(job, false);
-    end.expect_message(0)?;
+    let (back, there) = both_ways(job, false);
+    let mut mail = Mail::new(back, there)?;
+    mail.expect(end, 0)?;
     for index in 0..job.rounds() {
-        end.receive(&mut back, index)?;
-        end.send(out.numbered(index), last(job, index))?;
+        mail.receive(end, index)?;
+        mail.send(end, index, last(job, index))?;
     }
+    mail.take_back_all(end)?;
     end.finish()
+}
+
+/// Memory of messages that are not control alone. What is sent comes back when its confirmation does, behind the
+/// answer: so there are two of those, which take turns.
+struct Letters {
+    out: Vec<Region>,
+    back: Option<Region>,
+}
+
+/// How many regions messages are sent from.
+const OUTGOING: usize = 2;
+
+/// Messages that are sent and received by turns. Receives are posted ahead, as in perftest.
+struct Mail {
+    out: Outgoing,
+    incoming: Incoming,
+    /// Of messages that are more than control.
+    letters: Option<Letters>,
+}
+
+impl Mail {
+    fn new(out: Outgoing, incoming: Incoming) -> Result<Mail> {
+        let size = out.bytes.len();
+        let letters = match size <= MAX_CONTROL {
+            true => None,
+            false => Some(Letters {
+                out: (0..OUTGOING)
+                    .map(|_| {
+                        let mut region = Region::anonymous(size)?;
+                        out.content.fill(&mut region);
+                        Ok(region)
+                    })
+                    .collect::<Result<_>>()?,
+                back: Some(Region::anonymous(size)?),
+            }),
+        };
+        Ok(Mail {
+            out,
+            incoming,
+            letters,
+        })
+    }
+
+    /// Posts the receive of the message of this number, if there is one.
+    fn expect(&mut self, end: &mut End<'_>, index: u64) -> Result<()> {
+        if index < end.job.rounds() {
+            let room = self.letters.as_mut().and_then(|it| it.back.take());
+            end.connection.post_message_recv(room)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, end: &mut End<'_>, index: u64, work: Work) -> Result<()> {
+        let Some(letters) = &mut self.letters else {
+            let message = self.out.numbered(index);
+            end.connection.post_message(message, None, work)?;
+            return Ok(());
+        };
+        while letters.out.is_empty() {
+            letters.out.push(sent(end.next()?)?);
+        }
+        if let Some(mut region) = letters.out.pop() {
+            self.out.content.stamp(&mut region, index);
+            end.connection
+                .post_message(&[], Some(region.into()), Work::default())?;
+        }
+        Ok(())
+    }
+
+    /// Receives the message of this number, and expects the one after it.
+    fn receive(&mut self, end: &mut End<'_>, index: u64) -> Result<()> {
+        let message = loop {
+            let done = end.next()?;
+            match &mut self.letters {
+                Some(letters) if done.kind == WorkKind::Message => letters.out.push(sent(done)?),
+                _ => break done,
+            }
+        };
+        let content = &self.incoming.content;
+        match &mut self.letters {
+            None => {
+                message.result?;
+                content.check_all(&message.control, index)?;
+            }
+            Some(letters) => {
+                ensure!(message.result? == end.job.size, "a message was cut");
+                let region = message.into_region();
+                content.check(&region, index)?;
+                letters.back = Some(region);
+            }
+        }
+        self.expect(end, index + 1)
+    }
+
+    /// Waits until all that was sent is known to have arrived.
+    fn take_back_all(&mut self, end: &mut End<'_>) -> Result<()> {
+        while let Some(letters) = &mut self.letters
+            && letters.out.len() < OUTGOING
+        {
+            letters.out.push(sent(end.next()?)?);
+        }
+        Ok(())
+    }
+}
+
+/// The memory of a message that was sent.
+fn sent(done: Completion) -> Result<Region> {
+    ensure!(done.kind == WorkKind::Message, "{:?} came", done.kind);
+    if let Err(error) = &done.result {
+        bail!("a message failed: {error}");
+    }
+    Ok(done.into_region())
 }
 
 /// A reply tells of its completion by what it brings about.
@@ -169,7 +285,8 @@ impl End<'_> {
     /// Waits until the last reply is known to have arrived, and serves what is left to do.
     fn finish(&mut self) -> Result<Measured> {
         let replied_small = match self.job.test {
-            Test::SendLat => self.is_control(),
+            // All others are known to have arrived.
+            Test::SendLat => self.job.size <= MAX_CONTROL,
             _ => self.job.size <= MAX_INLINE,
         };
         // A large one is complete when it returns.
@@ -215,46 +332,6 @@ impl End<'_> {
             told.kind
         );
         self.exported.read(0, bytes);
-        content.check(bytes, index)
-    }
-
-    /// Whether messages are of control bytes alone.
-    fn is_control(&self) -> bool {
-        self.job.size <= MAX_CONTROL
-    }
-
-    /// Posts the receive of the message of this number, where messages are small and there is one.
-    fn expect_message(&mut self, index: u64) -> Result<()> {
-        if self.is_control() && index < self.job.rounds() {
-            self.connection.post_message_recv(None)?;
-        }
-        Ok(())
-    }
-
-    fn send(&mut self, message: &[u8], work: Work) -> Result<()> {
-        if self.is_control() {
-            self.connection.post_message(message, None, work)?;
-        } else {
-            self.connection.send_message(&[], Some(message))?;
-        }
-        Ok(())
-    }
-
-    /// Receives the message of this number, and expects the one after it.
-    fn receive(&mut self, expected: &mut Incoming, index: u64) -> Result<()> {
-        let Incoming { bytes, content } = expected;
-        if self.is_control() {
-            let message = self.next()?;
-            message.result?;
-            content.check_all(&message.control, index)?;
-            return self.expect_message(index + 1);
-        }
-        let message = self.connection.recv_message(Some(bytes))?;
-        ensure!(
-            message.payload == bytes.len(),
-            "{} bytes came",
-            message.payload
-        );
         content.check(bytes, index)
     }
 }
