@@ -32,7 +32,9 @@ fn send(sim: &mut Sim, side: Side, seed: u64, length: u64, awaited: bool) -> Tra
         awaited,
         ..WorkFlags::default()
     };
-    let posted = host.c().post_message(now, Span::EMPTY, Some(payload), flags);
+    let posted = host
+        .c()
+        .post_message(now, Span::EMPTY, Some(payload), flags);
     posted.expect("posted")
 }
 
@@ -69,7 +71,10 @@ fn message__is_its_payload_and_nothing_else() {
         sim.run_until(Duration::from_secs(1), |sim| sim.b.outcomes(to) > 0);
         assert!(sim.net.now() - start <= DELAY + 200 * US, "{length} bytes");
         sim.run_until(Duration::from_secs(1), |sim| sim.a.sent(from));
-        assert!(sim.net.now() - start <= 2 * DELAY + 400 * US, "{length} bytes");
+        assert!(
+            sim.net.now() - start <= 2 * DELAY + 400 * US,
+            "{length} bytes"
+        );
         assert!(sim.b.holds(target, 7, length));
         assert_eq!(sim.spoken(), "A Data eager, B State complete");
         assert_eq!(datagrams(&sim, Side::A), expected, "{length} bytes");
@@ -121,7 +126,10 @@ fn answers__wait_for_no_timer() {
         receiver = sender;
     }
     let took = (sim.net.now() - start) / rounds as u32;
-    assert!(took <= 3 * DELAY + 300 * US, "{took:?} a round of two messages");
+    assert!(
+        took <= 3 * DELAY + 300 * US,
+        "{took:?} a round of two messages"
+    );
     for host in [&mut sim.a, &mut sim.b] {
         assert_nothing_in_vain(host);
     }
@@ -154,7 +162,9 @@ fn outcomes(sim: &Sim, side: Side, id: TransferId) -> usize {
 #[test]
 fn held__is_there_as_soon_as_a_receive_is_posted() {
     let mut sim = quiet();
-    let from: Vec<_> = (0..3).map(|n| send(&mut sim, Side::A, n, 4096, false)).collect();
+    let from: Vec<_> = (0..3)
+        .map(|n| send(&mut sim, Side::A, n, 4096, false))
+        .collect();
     sim.run_for(20 * DELAY);
     let sent = datagrams(&sim, Side::A);
     for (n, from) in from.into_iter().enumerate() {
@@ -190,7 +200,9 @@ fn order__among_the_operations_around_it() {
         let posted = sim.a.c().post_message(now, control, Some(payload), flags);
         sent.push(posted.expect("posted"));
     }
-    sim.run_until(Duration::from_secs(1), |sim| sent.iter().all(|&id| sim.a.sent(id)));
+    sim.run_until(Duration::from_secs(1), |sim| {
+        sent.iter().all(|&id| sim.a.sent(id))
+    });
     for (n, ((to, target), length)) in receives.into_iter().zip(lengths).enumerate() {
         let event = Event::Message {
             id: to,
@@ -203,6 +215,41 @@ fn order__among_the_operations_around_it() {
     for host in [&mut sim.a, &mut sim.b] {
         assert_nothing_in_vain(host);
     }
+}
+
+/// The payload of message 1 comes, and of 0 nothing: it waits for its turn, whoever's receives are posted.
+#[test]
+fn hostile__out_of_turn_and_again() {
+    let mut sim = quiet();
+    let (first, _) = receive(&mut sim, Side::B, 4096);
+    let (second, target) = receive(&mut sim, Side::B, 4096);
+    let mut lost = 0;
+    sim.copies = Some(Box::new(move |side, _| {
+        lost += usize::from(side == Side::A);
+        // Message 0 is lost once, the datagrams of message 1 come three times.
+        match (side, lost) {
+            (Side::A, 1) => 0,
+            (Side::A, 2..=4) => 3,
+            _ => 1,
+        }
+    }));
+    let from =
+        [(3, 1), (4, 4096)].map(|(seed, length)| send(&mut sim, Side::A, seed, length, false));
+    sim.run_until(Duration::from_secs(2), |sim| {
+        from.iter().all(|&id| sim.a.sent(id))
+    });
+    sim.run_for(Duration::from_secs(2));
+    let message = |id, payload| Event::Message {
+        id,
+        control: 0,
+        payload,
+    };
+    // What was lost may be there last, but each has its own receive.
+    assert!(sim.b.events.contains(&message(first, 1)));
+    assert!(sim.b.events.contains(&message(second, 4096)));
+    assert_eq!((sim.b.outcomes(first), sim.b.outcomes(second)), (1, 1));
+    assert!(sim.b.holds(target, 4, 4096));
+    assert!(sim.b.holds.is_empty());
 }
 
 /// Whatever is lost, comes late or twice, and whenever receives are posted: each message meets the next receive,
@@ -223,7 +270,6 @@ fn model__puts_and_messages_in_order() {
         };
         let mut sim = Sim::new(link, seed, Config::default(), Config::default());
         sim.connect();
-        let now = sim.now();
         let word = sim.b.empty(8);
         let (handle, mx) = sim.b.c().export(word, Rights::ALL, None).expect("room");
         let place = RemotePlace {
@@ -241,9 +287,11 @@ fn model__puts_and_messages_in_order() {
                 fence: false,
                 awaited: dice.chance(50),
             };
-            let _ = now;
             let now = sim.now();
-            sim.a.c().post_put(now, place, number, None, flags).expect("room");
+            sim.a
+                .c()
+                .post_put(now, place, number, None, flags)
+                .expect("room");
             let control = sim.a.filled(9, dice.pick(&[0, 0, 0, 16]));
             let length = 1 + dice.below(12 << 10);
             let payload = sim.a.filled(n, length);

@@ -193,7 +193,10 @@ fn send_message(sim: &mut Sim, seed: u64, length: u64) -> TransferId {
     let now = sim.now();
     let payload = sim.a.filled(seed, length);
     let flags = WorkFlags::default();
-    let posted = sim.a.c().post_message(now, Span::EMPTY, Some(payload), flags);
+    let posted = sim
+        .a
+        .c()
+        .post_message(now, Span::EMPTY, Some(payload), flags);
     posted.expect("posted")
 }
 

@@ -3,13 +3,13 @@
 //! own, as any other.
 
 use super::OneSided;
+use crate::BurstLimit;
 use crate::context::{Context, Debt};
 use crate::receiving::Receiving;
 use crate::request::{Request, RequestKind};
 use crate::sending::{BareMessage, Sending};
 use crate::timers::Timer;
 use crate::transmit::DataBurst;
-use crate::BurstLimit;
 use zerolane_wire::{Flags, Header, Op, RequestToSend};
 
 /// The message without control has a payload.
@@ -36,7 +36,9 @@ impl OneSided {
     }
 
     fn bare_message(&self) -> Option<BareMessage> {
-        if !self.send_queue.has_unsent() || self.send_queue.is_repeat(self.send_queue.next_to_send()) {
+        if !self.send_queue.has_unsent()
+            || self.send_queue.is_repeat(self.send_queue.next_to_send())
+        {
             return None;
         }
         let request = self.send_queue.upcoming(0).filter(|it| is_bare(it))?;

@@ -92,6 +92,8 @@ pub(crate) struct OneSided {
     receives: VecDeque<MessageReceive>,
     payloads: Vec<AwaitedPayload>,
     immediates: Immediates,
+    /// A put that was announced may wait for room to show its immediate.
+    puts_wait: bool,
     pending_atomic: Option<PendingAtomic>,
     /// If the operation executed last was a put, or part of one with all before it: the bytes that are to
     /// follow.
@@ -115,6 +117,7 @@ impl OneSided {
             receives: VecDeque::new(),
             payloads: vec![],
             immediates: Immediates::default(),
+            puts_wait: false,
             pending_atomic: None,
             to_follow: None,
             values: VecDeque::new(),

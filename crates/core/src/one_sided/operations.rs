@@ -63,7 +63,10 @@ impl OneSided {
             let Some(len) = self.send_queue.upcoming(count as usize).map(datagram_len) else {
                 break;
             };
-            let bare = self.send_queue.upcoming(count as usize).is_some_and(is_bare);
+            let bare = self
+                .send_queue
+                .upcoming(count as usize)
+                .is_some_and(is_bare);
             if len > segment || bare {
                 break;
             }

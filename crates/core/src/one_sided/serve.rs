@@ -95,6 +95,7 @@ impl OneSided {
         };
         if let Some(immediate) = immediate {
             if !self.has_room_to_show(cx) {
+                self.puts_wait = true;
                 return cx.answer_later(rts.s_id);
             }
             self.immediates.push(rts.sequence, immediate);
@@ -111,10 +112,13 @@ impl OneSided {
 
     /// Receives the puts that waited for room to show their immediates, as far as there is any.
     fn receive_waiting(&mut self, cx: &mut Context, receiving: &mut Receiving) {
-        while self.has_room_to_show(cx)
-            && let Some((place, immediate, rts)) = receiving.waiting_put()
-        {
-            self.on_put_announced(cx, receiving, place, immediate, &rts);
+        while self.puts_wait && self.has_room_to_show(cx) {
+            match receiving.waiting_put() {
+                Some((place, immediate, rts)) => {
+                    self.on_put_announced(cx, receiving, place, immediate, &rts);
+                }
+                None => self.puts_wait = false,
+            }
         }
     }
 
@@ -428,7 +432,10 @@ impl OneSided {
     /// Tells how many events the user has not looked at, beyond those not polled.
     pub(crate) fn set_unread(&mut self, cx: &mut Context, unread: usize) {
         self.unread = unread;
-        cx.owe(Debt::Ready);
+        // Told at every turn, by a user who looks again and again: nothing is to be done unless something waits.
+        if self.puts_wait || self.responder.not_ready.is_some() {
+            cx.owe(Debt::Ready);
+        }
     }
 
     /// Whether the user has enough to look at.

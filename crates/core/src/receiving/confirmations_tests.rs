@@ -27,7 +27,10 @@ fn hold__only_for_those_who_answer() {
     assert_eq!(confirmations.take(), [done(3)]);
     assert!(!confirmations.hold(now, done(4)), "it was not answered");
     confirmations.on_departed(now + CONFIRM_DELAY * 2);
-    assert!(!confirmations.hold(now, done(5)), "it was answered too late");
+    assert!(
+        !confirmations.hold(now, done(5)),
+        "it was answered too late"
+    );
 }
 
 #[test]

@@ -403,6 +403,14 @@ fn eager__data_that_announces_nothing_sensible() {
         ),
         (
             Header {
+                flags: Flags::EAGER.with(Flags::READ).with(Flags::MEMORY),
+                ..header
+            },
+            40,
+            Field::Flags,
+        ),
+        (
+            Header {
                 flags: Flags::EAGER.with(Flags::READ).with(Flags::MESSAGE),
                 ..header
             },
@@ -413,6 +421,18 @@ fn eager__data_that_announces_nothing_sensible() {
         let refused = RequestToSend::of_eager(&bad, len).map_err(|error| error.field);
         assert_eq!(refused, Err(field), "{bad:?} {len}");
     }
+}
+
+#[test]
+fn eager__data_that_is_its_message() {
+    let announcement = announcement_for(Target::Message(9));
+    let bare = announcement.eager(60);
+    let header = Header {
+        flags: bare.flags.with(Flags::MEMORY).with(Flags::AWAITED),
+        b_id: 77,
+        ..bare
+    };
+    assert_eq!(RequestToSend::of_eager(&header, 40), Ok(announcement));
 }
 
 fn announcement_for(target: Target) -> RequestToSend {

@@ -187,9 +187,10 @@ impl Inbox {
     /// The announcement of the payload of message `number`, if it waits.
     pub(crate) fn message(&self, number: u32) -> Option<RequestToSend> {
         let waits = |slot: &&Slot| slot.state == InboundState::Announced;
-        let announced = self.slots.iter().filter(waits).filter_map(|slot| slot.rts);
+        // It is among the latest.
+        let announced = self.slots.iter().rev().filter(waits);
         announced
-            .into_iter()
+            .filter_map(|slot| slot.rts)
             .find(|rts| rts.target == Target::Message(number))
     }
 

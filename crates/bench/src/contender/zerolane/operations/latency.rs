@@ -6,8 +6,8 @@
 use std::sync::atomic::Ordering;
 
 use anyhow::{Result, bail, ensure};
-use zerolane::{Completion, Region, Work};
 use zerolane::request::{MAX_CONTROL, MAX_INLINE, WorkKind};
+use zerolane::{Completion, Region, Work};
 
 use super::super::super::rounds::timed;
 use super::end::{End, look};
