@@ -371,7 +371,7 @@ impl Receiving {
 
     /// Whether the payload of a message is being received.
     pub(crate) fn is_receiving_message(&self) -> bool {
-        let message = |origin| matches!(origin, Origin::Message(_));
+        let message = |origin| matches!(origin, Origin::Message { .. });
         self.inbox.is_receiving(message)
     }
 
