@@ -546,3 +546,98 @@ fn wait__clients_that_stall_hold_no_other_back() {
         client.join().expect("no panic").expect("ended");
     }
 }
+
+/// System calls and datagrams that carried something, of all connections of `worker`.
+fn carried(worker: &mut Worker) -> [u64; 3] {
+    let ids: Vec<ConnectionId> = worker.connection_ids().collect();
+    let accounts = ids.iter().map(|&id| {
+        let account = worker.connection(id).expect("open").account();
+        [
+            account.rx_data_syscalls + account.rx_control_syscalls,
+            account.tx_data_syscalls + account.tx_control_syscalls,
+            account.datagrams_sent,
+        ]
+    });
+    let sum = |a: [u64; 3], b: [u64; 3]| std::array::from_fn(|it| a[it] + b[it]);
+    accounts.fold([0; 3], sum)
+}
+
+/// However many connections wait for their turn: no confirmation of its own, nothing repeated, nothing read
+/// in vain.
+#[test]
+fn request_and_answer__cost_an_end_one_receive_and_one_send() {
+    const CONNECTIONS: usize = 50;
+    const ROUNDS: u64 = 40;
+    let (mut server, _, address) = listening(Options::default());
+    let mut client = Worker::new().expect("descriptors");
+    for _ in 0..CONNECTIONS {
+        client
+            .connect(address, &Options::default())
+            .expect("a route");
+    }
+    let ask = |worker: &mut Worker, id: ConnectionId| {
+        let connection = worker.connection(id).expect("open");
+        connection.post_message_recv(None).expect("posted");
+        let work = Work::default().unsignalled();
+        connection
+            .post_message(b"request", None, work)
+            .expect("posted");
+    };
+    let (mut begun, mut answers) = (0, HashMap::<ConnectionId, u64>::new());
+    let mut before = None;
+    let end = Instant::now() + PATIENCE;
+    // One thread for both ends: each finds what the other's turns left.
+    while answers.values().any(|&it| it < ROUNDS) || begun < CONNECTIONS {
+        server.progress().expect("the system allows it");
+        while let Some(event) = server.next_event() {
+            match event {
+                Event::Accepted { connection, .. } => {
+                    let connection = server.connection(connection).expect("just accepted");
+                    connection.post_message_recv(None).expect("posted");
+                }
+                Event::Completed {
+                    connection,
+                    completion,
+                } => {
+                    assert_eq!(&completion.control[..], b"request");
+                    ask(&mut server, connection);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        client.progress().expect("the system allows it");
+        while let Some(event) = client.next_event() {
+            match event {
+                Event::Connected { connection } => {
+                    begun += 1;
+                    answers.insert(connection, 0);
+                    ask(&mut client, connection);
+                }
+                Event::Completed { connection, .. } => {
+                    let answered = answers.get_mut(&connection).expect("it asked");
+                    *answered += 1;
+                    if *answered < ROUNDS {
+                        ask(&mut client, connection);
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        // What connecting takes is over by then: handshakes, probes of the path.
+        if before.is_none() && answers.values().all(|&it| it > ROUNDS / 2) && begun == CONNECTIONS {
+            let answered: u64 = answers.values().sum();
+            before = Some((answered, carried(&mut server), carried(&mut client)));
+        }
+        assert!(Instant::now() < end, "nothing in time");
+    }
+    let (answered, server_before, client_before) = before.expect("rounds");
+    let requests = CONNECTIONS as u64 * ROUNDS - answered;
+    for (end, before) in [(&mut server, server_before), (&mut client, client_before)] {
+        let after = carried(end);
+        for (after, before) in after.into_iter().zip(before) {
+            // A pause of this thread may bring a repeat.
+            let count = after - before;
+            assert!(count <= requests + requests / 10, "{count} of {requests}");
+        }
+    }
+}
