@@ -160,9 +160,9 @@ impl<L: Lane> Driver<L> {
 
     /// The next completion that is there already, and is not held back.
     pub fn next_completion(&mut self) -> Option<Completion> {
-        let next = self.completions.pop();
+        let next = self.completions.pop()?;
         self.core.set_unread(self.completions.told());
-        next
+        Some(next)
     }
 
     /// A caller waits for the end of request `id`: it ends a [`Driver::wait`] however its sender wants it
