@@ -7,9 +7,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use zerolane_core::{
     Atomic, BurstLimit, Config, Connection, Delivery, Entropy, Forecast, HoldOrder, Instant,
-    Placement, RegionId, RemotePlace, Span, TransferId, Transmit, WorkFlags, WorkRequest, listen,
+    Outgoing, Placement, RegionId, RemotePlace, Span, TransferId, Transmit, WorkFlags, WorkRequest,
+    listen,
 };
-use zerolane_wire::{FetchOpKind, HEADER_LEN, Header, Op, Packet, Profile, Profiles, Rights};
+use zerolane_wire::{
+    FetchOpKind, Flags, Frames, HEADER_LEN, Header, Op, Packet, Profile, Profiles, Rights,
+};
 
 /// Bytes of every receive; sends are as long or longer.
 const ROOM: u64 = 200_000;
@@ -111,13 +114,8 @@ impl Pair {
                     }
                 }
                 Transmit::Operations(burst) => {
-                    for it in &burst.operations {
-                        let len = it.payload.map_or(0, |span| span.len as u32);
-                        let datagram = match Header::parse(it.bytes()) {
-                            Ok(header) if header.op == Op::Data => Datagram::Data(header, len),
-                            _ => Datagram::Control(it.bytes().to_vec()),
-                        };
-                        self.put(1 - side, datagram);
+                    for operations in burst.datagrams() {
+                        self.put_operations(1 - side, operations);
                     }
                 }
             }
@@ -133,6 +131,28 @@ impl Pair {
     fn put(&mut self, to: usize, datagram: Datagram) {
         if self.wire[to].len() < MAX_ON_THE_WAY {
             self.wire[to].push_back(datagram);
+        }
+    }
+
+    /// A datagram of operations, as a lane shows it: each on its own.
+    fn put_operations(&mut self, to: usize, operations: &[Outgoing]) {
+        let mut bytes = vec![];
+        for it in operations {
+            let payload = it.payload.map_or(0, |span| span.len as usize);
+            bytes.extend_from_slice(it.bytes());
+            bytes.resize(bytes.len() + payload + it.padding as usize, 0);
+        }
+        let header = Header::parse(&bytes).expect("what is sent");
+        let content = &bytes[HEADER_LEN..];
+        if header.op != Op::Data {
+            self.put(to, Datagram::Control(bytes));
+        } else if header.flags.contains(Flags::FRAMES) {
+            let frames = Frames::parse(&header, content).expect("what is sent");
+            for (header, payload) in frames {
+                self.put(to, Datagram::Data(header, payload.len() as u32));
+            }
+        } else {
+            self.put(to, Datagram::Data(header, content.len() as u32));
         }
     }
 

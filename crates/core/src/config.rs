@@ -30,6 +30,8 @@ pub struct Config {
     pub eager_limit: u32,
     /// Bytes of such Transfers that this end holds for its peer while no receive is posted for them.
     pub eager_credit: u32,
+    /// Send and take several small operations in one datagram (extended profile).
+    pub frames: bool,
     /// Ask for payload checksums.
     pub checksum: bool,
     /// log2 of the buffer size offered in the extended profile (STUs never cross its multiples).
@@ -67,6 +69,7 @@ impl Default for Config {
             burst_segments: 64,
             eager_limit: limits::DEFAULT_EAGER,
             eager_credit: limits::DEFAULT_EAGER_CREDIT,
+            frames: true,
             checksum: false,
             buffer_log2: 30,
             classic_buffer_log2: 12,
@@ -97,6 +100,7 @@ impl Config {
                 self.buffer_log2
             },
             eager: if classic { Eager::NONE } else { self.eager() },
+            frames: self.frames && !classic,
         }
     }
 

@@ -296,6 +296,16 @@ impl Context {
         }
     }
 
+    /// Whether this end takes several numbered operations in one datagram.
+    pub(crate) fn takes_frames(&self) -> bool {
+        self.config.frames && self.profile == Profile::Extended
+    }
+
+    /// Whether it sends them so.
+    pub(crate) fn sends_frames(&self) -> bool {
+        self.takes_frames() && self.peer.is_some_and(|peer| peer.frames)
+    }
+
     /// Whether Data carries checksums: either end asked for them.
     pub(crate) fn uses_checksums(&self) -> bool {
         self.config.checksum || self.peer.is_some_and(|peer| peer.checksum)

@@ -176,12 +176,16 @@ pub const MAX_EAGER_OPERATIONS: usize = 32;
 /// Bytes of control in a message (P0.1: Trapeze's control messages have 128).
 pub const MAX_CONTROL: u32 = 128;
 
-/// Numbered operations in flight at most: their buffers at the Responder are its socket's, which
-/// holds as many of any size it grants.
-pub const MAX_UNCONFIRMED: usize = 256;
+/// Datagrams of numbered operations in flight at most: their buffers at the Responder are its socket's,
+/// which holds as many of any size it grants.
+pub const MAX_UNCONFIRMED_DATAGRAMS: usize = 256;
 
-/// Numbered operations in flight at least, however many were lost.
-pub const MIN_UNCONFIRMED: usize = 4;
+/// Datagrams of numbered operations in flight at least, however many were lost.
+pub const MIN_UNCONFIRMED_DATAGRAMS: usize = 4;
+
+/// Numbered operations in flight at most, where several share a datagram: what an Initiator remembers of them
+/// takes 128 bytes each.
+pub const MAX_UNCONFIRMED: usize = 1024;
 
 /// Values of FetchOps a Responder keeps until they are confirmed. Its Initiator sends no more.
 pub const MAX_FETCHES: usize = 64;

@@ -236,6 +236,16 @@ pub(crate) enum RequestKind {
 }
 
 impl RequestKind {
+    /// Bytes of the numbered operation that it is behind its header, and in front of a seal.
+    pub(crate) fn content_len(&self) -> u32 {
+        match self {
+            RequestKind::Put { span, .. } => span.len as u32,
+            RequestKind::Message { control, .. } => control.len as u32,
+            RequestKind::Fetch { .. } => zerolane_wire::OPTIONS_LEN as u32,
+            RequestKind::Get { .. } | RequestKind::Immediate { .. } | RequestKind::Nothing => 0,
+        }
+    }
+
     /// The number that is shown to the peer.
     pub(crate) fn immediate(&self) -> Option<u32> {
         match self {

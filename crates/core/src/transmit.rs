@@ -3,7 +3,7 @@
 use crate::Span;
 use smallvec::SmallVec;
 use zerolane_wire::checksum::Sum;
-use zerolane_wire::{Flags, HEADER_LEN, Header, OPTIONS_LEN, Packet};
+use zerolane_wire::{Flags, FrameHead, Frames, HEADER_LEN, Header, OPTIONS_LEN, Packet};
 
 /// How much one burst may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,34 +37,48 @@ pub enum Transmit {
     Operations(OperationBurst),
 }
 
-/// Numbered operations of equal length, of which only the last may be shorter.
+/// Numbered operations in datagrams of equal length, of which only the last may be shorter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationBurst {
     /// Bytes of each datagram but perhaps the last.
     pub segment: u32,
-    /// Each, at least one.
+    /// Datagrams, at least 1.
+    pub segments: u32,
+    /// Each, at least one, in order.
     pub operations: SmallVec<[Outgoing; 1]>,
     /// Number of the first.
     pub(crate) first: u32,
 }
 
-/// One small operation on the wire.
+impl OperationBurst {
+    /// The datagrams: what of each of its operations stands in it, one behind the other.
+    pub fn datagrams(&self) -> impl Iterator<Item = &[Outgoing]> {
+        Outgoing::datagrams(&self.operations)
+    }
+}
+
+/// One small operation on the wire: in a datagram of its own, or as a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
     bytes: [u8; HEADER_LEN + OPTIONS_LEN],
     len: usize,
+    /// It is the first of its datagram.
+    opens: bool,
     /// Payload that follows, if any.
     pub payload: Option<Span>,
+    /// Zeros that follow that, bytes.
+    pub padding: u32,
 }
 
 impl Outgoing {
     pub(crate) fn control(packet: &Packet) -> Outgoing {
         let (bytes, len) = packet.emit();
-        let payload = None;
         Outgoing {
             bytes,
             len,
-            payload,
+            opens: true,
+            payload: None,
+            padding: 0,
         }
     }
 
@@ -74,11 +88,55 @@ impl Outgoing {
         Outgoing {
             bytes,
             len: HEADER_LEN,
+            opens: true,
             payload,
+            padding: 0,
         }
     }
 
-    /// Header and options.
+    /// Operation `it` as a frame behind `before`; without one, behind the header of their datagram, which it brings.
+    pub(crate) fn frame(before: Option<&Header>, it: &Header, payload: Option<Span>) -> Outgoing {
+        let len = payload.map_or(0, |span| span.len as u16);
+        let frame = FrameHead::new(before, it, len);
+        let mut bytes = [0; HEADER_LEN + OPTIONS_LEN];
+        let mut head = 0;
+        if before.is_none() {
+            bytes[..HEADER_LEN].copy_from_slice(&Frames::header(it).emit());
+            head = HEADER_LEN;
+        }
+        if let Some(place) = bytes[head..].first_chunk_mut() {
+            head += frame.emit_into(place);
+        }
+        Outgoing {
+            bytes,
+            len: head,
+            opens: before.is_none(),
+            payload,
+            padding: 0,
+        }
+    }
+
+    /// The datagrams that `operations` are in.
+    pub fn datagrams(operations: &[Outgoing]) -> impl Iterator<Item = &[Outgoing]> {
+        operations.chunk_by(|_, it| !it.opens)
+    }
+
+    /// Whether it is the first of its datagram.
+    pub(crate) fn opens(&self) -> bool {
+        self.opens
+    }
+
+    /// The datagram that it opens asks for a State, if that is of Data.
+    pub(crate) fn ask(&mut self) {
+        if let Some(header) = self.bytes.first_chunk_mut()
+            && Header::is_data(header)
+        {
+            Header::add_flags(header, Flags::SEND_STATE);
+        }
+    }
+
+    /// What is in front of the payload: of the first of a datagram its header, and options or the head of a
+    /// frame; of the others that.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

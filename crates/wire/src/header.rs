@@ -123,6 +123,8 @@ impl Flags {
     pub const EAGER: Flags = Flags(0x040);
     /// Eager Data that is its message: the source waits for the confirmation of the payload.
     pub const AWAITED: Flags = Flags(0x200);
+    /// Data: frames follow, each a numbered operation.
+    pub const FRAMES: Flags = Flags(0x080);
     /// Get: the bursts of the answer are to be numbered, as all of a Transfer.
     pub const NUMBERED: Flags = Flags(0x001);
     /// Get: of what was asked for before and did not come.
@@ -143,6 +145,8 @@ impl Flags {
     pub const CAP_PERSISTENT: Flags = Flags(0x010);
     /// Request_Connection, Connection_Answer: takes eager Data, as the options say.
     pub const CAP_EAGER: Flags = Flags(0x020);
+    /// Request_Connection, Connection_Answer: takes frames.
+    pub const CAP_FRAMES: Flags = Flags(0x040);
 
     const MASK: u16 = 0x7ff;
 
@@ -307,6 +311,12 @@ impl Header {
         bytes[20..24].copy_from_slice(&offset.to_be_bytes());
     }
 
+    /// Sets `flags` in emitted bytes.
+    pub fn add_flags(bytes: &mut [u8; HEADER_LEN], flags: Flags) {
+        bytes[0] |= (flags.bits() >> 8) as u8;
+        bytes[1] |= flags.bits() as u8;
+    }
+
     /// Whether the header in `bytes` is of Data. Reads five bits.
     pub const fn is_data(bytes: &[u8; HEADER_LEN]) -> bool {
         bytes[0] >> 3 == Op::Data as u8
@@ -405,6 +415,8 @@ pub enum Field {
     SId,
     /// The 32 bytes of options.
     Options,
+    /// A frame, of several in a Data datagram.
+    Frame,
     /// The encapsulation around the header.
     Encapsulation,
 }

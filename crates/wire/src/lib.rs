@@ -21,10 +21,12 @@
 
 pub mod checksum;
 pub mod encapsulation;
+mod frames;
 pub mod handshake;
 mod header;
 mod operation;
 
+pub use frames::{FRAME_HEAD_LEN, FrameHead, Frames, MAX_FRAME_HEAD_LEN, MAX_FRAMES};
 pub use header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
 pub use operation::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect,

@@ -7,7 +7,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::encapsulation::Encapsulation;
-use zerolane_wire::{Field, HEADER_LEN, Header, OPTIONS_LEN, Op, Packet, ParseError, Problem};
+use zerolane_wire::{
+    Field, Flags, FrameHead, Frames, HEADER_LEN, Header, MAX_FRAMES, OPTIONS_LEN, Op, Packet,
+    ParseError, Problem,
+};
 
 /// The fields an error may name when one bit of a valid datagram flipped, `bit` counted from
 /// the first byte's highest. Empty: the flip cannot be told from another value.
@@ -49,6 +52,82 @@ fn check_accepted(received: &[u8], packet: &Packet) -> Result<Vec<u8>, TestCaseE
 
 fn with_options(header: &Header, options: &[u8]) -> Vec<u8> {
     [&header.emit()[..], options].concat()
+}
+
+/// Numbered operations that leave together: consecutive, on one connection, each with its payload.
+fn operations() -> impl Strategy<Value = Vec<(Header, Vec<u8>)>> {
+    let flags = (any::<bool>(), any::<bool>()).prop_map(|(interrupt, continues)| {
+        Flags::SILENT
+            .with_if(Flags::INTERRUPT, interrupt)
+            .with_if(Flags::CONTINUES, continues)
+    });
+    // Few places and identifiers, so that some are those of the operation before.
+    let own = (
+        flags,
+        0..3u32,
+        any::<u32>(),
+        0..3u32,
+        0..3u32,
+        vec(any::<u8>(), 0..40),
+    );
+    (strategies::header(), vec(own, 1..20)).prop_map(|(shared, all)| {
+        let numbered = (0..).zip(all);
+        numbered
+            .map(|(n, (flags, place, offset, b_num, skipped, payload))| {
+                let header = Header {
+                    op: Op::Data,
+                    flags,
+                    checksum: 0,
+                    b_id: place as u16,
+                    bufx: place,
+                    offset,
+                    sync: shared.sync.wrapping_add(n),
+                    b_num,
+                    d_id: 1 << 31 | place,
+                    s_id: shared.s_id.wrapping_add(n).wrapping_add(skipped / 2),
+                    ..shared
+                };
+                (header, payload)
+            })
+            .collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn frames__are_the_operations_that_they_were_made_of(all in operations(), padding in 0..60usize) {
+        let mut content = vec![];
+        let mut before = None;
+        for (header, payload) in &all {
+            let head = FrameHead::new(before, header, payload.len() as u16);
+            prop_assert_eq!(head.bytes().len(), FrameHead::len_of(before, header));
+            content.extend_from_slice(head.bytes());
+            content.extend_from_slice(payload);
+            before = Some(header);
+        }
+        content.resize(content.len() + padding, 0);
+        let shared = Frames::header(&all[0].0);
+        let frames = Frames::parse(&Header::parse(&shared.emit()).unwrap(), &content).unwrap();
+        let read: Vec<_> = frames.map(|(header, payload)| (header, payload.to_vec())).collect();
+        prop_assert_eq!(read, all);
+    }
+
+    #[test]
+    fn frames__of_any_bytes_are_as_many_as_were_counted_and_lie_in_them(
+        header in strategies::header().prop_map(|it| Header { d_id: it.d_id | 1 << 31, ..it }),
+        content in vec(prop_oneof![Just(0x80), Just(0), any::<u8>()], 0..300),
+    ) {
+        match Frames::parse(&header, &content) {
+            Ok(frames) => {
+                let (count, mut bytes) = (frames.len(), 0);
+                prop_assert!((1..=MAX_FRAMES).contains(&count));
+                let read = frames.inspect(|(_, payload)| bytes += payload.len()).count();
+                prop_assert_eq!(read, count);
+                prop_assert!(bytes < content.len());
+            }
+            Err(error) => prop_assert!(matches!(error.field, Field::Frame | Field::DId)),
+        }
+    }
 }
 
 proptest! {

@@ -116,7 +116,8 @@ impl Connection {
             receiving,
             one_sided,
         } = self;
-        if header.op != Op::Data {
+        // What holds frames is no operation: they are.
+        if header.op != Op::Data || header.flags.contains(Flags::FRAMES) {
             return Err(DropReason::Unexpected);
         }
         if !session.owns(cx, header.d_port, header.d_key) {

@@ -105,6 +105,7 @@ impl Connection {
         self.cx.peer = Some(peer);
         self.cx.profile = profile;
         self.receiving.open(&self.cx);
+        self.one_sided.open(&self.cx);
         match profile {
             Profile::Classic => self
                 .cx
@@ -328,6 +329,14 @@ impl Connection {
     /// Whether Data carries checksums: either end asked for them.
     pub fn uses_checksums(&self) -> bool {
         self.cx.uses_checksums()
+    }
+
+    /// Whether Data marked [`Flags::FRAMES`] is taken. The lane shows each frame as the Data that it would be on
+    /// its own.
+    ///
+    /// [`Flags::FRAMES`]: zerolane_wire::Flags::FRAMES
+    pub fn takes_frames(&self) -> bool {
+        self.cx.takes_frames()
     }
 
     /// Whether something waits to be sent that needs no grant: a small operation, or eager payload.

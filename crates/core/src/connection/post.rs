@@ -81,18 +81,19 @@ impl Connection {
     fn begin(&mut self, request: WorkRequest, memory: Span) -> Result<TransferId, PostError> {
         let Connection {
             cx,
+            session,
             sending,
             receiving,
             one_sided,
-            ..
         } = self;
-        match request {
+        let open = session.is_established();
+        let work = match request {
             WorkRequest::Send { delivery } => {
-                Ok(sending.post(cx, memory, delivery, Target::Receive))
+                return Ok(sending.post(cx, memory, delivery, Target::Receive));
             }
-            WorkRequest::Receive => Ok(receiving.post(cx, memory)),
-            WorkRequest::Offer { delivery } => Ok(sending.offer(cx, memory, delivery)),
-            WorkRequest::Read => Ok(receiving.post_read(cx, memory)),
+            WorkRequest::Receive => return Ok(receiving.post(cx, memory)),
+            WorkRequest::Offer { delivery } => return Ok(sending.offer(cx, memory, delivery)),
+            WorkRequest::Read => return Ok(receiving.post_read(cx, memory)),
             WorkRequest::Put {
                 place,
                 immediate,
@@ -104,7 +105,7 @@ impl Connection {
                     span: memory,
                     immediate,
                 };
-                one_sided.post(cx, kind, flags)
+                (kind, flags)
             }
             WorkRequest::Get { place, flags } => {
                 in_bounds(cx, place, memory.len)?;
@@ -112,7 +113,7 @@ impl Connection {
                     place,
                     span: memory,
                 };
-                one_sided.post(cx, kind, flags)
+                (kind, flags)
             }
             WorkRequest::FetchOp {
                 place,
@@ -123,23 +124,24 @@ impl Connection {
                     return Err(PostError::Misaligned);
                 }
                 in_bounds(cx, place, 8)?;
-                one_sided.post(cx, RequestKind::Fetch { place, atomic }, flags)
+                (RequestKind::Fetch { place, atomic }, flags)
             }
             WorkRequest::Message { control, flags } => {
                 if control.len > u64::from(limits::MAX_CONTROL) {
                     return Err(PostError::ControlTooLong);
                 }
                 let payload = Some(memory).filter(|span| span.len > 0);
-                one_sided.post(cx, RequestKind::Message { control, payload }, flags)
+                (RequestKind::Message { control, payload }, flags)
             }
             WorkRequest::ReceiveMessage { control } => {
                 let payload = Some(memory).filter(|span| span.len > 0);
-                Ok(one_sided.post_receive(cx, control, payload))
+                return Ok(one_sided.post_receive(cx, control, payload));
             }
             WorkRequest::OpenRegion { name, rights } => {
-                Ok(one_sided.request_region(cx, name, rights))
+                return Ok(one_sided.request_region(cx, name, rights));
             }
-        }
+        };
+        one_sided.post(cx, work, sending, receiving, open)
     }
 
     /// The identifier of the oldest numbered operation that may still be sent, and thus read.

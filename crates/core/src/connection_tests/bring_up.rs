@@ -148,6 +148,7 @@ fn request(version_min: u8, version_max: u8) -> Packet {
                 max_stu: 1000,
                 buffer_log2: 12,
                 eager: Eager::NONE,
+                frames: false,
             },
             s_key: 4711,
             sync: 8,

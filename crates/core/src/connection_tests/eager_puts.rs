@@ -8,7 +8,7 @@ use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss};
 use std::time::Duration;
-use zerolane_wire::{Header, Op, Profile, Profiles, Reason, Rights};
+use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, Op, Profile, Profiles, Reason, Rights};
 
 const EAGER: u64 = limits::MAX_EAGER_PUT;
 const SHOWN: Event = Event::Immediate { value: 7 };
@@ -208,12 +208,25 @@ fn model__eager_puts_end_once_and_in_order() {
 }
 
 /// Numbered operation `number` among `datagrams`.
-fn numbered(datagrams: &[(Vec<u8>, bool)], number: u32) -> &[u8] {
-    let is = |bytes: &[u8]| {
-        Header::parse(bytes).is_ok_and(|it| it.op == Op::Data && it.sync == number && it.s_id > 0)
-    };
-    let mut found = datagrams.iter().map(|it| &it.0[..]);
-    found.find(|bytes| is(bytes)).expect("it left")
+fn numbered(datagrams: &[(Vec<u8>, bool)], number: u32) -> Vec<u8> {
+    let is = |header: &Header| header.op == Op::Data && header.sync == number && header.s_id > 0;
+    let mut operations = datagrams.iter().flat_map(|it| on_their_own(&it.0));
+    let found = operations.find(|(header, _)| is(header));
+    let (header, payload) = found.expect("it left");
+    [&header.emit()[..], &payload].concat()
+}
+
+/// The operations of a datagram.
+fn on_their_own(datagram: &[u8]) -> Vec<(Header, Vec<u8>)> {
+    let header = Header::parse(datagram).expect("what we send");
+    let content = &datagram[HEADER_LEN..];
+    match header.op == Op::Data && header.flags.contains(Flags::FRAMES) {
+        true => Frames::parse(&header, content)
+            .expect("what we send")
+            .map(|(header, payload)| (header, payload.to_vec()))
+            .collect(),
+        false => vec![(header, content.to_vec())],
+    }
 }
 
 /// An operation is lost, and repeated as nothing but its number when the put is cancelled; those behind it
@@ -239,7 +252,7 @@ fn cancel__of_a_put_whose_middle_was_lost_shows_nothing() {
         let again = sim.a.outgoing(later);
         for number in 0..count {
             let of = if number == lost { &again } else { &first };
-            sim.inject(Side::B, numbered(of, number));
+            sim.inject(Side::B, &numbered(of, number));
         }
         sim.run_until(20 * S, |sim| {
             let connection = sim.a.connection.as_ref();

@@ -6,7 +6,8 @@ use netsim::Side;
 use netsim::link::LinkConfig;
 use std::time::Duration;
 use zerolane_wire::{
-    FetchOpKind, Get, Header, Op, Operation, Packet, Profile, Profiles, Reason, Rights,
+    FetchOpKind, Flags, Frames, Get, HEADER_LEN, Header, Op, Operation, Packet, Profile, Profiles,
+    Reason, Rights,
 };
 
 pub(super) const MS: Duration = Duration::from_millis(1);
@@ -344,12 +345,14 @@ fn put__many_queued_together_are_one_burst_and_one_confirmation() {
     let Some(Transmit::Operations(burst)) = burst else {
         panic!("{burst:?}");
     };
-    assert_eq!((burst.operations.len(), burst.segment), (30, 104));
+    let operations = burst.datagrams().map(<[_]>::len).collect::<Vec<_>>();
+    // Sixteen frames of 7 + 64 bytes are in 1192 bytes.
+    assert_eq!((operations, burst.segment), (vec![16, 14], 40 + 16 * 71));
     // Lost on the way; all arrive later, in order.
     until_over(&mut sim, ids[29]);
     assert!((0..30).all(|n| sim.b.holds(target.part(64 * n, 64), n, 64)));
     // The repeat measures the path as well.
-    let spoken = "A Nop, A Data 0, B Nop reply, B State below 30";
+    let spoken = "A Nop, A Data of 16, A Data of 14, B Nop reply, B State below 30";
     assert_eq!(sim.spoken(), spoken);
 }
 
@@ -676,6 +679,22 @@ fn message__too_large_fails_both_and_nothing_else() {
     assert_eq!(sim.a.outcomes(large), 1);
 }
 
+/// The headers of the operations in a datagram.
+fn headers(operations: &[Outgoing]) -> Vec<Header> {
+    let mut bytes = vec![];
+    for it in operations {
+        let payload = it.payload.map_or(0, |span| span.len as usize);
+        bytes.extend_from_slice(it.bytes());
+        bytes.resize(bytes.len() + payload, 0);
+    }
+    let header = Header::parse(&bytes).unwrap();
+    if !header.flags.contains(Flags::FRAMES) {
+        return vec![header];
+    }
+    let frames = Frames::parse(&header, &bytes[HEADER_LEN..]).unwrap();
+    frames.map(|(header, _)| header).collect()
+}
+
 #[test]
 fn immediate__waits_until_the_peer_looks() {
     let mut sim = quiet(Config::default());
@@ -704,9 +723,10 @@ fn immediate__waits_until_the_peer_looks() {
         while let Some(it) = sim.a.c().poll_transmit(now, BurstLimit::default()) {
             match it {
                 Transmit::Operations(burst) => {
-                    for it in &burst.operations {
-                        let header = Header::parse(it.bytes()).unwrap();
-                        b.on_data(now, &header, 8, 8, None);
+                    for operations in burst.datagrams() {
+                        for header in headers(operations) {
+                            b.on_data(now, &header, 8, 8, None);
+                        }
                     }
                 }
                 Transmit::Control(it) => b.on_control(now, it.bytes(), it.bytes().len()),

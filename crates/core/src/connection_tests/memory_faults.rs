@@ -370,7 +370,7 @@ fn loss__of_one_operation_is_found_without_a_timeout() {
     assert!(sim.now() - now < 2 * MS, "sooner than any timeout");
     assert_eq!(
         sim.spoken(),
-        "A Data 0, B State again from 0, A Data 0, B State below 2"
+        "A Data 0, B State again from 0, A Data of 2, B State below 2"
     );
     assert_eq!(sim.a.c().counters().timeouts, 0);
     let early = sim.host(Side::B).c().counters().dropped(DropReason::Early);

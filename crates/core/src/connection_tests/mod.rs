@@ -11,6 +11,7 @@ mod endings;
 mod faults;
 mod finish;
 mod flow;
+mod frames;
 mod goodput;
 mod hostile;
 mod incast;

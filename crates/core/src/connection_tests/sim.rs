@@ -8,7 +8,9 @@ use netsim::link::LinkConfig;
 use netsim::pair::Duplex;
 use std::collections::HashMap;
 use std::time::Duration;
-use zerolane_wire::{FetchOpKind, Flags, HEADER_LEN, Header, Op, Operation, Packet, Reason};
+use zerolane_wire::{
+    FetchOpKind, Flags, Frames, HEADER_LEN, Header, Op, Operation, Packet, Reason,
+};
 
 /// How long a host leaves datagrams in its socket before it takes them all at once.
 const NAP: Duration = Duration::from_micros(40);
@@ -191,8 +193,13 @@ impl Host {
             let count = run_length(&datagrams[next..], &places[next..]);
             let run = datagrams[next..next + count].iter();
             let payload = run.map(|it| &it[HEADER_LEN..]).collect::<Vec<_>>().concat();
+            next += count;
+            if header.flags.contains(Flags::FRAMES) && self.c().takes_frames() {
+                self.receive_frames(now, &header, &payload, &mut moves);
+                continue;
+            }
             let stu = (datagram.len() - HEADER_LEN) as u32;
-            let landed = places[next].map(|place| Span {
+            let landed = places[next - count].map(|place| Span {
                 len: payload.len() as u64,
                 ..place
             });
@@ -201,38 +208,67 @@ impl Host {
                 .on_data(now, &header, payload.len() as u32, stu, landed)
             {
                 Placement::InPlace => self.placed += payload.len() as u64,
-                Placement::Hold(hold) => {
-                    let held = self.holds.entry(hold.number);
-                    let held = held.or_insert_with(|| vec![UNTOUCHED; hold.length as usize]);
-                    let start = hold.start as usize;
-                    held[start..start + payload.len()].copy_from_slice(&payload);
-                }
                 Placement::Eager(span) => {
                     assert_eq!(span.len, payload.len() as u64);
                     self.eager += span.len;
                     eager.push((span, payload));
                 }
-                Placement::Move(span) | Placement::Unannounced(span) => {
-                    assert_eq!(span.len, payload.len() as u64);
-                    moves.push((span, payload));
-                }
-                Placement::Store(span) => {
-                    assert_eq!(span.len, payload.len() as u64);
-                    if span.len > 0 {
-                        self.bytes_mut(span).copy_from_slice(&payload);
-                    }
-                }
-                Placement::Value { number, id } => {
-                    let value = u64::from_be_bytes(payload.try_into().expect("8 bytes"));
-                    self.c().on_value(now, number, id, value);
-                }
-                Placement::Drop(_) => {}
+                placement => self.place(now, placement, payload, &mut moves),
             }
-            next += count;
         }
         self.moved += moves.iter().map(|(span, _)| span.len).sum::<u64>();
         for (span, payload) in moves.into_iter().chain(eager) {
             self.bytes_mut(span).copy_from_slice(&payload);
+        }
+    }
+
+    fn receive_frames(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        content: &[u8],
+        moves: &mut Vec<(Span, Vec<u8>)>,
+    ) {
+        let Ok(frames) = Frames::parse(header, content) else {
+            return self.c().on_dropped(DropReason::Malformed);
+        };
+        for (header, payload) in frames {
+            let len = payload.len() as u32;
+            let placement = self.c().on_data(now, &header, len, len, None);
+            self.place(now, placement, payload.to_vec(), moves);
+        }
+    }
+
+    fn place(
+        &mut self,
+        now: Instant,
+        placement: Placement,
+        payload: Vec<u8>,
+        moves: &mut Vec<(Span, Vec<u8>)>,
+    ) {
+        match placement {
+            Placement::InPlace | Placement::Eager(_) => panic!("{placement:?}"),
+            Placement::Hold(hold) => {
+                let held = self.holds.entry(hold.number);
+                let held = held.or_insert_with(|| vec![UNTOUCHED; hold.length as usize]);
+                let start = hold.start as usize;
+                held[start..start + payload.len()].copy_from_slice(&payload);
+            }
+            Placement::Move(span) | Placement::Unannounced(span) => {
+                assert_eq!(span.len, payload.len() as u64);
+                moves.push((span, payload));
+            }
+            Placement::Store(span) => {
+                assert_eq!(span.len, payload.len() as u64);
+                if span.len > 0 {
+                    self.bytes_mut(span).copy_from_slice(&payload);
+                }
+            }
+            Placement::Value { number, id } => {
+                let value = u64::from_be_bytes(payload.try_into().expect("8 bytes"));
+                self.c().on_value(now, number, id, value);
+            }
+            Placement::Drop(_) => {}
         }
     }
 
@@ -323,13 +359,17 @@ impl Host {
 
     fn operations(&mut self, burst: &OperationBurst, datagrams: &mut Vec<(Vec<u8>, bool)>) {
         let mut longest = burst.segment as usize;
-        for (index, it) in burst.operations.iter().enumerate() {
-            let mut bytes = it.bytes().to_vec();
-            if let Some(payload) = it.payload {
-                bytes.extend_from_slice(self.bytes(payload));
+        for (index, operations) in (1..).zip(burst.datagrams()) {
+            let mut bytes = vec![];
+            for it in operations {
+                bytes.extend_from_slice(it.bytes());
+                if let Some(payload) = it.payload {
+                    bytes.extend_from_slice(self.bytes(payload));
+                }
+                bytes.resize(bytes.len() + it.padding as usize, 0);
             }
             assert!(bytes.len() <= longest, "a burst GSO cannot cut");
-            assert!(index + 1 == burst.operations.len() || bytes.len() == longest);
+            assert!(index == burst.segments || bytes.len() == longest);
             longest = bytes.len();
             datagrams.push((bytes, true));
         }
@@ -641,6 +681,10 @@ impl Sim {
             };
             let detail = match header.op {
                 Op::Data if header.flags.contains(Flags::EAGER) => " eager".to_owned(),
+                Op::Data if header.flags.contains(Flags::FRAMES) => {
+                    let frames = Frames::parse(&header, &bytes[HEADER_LEN..]);
+                    format!(" of {}", frames.expect("what we send").len())
+                }
                 Op::Data => format!(" {}", header.b_num),
                 Op::ClearToSend => format!(" {}", header.b_num),
                 Op::RequestAnswer => set(Flags::REJECT, "refused"),

@@ -36,12 +36,11 @@ impl OneSided {
     }
 
     fn bare_message(&self) -> Option<BareMessage> {
-        if !self.send_queue.has_unsent()
-            || self.send_queue.is_repeat(self.send_queue.next_to_send())
+        if !self.send_queue.has_unsent() || self.send_queue.is_repeat(self.send_queue.next_unsent())
         {
             return None;
         }
-        let request = self.send_queue.upcoming(0).filter(|it| is_bare(it))?;
+        let request = self.send_queue.upcoming().filter(|it| is_bare(it))?;
         Some(BareMessage {
             id: request.id,
             executed: self.responder.expected() as u16,

@@ -27,6 +27,7 @@ use self::gets::{GetResponses, PendingGets};
 use self::immediates::Immediates;
 use self::responder::Responder;
 use self::send_queue::SendQueue;
+use crate::context::Context;
 use crate::request::{AtomicRequest, Request, RequestKind};
 use crate::{Instant, RegionName, Span, TransferId, limits};
 use alloc::collections::VecDeque;
@@ -123,6 +124,11 @@ impl OneSided {
             values: VecDeque::new(),
             unread: 0,
         }
+    }
+
+    /// The peer's capabilities are known.
+    pub(crate) fn open(&mut self, cx: &Context) {
+        self.send_queue.share(cx.sends_frames());
     }
 
     /// Whether something asked for is not over.

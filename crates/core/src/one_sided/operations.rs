@@ -2,14 +2,17 @@
 
 use super::bare::is_bare;
 use super::exports::MESSAGES;
+use super::start::max_put;
 use super::{IMMEDIATE, NOTHING, OneSided};
 use crate::context::Context;
 use crate::request::{Request, RequestKind};
 use crate::timers::Timer;
 use crate::transmit::Outgoing;
-use crate::{Atomic, BurstLimit, OperationBurst, RemotePlace, TransferId};
+use crate::{BurstLimit, OperationBurst, Span};
 use smallvec::SmallVec;
-use zerolane_wire::{FetchOp, Flags, Header, OPTIONS_LEN, Op, Operation, Packet, Profile};
+use zerolane_wire::{
+    FetchOp, Flags, FrameHead, Header, MAX_FRAMES, Op, Operation, Packet, Profile,
+};
 
 impl OneSided {
     /// The numbered operations that leave next.
@@ -21,26 +24,50 @@ impl OneSided {
         if !self.send_queue.has_unsent() {
             return None;
         }
-        let carries = !matches!(self.send_queue.upcoming(0)?.kind, RequestKind::Fetch { .. });
-        let (count, segment) = self.next_count(cx, limit)?;
-        let first = self.send_queue.take(cx.now, count as usize);
+        let carries = !matches!(self.send_queue.upcoming()?.kind, RequestKind::Fetch { .. });
+        let first = self.send_queue.next_unsent();
+        let mut burst = self.pack(cx, first, limit)?;
+        let count = burst.operations.len() as u32;
+        let ask = self.asks_now((0..count).map(|index| first.wrapping_add(index)));
+        if ask && let Some(opening) = burst.operations.iter_mut().rfind(|it| it.opens()) {
+            opening.ask();
+        }
+        self.send_queue.take(cx.now, count as usize);
         if !self.send_queue.is_repeat(first) {
             cx.recovery.time_operation(first, cx.now);
         }
         let at = self.send_queue.repeat_at(cx.recovery.patience());
         cx.timers.set_earlier(Timer::Memory, at);
-        let numbers = (0..count).map(|index| first.wrapping_add(index));
-        let ask = self.asks_now(numbers.clone());
-        let mut operations = SmallVec::with_capacity(count as usize);
-        for (ahead, number) in numbers.enumerate() {
-            let last = ahead + 1 == count as usize;
-            operations.extend(self.operation(cx, number, last && ask));
-        }
         if carries {
             self.on_confirmation_left(cx);
         }
+        Some(burst)
+    }
+
+    /// Puts operations from `first` on into datagrams that leave together.
+    fn pack(&self, cx: &Context, first: u32, limit: BurstLimit) -> Option<OperationBurst> {
+        let mut operations = SmallVec::with_capacity(self.send_queue.unsent());
+        let segment = self.fill(cx, first, &mut operations, u32::MAX)?;
+        let most = limit.segments.min(limit.bytes / segment).max(1);
+        let (mut segments, mut len, mut start) = (1, segment, 0);
+        // The kernel cuts all of them at the same length. Frames are padded to it, if little is missing.
+        while segments < most
+            && (len == segment || operations.len() > start + 1 && segment - len <= segment / 4)
+        {
+            let end = operations.len();
+            let next = first.wrapping_add(end as u32);
+            if self.is_bare(next) {
+                break;
+            }
+            let Some(filled) = self.fill(cx, next, &mut operations, segment) else {
+                break;
+            };
+            operations[end - 1].padding = segment - len;
+            (segments, len, start) = (segments + 1, filled, end);
+        }
         Some(OperationBurst {
             segment,
+            segments,
             operations,
             first,
         })
@@ -52,35 +79,60 @@ impl OneSided {
         cx.timers.stop(Timer::DelayedAck);
     }
 
-    /// How many operations leave next, and the bytes of each datagram but perhaps the last.
-    fn next_count(&self, cx: &Context, limit: BurstLimit) -> Option<(u32, u32)> {
-        let overhead = cx.overhead();
-        let datagram_len = |request: &Request| overhead + content_len(request);
-        let segment = datagram_len(self.send_queue.upcoming(0)?);
-        let most = limit.segments.min(limit.bytes / segment).max(1);
-        let mut count = 1;
-        while count < most {
-            let Some(len) = self.send_queue.upcoming(count as usize).map(datagram_len) else {
+    /// Adds a datagram of operations from `number` on: one, or as many as the peer takes in frames. Returns its
+    /// bytes. `None` if there is no operation, or it has more than `most`.
+    fn fill(
+        &self,
+        cx: &Context,
+        number: u32,
+        operations: &mut SmallVec<[Outgoing; 1]>,
+        most: u32,
+    ) -> Option<u32> {
+        let request = self.send_queue.get(number)?;
+        let alone = cx.overhead() + request.kind.content_len();
+        if alone > most {
+            return None;
+        }
+        let Some((mut before, payload)) = self.data(cx, number) else {
+            operations.push(self.fetch_op(cx, number)?);
+            return Some(alone);
+        };
+        let start = operations.len();
+        operations.push(Outgoing::data(&before, payload));
+        if !cx.sends_frames() {
+            return Some(alone);
+        }
+        let most = most.min(cx.overhead() + max_put(cx));
+        let mut len = cx.overhead() + frame_len(None, &before, payload);
+        for index in 1..MAX_FRAMES {
+            let next = number.wrapping_add(index as u32);
+            let Some((it, more)) = self.data(cx, next).filter(|_| !self.is_bare(next)) else {
                 break;
             };
-            let bare = self
-                .send_queue
-                .upcoming(count as usize)
-                .is_some_and(is_bare);
-            if len > segment || bare {
+            let longer = len + frame_len(Some(&before), &it, more);
+            if longer > most {
                 break;
             }
-            count += 1;
-            if len < segment {
-                break;
+            if index == 1 {
+                operations[start] = Outgoing::frame(None, &before, payload);
             }
+            operations.push(Outgoing::frame(Some(&before), &it, more));
+            (len, before) = (longer, it);
         }
-        Some((count, segment))
+        Some(match operations.len() - start {
+            1 => alone,
+            _ => len,
+        })
     }
 
     /// A burst found no room at the lane: it is asked for again.
     pub(crate) fn take_back(&mut self, burst: &OperationBurst) {
         self.send_queue.take_back(burst.first);
+    }
+
+    /// Whether operation `number` is a message that leaves as its payload, if it can.
+    fn is_bare(&self, number: u32) -> bool {
+        self.send_queue.get(number).is_some_and(is_bare)
     }
 
     /// Whether a burst is to be confirmed at once: it repeats, or its end is waited for.
@@ -91,12 +143,11 @@ impl OneSided {
         })
     }
 
-    /// Operation `number` on the wire.
-    fn operation(&self, cx: &Context, number: u32, ask: bool) -> Option<Outgoing> {
+    /// Operation `number` on the wire: header and payload. `None` if there is none, or it is no Data.
+    fn data(&self, cx: &Context, number: u32) -> Option<(Header, Option<Span>)> {
         let request = self.send_queue.get(number)?;
-        let ask = ask || cx.profile == Profile::Classic;
         let header = Header {
-            flags: Flags::NONE.with_if(Flags::SEND_STATE, ask),
+            flags: Flags::NONE.with_if(Flags::SEND_STATE, cx.profile == Profile::Classic),
             param: self.responder.expected() as u16,
             d_port: cx.route.d_port,
             s_port: cx.route.s_port,
@@ -105,7 +156,7 @@ impl OneSided {
             s_id: request.id,
             ..Header::new(Op::Data)
         };
-        Some(match request.kind {
+        let (header, payload) = match request.kind {
             RequestKind::Put {
                 place,
                 span,
@@ -127,7 +178,7 @@ impl OneSided {
                     d_id: to.handle,
                     ..header
                 };
-                Outgoing::data(&header, Some(span).filter(|span| span.len > 0))
+                (header, Some(span))
             }
             RequestKind::Message { control, payload } => {
                 let header = Header {
@@ -136,10 +187,7 @@ impl OneSided {
                     ..header
                 }
                 .with_wide(payload.map_or(0, |span| span.len));
-                Outgoing::data(&header, Some(control).filter(|span| span.len > 0))
-            }
-            RequestKind::Fetch { place, atomic } => {
-                self.fetch_op(cx, number, request.id, place, atomic)
+                (header, Some(control))
             }
             RequestKind::Immediate { value, announced } => {
                 let header = Header {
@@ -150,7 +198,7 @@ impl OneSided {
                     d_id: MESSAGES,
                     ..header
                 };
-                Outgoing::data(&header, None)
+                (header, None)
             }
             RequestKind::Get { .. } | RequestKind::Nothing => {
                 let header = Header {
@@ -159,21 +207,20 @@ impl OneSided {
                     d_id: MESSAGES,
                     ..header
                 };
-                Outgoing::data(&header, None)
+                (header, None)
             }
-        })
+            RequestKind::Fetch { .. } => return None,
+        };
+        Some((header, payload.filter(|span| span.len > 0)))
     }
 
-    fn fetch_op(
-        &self,
-        cx: &Context,
-        number: u32,
-        id: TransferId,
-        place: RemotePlace,
-        atomic: Atomic,
-    ) -> Outgoing {
+    fn fetch_op(&self, cx: &Context, number: u32) -> Option<Outgoing> {
+        let request = self.send_queue.get(number)?;
+        let RequestKind::Fetch { place, atomic } = request.kind else {
+            return None;
+        };
         let on = cx.wire_place(place);
-        Outgoing::control(&Packet {
+        Some(Outgoing::control(&Packet {
             route: cx.route,
             operation: Operation::FetchOp(FetchOp {
                 kind: atomic.kind,
@@ -181,22 +228,17 @@ impl OneSided {
                 bufx: on.bufx,
                 offset: on.offset,
                 handle: on.handle,
-                s_id: id,
+                s_id: request.id,
                 sync: number,
                 confirmed: self.send_queue.confirmed(),
                 operand: atomic.operand,
                 comparand: atomic.comparand,
             }),
-        })
+        }))
     }
 }
 
-/// Bytes of the datagram behind its header, and in front of its seal.
-fn content_len(request: &Request) -> u32 {
-    match request.kind {
-        RequestKind::Put { span, .. } => span.len as u32,
-        RequestKind::Message { control, .. } => control.len as u32,
-        RequestKind::Fetch { .. } => OPTIONS_LEN as u32,
-        RequestKind::Get { .. } | RequestKind::Immediate { .. } | RequestKind::Nothing => 0,
-    }
+/// Bytes of a frame: its head and its payload.
+fn frame_len(before: Option<&Header>, it: &Header, payload: Option<Span>) -> u32 {
+    FrameHead::len_of(before, it) as u32 + payload.map_or(0, |span| span.len as u32)
 }

@@ -42,8 +42,9 @@ impl OneSided {
 
     /// The peer told the low half of the number it expects next.
     pub(crate) fn on_piggyback(&mut self, cx: &mut Context, sending: &mut Sending, low: u16) {
-        if !self.send_queue.is_empty() {
-            self.on_executed(cx, sending, self.send_queue.widen(low));
+        let expected = self.send_queue.widen(low);
+        if !self.send_queue.has_executed(expected.wrapping_sub(1)) {
+            self.on_executed(cx, sending, expected);
         }
     }
 

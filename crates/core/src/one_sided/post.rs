@@ -4,6 +4,7 @@ use super::{MessageReceive, OneSided, RegionRequest};
 use crate::context::{Context, Debt};
 use crate::receiving::{Finished, Receiving};
 use crate::request::{Request, RequestKind};
+use crate::sending::Sending;
 use crate::timers::Timer;
 use crate::{
     Event, PostError, RegionName, RemotePlace, Span, TransferError, TransferId, WorkFlags,
@@ -30,22 +31,29 @@ impl OneSided {
         id
     }
 
-    /// Queues a request on the peer's memory.
+    /// Begins a request on the peer's memory if the connection is `open` and nothing is in front of it, or
+    /// queues it.
     ///
     /// # Errors
     /// The peer has no persistent memory.
     pub(crate) fn post(
         &mut self,
         cx: &mut Context,
-        kind: RequestKind,
-        flags: WorkFlags,
+        (kind, flags): (RequestKind, WorkFlags),
+        sending: &mut Sending,
+        receiving: &mut Receiving,
+        open: bool,
     ) -> Result<TransferId, PostError> {
         if cx.peer.is_some_and(|peer| !peer.persistent) {
             return Err(PostError::Unsupported);
         }
         let id = cx.new_id();
-        self.queued.push_back(Request { id, flags, kind });
-        cx.owe(Debt::Start);
+        let request = Request { id, flags, kind };
+        let alone = open && self.queued.is_empty();
+        if !(alone && self.try_begin(cx, &request, sending, receiving)) {
+            self.queued.push_back(request);
+            cx.owe(Debt::Start);
+        }
         Ok(id)
     }
 

@@ -6,13 +6,17 @@
 //! That keeps "exactly once" and "in order" at one comparison an operation, without a buffer for
 //! what came early: these operations are small, and sending some again is cheap.
 
-use crate::limits::{MAX_EAGER_OPERATIONS, MAX_FETCHES, MAX_UNCONFIRMED, MIN_UNCONFIRMED};
+use crate::limits::{
+    MAX_EAGER_OPERATIONS, MAX_FETCHES, MAX_SMALL, MAX_UNCONFIRMED, MAX_UNCONFIRMED_DATAGRAMS,
+    MIN_UNCONFIRMED_DATAGRAMS,
+};
 use crate::request::{Request, RequestKind};
 use crate::{Instant, TransferError, TransferId};
 use alloc::collections::VecDeque;
 use core::time::Duration;
+use zerolane_wire::FRAME_HEAD_LEN;
 
-/// Operations in flight at first.
+/// Datagrams in flight at first.
 const FIRST_WINDOW: usize = 64;
 
 /// That a put is more than this operation, and what tells of its end comes behind.
@@ -31,6 +35,8 @@ pub(crate) struct SentRequest {
     part: Option<Part>,
     /// It goes on with the put of the operation before it.
     continues: bool,
+    /// What it takes of the window.
+    weight: u32,
     outcome: Option<Outcome>,
     /// Cancelled: its user was told.
     cancelled: bool,
@@ -92,7 +98,12 @@ pub(crate) struct SendQueue {
     next: usize,
     /// How many of `ops` were sent at least once.
     sent: usize,
+    /// Datagrams that may be in flight.
     window: usize,
+    /// Several operations go into one datagram.
+    shared: bool,
+    /// Bytes that `ops` take of as many datagrams as the window has.
+    occupied: u32,
     fetches: usize,
     /// The Responder had no room for the operation `executed`: nothing is sent before this.
     pub(crate) paused: Option<Instant>,
@@ -113,6 +124,8 @@ impl Default for SendQueue {
             next: 0,
             sent: 0,
             window: FIRST_WINDOW,
+            shared: false,
+            occupied: 0,
             fetches: 0,
             paused: None,
             refused: None,
@@ -127,10 +140,27 @@ impl SendQueue {
         self.ops.is_empty()
     }
 
+    /// Whether several operations go into one datagram from here on.
+    pub(crate) fn share(&mut self, shared: bool) {
+        self.shared = shared;
+    }
+
+    /// Bytes of a datagram that an operation takes, all of them if it has one of its own.
+    fn weight(&self, kind: &RequestKind) -> u32 {
+        match kind {
+            RequestKind::Fetch { .. } => MAX_SMALL,
+            _ if self.shared => (FRAME_HEAD_LEN as u32 + kind.content_len()).min(MAX_SMALL),
+            _ => MAX_SMALL,
+        }
+    }
+
     /// Whether another operation may be numbered.
     pub(crate) fn has_room(&self, kind: &RequestKind, max_fetches: usize) -> bool {
         let fetch = matches!(kind, RequestKind::Fetch { .. });
-        self.ops.len() < self.window && (!fetch || self.fetches < max_fetches)
+        let bytes = self.window as u32 * MAX_SMALL;
+        self.ops.len() < MAX_UNCONFIRMED
+            && self.occupied + self.weight(kind) <= bytes
+            && (!fetch || self.fetches < max_fetches)
     }
 
     /// Whether a put may leave at once as `count` operations: they wait for no congestion controller, so they
@@ -139,7 +169,7 @@ impl SendQueue {
         let most = self.window.min(MAX_EAGER_OPERATIONS);
         let takes = self.tries == 0 && self.ops.len() + count <= most;
         if !takes {
-            self.window = (self.window + 1).min(MAX_UNCONFIRMED);
+            self.window = (self.window + 1).min(MAX_UNCONFIRMED_DATAGRAMS);
         }
         takes
     }
@@ -172,11 +202,14 @@ impl SendQueue {
             self.tries = 0;
         }
         let number = self.next_number();
+        let weight = self.weight(&request.kind);
+        self.occupied += weight;
         self.fetches += usize::from(matches!(request.kind, RequestKind::Fetch { .. }));
         self.ops.push_back(SentRequest {
             request,
             part,
             continues,
+            weight,
             outcome: None,
             cancelled: false,
         });
@@ -204,28 +237,31 @@ impl SendQueue {
         self.ops.front().map(SentRequest::id)
     }
 
-    /// Number and work of the operation `ahead` places behind the one sent next.
-    pub(crate) fn upcoming(&self, ahead: usize) -> Option<&Request> {
-        self.ops.get(self.next + ahead).map(|op| &op.request)
+    /// How many operations are to be sent.
+    pub(crate) fn unsent(&self) -> usize {
+        self.ops.len() - self.next
     }
 
-    /// Number of the operation that is sent next.
-    pub(crate) fn next_to_send(&self) -> u32 {
+    /// The operation sent next.
+    pub(crate) fn upcoming(&self) -> Option<&Request> {
+        self.ops.get(self.next).map(|op| &op.request)
+    }
+
+    /// Its number.
+    pub(crate) fn next_unsent(&self) -> u32 {
         self.base.wrapping_add(self.next as u32)
     }
 
-    /// Takes the next `count` operations as sent; returns the number of the first.
-    pub(crate) fn take(&mut self, now: Instant, count: usize) -> u32 {
+    /// Takes the next `count` operations as sent.
+    pub(crate) fn take(&mut self, now: Instant, count: usize) {
         if self.sent == 0 {
             self.moved = now;
         }
-        let first = self.next_to_send();
         self.next += count;
         self.sent = self.sent.max(self.next);
-        first
     }
 
-    /// The operations from `first` on, which [`SendQueue::take`] returned, did not leave after all.
+    /// The operations from `first` on, which [`SendQueue::take`] took, did not leave after all.
     pub(crate) fn take_back(&mut self, first: u32) {
         self.next = self.next.min(first.wrapping_sub(self.base) as usize);
     }
@@ -279,7 +315,7 @@ impl SendQueue {
             }
             self.executed = count;
             self.next = self.next.max(count);
-            self.window = (self.window + 1).min(MAX_UNCONFIRMED);
+            self.window = (self.window + 1).min(MAX_UNCONFIRMED_DATAGRAMS);
             self.moved = now;
             self.tries = 0;
             self.paused = None;
@@ -304,7 +340,7 @@ impl SendQueue {
         // What was executed but never brought its value is asked for again, too.
         let missing = |op: &SentRequest| op.outcome.is_none();
         self.next = self.ops.iter().position(missing).unwrap_or(self.ops.len());
-        self.window = (self.window / 2).max(MIN_UNCONFIRMED);
+        self.window = (self.window / 2).max(MIN_UNCONFIRMED_DATAGRAMS);
         self.moved = now;
         self.tries = self.tries.saturating_add(1);
         self.paused = None;
@@ -387,6 +423,7 @@ impl SendQueue {
         self.executed -= 1;
         self.next = self.next.saturating_sub(1);
         self.sent = self.sent.saturating_sub(1);
+        self.occupied -= op.weight;
         self.fetches -= usize::from(matches!(op.request.kind, RequestKind::Fetch { .. }));
         let told = SentRequest {
             outcome: Some(outcome),
@@ -417,6 +454,7 @@ impl SendQueue {
     pub(crate) fn clear(&mut self) {
         self.base = self.next_number();
         (self.executed, self.next, self.sent, self.fetches) = (0, 0, 0, 0);
+        self.occupied = 0;
         self.ops.clear();
         self.paused = None;
     }
@@ -429,6 +467,8 @@ impl SendQueue {
 
     pub(crate) fn assert_bounded(&self) {
         assert!(self.ops.len() <= MAX_UNCONFIRMED && self.fetches <= MAX_FETCHES);
+        let weights = self.ops.iter().map(|op| op.weight);
+        assert_eq!(self.occupied, weights.sum::<u32>());
         assert!(self.executed <= self.sent && self.sent <= self.ops.len());
         assert!(self.next <= self.ops.len());
     }

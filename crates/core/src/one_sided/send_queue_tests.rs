@@ -115,7 +115,7 @@ fn go_back__to_the_first_without_an_outcome() {
     stream.confirm(NOW, base.wrapping_add(4));
     popped(&mut stream);
     stream.go_back(NOW);
-    let next = stream.upcoming(0).map(|request| request.id);
+    let next = stream.upcoming().map(|request| request.id);
     assert_eq!(next, Some(3), "executed, but its value is missing");
     assert!(stream.is_repeat(base.wrapping_add(2)));
 }
@@ -127,7 +127,7 @@ fn refuse__fails_one_and_sends_what_followed_again() {
     assert_eq!(stream.refuse(NOW, 2, why), Some(base.wrapping_add(1)));
     let failed = Outcome::Failed(TransferError::Refused(Reason::Denied));
     assert_eq!(popped(&mut stream), [(1, Outcome::Done), (2, failed)]);
-    assert_eq!(stream.upcoming(0).map(|request| request.id), Some(3));
+    assert_eq!(stream.upcoming().map(|request| request.id), Some(3));
     assert_eq!(
         stream.refuse(NOW, 2, why),
         Some(base.wrapping_add(1)),
@@ -144,7 +144,7 @@ fn pause__until_it_is_time() {
     assert!(!stream.has_unsent() && stream.awaits());
     assert_eq!(stream.repeat_at(Duration::ZERO), until);
     stream.go_back(until);
-    assert_eq!(stream.upcoming(0).map(|request| request.id), Some(2));
+    assert_eq!(stream.upcoming().map(|request| request.id), Some(2));
     assert!(stream.has_unsent());
     assert!(!stream.pause(NOW, 9, until), "unknown");
 }
@@ -159,7 +159,8 @@ fn window__shrinks_with_loss_and_grows_again() {
             stream.push(NOW, request(7, false));
             count += 1;
         }
-        let first = stream.take(NOW, count);
+        let first = stream.next_unsent();
+        stream.take(NOW, count);
         (first, count)
     };
     let (first, count) = fill(&mut stream);
@@ -169,6 +170,33 @@ fn window__shrinks_with_loss_and_grows_again() {
     stream.confirm(NOW, first.wrapping_add(count as u32));
     popped(&mut stream);
     let (_, count) = fill(&mut stream);
-    assert_eq!(count, MIN_UNCONFIRMED + 1);
+    assert_eq!(count, MIN_UNCONFIRMED_DATAGRAMS + 1);
+    stream.assert_bounded();
+}
+
+#[test]
+fn window__is_of_datagrams_which_small_operations_share() {
+    let mut stream = SendQueue::default();
+    stream.share(true);
+    let (put, fetch) = (request(1, false).kind, request(1, true).kind);
+    for _ in 1..FIRST_WINDOW {
+        stream.push(NOW, request(1, true));
+    }
+    assert!(stream.has_room(&fetch, MAX_FETCHES));
+    let mut count = 0;
+    while stream.has_room(&put, MAX_FETCHES) {
+        stream.push(NOW, request(7, false));
+        count += 1;
+    }
+    assert_eq!(count, MAX_SMALL as usize / (FRAME_HEAD_LEN + 8));
+    let all = FIRST_WINDOW - 1 + count;
+    stream.take(NOW, all);
+    stream.assert_bounded();
+    // What an operation took, it gives back, whatever became of it.
+    assert!(stream.cancel(7));
+    stream.confirm(NOW, all as u32);
+    (1..FIRST_WINDOW as u32).for_each(|n| assert!(stream.value(NOW, n - 1, 1, 0)));
+    assert_eq!(popped(&mut stream).len(), all);
+    assert_eq!(stream.occupied, 0);
     stream.assert_bounded();
 }

@@ -7,6 +7,7 @@ use crate::limits::{MAX_EAGER_OPERATIONS, MAX_EAGER_PUT, MAX_FETCHES, MAX_POSTED
 use crate::receiving::Receiving;
 use crate::request::{Request, RequestKind};
 use crate::sending::Sending;
+use crate::timers::Timer;
 use crate::{Delivery, RemotePlace, Span, TransferId, WorkFlags, tiles};
 use zerolane_wire::{Immediate, Profile, Target};
 
@@ -18,19 +19,31 @@ impl OneSided {
         sending: &mut Sending,
         receiving: &mut Receiving,
     ) {
-        if !self.queued.is_empty() {
-            sending.announce(cx);
-        }
-        while let Some(&request) = self.queued.front() {
-            if !self.may_start(cx, &request, sending, receiving) {
-                break;
-            }
+        while let Some(&request) = self.queued.front()
+            && self.try_begin(cx, &request, sending, receiving)
+        {
             self.queued.pop_front();
-            self.begin(cx, request, sending, receiving);
-            // What follows may have to name it.
-            sending.announce(cx);
+        }
+    }
+
+    /// Begins a request, if it may begin.
+    pub(super) fn try_begin(
+        &mut self,
+        cx: &mut Context,
+        request: &Request,
+        sending: &mut Sending,
+        receiving: &mut Receiving,
+    ) -> bool {
+        // It may have to name what was posted before it.
+        sending.announce(cx);
+        if !self.may_start(cx, request, sending, receiving) {
+            return false;
+        }
+        self.begin(cx, request, sending, receiving);
+        if !cx.timers.runs(Timer::Peer) {
             cx.owe(Debt::Peer);
         }
+        true
     }
 
     fn may_start(
@@ -71,11 +84,11 @@ impl OneSided {
     fn begin(
         &mut self,
         cx: &mut Context,
-        request: Request,
+        request: &Request,
         sending: &mut Sending,
         receiving: &mut Receiving,
     ) {
-        let Request { id, kind, .. } = request;
+        let &Request { id, kind, .. } = request;
         match kind {
             RequestKind::Put {
                 place,
@@ -84,13 +97,13 @@ impl OneSided {
             } => match (operations(cx, &kind), immediate) {
                 (Some(1), Some(value)) if sending.is_putting() => {
                     let announced = sending.next_sequence();
-                    self.push_split(cx, &request, RequestKind::Immediate { value, announced });
+                    self.push_split(cx, request, RequestKind::Immediate { value, announced });
                 }
                 (Some(1), _) => {
-                    self.send_queue.push(cx.now, request);
+                    self.send_queue.push(cx.now, *request);
                 }
                 (Some(count), _) if self.leaves_at_once(&kind, count, sending) => {
-                    self.push_parts(cx, &request, place, span);
+                    self.push_parts(cx, request, place, span);
                 }
                 _ => self.announce(cx, sending, id, place, span, immediate),
             },
@@ -103,12 +116,12 @@ impl OneSided {
                 payload: Some(payload),
                 ..
             } => {
-                let number = self.send_queue.push(cx.now, request);
+                let number = self.send_queue.push(cx.now, *request);
                 let target = Target::Message(number);
                 sending.post_as(cx, id, payload, Delivery::Interrupt, target);
             }
             _ => {
-                self.send_queue.push(cx.now, request);
+                self.send_queue.push(cx.now, *request);
             }
         }
     }
@@ -229,7 +242,7 @@ fn operations(cx: &Context, kind: &RequestKind) -> Option<usize> {
 }
 
 /// Bytes that a numbered put has at most.
-fn max_put(cx: &Context) -> u32 {
+pub(super) fn max_put(cx: &Context) -> u32 {
     let max_stu = cx.peer.map_or(MAX_SMALL, |peer| peer.max_stu);
     MAX_SMALL.saturating_sub(cx.config.seal as u32).min(max_stu)
 }

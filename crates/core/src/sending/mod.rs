@@ -218,6 +218,9 @@ impl Sending {
 
     /// Announces queued Transfers as far as the peer's slots allow.
     pub(crate) fn announce(&mut self, cx: &mut Context) {
+        if !self.outbox.has_unnumbered() {
+            return;
+        }
         self.end_withdrawn(cx);
         let slots = cx.peer_slots();
         while let Some(id) = self.outbox.announce_next(slots) {

@@ -81,6 +81,7 @@ fn request() -> Vec<u8> {
                 max_stu: 1408,
                 buffer_log2: 20,
                 eager: Eager::NONE,
+                frames: false,
             },
             s_key: 0xabcd,
             sync: 42,

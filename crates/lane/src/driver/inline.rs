@@ -6,7 +6,7 @@ use std::io;
 use zerolane_core::{Span, TransferId};
 
 /// Bytes of the ring: as many 64-byte puts as may be in flight.
-const ROOM: usize = 16 << 10;
+const ROOM: usize = 64 << 10;
 
 /// Most bytes of one payload.
 pub const MAX_INLINE: usize = 256;

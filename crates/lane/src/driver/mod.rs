@@ -54,6 +54,8 @@ pub struct Driver<L: Lane> {
     posted: HashMap<TransferId, Posted>,
     exports: Exports,
     inline: Inline,
+    /// When the first of the copies that wait to be sent was posted.
+    copied_at: Option<Instant>,
     controls: Controls,
     completions: Completions,
     /// Completions whose memory the lane still holds.
@@ -156,6 +158,7 @@ impl<L: Lane> Driver<L> {
             posted: HashMap::new(),
             exports: Exports::default(),
             inline: Inline::default(),
+            copied_at: None,
             controls: Controls::default(),
             completions: Completions::default(),
             held: Vec::new(),
@@ -451,6 +454,7 @@ impl<L: Lane> Driver<L> {
     }
 
     fn transmit(&mut self, now: Instant) -> Result<bool, DriverError> {
+        self.copied_at = None;
         self.place_held();
         let (lane, mut turn) = self.lend(now);
         let sent = lane.transmit(&mut turn);

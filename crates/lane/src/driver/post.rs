@@ -154,7 +154,11 @@ impl<L: Lane> Driver<L> {
         let span = self.copy_inline(data)?;
         let id = match report.context {
             // Not remembered: there may be millions in a second.
-            0 => self.core.post(self.clock.now(), request, span)?,
+            0 => {
+                // Nor does each look at the clock: those that leave together count as posted together.
+                let now = *self.copied_at.get_or_insert_with(|| self.clock.now());
+                self.core.post(now, request, span)?
+            }
             _ => {
                 let id = self.post(request, span)?;
                 self.remember(id, RequestInfo::of(&request, report));

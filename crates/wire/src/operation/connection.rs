@@ -110,6 +110,8 @@ pub struct Capabilities {
     pub buffer_log2: u8,
     /// What it takes of Transfers that it has not granted.
     pub eager: Eager,
+    /// Takes several numbered operations in one datagram.
+    pub frames: bool,
 }
 
 impl Capabilities {
@@ -122,7 +124,8 @@ impl Capabilities {
             .with_if(Flags::CAP_CHECKSUM, self.checksum)
             .with_if(Flags::CAP_OUT_OF_ORDER, self.out_of_order)
             .with_if(Flags::CAP_PERSISTENT, self.persistent)
-            .with_if(Flags::CAP_EAGER, self.eager.limit > 0);
+            .with_if(Flags::CAP_EAGER, self.eager.limit > 0)
+            .with_if(Flags::CAP_FRAMES, self.frames);
         header.b_id = self.slots;
         header.bufx = self.max_stu;
         header.offset = u32::from(self.buffer_log2);
@@ -151,6 +154,7 @@ impl Capabilities {
             max_stu: header.bufx,
             buffer_log2: header.offset as u8,
             eager: Eager::parse(header, options)?,
+            frames: flags.contains(Flags::CAP_FRAMES),
         })
     }
 }

@@ -92,6 +92,7 @@ fn capabilities(profiles: Profiles) -> Capabilities {
             limit: 0x3e00,
             credit: 0xcd_0000,
         },
+        frames: true,
     }
 }
 

@@ -123,14 +123,20 @@ fn delivered() -> impl Strategy<Value = Delivered> {
 
 fn capabilities(profiles: Profiles) -> impl Strategy<Value = Capabilities> {
     (
-        any::<(bool, bool, bool)>(),
+        any::<(bool, bool, bool, bool)>(),
         1..=u16::MAX,
         id(),
         0..=32u8,
         eager(),
     )
         .prop_map(
-            move |((checksum, out_of_order, persistent), slots, max_stu, buffer_log2, eager)| {
+            move |(
+                (checksum, out_of_order, persistent, frames),
+                slots,
+                max_stu,
+                buffer_log2,
+                eager,
+            )| {
                 Capabilities {
                     profiles,
                     checksum,
@@ -140,6 +146,7 @@ fn capabilities(profiles: Profiles) -> impl Strategy<Value = Capabilities> {
                     max_stu,
                     buffer_log2,
                     eager,
+                    frames,
                 }
             },
         )

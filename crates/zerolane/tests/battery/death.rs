@@ -468,6 +468,7 @@ fn accept__refuses_another_version_with_words_and_goes_on() {
         max_stu: 1000,
         buffer_log2: 32,
         eager: Eager::NONE,
+        frames: false,
     };
     let request = Packet {
         route: Route {

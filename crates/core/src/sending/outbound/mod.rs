@@ -85,6 +85,11 @@ impl Outbox {
         self.puts > 0
     }
 
+    /// Whether anything waits for a number.
+    pub(crate) fn has_unnumbered(&self) -> bool {
+        !self.queued.is_empty() || !self.withdrawn.is_empty()
+    }
+
     /// Whether a Transfer waits for a slot to be announced.
     pub(crate) fn is_to_announce(&self) -> bool {
         let waits = |id: &TransferId| self.transfers.contains_key(id);

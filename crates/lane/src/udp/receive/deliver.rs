@@ -5,7 +5,7 @@ use super::{CONTROL_DATAGRAM, Receiver, SPILL};
 use crate::cleanup::{Move, Source};
 use crate::{MoveCause, Registry, Turn};
 use zerolane_core::{DropReason, Placement, Run, Span};
-use zerolane_wire::{HEADER_LEN, Header, OPTIONS_LEN, Op, checksum::Sum};
+use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, OPTIONS_LEN, Op, checksum::Sum};
 
 /// A message that the kernel filled.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,15 @@ impl Message {
     fn segments(&self) -> usize {
         self.total.div_ceil(self.segment).max(1)
     }
+}
+
+/// How long bytes outside of any place are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lives {
+    /// Until all of the batch is delivered, and moved.
+    ToEndOfBatch,
+    /// No longer than the call.
+    Now,
 }
 
 /// STUs with consecutive headers, shown to the core as one.
@@ -180,6 +189,15 @@ impl Receiver {
                 Err(_) => return self.fault = Some(landed.region),
             }
         }
+        if is_of_frames(&group.first, turn) {
+            let mut copy = std::mem::take(&mut self.buffers.copy);
+            copy.resize(len as usize, 0);
+            if turn.memory.read(landed, &mut copy) {
+                self.deliver_frames(&group.first, &copy, Lives::Now, turn);
+            }
+            self.buffers.copy = copy;
+            return;
+        }
         let placement = turn
             .core
             .on_data(turn.now, &group.first, len, group.stu, Some(landed));
@@ -238,6 +256,36 @@ impl Receiver {
             | Placement::Unannounced(_)
             | Placement::Eager(_)
             | Placement::Drop(_) => {}
+        }
+    }
+
+    /// Operations that share a datagram: each is shown as the Data that it would be on its own, and done before
+    /// the next.
+    fn deliver_frames(
+        &mut self,
+        header: &Header,
+        content: &[u8],
+        lives: Lives,
+        turn: &mut Turn<'_>,
+    ) {
+        let Ok(frames) = Frames::parse(header, content) else {
+            return turn.core.on_dropped(DropReason::Malformed);
+        };
+        for (header, payload) in frames {
+            let len = payload.len() as u32;
+            match (turn.core.on_data(turn.now, &header, len, len, None), lives) {
+                (Placement::Unannounced(span), Lives::ToEndOfBatch) => {
+                    let cause = MoveCause::Unannounced;
+                    self.push_move(Some(Source::own(payload)), span, cause, turn);
+                }
+                (Placement::Unannounced(span), Lives::Now) => {
+                    turn.account.count_moved(MoveCause::Unannounced, span.len);
+                    if turn.memory.fill(span, payload).is_err() {
+                        self.fault = Some(span.region);
+                    }
+                }
+                (placement, _) => self.deliver_small(placement, payload, turn),
+            }
         }
     }
 
@@ -321,6 +369,9 @@ impl Receiver {
             turn.core.on_dropped(DropReason::Checksum);
             return;
         }
+        if is_of_frames(&header, turn) {
+            return self.deliver_frames(&header, payload, Lives::ToEndOfBatch, turn);
+        }
         let len = payload.len() as u32;
         match turn.core.on_data(turn.now, &header, len, len, None) {
             Placement::Move(span) => {
@@ -375,6 +426,11 @@ fn source_at(start: *const u8, runs: &[Run], memory: &Registry) -> Source {
         file: region.is_some_and(|it| memory.is_file(it)),
         shared: region.and_then(|it| memory.bounds(it)),
     }
+}
+
+/// Whether what is behind the header are frames.
+fn is_of_frames(header: &Header, turn: &Turn<'_>) -> bool {
+    header.flags.contains(Flags::FRAMES) && turn.core.takes_frames()
 }
 
 /// Shows the core a control operation, and does the atomic operation that it may order.

@@ -62,7 +62,7 @@ impl Buffers {
             headers: vec![[0; HEADER_LEN]; MAX_SEGMENTS].into(),
             iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
             linear: Vec::new(),
-            small: Vec::with_capacity(small::ROOM),
+            small: Vec::new(),
             messages: Vec::with_capacity(MAX_SEGMENTS),
         }
     }

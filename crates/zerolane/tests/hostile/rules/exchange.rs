@@ -20,6 +20,7 @@ pub(super) fn capabilities(terms: &Terms) -> Capabilities {
         max_stu: 1408,
         buffer_log2: 30,
         eager: Eager::NONE,
+        frames: false,
     }
 }
 

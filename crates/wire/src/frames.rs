@@ -1,0 +1,247 @@
+//! Frames: several numbered operations in one Data datagram. The header says what they share, each frame what
+//! is its own.
+//!
+//! A frame leaves out what follows from the one before it, so that of puts into one region each costs seven
+//! bytes. Read, it is the header that the operation has on its own: what becomes of it is decided there alone.
+
+use crate::header::{Field, Flags, HEADER_LEN, Header, ParseError, Problem};
+
+/// Bytes in front of a frame's payload, at least.
+pub const FRAME_HEAD_LEN: usize = 7;
+/// Bytes in front of a frame's payload, at most.
+pub const MAX_FRAME_HEAD_LEN: usize = FRAME_HEAD_LEN + PLACE_LEN + 4 + 4;
+/// Frames in one datagram, at most: what a datagram makes its receiver do is bounded.
+pub const MAX_FRAMES: usize = 256;
+
+/// Bytes of B_id, Bufx and D_id.
+const PLACE_LEN: usize = 10;
+
+/// Set in the D_id of all that is numbered.
+const NUMBERED: u32 = 1 << 31;
+
+/// Set in the first byte of every frame; a byte of 0 is padding, and so is all behind it.
+const FRAME: u8 = 0x80;
+/// B_id, Bufx and D_id follow: they are not those of the frame before.
+const PLACE: u8 = 0x10;
+/// B_num follows: it is not 0.
+const NUMBER: u8 = 0x20;
+/// S_id follows: it is not one more than that of the frame before.
+const ID: u8 = 0x40;
+/// Flags of the operation, at the place that they have in Flags.
+const FLAGS: u16 = Flags::SILENT
+    .with(Flags::INTERRUPT)
+    .with(Flags::CONTINUES)
+    .bits();
+
+/// What is in front of a frame's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHead {
+    bytes: [u8; MAX_FRAME_HEAD_LEN],
+    len: usize,
+}
+
+impl FrameHead {
+    /// That of operation `it`, of `len` bytes, behind `before`: the operation in front of it in the datagram, if
+    /// there is one.
+    pub fn new(before: Option<&Header>, it: &Header, len: u16) -> FrameHead {
+        let mut head = FrameHead {
+            bytes: [0; MAX_FRAME_HEAD_LEN],
+            len: 0,
+        };
+        let fields = fields(before, it);
+        head.push([FRAME | fields | (it.flags.bits() & FLAGS) as u8]);
+        head.push(len.to_be_bytes());
+        head.push(it.offset.to_be_bytes());
+        if fields & PLACE != 0 {
+            head.push(it.b_id.to_be_bytes());
+            head.push(it.bufx.to_be_bytes());
+            head.push(it.d_id.to_be_bytes());
+        }
+        if fields & NUMBER != 0 {
+            head.push(it.b_num.to_be_bytes());
+        }
+        if fields & ID != 0 {
+            head.push(it.s_id.to_be_bytes());
+        }
+        head
+    }
+
+    fn push<const N: usize>(&mut self, field: [u8; N]) {
+        self.bytes[self.len..self.len + N].copy_from_slice(&field);
+        self.len += N;
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Writes it to the start of `bytes`, of which the rest is then undefined. Returns its length.
+    pub fn emit_into(&self, bytes: &mut [u8; MAX_FRAME_HEAD_LEN]) -> usize {
+        *bytes = self.bytes;
+        self.len
+    }
+
+    /// How many bytes [`FrameHead::new`] makes of the same operations.
+    pub fn len_of(before: Option<&Header>, it: &Header) -> usize {
+        FRAME_HEAD_LEN + fields_len(fields(before, it))
+    }
+}
+
+/// The fields of `it` that do not follow from `before`.
+fn fields(before: Option<&Header>, it: &Header) -> u8 {
+    let number = if it.b_num == 0 { 0 } else { NUMBER };
+    let Some(before) = before else {
+        // The header of the datagram has the rest.
+        return number;
+    };
+    let same = before.b_id == it.b_id && before.bufx == it.bufx && before.d_id == it.d_id;
+    let place = if same { 0 } else { PLACE };
+    let id = match before.s_id.wrapping_add(1) == it.s_id {
+        true => 0,
+        false => ID,
+    };
+    number | place | id
+}
+
+fn fields_len(fields: u8) -> usize {
+    let len = |field: u8, len: usize| if fields & field == 0 { 0 } else { len };
+    len(PLACE, PLACE_LEN) + len(NUMBER, 4) + len(ID, 4)
+}
+
+/// The frames of a datagram, of which all have the form of one: each as the header that the operation has on its
+/// own, and its payload.
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    /// What the next one has, where it does not say otherwise.
+    next: Header,
+    rest: &'a [u8],
+    left: usize,
+    /// The last one asks for a State.
+    asks: bool,
+}
+
+impl<'a> Frames<'a> {
+    /// The header of a datagram whose first operation is `first`.
+    pub fn header(first: &Header) -> Header {
+        let asks = first.flags.contains(Flags::SEND_STATE);
+        Header {
+            flags: Flags::FRAMES.with_if(Flags::SEND_STATE, asks),
+            offset: 0,
+            b_num: 0,
+            ..*first
+        }
+    }
+
+    /// Reads what is behind `header`, which has [`Flags::FRAMES`].
+    ///
+    /// # Errors
+    /// [`Field::Frame`]: there is none, one is longer than the datagram, or there are more than [`MAX_FRAMES`];
+    /// [`Field::DId`]: one is no numbered operation.
+    pub fn parse(header: &Header, content: &'a [u8]) -> Result<Frames<'a>, ParseError> {
+        let (mut rest, mut left) = (content, 0);
+        numbered(header.d_id)?;
+        while let Some(&what) = rest.first()
+            && what != 0
+        {
+            if what & FRAME == 0 {
+                return Err(broken(Problem::Unassigned(what.into())));
+            }
+            let short = broken(Problem::Truncated(rest.len()));
+            let &[_, high, low, ..] = rest else {
+                return Err(short);
+            };
+            let payload = u16::from_be_bytes([high, low]);
+            let len = FRAME_HEAD_LEN + fields_len(what) + usize::from(payload);
+            let frame;
+            (frame, rest) = rest.split_at_checked(len).ok_or(short)?;
+            if let (true, &[_, _, _, _, _, _, _, _, _, _, _, _, _, a, b, c, d, ..]) =
+                (what & PLACE != 0, frame)
+            {
+                numbered(u32::from_be_bytes([a, b, c, d]))?;
+            }
+            left += 1;
+        }
+        if left == 0 || left > MAX_FRAMES {
+            return Err(broken(Problem::OutOfRange(left as u64)));
+        }
+        Ok(Frames {
+            next: Header {
+                flags: Flags::NONE,
+                checksum: 0,
+                ..*header
+            },
+            rest: content,
+            left,
+            asks: header.flags.contains(Flags::SEND_STATE),
+        })
+    }
+
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(*field)
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = (Header, &'a [u8]);
+
+    fn next(&mut self) -> Option<(Header, &'a [u8])> {
+        self.left = self.left.checked_sub(1)?;
+        let [what, high, low, offset @ ..] = self.take::<FRAME_HEAD_LEN>()?;
+        if what & PLACE != 0 {
+            self.next.b_id = u16::from_be_bytes(self.take()?);
+            self.next.bufx = u32::from_be_bytes(self.take()?);
+            self.next.d_id = u32::from_be_bytes(self.take()?);
+        }
+        let b_num = match what & NUMBER {
+            0 => 0,
+            _ => u32::from_be_bytes(self.take()?),
+        };
+        if what & ID != 0 {
+            self.next.s_id = u32::from_be_bytes(self.take()?);
+        }
+        let len = usize::from(u16::from_be_bytes([high, low]));
+        let (payload, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        let flags = Flags::from_bits(u16::from(what) & FLAGS);
+        let header = Header {
+            flags: flags.with_if(Flags::SEND_STATE, self.asks && self.left == 0),
+            offset: u32::from_be_bytes(offset),
+            b_num,
+            ..self.next
+        };
+        self.next.sync = self.next.sync.wrapping_add(1);
+        self.next.s_id = self.next.s_id.wrapping_add(1);
+        Some((header, payload))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Frames<'_> {}
+
+fn numbered(d_id: u32) -> Result<(), ParseError> {
+    match d_id & NUMBERED {
+        0 => Err(ParseError::new(
+            Field::DId,
+            Problem::OutOfRange(d_id.into()),
+        )),
+        _ => Ok(()),
+    }
+}
+
+const fn broken(problem: Problem) -> ParseError {
+    ParseError::new(Field::Frame, problem)
+}
+
+const _: () = assert!(FLAGS & (PLACE | NUMBER | ID | FRAME) as u16 == 0);
+// The first frame of a datagram fits behind the header where options do.
+const _: () = assert!(HEADER_LEN + MAX_FRAME_HEAD_LEN <= HEADER_LEN + crate::OPTIONS_LEN);
+
+#[cfg(test)]
+#[path = "frames_tests.rs"]
+mod tests;

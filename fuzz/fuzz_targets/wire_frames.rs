@@ -1,0 +1,41 @@
+//! Any Data datagram of frames: no panic, and what is accepted says the same when it is sent again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use zerolane_wire::{Flags, FrameHead, Frames, HEADER_LEN, Header, MAX_FRAMES, Op};
+
+fuzz_target!(|datagram: &[u8]| {
+    let Ok(header) = Header::parse(datagram) else {
+        return;
+    };
+    let header = Header {
+        op: Op::Data,
+        flags: header.flags.with(Flags::FRAMES),
+        ..header
+    };
+    let Ok(frames) = Frames::parse(&header, &datagram[HEADER_LEN..]) else {
+        return;
+    };
+    let count = frames.len();
+    let read: Vec<_> = frames.collect();
+    assert!(read.len() == count && (1..=MAX_FRAMES).contains(&count));
+    let mut again = vec![];
+    let mut before = None;
+    for (it, payload) in &read {
+        assert!(it.op == Op::Data && it.d_id >> 31 == 1 && !it.flags.contains(Flags::FRAMES));
+        assert_eq!(it.d_key, header.d_key);
+        // The first one has its place and identifier from the header that is made of it.
+        again.extend_from_slice(FrameHead::new(before, it, payload.len() as u16).bytes());
+        again.extend_from_slice(payload);
+        before = Some(it);
+    }
+    let asks = header.flags.contains(Flags::SEND_STATE);
+    let (first, _) = &read[0];
+    let shared = Header {
+        flags: Flags::FRAMES.with_if(Flags::SEND_STATE, asks),
+        ..Frames::header(first)
+    };
+    let read_again = Frames::parse(&shared, &again).expect("what was accepted");
+    assert!(read_again.eq(read.iter().copied()));
+    assert!(again.len() <= datagram.len() - HEADER_LEN);
+});
