@@ -320,7 +320,59 @@ fn post_put_inline(options: &Options) {
     let after = connection.account();
     let calls = after.tx_data_syscalls - before.tx_data_syscalls;
     assert!(calls < 1_000, "{calls} calls for 5000 puts");
+    // As many as fit share a datagram: those that were posted while the ring of copies was full come one by one
+    // at times.
+    let datagrams = after.datagrams_sent - before.datagrams_sent;
+    assert!(datagrams < 1_500, "{datagrams} datagrams for 5000 puts");
     owner.done(connection);
+}
+
+/// Puts of all lengths and atomic operations, queued together: each is there with its bytes, once.
+#[test]
+fn small_operations__of_all_kinds_share_datagrams() {
+    let with_checksums = |options: Options| Options {
+        checksum: true,
+        ..options
+    };
+    for options in [
+        Options::default(),
+        plain(),
+        with_checksums(Options::default()),
+        with_checksums(plain()),
+        Options {
+            gso: false,
+            gro: false,
+            ..plain()
+        },
+    ] {
+        let (mut connection, owner, key) = pair(1 << 20, Rights::ALL, &options);
+        let mut places = vec![];
+        let mut at = 8;
+        for n in 0..600u64 {
+            let len = [1, 8, 64, 64, 200, 300, 500, 1_100][n as usize * 7 % 8];
+            let bytes = content(n as u8, len);
+            if n % 20 == 19 {
+                connection
+                    .post_fetch_op(&key, 0, FetchOp::Add(1), Work::default())
+                    .unwrap();
+            }
+            connection
+                .post_put(&key, at, region(&bytes), Work::default())
+                .unwrap();
+            places.push((at as usize, bytes));
+            at += len as u64 + n % 3;
+        }
+        for _ in 0..630 {
+            assert!(next(&mut connection).result.is_ok());
+        }
+        let datagrams = connection.account().datagrams_sent;
+        assert!(datagrams < 600, "{datagrams} datagrams");
+        for (at, bytes) in places {
+            assert!(owner.holds(at, &bytes), "{at}");
+        }
+        assert!(owner.holds(0, &30u64.to_ne_bytes()));
+        owner.done(connection);
+    }
 }
 
 #[test]

@@ -179,10 +179,17 @@ const DOCUMENTS: &[Document] = &[
             Fact("leaves within {20 us}, else", &["CONFIRM_DELAY"]),
             Fact("after {32} operations, before", &["CONFIRM_EVERY"]),
             Fact(
-                "At most {256} are unconfirmed; the window starts at {64}, grows",
-                &["MAX_UNCONFIRMED", "FIRST_WINDOW"],
+                "At most {1024} are unconfirmed, in at most {256} datagrams; the window starts at {64}",
+                &[
+                    "MAX_UNCONFIRMED",
+                    "MAX_UNCONFIRMED_DATAGRAMS",
+                    "FIRST_WINDOW",
+                ],
             ),
-            Fact("to {4} at least.", &["MIN_UNCONFIRMED"]),
+            Fact("to {4} at least. An", &["MIN_UNCONFIRMED_DATAGRAMS"]),
+            Fact("none or more than {256}. To", &["wire::MAX_FRAMES"]),
+            Fact("| frames in a datagram | {256} |", &["wire::MAX_FRAMES"]),
+            Fact("longest put ({1192} bytes and", &["MAX_SMALL"]),
             Fact(
                 "B_id 0, up to {128} bytes of control",
                 &["limits::MAX_CONTROL"],
@@ -427,9 +434,12 @@ const DOCUMENTS: &[Document] = &[
             Fact("| {1024} completions not looked at", &["MAX_UNREAD"]),
             Fact("up to {65,536} on one connection", &["MAX_EXPORTS"]),
             Fact("up to {64 KiB} of short ones", &["DEFAULT_EAGER_CREDIT"]),
-            Fact("| {256} small operations unconfirmed", &["MAX_UNCONFIRMED"]),
             Fact(
-                "| {4096} requests queued, or {16 KiB} of inline",
+                "| {1024} small operations unconfirmed, in {256} datagrams",
+                &["MAX_UNCONFIRMED", "MAX_UNCONFIRMED_DATAGRAMS"],
+            ),
+            Fact(
+                "| {4096} requests queued, or {64 KiB} of inline",
                 &["MAX_POSTED", "inline::ROOM"],
             ),
         ],

@@ -29,7 +29,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Opens a region of the victim's; handle and Mx.
-fn opened(peer: &mut Peer, name: &str, rights: Rights) -> (u32, u16) {
+pub(super) fn opened(peer: &mut Peer, name: &str, rights: Rights) -> (u32, u16) {
     let s_id = peer.id();
     let mut padded = [0; 32];
     padded[..name.len()].copy_from_slice(name.as_bytes());
@@ -79,7 +79,7 @@ fn get(peer: &Peer, (handle, mx): (u32, u16), place: u64, length: u32) -> (Heade
 }
 
 /// A put of 8 bytes, numbered `sync`.
-fn put(peer: &Peer, (handle, mx): (u32, u16), place: u64, sync: u32) -> Header {
+pub(super) fn put(peer: &Peer, (handle, mx): (u32, u16), place: u64, sync: u32) -> Header {
     Header {
         flags: Flags::SEND_STATE,
         b_id: mx,

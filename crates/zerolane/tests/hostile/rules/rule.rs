@@ -2,7 +2,7 @@
 
 use super::peer::{Peer, Role};
 use super::victim::Ask;
-use super::{announce, data, eager, finish, form, grant, memory, owner, protection};
+use super::{announce, data, eager, finish, form, frames, grant, memory, owner, protection};
 use zerolane::counters::DropReason;
 use zerolane_wire::{Profile, RequestConnection};
 
@@ -118,6 +118,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
         owner::RULES,
         finish::RULES,
         eager::RULES,
+        frames::RULES,
     ];
     parts.into_iter().flatten()
 }

@@ -1,0 +1,112 @@
+//! Rules of operations that share a datagram.
+
+use super::memory::{opened, put};
+use super::peer::Peer;
+use super::rule::{Rule, rule};
+use super::victim::{EXPORTED, NEVER_SHOWN};
+use zerolane::counters::DropReason::{Duplicate, Early, Malformed, NoGrant, Unexpected};
+use zerolane_wire::{Flags, FrameHead, Frames, Header, MAX_FRAMES, Op, Rights};
+
+pub(super) const RULES: &[Rule] = &[
+    rule("frames_inside_their_datagram", frames_without_form).drops(&[(Malformed, 60)]),
+    rule("frames_of_numbered_operations", frames_of_others).drops(&[(Malformed, 3)]),
+    rule("frames_inside_the_region", frames_elsewhere).drops(&[(NoGrant, 1), (Early, 20)]),
+    rule("frames_once_in_order", frames_again).drops(&[(Duplicate, 40), (Early, 40)]),
+    rule("frames_of_the_extended_profile", frames_in_classic)
+        .drops(&[(Unexpected, 10)])
+        .classic(),
+];
+
+/// Header and content of a datagram of these operations, all with the same payload.
+fn frames(operations: &[Header], payload: &[u8]) -> (Header, Vec<u8>) {
+    let mut content = vec![];
+    let mut before = None;
+    for it in operations {
+        let head = FrameHead::new(before, it, payload.len() as u16);
+        content.extend_from_slice(head.bytes());
+        content.extend_from_slice(payload);
+        before = Some(it);
+    }
+    (Frames::header(&operations[0]), content)
+}
+
+/// Puts numbered from `first` on.
+fn puts(peer: &Peer, open: (u32, u16), first: u32, count: u32) -> Vec<Header> {
+    let number = |n| put(peer, open, 0, first.wrapping_add(n));
+    (0..count).map(number).collect()
+}
+
+/// Cut, of bytes that begin no frame, empty, of lengths that overrun, too many.
+fn frames_without_form(peer: &mut Peer) {
+    let open = opened(peer, "open", Rights::ALL);
+    let (header, good) = frames(&puts(peer, open, 0, 4), &[0xee; 8]);
+    // The first frame is 15 bytes, the others have an identifier.
+    for len in (0..good.len()).filter(|len| ![15, 34, 53].contains(len)) {
+        peer.say_raw(&header, &good[..len]);
+    }
+    peer.say_raw(&header, &[0; 100]);
+    peer.say_raw(&header, &[0x7f; 100]);
+    let mut longer = good.clone();
+    longer[16..18].fill(0xff);
+    peer.say_raw(&header, &longer);
+    let (header, many) = frames(&puts(peer, open, 0, MAX_FRAMES as u32 + 1), &[]);
+    peer.say_raw(&header, &many);
+}
+
+/// Frames with the identifier of a Transfer, and a header with one.
+fn frames_of_others(peer: &mut Peer) {
+    let open = opened(peer, "open", Rights::ALL);
+    let mut operations = puts(peer, open, 0, 3);
+    for index in 0..3 {
+        operations[index].d_id &= !(1 << 31);
+        let (header, content) = frames(&operations, &[0xee; 8]);
+        peer.say_raw(&header, &content);
+        operations[index].d_id |= 1 << 31;
+    }
+}
+
+/// The second of them lies across the end; then, in its place, one of a handle that is made up.
+fn frames_elsewhere(peer: &mut Peer) {
+    let open = opened(peer, "open", Rights::ALL);
+    let mut operations = puts(peer, open, 0, 20);
+    operations[0].flags = Flags::SILENT;
+    operations[1].offset = EXPORTED as u32 - 4;
+    let (header, content) = frames(&operations, &[2; 8]);
+    peer.say_raw(&header, &content);
+    peer.await_heard(|it, _| it.op == Op::RequestAnswer && it.flags.contains(Flags::REJECT));
+    operations.remove(0);
+    operations[0].offset = 0;
+    operations[0].d_id ^= 2;
+    operations[1].flags = Flags::INTERRUPT;
+    operations[1].b_num = NEVER_SHOWN;
+    let (header, content) = frames(&operations, &[0xee; 8]);
+    peer.say_raw(&header, &content);
+    let executed = |it: &Header| {
+        it.op == Op::State && it.flags.contains(Flags::MEMORY.with(Flags::COMPLETE)) && it.sync > 1
+    };
+    let heard = peer.listen_for_a_while();
+    assert!(!heard.iter().any(executed), "executed what was refused");
+}
+
+/// Repeats among others, from ahead and from behind, with numbers that wrap.
+fn frames_again(peer: &mut Peer) {
+    let open = opened(peer, "open", Rights::ALL);
+    for count in [1, 20, 21, 22] {
+        let (header, content) = frames(&puts(peer, open, 0, count), &[2; 8]);
+        peer.say_raw(&header, &content);
+    }
+    let all = |it: &Header| it.op == Op::State && it.flags.contains(Flags::MEMORY) && it.sync == 22;
+    peer.await_heard(|it, _| all(it));
+    for first in [23, 40_000, 1 << 31, u32::MAX - 100] {
+        let (header, content) = frames(&puts(peer, open, first, 20), &[0xee; 8]);
+        peer.say_raw(&header, &content);
+    }
+}
+
+fn frames_in_classic(peer: &mut Peer) {
+    let open = opened(peer, "open", Rights::ALL);
+    for first in 0..10 {
+        let (header, content) = frames(&puts(peer, open, first, 10), &[0xee; 8]);
+        peer.say_raw(&header, &content);
+    }
+}
