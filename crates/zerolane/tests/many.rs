@@ -23,9 +23,9 @@ const PART: &str = "ZEROLANE_TEST_PART";
 const SLOT: usize = 200;
 const ROUNDS: usize = 5;
 /// Memory that a connection may take beyond regions, bytes.
-const MOST_EACH: usize = 64 << 10;
+const MOST_EACH: usize = 32 << 10;
 /// The same before it did anything but being made, encrypted, bytes.
-const MOST_IDLE: usize = 40 << 10;
+const MOST_IDLE: usize = 20 << 10;
 
 fn patient() -> Options {
     Options {
