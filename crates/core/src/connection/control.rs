@@ -230,6 +230,9 @@ impl Connection {
         let end = self.cx.endings.confirm(it).ok_or(DropReason::Duplicate)?;
         self.cx.recovery.progress();
         if end.from_source {
+            if end.reason == Reason::Finished {
+                self.sending.on_finish_confirmed();
+            }
             self.sending.resolve(&mut self.cx, end.sequence);
         } else if end.d_id == 0 {
             self.receiving.resolve_read(&mut self.cx, end.sequence);

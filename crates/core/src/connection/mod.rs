@@ -316,9 +316,11 @@ impl Connection {
         self.receiving.take_arrived(id)
     }
 
-    /// Whether a posted send is not over.
+    /// Whether a posted send is not over, or the peer does not know that it was the last.
     pub fn is_sending(&self) -> bool {
-        self.sending.len() > 0 || self.one_sided.is_working()
+        self.sending.len() > 0
+            || self.one_sided.is_working()
+            || self.sending.is_finish_unconfirmed()
     }
 
     /// Whether granted payload waits to be sent.

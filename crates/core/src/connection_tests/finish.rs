@@ -113,6 +113,26 @@ fn finish__what_waits_for_more_fails_and_the_other_direction_goes_on() {
     assert!(!sim.a.c().is_busy() && !sim.b.c().is_busy());
 }
 
+/// Who closes when all is sent, as [`Connection::is_sending`] tells, closes behind that.
+#[test]
+fn finish__is_not_all_sent_before_the_peer_knows() {
+    let mut sim = quiet();
+    finish(&mut sim, Side::A);
+    assert!(sim.a.c().is_sending());
+    sim.net.link_mut(Side::A).set_up(false);
+    sim.run_for(4 * MS);
+    sim.net.link_mut(Side::A).set_up(true);
+    sim.run_until(S, |sim| {
+        !sim.a
+            .connection
+            .as_ref()
+            .is_some_and(Connection::is_sending)
+    });
+    let (late, _) = receive(&mut sim, Side::B, 1);
+    sim.run_for(Duration::ZERO);
+    assert_eq!(sim.b.failed(late), FINISHED);
+}
+
 #[test]
 fn finish__follows_all_that_has_no_number_yet() {
     let mut sim = quiet();

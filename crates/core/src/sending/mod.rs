@@ -49,8 +49,10 @@ enum Finish {
     No,
     /// Once all that was posted before is announced.
     Asked,
-    /// The peer is told, or will be.
-    Done,
+    /// The peer is told until it confirms.
+    Told,
+    /// It knows.
+    Confirmed,
 }
 
 impl Sending {
@@ -250,13 +252,23 @@ impl Sending {
         self.finish == Finish::Asked
     }
 
+    /// Whether the peer does not know yet that this end finished sending.
+    pub(crate) fn is_finish_unconfirmed(&self) -> bool {
+        matches!(self.finish, Finish::Asked | Finish::Told)
+    }
+
+    /// The peer knows that this end finished sending.
+    pub(crate) fn on_finish_confirmed(&mut self) {
+        self.finish = Finish::Confirmed;
+    }
+
     /// Tells the peer that nothing more comes that meets a receive, and no message from operation `number` on:
     /// by an End of a Transfer that it never hears of, whose number is behind those of all others.
     pub(crate) fn finish(&mut self, cx: &mut Context, number: u32) {
         if self.outbox.is_to_announce_to_receives() {
             return;
         }
-        self.finish = Finish::Done;
+        self.finish = Finish::Told;
         let id = cx.new_id();
         let why = Withdrawal::Finished { number };
         self.outbox.withdraw(Withdrawn { id, why });

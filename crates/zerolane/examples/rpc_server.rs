@@ -1,0 +1,203 @@
+//! A server of remote calls with many clients, in one thread. A call is a message: its name in the control, its
+//! arguments as payload. The clients are another process, in one thread too, each with a connection of its own.
+//!
+//! ```sh
+//! cargo run --release -p zerolane --example rpc_server -- [CLIENTS] [CALLS]
+//! ```
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use zerolane::request::WorkKind;
+use zerolane::worker::{ConnectionId, Event, Worker};
+use zerolane::{Completion, Options, Region, Work};
+
+/// Of the arguments and results of a call, bytes.
+const LONGEST: usize = 4096;
+/// Clients that connect at a time.
+const CONNECTING: usize = 100;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    // A connection has a socket of its own.
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        [] => server(1000, 10),
+        [clients, calls] => server(clients.parse()?, calls.parse()?),
+        ["--clients", address, clients, calls] => {
+            all_clients(address.parse()?, clients.parse()?, calls.parse()?)
+        }
+        _ => Err("see the top of this program".into()),
+    }
+}
+
+/// Serves all clients of another process, then says how many calls there were.
+fn server(clients: usize, calls: usize) -> Outcome<()> {
+    let mut worker = Worker::new()?;
+    let endpoint = worker.listen("127.0.0.1:0".parse()?, Options::default())?;
+    let address = worker.endpoint(endpoint).ok_or("closed")?.local_addr();
+    let mut others = Command::new(std::env::current_exe()?)
+        .args(["--clients", &address.to_string()])
+        .args([clients.to_string(), calls.to_string()])
+        .spawn()?;
+    let (mut answered, mut left) = (0, 0);
+    while left < clients {
+        if !worker.wait(Some(PATIENCE))? {
+            return Err("nothing happens".into());
+        }
+        while let Some(event) = worker.next_event() {
+            match event {
+                Event::Accepted { connection, .. } => {
+                    await_message(&mut worker, connection, Region::anonymous(LONGEST)?)?;
+                }
+                Event::Completed {
+                    connection,
+                    completion,
+                } if completion.kind == WorkKind::MessageReceived && completion.result.is_ok() => {
+                    answer(&mut worker, connection, completion)?;
+                    answered += 1;
+                }
+                Event::Closed { .. } => left += 1,
+                _ => {}
+            }
+        }
+    }
+    if !others.wait()?.success() || answered != clients * calls {
+        return Err(format!("{answered} calls answered").into());
+    }
+    println!("{answered} calls of {clients} clients answered in one thread");
+    Ok(())
+}
+
+/// Posts a receive of the next message. A connection that is over needs none.
+fn await_message(worker: &mut Worker, id: ConnectionId, place: Region) -> Outcome<()> {
+    if let Some(connection) = worker.connection(id) {
+        connection.post_message_recv(Some(place))?;
+    }
+    Ok(())
+}
+
+fn answer(worker: &mut Worker, id: ConnectionId, call: Completion) -> Outcome<()> {
+    let len = call.result?;
+    let control = call.control;
+    let place = call.into_region();
+    let result = match &control[..] {
+        b"sum" => Some(numbers(&place[..len]).sum::<f64>()),
+        b"mean" => Some(numbers(&place[..len]).sum::<f64>() / (len / 8) as f64),
+        _ => None,
+    };
+    if let Some(connection) = worker.connection(id) {
+        // Nothing waits for the end of an answer: it is told only if it fails.
+        let work = Work::default().unsignalled();
+        match result {
+            Some(result) => {
+                let result = Region::from_vec(result.to_le_bytes().to_vec());
+                connection.post_message(b"result", Some(result.into()), work)?;
+            }
+            None => {
+                connection.post_message(b"error: no such call", None, work)?;
+            }
+        }
+    }
+    await_message(worker, id, place)
+}
+
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
+    let (words, _) = bytes.as_chunks::<8>();
+    words.iter().map(|word| f64::from_le_bytes(*word))
+}
+
+/// One client of many.
+struct Client {
+    number: usize,
+    /// Calls made, of which the last is not answered.
+    made: usize,
+}
+
+impl Client {
+    fn arguments(&self) -> Vec<f64> {
+        let count = 1 + (self.number + self.made) % 100;
+        (0..count).map(|it| it as f64).collect()
+    }
+
+    /// Makes a call, and receives its result into `place`.
+    fn call(&mut self, worker: &mut Worker, id: ConnectionId, place: Region) -> Outcome<()> {
+        self.made += 1;
+        let arguments = self.arguments();
+        let arguments = arguments.iter().flat_map(|it| it.to_le_bytes()).collect();
+        let arguments = Region::from_vec(arguments);
+        let connection = worker.connection(id).ok_or("the server is gone")?;
+        connection.post_message_recv(Some(place))?;
+        let work = Work::default().unsignalled();
+        connection.post_message(b"sum", Some(arguments.into()), work)?;
+        Ok(())
+    }
+}
+
+/// Connects all clients, some at a time, calls, and checks the results.
+fn all_clients(address: SocketAddr, clients: usize, calls: usize) -> Outcome<()> {
+    let mut worker = Worker::new()?;
+    let start = Instant::now();
+    let mut all = HashMap::new();
+    let mut numbers_left = 0..clients;
+    let mut connect = |worker: &mut Worker, all: &mut HashMap<_, _>| -> Outcome<()> {
+        if let Some(number) = numbers_left.next() {
+            let id = worker.connect(address, &Options::default())?;
+            all.insert(id, Client { number, made: 0 });
+        }
+        Ok(())
+    };
+    for _ in 0..CONNECTING {
+        connect(&mut worker, &mut all)?;
+    }
+    while !all.is_empty() {
+        if !worker.wait(Some(PATIENCE))? {
+            return Err("nothing happens".into());
+        }
+        while let Some(event) = worker.next_event() {
+            match event {
+                Event::Connected { connection } => {
+                    let client = all.get_mut(&connection).ok_or("a stranger")?;
+                    client.call(&mut worker, connection, Region::anonymous(8)?)?;
+                    connect(&mut worker, &mut all)?;
+                }
+                Event::Completed {
+                    connection,
+                    completion,
+                } if completion.kind == WorkKind::MessageReceived => {
+                    let client = all.get_mut(&connection).ok_or("a stranger")?;
+                    let name = completion.control;
+                    completion.result?;
+                    let place = completion.into_region();
+                    let result: f64 = numbers(&place).sum();
+                    if name[..] != *b"result" || result != client.arguments().iter().sum::<f64>() {
+                        return Err(format!("{name:?}: {result}").into());
+                    }
+                    match client.made < calls {
+                        true => client.call(&mut worker, connection, place)?,
+                        false => {
+                            worker.close(connection);
+                        }
+                    }
+                }
+                Event::Closed { connection, reason } => {
+                    let client = all.remove(&connection).ok_or("a stranger")?;
+                    if client.made < calls {
+                        return Err(reason.into());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    let rate = (clients * calls) as f64 / start.elapsed().as_secs_f64();
+    println!("{rate:.0} calls a second");
+    Ok(())
+}
