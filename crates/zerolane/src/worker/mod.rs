@@ -14,6 +14,9 @@
 //! A [`Connection`] that its caller drives is the fastest for one peer. [`Worker::adopt`] takes one over,
 //! [`Worker::release`] gives it back.
 //!
+//! Whole programs are in the crate's `examples`: `rpc_server` answers a thousand clients in one thread, `kv_cache` is a
+//! passive target that others fill and read, `tokio_echo` is made of tasks.
+//!
 //! An echo server of any number of clients in one thread:
 //!
 //! ```
