@@ -344,7 +344,7 @@ fn post_until_full<M: std::fmt::Debug>(
     mut post: impl FnMut(&mut Connection, Region) -> Posted<M>,
     back: impl Fn(M) -> Option<Region>,
 ) {
-    for n in 0..=5_000 {
+    for n in 0..=10_000 {
         match post(connection, small(n as u8)) {
             Ok(_) => {}
             Err(NotPosted { reason, memory }) => {
