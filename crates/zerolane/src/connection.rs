@@ -420,7 +420,8 @@ impl Connection {
     /// post, it may not learn of it.
     ///
     /// ```
-    /// use zerolane::{Connection, Endpoint, Error, Options, TransferError};
+    /// use zerolane::failure::TransferError;
+    /// use zerolane::{Connection, Endpoint, Error, Options};
     /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
     /// let address = endpoint.local_addr();
     /// let client = std::thread::spawn(move || -> zerolane::Result<[u8; 8]> {
@@ -451,7 +452,7 @@ impl Connection {
     /// # Errors
     /// The connection is closed.
     ///
-    /// [`PostError::Finished`]: crate::PostError::Finished
+    /// [`PostError::Finished`]: crate::failure::PostError::Finished
     pub fn finish(&mut self) -> Result<()> {
         self.driver.finish().map_err(Error::Post)
     }
