@@ -123,9 +123,7 @@ def test_finish__ends_the_peers_receives_and_the_other_direction_goes_on(
     assert keeping.result() == 4
 
 
-def test_arrived__of_a_receive_in_progress(
-    pair: Pair, executor: ThreadPoolExecutor
-) -> None:
+def test_arrived__of_a_receive_in_progress(pair: Pair, executor: ThreadPoolExecutor) -> None:
     ours, peers = pair
     content = bytes(range(256)) * 4096
     place = bytearray(len(content))
