@@ -104,7 +104,7 @@ class TimedOut(RequestFailed, TimeoutError):
 
 
 class Finished(RequestFailed, EOFError):
-    """The peer finished sending, and nothing more comes; or this end did, and nothing more can be sent."""
+    """The peer finished sending, so nothing more comes; or this end did, so nothing can be sent."""
 
 
 class QueueFull(Error):
