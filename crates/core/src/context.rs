@@ -6,7 +6,9 @@ use crate::path::Path;
 use crate::recovery::{Recovery, Timed};
 use crate::timers::Timers;
 use crate::transmit::split;
-use crate::{Config, Counters, DropReason, Event, Instant, RemotePlace, TransferId, limits};
+use crate::{
+    Config, Counters, DropReason, Event, Instant, RemotePlace, TransferError, TransferId, limits,
+};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use zerolane_wire::{
@@ -294,6 +296,13 @@ impl Context {
             limit: peer.limit.min(self.eager().limit),
             ..peer
         }
+    }
+
+    /// Fails receives that nothing of the peer meets any more.
+    pub(crate) fn fail_finished(&mut self, receives: impl Iterator<Item = TransferId>) {
+        let error = TransferError::Finished;
+        let failed = receives.map(|id| Event::Failed { id, error });
+        self.events.extend(failed);
     }
 
     /// Whether this end takes several numbered operations in one datagram.

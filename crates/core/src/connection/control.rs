@@ -186,7 +186,10 @@ impl Connection {
     }
 
     fn on_state(&mut self, it: &State) -> Result<(), DropReason> {
-        let message = self.sending.message(it.d_id).filter(|_| it.complete);
+        let message = match it.complete {
+            true => self.sending.message(it.d_id),
+            false => None,
+        };
         if let Some(ended) = self.sending.on_state(&mut self.cx, it)? {
             if let Some(number) = message {
                 // What has its payload was executed.
@@ -209,9 +212,7 @@ impl Connection {
         } = self;
         if it.from_source {
             receiving.on_end_of_source(cx, it)?;
-            if it.reason != Reason::Finished {
-                one_sided.on_payload_ended(cx, it.s_id, it.reason);
-            }
+            one_sided.on_payload_ended(cx, it.s_id, it.reason);
         } else if it.d_id == 0 {
             sending.on_end_of_read(cx, it)?;
         } else if let Some(ended) = sending.on_end(cx, it) {

@@ -78,34 +78,30 @@ impl Connection {
         len: u32,
         stu: u32,
     ) -> Result<Placement, DropReason> {
-        if let (Target::Message(_), true) = (rts.target, header.flags.contains(Flags::MEMORY)) {
-            self.one_sided
-                .on_piggyback(&mut self.cx, &mut self.sending, header.b_id);
+        let Connection {
+            cx,
+            sending,
+            receiving,
+            one_sided,
+            ..
+        } = self;
+        // The number of the message that this is itself.
+        let bare = match rts.target {
+            Target::Message(number) if header.flags.contains(Flags::MEMORY) => Some(number),
+            _ => None,
+        };
+        if bare.is_some() {
+            one_sided.on_piggyback(cx, sending, header.b_id);
         }
-        if self.receiving.on_eager_announced(&mut self.cx, rts)? {
-            if !self.meet_bare(rts, header) {
+        if receiving.on_eager_announced(cx, rts)? {
+            let awaited = header.flags.contains(Flags::AWAITED);
+            let execute = |number| one_sided.on_bare_message(cx, receiving, number, rts, awaited);
+            if !bare.is_some_and(execute) {
                 self.meet(rts);
             }
             self.receiving.hold(&mut self.cx, rts)?;
         }
         self.receiving.on_eager(&mut self.cx, rts, header, len, stu)
-    }
-
-    /// A new announcement that is a message itself executes it. False if it is none, or not its turn.
-    fn meet_bare(&mut self, rts: &RequestToSend, header: &Header) -> bool {
-        let Connection {
-            cx,
-            receiving,
-            one_sided,
-            ..
-        } = self;
-        let awaited = header.flags.contains(Flags::AWAITED);
-        match rts.target {
-            Target::Message(number) if header.flags.contains(Flags::MEMORY) => {
-                one_sided.on_bare_message(cx, receiving, number, rts, awaited)
-            }
-            _ => false,
-        }
     }
 
     fn place(&mut self, header: &Header, len: u32, stu: u32) -> Result<Placement, DropReason> {

@@ -1,8 +1,9 @@
 //! Messages that are nothing but a short payload: what they cost, how soon they are there, that two ends which
 //! answer each other wait for no timer, and that they keep their place among numbered operations.
 
+use super::eager::{assert_nothing_in_vain, datagrams};
 use super::seeds::{Dice, each};
-use super::sim::{Host, Sim};
+use super::sim::Sim;
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss, Reorder};
@@ -46,21 +47,6 @@ fn receive(sim: &mut Sim, side: Side, length: u64) -> (TransferId, Span) {
     (host.c().post(now, request, target).expect("posted"), target)
 }
 
-fn datagrams(sim: &Sim, side: Side) -> usize {
-    let all = sim.trace.iter().flatten();
-    all.filter(|(sender, _)| *sender == side).count()
-}
-
-fn assert_nothing_in_vain(host: &mut Host) {
-    let counters = *host.c().counters();
-    assert_eq!(counters.grants_sent, 0);
-    assert_eq!(counters.bytes_resent, 0);
-    assert_eq!(counters.reports_sent, 0);
-    assert_eq!(counters.timeouts, 0);
-    assert_eq!(counters.dropped_total(), 0);
-    assert!(host.holds.is_empty());
-}
-
 #[test]
 fn message__is_its_payload_and_nothing_else() {
     for (length, expected) in [(1, 1), (1432, 1), (4 << 10, 3), (16 << 10, 12)] {
@@ -80,9 +66,7 @@ fn message__is_its_payload_and_nothing_else() {
         assert_eq!(datagrams(&sim, Side::A), expected, "{length} bytes");
         sim.run_for(Duration::from_secs(1));
         assert_eq!(datagrams(&sim, Side::A), expected, "nothing is repeated");
-        for host in [&mut sim.a, &mut sim.b] {
-            assert_nothing_in_vain(host);
-        }
+        assert_nothing_in_vain(&mut sim);
     }
 }
 
@@ -130,9 +114,7 @@ fn answers__wait_for_no_timer() {
         took <= 3 * DELAY + 300 * US,
         "{took:?} a round of two messages"
     );
-    for host in [&mut sim.a, &mut sim.b] {
-        assert_nothing_in_vain(host);
-    }
+    assert_nothing_in_vain(&mut sim);
 }
 
 /// More than there are slots, with nothing else that would make room for announcements.
@@ -147,9 +129,7 @@ fn many__one_after_another() {
         });
         assert!(sim.b.holds(target, n, 4096));
     }
-    for host in [&mut sim.a, &mut sim.b] {
-        assert_nothing_in_vain(host);
-    }
+    assert_nothing_in_vain(&mut sim);
 }
 
 fn outcomes(sim: &Sim, side: Side, id: TransferId) -> usize {
@@ -212,9 +192,7 @@ fn order__among_the_operations_around_it() {
         assert!(sim.b.events.contains(&event), "{n}");
         assert!(sim.b.holds(target, n as u64, length), "{n}");
     }
-    for host in [&mut sim.a, &mut sim.b] {
-        assert_nothing_in_vain(host);
-    }
+    assert_nothing_in_vain(&mut sim);
 }
 
 /// The payload of message 1 comes, and of 0 nothing: it waits for its turn, whoever's receives are posted.

@@ -58,12 +58,12 @@ fn timed(sim: &mut Sim, from: TransferId, to: TransferId) -> (Duration, Duration
     (there, sim.net.now() - start)
 }
 
-fn datagrams(sim: &Sim, side: Side) -> usize {
+pub(super) fn datagrams(sim: &Sim, side: Side) -> usize {
     let all = sim.trace.iter().flatten();
     all.filter(|(sender, _)| *sender == side).count()
 }
 
-fn assert_nothing_in_vain(sim: &mut Sim) {
+pub(super) fn assert_nothing_in_vain(sim: &mut Sim) {
     for host in [&mut sim.a, &mut sim.b] {
         let counters = *host.c().counters();
         assert_eq!(counters.grants_sent, 0);

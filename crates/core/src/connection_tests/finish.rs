@@ -2,11 +2,12 @@
 //! more learns that none comes.
 
 use super::memory::{at, export, put};
+use super::memory_faults::bad;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;
 use netsim::Side;
-use netsim::link::{LinkConfig, Loss, Reorder};
+use netsim::link::LinkConfig;
 use std::time::Duration;
 use zerolane_wire::{End, Operation, Reason, Rights};
 
@@ -25,19 +26,6 @@ fn quiet() -> Sim {
         ..LinkConfig::default()
     };
     sim_with(link, 1)
-}
-
-fn bad() -> LinkConfig {
-    LinkConfig {
-        delay: Duration::from_micros(300),
-        loss: Loss::Random(0.1),
-        duplicate: 0.1,
-        reorder: Reorder {
-            probability: 0.1,
-            by: 2 * MS,
-        },
-        ..LinkConfig::default()
-    }
 }
 
 fn finish(sim: &mut Sim, side: Side) {

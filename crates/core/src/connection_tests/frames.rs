@@ -1,6 +1,7 @@
 //! Small operations that share a datagram.
 
 use super::memory::{S, at, export, fetch, put, quiet, until_over};
+use super::memory_faults::assert_fail_with_a_dead_peer;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;
@@ -185,13 +186,7 @@ fn frames__fail_once_each_when_the_peer_dies() {
     let ids: Vec<_> = (0..100)
         .map(|n| put(&mut sim, at(place, 64 * n), n, 64, None))
         .collect();
-    sim.b.connection = None;
-    sim.busy = true;
-    sim.run_until(120 * S, |sim| sim.a.closed().is_some());
-    for id in ids {
-        let error = TransferError::Closed(CloseReason::PeerDead);
-        assert_eq!((sim.a.outcomes(id), sim.a.failed(id)), (1, Some(error)));
-    }
+    assert_fail_with_a_dead_peer(&mut sim, &ids);
 }
 
 /// What a seed posts.

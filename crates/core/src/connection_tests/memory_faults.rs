@@ -9,7 +9,7 @@ use netsim::link::{LinkConfig, Loss, Reorder};
 use std::time::Duration;
 use zerolane_wire::{FetchOpKind, Profile, Profiles, Reason, Rights};
 
-fn bad() -> LinkConfig {
+pub(super) fn bad() -> LinkConfig {
     LinkConfig {
         delay: Duration::from_micros(300),
         loss: Loss::Random(0.1),
@@ -340,10 +340,15 @@ fn peer__killed_with_operations_outstanding() {
         get(&mut sim, place, 8).0,
         get(&mut sim, place, 80_000).0,
     ];
+    assert_fail_with_a_dead_peer(&mut sim, &ids);
+}
+
+/// B is gone: all of A's requests fail, once each.
+pub(super) fn assert_fail_with_a_dead_peer(sim: &mut Sim, ids: &[TransferId]) {
     sim.b.connection = None;
     sim.busy = true;
     sim.run_until(120 * S, |sim| sim.a.closed().is_some());
-    for id in ids {
+    for &id in ids {
         let error = TransferError::Closed(CloseReason::PeerDead);
         assert_eq!((sim.a.outcomes(id), sim.a.failed(id)), (1, Some(error)));
     }
@@ -440,16 +445,31 @@ fn fetch_op__a_value_that_comes_again_is_no_burst() {
     assert_eq!(sim.b.c().counters().dropped(DropReason::Unexpected), 0);
 }
 
-#[test]
-fn operations__over_a_path_that_became_longer_are_not_repeated_for_ever() {
-    let link = |delay| LinkConfig {
+fn delayed(delay: Duration) -> LinkConfig {
+    LinkConfig {
         delay,
         ..LinkConfig::default()
-    };
-    let mut sim = Sim::new(link(MS / 2), 1, Config::default(), Config::default());
+    }
+}
+
+fn set_delay(sim: &mut Sim, delay: Duration) {
+    for side in Side::BOTH {
+        sim.net.link_mut(side).set_config(delayed(delay));
+    }
+}
+
+/// Connected over a round trip of 1 ms, with memory of B's.
+fn of_short_delay() -> (Sim, RemotePlace) {
+    let mut sim = Sim::new(delayed(MS / 2), 1, Config::default(), Config::default());
     sim.connect();
     let target = sim.b.empty(1_000);
     let place = export(&mut sim, target, Rights::ALL);
+    (sim, place)
+}
+
+#[test]
+fn operations__over_a_path_that_became_longer_are_not_repeated_for_ever() {
+    let (mut sim, place) = of_short_delay();
     let put_all = |sim: &mut Sim| {
         for seed in 0..20 {
             let id = put(sim, place, seed, 100, None);
@@ -458,9 +478,7 @@ fn operations__over_a_path_that_became_longer_are_not_repeated_for_ever() {
         sim.a.c().counters().timeouts
     };
     assert_eq!(put_all(&mut sim), 0);
-    for side in Side::BOTH {
-        sim.net.link_mut(side).set_config(link(40 * MS));
-    }
+    set_delay(&mut sim, 40 * MS);
     let learning = put_all(&mut sim);
     assert!(learning > 0, "the path is longer than a repeat waits");
     assert_eq!(put_all(&mut sim), learning);
@@ -468,19 +486,10 @@ fn operations__over_a_path_that_became_longer_are_not_repeated_for_ever() {
 
 #[test]
 fn operations__that_are_confirmed_ever_later_are_not_repeated() {
-    let link = |delay| LinkConfig {
-        delay,
-        ..LinkConfig::default()
-    };
-    let mut sim = Sim::new(link(MS / 2), 1, Config::default(), Config::default());
-    sim.connect();
-    let target = sim.b.empty(1_000);
-    let place = export(&mut sim, target, Rights::ALL);
+    let (mut sim, place) = of_short_delay();
     // As at a peer that gets more and more connections to serve.
     for step in 1..200 {
-        for side in Side::BOTH {
-            sim.net.link_mut(side).set_config(link(MS / 5 * step));
-        }
+        set_delay(&mut sim, MS / 5 * step);
         let id = put(&mut sim, place, u64::from(step), 100, None);
         sim.run_until(S, |sim| sim.a.outcomes(id) > 0);
     }

@@ -8,7 +8,6 @@ use crate::context::{Context, Debt};
 use crate::receiving::Receiving;
 use crate::request::{Request, RequestKind};
 use crate::sending::{BareMessage, Sending};
-use crate::timers::Timer;
 use crate::transmit::DataBurst;
 use zerolane_wire::{Flags, Header, Op, RequestToSend};
 
@@ -28,9 +27,7 @@ impl OneSided {
     ) -> Option<DataBurst> {
         let message = self.bare_message()?;
         let burst = sending.next_message(cx, limit, &message, self.is_answering())?;
-        self.send_queue.take(cx.now, 1);
-        let at = self.send_queue.repeat_at(cx.recovery.patience());
-        cx.timers.set_earlier(Timer::Memory, at);
+        self.take(cx, 1);
         self.on_confirmation_left(cx);
         Some(burst)
     }
@@ -65,7 +62,7 @@ impl OneSided {
         // It waits for no receive of a Transfer: what was announced behind it may meet that.
         cx.owe(Debt::Match);
         self.let_through(cx, number, false).is_ok()
-            && self.execute_bare(cx, receiving, number, rts, awaited)
+            && self.execute_bare(cx, receiving, rts, awaited)
     }
 
     /// Executes the message of which a payload stands for the message, and that was not ready before.
@@ -73,8 +70,7 @@ impl OneSided {
     pub(super) fn execute_held(&mut self, cx: &mut Context, receiving: &mut Receiving) -> bool {
         let mut executed = false;
         while let Some(rts) = receiving.bare_message(self.responder.expected()) {
-            let number = self.responder.expected();
-            if !self.execute_bare(cx, receiving, number, &rts, true) {
+            if !self.execute_bare(cx, receiving, &rts, true) {
                 break;
             }
             executed = true;
@@ -82,17 +78,17 @@ impl OneSided {
         executed
     }
 
+    /// Executes the message that `rts` announces, whose turn it is.
     fn execute_bare(
         &mut self,
         cx: &mut Context,
         receiving: &mut Receiving,
-        number: u32,
         rts: &RequestToSend,
         awaited: bool,
     ) -> bool {
         let header = Header {
             flags: Flags::NONE.with_if(Flags::SEND_STATE, awaited),
-            sync: number,
+            sync: self.responder.expected(),
             s_id: rts.s_id,
             ..Header::new(Op::Data)
         }

@@ -32,12 +32,10 @@ impl OneSided {
         if ask && let Some(opening) = burst.operations.iter_mut().rfind(|it| it.opens()) {
             opening.ask();
         }
-        self.send_queue.take(cx.now, count as usize);
+        self.take(cx, count as usize);
         if !self.send_queue.is_repeat(first) {
             cx.recovery.time_operation(first, cx.now);
         }
-        let at = self.send_queue.repeat_at(cx.recovery.patience());
-        cx.timers.set_earlier(Timer::Memory, at);
         if carries {
             self.on_confirmation_left(cx);
         }
@@ -71,6 +69,13 @@ impl OneSided {
             operations,
             first,
         })
+    }
+
+    /// The next `count` operations leave: they are repeated unless they are confirmed.
+    pub(super) fn take(&mut self, cx: &mut Context, count: usize) {
+        self.send_queue.take(cx.now, count);
+        let at = self.send_queue.repeat_at(cx.recovery.patience());
+        cx.timers.set_earlier(Timer::Memory, at);
     }
 
     /// Data left, which carries the confirmation of the peer's own operations.

@@ -6,9 +6,7 @@ use crate::receiving::{Finished, Receiving};
 use crate::request::{Request, RequestKind};
 use crate::sending::Sending;
 use crate::timers::Timer;
-use crate::{
-    Event, PostError, RegionName, RemotePlace, Span, TransferError, TransferId, WorkFlags,
-};
+use crate::{PostError, RegionName, RemotePlace, Span, TransferId, WorkFlags};
 use zerolane_wire::Rights;
 
 impl OneSided {
@@ -81,11 +79,7 @@ impl OneSided {
         if !is_over || !self.payloads.is_empty() || receiving.is_receiving_message() {
             return;
         }
-        let failed = self.receives.drain(..).map(|it| Event::Failed {
-            id: it.id,
-            error: TransferError::Finished,
-        });
-        cx.events.extend(failed);
+        cx.fail_finished(self.receives.drain(..).map(|it| it.id));
     }
 
     /// The identifier of the oldest numbered operation that may still be sent, and thus read.

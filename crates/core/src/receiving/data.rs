@@ -213,16 +213,17 @@ impl Receiving {
         };
         let length = transfer.span.len;
         if !matches!(transfer.origin, Origin::Got { .. }) {
-            let message = match transfer.origin {
-                Origin::Message { number, .. } => Some(number),
-                _ => None,
+            let (message, is_awaited) = match transfer.origin {
+                Origin::Message {
+                    number, awaited, ..
+                } => (Some(number), awaited),
+                _ => (None, false),
             };
             let done = Done {
                 peer: transfer.peer,
                 id,
                 message,
             };
-            let is_awaited = matches!(transfer.origin, Origin::Message { awaited: true, .. });
             // What was granted is large: no answer to it is in a hurry.
             let may_wait = transfer.next_b_num == 0 && !is_awaited;
             match may_wait && self.confirmations.hold(cx.now, done) {

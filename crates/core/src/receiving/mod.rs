@@ -361,11 +361,7 @@ impl Receiving {
     /// Fails the receives that no Transfer is to meet any more, once all that the peer sent arrived.
     pub(crate) fn finish_receives(&mut self, cx: &mut Context) {
         if self.inbox.is_finished() {
-            let failed = self.inbox.posted.drain(..).map(|it| Event::Failed {
-                id: it.id,
-                error: TransferError::Finished,
-            });
-            cx.events.extend(failed);
+            cx.fail_finished(self.inbox.posted.drain(..).map(|it| it.id));
         }
     }
 

@@ -101,7 +101,7 @@ impl Sending {
 
     /// Whether a Transfer waits for a slot to be announced.
     pub(crate) fn is_to_announce(&self) -> bool {
-        self.outbox.is_to_announce()
+        self.outbox.is_to_announce(|_| true)
     }
 
     /// The number that the next announcement gets.
@@ -237,7 +237,6 @@ impl Sending {
     pub(crate) fn ask_finish(&mut self, cx: &mut Context) {
         if self.finish == Finish::No {
             self.finish = Finish::Asked;
-            cx.owe(Debt::Finish);
             cx.owe(Debt::Peer);
         }
     }
@@ -265,7 +264,8 @@ impl Sending {
     /// Tells the peer that nothing more comes that meets a receive, and no message from operation `number` on:
     /// by an End of a Transfer that it never hears of, whose number is behind those of all others.
     pub(crate) fn finish(&mut self, cx: &mut Context, number: u32) {
-        if self.outbox.is_to_announce_to_receives() {
+        let meets = |target| matches!(target, Target::Receive | Target::Message(_));
+        if self.outbox.is_to_announce(meets) {
             return;
         }
         self.finish = Finish::Told;

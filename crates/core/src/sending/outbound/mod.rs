@@ -90,17 +90,10 @@ impl Outbox {
         !self.queued.is_empty() || !self.withdrawn.is_empty()
     }
 
-    /// Whether a Transfer waits for a slot to be announced.
-    pub(crate) fn is_to_announce(&self) -> bool {
-        let waits = |id: &TransferId| self.transfers.contains_key(id);
-        self.queued.iter().any(waits)
-    }
-
-    /// Whether what is to meet a receive, of a Transfer or of a message, waits for a slot.
-    pub(crate) fn is_to_announce_to_receives(&self) -> bool {
-        let meets = |it: &Outbound| matches!(it.target, Target::Receive | Target::Message(_));
-        let queued = self.queued.iter().filter_map(|id| self.transfers.get(id));
-        queued.into_iter().any(meets)
+    /// Whether a Transfer for such a target waits for a slot to be announced.
+    pub(crate) fn is_to_announce(&self, is_such: impl Fn(Target) -> bool) -> bool {
+        let mut queued = self.queued.iter().filter_map(|id| self.transfers.get(id));
+        queued.any(|it| is_such(it.target))
     }
 
     /// The number that the next announcement gets.

@@ -174,6 +174,21 @@ impl Receiver {
         self.buffers.copy = bytes;
     }
 
+    /// Delivers a copy of what landed where it does not belong, by `deliver`.
+    fn with_copy(
+        &mut self,
+        landed: Span,
+        turn: &mut Turn<'_>,
+        deliver: impl FnOnce(&mut Receiver, &[u8], &mut Turn<'_>),
+    ) {
+        let mut copy = std::mem::take(&mut self.buffers.copy);
+        copy.resize(landed.len as usize, 0);
+        if turn.memory.read(landed, &mut copy) {
+            deliver(self, &copy, turn);
+        }
+        self.buffers.copy = copy;
+    }
+
     fn deliver_any(&mut self, group: Option<Group>, turn: &mut Turn<'_>) {
         if let Some(group) = group {
             self.deliver_group(&group, turn);
@@ -190,13 +205,9 @@ impl Receiver {
             }
         }
         if is_of_frames(&group.first, turn) {
-            let mut copy = std::mem::take(&mut self.buffers.copy);
-            copy.resize(len as usize, 0);
-            if turn.memory.read(landed, &mut copy) {
-                self.deliver_frames(&group.first, &copy, Lives::Now, turn);
-            }
-            self.buffers.copy = copy;
-            return;
+            return self.with_copy(landed, turn, |it, copy, turn| {
+                it.deliver_frames(&group.first, copy, Lives::Now, turn);
+            });
         }
         let placement = turn
             .core
@@ -209,12 +220,9 @@ impl Receiver {
             }
             Placement::Eager(span) => self.move_landed(landed, span, MoveCause::Eager, turn),
             Placement::Store(_) | Placement::Value { .. } | Placement::Hold(_) => {
-                let mut copy = std::mem::take(&mut self.buffers.copy);
-                copy.resize(len as usize, 0);
-                if turn.memory.read(landed, &mut copy) {
-                    self.deliver_small(placement, &copy, turn);
-                }
-                self.buffers.copy = copy;
+                self.with_copy(landed, turn, |it, copy, turn| {
+                    it.deliver_small(placement, copy, turn);
+                });
             }
             Placement::Drop(_) => {}
         }

@@ -14,6 +14,7 @@ use zerolane_wire::{HEADER_LEN, Header};
 /// Payload up to this many bytes is put behind its header, so that a whole burst is one piece for
 /// the kernel; a longer one is gathered where it lies.
 const SHORT: u64 = 256;
+
 impl Sender {
     /// Sends a burst of small operations.
     pub(super) fn operations(
