@@ -61,6 +61,8 @@ pub struct Counters {
     pub bytes_received: u64,
     /// STUs received, whatever became of them.
     pub stus_received: u64,
+    /// Trains received, whatever became of them.
+    pub trains_received: u64,
     /// Control operations sent.
     pub control_sent: u64,
     /// Control operations received.

@@ -187,6 +187,25 @@ pub const MIN_UNCONFIRMED_DATAGRAMS: usize = 4;
 /// takes 128 bytes each.
 pub const MAX_UNCONFIRMED: usize = 1024;
 
+/// Fewest datagrams that are worth a train: what is shorter leaves with a header in each.
+pub const MIN_TRAIN: u32 = 4;
+
+/// Datagrams that have to arrive to make up for one that was lost, as far as trains are concerned: a train of 44
+/// is spoiled by any of its own, and from one loss in 2,000 on that costs more than trains save.
+pub const TRAIN_LOSS_COST: u32 = 2_048;
+
+/// Losses not made up for after which no trains are offered, in datagrams that would make up for them.
+pub const MAX_TRAIN_LOSSES: u32 = 3 * TRAIN_LOSS_COST;
+
+/// How long no trains are offered after losses, the first time; twice as long each time after.
+pub const MIN_TRAIN_PAUSE: Duration = Duration::from_millis(100);
+
+/// Twice the longest time that no trains are offered where nothing is lost any more.
+pub const MAX_TRAIN_PAUSE: Duration = Duration::from_secs(10);
+
+/// Time with trains after which the next pause is short again.
+pub const TRAIN_PAUSE_FORGOTTEN: Duration = Duration::from_secs(10);
+
 /// Values of FetchOps a Responder keeps until they are confirmed. Its Initiator sends no more.
 pub const MAX_FETCHES: usize = 64;
 

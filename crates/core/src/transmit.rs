@@ -3,7 +3,7 @@
 use crate::Span;
 use smallvec::SmallVec;
 use zerolane_wire::checksum::Sum;
-use zerolane_wire::{Flags, FrameHead, Frames, HEADER_LEN, Header, OPTIONS_LEN, Packet};
+use zerolane_wire::{Flags, FrameHead, Frames, HEADER_LEN, Header, OPTIONS_LEN, Packet, Train};
 
 /// How much one burst may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct BurstLimit {
     pub segments: u32,
     /// Bytes, headers included.
     pub bytes: u32,
+    /// It may be a train: the lane hands all of it to the kernel at once.
+    pub trains: bool,
 }
 
 impl Default for BurstLimit {
@@ -19,6 +21,7 @@ impl Default for BurstLimit {
         BurstLimit {
             segments: 64,
             bytes: 65_507,
+            trains: false,
         }
     }
 }
@@ -185,10 +188,12 @@ impl ControlDatagram {
 pub struct DataBurst {
     /// Payload of the whole burst.
     pub span: Span,
-    /// Payload bytes of every STU but perhaps the last.
+    /// Payload bytes of every STU but perhaps the last; of a train, bytes of every datagram but the last.
     pub stu: u32,
-    /// STUs in the burst, at least 1.
+    /// Datagrams in the burst, at least 1.
     pub segments: u32,
+    /// It is a train: payload, padding, and [`DataBurst::train_header`], cut every `stu` bytes.
+    pub train: Option<Train>,
     pub(crate) first: Header,
     pub(crate) address: u64,
     pub(crate) buffer_log2: u8,
@@ -213,6 +218,14 @@ impl DataBurst {
         }
     }
 
+    /// The header behind `train`, which the burst is.
+    pub fn train_header(&self, train: Train) -> Header {
+        train.header(Header {
+            flags: self.last_flags,
+            ..self.first
+        })
+    }
+
     /// The header of STU `index` of the burst.
     pub fn header(&self, index: u32) -> Header {
         let (bufx, offset) = split(
@@ -232,6 +245,12 @@ impl DataBurst {
             ..self.first
         }
     }
+}
+
+/// Payload bytes of the longest train in so many datagrams, each of which would hold `stu` bytes with `around` around
+/// them. It leaves the last one shorter than the others.
+pub(crate) fn longest_train(datagrams: u32, stu: u32, around: u32) -> u32 {
+    datagrams * (stu + around) - around - 1
 }
 
 /// Bufx and Offset of an address in a receiver with buffers of `2^buffer_log2` bytes.

@@ -341,6 +341,7 @@ fn fill_sender(attack: &mut Attack) {
             grant: Some(Grant {
                 transfer_offset,
                 length,
+                trains: false,
                 blocks_complete,
             }),
         })
@@ -430,6 +431,7 @@ fn fill_queues(attack: &mut Attack) {
             b_num: 0,
             numbered: false,
             repeated: false,
+            trains: false,
         }));
     });
     attack.reach_the_limit("answers", MAX_CONTROL_QUEUE, |attack, sync| {

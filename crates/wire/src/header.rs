@@ -125,6 +125,8 @@ impl Flags {
     pub const AWAITED: Flags = Flags(0x200);
     /// Data: frames follow, each a numbered operation.
     pub const FRAMES: Flags = Flags(0x080);
+    /// Data: a train, whose header follows its payload. Clear_To_Send, Get: the Block may come as trains.
+    pub const TRAIN: Flags = Flags(0x400);
     /// Get: the bursts of the answer are to be numbered, as all of a Transfer.
     pub const NUMBERED: Flags = Flags(0x001);
     /// Get: of what was asked for before and did not come.
@@ -169,6 +171,12 @@ impl Flags {
     #[must_use]
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
+    }
+
+    /// `self` without the bits of `other`.
+    #[must_use]
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
     }
 
     /// `other` if `condition`, joined to `self`.

@@ -25,6 +25,7 @@ mod frames;
 pub mod handshake;
 mod header;
 mod operation;
+mod train;
 
 pub use frames::{FRAME_HEAD_LEN, FrameHead, Frames, MAX_FRAME_HEAD_LEN, MAX_FRAMES};
 pub use header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
@@ -36,3 +37,4 @@ pub use operation::{
     RequestDisconnect, RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights,
     Route, State, Target, VERSION, VERSION_MIN,
 };
+pub use train::{Assembled, Assembler, MAX_TRAIN, Train};

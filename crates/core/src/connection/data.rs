@@ -3,7 +3,7 @@
 use super::Connection;
 use crate::HANDLE;
 use crate::{DropReason, Instant, Placement, Span};
-use zerolane_wire::{Flags, Header, Op, RequestToSend, Target};
+use zerolane_wire::{Flags, Header, Op, RequestToSend, Target, Train};
 
 impl Connection {
     /// Takes the header of a Data operation whose payload has `len` bytes, and says where the
@@ -40,6 +40,24 @@ impl Connection {
         };
         self.settle();
         placement
+    }
+
+    /// Takes the header of a train whose datagrams had `datagram` bytes, and says where its payload belongs: as
+    /// [`on_data`](Connection::on_data) of all of it.
+    pub fn on_train(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        datagram: u32,
+        landed: Option<Span>,
+    ) -> Placement {
+        let Ok(Some(train)) = Train::of(header) else {
+            self.on_dropped(DropReason::Malformed);
+            return Placement::Drop(DropReason::Malformed);
+        };
+        self.cx.counters.trains_received += 1;
+        let stu = datagram.saturating_sub(self.cx.overhead()).max(1);
+        self.on_data(now, &Train::data(header), train.len, stu, landed)
     }
 
     /// The value that [`Placement::Value`] was told of.
@@ -112,8 +130,9 @@ impl Connection {
             receiving,
             one_sided,
         } = self;
-        // What holds frames is no operation: they are.
-        if header.op != Op::Data || header.flags.contains(Flags::FRAMES) {
+        // What holds frames is no operation: they are. A train has its header behind it.
+        let others = [Flags::FRAMES, Flags::TRAIN];
+        if header.op != Op::Data || others.iter().any(|&it| header.flags.contains(it)) {
             return Err(DropReason::Unexpected);
         }
         if !session.owns(cx, header.d_port, header.d_key) {

@@ -25,12 +25,12 @@ use crate::session::{Protection, Session};
 use crate::timers::Timer;
 use crate::{
     Admission, Config, Congestion, Counters, Entropy, Event, FastAnswer, Forecast, HoldOrder,
-    Instant, Life, PathState, PathValidation, TransferId,
+    Instant, Life, PathState, PathValidation, Span, TransferId,
 };
 use alloc::boxed::Box;
 use core::fmt;
 use core::net::SocketAddr;
-use zerolane_wire::{Capabilities, Profile, Route};
+use zerolane_wire::{Capabilities, Flags, Header, Op, Profile, Route};
 
 /// One virtual connection. See the crate's documentation for the shape of its interface.
 pub struct Connection {
@@ -366,6 +366,31 @@ impl Connection {
     /// Predicts where the next `stus` STUs belong.
     pub fn forecast(&self, stus: u32, out: &mut Forecast) {
         self.receiving.forecast(&self.cx, stus, out);
+    }
+
+    /// The lane takes trains from now on, or does not any more: the kernel merges the datagrams of a burst, and what
+    /// came in one piece can be checked as a whole. The peer learns of it by the next grants.
+    pub fn set_takes_trains(&mut self, takes: bool) {
+        self.receiving.set_takes_trains(&self.cx, takes);
+    }
+
+    /// Whether payload may come as trains, so that datagrams may have no header.
+    pub fn expects_trains(&self) -> bool {
+        self.receiving.expects_trains()
+    }
+
+    /// Whether `header` has port and key of this connection.
+    pub fn owns(&self, header: &Header) -> bool {
+        self.session.owns(&self.cx, header.d_port, header.d_key)
+    }
+
+    /// Where `len` bytes of payload of `header`, which is Data's and of a Transfer that was granted, belong if none
+    /// of them is there yet. Nothing is marked as received: what comes of that is for
+    /// [`on_data`](Connection::on_data).
+    pub fn place_of(&self, header: &Header, len: u32) -> Option<Span> {
+        let granted = header.op == Op::Data && !header.flags.contains(Flags::EAGER);
+        let ours = granted && self.session.is_established() && self.owns(header);
+        ours.then(|| self.receiving.place_of(header, len)).flatten()
     }
 
     /// Payload bytes of the STU expected next.

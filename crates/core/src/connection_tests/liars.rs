@@ -45,6 +45,7 @@ fn grant(d_id: TransferId, b_num: u32, transfer_offset: u64, length: u32) -> Cle
         grant: Some(Grant {
             transfer_offset,
             length,
+            trains: false,
             blocks_complete: 0,
         }),
     }

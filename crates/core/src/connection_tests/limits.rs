@@ -94,6 +94,7 @@ fn limit__gets_beyond_the_queue_of_replies() {
             b_num: 0,
             numbered: false,
             repeated: false,
+            trains: false,
         };
         sim.say(now, Side::A, Operation::Get(get));
     }

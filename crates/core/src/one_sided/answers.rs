@@ -74,6 +74,7 @@ impl OneSided {
             address,
             numbered: it.numbered && cx.profile == Profile::Extended,
             repeated: it.repeated,
+            trains: it.trains,
         })
     }
 

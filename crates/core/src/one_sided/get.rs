@@ -44,6 +44,7 @@ impl OneSided {
             b_num: 0,
             numbered: false,
             repeated: it.tries > 0,
+            trains: false,
         }));
     }
 

@@ -4,9 +4,9 @@
 
 use crate::limits::{MAX_GETS, MAX_REPLIES};
 use crate::request::RemotePlace;
-use crate::sending::Shape;
+use crate::sending::{Cut, Shape};
 use crate::transmit::{DataBurst, split};
-use crate::{Instant, Span, TransferId, tiling};
+use crate::{Instant, Span, TransferId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -91,6 +91,8 @@ pub(crate) struct GetResponse {
     pub(crate) numbered: bool,
     /// It was sent before.
     pub(crate) repeated: bool,
+    /// It may leave as trains.
+    pub(crate) trains: bool,
 }
 
 /// How the bursts of an answer are known among those in flight: in place of a Transfer's identifier and
@@ -181,14 +183,15 @@ impl GetResponses {
     pub(crate) fn next_burst(&mut self, shape: &Shape) -> Option<ReplyBurst> {
         let reply = self.queue.front_mut()?;
         let Shape {
-            route,
-            stu,
-            buffer_log2,
-            ..
+            route, buffer_log2, ..
         } = *shape;
         let rest = u32::try_from(reply.span.len).unwrap_or(u32::MAX);
-        let (bytes, segments) =
-            tiling::burst(reply.address, rest, stu, buffer_log2, shape.segments());
+        let Cut {
+            bytes,
+            stu,
+            segments,
+            train,
+        } = shape.cut(reply.address, rest, buffer_log2, reply.trains);
         let address = reply.address;
         let (bufx, offset) = split(address, buffer_log2);
         let first = Header {
@@ -218,6 +221,7 @@ impl GetResponses {
             span,
             stu,
             segments,
+            train,
             first,
             address,
             buffer_log2,

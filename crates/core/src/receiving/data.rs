@@ -146,6 +146,7 @@ impl Receiving {
         cx.recovery.progress();
         cx.recovery.answered(Timed::Grant(header.d_id), cx.now);
         self.note_received(cx, accepted.new_bytes);
+        self.trains.on_arrived(cx.now, len.div_ceil(stu.max(1)));
         // The last STU of a Block may be short, and so may a repair; any other shows the size.
         let expected = accepted.order == Arrival::Next;
         if len > stu || expected && header.flags.contains(Flags::SILENT) {

@@ -51,6 +51,7 @@ impl Receiving {
             stu: self.expected_stu(cx),
             burst_segments: cx.config.burst_segments,
             around: cx.overhead(),
+            trains: self.trains.are_offered(),
         }
     }
 
@@ -104,6 +105,7 @@ impl Receiving {
             b_num: block.b_num,
             numbered: cx.profile == Profile::Extended,
             repeated: false,
+            trains: block.trains,
         })
     }
 
@@ -115,7 +117,11 @@ impl Receiving {
         for &range in missing {
             if let Some(get) = self.get_part(cx, sequence, range) {
                 cx.counters.reports_sent += 1;
-                cx.push_control(Operation::Get(Get { repeated, ..get }));
+                cx.push_control(Operation::Get(Get {
+                    repeated,
+                    trains: false,
+                    ..get
+                }));
             }
         }
     }

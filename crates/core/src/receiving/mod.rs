@@ -15,6 +15,7 @@ mod placement;
 mod reads;
 mod receive_window;
 mod repair;
+mod trains;
 
 pub use self::eager::{Hold, HoldOrder};
 pub use self::forecast::{Forecast, Run};
@@ -26,6 +27,7 @@ use self::confirmations::Confirmations;
 use self::inbound::{Inbound, InboundEvent, Inbox, Posted};
 use self::loss_detector::LossDetector;
 use self::receive_window::ReceiveWindow;
+use self::trains::Trains;
 use crate::context::{Context, Debt, Refusal};
 use crate::recovery::Timed;
 use crate::{
@@ -33,7 +35,7 @@ use crate::{
     limits,
 };
 use alloc::boxed::Box;
-use zerolane_wire::{Delivered, End, Immediate, Place, Profile, Reason, RequestToSend};
+use zerolane_wire::{Delivered, End, Header, Immediate, Place, Profile, Reason, RequestToSend};
 
 /// What this end receives.
 #[derive(Debug)]
@@ -44,6 +46,7 @@ pub(crate) struct Receiving {
     loss_detector: LossDetector,
     seen: repair::Seen,
     receive_window: ReceiveWindow,
+    trains: Trains,
     /// Our place among the connections that receive here; none: we are the only one.
     admission: Option<Box<dyn Admission>>,
     /// The peer's STU payload, learned from what arrives.
@@ -64,6 +67,7 @@ impl Receiving {
             loss_detector: LossDetector::default(),
             seen: repair::Seen::default(),
             receive_window: ReceiveWindow::new(cx.config.window, cx.config.max_window),
+            trains: Trains::default(),
             admission: None,
             peer_stu: 0,
             granted_window: 0,
@@ -108,6 +112,22 @@ impl Receiving {
     /// Payload granted and not received yet, bytes.
     pub(crate) fn expected_payload(&self) -> u64 {
         self.inbox.grants.outstanding()
+    }
+
+    /// The lane takes trains, or does not any more.
+    pub(crate) fn set_takes_trains(&mut self, cx: &Context, takes: bool) {
+        self.trains
+            .set_taken(takes && cx.profile == Profile::Extended);
+    }
+
+    /// Whether payload may come as trains.
+    pub(crate) fn expects_trains(&self) -> bool {
+        self.inbox.grants.expects_trains()
+    }
+
+    /// Where `len` bytes of payload belong, if they were granted to `header` and none of them is there yet.
+    pub(crate) fn place_of(&self, header: &Header, len: u32) -> Option<Span> {
+        self.inbox.grants.place_of(header, len)
     }
 
     /// Predicts where the next `stus` STUs belong.

@@ -66,6 +66,8 @@ pub(crate) struct GrantedBlock {
     granted: Instant,
     /// It was granted again while nothing of it had come.
     repeated: bool,
+    /// It may come as trains.
+    pub(crate) trains: bool,
     live: bool,
 }
 
@@ -150,6 +152,8 @@ pub(crate) struct PlacementTable {
     /// Grant number of the first of `blocks`.
     base: u32,
     live: usize,
+    /// Of those, the ones that may come as trains.
+    trains: usize,
     /// Bytes granted and missing.
     outstanding: u64,
     /// The STU expected next.
@@ -168,6 +172,7 @@ impl PlacementTable {
             blocks: VecDeque::new(),
             base: 0,
             live: 0,
+            trains: 0,
             outstanding: 0,
             cursor: (0, 0),
             quiet: Quiet::default(),
@@ -226,9 +231,32 @@ impl PlacementTable {
             reached: 0,
             granted: now,
             repeated: false,
+            trains: false,
             live: true,
         });
         sequence
+    }
+
+    /// The Block just granted may come as trains.
+    pub(crate) fn offer_trains(&mut self, sequence: u32) {
+        if let Some(block) = self.get_mut(sequence) {
+            block.trains = true;
+            self.trains += 1;
+        }
+    }
+
+    /// Whether trains may come.
+    pub(crate) fn expects_trains(&self) -> bool {
+        self.trains > 0
+    }
+
+    /// Where `len` bytes of payload belong, if they were granted to `header` and none of them is there yet.
+    pub(crate) fn place_of(&self, header: &Header, len: u32) -> Option<Span> {
+        let block = self.get(self.find(header)?)?;
+        let start = bounds(block, self.buffer_log2, header, len).ok()?;
+        let missing = block.gaps.from(start);
+        let whole = missing.is_some_and(|(from, to)| from == start && to >= start + len);
+        whole.then(|| block.span.part(start.into(), len.into()))
     }
 
     fn allocate_mx(&mut self, sequence: u32) -> u16 {
@@ -400,6 +428,7 @@ impl PlacementTable {
             .sum();
         assert_eq!(missing, self.outstanding);
         assert_eq!(self.iter().count(), self.live);
+        assert_eq!(self.iter().filter(|(_, it)| it.trains).count(), self.trains);
         assert_eq!(self.table.iter().flatten().count(), self.live);
         assert!(self.live <= MAX_LIVE_BLOCKS && self.blocks.len() <= MAX_REMEMBERED_BLOCKS);
     }
@@ -413,9 +442,11 @@ impl PlacementTable {
         // It may be remembered for long, behind one that is not complete: without the memory of its gaps.
         let gaps = core::mem::take(&mut block.gaps);
         let (mx, missing) = (block.mx, u64::from(gaps.missing()));
+        let trains = usize::from(block.trains);
         self.table[usize::from(mx) % MAX_LIVE_BLOCKS] = None;
         self.outstanding -= missing;
         self.live -= 1;
+        self.trains -= trains;
         while self.blocks.front().is_some_and(|block| !block.live) {
             self.blocks.pop_front();
             if self.cursor.0 == self.base {

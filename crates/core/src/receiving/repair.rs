@@ -90,7 +90,10 @@ impl Receiving {
                 continue;
             };
             let room = MOST_ASKED - lost.len();
-            let mut missing = PlacementTable::missing(block, it.start, it.end);
+            let mut missing = PlacementTable::missing(block, it.start, it.end).peekable();
+            if it.is_fresh() && missing.peek().is_some() {
+                self.trains.on_lost(cx.now);
+            }
             for range in missing.by_ref().take(room) {
                 lost.push((it.sequence, range));
                 self.overtaken += if it.is_fresh() {
@@ -212,6 +215,7 @@ impl Receiving {
             return;
         }
         let first_time = !cx.recovery.is_backed_off();
+        self.trains.on_lost(cx.now);
         cx.counters.timeouts += 1;
         cx.recovery.back_off();
         self.inbox.grants.quiet().broken(cx.now);

@@ -191,6 +191,7 @@ pub(crate) fn shape(cx: &Context, limit: BurstLimit) -> Shape {
         buffer_log2: cx.peer_buffer_log2(),
         limit,
         around: cx.overhead(),
+        trains: limit.trains && cx.profile == Profile::Extended,
         ask: false,
     }
 }

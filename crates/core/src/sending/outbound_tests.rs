@@ -54,6 +54,7 @@ fn report__of_payload_that_never_left_frees_the_window_of_what_is_too_old() {
         grant: Some(Grant {
             transfer_offset: 0,
             length: 3_000,
+            trains: false,
             blocks_complete: 0,
         }),
     };

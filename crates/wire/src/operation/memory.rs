@@ -183,6 +183,8 @@ pub struct Get {
     pub numbered: bool,
     /// It was asked for before and did not come.
     pub repeated: bool,
+    /// The answer may come as trains.
+    pub trains: bool,
 }
 
 impl Get {
@@ -196,7 +198,8 @@ impl Get {
             flags: header
                 .flags
                 .with_if(Flags::NUMBERED, self.numbered)
-                .with_if(Flags::REPEATED, self.repeated),
+                .with_if(Flags::REPEATED, self.repeated)
+                .with_if(Flags::TRAIN, self.trains),
             b_id: self.mx,
             bufx: self.bufx,
             offset: self.offset,
@@ -224,6 +227,7 @@ impl Get {
             b_num: header.b_num,
             numbered: header.flags.contains(Flags::NUMBERED),
             repeated: header.flags.contains(Flags::REPEATED),
+            trains: header.flags.contains(Flags::TRAIN),
         })
     }
 }

@@ -236,6 +236,8 @@ pub struct Grant {
     pub length: u32,
     /// Blocks of the Transfer below this number are complete.
     pub blocks_complete: u32,
+    /// The Block may come as trains.
+    pub trains: bool,
 }
 
 impl Grant {
@@ -247,11 +249,12 @@ impl Grant {
         options
     }
 
-    pub(super) fn parse(options: &Options) -> Result<Grant, ParseError> {
+    fn parse(header: &Header, options: &Options) -> Result<Grant, ParseError> {
         let grant = Grant {
             transfer_offset: be64(options, 0),
             length: not_zero(Field::Options, be32(options, 8))?,
             blocks_complete: be32(options, 12),
+            trains: header.flags.contains(Flags::TRAIN),
         };
         match grant.transfer_offset.checked_add(u64::from(grant.length)) {
             Some(_) => Ok(grant),
@@ -285,7 +288,9 @@ pub struct ClearToSend {
 
 impl ClearToSend {
     pub(super) fn emit(&self, header: Header) -> (Header, Option<Options>) {
+        let trains = self.grant.is_some_and(|grant| grant.trains);
         let header = Header {
+            flags: header.flags.with_if(Flags::TRAIN, trains),
             param: u16::from(self.block_log2),
             b_id: self.mx,
             bufx: self.bufx,
@@ -308,7 +313,7 @@ impl ClearToSend {
         }
         let grant = match options {
             None => None,
-            Some(options) => Some(Grant::parse(options)?),
+            Some(options) => Some(Grant::parse(header, options)?),
         };
         Ok(ClearToSend {
             block_log2: header.param as u8,

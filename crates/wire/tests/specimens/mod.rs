@@ -206,6 +206,7 @@ fn memory() -> Vec<(&'static str, Operation)> {
                 b_num: B_NUM,
                 numbered: true,
                 repeated: true,
+                trains: true,
             }),
         ),
         (
@@ -315,6 +316,7 @@ fn transfer() -> Vec<(&'static str, Operation)> {
                     transfer_offset: WIDE,
                     length: 0x0010_0000,
                     blocks_complete: B_NUM - 1,
+                    trains: true,
                 }),
                 ..grant
             }),

@@ -237,10 +237,12 @@ fn target() -> impl Strategy<Value = Target> {
 }
 
 fn clear_to_send() -> impl Strategy<Value = Operation> {
-    let grant = (long(), id(), number()).prop_map(|(start, length, blocks_complete)| Grant {
+    let parts = (long(), id(), number(), any::<bool>());
+    let grant = parts.prop_map(|(start, length, blocks_complete, trains)| Grant {
         transfer_offset: start.min(u64::MAX - u64::from(length)),
         length,
         blocks_complete,
+        trains,
     });
     let place = (any::<u16>(), number(), number());
     let names = (number(), number(), id(), id());
@@ -293,14 +295,14 @@ fn memory() -> impl Strategy<Value = Operation> {
             })
         },
     );
-    let wanted = (id(), number(), number(), any::<(bool, bool)>());
+    let wanted = (id(), number(), number(), any::<(bool, bool, bool)>());
     let get = (place(), number(), id(), place(), wanted).prop_map(
         |(
             (mx, bufx, offset),
             handle,
             s_id,
             (return_mx, return_bufx, return_offset),
-            (length, after, b_num, (numbered, repeated)),
+            (length, after, b_num, (numbered, repeated, trains)),
         )| {
             Operation::Get(Get {
                 mx,
@@ -316,6 +318,7 @@ fn memory() -> impl Strategy<Value = Operation> {
                 b_num,
                 numbered,
                 repeated,
+                trains,
             })
         },
     );

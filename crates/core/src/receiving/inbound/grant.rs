@@ -3,7 +3,7 @@
 use super::{Inbound, Inbox};
 use crate::limits::MAX_STUS_PER_BLOCK;
 use crate::receiving::placement::GrantedBlock;
-use crate::transmit::split;
+use crate::transmit::{longest_train, split};
 use crate::{Instant, TransferId, tiling};
 use zerolane_wire::{ClearToSend, Grant, Profile, encapsulation};
 
@@ -21,13 +21,19 @@ pub(crate) struct Geometry {
     pub(crate) burst_segments: u32,
     /// Bytes around the payload of a datagram.
     pub(crate) around: u32,
+    /// Blocks may come as trains.
+    pub(crate) trains: bool,
 }
 
 impl Geometry {
     /// Length of a Block that is a whole number of bursts, so that no STU within it is short.
     fn block_len(&self) -> u32 {
         let most = encapsulation::MAX_UDP_PAYLOAD_V4 as u32 / (self.stu + self.around);
-        let burst = self.stu * most.clamp(1, self.burst_segments.max(1));
+        let most = most.clamp(1, self.burst_segments.max(1));
+        let burst = match self.trains {
+            true => longest_train(most, self.stu, self.around),
+            false => self.stu * most,
+        };
         let target = self
             .block
             .min(self.window / 2)
@@ -81,6 +87,9 @@ impl Inbox {
         let sequence = self
             .grants
             .grant(now, id, transfer.next_b_num, span, transfer.granted);
+        if geometry.trains {
+            self.grants.offer_trains(sequence);
+        }
         transfer.granted += u64::from(len);
         self.ungranted -= u64::from(len);
         transfer.next_b_num += 1;
@@ -128,6 +137,7 @@ impl Inbox {
                 transfer_offset: block.transfer_offset,
                 length: block.len(),
                 blocks_complete: self.blocks_complete(block.transfer, transfer),
+                trains: block.trains,
             }),
         })
     }

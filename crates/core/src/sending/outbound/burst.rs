@@ -2,9 +2,10 @@
 
 use super::Outbox;
 use super::transfer::{Held, Outbound};
-use crate::transmit::{BurstLimit, DataBurst, split};
+use crate::limits::MIN_TRAIN;
+use crate::transmit::{BurstLimit, DataBurst, longest_train, split};
 use crate::{Delivery, Instant, TransferId, tiling};
-use zerolane_wire::{Flags, Header, Op, Profile, RequestToSend, Route};
+use zerolane_wire::{Flags, Header, Op, Profile, RequestToSend, Route, Train};
 
 /// How Data of a connection looks at present.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Shape {
     pub(crate) limit: BurstLimit,
     /// Bytes around the payload of a datagram.
     pub(crate) around: u32,
+    /// It may be a train, if the receiver takes one there.
+    pub(crate) trains: bool,
     /// The burst asks the receiver how it gets on (extended profile).
     pub(crate) ask: bool,
 }
@@ -28,6 +31,43 @@ impl Shape {
             .min(self.limit.bytes / (self.stu + self.around))
             .max(1)
     }
+
+    /// Cuts a burst of at most `rest` bytes at `address`; as a train, if it may be one and is worth it.
+    pub(crate) fn cut(&self, address: u64, rest: u32, buffer_log2: u8, trains: bool) -> Cut {
+        let segments = self.segments();
+        if self.trains && trains && segments >= MIN_TRAIN {
+            let most = longest_train(segments, self.stu, self.around);
+            let (bytes, _) = tiling::burst(address, rest, most, buffer_log2, 1);
+            let (datagram, total) = (self.stu + self.around, bytes + self.around);
+            if total > MIN_TRAIN * datagram {
+                let padding = u32::from(total.is_multiple_of(datagram));
+                return Cut {
+                    bytes,
+                    stu: datagram,
+                    segments: (total + padding).div_ceil(datagram),
+                    train: Some(Train {
+                        len: bytes,
+                        padding: padding as u16,
+                    }),
+                };
+            }
+        }
+        let (bytes, segments) = tiling::burst(address, rest, self.stu, buffer_log2, segments);
+        Cut {
+            bytes,
+            stu: self.stu,
+            segments,
+            train: None,
+        }
+    }
+}
+
+/// What [`DataBurst`] says of a burst's size.
+pub(crate) struct Cut {
+    pub(crate) bytes: u32,
+    pub(crate) stu: u32,
+    pub(crate) segments: u32,
+    pub(crate) train: Option<Train>,
 }
 
 /// A message that is nothing but its payload.
@@ -102,7 +142,9 @@ impl Outbox {
                 continue;
             };
             let (id, b_num) = (repair.id, repair.b_num);
-            let Some(burst) = cut(id, transfer, b_num, repair.start, repair.len, shape) else {
+            // What was lost comes with a header in each datagram.
+            let part = (b_num, repair.start, repair.len);
+            let Some(burst) = cut(id, transfer, part, shape, false) else {
                 self.repairs.pop_front();
                 continue;
             };
@@ -179,34 +221,34 @@ impl Outbound {
         if rest == 0 {
             return None;
         }
-        let burst = cut(id, self, b_num, start, rest, shape)?;
+        let burst = cut(id, self, (b_num, start, rest), shape, held.trains)?;
         self.block_mut(b_num)?.sent += burst.span.len as u32;
         self.sent += burst.span.len;
         Some((burst, start, rest - burst.span.len as u32))
     }
 }
 
-/// A burst from `start` of a Block, of at most `rest` bytes; `None` if the Block is not held.
+/// A burst from `start` of a Block, of at most `rest` bytes, as a train if it may be one; `None` if the Block is
+/// not held.
 fn cut(
     id: TransferId,
     transfer: &Outbound,
-    b_num: u32,
-    start: u32,
-    rest: u32,
+    (b_num, start, rest): (u32, u32, u32),
     shape: &Shape,
+    trains: bool,
 ) -> Option<DataBurst> {
     let held = transfer.block(b_num)?;
-    let Shape {
-        route,
-        stu,
-        profile,
-        ..
-    } = *shape;
+    let Shape { route, profile, .. } = *shape;
     let (bare, address, buffer_log2) = match transfer.is_eager() {
         true => eager(id, transfer, start),
         false => granted(transfer, held, b_num, start, shape.buffer_log2),
     };
-    let (bytes, segments) = tiling::burst(address, rest, stu, buffer_log2, shape.segments());
+    let Cut {
+        bytes,
+        stu,
+        segments,
+        train,
+    } = shape.cut(address, rest, buffer_log2, trains);
     let ends_block = start + bytes == held.len;
     let ends_transfer =
         ends_block && held.transfer_offset + u64::from(held.len) == transfer.span.len;
@@ -232,6 +274,7 @@ fn cut(
             .part(held.transfer_offset + u64::from(start), u64::from(bytes)),
         stu,
         segments,
+        train,
         first,
         address,
         buffer_log2,

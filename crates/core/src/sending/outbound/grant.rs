@@ -108,6 +108,7 @@ fn granted(
         len,
         sent: 0,
         sequence: cts.sequence,
+        trains: cts.grant.is_some_and(|grant| grant.trains),
         regrants: 0,
     })
 }

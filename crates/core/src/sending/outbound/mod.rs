@@ -8,7 +8,7 @@ mod repair;
 mod state;
 mod transfer;
 
-pub(crate) use self::burst::{BareMessage, NextBurst, Shape};
+pub(crate) use self::burst::{BareMessage, Cut, NextBurst, Shape};
 pub(crate) use self::repair::{LossReport, without};
 pub(crate) use self::state::OutboundEvent;
 pub use self::state::OutboundState;

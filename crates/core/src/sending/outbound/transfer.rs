@@ -14,6 +14,8 @@ pub(super) struct Held {
     pub(super) len: u32,
     pub(super) sent: u32,
     pub(super) sequence: u32,
+    /// It may leave as trains.
+    pub(super) trains: bool,
     /// Times it was granted anew in a row (classic profile).
     pub(super) regrants: u32,
 }
@@ -55,6 +57,7 @@ impl Held {
             len,
             sent: 0,
             sequence: 0,
+            trains: false,
             regrants: 0,
         }
     }

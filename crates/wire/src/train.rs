@@ -1,0 +1,322 @@
+//! Trains: one piece of payload in many datagrams, and one header behind all of it.
+//!
+//! Only the last datagram has anything but payload: the end of it, padding, the header, and what seals it. So the
+//! payload is copied by the kernel in one piece at either end, and nothing of it is trusted before all of it was
+//! checked.
+
+use crate::header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
+use core::ops::Range;
+
+/// Most bytes of payload in a train: what the datagrams of one send hold together.
+pub const MAX_TRAIN: u32 = 65_507;
+
+/// What is in front of the header of a train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Train {
+    /// Payload, bytes, 1 to [`MAX_TRAIN`].
+    pub len: u32,
+    /// Bytes between payload and header, 0 or 1: the last datagram is to be shorter than the others, so that a
+    /// kernel that merges them stops there.
+    pub padding: u16,
+}
+
+impl Train {
+    /// The header behind the train, of which `data` is the header that its first byte would have as Data.
+    #[must_use]
+    pub const fn header(self, data: Header) -> Header {
+        Header {
+            flags: data.flags.with(Flags::TRAIN),
+            param: self.padding,
+            s_id: self.len,
+            ..data
+        }
+    }
+
+    /// The header that the payload of a train would have as Data on its own.
+    #[must_use]
+    pub const fn data(header: &Header) -> Header {
+        Header {
+            flags: header.flags.without(Flags::TRAIN),
+            param: 0,
+            s_id: 0,
+            ..*header
+        }
+    }
+
+    /// The train that `header` ends; `None` if it is no header of a train.
+    ///
+    /// # Errors
+    /// Names the field: it is too long or empty, has too much padding, or is of another kind of Data as well.
+    pub fn of(header: &Header) -> Result<Option<Train>, ParseError> {
+        if header.op != Op::Data || !header.flags.contains(Flags::TRAIN) {
+            return Ok(None);
+        }
+        let others = [
+            Flags::EAGER,
+            Flags::FRAMES,
+            Flags::MEMORY,
+            Flags::MESSAGE,
+            Flags::CONTINUES,
+        ];
+        let refused = |field, value| ParseError::new(field, Problem::OutOfRange(value));
+        if others.iter().any(|&flag| header.flags.contains(flag)) {
+            return Err(refused(Field::Flags, u64::from(header.flags.bits())));
+        }
+        if header.s_id == 0 || header.s_id > MAX_TRAIN {
+            return Err(refused(Field::SId, u64::from(header.s_id)));
+        }
+        if header.param > 1 {
+            return Err(refused(Field::Param, u64::from(header.param)));
+        }
+        Ok(Some(Train {
+            len: header.s_id,
+            padding: header.param,
+        }))
+    }
+}
+
+/// What a piece was that came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Assembled {
+    /// Part of a train that has not ended.
+    Part,
+    /// The end of a train, of which all seems to be there. Nothing of it was checked: something may be missing, and
+    /// something else be in its place.
+    Train {
+        /// The header behind it.
+        header: Header,
+        /// Where in the buffer its payload lies.
+        payload: Range<usize>,
+        /// Bytes of each of its datagrams but the last.
+        datagram: u32,
+    },
+    /// The end of a train of which something is missing.
+    Incomplete,
+    /// Nothing that could belong to a train.
+    Stray,
+}
+
+/// Puts trains together from what comes, in one buffer: merged or not, cut anywhere between two datagrams. A train
+/// is what stands in front of its header, so that one that lost its end does not spoil the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Assembler {
+    filled: usize,
+    datagram: usize,
+}
+
+impl Assembler {
+    /// Bytes at the start of the buffer that are part of a train that has not ended: the next piece goes behind them.
+    pub const fn filled(&self) -> usize {
+        self.filled
+    }
+
+    /// Takes the piece of `len` bytes behind what fills `buffer`: datagrams of `datagram` bytes, of which the last may
+    /// be shorter. `seal` bytes follow a train's header; `is_ours` tells a header of this connection. What is not taken
+    /// as a part may be overwritten by the next piece. A buffer without room for another [`MAX_TRAIN`] is emptied.
+    pub fn take(
+        &mut self,
+        buffer: &[u8],
+        (len, datagram): (usize, usize),
+        seal: usize,
+        is_ours: impl Fn(&Header) -> bool,
+    ) -> Assembled {
+        let end = self.filled + len;
+        let Some(bytes) = buffer.get(..end) else {
+            return Assembled::Stray;
+        };
+        let behind = HEADER_LEN + seal;
+        let header = end
+            .checked_sub(behind)
+            .map(|at| Header::parse(&bytes[at..]));
+        if let Some(Ok(header)) = header
+            && let Ok(Some(train)) = Train::of(&header)
+            && is_ours(&header)
+        {
+            let datagram = datagram.max(self.datagram) as u32;
+            *self = Assembler::default();
+            let around = behind + usize::from(train.padding);
+            let start = end.checked_sub(around + train.len as usize);
+            return start.map_or(Assembled::Incomplete, |start| Assembled::Train {
+                header,
+                payload: start..start + train.len as usize,
+                datagram,
+            });
+        }
+        // What fills the buffer may be the end of a train that is gone: it is in nothing's way.
+        let fits = datagram >= self.datagram;
+        if len == 0 || datagram == 0 || !len.is_multiple_of(datagram) || !fits {
+            return Assembled::Stray;
+        }
+        (self.filled, self.datagram) = (end, datagram);
+        if buffer.len() - end < MAX_TRAIN as usize {
+            *self = Assembler::default();
+            return Assembled::Incomplete;
+        }
+        Assembled::Part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    extern crate std;
+    use super::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    const DATA: Header = Header {
+        b_id: 7,
+        bufx: 1,
+        offset: 4096,
+        sync: 9,
+        d_id: 3,
+        ..Header::new(Op::Data)
+    };
+
+    #[test]
+    fn header__says_what_is_in_front_of_it() {
+        for (len, padding) in [(1, 0), (64_703, 1), (MAX_TRAIN, 0)] {
+            let train = Train { len, padding };
+            let header = train.header(DATA);
+            let parsed = Header::parse(&header.emit()).expect("a header");
+            assert_eq!(Train::of(&parsed), Ok(Some(train)));
+            assert_eq!(Train::data(&parsed), DATA);
+        }
+    }
+
+    #[test]
+    fn of__is_none_for_what_is_no_train() {
+        assert_eq!(Train::of(&DATA), Ok(None));
+        let grant = Header {
+            flags: Flags::TRAIN,
+            ..Header::new(Op::ClearToSend)
+        };
+        assert_eq!(Train::of(&grant), Ok(None));
+    }
+
+    #[test]
+    fn of__names_the_field_that_is_wrong() {
+        let train = Train { len: 9, padding: 0 }.header(DATA);
+        let field = |header: Header| Train::of(&header).map_err(|error| error.field);
+        assert_eq!(field(Header { s_id: 0, ..train }), Err(Field::SId));
+        let s_id = MAX_TRAIN + 1;
+        assert_eq!(field(Header { s_id, ..train }), Err(Field::SId));
+        assert_eq!(field(Header { param: 2, ..train }), Err(Field::Param));
+        for other in [
+            Flags::EAGER,
+            Flags::FRAMES,
+            Flags::MEMORY,
+            Flags::MESSAGE,
+            Flags::CONTINUES,
+        ] {
+            let flags = train.flags.with(other);
+            assert_eq!(field(Header { flags, ..train }), Err(Field::Flags));
+        }
+    }
+
+    const SEAL: usize = 8;
+    const DATAGRAM: usize = 100;
+
+    /// The datagrams of a train of `len` bytes, all of them `fill`.
+    fn datagrams(len: u32, fill: u8) -> Vec<Vec<u8>> {
+        let padding = u16::from((len as usize + HEADER_LEN + SEAL).is_multiple_of(DATAGRAM));
+        let mut bytes = vec![fill; len as usize];
+        bytes.resize(len as usize + usize::from(padding), 0);
+        bytes.extend(Train { len, padding }.header(DATA).emit());
+        bytes.extend([0; SEAL]);
+        bytes.chunks(DATAGRAM).map(<[u8]>::to_vec).collect()
+    }
+
+    /// Shows `pieces` of datagrams, merged as they are, to an assembler. What it said of each.
+    fn assemble(pieces: &[&[Vec<u8>]]) -> Vec<Result<Vec<u8>, Assembled>> {
+        let mut assembler = Assembler::default();
+        let mut buffer = vec![0; 2 << 16];
+        let mut take = |piece: &[Vec<u8>]| {
+            let bytes = piece.concat();
+            let at = assembler.filled();
+            buffer[at..at + bytes.len()].copy_from_slice(&bytes);
+            let piece = (bytes.len(), piece[0].len());
+            match assembler.take(&buffer, piece, SEAL, |header| header.d_id == DATA.d_id) {
+                Assembled::Train { payload, .. } => Ok(buffer[payload].to_vec()),
+                other => Err(other),
+            }
+        };
+        pieces.iter().map(|piece| take(piece)).collect()
+    }
+
+    #[test]
+    fn assembler__puts_together_what_is_cut_anywhere() {
+        // With and without padding; a header that lies in two datagrams.
+        for len in [652, 651, 600, 680, 1] {
+            let train = datagrams(len, 7);
+            let expected = Ok(vec![7; len as usize]);
+            assert_eq!(assemble(&[&train]), [expected.clone()]);
+            let alone: Vec<&[Vec<u8>]> = train.chunks(1).collect();
+            assert_eq!(assemble(&alone).last(), Some(&expected), "{len}");
+            for at in 1..train.len() {
+                let parts = assemble(&[&train[..at], &train[at..]]);
+                assert_eq!(parts, [Err(Assembled::Part), expected.clone()]);
+            }
+        }
+    }
+
+    #[test]
+    fn assembler__one_that_lost_its_end_spoils_no_other() {
+        let (one, two) = (datagrams(652, 1), datagrams(444, 2));
+        let merged = [&one[..one.len() - 1], &two].concat();
+        assert_eq!(assemble(&[&merged]), [Ok(vec![2; 444])]);
+    }
+
+    #[test]
+    fn assembler__tells_what_is_missing() {
+        let train = datagrams(600, 1);
+        assert_eq!(assemble(&[&train[1..]]), [Err(Assembled::Incomplete)]);
+        let last = &train[train.len() - 1..];
+        let again = [&train[..], last];
+        assert_eq!(assemble(&again)[1], Err(Assembled::Incomplete));
+    }
+
+    #[test]
+    fn assembler__what_is_foreign_is_no_part() {
+        let train = datagrams(652, 1);
+        let foreign = [vec![9; 60]];
+        let pieces = assemble(&[&train[..3], &foreign, &train[3..]]);
+        let part = Err(Assembled::Part);
+        assert_eq!(pieces, [part, Err(Assembled::Stray), Ok(vec![1; 652])]);
+    }
+
+    #[test]
+    fn assembler__what_is_left_of_one_is_in_no_other_s_way() {
+        // Its last datagram is one byte of the header's seal.
+        let (one, two) = (datagrams(652, 1), datagrams(652, 2));
+        let rest = &one[one.len() - 1..];
+        let pieces = assemble(&[rest, &two[..3], &two[3..]]);
+        let part = Err(Assembled::Part);
+        assert_eq!(pieces, [part.clone(), part, Ok(vec![2; 652])]);
+    }
+
+    #[test]
+    fn assembler__of_another_connection_ends_nothing() {
+        let mut assembler = Assembler::default();
+        let bytes = datagrams(52, 1).concat();
+        let piece = (bytes.len(), DATAGRAM);
+        let taken = assembler.take(&bytes, piece, SEAL, |_| false);
+        assert_ne!(taken, Assembled::Incomplete);
+        assert!(!matches!(taken, Assembled::Train { .. }));
+    }
+
+    #[test]
+    fn assembler__holds_no_more_than_its_buffer() {
+        let mut assembler = Assembler::default();
+        let buffer = vec![1; 2 << 16];
+        let mut emptied = 0;
+        for _ in 0..1_000 {
+            let before = assembler.filled();
+            let taken = assembler.take(&buffer, (10 * DATAGRAM, DATAGRAM), SEAL, |_| true);
+            assert!(assembler.filled() + MAX_TRAIN as usize <= buffer.len());
+            emptied += u32::from(before > 0 && assembler.filled() == 0);
+            assert!(matches!(taken, Assembled::Part | Assembled::Incomplete));
+        }
+        assert!(emptied > 5);
+    }
+}
