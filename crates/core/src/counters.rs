@@ -63,6 +63,8 @@ pub struct Counters {
     pub stus_received: u64,
     /// Trains received, whatever became of them.
     pub trains_received: u64,
+    /// Trains of which something was missing or wrong: their payload is asked for again.
+    pub trains_spoiled: u64,
     /// Control operations sent.
     pub control_sent: u64,
     /// Control operations received.

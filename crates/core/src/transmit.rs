@@ -218,6 +218,11 @@ impl DataBurst {
         }
     }
 
+    /// Its number among the bursts of the connection, by which the peer reports it.
+    pub fn number(&self) -> u32 {
+        self.first.sync
+    }
+
     /// The header behind `train`, which the burst is.
     pub fn train_header(&self, train: Train) -> Header {
         train.header(Header {

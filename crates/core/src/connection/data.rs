@@ -60,6 +60,11 @@ impl Connection {
         self.on_data(now, &Train::data(header), train.len, stu, landed)
     }
 
+    /// Counts a train that was dropped, as something of it was missing or wrong.
+    pub fn on_spoiled_train(&mut self) {
+        self.cx.counters.trains_spoiled += 1;
+    }
+
     /// The value that [`Placement::Value`] was told of.
     pub fn on_value(&mut self, now: Instant, number: u32, id: crate::TransferId, value: u64) {
         self.cx.now = now;

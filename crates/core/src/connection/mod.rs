@@ -328,6 +328,12 @@ impl Connection {
         self.session.is_established() && self.sending.has_data()
     }
 
+    /// Number of the newest burst that the peer said it has seen, 0 before the first: what left before has arrived,
+    /// or is lost.
+    pub fn seen_burst(&self) -> u32 {
+        self.sending.sent_log().seen()
+    }
+
     /// Whether Data carries checksums: either end asked for them.
     pub fn uses_checksums(&self) -> bool {
         self.cx.uses_checksums()

@@ -142,6 +142,28 @@ impl Key {
         }
     }
 
+    /// As [`Key::open`], of `source` to the as many bytes at `place`, which others may touch meanwhile. False also if
+    /// the cipher cannot.
+    ///
+    /// # Safety
+    /// As of [`one_pass::decrypt_into`].
+    pub(super) unsafe fn open_into(
+        &self,
+        number: u64,
+        header: &[u8; HEADER_LEN],
+        source: &[u8],
+        place: *mut u8,
+        tag: &Tag,
+    ) -> bool {
+        match &self.algorithm {
+            // SAFETY: as promised.
+            Algorithm::Aegis(key) => unsafe {
+                one_pass::decrypt_into(key, &self.nonce(number), header, source, place, tag)
+            },
+            Algorithm::Ring(_) | Algorithm::AegisMac(_) => false,
+        }
+    }
+
     /// AEGISMAC over the header, zeros up to the 64 bytes that the MAC takes at a time, and the payload.
     fn mac(
         &self,

@@ -189,7 +189,7 @@ impl Opener {
         })
     }
 
-    /// Whether [`Opener::open_at`] can: the cipher's implementation takes an address.
+    /// Whether [`Opener::open_at`] and [`Opener::open_into`] can: the cipher's implementation takes an address.
     pub(crate) fn opens_at(&self) -> bool {
         self.current.opens_at()
     }
@@ -212,6 +212,26 @@ impl Opener {
         // SAFETY: as promised.
         self.open_by(trailer, |key, number, tag| unsafe {
             key.open_at(number, header, place, tag)
+        })
+    }
+
+    /// As [`Opener::open_at`], of `source` to the as many bytes at `place`.
+    ///
+    /// # Errors
+    /// As of [`Opener::open_at`].
+    ///
+    /// # Safety
+    /// As of [`Opener::open_at`].
+    pub(crate) unsafe fn open_into(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        source: &[u8],
+        place: *mut u8,
+        trailer: &Trailer,
+    ) -> Result<(), DropReason> {
+        // SAFETY: as promised.
+        self.open_by(trailer, |key, number, tag| unsafe {
+            key.open_into(number, header, source, place, tag)
         })
     }
 

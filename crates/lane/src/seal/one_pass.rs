@@ -77,6 +77,37 @@ pub(super) fn encrypt(
     (done == 0).then_some(tag)
 }
 
+/// Decrypts `source` to the as many bytes at `place`. False if `tag` is not theirs and `header`'s: unspecified bytes are
+/// there then.
+///
+/// # Safety
+/// As of [`decrypt_at`].
+pub(super) unsafe fn decrypt_into(
+    key: &[u8; 16],
+    nonce: &[u8; 16],
+    header: &[u8],
+    source: &[u8],
+    place: *mut u8,
+    tag: &Tag,
+) -> bool {
+    // SAFETY: `place` as promised; the other pointers are of slices of the lengths given, and of arrays of
+    // the lengths that AEGIS-128X2 is defined with.
+    let done = unsafe {
+        aegis128x2_decrypt_detached(
+            place,
+            source.as_ptr(),
+            source.len(),
+            tag.as_ptr(),
+            TAG_LEN,
+            header.as_ptr(),
+            header.len(),
+            nonce.as_ptr(),
+            key.as_ptr(),
+        )
+    };
+    done == 0
+}
+
 /// Decrypts the `len` bytes at `place` where they lie. False if `tag` is not theirs and `header`'s: they are
 /// unspecified bytes then.
 ///

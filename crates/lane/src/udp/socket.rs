@@ -173,6 +173,16 @@ pub(super) fn has_gso(socket: &Socket) -> bool {
     get(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
 }
 
+/// Has the socket cut what is longer after every `segment` bytes, where a send does not say so itself; 0: nothing.
+pub(super) fn set_segment(socket: &Socket, segment: usize) -> io::Result<()> {
+    set(
+        socket.as_raw_fd(),
+        libc::SOL_UDP,
+        libc::UDP_SEGMENT,
+        segment as i32,
+    )
+}
+
 /// Permits sends without a copy, if the kernel has them.
 pub(super) fn enable_zerocopy(socket: &Socket) -> bool {
     set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1).is_ok()

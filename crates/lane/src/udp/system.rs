@@ -1,7 +1,7 @@
 //! The kernel's calls of the sending side, in one place: tests put refusals between here and there.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// sendmsg. Returns the bytes taken.
 ///
@@ -41,6 +41,54 @@ pub(super) unsafe fn receive_error(fd: RawFd, message: &mut libc::msghdr) -> io:
     result(unsafe { libc::recvmsg(fd, std::ptr::from_mut(message), flags) })
 }
 
+/// A pipe: its end to read, and its end to write.
+pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array is ours and as large as the call fills.
+    result(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } as isize)?;
+    // SAFETY: the kernel just opened both, for us alone.
+    Ok(ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }).into())
+}
+
+/// Sends `bytes` by reference, through a pipe that is empty.
+///
+/// # Errors
+/// Not all of it was taken: some of it may be in the pipe, none in the socket.
+///
+/// # Safety
+/// `bytes` stay mapped until the kernel has sent them.
+pub(super) unsafe fn give(
+    bytes: &[u8],
+    (read, write): &(OwnedFd, OwnedFd),
+    socket: RawFd,
+) -> io::Result<()> {
+    #[cfg(test)]
+    if let Some(refusal) = seam::refusal_to_give() {
+        return Err(refusal);
+    }
+    let piece = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: the caller's promise; the kernel reads the iovec during the call alone.
+    let filled = result(unsafe {
+        libc::vmsplice(
+            write.as_raw_fd(),
+            &raw const piece,
+            1,
+            libc::SPLICE_F_NONBLOCK,
+        )
+    })?;
+    let (none, flags) = (std::ptr::null_mut(), libc::SPLICE_F_NONBLOCK);
+    // SAFETY: without offsets the call touches no memory of ours but what the pipe refers to.
+    let sent =
+        result(unsafe { libc::splice(read.as_raw_fd(), none, socket, none, filled, flags) })?;
+    match sent == bytes.len() {
+        true => Ok(()),
+        false => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
 fn result(returned: isize) -> io::Result<usize> {
     usize::try_from(returned).map_err(|_| io::Error::last_os_error())
 }
@@ -58,6 +106,8 @@ pub(super) mod seam {
         Segmented,
         /// Those without a copy.
         Zerocopy,
+        /// Those of memory that is given.
+        Given,
     }
 
     thread_local! {
@@ -95,9 +145,17 @@ pub(super) mod seam {
         let is = |sends| match sends {
             Sends::Segmented => message.msg_controllen > 0,
             Sends::Zerocopy => flags & libc::MSG_ZEROCOPY != 0,
+            Sends::Given => false,
         };
         REFUSED.with_borrow_mut(|all| {
             let index = all.iter().position(|&(sends, _)| is(sends))?;
+            Some(io::Error::from_raw_os_error(all.remove(index).1))
+        })
+    }
+
+    pub(super) fn refusal_to_give() -> Option<io::Error> {
+        REFUSED.with_borrow_mut(|all| {
+            let index = all.iter().position(|&(sends, _)| sends == Sends::Given)?;
             Some(io::Error::from_raw_os_error(all.remove(index).1))
         })
     }

@@ -9,12 +9,12 @@ use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, OPTIONS_LEN, Op, checksum
 
 /// A message that the kernel filled.
 #[derive(Clone, Copy, Debug)]
-struct Message {
+pub(super) struct Message {
     index: usize,
     /// Bytes of all datagrams in it.
-    total: usize,
+    pub(super) total: usize,
     /// Bytes of each of them, the last one aside.
-    segment: usize,
+    pub(super) segment: usize,
 }
 
 impl Message {
@@ -81,15 +81,16 @@ impl Receiver {
             let marked = if ecn == ECN_MASK { segments } else { 0 };
             turn.core.on_marks(segments, marked);
         }
+        let predicted = self.buffers.layouts[index].pairs > 0 || self.trains.is_lent();
         if message.segments() > 1 {
-            self.singles = 0;
-        } else if self.buffers.layouts[index].pairs > 0
-            && total > self.incoming.around() + OPTIONS_LEN
-        {
+            (self.singles, self.merges) = (0, true);
+        } else if predicted && total > self.incoming.around() + OPTIONS_LEN {
             // What was not predicted says nothing about those that are: small puts come on their own.
             self.singles = self.singles.saturating_add(1);
         }
-        if self.buffers.layouts[index].fits(total, message.segment, self.incoming.around()) {
+        if self.trains.is_lent() {
+            self.deliver_collected(message, turn);
+        } else if self.buffers.layouts[index].fits(total, message.segment, self.incoming.around()) {
             self.deliver_in_place(message, turn);
         } else {
             self.deliver_linear(message, turn);
@@ -297,7 +298,7 @@ impl Receiver {
         }
     }
 
-    fn push_move(
+    pub(super) fn push_move(
         &mut self,
         from: Option<Source>,
         span: Span,
@@ -363,7 +364,13 @@ impl Receiver {
     }
 
     /// A datagram of `len` bytes, of which `opened` are header and payload, outside any place.
-    fn deliver_opened(&mut self, opened: &[u8], len: usize, cause: MoveCause, turn: &mut Turn<'_>) {
+    pub(super) fn deliver_opened(
+        &mut self,
+        opened: &[u8],
+        len: usize,
+        cause: MoveCause,
+        turn: &mut Turn<'_>,
+    ) {
         let header = match Header::parse(opened) {
             Ok(header) if header.op == Op::Data => header,
             _ => {

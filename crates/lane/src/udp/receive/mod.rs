@@ -8,6 +8,7 @@ mod cmsg;
 mod deliver;
 mod layout;
 mod predict;
+mod trains;
 mod unseal;
 
 use super::socket;
@@ -20,6 +21,7 @@ use socket2::Socket;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::AsRawFd;
+use trains::TrainBuffer;
 use unseal::Incoming;
 use zerolane_core::{Connection, RegionId};
 use zerolane_handshake::{Exchange, Session};
@@ -96,6 +98,8 @@ struct Buffers {
     moves: Vec<Move>,
     /// A put or a control operation that landed where something else was predicted.
     copy: Vec<u8>,
+    /// Where trains are put together, once one is expected.
+    train: Box<[u8]>,
 }
 
 impl Buffers {
@@ -110,6 +114,7 @@ impl Buffers {
             messages: Vec::with_capacity(MAX_MESSAGES),
             moves: Vec::new(),
             copy: Vec::new(),
+            train: Box::default(),
         }
     }
 }
@@ -119,6 +124,11 @@ pub(super) struct Receiver {
     pub(super) gro: bool,
     /// Lone datagrams since the last super-packet.
     singles: u32,
+    /// The kernel merges what comes.
+    merges: bool,
+    /// Whether the core was told that trains are taken.
+    takes_trains: bool,
+    trains: TrainBuffer,
     incoming: Incoming,
     /// This end's part in the key exchange, where there is one.
     exchange: Option<Exchange>,
@@ -143,6 +153,9 @@ impl Receiver {
         Receiver {
             gro: options.gro && socket::enable_gro(socket),
             singles: 0,
+            merges: false,
+            takes_trains: false,
+            trains: TrainBuffer::default(),
             incoming: match options.security.mode {
                 Mode::Plain => Incoming::Plain,
                 Mode::Encrypted | Mode::Authenticated => Incoming::Waiting,
@@ -187,7 +200,10 @@ impl Receiver {
         strict: bool,
     ) -> Result<bool, LaneError> {
         self.buffers = SPARE.take().unwrap_or_else(Buffers::allocate);
+        self.trains
+            .begin(turn.core.expects_trains(), &mut self.buffers.train);
         let received = self.receive_batch(socket, turn, strict);
+        self.trains.end(&mut self.buffers.train);
         SPARE.set(Some(std::mem::take(&mut self.buffers)));
         received
     }
@@ -211,7 +227,8 @@ impl Receiver {
         for index in 0..received {
             self.deliver(index, turn);
         }
-        if turn.core.counters().stus_received > data_before {
+        self.offer_trains(turn);
+        if turn.core.counters().stus_received > data_before || self.trains.is_lent() {
             turn.account.rx_data_syscalls += 1;
         } else {
             turn.account.rx_control_syscalls += 1;

@@ -9,6 +9,10 @@ use zerolane_core::{Connection, Forecast, Run};
 impl Receiver {
     /// Builds iovecs by the forecast. Returns the number of messages.
     pub(super) fn predict(&mut self, core: &Connection, memory: &Registry) -> usize {
+        if self.trains.is_lent() {
+            self.predict_train();
+            return 1;
+        }
         let one_by_one = !self.gro || self.singles >= SINGLES;
         let messages = if one_by_one {
             ((BATCH / core.expected_stu()) as usize).clamp(1, MAX_MESSAGES)
@@ -26,6 +30,18 @@ impl Receiver {
         }
         self.point_messages(messages);
         messages
+    }
+
+    /// All of what comes goes behind what is there of a train.
+    fn predict_train(&mut self) {
+        let place = self.trains.place();
+        self.buffers.iovs.clear();
+        self.buffers.messages.clear();
+        self.buffers.layouts[0].clear();
+        self.buffers
+            .iovs
+            .push(iovec(place.as_mut_ptr(), place.len()));
+        self.point_messages(1);
     }
 
     /// One pair for each of `messages`.

@@ -42,7 +42,7 @@ impl Incoming {
         }
     }
 
-    fn open(
+    pub(super) fn open(
         &mut self,
         header: &[u8; HEADER_LEN],
         payload: &mut [u8],
@@ -84,9 +84,35 @@ impl Incoming {
         }
     }
 
+    /// Whether trains can be taken: what lies in the lane's memory is opened into its place, in one pass.
+    pub(super) fn opens_trains(&self) -> bool {
+        matches!(self, Incoming::Sealed { opener, .. } if opener.opens_at())
+    }
+
+    /// Opens `source` into the as many bytes at `place`.
+    ///
+    /// # Safety
+    /// They are mapped and writable as long as the call lasts, and no reference to them is alive; others touch them by
+    /// atomic accesses, if at all.
+    pub(super) unsafe fn open_into(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        source: &[u8],
+        place: *mut u8,
+        trailer: &Trailer,
+    ) -> Result<(), DropReason> {
+        match self {
+            // SAFETY: as promised.
+            Incoming::Sealed { opener, .. } => unsafe {
+                opener.open_into(header, source, place, trailer)
+            },
+            Incoming::Plain | Incoming::Waiting => Err(DropReason::Unprotected),
+        }
+    }
+
     /// Whether what is bound for `region` could be opened where it lands. A page of a mapped file may be gone,
     /// and not every cipher works on bytes that others may touch meanwhile.
-    fn can_open_in(&self, memory: &Registry, region: RegionId) -> bool {
+    pub(super) fn can_open_in(&self, memory: &Registry, region: RegionId) -> bool {
         let anywhere = match self {
             Incoming::Plain => true,
             Incoming::Waiting => false,

@@ -25,6 +25,7 @@ impl Sender {
             return self.send_gathered(socket, 0, 0);
         }
         let around = match self.protection {
+            _ if burst.train.is_some() => 0,
             Protection::Sealed(_) => AROUND,
             Protection::Plain | Protection::Waiting => HEADER_LEN,
         };
@@ -49,6 +50,9 @@ impl Sender {
         segment: usize,
         flags: i32,
     ) -> io::Result<()> {
+        if segment == 0 {
+            self.giver.leave_whole(socket, &self.buffers.iovs);
+        }
         let mut control = [0u64; CONTROL_LEN / 8];
         let mut message = empty_message();
         message.msg_iov = self.buffers.iovs.as_mut_ptr();
@@ -77,6 +81,7 @@ impl Sender {
 
     /// One datagram for every `segment` bytes, by sendmmsg: for kernels and interfaces without GSO.
     fn send_separately(&mut self, socket: &Socket, segment: usize) -> io::Result<()> {
+        self.giver.leave_whole(socket, &self.buffers.iovs);
         self.buffers.messages.clear();
         if let Protection::Sealed(_) = self.protection {
             cut(&mut self.buffers.iovs, segment);

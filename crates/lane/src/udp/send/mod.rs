@@ -3,6 +3,7 @@
 mod control;
 mod data;
 mod gathered;
+mod give;
 mod seal_buffer;
 mod small;
 
@@ -13,6 +14,7 @@ use super::socket;
 use super::zerocopy::ZerocopyTracker;
 use crate::seal::Sealer;
 use crate::{LaneError, Mode, Options, Turn, Zerocopy};
+use give::Giver;
 use socket2::Socket;
 use std::cell::Cell;
 use std::io;
@@ -72,6 +74,7 @@ impl Buffers {
 pub(super) struct Sender {
     pub(super) gso: bool,
     zerocopy_tracker: ZerocopyTracker,
+    giver: Giver,
     /// The last burst was of memory that may be lent.
     lendable: bool,
     /// Lent by the thread for the length of a call: what they hold has left when that ends.
@@ -109,6 +112,7 @@ impl Sender {
             gso: options.gso && socket::has_gso(socket),
             // What is sealed is the lane's own already, and written again for the next burst.
             zerocopy_tracker: ZerocopyTracker::new(socket, options.zerocopy && mode == Mode::Plain),
+            giver: Giver::default(),
             lendable: false,
             buffers: Buffers::default(),
             ect: false,
@@ -243,6 +247,7 @@ impl Sender {
         };
         BurstLimit {
             segments: if lent > 0 { lent as u32 } else { self.burst },
+            trains: self.gso && matches!(self.protection, Protection::Sealed(_)),
             ..BurstLimit::default()
         }
     }

@@ -5,7 +5,7 @@ use crate::Registry;
 use crate::seal::{Sealer, TRAILER_LEN};
 use std::cell::Cell;
 use zerolane_core::{ControlDatagram, DataBurst, Span};
-use zerolane_wire::{HEADER_LEN, Packet};
+use zerolane_wire::{HEADER_LEN, Packet, Train};
 
 /// The largest burst there is, headers and seals included, bytes.
 const STAGE: usize = 65_536;
@@ -92,6 +92,32 @@ impl SealBuffer {
             at += len;
         }
         Ok(&self.bytes[..filled])
+    }
+
+    /// A train, sealed as one, in `room` or the thread's: payload, padding, header, trailer.
+    pub(super) fn train<'r>(
+        &'r mut self,
+        burst: &DataBurst,
+        train: Train,
+        room: Option<&'r mut [u8]>,
+        memory: &Registry,
+    ) -> Result<&'r [u8], SealError> {
+        let len = train.len as usize;
+        let head = burst.train_header(train).emit();
+        let behind = len + usize::from(train.padding);
+        let end = behind + AROUND;
+        let room = room.unwrap_or(&mut self.bytes);
+        let place = room.get_mut(..end).ok_or(SealError::Refused)?;
+        let (payload, rest) = place.split_at_mut(len);
+        let sealed = match memory.bytes(burst.span) {
+            Some(source) => self.sealer.seal_from(&head, source, payload),
+            None if memory.read(burst.span, payload) => self.sealer.seal(&head, payload),
+            None => return Err(SealError::Gone),
+        };
+        rest[..behind - len].fill(0);
+        rest[behind - len..][..HEADER_LEN].copy_from_slice(&head);
+        rest[behind - len + HEADER_LEN..].copy_from_slice(&sealed.ok_or(SealError::Refused)?);
+        Ok(place)
     }
 
     /// Seals one datagram at `at`, made of `head` and what `payload` names. Returns its end.
