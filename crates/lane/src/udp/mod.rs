@@ -244,3 +244,6 @@ fn entropy() -> io::Result<Entropy> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod train_tests;

@@ -169,3 +169,57 @@ fn is_refusal(error: &io::Error) -> bool {
         Some(libc::EINVAL | libc::EOPNOTSUPP | libc::EPERM | libc::ENOSYS | libc::EACCES)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn slots__are_bounded_and_come_back_when_seen() {
+        let mut giver = Giver::default();
+        for number in 1..=MAX_SLOTS as u32 {
+            let slot = giver.slot(0).expect("room");
+            giver.given.push_back((number, slot));
+        }
+        assert!(giver.slot(0).is_none());
+        let slot = giver.slot(1).expect("the first was seen");
+        assert!(giver.slot(1).is_none());
+        giver.put_back(slot);
+        let slot = giver.slot(MAX_SLOTS as u32).expect("all were seen");
+        assert!(giver.given.is_empty());
+        giver.put_back(slot);
+    }
+
+    #[test]
+    fn slots__numbers_wrap() {
+        let mut giver = Giver::default();
+        let slot = giver.slot(0).expect("room");
+        giver.given.push_back((u32::MAX, slot));
+        let slot = giver.slot(u32::MAX - 1).expect("room");
+        assert_eq!(giver.given.len(), 1);
+        giver.put_back(slot);
+        let slot = giver.slot(3).expect("room");
+        assert!(giver.given.is_empty());
+        giver.put_back(slot);
+    }
+
+    #[test]
+    fn slots__come_back_with_their_connection() {
+        let taken = || POOL.with_borrow(|pool| pool.taken);
+        let mut giver = Giver::default();
+        let slot = giver.slot(0).expect("room");
+        giver.given.push_back((1, slot));
+        assert_eq!(taken(), 1);
+        drop(giver);
+        assert_eq!(taken(), 0);
+    }
+
+    #[test]
+    fn give__memory_begins_a_page() {
+        let mut giver = Giver::default();
+        let mut slot = giver.slot(0).expect("room");
+        assert_eq!(slot[0].bytes().as_ptr() as usize % 4096, 0);
+        giver.put_back(slot);
+    }
+}
