@@ -158,3 +158,30 @@ fn gso__refused_in_the_midst_of_trains_loses_nothing() {
     assert!(!a.account().gso);
     assert_eq!(a.account().protocol.bytes_resent, 0);
 }
+
+#[test]
+fn trains__both_ways_at_once() {
+    let Some(hosts) = hosts(1500) else { return };
+    let (mut a, mut b) = join(Some(&hosts), &Options::default());
+    let count = 4;
+    for seed in 0..count {
+        let bytes = content(SIZE, seed);
+        for end in [&mut a, &mut b] {
+            let place = Region::anonymous(SIZE).expect("memory");
+            end.post_target(WorkRequest::Receive, Report::default(), place)
+                .expect("posted");
+            let delivery = Delivery::Silent;
+            let send = WorkRequest::Send { delivery };
+            end.post_source(send, Report::default(), region(&bytes).into())
+                .expect("posted");
+        }
+    }
+    drive(&mut a, &mut b, |a, b| a.in_flight() + b.in_flight() == 0);
+    for end in [&mut a, &mut b] {
+        assert!(end.account().protocol.trains_received > 0);
+        assert_eq!(end.account().protocol.bytes_resent, 0);
+        while let Some(completion) = end.next_completion() {
+            assert_eq!(completion.result, Ok(SIZE as u64));
+        }
+    }
+}

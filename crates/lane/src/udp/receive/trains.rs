@@ -233,6 +233,6 @@ impl Receiver {
 /// Whether a datagram has a header of this connection in front: all others are parts of trains, or nothing. A message
 /// of the key exchange, which has none, is late: what was granted under its keys comes already.
 fn is_operation(datagram: &[u8], turn: &Turn<'_>) -> bool {
-    let ours = |header: Header| turn.core.owns(&header) && !header.flags.contains(Flags::TRAIN);
+    let ours = |it: Header| turn.core.owns(&it) && Train::of(&it) == Ok(None);
     Header::parse(datagram).is_ok_and(ours)
 }
