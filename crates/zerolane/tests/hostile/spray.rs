@@ -9,12 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use zerolane::counters::{Account, DropReason};
-use zerolane::{Connection, Endpoint, Security};
+use zerolane::counters::{Account, Counters, DropReason};
+use zerolane::{Connection, Endpoint, Options, Security};
 
 const MTU: u32 = 1500;
-/// Packets that are sprayed, whatever time that takes.
-const PACKETS: usize = 100_000;
 /// Of a message; so many follow each other until the spray is over.
 const BYTES: usize = 4 << 20;
 /// Packets made of one lot that was overheard.
@@ -36,9 +34,13 @@ fn receive(hosts: &Topology, tell: &Sender<SocketAddr>) -> (usize, Account) {
     (messages, connection.account())
 }
 
-fn send(hosts: &Topology, to: SocketAddr, over: &AtomicBool) {
+fn send(hosts: &Topology, to: SocketAddr, gso: bool, over: &AtomicBool) {
     hosts.a().enter().unwrap();
-    let mut connection = Connection::connect(to, &options(Security::default())).unwrap();
+    let options = Options {
+        gso,
+        ..options(Security::default())
+    };
+    let mut connection = Connection::connect(to, &options).unwrap();
     let content = pattern(BYTES);
     while !over.load(Ordering::Relaxed) {
         connection.send(&content).unwrap();
@@ -65,13 +67,13 @@ fn spoil(payload: &mut Vec<u8>, number: usize) {
     }
 }
 
-/// Sprays all packets; how many the kernel took.
-fn spray(hosts: &Topology, server: SocketAddr) -> u64 {
+/// Sprays so many packets, whatever time that takes; how many the kernel took.
+fn spray(hosts: &Topology, server: SocketAddr, packets: usize) -> u64 {
     hosts.a().enter().unwrap();
     let device = hosts.a().device();
     let forger = Forger::open(device).unwrap();
     let (end, mut sent, mut made) = (Instant::now() + PATIENCE, 0, 0);
-    while made < PACKETS {
+    while made < packets {
         assert!(Instant::now() < end, "{made} packets made");
         let heard = overhear(device, MTU, 64, Duration::from_millis(100)).unwrap();
         let to_server = |it: &netlab::forge::Datagram| {
@@ -81,7 +83,7 @@ fn spray(hosts: &Topology, server: SocketAddr) -> u64 {
         if real.is_empty() {
             continue;
         }
-        for _ in 0..LOT.min(PACKETS - made) / 50 {
+        for _ in 0..LOT.min(packets - made) / 50 {
             let frames: Vec<_> = (made..made + 50)
                 .map(|number| {
                     let mut packet = real[number % real.len()].clone();
@@ -97,11 +99,12 @@ fn spray(hosts: &Topology, server: SocketAddr) -> u64 {
     sent
 }
 
-#[test]
-fn encrypted__a_transfer_goes_on_under_a_hundred_thousand_made_up_packets() {
+/// Transfers while so many packets are sprayed, from a sender with offload or without: what their receiver counted.
+/// `None` without root.
+fn transfer_under_spray(gso: bool, packets: usize) -> Option<Counters> {
     if !netns::is_permitted() {
         eprintln!("skipped: needs root");
-        return;
+        return None;
     }
     let hosts = Topology::pair("spray", MTU).unwrap();
     let over = AtomicBool::new(false);
@@ -110,18 +113,37 @@ fn encrypted__a_transfer_goes_on_under_a_hundred_thousand_made_up_packets() {
         let (hosts, over) = (&hosts, &over);
         let receiver = scope.spawn(move || receive(hosts, &tell));
         let address = address.recv_timeout(PATIENCE).unwrap();
-        let sender = scope.spawn(move || send(hosts, address, over));
-        let attacker = scope.spawn(move || spray(hosts, address));
+        let sender = scope.spawn(move || send(hosts, address, gso, over));
+        let attacker = scope.spawn(move || spray(hosts, address, packets));
         let sent = attacker.join();
         over.store(true, Ordering::Relaxed);
         sender.join().unwrap();
         (sent.unwrap(), receiver.join().unwrap())
     });
     eprintln!("{sent} sent; {messages} messages; {:?}", account.protocol);
-    assert!(sent as usize > PACKETS / 2, "{sent} packets left");
+    assert!(sent as usize > packets / 2, "{sent} packets left");
     assert!(messages > 0);
     assert_eq!(account.protocol.bytes_received, (messages * BYTES) as u64);
+    Some(account.protocol)
+}
+
+#[test]
+fn encrypted__a_transfer_goes_on_under_a_hundred_thousand_made_up_packets() {
+    let Some(counters) = transfer_under_spray(false, 100_000) else {
+        return;
+    };
     for reason in [DropReason::Forged, DropReason::Replayed] {
-        assert!(account.protocol.dropped(reason) > 1000, "{reason:?}");
+        assert!(counters.dropped(reason) > 1000, "{reason:?}");
     }
+}
+
+/// What is no operation may be part of a train: it spoils some, until none are sent.
+#[test]
+fn encrypted__trains_go_on_under_made_up_packets() {
+    let Some(counters) = transfer_under_spray(true, 30_000) else {
+        return;
+    };
+    assert!(counters.trains_received > 0);
+    assert!(counters.trains_spoiled > 0);
+    assert!(counters.dropped_total() > 1000);
 }
