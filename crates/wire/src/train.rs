@@ -105,6 +105,10 @@ pub struct Assembler {
 }
 
 impl Assembler {
+    /// Bytes of a buffer that has room for what is left of a train that lost its end, for the one behind it, and for
+    /// another piece: so the first does not spoil the second.
+    pub const BUFFER: usize = 3 << 16;
+
     /// Bytes at the start of the buffer that are part of a train that has not ended: the next piece goes behind them.
     pub const fn filled(&self) -> usize {
         self.filled
@@ -142,11 +146,13 @@ impl Assembler {
                 datagram,
             });
         }
-        // What fills the buffer may be the end of a train that is gone: it is in nothing's way.
-        let fits = datagram >= self.datagram;
-        if len == 0 || datagram == 0 || !len.is_multiple_of(datagram) || !fits {
+        // What fills the buffer may be the end of a train that is gone: it is in nothing's way. A shorter one that ends
+        // no train is foreign, whatever it was merged with.
+        let whole = len - len.checked_rem(datagram).unwrap_or(len);
+        if whole == 0 || datagram < self.datagram {
             return Assembled::Stray;
         }
+        let end = self.filled + whole;
         (self.filled, self.datagram) = (end, datagram);
         if buffer.len() - end < MAX_TRAIN as usize {
             *self = Assembler::default();
@@ -230,7 +236,7 @@ mod tests {
     /// Shows `pieces` of datagrams, merged as they are, to an assembler. What it said of each.
     fn assemble(pieces: &[&[Vec<u8>]]) -> Vec<Result<Vec<u8>, Assembled>> {
         let mut assembler = Assembler::default();
-        let mut buffer = vec![0; 2 << 16];
+        let mut buffer = vec![0; Assembler::BUFFER];
         let mut take = |piece: &[Vec<u8>]| {
             let bytes = piece.concat();
             let at = assembler.filled();
@@ -250,7 +256,7 @@ mod tests {
         for len in [652, 651, 600, 680, 1] {
             let train = datagrams(len, 7);
             let expected = Ok(vec![7; len as usize]);
-            assert_eq!(assemble(&[&train]), [expected.clone()]);
+            assert_eq!(assemble(&[&train]), core::slice::from_ref(&expected));
             let alone: Vec<&[Vec<u8>]> = train.chunks(1).collect();
             assert_eq!(assemble(&alone).last(), Some(&expected), "{len}");
             for at in 1..train.len() {
@@ -286,6 +292,23 @@ mod tests {
     }
 
     #[test]
+    fn assembler__what_is_foreign_takes_no_part_with_it() {
+        let train = datagrams(652, 1);
+        let merged = [&train[..3], &[vec![9; 60]]].concat();
+        let pieces = assemble(&[&merged, &train[3..]]);
+        assert_eq!(pieces, [Err(Assembled::Part), Ok(vec![1; 652])]);
+    }
+
+    #[test]
+    fn assembler__one_that_lost_its_end_spoils_no_other_that_comes_unmerged() {
+        let (one, two) = (datagrams(MAX_TRAIN - 48, 1), datagrams(MAX_TRAIN - 48, 2));
+        let all = [&one[..one.len() - 1], &two].concat();
+        let pieces: Vec<&[Vec<u8>]> = all.chunks(1).collect();
+        let last = assemble(&pieces).pop();
+        assert_eq!(last, Some(Ok(vec![2; MAX_TRAIN as usize - 48])));
+    }
+
+    #[test]
     fn assembler__what_is_left_of_one_is_in_no_other_s_way() {
         // Its last datagram is one byte of the header's seal.
         let (one, two) = (datagrams(652, 1), datagrams(652, 2));
@@ -300,7 +323,9 @@ mod tests {
         let mut assembler = Assembler::default();
         let bytes = datagrams(52, 1).concat();
         let piece = (bytes.len(), DATAGRAM);
-        let taken = assembler.take(&bytes, piece, SEAL, |_| false);
+        let mut buffer = vec![0; Assembler::BUFFER];
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        let taken = assembler.take(&buffer, piece, SEAL, |_| false);
         assert_ne!(taken, Assembled::Incomplete);
         assert!(!matches!(taken, Assembled::Train { .. }));
     }
@@ -308,7 +333,7 @@ mod tests {
     #[test]
     fn assembler__holds_no_more_than_its_buffer() {
         let mut assembler = Assembler::default();
-        let buffer = vec![1; 2 << 16];
+        let buffer = vec![1; Assembler::BUFFER];
         let mut emptied = 0;
         for _ in 0..1_000 {
             let before = assembler.filled();
