@@ -43,7 +43,7 @@ impl Connection {
     }
 
     /// Takes the header of a train whose datagrams had `datagram` bytes, and says where its payload belongs: as
-    /// [`on_data`](Connection::on_data) of all of it.
+    /// [`on_data`](Connection::on_data) of all of it, if it has a [place](Connection::place_of).
     pub fn on_train(
         &mut self,
         now: Instant,
@@ -56,8 +56,14 @@ impl Connection {
             return Placement::Drop(DropReason::Malformed);
         };
         self.cx.counters.trains_received += 1;
+        let data = Train::data(header);
+        // None but what was granted has a place, and of that none is written twice.
+        if let Err(reason) = self.check_place(&data, train.len) {
+            self.on_dropped(reason);
+            return Placement::Drop(reason);
+        }
         let stu = datagram.saturating_sub(self.cx.overhead()).max(1);
-        self.on_data(now, &Train::data(header), train.len, stu, landed)
+        self.on_data(now, &data, train.len, stu, landed)
     }
 
     /// Counts a train that was dropped, as something of it was missing or wrong.

@@ -24,8 +24,8 @@ use crate::sending::Sending;
 use crate::session::{Protection, Session};
 use crate::timers::Timer;
 use crate::{
-    Admission, Config, Congestion, Counters, Entropy, Event, FastAnswer, Forecast, HoldOrder,
-    Instant, Life, PathState, PathValidation, Span, TransferId,
+    Admission, Config, Congestion, Counters, DropReason, Entropy, Event, FastAnswer, Forecast,
+    HoldOrder, Instant, Life, PathState, PathValidation, Span, TransferId,
 };
 use alloc::boxed::Box;
 use core::fmt;
@@ -394,9 +394,19 @@ impl Connection {
     /// of them is there yet. Nothing is marked as received: what comes of that is for
     /// [`on_data`](Connection::on_data).
     pub fn place_of(&self, header: &Header, len: u32) -> Option<Span> {
+        self.check_place(header, len).ok()
+    }
+
+    /// As [`Connection::place_of`], and why it is none.
+    fn check_place(&self, header: &Header, len: u32) -> Result<Span, DropReason> {
         let granted = header.op == Op::Data && !header.flags.contains(Flags::EAGER);
-        let ours = granted && self.session.is_established() && self.owns(header);
-        ours.then(|| self.receiving.place_of(header, len)).flatten()
+        if !granted || !self.session.is_established() {
+            return Err(DropReason::Unexpected);
+        }
+        match self.owns(header) {
+            true => self.receiving.place_of(header, len),
+            false => Err(DropReason::WrongKey),
+        }
     }
 
     /// Payload bytes of the STU expected next.

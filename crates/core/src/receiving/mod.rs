@@ -126,7 +126,7 @@ impl Receiving {
     }
 
     /// Where `len` bytes of payload belong, if they were granted to `header` and none of them is there yet.
-    pub(crate) fn place_of(&self, header: &Header, len: u32) -> Option<Span> {
+    pub(crate) fn place_of(&self, header: &Header, len: u32) -> Result<Span, DropReason> {
         self.inbox.grants.place_of(header, len)
     }
 

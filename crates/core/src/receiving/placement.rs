@@ -251,12 +251,15 @@ impl PlacementTable {
     }
 
     /// Where `len` bytes of payload belong, if they were granted to `header` and none of them is there yet.
-    pub(crate) fn place_of(&self, header: &Header, len: u32) -> Option<Span> {
-        let block = self.get(self.find(header)?)?;
-        let start = bounds(block, self.buffer_log2, header, len).ok()?;
+    pub(crate) fn place_of(&self, header: &Header, len: u32) -> Result<Span, DropReason> {
+        let block = self.find(header).and_then(|it| self.get(it));
+        let block = block.ok_or(DropReason::NoGrant)?;
+        let start = bounds(block, self.buffer_log2, header, len)?;
         let missing = block.gaps.from(start);
-        let whole = missing.is_some_and(|(from, to)| from == start && to >= start + len);
-        whole.then(|| block.span.part(start.into(), len.into()))
+        match missing.is_some_and(|(from, to)| from == start && to >= start + len) {
+            true => Ok(block.span.part(start.into(), len.into())),
+            false => Err(DropReason::Duplicate),
+        }
     }
 
     fn allocate_mx(&mut self, sequence: u32) -> u16 {

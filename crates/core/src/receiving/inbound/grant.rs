@@ -31,7 +31,8 @@ impl Geometry {
         let most = encapsulation::MAX_UDP_PAYLOAD_V4 as u32 / (self.stu + self.around);
         let most = most.clamp(1, self.burst_segments.max(1));
         let burst = match self.trains {
-            true => longest_train(most, self.stu, self.around),
+            // One datagram of one byte is none.
+            true => longest_train(most, self.stu, self.around).max(1),
             false => self.stu * most,
         };
         let target = self
