@@ -36,12 +36,14 @@ struct Target {
     cancelled: bool,
 }
 
-struct Model {
-    sim: Sim,
-    dice: Dice,
+pub(super) struct Model {
+    pub(super) sim: Sim,
+    pub(super) dice: Dice,
     ledgers: [Ledger; 2],
     next_content: u64,
-    cancels: bool,
+    pub(super) cancels: bool,
+    /// Longest payload but 8 bytes.
+    longest: u64,
 }
 
 fn index(side: Side) -> usize {
@@ -95,26 +97,39 @@ impl Model {
         );
         let cancels = dice.chance(60);
         Model {
-            sim: Sim::new(link, seed, a, b),
-            dice,
-            ledgers: [Ledger::default(), Ledger::default()],
-            next_content: 1,
             cancels,
+            ..Model::of(Sim::new(link, seed, a, b), dice, 60_000)
         }
     }
 
-    fn length(&mut self) -> u64 {
+    pub(super) fn of(sim: Sim, dice: Dice, longest: u64) -> Model {
+        Model {
+            sim,
+            dice,
+            ledgers: [Ledger::default(), Ledger::default()],
+            next_content: 1,
+            cancels: true,
+            longest,
+        }
+    }
+
+    /// A number that no content has yet.
+    pub(super) fn new_content(&mut self) -> u64 {
+        self.next_content += 1;
+        self.next_content - 1
+    }
+
+    pub(super) fn length(&mut self) -> u64 {
         match self.dice.below(8) {
             0 => 0,
             1 => 1,
             2..=5 => 8 + self.dice.below(5_000),
-            _ => 8 + self.dice.below(60_000),
+            _ => 8 + self.dice.below(self.longest),
         }
     }
 
     fn post_source(&mut self, side: Side, offer: bool) {
-        let (now, length, seed) = (self.sim.now(), self.length(), self.next_content);
-        self.next_content += 1;
+        let (now, length, seed) = (self.sim.now(), self.length(), self.new_content());
         let delivery = self
             .dice
             .pick(&[Delivery::Silent, Delivery::Polled, Delivery::Interrupt]);
@@ -138,7 +153,7 @@ impl Model {
     fn post_target(&mut self, side: Side, read: bool, large: bool) {
         let now = self.sim.now();
         let room = if large || self.dice.chance(80) {
-            70_000
+            self.longest + 10_000
         } else {
             self.length()
         };
@@ -189,7 +204,7 @@ impl Model {
         }
     }
 
-    fn operate(&mut self) {
+    pub(super) fn operate(&mut self) {
         let side = self.dice.pick(&Side::BOTH);
         match self.dice.below(12) {
             0..=3 => self.post_source(side, false),
@@ -219,7 +234,7 @@ impl Model {
     }
 
     /// Posts what the unfinished ones wait for, until all are over.
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         for _ in 0..1000 {
             let [a, b] = [self.unfinished(Side::A), self.unfinished(Side::B)];
             if a == [0; 4] && b == [0; 4] {
@@ -252,7 +267,7 @@ impl Model {
         );
     }
 
-    fn check(&mut self) {
+    pub(super) fn check(&mut self) {
         for side in Side::BOTH {
             let ledger = &self.ledgers[index(side)];
             let host = match side {

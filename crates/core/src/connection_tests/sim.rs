@@ -2,6 +2,7 @@
 //! a speculating lane writes it: payload lands where the forecast says, headers are checked after,
 //! what missed is moved.
 
+use super::sim_trains::Trains;
 use crate::*;
 use netsim::Side;
 use netsim::link::LinkConfig;
@@ -21,7 +22,7 @@ pub(super) fn wake_time(now: Duration) -> Duration {
 }
 
 /// Datagrams taken at once.
-const BATCH: usize = 32;
+pub(super) const BATCH: usize = 32;
 
 /// What memory holds that was not written.
 const UNTOUCHED: u8 = 0xee;
@@ -68,6 +69,8 @@ pub(super) struct Host {
     pub(super) stalled_until: Duration,
     /// How far this host's clock is ahead.
     pub(super) skew: Duration,
+    /// Where trains are sent and taken.
+    pub(super) trains: Option<Trains>,
 }
 
 impl Host {
@@ -87,6 +90,7 @@ impl Host {
             wake_at: None,
             stalled_until: Duration::ZERO,
             skew: Duration::ZERO,
+            trains: None,
         }
     }
 
@@ -179,13 +183,27 @@ impl Host {
         let datagrams = std::mem::take(&mut self.arrived);
         let (capable, marked) = std::mem::take(&mut self.marks);
         self.c().on_marks(capable, marked);
+        if self.trains.is_some() {
+            return self.receive_sealed(now, datagrams);
+        }
         let places = self.land(&datagrams);
+        self.take_operations(now, &datagrams, &places);
+    }
+
+    /// Takes operations, of which what is behind the header is at `places`.
+    pub(super) fn take_operations(
+        &mut self,
+        now: Instant,
+        datagrams: &[Vec<u8>],
+        places: &[Option<Span>],
+    ) {
         let (mut moves, mut eager) = (vec![], vec![]);
         let mut next = 0;
         while next < datagrams.len() {
             let datagram = &datagrams[next];
             let Some(header) = data_header(datagram) else {
-                self.c().on_control(now, datagram, datagram.len());
+                let len = datagram.len() + self.seal();
+                self.c().on_control(now, datagram, len);
                 self.obey(now);
                 next += 1;
                 continue;
@@ -332,14 +350,19 @@ impl Host {
     pub(super) fn outgoing(&mut self, now: Instant) -> Vec<(Vec<u8>, bool)> {
         self.obey_holds();
         let mut datagrams = vec![];
+        let limit = self.burst_limit();
         while let Some(connection) = self.connection.as_mut() {
-            match connection.poll_transmit(now, BurstLimit::default()) {
+            match connection.poll_transmit(now, limit) {
                 None => break,
                 Some(Transmit::Handshake) => panic!("plain"),
                 Some(Transmit::Control(it)) => {
                     let mut bytes = it.bytes().to_vec();
-                    bytes.resize(bytes.len().max(it.pad_to), 0);
-                    datagrams.push((bytes, false));
+                    bytes.resize(bytes.len().max(it.pad_to.saturating_sub(self.seal())), 0);
+                    datagrams.push((self.sealed(bytes), false));
+                }
+                Some(Transmit::Data(burst)) if burst.train.is_some() => {
+                    let train = self.train(&burst).into_iter();
+                    datagrams.extend(train.map(|bytes| (bytes, true)));
                 }
                 Some(Transmit::Data(burst)) => {
                     let mut at = 0;
@@ -348,7 +371,7 @@ impl Host {
                         let mut bytes = burst.header(index).emit().to_vec();
                         bytes.extend_from_slice(self.bytes(burst.span.part(at, len)));
                         at += len;
-                        datagrams.push((bytes, true));
+                        datagrams.push((self.sealed(bytes), true));
                     }
                 }
                 Some(Transmit::Operations(burst)) => self.operations(&burst, &mut datagrams),
@@ -368,6 +391,7 @@ impl Host {
                 }
                 bytes.resize(bytes.len() + it.padding as usize, 0);
             }
+            let bytes = self.sealed(bytes);
             assert!(bytes.len() <= longest, "a burst GSO cannot cut");
             assert!(index == burst.segments || bytes.len() == longest);
             longest = bytes.len();
@@ -377,7 +401,7 @@ impl Host {
 
     /// Lets everything behind the first 40 bytes land where the forecast says; returns where, if
     /// it fitted there.
-    fn land(&mut self, datagrams: &[Vec<u8>]) -> Vec<Option<Span>> {
+    pub(super) fn land(&mut self, datagrams: &[Vec<u8>]) -> Vec<Option<Span>> {
         let mut forecast = Forecast::default();
         self.c().forecast(datagrams.len() as u32, &mut forecast);
         let mut places = forecast.runs().flat_map(|run| {
@@ -520,7 +544,8 @@ impl Sim {
     fn deliver(&mut self, to: Side, datagram: &[u8]) {
         let now = self.now();
         if to == Side::B && self.b.connection.is_none() {
-            let Ok(packet) = Packet::parse(datagram) else {
+            let content = &datagram[..datagram.len() - self.b.seal()];
+            let Ok(packet) = Packet::parse(content) else {
                 return;
             };
             let entropy = Entropy {
@@ -537,7 +562,7 @@ impl Sim {
                 Ok(connection) => self.b.connection = Some(connection),
                 Err(Some(rejection)) => {
                     let (bytes, len) = rejection.emit();
-                    self.send(Side::B, bytes[..len].to_vec());
+                    self.send(Side::B, self.b.sealed(bytes[..len].to_vec()));
                 }
                 Err(None) => {}
             }
@@ -548,7 +573,7 @@ impl Sim {
         let host = self.host(to);
         host.wake_at.get_or_insert(wake_at.max(host.stalled_until));
         host.arrived.push(datagram.to_vec());
-        if host.arrived.len() >= BATCH && !stalled {
+        if host.arrived.len() >= host.batch() && !stalled {
             self.wake(to);
         }
     }

@@ -1,0 +1,347 @@
+//! Trains in the simulator: datagrams that are sealed, cut and merged, and put together again in one buffer.
+//!
+//! A seal is eight bytes that follow from all that they seal. As a lane does that opens from its buffer into memory,
+//! what fails to be opened was written all the same.
+
+use super::seeds::Dice;
+use super::sim::{BATCH, Host, Sim};
+use crate::limits::MIN_TRAIN;
+use crate::*;
+use netsim::link::LinkConfig;
+use std::time::Duration;
+use zerolane_wire::{Assembled, Assembler, Flags, HEADER_LEN, Header, Op, Train};
+
+/// Bytes of a seal.
+pub(super) const SEAL: usize = 8;
+
+/// Most datagrams that are merged.
+const MERGED: usize = 44;
+
+/// Bytes of the buffer that trains are put together in.
+const BUFFER: usize = Assembler::BUFFER;
+
+/// How a kernel merges what arrives.
+pub(super) enum Merging {
+    /// Not at all.
+    Off,
+    /// As much as there is.
+    Full,
+    /// Any number of datagrams, as a card or a budget ends it.
+    Any(Dice),
+}
+
+/// The same, by seed.
+pub(super) type Merge = fn(u64) -> Merging;
+
+/// Makes of a datagram what arrives of it.
+pub(super) type Tamper = Box<dyn FnMut(&[u8]) -> Vec<Vec<u8>>>;
+
+/// A host that has to do with trains: everything it says is sealed.
+pub(super) struct Trains {
+    /// Bursts may be trains.
+    pub(super) sends: bool,
+    pub(super) merging: Merging,
+    pub(super) tamper: Option<Tamper>,
+    assembler: Assembler,
+    buffer: Vec<u8>,
+    /// Headers of the trains that left.
+    pub(super) left: Vec<Header>,
+    /// Trains that were opened, that were not, of which something was missing, and that had no place.
+    pub(super) opened: usize,
+    pub(super) spoiled: usize,
+    pub(super) incomplete: usize,
+    pub(super) unplaced: usize,
+}
+
+impl Trains {
+    pub(super) fn new(merging: Merging) -> Trains {
+        Trains {
+            sends: true,
+            merging,
+            tamper: None,
+            assembler: Assembler::default(),
+            buffer: vec![0; BUFFER],
+            left: vec![],
+            opened: 0,
+            spoiled: 0,
+            incomplete: 0,
+            unplaced: 0,
+        }
+    }
+
+    /// Cuts off the first datagrams that a kernel hands over as one piece, all of one length but the last.
+    fn merged<'d>(&mut self, datagrams: &mut &'d [Vec<u8>]) -> &'d [Vec<u8>] {
+        let most = match &mut self.merging {
+            Merging::Off => 1,
+            Merging::Full => MERGED,
+            Merging::Any(dice) => {
+                let any = 1 + dice.below(MERGED as u64) as usize;
+                dice.pick(&[1, 3, MERGED, any])
+            }
+        };
+        let len = datagrams[0].len();
+        let same = datagrams.iter().take(most).take_while(|it| it.len() == len);
+        let same = same.count();
+        let shorter = |it: &Vec<u8>| same < most && it.len() < len;
+        let count = same + usize::from(datagrams.get(same).is_some_and(shorter));
+        let piece;
+        (piece, *datagrams) = datagrams.split_at(count);
+        piece
+    }
+}
+
+/// The seal of `payload` with `header`.
+pub(super) fn seal(header: &[u8], payload: &[u8]) -> [u8; SEAL] {
+    let mut sum = header.len() as u64 ^ (payload.len() as u64) << 32;
+    for part in [header, payload] {
+        let (words, rest) = part.as_chunks::<SEAL>();
+        let mut last = [0; SEAL];
+        last[..rest.len()].copy_from_slice(rest);
+        for word in words.iter().chain([&last]) {
+            sum = (sum ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            sum ^= sum >> 29;
+        }
+    }
+    sum.to_le_bytes()
+}
+
+/// Whether a datagram of `connection` has its header in front. What has that of a train there is part of one.
+fn is_operation(connection: &Connection, datagram: &[u8]) -> bool {
+    Header::parse(datagram).is_ok_and(|header| {
+        let train = header.op == Op::Data && header.flags.contains(Flags::TRAIN);
+        connection.owns(&header) && !train
+    })
+}
+
+/// Sealing, and what leaves.
+impl Host {
+    /// Bytes that seal a datagram.
+    pub(super) fn seal(&self) -> usize {
+        if self.trains.is_some() { SEAL } else { 0 }
+    }
+
+    pub(super) fn sealed(&self, mut bytes: Vec<u8>) -> Vec<u8> {
+        if self.trains.is_some() {
+            let (header, payload) = bytes.split_at(HEADER_LEN);
+            let seal = seal(header, payload);
+            bytes.extend_from_slice(&seal);
+        }
+        bytes
+    }
+
+    /// Datagrams taken at once.
+    pub(super) fn batch(&self) -> usize {
+        if self.trains.is_some() {
+            3 * MERGED
+        } else {
+            BATCH
+        }
+    }
+
+    pub(super) fn burst_limit(&self) -> BurstLimit {
+        BurstLimit {
+            trains: self.trains.as_ref().is_some_and(|it| it.sends),
+            ..BurstLimit::default()
+        }
+    }
+
+    /// The datagrams of a train.
+    pub(super) fn train(&mut self, burst: &DataBurst) -> Vec<Vec<u8>> {
+        let train = burst.train.expect("a train");
+        let header = burst.train_header(train);
+        assert_eq!(u64::from(train.len), burst.span.len);
+        let payload = self.bytes(burst.span);
+        let mut bytes = payload.to_vec();
+        bytes.resize(bytes.len() + usize::from(train.padding), 0);
+        bytes.extend(header.emit());
+        bytes.extend(seal(&header.emit(), payload));
+        assert!(
+            bytes.len() <= BurstLimit::default().bytes as usize,
+            "one send"
+        );
+        let datagram = burst.stu as usize;
+        assert!(!bytes.len().is_multiple_of(datagram), "the last is shorter");
+        let datagrams: Vec<_> = bytes.chunks(datagram).map(<[u8]>::to_vec).collect();
+        assert_eq!(datagrams.len(), burst.segments as usize);
+        assert!(burst.segments > MIN_TRAIN);
+        self.trains.as_mut().expect("trains").left.push(header);
+        datagrams
+    }
+}
+
+/// What arrives.
+impl Host {
+    pub(super) fn receive_sealed(&mut self, now: Instant, mut datagrams: Vec<Vec<u8>>) {
+        if let Some(tamper) = self.trains.as_mut().and_then(|it| it.tamper.as_mut()) {
+            datagrams = datagrams.iter().flat_map(|it| tamper(it)).collect();
+        }
+        if !self.c().expects_trains() {
+            let opened = self.opened(&datagrams);
+            let places = self.land(&opened);
+            return self.take_operations(now, &opened, &places);
+        }
+        let mut rest = &datagrams[..];
+        while !rest.is_empty() {
+            let piece = self.trains.as_mut().expect("trains").merged(&mut rest);
+            let connection = self.connection.as_ref().expect("connection");
+            let is_operation = |it: &Vec<u8>| is_operation(connection, it);
+            let runs = piece.chunk_by(|a, b| is_operation(a) == is_operation(b));
+            let runs: Vec<_> = runs.map(|run| (is_operation(&run[0]), run)).collect();
+            for (operations, run) in runs {
+                match operations {
+                    true => {
+                        let opened = self.opened(run);
+                        self.take_operations(now, &opened, &vec![None; opened.len()]);
+                    }
+                    false => self.take_part(now, run),
+                }
+            }
+        }
+    }
+
+    /// Operations without their seals; those whose seals do not hold are dropped.
+    fn opened(&mut self, datagrams: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let mut all = vec![];
+        for datagram in datagrams {
+            let content = datagram.len().saturating_sub(SEAL);
+            let (content, sealed) = datagram.split_at(content);
+            let (header, payload) = content.split_at(content.len().min(HEADER_LEN));
+            match seal(header, payload) == *sealed {
+                true => all.push(content.to_vec()),
+                false => self.c().on_dropped(DropReason::Forged),
+            }
+        }
+        all
+    }
+
+    /// Takes datagrams that may be part of a train.
+    fn take_part(&mut self, now: Instant, run: &[Vec<u8>]) {
+        let (connection, trains) = (self.connection.as_ref(), self.trains.as_mut());
+        let (connection, trains) = (connection.expect("connection"), trains.expect("trains"));
+        let piece = run.concat();
+        let at = trains.assembler.filled();
+        trains.buffer[at..at + piece.len()].copy_from_slice(&piece);
+        let sizes = (piece.len(), run[0].len());
+        let ours = |header: &Header| connection.owns(header);
+        match trains.assembler.take(&trains.buffer, sizes, SEAL, ours) {
+            Assembled::Part => {}
+            Assembled::Stray => self.c().on_dropped(DropReason::Malformed),
+            Assembled::Incomplete => trains.incomplete += 1,
+            Assembled::Train {
+                header,
+                payload,
+                datagram,
+            } => {
+                let end = at + piece.len();
+                let sealed = trains.buffer[end - SEAL..end].to_vec();
+                let payload = trains.buffer[payload].to_vec();
+                self.open(now, &header, &payload, &sealed, datagram);
+            }
+        }
+    }
+
+    /// Opens a train into its place, if it has one.
+    fn open(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        payload: &[u8],
+        sealed: &[u8],
+        datagram: u32,
+    ) {
+        let place = self
+            .c()
+            .place_of(&Train::data(header), payload.len() as u32);
+        let Some(place) = place else {
+            self.trains.as_mut().expect("trains").unplaced += 1;
+            return self.c().on_dropped(DropReason::NoGrant);
+        };
+        self.bytes_mut(place).copy_from_slice(payload);
+        let holds = seal(&header.emit(), payload) == *sealed;
+        let trains = self.trains.as_mut().expect("trains");
+        if !holds {
+            trains.spoiled += 1;
+            return self.c().on_dropped(DropReason::Forged);
+        }
+        trains.opened += 1;
+        let placement = self.c().on_train(now, header, datagram, Some(place));
+        assert_eq!(placement, Placement::InPlace, "{header:?}");
+        self.placed += payload.len() as u64;
+    }
+}
+
+/// Follows trains datagram by datagram.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Follower {
+    train: usize,
+    index: usize,
+    len: usize,
+}
+
+/// Where a datagram stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Carriage {
+    /// Number of its train, from 0.
+    pub(super) train: usize,
+    /// Number in its train, from 0.
+    pub(super) index: usize,
+    pub(super) last: bool,
+}
+
+impl Follower {
+    /// The next datagram in the order of sending; `None` if it has a header in front.
+    pub(super) fn follow(&mut self, datagram: &[u8]) -> Option<Carriage> {
+        if has_header(datagram) {
+            return None;
+        }
+        if self.index == 0 {
+            self.len = datagram.len();
+        }
+        let (train, index) = (self.train, self.index);
+        let last = datagram.len() < self.len;
+        (self.train, self.index) = match last {
+            true => (train + 1, 0),
+            false => (train, index + 1),
+        };
+        Some(Carriage { train, index, last })
+    }
+}
+
+/// Whether a datagram between the ends of a [`Sim`] is an operation.
+pub(super) fn has_header(datagram: &[u8]) -> bool {
+    Header::parse(datagram).is_ok_and(|header| {
+        let train = header.op == Op::Data && header.flags.contains(Flags::TRAIN);
+        [(11, 22), (22, 11), (0, 11)].contains(&(header.d_port, header.s_port)) && !train
+    })
+}
+
+impl Sim {
+    /// Two ends that send and take trains, connected; the path is known.
+    pub(super) fn with_trains(link: LinkConfig, seed: u64, config: Config, merging: Merge) -> Sim {
+        let config = Config {
+            seal: SEAL,
+            ..config
+        };
+        let mut sim = Sim::new(link, seed, config.clone(), config);
+        for host in [&mut sim.a, &mut sim.b] {
+            host.trains = Some(Trains::new(merging(seed)));
+        }
+        sim.connect();
+        sim.a.c().set_takes_trains(true);
+        sim.b.c().set_takes_trains(true);
+        sim.run_for(Duration::from_secs(1));
+        sim
+    }
+}
+
+pub(super) fn unmerged(_: u64) -> Merging {
+    Merging::Off
+}
+
+pub(super) fn merged(_: u64) -> Merging {
+    Merging::Full
+}
+
+pub(super) fn merged_at_random(seed: u64) -> Merging {
+    Merging::Any(Dice::new(seed))
+}
