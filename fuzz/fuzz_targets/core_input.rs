@@ -11,7 +11,7 @@ use zerolane_core::{
     listen,
 };
 use zerolane_wire::{
-    FetchOpKind, Flags, Frames, HEADER_LEN, Header, Op, Packet, Profile, Profiles, Rights,
+    FetchOpKind, Flags, Frames, HEADER_LEN, Header, Op, Packet, Profile, Profiles, Rights, Train,
 };
 
 /// Bytes of every receive; sends are as long or longer.
@@ -27,6 +27,8 @@ const PORTS: [u16; 2] = [11, 22];
 enum Datagram {
     Control(Vec<u8>),
     Data(Header, u32),
+    /// The header of a train, and the bytes of its datagrams.
+    Train(Header, u32),
 }
 
 struct Pair {
@@ -75,6 +77,9 @@ impl Pair {
             regions: 0,
         };
         pair.exchange();
+        pair.ends
+            .iter_mut()
+            .for_each(|it| it.set_takes_trains(true));
         pair.export(0, Rights::ALL);
         pair.export(1, Rights::READ);
         pair.export(1, Rights::ALL);
@@ -93,8 +98,12 @@ impl Pair {
     }
 
     fn transmit(&mut self, side: usize) {
+        let limit = BurstLimit {
+            trains: true,
+            ..BurstLimit::default()
+        };
         for _ in 0..64 {
-            let Some(it) = self.ends[side].poll_transmit(self.now, BurstLimit::default()) else {
+            let Some(it) = self.ends[side].poll_transmit(self.now, limit) else {
                 break;
             };
             match it {
@@ -106,6 +115,12 @@ impl Pair {
                     self.put(1 - side, Datagram::Control(bytes));
                 }
                 Transmit::Data(burst) => {
+                    if let Some(train) = burst.train {
+                        assert!(u64::from(train.len) == burst.span.len);
+                        let datagram = Datagram::Train(burst.train_header(train), burst.stu);
+                        self.put(1 - side, datagram);
+                        continue;
+                    }
                     for index in 0..burst.segments {
                         let start = u64::from(index) * u64::from(burst.stu);
                         let len = u64::from(burst.stu).min(burst.span.len - start);
@@ -161,6 +176,7 @@ impl Pair {
             None => return false,
             Some(Datagram::Control(bytes)) => self.control(to, &bytes),
             Some(Datagram::Data(header, len)) => self.data(to, &header, len, len),
+            Some(Datagram::Train(header, datagram)) => self.train(to, &header, datagram),
         }
         true
     }
@@ -307,6 +323,19 @@ impl Pair {
         }
     }
 
+    /// A train, opened into its place, if it has one.
+    fn train(&mut self, to: usize, header: &Header, datagram: u32) {
+        let place = self.ends[to].place_of(&Train::data(header), header.s_id);
+        if let Some(place) = place {
+            assert!(place.len == u64::from(header.s_id) && place.end() <= ROOM);
+        }
+        match self.ends[to].on_train(self.now, header, datagram, place) {
+            Placement::InPlace => assert!(place.is_some()),
+            Placement::Drop(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn span(&mut self, len: u64) -> Span {
         self.regions += 1;
         Span {
@@ -407,13 +436,18 @@ fn step(pair: &mut Pair, input: &mut Input<'_>) {
                     op: Op::Data,
                     ..header
                 };
-                pair.data(side, &header, len, stu);
+                match header.flags.contains(Flags::TRAIN) {
+                    true => pair.train(side, &header, stu & 0xffff),
+                    false => pair.data(side, &header, len, stu),
+                }
             }
         }
         9 => {
-            // Real Data, but for one field.
-            if let Some(Datagram::Data(mut header, len)) = pair.wire[side].pop_front() {
-                let value = input.number() as u32;
+            // Real Data, or a real train, but for one field.
+            let mut value = 0;
+            let mut change = |header: Header| {
+                value = input.number() as u32;
+                let mut header = header;
                 match choice >> 5 {
                     0 => header.b_id ^= value as u16,
                     1 => header.bufx = value,
@@ -422,7 +456,19 @@ fn step(pair: &mut Pair, input: &mut Input<'_>) {
                     4 => header.d_id = value,
                     _ => {}
                 }
-                pair.data(side, &header, len ^ value & 0xff, len);
+                header
+            };
+            match pair.wire[side].pop_front() {
+                Some(Datagram::Data(header, len)) => {
+                    let header = change(header);
+                    pair.data(side, &header, len ^ value & 0xff, len);
+                }
+                Some(Datagram::Train(header, datagram)) => {
+                    let header = change(header);
+                    let s_id = header.s_id ^ value & 0xff;
+                    pair.train(side, &Header { s_id, ..header }, datagram);
+                }
+                _ => {}
             }
         }
         10 => {
