@@ -12,9 +12,6 @@ use std::ops::Range;
 use zerolane_core::{DropReason, Placement, Span};
 use zerolane_wire::{Assembled, Assembler, Flags, HEADER_LEN, Header, Op, Train};
 
-/// Room for what is there of a train, and a message behind it.
-const ROOM: usize = 2 * SPILL;
-
 /// Where a connection's trains are put together.
 #[derive(Debug, Default)]
 pub(super) struct TrainBuffer {
@@ -31,7 +28,7 @@ impl TrainBuffer {
             self.end(room);
         } else if !self.is_lent() {
             self.bytes = match room.is_empty() {
-                true => vec![0; ROOM].into(),
+                true => vec![0; Assembler::BUFFER].into(),
                 false => std::mem::take(room),
             };
         }
@@ -190,7 +187,7 @@ impl Receiver {
         }
     }
 
-    /// A train that could not be opened into its place: part of it is there, or others may not see it opened there.
+    /// A train that could not be opened into its place: a mapped file's, whose pages may be gone.
     fn move_train(&mut self, header: &Header, payload: &[u8], datagram: u32, turn: &mut Turn<'_>) {
         if let Placement::Move(span) = turn.core.on_train(turn.now, header, datagram, None) {
             let cause = match self.incoming.can_open_in(turn.memory, span.region) {
