@@ -62,6 +62,14 @@ impl Accepting {
         self.ready.push_back(handle);
     }
 
+    /// A connection is not waited for any more. If it came, it is the next one's.
+    pub(super) fn give_up(&mut self, unread: Option<ConnectionHandle>) {
+        match unread {
+            Some(handle) => self.accepted(handle),
+            None => self.waiting.retain(Claim::is_awaited),
+        }
+    }
+
     /// Whether so many are not asked for that it is to be looked which are over.
     pub(super) fn wants_purge(&self) -> bool {
         self.ready.len() > self.purge_at.max(PURGE_AT)

@@ -1,8 +1,8 @@
 //! What handles wait for on one connection.
 
-use super::pending::{Claim, Outcome, Refused};
+use super::arrivals::Arrivals;
+use super::pending::{Claim, Outcome, Refused, gone};
 use crate::failure::{CloseReason, PostError};
-use crate::memory::Memory;
 use crate::request::WorkKind;
 use crate::security::PublicKey;
 use crate::{Completion, Connection, Error, Result, TransferId};
@@ -77,16 +77,39 @@ pub(super) enum Direction {
     Incoming(WorkKind),
 }
 
+/// Where a request stands.
+pub(super) enum Standing {
+    /// It waits for room.
+    Waits,
+    Posted(TransferId),
+    Over,
+}
+
 #[derive(Debug)]
 struct Awaited {
     number: u64,
     claim: Claim<Completion>,
 }
 
+/// Who has a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Holder {
+    /// The worker's user, who is told by events.
+    #[default]
+    User,
+    /// Whoever asked for a handle, if it comes to that. No events.
+    Expected,
+    /// A handle.
+    Handle,
+    /// Nobody: the last handle was dropped. What comes is not kept.
+    Nobody,
+}
+
 #[derive(Default)]
 pub(super) struct Claims {
-    /// A handle has it: there are no events of it.
-    handled: bool,
+    holder: Holder,
+    /// Its end was told: nothing is waited for any more.
+    over: bool,
     /// What waits for it to be connected.
     connected: Option<OnConnected>,
     requests: HashMap<TransferId, Awaited>,
@@ -96,6 +119,7 @@ pub(super) struct Claims {
     kept: VecDeque<Completion>,
     immediates: VecDeque<u32>,
     immediates_awaited: VecDeque<Claim<u32>>,
+    arrivals: Arrivals,
     /// What waits for its end.
     ended: Vec<Claim<()>>,
 }
@@ -103,33 +127,53 @@ pub(super) struct Claims {
 impl std::fmt::Debug for Claims {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Claims")
-            .field("handled", &self.handled)
+            .field("holder", &self.holder)
             .field("requests", &self.requests.len())
             .finish_non_exhaustive()
     }
 }
 
 impl Claims {
-    pub(super) fn handle(&mut self) {
-        self.handled = true;
+    /// There are no events of it.
+    pub(super) fn expect_handle(&mut self) {
+        self.holder = Holder::Expected;
     }
 
+    /// A handle has it.
+    pub(super) fn hold(&mut self) {
+        self.holder = Holder::Handle;
+    }
+
+    /// The last handle was dropped: what nothing waits for is not kept.
+    pub(super) fn forsake(&mut self) {
+        self.holder = Holder::Nobody;
+        self.kept.clear();
+        self.immediates.clear();
+    }
+
+    /// Whether there are no events of it.
     pub(super) fn is_handled(&self) -> bool {
-        self.handled
+        self.holder != Holder::User
+    }
+
+    /// Whether a handle has it, which may ask for what was kept.
+    pub(super) fn is_held(&self) -> bool {
+        self.holder == Holder::Handle
     }
 
     /// Tells when it is connected, or that it will not be.
     pub(super) fn await_connected(&mut self, connected: OnConnected) {
-        self.handled = true;
+        self.expect_handle();
         self.connected = Some(connected);
     }
 
     /// False if the user is to be told by an event.
     pub(super) fn on_connected(&mut self, peer: impl FnOnce() -> Peer) -> bool {
         if let Some(connected) = self.connected.take() {
+            self.hold();
             connected(Ok(peer()));
         }
-        self.handled
+        self.is_handled()
     }
 
     /// Whether so much waits for handles that no more is to be taken in.
@@ -144,6 +188,19 @@ impl Claims {
         mut waiting: Waiting,
         connection: &mut Connection,
     ) {
+        if self.give_kept(direction, &mut waiting) {
+            return;
+        }
+        let queue = match direction {
+            Direction::Outgoing => &mut self.outgoing,
+            Direction::Incoming(_) => &mut self.incoming,
+        };
+        queue.push_back(waiting);
+        self.post_waiting(connection);
+    }
+
+    /// Gives `waiting` what came for a request that was given up. False if there is nothing.
+    pub(super) fn give_kept(&mut self, direction: Direction, waiting: &mut Waiting) -> bool {
         if let Direction::Incoming(kind) = direction
             && let Some(at) = self.kept.iter().position(|it| it.kind == kind)
             && let Some(claim) = waiting.claim.take()
@@ -153,14 +210,9 @@ impl Claims {
             {
                 self.keep(kept);
             }
-            return;
+            return true;
         }
-        let queue = match direction {
-            Direction::Outgoing => &mut self.outgoing,
-            Direction::Incoming(_) => &mut self.incoming,
-        };
-        queue.push_back(waiting);
-        self.post_waiting(connection);
+        false
     }
 
     /// Posts what waits, as far as there is room.
@@ -191,13 +243,13 @@ impl Claims {
 
     /// Gives a completion to what waits for it. Back if nothing does, and it is the user's.
     pub(super) fn deliver(&mut self, completion: Completion) -> Option<Completion> {
-        if completion.kind == WorkKind::Immediate && self.handled {
+        if completion.kind == WorkKind::Immediate && self.is_handled() {
             self.deliver_immediate(completion.value as u32);
             return None;
         }
         let given_up = match self.requests.remove(&completion.id) {
             Some(Awaited { claim, .. }) => claim.answer(Ok(completion)).err()?.ok()?,
-            None if self.handled => completion,
+            None if self.is_handled() => completion,
             None => return Some(completion),
         };
         self.keep(given_up);
@@ -210,7 +262,7 @@ impl Claims {
             completion.kind,
             WorkKind::Receive | WorkKind::MessageReceived
         );
-        if received && completion.result.is_ok() {
+        if received && completion.result.is_ok() && self.holder != Holder::Nobody {
             self.kept.push_back(completion);
         }
     }
@@ -222,39 +274,80 @@ impl Claims {
                 _ => return,
             }
         }
-        self.immediates.push_back(value);
+        if self.holder != Holder::Nobody {
+            self.immediates.push_back(value);
+        }
     }
 
     /// Answers with the next immediate.
     pub(super) fn await_immediate(&mut self, claim: Claim<u32>) {
-        let Some(value) = self.immediates.pop_front() else {
-            return self.immediates_awaited.push_back(claim);
-        };
-        if let Err(Ok(value)) = claim.answer(Ok(value)) {
-            self.immediates.push_front(value);
+        match self.immediates.pop_front() {
+            Some(value) => {
+                if let Err(Ok(value)) = claim.answer(Ok(value)) {
+                    self.immediates.push_front(value);
+                }
+            }
+            // Dropped, the claim is refused.
+            None if self.over => {}
+            None => self.immediates_awaited.push_back(claim),
         }
     }
 
-    /// An immediate that was told and not taken.
-    pub(super) fn keep_immediate(&mut self, value: u32) {
-        self.immediates.push_front(value);
+    /// An immediate is not waited for any more. If it was told, it is the next one's.
+    pub(super) fn give_up_immediate(&mut self, unread: Option<u32>) {
+        match unread {
+            Some(value) if self.holder != Holder::Nobody => self.immediates.push_front(value),
+            _ => self.immediates_awaited.retain(Claim::is_awaited),
+        }
+    }
+
+    /// What waits for parts of requests, and for announcements. `None` if nothing more comes.
+    pub(super) fn arrivals(&mut self) -> Option<&mut Arrivals> {
+        (!self.over).then_some(&mut self.arrivals)
+    }
+
+    /// Where request `number` stands.
+    pub(super) fn standing(&self, number: u64) -> Standing {
+        if let Some((&id, _)) = self.requests.iter().find(|(_, it)| it.number == number) {
+            return Standing::Posted(id);
+        }
+        let mut waiting = self.outgoing.iter().chain(&self.incoming);
+        match waiting.any(|it| it.number == number) {
+            true => Standing::Waits,
+            false => Standing::Over,
+        }
+    }
+
+    /// Tells of what has arrived of requests that are not over.
+    pub(super) fn tell_arrivals(&mut self, connection: &Connection) {
+        if self.arrivals.is_empty() {
+            return;
+        }
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        arrivals.tell(connection, |number| self.standing(number));
+        self.arrivals = arrivals;
     }
 
     /// Answers at the end of the connection.
     pub(super) fn await_end(&mut self, claim: Claim<()>) {
-        self.ended.push(claim);
+        if !self.over {
+            self.ended.push(claim);
+        }
     }
 
     /// Gives up request `number`: forgets it, or returns under which identifier it was posted.
     pub(super) fn give_up(&mut self, number: u64) -> Option<TransferId> {
         self.outgoing.retain(|it| it.number != number);
         self.incoming.retain(|it| it.number != number);
-        let posted = self.requests.iter().find(|(_, it)| it.number == number);
-        posted.map(|(&id, _)| id)
+        match self.standing(number) {
+            Standing::Posted(id) => Some(id),
+            Standing::Waits | Standing::Over => None,
+        }
     }
 
     /// The connection is over. False if the user is to be told by an event.
     pub(super) fn on_closed(&mut self, reason: &Error) -> bool {
+        self.over = true;
         if let Some(connected) = self.connected.take() {
             connected(Err(again(reason)));
         }
@@ -267,6 +360,7 @@ impl Claims {
         for claim in self.immediates_awaited.drain(..) {
             claim.answer_or_drop(Err(again(reason)));
         }
+        self.arrivals.end(reason);
         for claim in self.ended.drain(..) {
             let ended: Outcome<()> = match reason {
                 Error::Closed(CloseReason::Local | CloseReason::Peer(_)) => Ok(()),
@@ -274,12 +368,12 @@ impl Claims {
             };
             let _ = claim.answer(ended);
         }
-        self.handled
+        self.is_handled()
     }
 }
 
 /// The same error, for one more that waits.
-fn again(error: &Error) -> Error {
+pub(super) fn again(error: &Error) -> Error {
     match error {
         Error::Closed(reason) => Error::Closed(*reason),
         Error::ConnectTimeout(timeout) => Error::ConnectTimeout(*timeout),
@@ -289,10 +383,10 @@ fn again(error: &Error) -> Error {
     }
 }
 
-/// An attempt of what `post` does with `memory`, which is given back if it is refused.
+/// An attempt of what `post` does with `memory`, which `refuse` gives back if it is refused.
 pub(super) fn attempt<M: Send + 'static>(
     memory: M,
-    back: fn(M) -> Option<Memory>,
+    refuse: fn(Error, M) -> Refused,
     mut post: impl FnMut(&mut Connection, M) -> std::result::Result<TransferId, (Error, M)>
     + Send
     + 'static,
@@ -303,10 +397,7 @@ pub(super) fn attempt<M: Send + 'static>(
             return Attempt::Refused(Refused::gone());
         };
         let Some(connection) = connection else {
-            return Attempt::Refused(Refused {
-                memory: back(taken),
-                ..Refused::gone()
-            });
+            return Attempt::Refused(refuse(gone(), taken));
         };
         match post(connection, taken) {
             Ok(id) => Attempt::Posted(id),
@@ -314,10 +405,7 @@ pub(super) fn attempt<M: Send + 'static>(
                 memory = Some(taken);
                 Attempt::Full
             }
-            Err((error, taken)) => Attempt::Refused(Refused {
-                error,
-                memory: back(taken),
-            }),
+            Err((error, taken)) => Attempt::Refused(refuse(error, taken)),
         }
     })
 }

@@ -51,6 +51,7 @@ impl Worker {
             self.starved.push(key);
         }
         tell_announced(link, id, &mut self.events);
+        link.claims.tell_arrivals(&link.connection);
         let next = match error {
             // The lane cannot go on.
             Some(error) => {
@@ -63,7 +64,11 @@ impl Worker {
         match next {
             Next::Ends => {
                 self.poller.remove(link.connection.as_fd());
-                self.slots.remove(key);
+                if let Some(Slot::Connection(link)) = self.slots.remove(key)
+                    && link.claims.is_held()
+                {
+                    self.over.insert(key, link.claims);
+                }
             }
             Next::Stays => self.schedule(key),
         }

@@ -78,10 +78,12 @@ impl Worker {
         };
         let handled = listening.accepting.is_handled();
         let mut link = Link::open(connection);
-        if handled {
-            link.claims.handle();
-        }
         let exported = listening.accepting.export_to(&mut link.connection);
+        match (handled, exported.is_ok()) {
+            (true, true) => link.claims.hold(),
+            (true, false) => link.claims.expect_handle(),
+            (false, _) => {}
+        }
         let peer = Peer::of(&link.connection);
         // Dropped, it tells its peer.
         let Ok(id) = self.own(link) else { return };

@@ -1,15 +1,13 @@
 //! Handles: what any thread or task asks a worker for.
 
-use super::claims::{Attempt, Direction, Peer, Post, Waiting, attempt};
-use super::pending::{Claim, Pending, Refused};
+use super::arrivals::RequestId;
+use super::claims::{Attempt, Claims, Direction, Peer, Post, Waiting, attempt};
+use super::pending::{Claim, Pending, Refused, gone};
 use super::{ConnectionId, EndpointId, Inbox, Slot, Submission, Worker};
 use crate::memory::Memory;
 use crate::request::WorkKind;
 use crate::security::PublicKey;
-use crate::{
-    Completion, Connection, Error, ExportedRegion, FetchOp, Options, Region, RegionKey, Result,
-    Rights, Work,
-};
+use crate::{Completion, Connection, Error, ExportedRegion, Options, Region, Result, Rights, Work};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +56,7 @@ impl WorkerHandle {
         self.call(move |worker| {
             let id = worker.listen(on, options)?;
             let Some(Slot::Endpoint(listening)) = worker.slots.get_mut(id.0) else {
-                return Err(Refused::gone().error);
+                return Err(gone());
             };
             listening.accepting.handle();
             let local = listening.endpoint.local_addr();
@@ -169,13 +167,11 @@ impl EndpointHandle {
     pub fn accept(&self) -> Pending<ConnectionHandle> {
         let (id, worker) = (self.shared.id, self.worker());
         let (claim, pending) = Pending::new(Some(Box::new(move |unread| {
-            if let Some(handle) = unread {
-                worker.submit(move |worker| {
-                    if let Some(Slot::Endpoint(it)) = worker.slots.get_mut(id.0) {
-                        it.accepting.accepted(handle);
-                    }
-                });
-            }
+            worker.submit(move |worker| {
+                if let Some(Slot::Endpoint(it)) = worker.slots.get_mut(id.0) {
+                    it.accepting.give_up(unread);
+                }
+            });
         })));
         self.worker().submit(move |worker| {
             if let Some(Slot::Endpoint(it)) = worker.slots.get_mut(id.0) {
@@ -197,6 +193,9 @@ impl EndpointHandle {
 /// posted to be sent is sent, in the background.
 ///
 /// Requests are begun in the order in which one thread asks for them. What finds no room waits in order.
+///
+/// What came and was not asked for, immediates and what was received for a request that was given up, is there until
+/// the last clone is dropped, also when the connection is over.
 ///
 /// ```
 /// use zerolane::worker::Worker;
@@ -229,9 +228,7 @@ impl ConnectionHandle {
     pub(super) fn new(inbox: &Arc<Inbox>, id: ConnectionId, peer: Peer) -> ConnectionHandle {
         let owned = Owned {
             inbox: Arc::clone(inbox),
-            close: Box::new(move |worker| {
-                let _ = worker.close(id);
-            }),
+            close: Box::new(move |worker| worker.forsake(id)),
         };
         ConnectionHandle {
             shared: Arc::new(ConnectionShared {
@@ -247,7 +244,7 @@ impl ConnectionHandle {
         self.shared.id
     }
 
-    fn worker(&self) -> WorkerHandle {
+    pub(super) fn worker(&self) -> WorkerHandle {
         WorkerHandle::new(&self.shared.owned.inbox)
     }
 
@@ -273,7 +270,7 @@ impl ConnectionHandle {
         work: impl Into<Work>,
     ) -> Pending<Completion> {
         let work = signalled(work.into());
-        let post = attempt(memory.into(), Some, move |connection, memory| {
+        let post = attempt(memory.into(), refused, move |connection, memory| {
             posted(connection.post_send_with(memory, work))
         });
         self.request(Direction::Outgoing, post)
@@ -282,7 +279,7 @@ impl ConnectionHandle {
     /// Receives the next Transfer into `region`. One that came for a receive that was given up is answered at once,
     /// in the memory of that one; then `region` is freed.
     pub fn recv(&self, region: Region) -> Pending<Completion> {
-        let post = attempt(region, region_back, |connection, region| {
+        let post = attempt(region, refused, |connection, region| {
             posted(connection.post_recv(region))
         });
         self.request(Direction::Incoming(WorkKind::Receive), post)
@@ -291,125 +288,19 @@ impl ConnectionHandle {
     /// Sends a message: see [`Connection::post_message`].
     pub fn send_message(&self, control: &[u8], payload: Option<Memory>) -> Pending<Completion> {
         let control = control.to_vec();
-        let post = attempt(
-            payload,
-            |it| it,
-            move |connection, payload| {
-                posted(connection.post_message(&control, payload, Work::default()))
-            },
-        );
+        let post = attempt(payload, refused_some, move |connection, payload| {
+            posted(connection.post_message(&control, payload, Work::default()))
+        });
         self.request(Direction::Outgoing, post)
     }
 
     /// Receives the next message, its payload into `payload`. As [`ConnectionHandle::recv`] for one that came
     /// before.
     pub fn recv_message(&self, payload: Option<Region>) -> Pending<Completion> {
-        let back = |it: Option<Region>| it.map(Memory::from);
-        let post = attempt(payload, back, |connection, payload| {
+        let post = attempt(payload, refused_some, |connection, payload| {
             posted(connection.post_message_recv(payload))
         });
         self.request(Direction::Incoming(WorkKind::MessageReceived), post)
-    }
-
-    /// Puts `memory` into the peer's: see [`Connection::post_put`].
-    pub fn put(
-        &self,
-        to: &RegionKey,
-        offset: u64,
-        memory: impl Into<Memory>,
-        work: impl Into<Work>,
-    ) -> Pending<Completion> {
-        let (to, work) = (*to, signalled(work.into()));
-        let post = attempt(memory.into(), Some, move |connection, memory| {
-            posted(connection.post_put(&to, offset, memory, work))
-        });
-        self.request(Direction::Outgoing, post)
-    }
-
-    /// Gets bytes of the peer's memory into `into`: see [`Connection::post_get`].
-    pub fn get(
-        &self,
-        from: &RegionKey,
-        offset: u64,
-        into: Region,
-        work: impl Into<Work>,
-    ) -> Pending<Completion> {
-        let (from, work) = (*from, signalled(work.into()));
-        let post = attempt(into, region_back, move |connection, into| {
-            posted(connection.post_get(&from, offset, into, work))
-        });
-        self.request(Direction::Outgoing, post)
-    }
-
-    /// Does an atomic operation on a word of the peer's memory; the completion's `value` is the word before.
-    pub fn fetch_op(&self, on: &RegionKey, offset: u64, op: FetchOp) -> Pending<Completion> {
-        let on = *on;
-        let post = attempt(
-            (),
-            |()| None,
-            move |connection, ()| {
-                let posted = connection.post_fetch_op(&on, offset, op, Work::default());
-                posted.map_err(|error| (error, ()))
-            },
-        );
-        self.request(Direction::Outgoing, post)
-    }
-
-    /// Asks for a region of the peer by name; the completion's `region` is the key.
-    pub fn open_region(&self, name: &str, rights: Rights) -> Pending<Completion> {
-        let name = name.to_owned();
-        let post = attempt(
-            (),
-            |()| None,
-            move |connection, ()| {
-                let posted = connection.post_open_region(&name, rights, Work::default());
-                posted.map_err(|error| (error, ()))
-            },
-        );
-        self.request(Direction::Outgoing, post)
-    }
-
-    /// Lets the peer use `region` with `rights`: see [`Connection::export`].
-    pub fn export(&self, region: &ExportedRegion, rights: Rights) -> Pending<RegionKey> {
-        let region = region.clone();
-        self.with(move |connection| connection.export(&region, rights))
-    }
-
-    /// The same by `name`: see [`Connection::export_named`].
-    pub fn export_named(
-        &self,
-        name: &str,
-        region: &ExportedRegion,
-        rights: Rights,
-    ) -> Pending<RegionKey> {
-        let (name, region) = (name.to_owned(), region.clone());
-        self.with(move |connection| connection.export_named(&name, &region, rights))
-    }
-
-    /// Ends an export on this connection: see [`Connection::revoke`].
-    pub fn revoke(&self, key: &RegionKey) -> Pending<bool> {
-        let key = *key;
-        self.with(move |connection| Ok(connection.revoke(&key)))
-    }
-
-    /// The next number that the peer put with its bytes: see [`Connection::put_with_immediate`].
-    pub fn immediate(&self) -> Pending<u32> {
-        let (id, worker) = (self.shared.id, self.worker());
-        let (claim, pending) = Pending::new(Some(Box::new(move |unread| {
-            if let Some(value) = unread {
-                worker.submit(move |worker| {
-                    if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0) {
-                        link.claims.keep_immediate(value);
-                    }
-                });
-            }
-        })));
-        self.worker().submit(move |worker| {
-            if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0) {
-                link.claims.await_immediate(claim);
-            }
-        });
-        pending
     }
 
     /// Finishes sending, as [`Connection::finish`] does, behind what was asked for before.
@@ -449,23 +340,24 @@ impl ConnectionHandle {
     }
 
     /// Has the worker call `act` with the connection.
-    fn with<T: Send + 'static>(
+    pub(super) fn with<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
         let id = self.shared.id;
         self.worker().call(move |worker| {
             let connection = worker.connection(id);
-            act(connection.ok_or_else(|| Refused::gone().error)?)
+            act(connection.ok_or_else(gone)?)
         })
     }
 
-    fn request(&self, direction: Direction, post: Post) -> Pending<Completion> {
+    pub(super) fn request(&self, direction: Direction, post: Post) -> Pending<Completion> {
         let (id, worker) = (self.shared.id, self.worker());
         let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
         let (claim, pending) = Pending::new(Some(Box::new(move |unread: Option<Completion>| {
             worker.submit(move |worker| worker.give_up(id, number, unread));
         })));
+        let pending = pending.of_request(RequestId::new(id, number));
         let waiting = Waiting {
             number,
             post,
@@ -476,12 +368,14 @@ impl ConnectionHandle {
     }
 
     /// Has `waiting` posted behind what waits already.
-    fn wait_to_post(&self, direction: Direction, waiting: Waiting) {
+    fn wait_to_post(&self, direction: Direction, mut waiting: Waiting) {
         let id = self.shared.id;
         self.worker().submit(move |worker| {
             if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0) {
                 link.claims.post(direction, waiting, &mut link.connection);
                 worker.connection(id);
+            } else if let Some(over) = worker.over.get_mut(&id.0) {
+                over.give_kept(direction, &mut waiting);
             }
         });
     }
@@ -490,33 +384,58 @@ impl ConnectionHandle {
 impl Worker {
     /// A request of a handle is not waited for any more.
     fn give_up(&mut self, id: ConnectionId, number: u64, unread: Option<Completion>) {
+        if let Some(unread) = unread {
+            return self.claims(id).map_or((), |it| it.keep(unread));
+        }
         let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) else {
             return;
         };
-        if let Some(unread) = unread {
-            return link.claims.keep(unread);
-        }
         if let Some(posted) = link.claims.give_up(number) {
             link.connection.cancel(posted);
             // Its completion is there now.
             self.connection(id);
         }
     }
+
+    /// What handles of a connection wait for, and what is kept for them, also when it is over.
+    pub(super) fn claims(&mut self, id: ConnectionId) -> Option<&mut Claims> {
+        match self.slots.get_mut(id.0) {
+            Some(Slot::Connection(link)) => Some(&mut link.claims),
+            _ => self.over.get_mut(&id.0),
+        }
+    }
+
+    /// The last handle of a connection was dropped.
+    fn forsake(&mut self, id: ConnectionId) {
+        self.over.remove(&id.0);
+        if let Some(claims) = self.claims(id) {
+            claims.forsake();
+            self.close(id);
+        }
+    }
 }
 
 /// A handle waits for the end, so it is to be told of it.
-fn signalled(work: Work) -> Work {
+pub(super) fn signalled(work: Work) -> Work {
     Work {
         signalled: true,
         ..work
     }
 }
 
-fn region_back(region: Region) -> Option<Memory> {
-    Some(region.into())
+/// With the memory, which is the caller's again.
+pub(super) fn refused(error: Error, memory: impl Into<Memory>) -> Refused {
+    refused_some(error, Some(memory))
 }
 
-fn posted<M>(
+fn refused_some(error: Error, memory: Option<impl Into<Memory>>) -> Refused {
+    Refused {
+        memory: memory.map(Into::into),
+        ..Refused::because(error)
+    }
+}
+
+pub(super) fn posted<M>(
     posted: crate::failure::Posted<M>,
 ) -> std::result::Result<zerolane_lane::TransferId, (Error, M)> {
     posted.map_err(|NotPosted { reason, memory }| (Error::Post(reason), memory))

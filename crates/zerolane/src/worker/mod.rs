@@ -62,6 +62,7 @@
 //! ```
 
 mod accepting;
+mod arrivals;
 mod claims;
 mod connections;
 mod endpoints;
@@ -70,6 +71,7 @@ mod link;
 mod pending;
 mod poller;
 mod ready;
+mod remote;
 mod reply;
 mod run;
 mod thread;
@@ -77,18 +79,20 @@ mod timers;
 #[cfg(feature = "tokio")]
 mod tokio;
 
+pub use arrivals::RequestId;
 pub use handle::{ConnectionHandle, EndpointHandle, WorkerHandle};
 pub use pending::{Pending, Refused};
 pub use thread::WorkerThread;
 
 use crate::options::{Ports, Scheduler};
 use crate::{Completion, Connection, Endpoint, Error, Options, Result};
+use claims::Claims;
 use endpoints::Listening;
 use link::Link;
 use poller::{Key, Poller};
 use ready::Ready;
 use slotmap::{Key as _, KeyData, SlotMap};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -210,6 +214,8 @@ pub struct Worker {
     slots: SlotMap<Key, Slot>,
     poller: Poller,
     timers: Timers,
+    /// Of connections that are over and have handles, what those may ask for.
+    over: HashMap<Key, Claims>,
     /// Connections and endpoints that have something to do.
     ready: Ready,
     /// Calls of [`Worker::progress`] since the descriptors were looked at.
@@ -245,6 +251,7 @@ impl Worker {
             slots: SlotMap::with_key(),
             poller: Poller::new(&waker)?,
             timers: Timers::default(),
+            over: HashMap::new(),
             ready: Ready::default(),
             unlooked: 0,
             restless: Vec::new(),

@@ -1,9 +1,10 @@
 //! What a handle asked for and has not got yet.
 
+use super::arrivals::RequestId;
 use super::reply::{Receiver, Sender, channel};
 use crate::failure::CloseReason;
 use crate::memory::Memory;
-use crate::{Error, Result};
+use crate::{Completion, Error, Result};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -17,6 +18,8 @@ pub struct Refused {
     pub error: Error,
     /// What the call was given, if it was given memory.
     pub memory: Option<Memory>,
+    /// The pieces that a request of several was given, in their order.
+    pub pieces: Vec<Memory>,
 }
 
 impl Refused {
@@ -24,13 +27,19 @@ impl Refused {
         Refused {
             error,
             memory: None,
+            pieces: Vec::new(),
         }
     }
 
     /// The worker, or the connection, is no more.
     pub(super) fn gone() -> Refused {
-        Refused::because(Error::Closed(CloseReason::Local))
+        Refused::because(gone())
     }
+}
+
+/// The worker, or the connection, is no more.
+pub(super) fn gone() -> Error {
+    Error::Closed(CloseReason::Local)
 }
 
 impl fmt::Debug for Refused {
@@ -38,6 +47,7 @@ impl fmt::Debug for Refused {
         f.debug_struct("Refused")
             .field("error", &self.error)
             .field("bytes", &self.memory.as_ref().map(|it| it.len()))
+            .field("pieces", &self.pieces.len())
             .finish()
     }
 }
@@ -73,6 +83,7 @@ type Abandoned<T> = Box<dyn FnOnce(Option<T>) + Send>;
 pub struct Pending<T> {
     receiver: Receiver<Outcome<T>>,
     abandoned: Option<Abandoned<T>>,
+    id: RequestId,
 }
 
 impl<T> fmt::Debug for Pending<T> {
@@ -93,8 +104,15 @@ impl<T> Pending<T> {
             Pending {
                 receiver,
                 abandoned,
+                id: RequestId::none(),
             },
         )
+    }
+
+    /// The same, of request `id`.
+    pub(super) fn of_request(mut self, id: RequestId) -> Pending<T> {
+        self.id = id;
+        self
     }
 
     /// Waits for the end.
@@ -115,6 +133,14 @@ impl<T> Pending<T> {
     /// Lets it go on; what comes of it is not asked for.
     pub fn detach(mut self) {
         self.abandoned = None;
+    }
+}
+
+impl Pending<Completion> {
+    /// Names the request, to ask what of it has arrived:
+    /// [`ConnectionHandle::wait_arrived`](super::ConnectionHandle::wait_arrived).
+    pub fn id(&self) -> RequestId {
+        self.id
     }
 }
 
@@ -151,6 +177,11 @@ impl<T> Claim<T> {
             Some(sender) => sender.send(outcome),
             None => Err(outcome),
         }
+    }
+
+    /// Whether it is waited for.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.sender.as_ref().is_some_and(Sender::is_awaited)
     }
 
     /// Answers; what is not waited for is dropped.

@@ -71,6 +71,11 @@ impl<T> Sender<T> {
         }
         Ok(())
     }
+
+    /// Whether the receiving half is there.
+    pub(super) fn is_awaited(&self) -> bool {
+        !matches!(*self.shared.state(), State::Abandoned)
+    }
 }
 
 impl<T> Receiver<T> {

@@ -3,10 +3,12 @@
 use super::{PATIENCE, anywhere, content, region};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use zerolane::failure::{PostError, TransferError};
 use zerolane::worker::{ConnectionHandle, EndpointHandle, Worker, WorkerThread};
-use zerolane::{Connection, Error, ExportedRegion, FetchOp, Options, Region, Rights, Work};
+use zerolane::{
+    Connection, Error, ExportedRegion, FetchOp, Options, Region, RegionKey, Rights, Work,
+};
 
 pub(super) fn pair(
     worker: &zerolane::worker::WorkerHandle,
@@ -214,6 +216,143 @@ fn immediate__comes_to_handles_in_order_also_before_it_is_asked_for() {
     }
 }
 
+fn exported(server: &ConnectionHandle) -> (ExportedRegion, RegionKey) {
+    let memory = ExportedRegion::new(Region::anonymous(1 << 20).expect("memory"));
+    let memory = memory.expect("page-aligned");
+    let key = server.export(&memory, Rights::ALL).wait();
+    (memory, key.expect("exported"))
+}
+
+/// Waits until the worker has no such connection any more.
+fn is_gone(connection: &ConnectionHandle) {
+    let end = Instant::now() + PATIENCE;
+    while connection.account().wait().is_ok() {
+        assert!(Instant::now() < end, "it goes on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn immediate__is_there_after_the_end_of_its_connection() {
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let (_memory, key) = exported(&server);
+    for n in 0..10 {
+        let work = Work::default().with_immediate(n);
+        client.put(&key, 0, region(7, 32), work).detach();
+    }
+    client.close().wait().expect("closed");
+    is_gone(&server);
+    drop(server.immediate());
+    for n in 0..10 {
+        assert_eq!(server.immediate().wait().expect("it came"), n);
+    }
+    let none = server.immediate().wait().expect_err("there is no other");
+    assert!(matches!(none.error, Error::Closed(_)));
+}
+
+#[test]
+fn recv__takes_what_came_for_one_given_up_after_the_end_of_its_connection() {
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let given_up = server.recv(region(1, 64));
+    client.send(region(3, 64)).wait().expect("sent");
+    client.close().wait().expect("closed");
+    is_gone(&server);
+    drop(given_up);
+    let received = server.recv(region(2, 8)).wait().expect("it came");
+    assert!(received.into_region()[..] == content(3, 64), "content");
+    assert!(server.recv(region(1, 8)).wait().is_err(), "once");
+}
+
+/// More than is kept for handles: the rest stays in the connection, until the last handle goes.
+#[test]
+fn drop__with_much_unread_ends_the_connection() {
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let (_memory, key) = exported(&server);
+    for n in 0..3000 {
+        let work = Work::default().with_immediate(n);
+        client.put(&key, 0, region(7, 8), work).detach();
+    }
+    let fence = Work::default().fenced();
+    let _ = client
+        .get(&key, 0, region(1, 8), fence)
+        .wait_for(PATIENCE / 20);
+    drop(server);
+    let (told, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(worker.stop()));
+    let ended = ended.recv_timeout(PATIENCE);
+    ended.expect("in time").expect("stopped");
+}
+
+#[test]
+fn put_vectored__and_get_vectored_are_one_request_each() {
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let (memory, key) = exported(&server);
+    let pieces = |n: u64| {
+        vec![
+            (n * 5000, region(n, 3000).into()),
+            (900_000 + n, region(n, 1).into()),
+        ]
+    };
+    let puts: Vec<_> = (0..20)
+        .map(|n| client.put_vectored(&key, pieces(n), n))
+        .collect();
+    for (n, put) in (0..).zip(puts) {
+        let put = put.wait().expect("posted");
+        assert_eq!((put.context, put.result), (n, Ok(3001)));
+        assert_eq!(put.pieces.len(), 2);
+    }
+    let into = (0..20).map(|n| (n * 5000, Region::anonymous(3000).expect("memory")));
+    let got = client
+        .get_vectored(&key, into.collect(), 77)
+        .wait()
+        .expect("posted");
+    assert_eq!((got.context, got.result), (77, Ok(60_000)));
+    let mut last = [0; 20];
+    memory.read(900_000, &mut last);
+    for (n, piece) in (0..).zip(got.pieces) {
+        assert!(piece[..] == content(n, 3000), "{n}");
+        assert_eq!(last[n as usize], content(n, 1)[0]);
+    }
+}
+
+#[test]
+fn put_vectored__refused_gives_the_pieces_back() {
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let (_memory, key) = exported(&server);
+    let many = (0..4097).map(|n| (n * 8, region(n, 8).into())).collect();
+    let refused = client
+        .put_vectored(&key, many, 0)
+        .wait()
+        .expect_err("too many");
+    assert!(matches!(refused.error, Error::Post(PostError::Full)));
+    assert_eq!(refused.pieces.len(), 4097);
+    let none = client
+        .put_vectored(&key, vec![], 0)
+        .wait()
+        .expect_err("none");
+    assert!(matches!(none.error, Error::Post(PostError::NoPieces)));
+    // Neither holds up what comes behind.
+    client
+        .put(&key, 0, region(1, 8), 0)
+        .wait()
+        .expect("posted")
+        .result
+        .expect("put");
+    drop(worker);
+    let pieces = vec![(0, region(5, 10)), (50, region(6, 20))];
+    let refused = client
+        .get_vectored(&key, pieces, 0)
+        .wait()
+        .expect_err("gone");
+    let back: Vec<_> = refused.pieces.iter().map(|it| it.to_vec()).collect();
+    assert!(back == [content(5, 10), content(6, 20)]);
+}
+
 #[test]
 fn close__delivers_what_was_sent_before() {
     let worker = spawned();
@@ -227,7 +366,6 @@ fn close__delivers_what_was_sent_before() {
     assert!(end.is_err() || end.is_ok_and(|it| it.result.is_err()));
 }
 
-/// The ends of connections with handles are no events: none wakes the thread.
 #[test]
 fn finish__ends_the_peers_receives_behind_what_was_sent() {
     let worker = spawned();
@@ -258,6 +396,7 @@ fn finish__ends_the_peers_receives_behind_what_was_sent() {
     worker.stop().expect("stopped");
 }
 
+/// The ends of connections with handles are no events: none wakes the thread.
 #[test]
 fn stop__ends_while_handles_live() {
     let worker = spawned();

@@ -1,6 +1,7 @@
 //! One loop for many connections: called by its user, in a thread of its own, as a task.
 #![allow(non_snake_case)]
 
+mod arrived;
 mod handles;
 mod progress;
 mod tokio;
