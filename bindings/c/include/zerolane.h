@@ -1686,6 +1686,32 @@ zl_status zl_handle_get(const struct zl_handle *connection,
                         struct zl_pending **pending);
 
 /**
+ * Puts several pieces, gathered here and scattered there, as zl_post_put_vectored does. `how` may be null; it is always
+ * signalled.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_put_vectored(const struct zl_handle *connection,
+                                 const struct zl_key *to,
+                                 const struct zl_piece *pieces,
+                                 size_t count,
+                                 const struct zl_work *how,
+                                 struct zl_pending **pending);
+
+/**
+ * Gets several pieces, gathered there and scattered here, as zl_post_get_vectored does. `how` may be null; it is always
+ * signalled.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_get_vectored(const struct zl_handle *connection,
+                                 const struct zl_key *from,
+                                 const struct zl_piece *pieces,
+                                 size_t count,
+                                 const struct zl_work *how,
+                                 struct zl_pending **pending);
+
+/**
  * Does what zl_fetch_op does; the completion has what the word was before as `value`.
  *
  * Threads: any.
@@ -1738,13 +1764,47 @@ zl_status zl_handle_revoke(const struct zl_handle *connection, const struct zl_k
 
 /**
  * Waits `timeout_ms` milliseconds (negative: no limit) for the next number that the peer put with its bytes
- * (ZL_WORK_IMMEDIATE, zl_put_with_immediate); ZL_TIMEOUT if none came.
+ * (ZL_WORK_IMMEDIATE, zl_put_with_immediate); ZL_TIMEOUT if none came. Numbers that came before the end of the
+ * connection are told after it, too.
  *
  * Threads: any.
  */
 zl_status zl_handle_immediate(const struct zl_handle *connection,
                               int64_t timeout_ms,
                               uint32_t *immediate);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no receive takes, and
+ * tells its length, as zl_announced does; ZL_TIMEOUT if there was none.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_announced(const struct zl_handle *connection,
+                              int64_t timeout_ms,
+                              uint64_t *len);
+
+/**
+ * Tells how many bytes at the start of what the request receives or gets are verified and in place, as zl_arrived
+ * does; 0 while it waits for room. ZL_ERROR_ARGUMENT if it is over, or receives nothing, or is another connection's.
+ *
+ * Threads: any, also while another waits for the request.
+ */
+zl_status zl_handle_arrived(const struct zl_handle *connection,
+                            const struct zl_pending *pending,
+                            uint64_t *bytes);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of the request have arrived,
+ * and tells how many. ZL_TIMEOUT if they did not; ZL_ERROR_ARGUMENT if the request is over: its completion tells the
+ * rest.
+ *
+ * Threads: any, also while another waits for the request.
+ */
+zl_status zl_handle_wait_arrived(const struct zl_handle *connection,
+                                 const struct zl_pending *pending,
+                                 uint64_t beyond,
+                                 int64_t timeout_ms,
+                                 uint64_t *bytes);
 
 /**
  * Writes the address that the peer had when the connection was made to `buffer`, as zl_peer_addr does.

@@ -4,10 +4,10 @@ use crate::address;
 use crate::connection::zl_account;
 use crate::exported::{rights, zl_exported, zl_key};
 use crate::message::payload;
-use crate::pending::zl_pending;
-use crate::pointer::{Output, bytes, free, give, handle, text, timeout};
+use crate::pending::{waited, zl_pending};
+use crate::pointer::{Output, bytes, free, give, handle, text};
 use crate::region::zl_region;
-use crate::remote::fetch_op;
+use crate::remote::{fetch_op, pieces, zl_piece};
 use crate::security;
 use crate::status::{Failure, guard, zl_status};
 use crate::work::{work, zl_work};
@@ -23,6 +23,10 @@ pub struct zl_handle(ConnectionHandle);
 impl zl_handle {
     pub(crate) fn give(connection: ConnectionHandle) -> *mut zl_handle {
         give(zl_handle(connection))
+    }
+
+    pub(crate) fn connection(&self) -> &ConnectionHandle {
+        &self.0
     }
 }
 
@@ -183,6 +187,52 @@ pub unsafe extern "C" fn zl_handle_get(
     }
 }
 
+/// Puts several pieces, gathered here and scattered there, as zl_post_put_vectored does. `how` may be null; it is always
+/// signalled.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_put_vectored(
+    connection: *const zl_handle,
+    to: *const zl_key,
+    pieces: *const zl_piece,
+    count: usize,
+    how: *const zl_work,
+    pending: *mut *mut zl_pending,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, pending, |connection| {
+            let to = handle(to, "to")?.read()?;
+            let pieces = self::pieces(pieces, count, |part| part.share().into())?;
+            Ok(connection.put_vectored(&to, pieces, work(how)?))
+        })
+    }
+}
+
+/// Gets several pieces, gathered there and scattered here, as zl_post_get_vectored does. `how` may be null; it is always
+/// signalled.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_get_vectored(
+    connection: *const zl_handle,
+    from: *const zl_key,
+    pieces: *const zl_piece,
+    count: usize,
+    how: *const zl_work,
+    pending: *mut *mut zl_pending,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, pending, |connection| {
+            let from = handle(from, "from")?.read()?;
+            let pieces = self::pieces(pieces, count, |part| part)?;
+            Ok(connection.get_vectored(&from, pieces, work(how)?))
+        })
+    }
+}
+
 /// Does what zl_fetch_op does; the completion has what the word was before as `value`.
 ///
 /// Threads: any.
@@ -300,7 +350,8 @@ pub unsafe extern "C" fn zl_handle_revoke(
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) for the next number that the peer put with its bytes
-/// (ZL_WORK_IMMEDIATE, zl_put_with_immediate); ZL_TIMEOUT if none came.
+/// (ZL_WORK_IMMEDIATE, zl_put_with_immediate); ZL_TIMEOUT if none came. Numbers that came before the end of the
+/// connection are told after it, too.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -317,15 +368,32 @@ pub unsafe extern "C" fn zl_handle_immediate(
                 Output::new(immediate, "immediate")?,
             )
         };
-        let mut next = connection.0.immediate();
-        let next = match timeout(timeout_ms) {
-            None => next.wait(),
-            Some(timeout) => match next.wait_for(timeout) {
-                Some(next) => next,
-                None => return Ok(zl_status::ZL_TIMEOUT),
-            },
+        let Ok(next) = waited(connection.0.immediate(), timeout_ms) else {
+            return Ok(zl_status::ZL_TIMEOUT);
         };
         output.set(next?);
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no receive takes, and
+/// tells its length, as zl_announced does; ZL_TIMEOUT if there was none.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_announced(
+    connection: *const zl_handle,
+    timeout_ms: i64,
+    len: *mut u64,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, output) =
+            unsafe { (handle(connection, "connection")?, Output::new(len, "len")?) };
+        let Ok(length) = waited(connection.0.announced(), timeout_ms) else {
+            return Ok(zl_status::ZL_TIMEOUT);
+        };
+        output.set(length?);
         Ok(zl_status::ZL_OK)
     })
 }

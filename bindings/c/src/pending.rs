@@ -1,18 +1,40 @@
 //! Requests on handles of connections that a worker's thread moves.
 
 use crate::completion::zl_completion;
+use crate::handle::zl_handle;
 use crate::pointer::{Output, free, give, handle, timeout};
 use crate::status::{Failure, guard, refused, zl_status};
 use std::sync::Mutex;
 use zerolane::Completion;
-use zerolane::worker::Pending;
+use zerolane::worker::{Pending, Refused, RequestId};
 
 /// A request of a zl_handle that was not waited for yet.
-pub struct zl_pending(Mutex<Option<Pending<Completion>>>);
+pub struct zl_pending {
+    /// None when its end was told.
+    pending: Mutex<Option<Pending<Completion>>>,
+    id: RequestId,
+}
 
 impl zl_pending {
     pub(crate) fn give(pending: Pending<Completion>) -> *mut zl_pending {
-        give(zl_pending(Mutex::new(Some(pending))))
+        give(zl_pending {
+            id: pending.id(),
+            pending: Mutex::new(Some(pending)),
+        })
+    }
+}
+
+/// Waits `timeout_ms` milliseconds (negative: no limit) for what a worker was asked for.
+///
+/// # Errors
+/// It is not there yet; what to wait for on.
+pub(crate) fn waited<T>(
+    mut pending: Pending<T>,
+    timeout_ms: i64,
+) -> Result<Result<T, Refused>, Pending<T>> {
+    match timeout(timeout_ms) {
+        None => Ok(pending.wait()),
+        Some(timeout) => pending.wait_for(timeout).ok_or(pending),
     }
 }
 
@@ -36,23 +58,79 @@ pub unsafe extern "C" fn zl_pending_wait(
                 Output::new(completion, "completion")?,
             )
         };
-        let mut place = pending.0.try_lock().map_err(refused)?;
-        let Some(mut waited) = place.take() else {
+        let mut place = pending.pending.try_lock().map_err(refused)?;
+        let Some(taken) = place.take() else {
             return Err(Failure::argument("its end was told already"));
         };
-        let ended = match timeout(timeout_ms) {
-            None => waited.wait(),
-            Some(timeout) => match waited.wait_for(timeout) {
-                Some(ended) => ended,
-                None => {
-                    *place = Some(waited);
-                    return Ok(zl_status::ZL_TIMEOUT);
-                }
-            },
-        };
-        output.set(zl_completion::new(0, ended?));
+        match waited(taken, timeout_ms) {
+            Ok(ended) => output.set(zl_completion::new(0, ended?)),
+            Err(goes_on) => {
+                *place = Some(goes_on);
+                return Ok(zl_status::ZL_TIMEOUT);
+            }
+        }
         Ok(zl_status::ZL_OK)
     })
+}
+
+/// Tells how many bytes at the start of what the request receives or gets are verified and in place, as zl_arrived
+/// does; 0 while it waits for room. ZL_ERROR_ARGUMENT if it is over, or receives nothing, or is another connection's.
+///
+/// Threads: any, also while another waits for the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_arrived(
+    connection: *const zl_handle,
+    pending: *const zl_pending,
+    bytes: *mut u64,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, pending, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                handle(pending, "pending")?,
+                Output::new(bytes, "bytes")?,
+            )
+        };
+        let arrived = connection.connection().arrived(pending.id).wait()?;
+        output.set(arrived.ok_or_else(not_in_progress)?);
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of the request have arrived,
+/// and tells how many. ZL_TIMEOUT if they did not; ZL_ERROR_ARGUMENT if the request is over: its completion tells the
+/// rest.
+///
+/// Threads: any, also while another waits for the request.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_wait_arrived(
+    connection: *const zl_handle,
+    pending: *const zl_pending,
+    beyond: u64,
+    timeout_ms: i64,
+    bytes: *mut u64,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, pending, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                handle(pending, "pending")?,
+                Output::new(bytes, "bytes")?,
+            )
+        };
+        let more = connection.connection().wait_arrived(pending.id, beyond);
+        let Ok(arrived) = waited(more, timeout_ms) else {
+            return Ok(zl_status::ZL_TIMEOUT);
+        };
+        output.set(arrived?.ok_or_else(not_in_progress)?);
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+fn not_in_progress() -> Failure {
+    Failure::argument("nothing is being received by this request")
 }
 
 /// Frees it. Null does nothing. A request that is not over is cancelled, in the background: memory of

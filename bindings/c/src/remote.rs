@@ -246,12 +246,25 @@ pub struct zl_piece {
     pub length: usize,
 }
 
-impl zl_piece {
-    unsafe fn part(&self) -> Result<(u64, Region), Failure> {
-        // SAFETY: C's promise about handles.
-        let region = unsafe { handle(self.region, "region") }?;
-        Ok((self.remote_offset, region.part(self.offset, self.length)?))
-    }
+/// Each piece's place in the peer's memory, and what `of` makes of its own.
+///
+/// # Safety
+/// As [`slice`], and as [`handle`] for each region.
+pub(crate) unsafe fn pieces<M>(
+    pieces: *const zl_piece,
+    count: usize,
+    of: fn(Region) -> M,
+) -> Result<Vec<(u64, M)>, Failure> {
+    // SAFETY: the caller's promise.
+    let pieces = unsafe { slice(pieces, count, "pieces") }?.iter();
+    pieces
+        .map(|piece| {
+            // SAFETY: the caller's promise.
+            let region = unsafe { handle(piece.region, "region") }?;
+            let part = region.part(piece.offset, piece.length)?;
+            Ok((piece.remote_offset, of(part)))
+        })
+        .collect()
 }
 
 /// Posts one put of several pieces, gathered here and scattered there. `how` may be null.
@@ -269,15 +282,8 @@ pub unsafe extern "C" fn zl_post_put_vectored(
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
         post(connection, to, how, id, |connection, to, work| {
-            let pieces: Result<Vec<_>, Failure> = slice(pieces, count, "pieces")?
-                .iter()
-                .map(|piece| {
-                    piece
-                        .part()
-                        .map(|(at, part)| (at, Memory::from(part.share())))
-                })
-                .collect();
-            Ok(connection.post_put_vectored(&to, pieces?, work)?)
+            let pieces = self::pieces(pieces, count, |part| Memory::from(part.share()))?;
+            Ok(connection.post_put_vectored(&to, pieces, work)?)
         })
     }
 }
@@ -297,9 +303,8 @@ pub unsafe extern "C" fn zl_post_get_vectored(
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
         post(connection, from, how, id, |connection, from, work| {
-            let pieces = slice(pieces, count, "pieces")?.iter();
-            let pieces: Result<Vec<_>, Failure> = pieces.map(|piece| piece.part()).collect();
-            Ok(connection.post_get_vectored(&from, pieces?, work)?)
+            let pieces = self::pieces(pieces, count, |part| part)?;
+            Ok(connection.post_get_vectored(&from, pieces, work)?)
         })
     }
 }

@@ -5,7 +5,8 @@ use crate::connection::{take, zl_connection};
 use crate::exported::{rights, zl_exported};
 use crate::handle::zl_handle;
 use crate::options::{self, zl_options};
-use crate::pointer::{Output, free, give, handle, text, timeout};
+use crate::pending::waited;
+use crate::pointer::{Output, free, give, handle, text};
 use crate::status::{Failure, guard, zl_status};
 use crate::worker::zl_worker;
 use std::ffi::c_char;
@@ -182,13 +183,8 @@ pub unsafe extern "C" fn zl_endpoint_handle_accept(
                 Output::new(connection, "connection")?,
             )
         };
-        let mut accepted = endpoint.0.accept();
-        let accepted = match timeout(timeout_ms) {
-            None => accepted.wait(),
-            Some(timeout) => match accepted.wait_for(timeout) {
-                Some(accepted) => accepted,
-                None => return Ok(zl_status::ZL_TIMEOUT),
-            },
+        let Ok(accepted) = waited(endpoint.0.accept(), timeout_ms) else {
+            return Ok(zl_status::ZL_TIMEOUT);
         };
         output.set(zl_handle::give(accepted?));
         Ok(zl_status::ZL_OK)

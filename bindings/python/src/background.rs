@@ -10,7 +10,7 @@ use crate::fetch::FetchOp;
 use crate::options::{self, Options};
 use crate::pending::Pending;
 use crate::pinned::{Use, pin};
-use crate::requests::{payload, place, work};
+use crate::requests::{payload, pieces, place, work};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
@@ -227,14 +227,15 @@ impl ConnectionHandle {
         let work = work(true, false, None, context).delivered(read_delivery(delivery)?);
         let memory = pin(buffer, Use::Read)?.share();
         let sending = self.handle(py)?.send_with(memory, work);
-        Ok(Pending::new(sending, completed))
+        Ok(Pending::of_request(sending, completed))
     }
 
     /// Receives the next message into `buffer`: the completion's `memory` is what came. One that came for a receive
     /// that was given up is in the memory of that one.
     fn recv(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<Pending> {
         let region = pin(buffer, Use::Write)?;
-        Ok(Pending::new(self.handle(py)?.recv(region), completed))
+        let receiving = self.handle(py)?.recv(region);
+        Ok(Pending::of_request(receiving, completed))
     }
 
     /// Sends a message of at most 128 bytes, and a payload.
@@ -247,7 +248,7 @@ impl ConnectionHandle {
     ) -> PyResult<Pending> {
         let payload = self::payload(payload)?;
         let sending = self.handle(py)?.send_message(control, payload);
-        Ok(Pending::new(sending, completed))
+        Ok(Pending::of_request(sending, completed))
     }
 
     /// Receives the next message: the completion has it as `control`, and the payload as `memory`.
@@ -257,11 +258,8 @@ impl ConnectionHandle {
         py: Python<'_>,
         payload: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Pending> {
-        let payload = place(payload)?;
-        Ok(Pending::new(
-            self.handle(py)?.recv_message(payload),
-            completed,
-        ))
+        let receiving = self.handle(py)?.recv_message(place(payload)?);
+        Ok(Pending::of_request(receiving, completed))
     }
 
     /// Puts the bytes of `buffer` into the peer's memory: see `Connection.put`.
@@ -280,7 +278,7 @@ impl ConnectionHandle {
         let (key, memory) = (key.get().region(), pin(buffer, Use::Read)?.share());
         let work = work(true, fence, immediate, context);
         let putting = self.handle(py)?.put(&key, offset, memory, work);
-        Ok(Pending::new(putting, completed))
+        Ok(Pending::of_request(putting, completed))
     }
 
     /// Reads the peer's memory into the whole of `buffer`, which the completion has as `memory`.
@@ -297,7 +295,44 @@ impl ConnectionHandle {
         let (key, region) = (key.get().region(), pin(buffer, Use::Write)?);
         let work = work(true, fence, None, context);
         let getting = self.handle(py)?.get(&key, offset, region, work);
-        Ok(Pending::new(getting, completed))
+        Ok(Pending::of_request(getting, completed))
+    }
+
+    /// Puts several pieces, of an offset and a buffer each, gathered here and scattered there.
+    #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, context=0))]
+    fn put_vectored(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, Key>,
+        pieces: Vec<(u64, Bound<'_, PyAny>)>,
+        immediate: Option<u32>,
+        fence: bool,
+        context: u64,
+    ) -> PyResult<Pending> {
+        let pieces = self::pieces(&pieces, Use::Read, |it| it.share().into())?;
+        let work = work(true, fence, immediate, context);
+        let putting = self
+            .handle(py)?
+            .put_vectored(&key.get().region(), pieces, work);
+        Ok(Pending::of_request(putting, completed))
+    }
+
+    /// Reads several pieces of the peer's memory, of an offset and a buffer each, which the completion has as `pieces`.
+    #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
+    fn get_vectored(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, Key>,
+        pieces: Vec<(u64, Bound<'_, PyAny>)>,
+        fence: bool,
+        context: u64,
+    ) -> PyResult<Pending> {
+        let pieces = self::pieces(&pieces, Use::Write, |it| it)?;
+        let work = work(true, fence, None, context);
+        let getting = self
+            .handle(py)?
+            .get_vectored(&key.get().region(), pieces, work);
+        Ok(Pending::of_request(getting, completed))
     }
 
     /// Does an atomic operation on a word of the peer's memory: the completion's `value` is what it was before.
@@ -310,7 +345,7 @@ impl ConnectionHandle {
     ) -> PyResult<Pending> {
         let key = key.get().region();
         let fetching = self.handle(py)?.fetch_op(&key, offset, op.get().0);
-        Ok(Pending::new(fetching, completed))
+        Ok(Pending::of_request(fetching, completed))
     }
 
     /// Asks the peer for the memory it exports as `name`, with `rights`: gives its Key.
@@ -350,7 +385,34 @@ impl ConnectionHandle {
         Ok(Pending::new(revoking, plain))
     }
 
-    /// Gives the number of the peer's next put that has one.
+    /// Gives the length of the message that the peer announced and no receive takes, when there is one. It is the
+    /// peer's word: bound it before allocating that much.
+    fn announced(&self, py: Python<'_>) -> PyResult<Pending> {
+        Ok(Pending::new(self.handle(py)?.announced(), plain))
+    }
+
+    /// Gives how many bytes at the start of what `request`, a Pending, receives or gets are verified and in place; they
+    /// may be read. None if it is over, or receives nothing.
+    fn arrived(&self, py: Python<'_>, request: &Bound<'_, Pending>) -> PyResult<Pending> {
+        let id = request.get().id()?;
+        Ok(Pending::new(self.handle(py)?.arrived(id), plain))
+    }
+
+    /// Gives how many bytes of `request`, a Pending, have arrived when there are more than `beyond`; None when it is
+    /// over, or receives nothing.
+    #[pyo3(signature = (request, beyond=0))]
+    fn wait_arrived(
+        &self,
+        py: Python<'_>,
+        request: &Bound<'_, Pending>,
+        beyond: u64,
+    ) -> PyResult<Pending> {
+        let id = request.get().id()?;
+        let more = self.handle(py)?.wait_arrived(id, beyond);
+        Ok(Pending::new(more, plain))
+    }
+
+    /// Gives the number of the peer's next put that has one, also of those that came before the end of the connection.
     fn immediate(&self, py: Python<'_>) -> PyResult<Pending> {
         Ok(Pending::new(self.handle(py)?.immediate(), plain))
     }

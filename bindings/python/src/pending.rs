@@ -2,7 +2,7 @@
 
 use crate::errors;
 use crate::patience::Patience;
-use pyo3::exceptions::{PyOSError, PyTimeoutError};
+use pyo3::exceptions::{PyOSError, PyTimeoutError, PyTypeError};
 use pyo3::prelude::*;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -11,7 +11,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use zerolane::worker::Refused;
+use zerolane::Completion;
+use zerolane::worker::{Refused, RequestId};
 
 /// An answer, to be made Python's.
 type Answer = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
@@ -89,6 +90,8 @@ impl State {
 #[pyclass(frozen, generic, module = "zerolane")]
 pub(crate) struct Pending {
     state: Mutex<State>,
+    /// Of a request on a connection.
+    id: Option<RequestId>,
 }
 
 impl Pending {
@@ -98,7 +101,25 @@ impl Pending {
     ) -> Pending {
         Pending {
             state: Mutex::new(State::Waiting(Box::new(Of { pending, make }))),
+            id: None,
         }
+    }
+
+    /// Of a request on a connection.
+    pub(crate) fn of_request(
+        pending: zerolane::worker::Pending<Completion>,
+        make: Make<Completion>,
+    ) -> Pending {
+        Pending {
+            id: Some(pending.id()),
+            ..Pending::new(pending, make)
+        }
+    }
+
+    /// The request's name.
+    pub(crate) fn id(&self) -> PyResult<RequestId> {
+        let none = || PyTypeError::new_err("not a request on a connection");
+        self.id.ok_or_else(none)
     }
 
     /// Only without the interpreter: another thread may hold it while waiting.

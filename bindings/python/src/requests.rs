@@ -105,6 +105,16 @@ pub(crate) fn place(object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Region
     object.map(|it| pin(it, Use::Write)).transpose()
 }
 
+/// Pieces of an offset and a buffer each, and what `of` makes of the buffers' memory.
+pub(crate) fn pieces<M>(
+    pieces: &[(u64, Bound<'_, PyAny>)],
+    using: Use,
+    of: fn(Region) -> M,
+) -> PyResult<Vec<(u64, M)>> {
+    let piece = |(offset, buffer): &(u64, Bound<'_, PyAny>)| Ok((*offset, of(pin(buffer, using)?)));
+    pieces.iter().map(piece).collect()
+}
+
 /// How a request on the peer's memory is to be done.
 pub(crate) fn work(signalled: bool, fence: bool, immediate: Option<u32>, context: u64) -> Work {
     Work {
@@ -325,10 +335,7 @@ impl Requests {
         context: u64,
     ) -> PyResult<u32> {
         let key = key.get().region();
-        let pieces: Vec<(u64, Memory)> = pieces
-            .iter()
-            .map(|(offset, buffer)| Ok((*offset, pin(buffer, Use::Read)?.share().into())))
-            .collect::<PyResult<_>>()?;
+        let pieces: Vec<(u64, Memory)> = self::pieces(&pieces, Use::Read, |it| it.share().into())?;
         let work = work(signalled, fence, immediate, context);
         self.post(py, |connection| {
             connection.post_put_vectored(&key, pieces, work)
@@ -365,10 +372,7 @@ impl Requests {
         context: u64,
     ) -> PyResult<u32> {
         let key = key.get().region();
-        let pieces: Vec<(u64, Region)> = pieces
-            .iter()
-            .map(|(offset, buffer)| Ok((*offset, pin(buffer, Use::Write)?)))
-            .collect::<PyResult<_>>()?;
+        let pieces = self::pieces(&pieces, Use::Write, |it| it)?;
         let work = work(true, fence, None, context);
         self.post(py, |connection| {
             connection.post_get_vectored(&key, pieces, work)

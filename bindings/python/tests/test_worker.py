@@ -301,6 +301,46 @@ def test_spawn__handles_do_all_from_any_thread(handles: Handles) -> None:
         peers.recv(bytearray(1)).wait(20)
 
 
+def test_handle__pieces_announcements_and_what_has_arrived(handles: Handles) -> None:
+    _, ours, peers = handles
+    memory = bytearray(1 << 16)
+    key = peers.export(zerolane.ExportedRegion(memory), Rights.ALL).wait(20)
+    put = ours.put_vectored(key, [(100, b"first"), (900, b"second")], immediate=3, context=6)
+    assert (put.wait(20).context, put.wait().length) == (6, 11)
+    assert (memory[100:105], memory[900:906]) == (b"first", b"second")
+    places = [(900, bytearray(6)), (100, bytearray(5))]
+    got = ours.get_vectored(key, places).wait(20)
+    assert [bytes(it) for it in got.pieces] == [b"second", b"first"]
+    with pytest.raises(zerolane.RequestFailed):
+        ours.put_vectored(key, [(1 << 16, b"x")]).wait(20)
+    early = peers.announced()
+    with pytest.raises(TimeoutError):
+        early.wait(0.01)
+    source = bytes(range(256)) * (1 << 17)
+    sending = ours.send(source)
+    assert early.wait(20) == len(source) == peers.announced().wait(20)
+    place = bytearray(len(source))
+    receiving = peers.recv(place)
+    seen = 0
+    while (arrived := peers.wait_arrived(receiving, seen).wait(20)) is not None:
+        assert arrived > seen and place[seen:arrived] == source[seen:arrived]
+        seen = arrived
+    assert receiving.wait(20).length == len(source) and place == source
+    assert peers.arrived(receiving).wait(20) is None
+    assert peers.arrived(sending).wait(20) is None, "another connection's"
+    waiting = peers.recv(bytearray(1))
+    assert peers.arrived(waiting).wait(20) == 0
+    with pytest.raises(TypeError):
+        peers.arrived(peers.account())  # type: ignore[arg-type]
+    # Numbers are there when the connection is over.
+    ours.close().wait(20)
+    with pytest.raises(zerolane.ConnectionEnded):
+        waiting.wait(20)
+    assert peers.immediate().wait(20) == 3
+    with pytest.raises(zerolane.Closed):
+        peers.immediate().wait(20)
+
+
 def test_pending__timed_out_goes_on_and_cancelled_loses_nothing(handles: Handles) -> None:
     _, ours, peers = handles
     place = bytearray(10)

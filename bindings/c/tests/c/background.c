@@ -40,6 +40,7 @@ static void arguments(void)
     zl_account account;
     zl_key key = {{0}};
     uint32_t immediate;
+    uint64_t number;
     char text[ZL_ADDRESS_LENGTH];
 
     REFUSED(zl_worker_spawn(NULL, &thread));
@@ -56,6 +57,11 @@ static void arguments(void)
     REFUSED(zl_handle_recv_message(NULL, NULL, 0, 0, &pending));
     REFUSED(zl_handle_put(NULL, &key, 0, NULL, 0, 0, NULL, &pending));
     REFUSED(zl_handle_get(NULL, &key, 0, NULL, 0, 0, NULL, &pending));
+    REFUSED(zl_handle_put_vectored(NULL, &key, NULL, 0, NULL, &pending));
+    REFUSED(zl_handle_get_vectored(NULL, &key, NULL, 0, NULL, &pending));
+    REFUSED(zl_handle_arrived(NULL, NULL, &number));
+    REFUSED(zl_handle_wait_arrived(NULL, NULL, 0, 0, &number));
+    REFUSED(zl_handle_announced(NULL, 0, &number));
     REFUSED(zl_handle_fetch_op(NULL, &key, 0, ZL_FETCH_ADD, 1, 0, &pending));
     REFUSED(zl_handle_open_region(NULL, "name", ALL, &pending));
     REFUSED(zl_handle_export(NULL, NULL, ALL, &key));
@@ -157,6 +163,56 @@ static void *post_from_a_thread(void *argument)
     return NULL;
 }
 
+/* Requests of several pieces; what was announced, and what of it has arrived. */
+static void parts(zl_handle *client, zl_handle *server, const zl_key *key)
+{
+    enum { LONG = 32 << 20 };
+    zl_pending *sent, *received, *many;
+    zl_completion completion;
+    zl_region *from, *to;
+    uint64_t length, arrived = 0;
+
+    EXPECT(zl_region_new(LONG, &from) == ZL_OK && zl_region_new(LONG, &to) == ZL_OK);
+    fill(from, 3);
+    const unsigned char *source = zl_region_data(from), *target = zl_region_data(to);
+    const zl_piece put[] = {{500000, from, 10, 3000}, {600000, from, 5000, 1}};
+    const zl_piece get[] = {{500000, to, 0, 3000}, {600000, to, 3000, 1}, {500001, to, 4000, 5}};
+    EXPECT(zl_handle_put_vectored(client, key, put, 2, &(zl_work){.context = 5}, &sent) == ZL_OK);
+    completion = done(sent);
+    EXPECT(completion.context == 5 && completion.length == 3001);
+    EXPECT(zl_handle_get_vectored(client, key, get, 3, NULL, &received) == ZL_OK);
+    EXPECT(done(received).length == 3006);
+    EXPECT(memcmp(target, source + 10, 3000) == 0 && target[3000] == source[5000]);
+    EXPECT(memcmp(target + 4000, source + 11, 5) == 0);
+    REFUSED(zl_handle_get_vectored(client, key, (zl_piece[]){{0, NULL, 0, 1}}, 1, NULL, &many));
+    EXPECT(zl_handle_put_vectored(client, key, NULL, 0, NULL, &many) == ZL_OK);
+    EXPECT(zl_pending_wait(many, 20000, &completion) < 0);
+    zl_pending_free(many);
+
+    EXPECT(zl_handle_announced(server, 1, &length) == ZL_TIMEOUT);
+    EXPECT(zl_handle_send(client, from, 0, LONG, NULL, &sent) == ZL_OK);
+    EXPECT(zl_handle_announced(server, 20000, &length) == ZL_OK && length == LONG);
+    EXPECT(zl_handle_recv(server, to, 0, LONG, &received) == ZL_OK);
+    zl_status status = zl_handle_wait_arrived(server, received, 0, 20000, &arrived);
+    EXPECT(status == ZL_OK && arrived > 0 && arrived <= LONG);
+    EXPECT(memcmp(target, source, arrived) == 0);
+    status = zl_handle_arrived(server, received, &length);
+    EXPECT(status == ZL_ERROR_ARGUMENT || (status == ZL_OK && length >= arrived));
+    REFUSED(zl_handle_arrived(client, received, &length));
+    EXPECT(zl_pending_wait(received, 20000, &completion) == ZL_OK && completion.length == LONG);
+    EXPECT(memcmp(target, source, LONG) == 0);
+    REFUSED(zl_handle_arrived(server, received, &length));
+    REFUSED(zl_handle_wait_arrived(server, received, 0, 20000, &length));
+    zl_pending_free(received);
+    done(sent);
+    EXPECT(zl_handle_recv(server, to, 0, LONG, &received) == ZL_OK);
+    EXPECT(zl_handle_arrived(server, received, &arrived) == ZL_OK && arrived == 0);
+    EXPECT(zl_handle_wait_arrived(server, received, 0, 1, &arrived) == ZL_TIMEOUT);
+    zl_pending_free(received);
+    zl_region_free(from);
+    zl_region_free(to);
+}
+
 static void handles(zl_worker_thread *thread)
 {
     zl_endpoint_handle *endpoint;
@@ -230,6 +286,10 @@ static void handles(zl_worker_thread *thread)
     EXPECT(zl_handle_get(client, &key, 128, to, 0, 8, NULL, &received) == ZL_OK);
     done(received);
     EXPECT(memcmp(zl_region_data(to), zl_region_data(from), 8) == 0);
+    parts(client, server, &key);
+    const zl_work later = {.flags = ZL_WORK_IMMEDIATE, .immediate = 4712};
+    EXPECT(zl_handle_put(client, &key, 128, from, 0, 8, &later, &sent) == ZL_OK);
+    done(sent);
     EXPECT(zl_handle_revoke(server, &key) == ZL_OK);
     REFUSED(zl_handle_revoke(server, &key));
     EXPECT(zl_handle_put(client, &key, 0, from, 0, 8, NULL, &sent) == ZL_OK);
@@ -248,6 +308,8 @@ static void handles(zl_worker_thread *thread)
     zl_status status = zl_pending_wait(received, 20000, &completion);
     EXPECT(status == ZL_ERROR_CLOSED || completion.status == ZL_ERROR_CLOSED);
     zl_pending_free(received);
+    EXPECT(zl_handle_immediate(server, -1, &immediate) == ZL_OK && immediate == 4712);
+    EXPECT(zl_handle_immediate(server, -1, &immediate) == ZL_ERROR_CLOSED);
     zl_handle_free(server);
     zl_endpoint_handle_free(endpoint);
     zl_exported_free(exported);

@@ -5,7 +5,7 @@ use super::{SECTIONS, crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What Rust's surface is read from.
-const RUST: [&str; 11] = [
+const RUST: [&str; 13] = [
     "connection.rs",
     "arrived.rs",
     "remote.rs",
@@ -14,6 +14,8 @@ const RUST: [&str; 11] = [
     "worker/mod.rs",
     "worker/run.rs",
     "worker/handle.rs",
+    "worker/remote.rs",
+    "worker/arrivals.rs",
     "worker/thread.rs",
     "worker/pending.rs",
     "worker/tokio.rs",
