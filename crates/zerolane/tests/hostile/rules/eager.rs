@@ -23,7 +23,7 @@ pub(super) const RULES: &[Rule] = &[
 const MOST: u64 = 16 << 10;
 
 /// The next Transfer of the peer, of `length` bytes.
-fn next(peer: &mut Peer, length: u64) -> RequestToSend {
+pub(super) fn next(peer: &mut Peer, length: u64) -> RequestToSend {
     RequestToSend {
         length,
         s_id: peer.id(),
@@ -43,7 +43,7 @@ fn say(peer: &mut Peer, rts: &RequestToSend, offset: u32, len: usize) {
     say_header(peer, header, len);
 }
 
-fn say_header(peer: &mut Peer, header: Header, len: usize) {
+pub(super) fn say_header(peer: &mut Peer, header: Header, len: usize) {
     let route = peer.header(Op::Data);
     let header = Header {
         d_port: route.d_port,

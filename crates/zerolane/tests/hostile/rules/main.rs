@@ -6,13 +6,14 @@
 //! | module | holds |
 //! |---|---|
 //! | `rule`, `table` | what a rule is; the list of them, which is that of docs/rules.md |
-//! | `form`, `protection`, `announce`, `data`, `grant`, `memory`, `owner`, `finish`, `eager`, `frames` | the rules, and how each is broken |
+//! | `form`, `protection`, `announce`, `data`, `grant`, `memory`, `owner`, `finish`, `eager`, `frames`, `bare` | the rules, and how each is broken |
 //! | `peer`, `exchange`, `seal` | the hostile peer; its set-up, which is honest; its seal, which is not |
 //! | `victim`, `guard` | the end that is attacked, an honest client beside it, and memory that may not be touched |
 //! | `holdings` | what the process holds |
 #![allow(non_snake_case)]
 
 mod announce;
+mod bare;
 mod data;
 mod eager;
 mod exchange;

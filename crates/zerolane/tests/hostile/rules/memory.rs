@@ -343,7 +343,7 @@ fn values_never_asked_for(peer: &mut Peer) {
 }
 
 /// A message of nothing but control.
-fn message(peer: &Peer, sync: u32) -> Header {
+pub(super) fn message(peer: &Peer, sync: u32) -> Header {
     Header {
         d_id: 1 << 31,
         s_id: 3,

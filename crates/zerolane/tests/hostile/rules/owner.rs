@@ -58,7 +58,7 @@ fn available(peer: &Peer, question: &Header, length: u64) -> (Header, [u8; 32]) 
 }
 
 /// Gives the victim its region, and waits for what it does with it.
-fn given(peer: &mut Peer, op: Op) -> (Header, Vec<u8>) {
+pub(super) fn given(peer: &mut Peer, op: Op) -> (Header, Vec<u8>) {
     let question = asked(peer);
     let (header, options) = available(peer, &question, 1 << 20);
     peer.say_raw(&header, &options);
@@ -179,7 +179,7 @@ fn value_of_other_lengths(peer: &mut Peer) {
 }
 
 /// Checks that the victim still repeats the put that was not confirmed.
-fn is_repeated(peer: &mut Peer, put: &Header) {
+pub(super) fn is_repeated(peer: &mut Peer, put: &Header) {
     peer.await_heard(|it, _| it.op == Op::Data && it.d_id == put.d_id && it.sync == put.sync);
 }
 

@@ -2,7 +2,7 @@
 
 use super::peer::{Peer, Role};
 use super::victim::Ask;
-use super::{announce, data, eager, finish, form, frames, grant, memory, owner, protection};
+use super::{announce, bare, data, eager, finish, form, frames, grant, memory, owner, protection};
 use zerolane::counters::DropReason;
 use zerolane_wire::{Profile, RequestConnection};
 
@@ -119,6 +119,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
         finish::RULES,
         eager::RULES,
         frames::RULES,
+        bare::RULES,
     ];
     parts.into_iter().flatten()
 }
