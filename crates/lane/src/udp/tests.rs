@@ -1,6 +1,8 @@
 //! Two drivers in one thread, and a kernel that refuses, or says that it copies nothing.
 #![allow(non_snake_case)]
 
+mod frames;
+
 use super::system::seam::{self, Sends};
 use super::*;
 use crate::Report;
