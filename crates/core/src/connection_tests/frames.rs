@@ -330,3 +330,56 @@ fn model__frames_over_links_that_lose_double_and_overtake() {
         sim.b.c().assert_bounded();
     });
 }
+
+/// Puts and a send between them, all posted now, but for some puts that are told a time `stale` ago. What is sent, when,
+/// and how long the peer may be silent at the end.
+fn spoken_by_stale_puts(seed: u64, stale: Duration) -> (Vec<(Side, Vec<u8>)>, Duration) {
+    let link = LinkConfig {
+        delay: Duration::from_millis(3),
+        loss: Loss::Random(0.05),
+        ..LinkConfig::default()
+    };
+    let mut sim = Sim::new(link, seed, Config::default(), Config::default());
+    sim.connect();
+    sim.run_for(S);
+    let target = sim.b.empty(64_000);
+    let place = export(&mut sim, target, Rights::WRITE);
+    sim.trace = Some(vec![]);
+    for round in 0..20 {
+        let now = sim.now();
+        let earlier = Instant::ZERO + (now - Instant::ZERO).saturating_sub(stale);
+        let payload = sim.a.filled(round, 40_000);
+        let into = sim.b.empty(40_000);
+        sim.b.c().post_receive(now, into).unwrap();
+        let mut last = 0;
+        for n in 0..6 {
+            let span = sim.a.filled(n, 64);
+            let place = at(place, 64 * n);
+            let flags = WorkFlags::default();
+            let posted = sim.a.c().post_put(earlier, place, span, None, flags);
+            last = posted.unwrap();
+            if n == 2 {
+                let sent = sim.a.c().post_send(now, payload, Delivery::Interrupt);
+                sent.unwrap();
+            }
+        }
+        until_over(&mut sim, last);
+        sim.run_for(Duration::from_millis(5 * round));
+    }
+    sim.run_for(S);
+    let patience = sim.a.c().cx.recovery.patience();
+    (sim.trace.take().unwrap(), patience)
+}
+
+/// The lane asks the clock once for inline puts that leave together: they are posted by the time of the first of them.
+/// What is timed of them is timed from when they leave.
+#[test]
+fn put__posted_by_an_earlier_time_repeats_nothing_early() {
+    each(10, |seed| {
+        let right = spoken_by_stale_puts(seed, Duration::ZERO);
+        for stale in [Duration::from_millis(1), Duration::from_millis(500), S] {
+            let told = spoken_by_stale_puts(seed, stale);
+            assert!(told == right, "{stale:?} ago");
+        }
+    });
+}

@@ -155,7 +155,8 @@ impl<L: Lane> Driver<L> {
         let id = match report.context {
             // Not remembered: there may be millions in a second.
             0 => {
-                // Nor does each look at the clock: those that leave together count as posted together.
+                // Nor does each look at the clock: those that leave together count as posted together. What is timed
+                // of them is timed from when they leave.
                 let now = *self.copied_at.get_or_insert_with(|| self.clock.now());
                 self.core.post(now, request, span)?
             }
