@@ -168,8 +168,8 @@ impl Listener {
         Ok(driver.map_or(Accept::Stranger, |it| Accept::Connection(Box::new(it))))
     }
 
-    /// The keys of connections for which something came from elsewhere than their peer's address: the peer may
-    /// have moved. See [`UdpLane::look_for_peer`].
+    /// The keys of connections for which something came from elsewhere than their peer's address, since this was asked
+    /// last: the peer may have moved. See [`UdpLane::look_for_peer`].
     pub fn unmatched(&self) -> Vec<u32> {
         self.port.unmatched()
     }

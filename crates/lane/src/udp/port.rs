@@ -45,6 +45,8 @@ struct PortState {
     socket: Weak<Socket>,
     /// The connections that exist, by their keys.
     known: HashMap<u32, KnownConnection>,
+    /// Keys of those for which something came since [`SharedPort::unmatched`].
+    news: Vec<u32>,
     /// What a connection read that is the listener's, if there is one.
     others: Option<VecDeque<Received>>,
     /// Datagrams dropped because of [`MAX_KEPT`].
@@ -56,6 +58,8 @@ struct KnownConnection {
     /// Where its peer was at first.
     origin: Origin,
     unmatched: VecDeque<Received>,
+    /// It is among the news.
+    is_news: bool,
 }
 
 impl SharedPort {
@@ -121,13 +125,17 @@ impl SharedPort {
         let known = KnownConnection {
             origin: Origin::of(peer.ip()),
             unmatched: VecDeque::new(),
+            is_news: false,
         };
         self.kept().known.insert(key, known);
     }
 
     /// That connection is no more.
     pub(super) fn forget(&self, key: u32) {
-        self.kept().known.remove(&key);
+        let mut kept = self.kept();
+        if kept.known.remove(&key).is_some_and(|it| it.is_news) {
+            kept.news.retain(|it| *it != key);
+        }
     }
 
     /// Connections that exist: all, and those of `origin`.
@@ -163,12 +171,19 @@ impl SharedPort {
         self.kept().others.as_ref().is_some_and(|it| !it.is_empty())
     }
 
-    /// The keys of connections for which something came from elsewhere than their peer's address.
+    /// The keys of connections for which something came from elsewhere than their peer's address, since this was asked
+    /// last, and that did not look at it.
     pub(super) fn unmatched(&self) -> Vec<u32> {
-        let kept = self.kept();
-        let known = kept.known.iter();
-        let found = known.filter(|(_, it)| !it.unmatched.is_empty());
-        found.map(|(&key, _)| key).collect()
+        let mut kept = self.kept();
+        let PortState { known, news, .. } = &mut *kept;
+        let mut found = std::mem::take(news);
+        found.retain(|key| {
+            known.get_mut(key).is_some_and(|it| {
+                it.is_news = false;
+                !it.unmatched.is_empty()
+            })
+        });
+        found
     }
 
     /// The next datagram at `socket`, this port's, that is no connection's. `None` when it is empty, or when
@@ -220,10 +235,15 @@ impl PortState {
     /// Keeps what is a connection's, and gives back what is not.
     fn sort(&mut self, received: Received) -> Option<Received> {
         let key = received.0.get(KEY).and_then(|key| key.try_into().ok());
-        let known = key.and_then(|key| self.known.get_mut(&u32::from_be_bytes(key)));
-        let Some(KnownConnection { unmatched, .. }) = known else {
+        let key = key.map(u32::from_be_bytes);
+        let known = key.and_then(|key| Some((key, self.known.get_mut(&key)?)));
+        let Some((key, connection)) = known else {
             return Some(received);
         };
+        if !std::mem::replace(&mut connection.is_news, true) {
+            self.news.push(key);
+        }
+        let unmatched = &mut connection.unmatched;
         if unmatched.len() >= MAX_KEPT {
             unmatched.pop_front();
             self.dropped += 1;
@@ -274,6 +294,27 @@ mod tests {
             (kept.known[&7].unmatched.len(), kept.dropped),
             (MAX_KEPT, 3)
         );
+    }
+
+    #[test]
+    fn unmatched__is_told_once_for_what_came() {
+        let port = SharedPort::unattended(([127, 0, 0, 1], 0).into());
+        for key in [7, 8, 9] {
+            port.expect(key, PEER.into());
+        }
+        for key in [7, 7, 8, 9] {
+            assert!(port.kept().sort(datagram(key)).is_none());
+        }
+        port.forget(9);
+        assert_eq!(port.unmatched(), [7, 8]);
+        assert!(port.unmatched().is_empty(), "nothing came since");
+        // Not looked at yet, and more came.
+        assert!(port.kept().sort(datagram(7)).is_none());
+        assert_eq!(port.unmatched(), [7]);
+        let socket = port.listen().expect("a port");
+        assert!(port.kept().sort(datagram(8)).is_none());
+        assert_eq!(port.of(8, &socket).len(), 2);
+        assert!(port.unmatched().is_empty(), "it was looked at");
     }
 
     #[test]
