@@ -52,6 +52,33 @@ unsafe fn post(
     })
 }
 
+/// Waits `timeout_ms` milliseconds (negative: no limit) for what the worker is asked, and writes it to `output`, which C
+/// calls `name`.
+///
+/// # Safety
+/// As [`handle`], and as [`Output::new`].
+unsafe fn tell<T, O: From<T>>(
+    connection: *const zl_handle,
+    (output, name): (*mut O, &str),
+    timeout_ms: i64,
+    ask: impl FnOnce(&ConnectionHandle) -> Result<Pending<T>, Failure>,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: the caller's promises.
+        let (connection, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                Output::new(output, name)?,
+            )
+        };
+        let Ok(told) = waited(ask(&connection.0)?, timeout_ms) else {
+            return Ok(zl_status::ZL_TIMEOUT);
+        };
+        output.set(told?.into());
+        Ok(zl_status::ZL_OK)
+    })
+}
+
 /// Sends `len` bytes of `region` from `offset` on as one Transfer. `how` may be null; it is always signalled.
 /// `pending` is to be waited for, and to be freed with zl_pending_free, as that of every request.
 ///
@@ -283,19 +310,13 @@ pub unsafe extern "C" fn zl_handle_export(
     rights: u32,
     key: *mut zl_key,
 ) -> zl_status {
-    guard(|| {
-        // SAFETY: C's promises about handles and outputs.
-        let (connection, region, output) = unsafe {
-            (
-                handle(connection, "connection")?,
-                handle(exported, "exported")?.region()?,
-                Output::new(key, "key")?,
-            )
-        };
-        let key = connection.0.export(&region, self::rights(rights)?);
-        output.set(key.wait()?.into());
-        Ok(zl_status::ZL_OK)
-    })
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        tell(connection, (key, "key"), -1, |connection| {
+            let region = handle(exported, "exported")?.region()?;
+            Ok(connection.export(&region, self::rights(rights)?))
+        })
+    }
 }
 
 /// The same by `name`, as zl_export_named does.
@@ -309,21 +330,13 @@ pub unsafe extern "C" fn zl_handle_export_named(
     rights: u32,
     key: *mut zl_key,
 ) -> zl_status {
-    guard(|| {
-        // SAFETY: C's promises about handles, texts and outputs.
-        let (connection, name, region, output) = unsafe {
-            (
-                handle(connection, "connection")?,
-                text(name, "name")?,
-                handle(exported, "exported")?.region()?,
-                Output::new(key, "key")?,
-            )
-        };
-        let rights = self::rights(rights)?;
-        let key = connection.0.export_named(name, &region, rights);
-        output.set(key.wait()?.into());
-        Ok(zl_status::ZL_OK)
-    })
+    // SAFETY: C's promises about handles, texts and outputs.
+    unsafe {
+        tell(connection, (key, "key"), -1, |connection| {
+            let (name, region) = (text(name, "name")?, handle(exported, "exported")?.region()?);
+            Ok(connection.export_named(name, &region, self::rights(rights)?))
+        })
+    }
 }
 
 /// Takes memory back from the peer, at once, as zl_revoke does.
@@ -360,20 +373,12 @@ pub unsafe extern "C" fn zl_handle_immediate(
     timeout_ms: i64,
     immediate: *mut u32,
 ) -> zl_status {
-    guard(|| {
-        // SAFETY: C's promises about handles and outputs.
-        let (connection, output) = unsafe {
-            (
-                handle(connection, "connection")?,
-                Output::new(immediate, "immediate")?,
-            )
-        };
-        let Ok(next) = waited(connection.0.immediate(), timeout_ms) else {
-            return Ok(zl_status::ZL_TIMEOUT);
-        };
-        output.set(next?);
-        Ok(zl_status::ZL_OK)
-    })
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        tell(connection, (immediate, "immediate"), timeout_ms, |it| {
+            Ok(it.immediate())
+        })
+    }
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no receive takes, and
@@ -386,16 +391,15 @@ pub unsafe extern "C" fn zl_handle_announced(
     timeout_ms: i64,
     len: *mut u64,
 ) -> zl_status {
-    guard(|| {
-        // SAFETY: C's promises about handles and outputs.
-        let (connection, output) =
-            unsafe { (handle(connection, "connection")?, Output::new(len, "len")?) };
-        let Ok(length) = waited(connection.0.announced(), timeout_ms) else {
-            return Ok(zl_status::ZL_TIMEOUT);
-        };
-        output.set(length?);
-        Ok(zl_status::ZL_OK)
-    })
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        tell(
+            connection,
+            (len, "len"),
+            timeout_ms,
+            |it| Ok(it.announced()),
+        )
+    }
 }
 
 /// Writes the address that the peer had when the connection was made to `buffer`, as zl_peer_addr does.
@@ -444,17 +448,8 @@ pub unsafe extern "C" fn zl_handle_account(
     connection: *const zl_handle,
     account: *mut zl_account,
 ) -> zl_status {
-    guard(|| {
-        // SAFETY: C's promises about handles and outputs.
-        let (connection, output) = unsafe {
-            (
-                handle(connection, "connection")?,
-                Output::new(account, "account")?,
-            )
-        };
-        output.set(connection.0.account().wait()?.into());
-        Ok(zl_status::ZL_OK)
-    })
+    // SAFETY: C's promises about handles and outputs.
+    unsafe { tell(connection, (account, "account"), -1, |it| Ok(it.account())) }
 }
 
 /// Finishes sending behind what was asked for before, as zl_finish does.
