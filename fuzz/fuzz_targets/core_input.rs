@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use zerolane_core::{
     Atomic, BurstLimit, Config, Connection, Delivery, Entropy, Forecast, HoldOrder, Instant,
-    Outgoing, Placement, RegionId, RemotePlace, Span, TransferId, Transmit, WorkFlags, WorkRequest,
-    listen,
+    OperationDatagram, Placement, RegionId, RemotePlace, Span, TransferId, Transmit, WorkFlags,
+    WorkRequest, listen,
 };
 use zerolane_wire::{
     FetchOpKind, Flags, Frames, HEADER_LEN, Header, Op, Packet, Profile, Profiles, Rights, Train,
@@ -129,8 +129,8 @@ impl Pair {
                     }
                 }
                 Transmit::Operations(burst) => {
-                    for operations in burst.datagrams() {
-                        self.put_operations(1 - side, operations);
+                    for datagram in burst.datagrams() {
+                        self.put_operations(1 - side, datagram);
                     }
                 }
             }
@@ -150,11 +150,11 @@ impl Pair {
     }
 
     /// A datagram of operations, as a lane shows it: each on its own.
-    fn put_operations(&mut self, to: usize, operations: &[Outgoing]) {
+    fn put_operations(&mut self, to: usize, datagram: OperationDatagram<'_>) {
         let mut bytes = vec![];
-        for it in operations {
+        for it in datagram.operations() {
             let payload = it.payload.map_or(0, |span| span.len as usize);
-            bytes.extend_from_slice(it.bytes());
+            bytes.extend_from_slice(it.head);
             bytes.resize(bytes.len() + payload + it.padding as usize, 0);
         }
         let header = Header::parse(&bytes).expect("what is sent");

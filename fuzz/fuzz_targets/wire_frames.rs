@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use zerolane_wire::{Flags, FrameHead, Frames, HEADER_LEN, Header, MAX_FRAMES, Op};
+use zerolane_wire::{
+    Flags, FrameFields, FrameHead, Frames, HEADER_LEN, Header, MAX_FRAME_HEAD_LEN, MAX_FRAMES, Op,
+};
 
 fuzz_target!(|datagram: &[u8]| {
     let Ok(header) = Header::parse(datagram) else {
@@ -25,9 +27,12 @@ fuzz_target!(|datagram: &[u8]| {
         assert!(it.op == Op::Data && it.d_id >> 31 == 1 && !it.flags.contains(Flags::FRAMES));
         assert_eq!(it.d_key, header.d_key);
         // The first one has its place and identifier from the header that is made of it.
-        again.extend_from_slice(FrameHead::new(before, it, payload.len() as u16).bytes());
+        let fields = FrameFields::of(it);
+        let mut place = [0; MAX_FRAME_HEAD_LEN];
+        let len = FrameHead::new(before, fields, payload.len() as u16).emit_into(&mut place);
+        again.extend_from_slice(&place[..len]);
         again.extend_from_slice(payload);
-        before = Some(it);
+        before = Some(fields);
     }
     let asks = header.flags.contains(Flags::SEND_STATE);
     let (first, _) = &read[0];

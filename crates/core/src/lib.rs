@@ -59,4 +59,6 @@ pub use tiling::{Tile, tiles};
 pub use time::Instant;
 pub(crate) use transfer::HANDLE;
 pub use transfer::{Delivery, TransferId};
-pub use transmit::{BurstLimit, ControlDatagram, DataBurst, OperationBurst, Outgoing, Transmit};
+pub use transmit::{
+    BurstLimit, ControlDatagram, DataBurst, OperationBurst, OperationDatagram, Outgoing, Transmit,
+};

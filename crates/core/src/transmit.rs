@@ -3,7 +3,10 @@
 use crate::Span;
 use smallvec::SmallVec;
 use zerolane_wire::checksum::Sum;
-use zerolane_wire::{Flags, FrameHead, Frames, HEADER_LEN, Header, OPTIONS_LEN, Packet, Train};
+use zerolane_wire::{
+    FRAME_HEAD_LEN, Flags, FrameHead, Frames, HEADER_LEN, Header, MAX_FRAME_HEAD_LEN, OPTIONS_LEN,
+    Packet, Train,
+};
 
 /// How much one burst may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,109 +43,185 @@ pub enum Transmit {
     Operations(OperationBurst),
 }
 
+/// Room for the header and the options of an operation that leaves alone.
+const ALONE: usize = 96;
+const _: () = assert!(ALONE >= HEADER_LEN + OPTIONS_LEN);
+
 /// Numbered operations in datagrams of equal length, of which only the last may be shorter.
+///
+/// Flat, for there may be a thousand in a burst: what is in front of their payloads lies in one piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationBurst {
     /// Bytes of each datagram but perhaps the last.
     pub segment: u32,
     /// Datagrams, at least 1.
     pub segments: u32,
+    /// What is in front of the payload of each, one behind the other.
+    heads: SmallVec<[u8; ALONE]>,
+    /// Where the last datagram begins in `heads`.
+    opening: usize,
     /// Each, at least one, in order.
-    pub operations: SmallVec<[Outgoing; 1]>,
+    pieces: SmallVec<[Piece; 1]>,
     /// Number of the first.
     pub(crate) first: u32,
+    /// A caller waits for the end of one of them.
+    pub(crate) awaited: bool,
 }
 
-impl OperationBurst {
-    /// The datagrams: what of each of its operations stands in it, one behind the other.
-    pub fn datagrams(&self) -> impl Iterator<Item = &[Outgoing]> {
-        Outgoing::datagrams(&self.operations)
-    }
-}
-
-/// One small operation on the wire: in a datagram of its own, or as a frame.
+/// What `heads` does not tell of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outgoing {
-    bytes: [u8; HEADER_LEN + OPTIONS_LEN],
-    len: usize,
+struct Piece {
+    /// Empty if it has none.
+    payload: Span,
+    padding: u32,
+    /// Its bytes of `heads`.
+    head: u16,
     /// It is the first of its datagram.
     opens: bool,
-    /// Payload that follows, if any.
-    pub payload: Option<Span>,
-    /// Zeros that follow that, bytes.
-    pub padding: u32,
 }
 
-impl Outgoing {
-    pub(crate) fn control(packet: &Packet) -> Outgoing {
+/// Making one.
+impl OperationBurst {
+    /// Of operations from number `first` on, up to `most`.
+    pub(crate) fn new(first: u32, most: usize) -> OperationBurst {
+        let heads = match most {
+            0 | 1 => SmallVec::new(),
+            _ => SmallVec::with_capacity(HEADER_LEN + MAX_FRAME_HEAD_LEN + most * FRAME_HEAD_LEN),
+        };
+        OperationBurst {
+            segment: 0,
+            segments: 0,
+            heads,
+            opening: 0,
+            pieces: SmallVec::with_capacity(most),
+            first,
+            awaited: false,
+        }
+    }
+
+    /// Adds a datagram of a control operation.
+    pub(crate) fn control(&mut self, packet: &Packet) {
         let (bytes, len) = packet.emit();
-        Outgoing {
-            bytes,
-            len,
-            opens: true,
-            payload: None,
-            padding: 0,
+        self.open(&bytes[..len], Span::EMPTY);
+    }
+
+    /// Adds a datagram of one operation.
+    pub(crate) fn data(&mut self, header: &Header, payload: Span) {
+        self.open(&header.emit(), payload);
+    }
+
+    /// Adds a datagram that begins with operation `header`, which is a frame there.
+    pub(crate) fn frames(&mut self, header: &Header, head: FrameHead, payload: Span) {
+        self.open(&Frames::header(header).emit(), payload);
+        let len = self.emit(head);
+        if let Some(it) = self.pieces.last_mut() {
+            it.head += len;
         }
     }
 
-    pub(crate) fn data(header: &Header, payload: Option<Span>) -> Outgoing {
-        let mut bytes = [0; HEADER_LEN + OPTIONS_LEN];
-        bytes[..HEADER_LEN].copy_from_slice(&header.emit());
-        Outgoing {
-            bytes,
-            len: HEADER_LEN,
-            opens: true,
+    /// Adds a frame to the last datagram.
+    #[inline]
+    pub(crate) fn frame(&mut self, head: FrameHead, payload: Span) {
+        let head = self.emit(head);
+        self.pieces.push(Piece {
             payload,
             padding: 0,
-        }
+            head,
+            opens: false,
+        });
     }
 
-    /// Operation `it` as a frame behind `before`; without one, behind the header of their datagram, which it brings.
-    pub(crate) fn frame(before: Option<&Header>, it: &Header, payload: Option<Span>) -> Outgoing {
-        let len = payload.map_or(0, |span| span.len as u16);
-        let frame = FrameHead::new(before, it, len);
-        let mut bytes = [0; HEADER_LEN + OPTIONS_LEN];
-        let mut head = 0;
-        if before.is_none() {
-            bytes[..HEADER_LEN].copy_from_slice(&Frames::header(it).emit());
-            head = HEADER_LEN;
-        }
-        if let Some(place) = bytes[head..].first_chunk_mut() {
-            head += frame.emit_into(place);
-        }
-        Outgoing {
-            bytes,
-            len: head,
-            opens: before.is_none(),
+    fn open(&mut self, head: &[u8], payload: Span) {
+        self.opening = self.heads.len();
+        self.heads.extend_from_slice(head);
+        self.pieces.push(Piece {
             payload,
             padding: 0,
+            head: head.len() as u16,
+            opens: true,
+        });
+    }
+
+    #[inline]
+    fn emit(&mut self, head: FrameHead) -> u16 {
+        let at = self.heads.len();
+        // As much as it may be, and then what it is: no copy of a length known only then.
+        self.heads.extend_from_slice(&[0; MAX_FRAME_HEAD_LEN]);
+        let place = self.heads[at..].first_chunk_mut();
+        let len = place.map_or(0, |place| head.emit_into(place));
+        self.heads.truncate(at + len);
+        len as u16
+    }
+
+    /// The last datagram ends with `padding` zeros.
+    pub(crate) fn pad(&mut self, padding: u32) {
+        if let Some(it) = self.pieces.last_mut() {
+            it.padding = padding;
         }
     }
 
-    /// The datagrams that `operations` are in.
-    pub fn datagrams(operations: &[Outgoing]) -> impl Iterator<Item = &[Outgoing]> {
-        operations.chunk_by(|_, it| !it.opens)
-    }
-
-    /// Whether it is the first of its datagram.
-    pub(crate) fn opens(&self) -> bool {
-        self.opens
-    }
-
-    /// The datagram that it opens asks for a State, if that is of Data.
+    /// The last datagram asks for a State, if it is Data.
     pub(crate) fn ask(&mut self) {
-        if let Some(header) = self.bytes.first_chunk_mut()
+        if let Some(header) = self.heads[self.opening..].first_chunk_mut()
             && Header::is_data(header)
         {
             Header::add_flags(header, Flags::SEND_STATE);
         }
     }
+}
 
+/// What is in it.
+impl OperationBurst {
+    /// Operations.
+    pub(crate) fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// The datagrams, in order.
+    pub fn datagrams(&self) -> impl Iterator<Item = OperationDatagram<'_>> + Clone {
+        let mut rest = &self.heads[..];
+        self.pieces.chunk_by(|_, it| !it.opens).map(move |pieces| {
+            let len = pieces.iter().map(|it| usize::from(it.head)).sum();
+            let heads;
+            (heads, rest) = rest.split_at(len);
+            OperationDatagram { heads, pieces }
+        })
+    }
+}
+
+/// A datagram of numbered operations: one, or several as frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationDatagram<'a> {
+    heads: &'a [u8],
+    pieces: &'a [Piece],
+}
+
+impl<'a> OperationDatagram<'a> {
+    /// Its operations, in order, at least one.
+    pub fn operations(&self) -> impl ExactSizeIterator<Item = Outgoing<'a>> + Clone + use<'a> {
+        let mut rest = self.heads;
+        self.pieces.iter().map(move |it| {
+            let head;
+            (head, rest) = rest.split_at(it.head.into());
+            Outgoing {
+                head,
+                payload: (it.payload.len > 0).then_some(it.payload),
+                padding: it.padding,
+            }
+        })
+    }
+}
+
+/// One small operation on the wire: in a datagram of its own, or as a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outgoing<'a> {
     /// What is in front of the payload: of the first of a datagram its header, and options or the head of a
     /// frame; of the others that.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
+    pub head: &'a [u8],
+    /// Payload that follows, if any.
+    pub payload: Option<Span>,
+    /// Zeros that follow that, bytes.
+    pub padding: u32,
 }
 
 /// A control operation on the wire.

@@ -33,63 +33,103 @@ const FLAGS: u16 = Flags::SILENT
     .with(Flags::CONTINUES)
     .bits();
 
+/// What an operation does not share with all others of its datagram: the fields of its header that frames tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameFields {
+    /// [`Flags::SILENT`], [`Flags::INTERRUPT`] and [`Flags::CONTINUES`]; others are not told.
+    pub flags: Flags,
+    /// B_id.
+    pub b_id: u16,
+    /// Buffer index.
+    pub bufx: u32,
+    /// Offset within the buffer, bytes.
+    pub offset: u32,
+    /// B_num.
+    pub b_num: u32,
+    /// D_id.
+    pub d_id: u32,
+    /// S_id.
+    pub s_id: u32,
+}
+
+impl FrameFields {
+    /// Those of `header`.
+    pub fn of(header: &Header) -> FrameFields {
+        FrameFields {
+            flags: header.flags,
+            b_id: header.b_id,
+            bufx: header.bufx,
+            offset: header.offset,
+            b_num: header.b_num,
+            d_id: header.d_id,
+            s_id: header.s_id,
+        }
+    }
+}
+
 /// What is in front of a frame's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    bytes: [u8; MAX_FRAME_HEAD_LEN],
-    len: usize,
+    /// Fields that follow.
+    told: u8,
+    /// Bytes of the payload.
+    payload: u16,
+    it: FrameFields,
 }
 
 impl FrameHead {
     /// That of operation `it`, of `len` bytes, behind `before`: the operation in front of it in the datagram, if
     /// there is one.
-    pub fn new(before: Option<&Header>, it: &Header, len: u16) -> FrameHead {
-        let mut head = FrameHead {
-            bytes: [0; MAX_FRAME_HEAD_LEN],
-            len: 0,
-        };
-        let fields = fields(before, it);
-        head.push([FRAME | fields | (it.flags.bits() & FLAGS) as u8]);
-        head.push(len.to_be_bytes());
-        head.push(it.offset.to_be_bytes());
-        if fields & PLACE != 0 {
-            head.push(it.b_id.to_be_bytes());
-            head.push(it.bufx.to_be_bytes());
-            head.push(it.d_id.to_be_bytes());
+    #[inline]
+    pub fn new(before: Option<FrameFields>, it: FrameFields, len: u16) -> FrameHead {
+        FrameHead {
+            told: fields(before, it),
+            payload: len,
+            it,
         }
-        if fields & NUMBER != 0 {
-            head.push(it.b_num.to_be_bytes());
-        }
-        if fields & ID != 0 {
-            head.push(it.s_id.to_be_bytes());
-        }
-        head
     }
 
-    fn push<const N: usize>(&mut self, field: [u8; N]) {
-        self.bytes[self.len..self.len + N].copy_from_slice(&field);
-        self.len += N;
-    }
-
-    /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
+    /// Bytes of it.
+    #[inline]
+    pub fn size(&self) -> usize {
+        FRAME_HEAD_LEN + fields_len(self.told)
     }
 
     /// Writes it to the start of `bytes`, of which the rest is then undefined. Returns its length.
+    #[inline]
     pub fn emit_into(&self, bytes: &mut [u8; MAX_FRAME_HEAD_LEN]) -> usize {
-        *bytes = self.bytes;
-        self.len
-    }
-
-    /// How many bytes [`FrameHead::new`] makes of the same operations.
-    pub fn len_of(before: Option<&Header>, it: &Header) -> usize {
-        FRAME_HEAD_LEN + fields_len(fields(before, it))
+        let it = &self.it;
+        let what = FRAME | self.told | (it.flags.bits() & FLAGS) as u8;
+        let [high, low] = self.payload.to_be_bytes();
+        let [a, b, c, d] = it.offset.to_be_bytes();
+        bytes[..FRAME_HEAD_LEN].copy_from_slice(&[what, high, low, a, b, c, d]);
+        let mut len = FRAME_HEAD_LEN;
+        if self.told == 0 {
+            return len;
+        }
+        if self.told & PLACE != 0 {
+            push(bytes, &mut len, it.b_id.to_be_bytes());
+            push(bytes, &mut len, it.bufx.to_be_bytes());
+            push(bytes, &mut len, it.d_id.to_be_bytes());
+        }
+        if self.told & NUMBER != 0 {
+            push(bytes, &mut len, it.b_num.to_be_bytes());
+        }
+        if self.told & ID != 0 {
+            push(bytes, &mut len, it.s_id.to_be_bytes());
+        }
+        len
     }
 }
 
+fn push<const N: usize>(bytes: &mut [u8; MAX_FRAME_HEAD_LEN], len: &mut usize, field: [u8; N]) {
+    bytes[*len..*len + N].copy_from_slice(&field);
+    *len += N;
+}
+
 /// The fields of `it` that do not follow from `before`.
-fn fields(before: Option<&Header>, it: &Header) -> u8 {
+#[inline]
+fn fields(before: Option<FrameFields>, it: FrameFields) -> u8 {
     let number = if it.b_num == 0 { 0 } else { NUMBER };
     let Some(before) = before else {
         // The header of the datagram has the rest.
@@ -104,6 +144,7 @@ fn fields(before: Option<&Header>, it: &Header) -> u8 {
     number | place | id
 }
 
+#[inline]
 fn fields_len(fields: u8) -> usize {
     let len = |field: u8, len: usize| if fields & field == 0 { 0 } else { len };
     len(PLACE, PLACE_LEN) + len(NUMBER, 4) + len(ID, 4)

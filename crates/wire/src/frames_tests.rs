@@ -22,11 +22,14 @@ fn content(operations: &[(Header, &[u8])]) -> Vec<u8> {
     let mut bytes = vec![];
     let mut before = None;
     for (header, payload) in operations {
-        let head = FrameHead::new(before, header, payload.len() as u16);
-        assert_eq!(head.bytes().len(), FrameHead::len_of(before, header));
-        bytes.extend_from_slice(head.bytes());
+        let it = FrameFields::of(header);
+        let head = FrameHead::new(before, it, payload.len() as u16);
+        let mut place = [0xee; MAX_FRAME_HEAD_LEN];
+        let len = head.emit_into(&mut place);
+        assert_eq!(len, head.size());
+        bytes.extend_from_slice(&place[..len]);
         bytes.extend_from_slice(payload);
-        before = Some(header);
+        before = Some(it);
     }
     bytes
 }

@@ -27,7 +27,7 @@ mod header;
 mod operation;
 mod train;
 
-pub use frames::{FRAME_HEAD_LEN, FrameHead, Frames, MAX_FRAME_HEAD_LEN, MAX_FRAMES};
+pub use frames::{FRAME_HEAD_LEN, FrameFields, FrameHead, Frames, MAX_FRAME_HEAD_LEN, MAX_FRAMES};
 pub use header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
 pub use operation::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect,

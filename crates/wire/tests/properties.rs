@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::encapsulation::Encapsulation;
 use zerolane_wire::{
-    Field, Flags, FrameHead, Frames, HEADER_LEN, Header, MAX_FRAMES, OPTIONS_LEN, Op, Packet,
-    ParseError, Problem,
+    Field, Flags, FrameFields, FrameHead, Frames, HEADER_LEN, Header, MAX_FRAME_HEAD_LEN,
+    MAX_FRAMES, OPTIONS_LEN, Op, Packet, ParseError, Problem,
 };
 
 /// The fields an error may name when one bit of a valid datagram flipped, `bit` counted from
@@ -99,11 +99,14 @@ proptest! {
         let mut content = vec![];
         let mut before = None;
         for (header, payload) in &all {
-            let head = FrameHead::new(before, header, payload.len() as u16);
-            prop_assert_eq!(head.bytes().len(), FrameHead::len_of(before, header));
-            content.extend_from_slice(head.bytes());
+            let it = FrameFields::of(header);
+            let head = FrameHead::new(before, it, payload.len() as u16);
+            let mut place = [0xee; MAX_FRAME_HEAD_LEN];
+            let len = head.emit_into(&mut place);
+            prop_assert_eq!(len, head.size());
+            content.extend_from_slice(&place[..len]);
             content.extend_from_slice(payload);
-            before = Some(header);
+            before = Some(it);
         }
         content.resize(content.len() + padding, 0);
         let shared = Frames::header(&all[0].0);

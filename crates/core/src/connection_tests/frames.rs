@@ -149,8 +149,9 @@ fn frames__of_unequal_length_leave_in_one_burst() {
     let Some(Transmit::Operations(burst)) = burst else {
         panic!("{burst:?}");
     };
-    assert_eq!(burst.operations.len(), 60);
-    let padded = burst.operations.iter().filter(|it| it.padding > 0).count();
+    let operations = burst.datagrams().flat_map(|it| it.operations());
+    assert_eq!(operations.clone().count(), 60);
+    let padded = operations.filter(|it| it.padding > 0).count();
     assert!(padded > 0 && padded < burst.segments as usize);
 }
 

@@ -345,7 +345,7 @@ fn put__many_queued_together_are_one_burst_and_one_confirmation() {
     let Some(Transmit::Operations(burst)) = burst else {
         panic!("{burst:?}");
     };
-    let operations = burst.datagrams().map(<[_]>::len).collect::<Vec<_>>();
+    let operations: Vec<_> = burst.datagrams().map(|it| it.operations().len()).collect();
     // Sixteen frames of 7 + 64 bytes are in 1192 bytes.
     assert_eq!((operations, burst.segment), (vec![16, 14], 40 + 16 * 71));
     // Lost on the way; all arrive later, in order.
@@ -680,11 +680,11 @@ fn message__too_large_fails_both_and_nothing_else() {
 }
 
 /// The headers of the operations in a datagram.
-fn headers(operations: &[Outgoing]) -> Vec<Header> {
+fn headers(datagram: OperationDatagram<'_>) -> Vec<Header> {
     let mut bytes = vec![];
-    for it in operations {
+    for it in datagram.operations() {
         let payload = it.payload.map_or(0, |span| span.len as usize);
-        bytes.extend_from_slice(it.bytes());
+        bytes.extend_from_slice(it.head);
         bytes.resize(bytes.len() + payload, 0);
     }
     let header = Header::parse(&bytes).unwrap();
@@ -723,8 +723,8 @@ fn immediate__waits_until_the_peer_looks() {
         while let Some(it) = sim.a.c().poll_transmit(now, BurstLimit::default()) {
             match it {
                 Transmit::Operations(burst) => {
-                    for operations in burst.datagrams() {
-                        for header in headers(operations) {
+                    for datagram in burst.datagrams() {
+                        for header in headers(datagram) {
                             b.on_data(now, &header, 8, 8, None);
                         }
                     }

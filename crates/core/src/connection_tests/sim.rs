@@ -382,10 +382,10 @@ impl Host {
 
     fn operations(&mut self, burst: &OperationBurst, datagrams: &mut Vec<(Vec<u8>, bool)>) {
         let mut longest = burst.segment as usize;
-        for (index, operations) in (1..).zip(burst.datagrams()) {
+        for (index, datagram) in (1..).zip(burst.datagrams()) {
             let mut bytes = vec![];
-            for it in operations {
-                bytes.extend_from_slice(it.bytes());
+            for it in datagram.operations() {
+                bytes.extend_from_slice(it.head);
                 if let Some(payload) = it.payload {
                     bytes.extend_from_slice(self.bytes(payload));
                 }

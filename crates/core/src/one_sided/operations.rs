@@ -2,16 +2,15 @@
 
 use super::bare::is_bare;
 use super::exports::MESSAGES;
+use super::send_queue::Numbered;
 use super::start::max_put;
 use super::{IMMEDIATE, NOTHING, OneSided};
 use crate::context::Context;
-use crate::request::{Request, RequestKind};
+use crate::request::RequestKind;
 use crate::timers::Timer;
-use crate::transmit::Outgoing;
 use crate::{BurstLimit, OperationBurst, Span};
-use smallvec::SmallVec;
 use zerolane_wire::{
-    FetchOp, Flags, FrameHead, Header, MAX_FRAMES, Op, Operation, Packet, Profile,
+    FetchOp, Flags, FrameFields, FrameHead, Header, MAX_FRAMES, Op, Operation, Packet, Profile,
 };
 
 impl OneSided {
@@ -27,12 +26,11 @@ impl OneSided {
         let carries = !matches!(self.send_queue.upcoming()?.kind, RequestKind::Fetch { .. });
         let first = self.send_queue.next_unsent();
         let mut burst = self.pack(cx, first, limit)?;
-        let count = burst.operations.len() as u32;
-        let ask = self.asks_now((0..count).map(|index| first.wrapping_add(index)));
-        if ask && let Some(opening) = burst.operations.iter_mut().rfind(|it| it.opens()) {
-            opening.ask();
+        // Confirmed at once if it repeats, which none in it does if the first does not; or if an end is waited for.
+        if burst.awaited || self.send_queue.is_repeat(first) {
+            burst.ask();
         }
-        self.take(cx, count as usize);
+        self.take(cx, burst.len());
         if !self.send_queue.is_repeat(first) {
             cx.recovery.time_operation(first, cx.now);
         }
@@ -44,31 +42,28 @@ impl OneSided {
 
     /// Puts operations from `first` on into datagrams that leave together.
     fn pack(&self, cx: &Context, first: u32, limit: BurstLimit) -> Option<OperationBurst> {
-        let mut operations = SmallVec::with_capacity(self.send_queue.unsent());
-        let segment = self.fill(cx, first, &mut operations, u32::MAX)?;
+        let mut burst = OperationBurst::new(first, self.send_queue.unsent());
+        let segment = self.fill(cx, first, &mut burst, u32::MAX)?;
         let most = limit.segments.min(limit.bytes / segment).max(1);
         let (mut segments, mut len, mut start) = (1, segment, 0);
         // The kernel cuts all of them at the same length. Frames are padded to it, if little is missing.
         while segments < most
-            && (len == segment || operations.len() > start + 1 && segment - len <= segment / 4)
+            && (len == segment || burst.len() > start + 1 && segment - len <= segment / 4)
         {
-            let end = operations.len();
+            let end = burst.len();
             let next = first.wrapping_add(end as u32);
             if self.is_bare(next) {
                 break;
             }
-            let Some(filled) = self.fill(cx, next, &mut operations, segment) else {
+            burst.pad(segment - len);
+            let Some(filled) = self.fill(cx, next, &mut burst, segment) else {
+                burst.pad(0);
                 break;
             };
-            operations[end - 1].padding = segment - len;
             (segments, len, start) = (segments + 1, filled, end);
         }
-        Some(OperationBurst {
-            segment,
-            segments,
-            operations,
-            first,
-        })
+        (burst.segment, burst.segments) = (segment, segments);
+        Some(burst)
     }
 
     /// The next `count` operations leave: they are repeated unless they are confirmed.
@@ -90,44 +85,48 @@ impl OneSided {
         &self,
         cx: &Context,
         number: u32,
-        operations: &mut SmallVec<[Outgoing; 1]>,
+        burst: &mut OperationBurst,
         most: u32,
     ) -> Option<u32> {
-        let request = self.send_queue.get(number)?;
-        let alone = cx.overhead() + request.kind.content_len();
+        let mut operations = self.send_queue.from(number);
+        let first = operations.next()?;
+        let alone = cx.overhead() + first.request.kind.content_len();
         if alone > most {
             return None;
         }
-        let Some((mut before, payload)) = self.data(cx, number) else {
-            operations.push(self.fetch_op(cx, number)?);
+        burst.awaited |= first.request.flags.awaited;
+        let Some((mut before, payload)) = content(cx, &first) else {
+            burst.control(&self.fetch_op(cx, &first)?);
             return Some(alone);
         };
-        let start = operations.len();
-        operations.push(Outgoing::data(&before, payload));
-        if !cx.sends_frames() {
-            return Some(alone);
-        }
-        let most = most.min(cx.overhead() + max_put(cx));
-        let mut len = cx.overhead() + frame_len(None, &before, payload);
-        for index in 1..MAX_FRAMES {
-            let next = number.wrapping_add(index as u32);
-            let Some((it, more)) = self.data(cx, next).filter(|_| !self.is_bare(next)) else {
+        let header = self.header(cx, number, before);
+        let most = match cx.sends_frames() {
+            true => most.min(cx.overhead() + max_put(cx)),
+            false => 0,
+        };
+        let opening = frame(None, before, payload);
+        let (mut len, mut shared) = (cx.overhead() + frame_len(&opening, payload), false);
+        for next in operations.take(MAX_FRAMES - 1) {
+            let Some((it, more)) = content(cx, &next).filter(|_| !is_bare(next.request)) else {
                 break;
             };
-            let longer = len + frame_len(Some(&before), &it, more);
+            let head = frame(Some(before), it, more);
+            let longer = len + frame_len(&head, more);
             if longer > most {
                 break;
             }
-            if index == 1 {
-                operations[start] = Outgoing::frame(None, &before, payload);
+            if !shared {
+                burst.frames(&header, opening, payload);
             }
-            operations.push(Outgoing::frame(Some(&before), &it, more));
-            (len, before) = (longer, it);
+            burst.frame(head, more);
+            burst.awaited |= next.request.flags.awaited;
+            (len, before, shared) = (longer, it, true);
         }
-        Some(match operations.len() - start {
-            1 => alone,
-            _ => len,
-        })
+        if shared {
+            return Some(len);
+        }
+        burst.data(&header, payload);
+        Some(alone)
     }
 
     /// A burst found no room at the lane: it is asked for again.
@@ -137,95 +136,36 @@ impl OneSided {
 
     /// Whether operation `number` is a message that leaves as its payload, if it can.
     fn is_bare(&self, number: u32) -> bool {
-        self.send_queue.get(number).is_some_and(is_bare)
+        let next = self.send_queue.from(number).next();
+        next.is_some_and(|it| is_bare(it.request))
     }
 
-    /// Whether a burst is to be confirmed at once: it repeats, or its end is waited for.
-    fn asks_now(&self, mut numbers: impl Iterator<Item = u32>) -> bool {
-        numbers.any(|number| {
-            let awaited = |request: &Request| request.flags.awaited;
-            self.send_queue.is_repeat(number) || self.send_queue.get(number).is_some_and(awaited)
-        })
-    }
-
-    /// Operation `number` on the wire: header and payload. `None` if there is none, or it is no Data.
-    fn data(&self, cx: &Context, number: u32) -> Option<(Header, Option<Span>)> {
-        let request = self.send_queue.get(number)?;
-        let header = Header {
-            flags: Flags::NONE.with_if(Flags::SEND_STATE, cx.profile == Profile::Classic),
+    /// The header of operation `number` in a datagram of its own.
+    fn header(&self, cx: &Context, number: u32, it: FrameFields) -> Header {
+        let asks = cx.profile == Profile::Classic;
+        Header {
+            flags: it.flags.with_if(Flags::SEND_STATE, asks),
             param: self.responder.expected() as u16,
             d_port: cx.route.d_port,
             s_port: cx.route.s_port,
             d_key: cx.route.d_key,
+            b_id: it.b_id,
+            bufx: it.bufx,
+            offset: it.offset,
             sync: number,
-            s_id: request.id,
+            b_num: it.b_num,
+            d_id: it.d_id,
+            s_id: it.s_id,
             ..Header::new(Op::Data)
-        };
-        let (header, payload) = match request.kind {
-            RequestKind::Put {
-                place,
-                span,
-                immediate,
-            } => {
-                let to = cx.wire_place(place);
-                let shown = match immediate {
-                    None => Flags::SILENT,
-                    Some(_) => Flags::INTERRUPT,
-                };
-                let (rest, continues) = self.send_queue.run(number);
-                let flags = header.flags.with_if(shown, true);
-                let header = Header {
-                    flags: flags.with_if(Flags::CONTINUES, continues),
-                    b_id: to.mx,
-                    bufx: to.bufx,
-                    offset: to.offset,
-                    b_num: immediate.unwrap_or(rest),
-                    d_id: to.handle,
-                    ..header
-                };
-                (header, Some(span))
-            }
-            RequestKind::Message { control, payload } => {
-                let header = Header {
-                    flags: header.flags.with_if(Flags::INTERRUPT, true),
-                    d_id: MESSAGES,
-                    ..header
-                }
-                .with_wide(payload.map_or(0, |span| span.len));
-                (header, Some(control))
-            }
-            RequestKind::Immediate { value, announced } => {
-                let header = Header {
-                    flags: header.flags.with_if(Flags::INTERRUPT, true),
-                    b_id: IMMEDIATE,
-                    bufx: announced,
-                    b_num: value,
-                    d_id: MESSAGES,
-                    ..header
-                };
-                (header, None)
-            }
-            RequestKind::Get { .. } | RequestKind::Nothing => {
-                let header = Header {
-                    flags: header.flags.with_if(Flags::SILENT, true),
-                    b_id: NOTHING,
-                    d_id: MESSAGES,
-                    ..header
-                };
-                (header, None)
-            }
-            RequestKind::Fetch { .. } => return None,
-        };
-        Some((header, payload.filter(|span| span.len > 0)))
+        }
     }
 
-    fn fetch_op(&self, cx: &Context, number: u32) -> Option<Outgoing> {
-        let request = self.send_queue.get(number)?;
-        let RequestKind::Fetch { place, atomic } = request.kind else {
+    fn fetch_op(&self, cx: &Context, it: &Numbered<'_>) -> Option<Packet> {
+        let RequestKind::Fetch { place, atomic } = it.request.kind else {
             return None;
         };
         let on = cx.wire_place(place);
-        Some(Outgoing::control(&Packet {
+        Some(Packet {
             route: cx.route,
             operation: Operation::FetchOp(FetchOp {
                 kind: atomic.kind,
@@ -233,17 +173,87 @@ impl OneSided {
                 bufx: on.bufx,
                 offset: on.offset,
                 handle: on.handle,
-                s_id: request.id,
-                sync: number,
+                s_id: it.request.id,
+                sync: it.number,
                 confirmed: self.send_queue.confirmed(),
                 operand: atomic.operand,
                 comparand: atomic.comparand,
             }),
-        }))
+        })
     }
 }
 
+/// An operation on the wire: what its header has of its own, and its payload. `None` if it is no Data.
+#[inline]
+fn content(cx: &Context, it: &Numbered<'_>) -> Option<(FrameFields, Span)> {
+    let to_messages = FrameFields {
+        flags: Flags::INTERRUPT,
+        b_id: 0,
+        bufx: 0,
+        offset: 0,
+        b_num: 0,
+        d_id: MESSAGES,
+        s_id: it.request.id,
+    };
+    Some(match it.request.kind {
+        RequestKind::Put {
+            place,
+            span,
+            immediate,
+        } => {
+            let to = cx.wire_place(place);
+            let shown = match immediate {
+                None => Flags::SILENT,
+                Some(_) => Flags::INTERRUPT,
+            };
+            let fields = FrameFields {
+                flags: shown.with_if(Flags::CONTINUES, it.continues),
+                b_id: to.mx,
+                bufx: to.bufx,
+                offset: to.offset,
+                b_num: immediate.unwrap_or(it.rest),
+                d_id: to.handle,
+                s_id: it.request.id,
+            };
+            (fields, span)
+        }
+        RequestKind::Message { control, payload } => {
+            let len = payload.map_or(0, |span| span.len);
+            let fields = FrameFields {
+                bufx: (len >> 32) as u32,
+                offset: len as u32,
+                ..to_messages
+            };
+            (fields, control)
+        }
+        RequestKind::Immediate { value, announced } => {
+            let fields = FrameFields {
+                b_id: IMMEDIATE,
+                bufx: announced,
+                b_num: value,
+                ..to_messages
+            };
+            (fields, Span::EMPTY)
+        }
+        RequestKind::Get { .. } | RequestKind::Nothing => {
+            let fields = FrameFields {
+                flags: Flags::SILENT,
+                b_id: NOTHING,
+                ..to_messages
+            };
+            (fields, Span::EMPTY)
+        }
+        RequestKind::Fetch { .. } => return None,
+    })
+}
+
+#[inline]
+fn frame(before: Option<FrameFields>, it: FrameFields, payload: Span) -> FrameHead {
+    FrameHead::new(before, it, payload.len as u16)
+}
+
 /// Bytes of a frame: its head and its payload.
-fn frame_len(before: Option<&Header>, it: &Header, payload: Option<Span>) -> u32 {
-    FrameHead::len_of(before, it) as u32 + payload.map_or(0, |span| span.len as u32)
+#[inline]
+fn frame_len(head: &FrameHead, payload: Span) -> u32 {
+    head.size() as u32 + payload.len as u32
 }

@@ -64,6 +64,17 @@ impl SentRequest {
     }
 }
 
+/// An operation that is to leave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbered<'a> {
+    pub(crate) number: u32,
+    pub(crate) request: &'a Request,
+    /// Bytes of the put that it is part of, behind its own.
+    pub(crate) rest: u32,
+    /// There are bytes of that put in front of its own.
+    pub(crate) continues: bool,
+}
+
 /// An operation that is over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompletedRequest {
@@ -271,21 +282,17 @@ impl SendQueue {
         self.tries > 0 && (number.wrapping_sub(self.base) as usize) < self.sent
     }
 
-    /// The operation of that number, if it is not over.
-    pub(crate) fn get(&self, number: u32) -> Option<&Request> {
+    /// The operations from `number` on that are not over.
+    pub(crate) fn from(&self, number: u32) -> impl Iterator<Item = Numbered<'_>> + Clone {
         let index = number.wrapping_sub(self.base) as usize;
-        self.ops.get(index).map(|op| &op.request)
-    }
-
-    /// Bytes of the put that operation `number` is part of, behind its own; and whether there are any in front
-    /// of it.
-    pub(crate) fn run(&self, number: u32) -> (u32, bool) {
-        let index = number.wrapping_sub(self.base) as usize;
-        let rest = |op: &SentRequest| op.part.map_or(0, |part| part.rest);
-        let Some(op) = self.ops.get(index) else {
-            return (0, false);
-        };
-        (rest(op), op.continues)
+        let numbers = (0..).map(move |n: u32| number.wrapping_add(n));
+        let operations = self.ops.range(index.min(self.ops.len())..);
+        operations.zip(numbers).map(|(op, number)| Numbered {
+            number,
+            request: &op.request,
+            rest: op.part.map_or(0, |part| part.rest),
+            continues: op.continues,
+        })
     }
 
     /// The operation with that identifier, if it was sent.

@@ -7,7 +7,7 @@ use crate::udp::socket;
 use crate::{LaneError, Turn};
 use socket2::Socket;
 use std::io;
-use zerolane_core::{OperationBurst, Outgoing, Span};
+use zerolane_core::{OperationBurst, OperationDatagram, Outgoing, Span};
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::{HEADER_LEN, Header};
 
@@ -28,7 +28,7 @@ impl Sender {
         turn.account.datagrams_sent += u64::from(burst.segments);
         if self.gso && burst.segments > 1 {
             let segment = burst.segment as usize;
-            self.make_operations(&burst.operations, turn)?;
+            self.make_operations(burst.datagrams(), turn)?;
             match self.send_operations(socket, segment, turn) {
                 Err(error)
                     if is_lost_offload(&error, segment, socket::path_datagram_now(socket)) =>
@@ -48,7 +48,7 @@ impl Sender {
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
         for datagram in burst.datagrams() {
-            self.make_operations(datagram, turn)?;
+            self.make_operations(std::iter::once(datagram), turn)?;
             if let Err(error) = self.send_operations(socket, 0, turn) {
                 // Those that left will be repeated with it: they are counted once.
                 return Ok(Err(error));
@@ -72,32 +72,36 @@ impl Sender {
         self.send_gathered(socket, segment, 0)
     }
 
-    /// Makes iovecs of `operations`, sealed if they are to be.
-    fn make_operations(
+    /// Makes iovecs of `datagrams`, sealed if they are to be.
+    fn make_operations<'a>(
         &mut self,
-        operations: &[Outgoing],
+        datagrams: impl Iterator<Item = OperationDatagram<'a>> + Clone,
         turn: &mut Turn<'_>,
     ) -> Result<(), LaneError> {
         match self.protection {
-            Protection::Plain => self.gather_operations(operations, turn),
-            Protection::Waiting | Protection::Sealed(_) => self.seal_operations(operations, turn),
+            Protection::Plain => self.gather_operations(datagrams, turn),
+            Protection::Waiting | Protection::Sealed(_) => self.seal_operations(datagrams, turn),
         }
     }
 
-    fn seal_operations(
+    fn seal_operations<'a>(
         &mut self,
-        operations: &[Outgoing],
+        datagrams: impl Iterator<Item = OperationDatagram<'a>>,
         turn: &mut Turn<'_>,
     ) -> Result<(), LaneError> {
         let mut end = 0;
         self.buffers.iovs.clear();
-        for datagram in Outgoing::datagrams(operations) {
+        for datagram in datagrams {
             self.buffers.small.clear();
-            self.push_head(datagram, turn)?;
-            let payload = match datagram {
-                [alone] => alone.payload,
-                frames => {
-                    self.push_frames(frames, turn)?;
+            let mut operations = datagram.operations();
+            let alone = operations.len() == 1;
+            let payload = match operations.next() {
+                Some(it) if alone => {
+                    self.push_head(datagram, turn)?;
+                    it.payload
+                }
+                _ => {
+                    self.push_frames(datagram, turn)?;
                     None
                 }
             };
@@ -121,18 +125,21 @@ impl Sender {
         Ok(())
     }
 
-    /// All of the datagram that is behind its head.
-    fn push_frames(&mut self, frames: &[Outgoing], turn: &Turn<'_>) -> Result<(), LaneError> {
-        for (index, it) in frames.iter().enumerate() {
-            if index > 0 {
-                self.buffers.small.extend_from_slice(it.bytes());
-            }
+    /// A datagram of frames, all of it.
+    fn push_frames(
+        &mut self,
+        datagram: OperationDatagram<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<(), LaneError> {
+        let at = self.buffers.small.len();
+        for it in datagram.operations() {
+            self.buffers.small.extend_from_slice(it.head);
             if let Some(payload) = it.payload {
                 self.push_payload(payload, turn)?;
             }
-            self.push_padding(it);
+            self.push_padding(&it);
         }
-        Ok(())
+        self.add_checksum(at, datagram, turn)
     }
 
     fn push_payload(&mut self, payload: Span, turn: &Turn<'_>) -> Result<(), LaneError> {
@@ -148,29 +155,30 @@ impl Sender {
         }
     }
 
-    fn push_padding(&mut self, it: &Outgoing) {
-        self.buffers
-            .small
-            .resize(self.buffers.small.len() + it.padding as usize, 0);
+    fn push_padding(&mut self, it: &Outgoing<'_>) {
+        if it.padding > 0 {
+            let len = self.buffers.small.len();
+            self.buffers.small.resize(len + it.padding as usize, 0);
+        }
     }
 
-    fn gather_operations(
+    fn gather_operations<'a>(
         &mut self,
-        operations: &[Outgoing],
+        datagrams: impl Iterator<Item = OperationDatagram<'a>> + Clone,
         turn: &mut Turn<'_>,
     ) -> Result<(), LaneError> {
         self.buffers.iovs.clear();
         self.buffers.small.clear();
         // The pointers into it must hold.
-        let room = operations.iter().map(copied_len).sum();
-        self.buffers.small.reserve_exact(room);
+        let copied = datagrams.clone().flat_map(|it| it.operations());
+        self.buffers
+            .small
+            .reserve_exact(copied.map(copied_len).sum());
         let mut open = 0;
-        for datagram in Outgoing::datagrams(operations) {
-            self.push_head(datagram, turn)?;
-            for (index, it) in datagram.iter().enumerate() {
-                if index > 0 {
-                    self.buffers.small.extend_from_slice(it.bytes());
-                }
+        for datagram in datagrams {
+            let at = self.buffers.small.len();
+            for it in datagram.operations() {
+                self.buffers.small.extend_from_slice(it.head);
                 match it.payload {
                     Some(payload) if is_short(payload) => self.push_payload(payload, turn)?,
                     Some(payload) => {
@@ -183,8 +191,9 @@ impl Sender {
                     }
                     None => {}
                 }
-                self.push_padding(it);
+                self.push_padding(&it);
             }
+            self.add_checksum(at, datagram, turn)?;
         }
         if open < self.buffers.small.len() {
             let rest = &self.buffers.small[open..];
@@ -193,32 +202,40 @@ impl Sender {
         Ok(())
     }
 
-    /// What the first operation of a datagram has in front of its payload: the header, with a checksum over all
-    /// of the datagram if Data has one.
-    fn push_head(&mut self, datagram: &[Outgoing], turn: &Turn<'_>) -> Result<(), LaneError> {
-        let [first, others @ ..] = datagram else {
-            return Ok(());
-        };
+    /// What a datagram of one operation has in front of its payload.
+    fn push_head(
+        &mut self,
+        datagram: OperationDatagram<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<(), LaneError> {
         let at = self.buffers.small.len();
-        self.buffers.small.extend_from_slice(first.bytes());
-        let Some((header, head)) = first.bytes().split_first_chunk::<HEADER_LEN>() else {
+        for it in datagram.operations() {
+            self.buffers.small.extend_from_slice(it.head);
+        }
+        self.add_checksum(at, datagram, turn)
+    }
+
+    /// Gives a datagram, whose header is at `at`, a checksum over all of it, if Data has one.
+    fn add_checksum(
+        &mut self,
+        at: usize,
+        datagram: OperationDatagram<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<(), LaneError> {
+        let place = self.buffers.small[at..].first_chunk_mut::<HEADER_LEN>();
+        let Some(place) = place.filter(|it| turn.core.uses_checksums() && Header::is_data(it))
+        else {
             return Ok(());
         };
-        if !turn.core.uses_checksums() || !Header::is_data(header) {
-            return Ok(());
+        let mut rest = Sum::of(&[]);
+        for (index, it) in datagram.operations().enumerate() {
+            let head = if index == 0 { HEADER_LEN } else { 0 };
+            rest = rest.join(Sum::of(&it.head[head..]));
+            if let Some(payload) = it.payload {
+                rest = rest.join(turn.memory.sum(payload)?);
+            }
         }
-        let payload = |it: &Outgoing| match it.payload {
-            Some(payload) => turn.memory.sum(payload),
-            None => Ok(Sum::of(&[])),
-        };
-        let mut rest = Sum::of(head).join(payload(first)?);
-        for it in others {
-            rest = rest.join(Sum::of(it.bytes())).join(payload(it)?);
-        }
-        if let (Ok(header), Some(place)) = (
-            Header::parse(header),
-            self.buffers.small[at..].first_chunk_mut::<HEADER_LEN>(),
-        ) {
+        if let Ok(header) = Header::parse(&place[..]) {
             header.sealed(rest).emit_into(place);
         }
         Ok(())
@@ -231,7 +248,7 @@ fn is_short(payload: Span) -> bool {
 }
 
 /// Bytes of an operation that are copied to be sent.
-fn copied_len(it: &Outgoing) -> usize {
+fn copied_len(it: Outgoing<'_>) -> usize {
     let payload = it.payload.filter(|&it| is_short(it));
-    it.bytes().len() + payload.map_or(0, |it| it.len as usize) + it.padding as usize
+    it.head.len() + payload.map_or(0, |it| it.len as usize) + it.padding as usize
 }

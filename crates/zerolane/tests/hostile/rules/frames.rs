@@ -5,7 +5,9 @@ use super::peer::Peer;
 use super::rule::{Rule, rule};
 use super::victim::{EXPORTED, NEVER_SHOWN};
 use zerolane::counters::DropReason::{Duplicate, Early, Malformed, NoGrant, Unexpected};
-use zerolane_wire::{Flags, FrameHead, Frames, Header, MAX_FRAMES, Op, Rights};
+use zerolane_wire::{
+    Flags, FrameFields, FrameHead, Frames, Header, MAX_FRAME_HEAD_LEN, MAX_FRAMES, Op, Rights,
+};
 
 pub(super) const RULES: &[Rule] = &[
     rule("frames_inside_their_datagram", frames_without_form).drops(&[(Malformed, 60)]),
@@ -22,8 +24,11 @@ fn frames(operations: &[Header], payload: &[u8]) -> (Header, Vec<u8>) {
     let mut content = vec![];
     let mut before = None;
     for it in operations {
+        let it = FrameFields::of(it);
         let head = FrameHead::new(before, it, payload.len() as u16);
-        content.extend_from_slice(head.bytes());
+        let mut place = [0; MAX_FRAME_HEAD_LEN];
+        let len = head.emit_into(&mut place);
+        content.extend_from_slice(&place[..len]);
         content.extend_from_slice(payload);
         before = Some(it);
     }
