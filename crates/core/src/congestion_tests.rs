@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 
 const MS: Duration = Duration::from_millis(1);
 
+/// Bytes of one send.
+const MAX_BURST: u64 = 64 << 10;
+
 /// A bottleneck of `rate` bytes per second with a queue, fed by a controller that always has data:
 /// a fluid in steps of a tenth of a round trip.
 struct Fluid {
@@ -67,6 +70,7 @@ impl Fluid {
             marked: u32::from(marked),
             under_way: under_way.min(control.window()),
             round: self.steps.is_multiple_of(10),
+            lateness: Lateness::default(),
         };
         control.on_progress(self.now, &sample);
     }
@@ -189,6 +193,7 @@ impl Shared {
             marked: 0,
             under_way: self.under_way[0] as u64,
             round: self.steps.is_multiple_of(steps),
+            lateness: Lateness::default(),
         };
         control.on_progress(self.now, &sample);
     }
@@ -350,6 +355,7 @@ fn model__repeats_alone_do_not_stop_it() {
         let nothing_new = Sample {
             rate: 0,
             round: step % 5 == 0,
+            lateness: Lateness::default(),
             ..sample(rtt, 0)
         };
         control.on_progress(path.now, &nothing_new);
@@ -386,6 +392,7 @@ fn sample(rtt: Duration, received: u64) -> Sample {
         marked: 0,
         under_way: 0,
         round: true,
+        lateness: Lateness::default(),
     }
 }
 
@@ -464,20 +471,102 @@ fn auto__a_queue_that_is_gone_in_between_was_none() {
     }
 }
 
+/// A megabyte a second, in quanta of 2 ms.
+#[derive(Debug)]
+struct Steady {
+    catch_up: Duration,
+}
+
+impl Congestion for Steady {
+    fn name(&self) -> &'static str {
+        "steady"
+    }
+    fn window(&self) -> u64 {
+        u64::MAX
+    }
+    fn pace(&self) -> Option<u64> {
+        Some(1_000_000)
+    }
+    fn quantum(&self) -> u64 {
+        2000
+    }
+    fn catch_up(&self) -> Duration {
+        self.catch_up
+    }
+    fn ack_request_interval(&self) -> u64 {
+        0
+    }
+    fn on_progress(&mut self, _: Instant, _: &Sample) {}
+    fn on_lost(&mut self, _: Instant, _: u64) {}
+    fn on_silence(&mut self, _: Instant) {}
+    fn on_new_path(&mut self, _: Option<Duration>) {}
+}
+
+/// An end says, or claims, that it was late for an hour: what is under way covers no more than the limit.
+#[test]
+fn model__lateness_is_made_good_for_up_to_a_limit() {
+    let hour = Duration::from_secs(3600);
+    let lateness = Lateness::of(hour, hour);
+    assert_eq!(lateness.own, limits::MAX_LATENESS);
+    assert_eq!(lateness.peers, limits::MAX_LATENESS);
+    let soon = Duration::from_micros(499);
+    assert_eq!(Lateness::of(soon, soon), Lateness::default());
+    let (mut fluid, mut model) = (Fluid::new(MS, 125_000_000), Model::default());
+    fluid.run(&mut model, 100);
+    let (before, pace) = (model.window(), model.pace());
+    let late = Sample {
+        rate: 125_000_000,
+        lateness,
+        round: false,
+        ..sample(MS, 1)
+    };
+    model.on_progress(fluid.now, &late);
+    let more = model.window() - before;
+    let covered = in_time(fluid.rate, 2 * limits::MAX_LATENESS);
+    assert!(more > covered * 9 / 10, "{more} of {covered}");
+    assert!(more < covered + 3 * MAX_BURST, "{more} of {covered}");
+    assert_eq!(model.pace(), pace, "it is no reason to send faster");
+    assert_eq!(model.catch_up(), limits::MAX_LATENESS);
+    fluid.run(&mut model, 300);
+    assert!(model.window() < before * 5 / 4, "it is forgotten");
+    assert_eq!(model.catch_up(), Duration::ZERO);
+}
+
+/// An end that is late makes good for all of it, one that was idle does not.
+#[test]
+fn pacer__makes_good_for_a_late_host_and_not_for_idleness() {
+    let mut pacer = Pacer::default();
+    let at = |millis: u32| Instant::ZERO + MS * millis;
+    let late = Steady { catch_up: 8 * MS };
+    pacer.sent(at(1_000), 8_000, &late);
+    pacer.sent(at(1_000), 1_000, &late);
+    assert_eq!(pacer.next(), at(1_001));
+    pacer.sent(at(1_007), 1_000, &late);
+    assert_eq!(pacer.next(), at(1_002), "six milliseconds are left");
+    pacer.rest();
+    pacer.sent(at(1_007), 1_000, &late);
+    assert_eq!(pacer.next(), at(1_004), "two quanta, less this burst");
+    pacer.sent(at(1_050), 1_000, &late);
+    assert_eq!(pacer.next(), at(1_043), "no more than eight");
+}
+
 #[test]
 fn pacer__keeps_the_pace_and_makes_good_for_a_late_wake_up() {
     let mut pacer = Pacer::default();
     let at = |micros: u64| Instant::ZERO + Duration::from_micros(micros);
     // A megabyte a second: a thousand bytes a millisecond.
-    pacer.sent(at(1_000_000), 4000, 1_000_000, 2000);
+    let steady = Steady {
+        catch_up: Duration::ZERO,
+    };
+    pacer.sent(at(1_000_000), 4000, &steady);
     assert_eq!(
         pacer.next(),
         at(1_000_000),
         "two quanta are free after idleness"
     );
-    pacer.sent(at(1_000_000), 2000, 1_000_000, 2000);
+    pacer.sent(at(1_000_000), 2000, &steady);
     assert_eq!(pacer.next(), at(1_002_000));
-    pacer.sent(at(1_005_000), 2000, 1_000_000, 2000);
+    pacer.sent(at(1_005_000), 2000, &steady);
     assert_eq!(
         pacer.next(),
         at(1_004_000),
@@ -587,6 +676,7 @@ impl Flow {
             marked: 0,
             under_way: under_way as u64,
             round,
+            lateness: Lateness::default(),
         };
         self.model.on_progress(now, &sample);
     }

@@ -81,6 +81,8 @@ struct Debts(u16);
 pub(crate) struct Context {
     /// Time of the entry.
     pub(crate) now: Instant,
+    /// How long what is shown had lain in the socket before it was taken.
+    pub(crate) waited: Duration,
     pub(crate) config: Config,
     pub(crate) route: Route,
     /// The peer's capabilities, once known.
@@ -106,6 +108,7 @@ impl Context {
     pub(crate) fn new(now: Instant, config: Config, route: Route, sync: u32) -> Context {
         Context {
             now,
+            waited: Duration::ZERO,
             route,
             peer: None,
             profile: Profile::Extended,

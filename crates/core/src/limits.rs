@@ -85,6 +85,14 @@ pub const MIN_RTO: Duration = Duration::from_millis(20);
 /// STUs over which it is judged whether the path carries ECN marks.
 pub const MARKS_TRIAL_STUS: u64 = 64;
 
+/// Longest time by which an end that is off its core is made good for. A peer may claim to be as late: more than this
+/// would be a queue in front of others.
+pub const MAX_LATENESS: Duration = Duration::from_millis(8);
+
+/// Payload in flight from which on the lane tells when datagrams arrived, bytes: of less there is no rate to keep, and
+/// a short message is not to pay for it.
+pub const TIMED_BYTES: u64 = 64 << 10;
+
 /// Timeouts without news of anything sent after which all of it counts as lost (RFC 9002, 7.6.1).
 pub const PERSISTENT_TIMEOUTS: u32 = 3;
 

@@ -152,13 +152,19 @@ impl Recovery {
 
     /// A round trip took `rtt`.
     pub(crate) fn sample(&mut self, now: Instant, rtt: Duration) {
+        self.sample_with(now, rtt, Duration::ZERO);
+    }
+
+    /// A round trip took `rtt`, and the ends were late by `lateness` besides: the path is no longer for that, but an
+    /// answer takes as long.
+    pub(crate) fn sample_with(&mut self, now: Instant, rtt: Duration, lateness: Duration) {
         if rtt > MAX_RTT {
             return;
         }
         self.samples = self.samples.saturating_add(1);
         self.note_shortest(now, rtt);
-        let before = self.smoothed;
-        self.smoothed = Some(before.map_or(Estimate::first(rtt), |it| it.next(rtt)));
+        let (took, before) = (rtt + lateness, self.smoothed);
+        self.smoothed = Some(before.map_or(Estimate::first(took), |it| it.next(took)));
     }
 
     /// Numbered operation `number` leaves for the first time. It is timed unless one is.

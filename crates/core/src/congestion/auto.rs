@@ -128,6 +128,9 @@ impl Congestion for Auto {
     fn quantum(&self) -> u64 {
         self.chosen().quantum()
     }
+    fn catch_up(&self) -> Duration {
+        self.chosen().catch_up()
+    }
     fn ack_request_interval(&self) -> u64 {
         self.chosen().ack_request_interval()
     }

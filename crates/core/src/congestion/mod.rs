@@ -13,7 +13,7 @@ pub use auto::Auto;
 pub use lan::GrantsOnly;
 pub use model::Model;
 
-use crate::Instant;
+use crate::{Instant, limits};
 use core::fmt;
 use core::time::Duration;
 
@@ -40,10 +40,42 @@ impl Control {
     }
 }
 
+/// Time from which on an end is late: until then it may have been asleep, or at work on the rest of a burst.
+const LATE: Duration = Duration::from_micros(500);
+
+/// How late the ends were with an answer: they were off their cores, or busy. Zero where that is not certain, and
+/// [`limits::MAX_LATENESS`] at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lateness {
+    /// Time from the arrival of the answer until this end took it.
+    pub own: Duration,
+    /// Time from the arrival of the burst until the peer answered it.
+    pub peers: Duration,
+}
+
+impl Lateness {
+    /// Of ends that took so long.
+    pub(crate) fn of(own: Duration, peers: Duration) -> Lateness {
+        let late = |took: Duration| match took < LATE {
+            true => Duration::ZERO,
+            false => took.min(limits::MAX_LATENESS),
+        };
+        Lateness {
+            own: late(own),
+            peers: late(peers),
+        }
+    }
+
+    /// Of both ends.
+    pub fn sum(&self) -> Duration {
+        self.own + self.peers
+    }
+}
+
 /// What the receiver's answer to a burst tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Round trip of the burst.
+    /// Round trip of the burst, without [`Sample::lateness`].
     pub rtt: Duration,
     /// Shortest round trip of the last 10 to 20 seconds.
     pub min_rtt: Duration,
@@ -59,6 +91,8 @@ pub struct Sample {
     pub under_way: u64,
     /// This is the first sample of what was sent after the first sample of the last round.
     pub round: bool,
+    /// How late the ends were with it.
+    pub lateness: Lateness,
 }
 
 /// Decides how many granted bytes may leave, and when.
@@ -71,6 +105,10 @@ pub trait Congestion: Send + fmt::Debug {
     fn pace(&self) -> Option<u64>;
     /// Bytes that may leave at once, where there is a pace.
     fn quantum(&self) -> u64;
+    /// How late this end may be and still make good for what it did not send meanwhile, where there is a pace.
+    fn catch_up(&self) -> Duration {
+        Duration::ZERO
+    }
     /// Bytes sent between two questions to the receiver.
     fn ack_request_interval(&self) -> u64;
     /// Whether the path is to mark packets instead of dropping them (ECN).
@@ -92,6 +130,8 @@ pub trait Congestion: Send + fmt::Debug {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacer {
     next: Instant,
+    /// There was nothing more to send.
+    idle: bool,
 }
 
 impl Pacer {
@@ -100,15 +140,28 @@ impl Pacer {
         self.next
     }
 
-    /// A burst of `bytes` leaves `now`, at `pace`. Who wakes up late makes good for up to two
-    /// quanta: sleeping is not that exact.
-    pub(crate) fn sent(&mut self, now: Instant, bytes: u64, pace: u64, quantum: u64) {
-        let earliest = now.before(transmission_time(2 * quantum, pace));
-        self.next = self.next.max(earliest) + transmission_time(bytes, pace);
+    /// A burst of `bytes` leaves `now`, at the pace of `congestion`, if it has one. Who wakes up late makes good for up
+    /// to two quanta, for sleeping is not that exact; and for as much as its controller lets it, unless it was idle.
+    pub(crate) fn sent(&mut self, now: Instant, bytes: u64, congestion: &dyn Congestion) {
+        let Some(pace) = congestion.pace() else {
+            return;
+        };
+        let quanta = transmission_time(2 * congestion.quantum(), pace);
+        let late = match core::mem::take(&mut self.idle) {
+            true => quanta,
+            false => quanta.max(congestion.catch_up()),
+        };
+        self.next = self.next.max(now.before(late)) + transmission_time(bytes, pace);
+    }
+
+    /// There is nothing more to send.
+    pub(crate) fn rest(&mut self) {
+        self.idle = true;
     }
 }
 
-fn transmission_time(bytes: u64, pace: u64) -> Duration {
+/// How long `bytes` take at `pace`.
+pub(crate) fn transmission_time(bytes: u64, pace: u64) -> Duration {
     let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(pace.max(1));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }

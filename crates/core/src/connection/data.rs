@@ -93,7 +93,7 @@ impl Connection {
     ) -> Result<Placement, DropReason> {
         let rts = RequestToSend::of_eager(header, len).map_err(|_| DropReason::Malformed)?;
         self.session.on_heard(&mut self.cx);
-        self.receiving.note_burst(self.cx.now, header);
+        self.receiving.note_burst(&self.cx, header);
         let placed = self.take_eager(&rts, header, len, stu);
         self.receiving
             .answer_eager(&mut self.cx, header, placed.is_err());
@@ -167,7 +167,7 @@ impl Connection {
         let placement = match placed {
             Some(placement) => placement,
             None => {
-                receiving.note_burst(cx.now, header);
+                receiving.note_burst(cx, header);
                 Placement::Move(receiving.on_data(cx, header, len, stu)?)
             }
         };

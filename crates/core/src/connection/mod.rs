@@ -25,11 +25,12 @@ use crate::session::{Protection, Session};
 use crate::timers::Timer;
 use crate::{
     Admission, Config, Congestion, Counters, DropReason, Entropy, Event, FastAnswer, Forecast,
-    HoldOrder, Instant, Life, PathState, PathValidation, Span, TransferId,
+    HoldOrder, Instant, Life, PathState, PathValidation, Span, TransferId, limits,
 };
 use alloc::boxed::Box;
 use core::fmt;
 use core::net::SocketAddr;
+use core::time::Duration;
 use zerolane_wire::{Capabilities, Flags, Header, Op, Profile, Route};
 
 /// One virtual connection. See the crate's documentation for the shape of its interface.
@@ -203,6 +204,20 @@ impl Connection {
     pub fn on_marks(&mut self, capable: u32, marked: u32) {
         self.cx.counters.capable += u64::from(capable);
         self.cx.counters.marked += u64::from(marked);
+    }
+
+    /// Whether the lane is to tell how long datagrams waited ([`Connection::on_waited`]): much is in flight, and that
+    /// is how its round trip is told from the lateness of the ends.
+    pub fn wants_arrival_times(&self) -> bool {
+        let bulk = limits::TIMED_BYTES;
+        self.receiving.expected_payload() >= bulk
+            || self.sending.sent_log().bytes_in_flight() >= bulk
+    }
+
+    /// What is shown from here on had arrived so long before it was taken: this end was off its core, or busy. To be
+    /// told before it is shown; until then it is taken for just arrived.
+    pub fn on_waited(&mut self, waited: Duration) {
+        self.cx.waited = waited;
     }
 
     /// Shares this end's link with the other members of a scheduler: it bounds what is granted, on

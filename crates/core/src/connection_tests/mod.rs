@@ -3,6 +3,7 @@
 mod arrived;
 mod bare_messages;
 mod bring_up;
+mod busy;
 mod debts;
 mod eager;
 mod eager_puts;

@@ -61,6 +61,8 @@ pub(super) struct Host {
     targets: Vec<Span>,
     /// Datagrams in the socket.
     pub(super) arrived: Vec<Vec<u8>>,
+    /// When they arrived, if its lane tells.
+    arrival_times: Option<Vec<Duration>>,
     /// How many of them are ECN-capable, and how many of those are marked.
     marks: (u32, u32),
     /// When it takes them.
@@ -86,6 +88,7 @@ impl Host {
             holds: HashMap::new(),
             targets: vec![],
             arrived: vec![],
+            arrival_times: None,
             marks: (0, 0),
             wake_at: None,
             stalled_until: Duration::ZERO,
@@ -177,6 +180,11 @@ impl Host {
         self.connection.as_mut().expect("connection")
     }
 
+    /// Has its lane tell when datagrams arrived.
+    pub(super) fn tell_arrival_times(&mut self) {
+        self.arrival_times = Some(vec![]);
+    }
+
     /// Takes what arrived as the UDP lane does: one forecast, everything lands, then headers are
     /// checked, then payload that missed is moved.
     pub(super) fn receive(&mut self, now: Instant) {
@@ -197,10 +205,15 @@ impl Host {
         datagrams: &[Vec<u8>],
         places: &[Option<Span>],
     ) {
+        let times = self.arrival_times.as_mut().map(std::mem::take);
         let (mut moves, mut eager) = (vec![], vec![]);
         let mut next = 0;
         while next < datagrams.len() {
             let datagram = &datagrams[next];
+            if let Some(times) = &times {
+                let waited = now - (Instant::ZERO + times[next]);
+                self.c().on_waited(waited);
+            }
             let Some(header) = data_header(datagram) else {
                 let len = datagram.len() + self.seal();
                 self.c().on_control(now, datagram, len);
@@ -573,6 +586,9 @@ impl Sim {
         let host = self.host(to);
         host.wake_at.get_or_insert(wake_at.max(host.stalled_until));
         host.arrived.push(datagram.to_vec());
+        if let Some(times) = &mut host.arrival_times {
+            times.push(now - Instant::ZERO);
+        }
         if host.arrived.len() >= host.batch() && !stalled {
             self.wake(to);
         }

@@ -33,11 +33,11 @@ pub(super) struct Seen {
 
 impl Receiving {
     /// A burst of this number came.
-    pub(crate) fn note_burst(&mut self, now: Instant, header: &Header) {
+    pub(crate) fn note_burst(&mut self, cx: &Context, header: &Header) {
         let newer = header.sync.wrapping_sub(self.seen.burst) as i32 > 0;
         // What answers a short Get has no number.
         if newer && header.sync != 0 {
-            (self.seen.burst, self.seen.at) = (header.sync, now);
+            (self.seen.burst, self.seen.at) = (header.sync, cx.now.before(cx.waited));
         }
     }
 

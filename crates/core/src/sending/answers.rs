@@ -3,7 +3,8 @@
 use super::Sending;
 use super::offers::ReadRequest;
 use super::outbound::{LossReport, Outbound, OutboundEvent};
-use super::sent_log::SentBurst;
+use super::sent_log::{SentBurst, Timing};
+use crate::congestion::{Lateness, transmission_time};
 use crate::context::{Context, Debt, Refusal};
 use crate::limits;
 use crate::recovery::Timed;
@@ -152,7 +153,7 @@ impl Sending {
 
     fn on_progress(&mut self, cx: &mut Context, sent: &SentBurst, progress: &Progress) {
         let delay = Duration::from_micros(progress.delay_us.into());
-        let elapsed = cx.now - sent.at;
+        let elapsed = (cx.now - sent.at).saturating_sub(cx.waited);
         if cx.recovery.doubts(elapsed, delay) {
             cx.ping();
         }
@@ -160,14 +161,28 @@ impl Sending {
         if rtt > limits::MAX_RTT {
             return;
         }
-        cx.recovery.sample(cx.now, rtt);
-        let min_rtt = cx.recovery.min_rtt().unwrap_or(rtt);
+        let lateness = self.lateness(cx, sent, delay);
+        cx.recovery.sample_with(cx.now, rtt, lateness.sum());
+        let timing = Timing {
+            rtt,
+            min_rtt: cx.recovery.min_rtt().unwrap_or(rtt),
+            waited: cx.waited,
+            lateness,
+        };
         let sent_log = &mut self.outbox.sent_log;
-        if let Some(sample) = sent_log.sample(cx.now, sent, progress, rtt, min_rtt) {
+        if let Some(sample) = sent_log.sample(cx.now, sent, progress, timing) {
             self.congestion.on_progress(cx.now, &sample);
             let wanted = self.congestion.wants_marks();
             self.ecn.note(cx.now, wanted, sent.at, cx.stu(), progress);
         }
+    }
+
+    /// How late the ends were with an answer to `sent`, which waited for `delay` at the peer. As long as a burst takes
+    /// to arrive, its first STU waits for the last.
+    fn lateness(&self, cx: &Context, sent: &SentBurst, delay: Duration) -> Lateness {
+        let pace = self.congestion.pace().unwrap_or(u64::MAX);
+        let burst = transmission_time(sent.len.into(), pace);
+        Lateness::of(cx.waited, delay.saturating_sub(burst))
     }
 
     fn on_missing(&mut self, cx: &mut Context, missing: LossReport) {

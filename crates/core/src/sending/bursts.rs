@@ -105,10 +105,19 @@ impl Sending {
             self.outbox.sent_log.on_app_limited();
         }
         cx.counters.forgotten += self.outbox.sent_log.take_forgotten();
-        if let Some(pace) = self.congestion.pace() {
-            let quantum = self.congestion.quantum();
-            self.pacer.sent(cx.now, len, pace, quantum);
+        self.pacer.sent(cx.now, len, &*self.congestion);
+        if !self.outbox.has_data() && !answering && !self.waits_for_grants() {
+            self.pacer.rest();
         }
+    }
+
+    /// Whether the peer is expected to grant more of what is to be sent: that it does not may be its lateness, or ours.
+    fn waits_for_grants(&self) -> bool {
+        self.outbox.iter().any(|(_, it)| match it.state {
+            OutboundState::Announced => true,
+            OutboundState::Sending => !it.all_sent(),
+            _ => false,
+        })
     }
 
     /// Bytes, headers included, that the congestion controller lets leave now; if none, a timer or

@@ -5,6 +5,7 @@
 //! carried them last has arrived, or that one is older than a round trip (RFC 8985's idea, with
 //! bursts for packets). Reports that are late, repeated or made up send nothing twice.
 
+use crate::congestion::Lateness;
 use crate::limits::MAX_FLIGHT;
 use crate::{DropReason, Instant, Sample, TransferId};
 use alloc::collections::VecDeque;
@@ -46,6 +47,37 @@ struct Reported {
 struct ReportedState {
     known: Reported,
     seen_sent: Instant,
+    arrival: Option<Arrival>,
+}
+
+/// When a burst arrived, plus the time that the way back takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Arrival {
+    at: Instant,
+    /// Bytes sent before it.
+    before: u64,
+    /// An end was late to tell.
+    late: bool,
+}
+
+impl Arrival {
+    /// The rate at which arrived what was sent from `earlier` to this one. Ends that are late say nothing of it: what
+    /// one of them finds in its socket may have come at any rate. `None` if none was.
+    fn rate_since(&self, earlier: &Arrival) -> Option<u64> {
+        let bytes = self.before.checked_sub(earlier.before)?;
+        let late = self.late || earlier.late;
+        late.then(|| per_second(bytes, self.at - earlier.at))
+    }
+}
+
+/// What of a round trip is the path's, and what the ends'.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    pub(crate) rtt: Duration,
+    pub(crate) min_rtt: Duration,
+    /// For how long the answer has been there.
+    pub(crate) waited: Duration,
+    pub(crate) lateness: Lateness,
 }
 
 /// Shortest time over which a rate is taken. An end that is late by a fraction of it, as ends are that
@@ -68,6 +100,8 @@ pub(crate) struct SentLog {
     total: u64,
     settled: u64,
     known: Reported,
+    /// Of the newest burst that the receiver told of.
+    arrival: Option<Arrival>,
     /// Earlier answers, oldest first: the first is as old as a rate's span, or there is none so old.
     told: VecDeque<ReportedState>,
     /// Bytes sent when the present round began.
@@ -100,6 +134,7 @@ impl SentLog {
             total: 0,
             settled: 0,
             known: Reported::default(),
+            arrival: None,
             told: VecDeque::new(),
             round: 0,
             asked: 0,
@@ -139,6 +174,7 @@ impl SentLog {
             // Idle time is no sample of the rate.
             self.known.at = at;
             self.seen_sent = at;
+            self.arrival = None;
             self.told.clear();
         }
         let now = self.told();
@@ -166,6 +202,7 @@ impl SentLog {
         ReportedState {
             known: self.known,
             seen_sent: self.seen_sent,
+            arrival: self.arrival,
         }
     }
 
@@ -250,17 +287,23 @@ impl SentLog {
         due
     }
 
-    /// What the receiver's answer to `sent`, which arrived now with a round trip of `rtt`, tells the
-    /// congestion controller. The rate is that of delivery or that of sending, whichever is less
-    /// (draft-ietf-ccwg-bbr, 4.1): answers that were held up and come together make no rate.
+    /// What the receiver's answer to `sent`, which is taken now, tells the congestion controller. The rate
+    /// is that of delivery or that of sending, whichever is less (draft-ietf-ccwg-bbr, 4.1): answers that
+    /// were held up and come together make no rate. Where the ends are late, it is not more than that of arrival.
     pub(crate) fn sample(
         &mut self,
         now: Instant,
         sent: &SentBurst,
         progress: &Progress,
-        rtt: Duration,
-        min_rtt: Duration,
+        timing: Timing,
     ) -> Option<Sample> {
+        let Timing {
+            rtt,
+            min_rtt,
+            waited,
+            lateness,
+        } = timing;
+        let now = now.before(waited);
         // No claim makes more of it than was sent.
         let received = progress.received.min(self.total);
         let news = received.checked_sub(self.known.received)?;
@@ -270,7 +313,14 @@ impl SentLog {
             received,
             marked: progress.marked,
         };
+        let arrival = Arrival {
+            at: now.before(Duration::from_micros(progress.delay_us.into())),
+            before: sent.total - u64::from(sent.len),
+            late: !lateness.sum().is_zero(),
+        };
+        self.arrival = Some(arrival);
         self.note_told();
+        let at_arrival = sent.base.arrival.and_then(|it| arrival.rate_since(&it));
         let arrived = received.saturating_sub(sent.base.known.received);
         let elapsed = (self.known.at - sent.base.known.at).max(sent.at - sent.base.seen_sent);
         let round = sent.total > self.round;
@@ -280,12 +330,13 @@ impl SentLog {
         Some(Sample {
             rtt,
             min_rtt,
-            rate: per_second(arrived, elapsed.max(min_rtt)),
+            rate: per_second(arrived, elapsed.max(min_rtt)).min(at_arrival.unwrap_or(u64::MAX)),
             limited: sent.limited,
             received: news,
             marked,
             under_way: self.bytes_in_flight(),
             round,
+            lateness,
         })
     }
 

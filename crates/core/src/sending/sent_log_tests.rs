@@ -88,6 +88,12 @@ fn sent__numbers_wrap_past_zero_and_memory_is_bounded() {
 #[test]
 fn sample__the_rate_does_not_hang_on_how_long_the_burst_was_that_asked() {
     let (mut flight, rtt) = (SentLog::new(), 3 * MS);
+    let timing = Timing {
+        rtt,
+        min_rtt: rtt,
+        waited: Duration::ZERO,
+        lateness: Lateness::default(),
+    };
     let at = |micros: u64| Instant::ZERO + Duration::from_micros(micros);
     // A megabyte a second: bursts of a kilobyte, and now and then a repair of 100 bytes.
     let bursts = [1000, 1000, 100, 1000, 1000, 1000, 100, 1000].repeat(8);
@@ -107,7 +113,7 @@ fn sample__the_rate_does_not_hang_on_how_long_the_burst_was_that_asked() {
                 capable: 0,
             };
             let sent = flight.on_seen(answer, answered as u32).unwrap().unwrap();
-            let sample = flight.sample(answer, &sent, &progress, rtt, rtt);
+            let sample = flight.sample(answer, &sent, &progress, timing);
             let rate = sample.expect("news").rate;
             let least = if answered < 8 { 0 } else { 999_000 };
             assert!((least..=1_001_000).contains(&rate), "{answered}: {rate}");
@@ -115,4 +121,42 @@ fn sample__the_rate_does_not_hang_on_how_long_the_burst_was_that_asked() {
         flight.on_sent(now, 1, 0, 0, bursts[number - 1] as u32);
     }
     assert!(answered > 40);
+}
+
+/// A queue of a megabyte a second, a sender that leaves eight bursts at once every 8 ms, and a receiver that takes them as
+/// seldom: it answers the first of those that it finds before it has taken the rest.
+#[test]
+fn sample__the_rate_of_late_ends_is_that_of_arrival() {
+    let (mut flight, rtt) = (SentLog::new(), 2 * MS);
+    let at = |millis: u32| Instant::ZERO + MS * millis;
+    let answer = |flight: &mut SentLog, number: u32, now: Instant, received: u64, delay: u32| {
+        let progress = Progress {
+            received,
+            delay_us: delay * 1000,
+            marked: 0,
+            capable: 0,
+        };
+        let timing = Timing {
+            rtt,
+            min_rtt: rtt,
+            waited: Duration::ZERO,
+            lateness: Lateness::of(Duration::ZERO, MS * delay),
+        };
+        let sent = flight.on_seen(now, number).unwrap().unwrap();
+        flight.sample(now, &sent, &progress, timing).expect("news")
+    };
+    for round in 0..8 {
+        let (first, began) = (8 * round + 1, 8 * round);
+        for number in first..first + 8 {
+            flight.on_sent(at(began), 1, 0, 0, 1000);
+            assert_eq!(flight.next_number(), number + 1);
+        }
+        // They arrived one a millisecond. The first is told of when it alone was taken, the last with all.
+        let taken = at(began + 8);
+        for (number, count, waited) in [(first, 1, 7), (first + 7, 8, 0)] {
+            let received = u64::from(8 * round + count) * 1000;
+            let sample = answer(&mut flight, number, taken, received, waited);
+            assert!(sample.rate <= 1_000_000, "{number}: {}", sample.rate);
+        }
+    }
 }

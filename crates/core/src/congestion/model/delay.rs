@@ -6,7 +6,7 @@
 //! one, or until the model says that it is cleared), when the shortest round trip is to be looked for anew (none close
 //! to it for 10 s), and by how much a busy end's lateness is made good for.
 
-use super::{Round, Sample, quantum_time};
+use super::{Lateness, Round, Sample, quantum_time};
 use crate::Instant;
 use core::time::Duration;
 
@@ -24,6 +24,8 @@ const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(10);
 /// Longest time by which an end is late to answer that is made good for: what leaves in it is a queue on a path that
 /// is not late.
 const MAX_UNSTEADINESS: Duration = Duration::from_millis(2);
+/// How long it is remembered at least (twice that at most) that an end was late: several turns of a scheduler.
+const LATENESS_MEMORY: Duration = Duration::from_millis(100);
 /// Variation of the round trip that is no queue: each end wakes for an answer, and a sleep ends by some 50 us late.
 pub(super) const NOISE: Duration = Duration::from_micros(200);
 
@@ -45,6 +47,29 @@ pub(super) struct Delay {
     latest_rtt: Duration,
     /// Mean of the round trip, and its mean deviation.
     smoothed: (Duration, Duration),
+    own_lateness: Longest,
+    peers_lateness: Longest,
+}
+
+/// The longest time lately.
+#[derive(Clone, Copy, Debug, Default)]
+struct Longest {
+    now: Duration,
+    before: Duration,
+    since: Instant,
+}
+
+impl Longest {
+    fn note(&mut self, now: Instant, time: Duration) {
+        if now - self.since > LATENESS_MEMORY {
+            (self.before, self.now, self.since) = (self.now, Duration::ZERO, now);
+        }
+        self.now = self.now.max(time);
+    }
+
+    fn get(self) -> Duration {
+        self.now.max(self.before)
+    }
 }
 
 impl Delay {
@@ -64,6 +89,16 @@ impl Delay {
         }
         self.note_lateness(sample);
         self.smooth(sample.rtt);
+        self.own_lateness.note(now, sample.lateness.own);
+        self.peers_lateness.note(now, sample.lateness.peers);
+    }
+
+    /// The longest that the ends were late lately.
+    pub(super) fn lateness(&self) -> Lateness {
+        Lateness {
+            own: self.own_lateness.get(),
+            peers: self.peers_lateness.get(),
+        }
     }
 
     /// Whether the round trip was much longer than the shortest in this round.

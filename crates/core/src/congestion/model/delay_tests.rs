@@ -13,6 +13,7 @@ fn sample(rtt: Duration) -> Sample {
         marked: 0,
         under_way: 0,
         round: true,
+        lateness: Lateness::default(),
     }
 }
 

@@ -18,7 +18,7 @@ use self::delay::Delay;
 use self::loss::{Finding, Losses, Stage};
 use self::modes::Mode;
 use self::rate::Rates;
-use super::{Congestion, Sample, in_time};
+use super::{Congestion, Lateness, Sample, in_time};
 use crate::Instant;
 use core::time::Duration;
 
@@ -223,7 +223,13 @@ impl Model {
     /// Bytes that leave while a busy end is late to answer: what is under way must cover that, or the
     /// path runs dry. The pace bounds them all the same.
     fn unsteady(&self) -> u64 {
-        in_time(self.rate().unwrap_or(0), self.delay.unsteadiness())
+        let unsteady = in_time(self.rate().unwrap_or(0), self.delay.unsteadiness());
+        unsteady.max(self.unanswered())
+    }
+
+    /// Bytes that leave while both ends are off their cores, as they were lately.
+    fn unanswered(&self) -> u64 {
+        in_time(self.rate().unwrap_or(0), self.delay.lateness().sum())
     }
 
     /// Bytes that may be under way.
@@ -293,13 +299,19 @@ impl Congestion for Model {
         let (Some(rate), Some(rtt)) = (self.rate(), self.delay.min_rtt) else {
             return INITIAL_WINDOW / 4;
         };
-        let time = quantum_time(rtt);
+        // A late end has fewer turns, with more to do in each.
+        let time = quantum_time(rtt.max(self.delay.lateness().sum()));
         let least = if self.limited {
             LIMITED_QUANTUM
         } else {
             MIN_QUANTUM
         };
         in_time(rate, time).clamp(least, MAX_QUANTUM)
+    }
+
+    fn catch_up(&self) -> Duration {
+        // As much as the path carries meanwhile: a probe for more is none that is made good for.
+        self.delay.lateness().own * UNIT as u32 / self.gain().max(UNIT) as u32
     }
 
     fn ack_request_interval(&self) -> u64 {

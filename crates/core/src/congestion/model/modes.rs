@@ -104,7 +104,10 @@ impl Model {
             }
             Mode::Startup if self.flat_rounds >= FULL_ROUNDS => self.enter(now, Mode::Drain),
             Mode::Startup => {}
-            Mode::Drain | Mode::Down if sample.under_way <= pipe || rounds >= 4 => {
+            // What a late end has not told of yet is no queue.
+            Mode::Drain | Mode::Down
+                if sample.under_way <= pipe + self.unanswered() || rounds >= 4 =>
+            {
                 self.enter(now, Mode::Cruise);
             }
             Mode::Drain | Mode::Down => {}

@@ -1,5 +1,6 @@
 #![allow(non_snake_case)]
 use super::*;
+use crate::congestion::Lateness;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -14,6 +15,7 @@ fn answer(model: &mut Model, round: u32, rtt: Duration, rate: u64) {
         marked: 0,
         under_way: 1 << 40,
         round: true,
+        lateness: Lateness::default(),
     };
     use super::super::Congestion as _;
     model.on_progress(Instant::ZERO + 10 * MS * round, &sample);

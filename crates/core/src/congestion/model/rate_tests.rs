@@ -1,5 +1,6 @@
 #![allow(non_snake_case)]
 use super::*;
+use crate::congestion::Lateness;
 
 /// Each burst of a round is answered, and each answer tells of a lower rate.
 #[test]
@@ -15,6 +16,7 @@ fn note__ever_lower_rates_take_no_more_room_than_the_limit() {
         marked: 0,
         under_way: 0,
         round: false,
+        lateness: Lateness::default(),
     };
     for _ in 0..100 * MAX_RATES {
         sample.rate -= 1;
@@ -40,6 +42,7 @@ fn note__what_was_limited_by_what_there_was_does_not_count() {
             marked: 0,
             under_way: 0,
             round: true,
+            lateness: Lateness::default(),
         };
         let now = Instant::ZERO + Duration::from_millis(100) * round;
         rates.note(now, u64::from(round), &sample);
