@@ -210,6 +210,23 @@ pub(super) fn send_ect(socket: &Socket, peer: SocketAddr, ect: bool) {
     };
 }
 
+/// Has the socket say of each datagram when it arrived, by the system's clock.
+pub(super) fn show_arrival_times(socket: &Socket) {
+    // Without, what is read counts as just arrived.
+    let _ = set(
+        socket.as_raw_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_TIMESTAMPNS,
+        1,
+    );
+}
+
+/// Whether it does.
+#[cfg(test)]
+pub(super) fn tells_arrival_times(socket: &Socket) -> bool {
+    get(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS).is_ok_and(|set| set == 1)
+}
+
 /// Turns receive offload on, if the kernel has it.
 pub(super) fn enable_gro(socket: &Socket) -> bool {
     set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()

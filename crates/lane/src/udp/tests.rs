@@ -1,6 +1,8 @@
 //! Two drivers in one thread, and a kernel that refuses, or says that it copies nothing.
 #![allow(non_snake_case)]
 
+#[path = "arrival_tests.rs"]
+mod arrival;
 mod frames;
 
 use super::system::seam::{self, Sends};

@@ -2,6 +2,7 @@
 
 use super::Receiver;
 use crate::Account;
+use std::time::{Duration, SystemTime};
 
 /// The ECN field of an IP header; all ones: congestion experienced.
 pub(super) const ECN_MASK: u8 = 0b11;
@@ -13,6 +14,17 @@ pub(super) struct Ancillary {
     pub(super) segment: Option<usize>,
     /// The ECN field of its datagrams: what differs in it is not merged.
     pub(super) ecn: u8,
+    /// How long the first of them has waited, where the kernel tells when it arrived.
+    pub(super) waited: Option<Duration>,
+}
+
+/// The time from `arrived` until `taken` by the system's clock: none if that was set back meanwhile.
+fn waited(arrived: libc::timespec, taken: SystemTime) -> Duration {
+    let seconds = u64::try_from(arrived.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(arrived.tv_nsec).unwrap_or(0);
+    let since_epoch = taken.duration_since(SystemTime::UNIX_EPOCH);
+    let arrived = Duration::from_secs(seconds) + Duration::from_nanos(nanos);
+    since_epoch.unwrap_or_default().saturating_sub(arrived)
 }
 
 impl Receiver {
@@ -42,11 +54,31 @@ impl Receiver {
                             u64::from(overflow.wrapping_sub(self.overflow));
                         self.overflow = overflow;
                     }
+                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                        let arrived = data.cast::<libc::timespec>().read_unaligned();
+                        ancillary.waited = self.taken.map(|taken| waited(arrived, taken));
+                    }
                     _ => {}
                 }
                 header = libc::CMSG_NXTHDR(message, header);
             }
         }
         ancillary
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn waited__is_never_negative_and_takes_any_stamp() {
+        let at = |tv_sec, tv_nsec| libc::timespec { tv_sec, tv_nsec };
+        let taken = SystemTime::UNIX_EPOCH + Duration::new(1_000, 500);
+        assert_eq!(waited(at(999, 1_500), taken), Duration::new(0, 999_999_000));
+        assert_eq!(waited(at(1_001, 0), taken), Duration::ZERO, "set back");
+        let _ = waited(at(i64::MAX, i64::MAX), taken);
+        let _ = waited(at(i64::MIN, i64::MIN), taken);
     }
 }

@@ -62,7 +62,14 @@ impl Receiver {
     pub(super) fn deliver(&mut self, index: usize, turn: &mut Turn<'_>) {
         let total = self.buffers.messages[index].msg_len as usize;
         let dropped = turn.account.dropped_socket_buffer;
-        let Ancillary { segment, ecn } = self.read_ancillary(index, turn.account);
+        let Ancillary {
+            segment,
+            ecn,
+            waited,
+        } = self.read_ancillary(index, turn.account);
+        if let Some(waited) = waited {
+            turn.core.on_waited(waited);
+        }
         if turn.account.dropped_socket_buffer > dropped {
             turn.core.on_overrun(turn.now);
         }

@@ -21,6 +21,7 @@ use socket2::Socket;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, SystemTime};
 use trains::TrainBuffer;
 use unseal::Incoming;
 use zerolane_core::{Connection, RegionId};
@@ -41,8 +42,8 @@ const SINGLES: u32 = 16;
 const MANY_BYTES: u32 = 8 << 10;
 /// Bytes of spill a message: the largest datagram or super-packet there is.
 const SPILL: usize = 65_536;
-/// Bytes of control messages a message: UDP_GRO, SO_RXQ_OVFL, and the ECN field.
-const CONTROL: usize = 96;
+/// Bytes of control messages a message: UDP_GRO, SO_RXQ_OVFL, the ECN field, and SCM_TIMESTAMPNS.
+const CONTROL: usize = 128;
 /// Of a control operation, no more is ever looked at.
 const CONTROL_DATAGRAM: usize = 128;
 
@@ -141,6 +142,10 @@ pub(super) struct Receiver {
     /// A region whose memory was found to be gone.
     fault: Option<RegionId>,
     overflow: u32,
+    /// The kernel tells when datagrams arrived.
+    timed: bool,
+    /// When the batch was taken, by the clock that it tells with.
+    taken: Option<SystemTime>,
 }
 
 // SAFETY: the raw pointers in iovs, messages and moves are made anew for every syscall and mean
@@ -166,7 +171,15 @@ impl Receiver {
             missed: 0,
             fault: None,
             overflow: 0,
+            timed: false,
+            taken: None,
         }
+    }
+
+    /// Whether the kernel was asked when datagrams arrived.
+    #[cfg(test)]
+    pub(super) fn is_timed(&self) -> bool {
+        self.timed
     }
 
     /// Handshake messages are `exchange`'s.
@@ -214,6 +227,10 @@ impl Receiver {
         turn: &mut Turn<'_>,
         strict: bool,
     ) -> Result<bool, LaneError> {
+        if !self.timed && turn.core.wants_arrival_times() {
+            self.timed = true;
+            socket::show_arrival_times(socket);
+        }
         let count = self.predict(turn.core, turn.memory);
         let received = match self.fill(socket, count) {
             Ok(received) => received,
@@ -222,11 +239,15 @@ impl Receiver {
         // A bound was met: of messages, or of what one of them holds.
         turn.more =
             received == count && (count > 1 || self.buffers.messages[0].msg_len >= MANY_BYTES);
+        // Before the time of the turn, or a thread that is off its core in between would take that for a wait.
+        self.taken = self.timed.then(SystemTime::now);
         turn.refresh();
         let data_before = turn.core.counters().stus_received;
         for index in 0..received {
             self.deliver(index, turn);
         }
+        // What is shown by other ways says nothing of when it came.
+        turn.core.on_waited(Duration::ZERO);
         self.offer_trains(turn);
         if turn.core.counters().stus_received > data_before || self.trains.is_lent() {
             turn.account.rx_data_syscalls += 1;

@@ -1,0 +1,24 @@
+//! When the kernel is asked to tell how long datagrams waited.
+
+use super::*;
+
+/// It costs every message a little, so short ones do without.
+#[test]
+fn arrival_times__are_told_of_bulk_and_not_before() {
+    let (mut a, mut b) = join(None, &Options::default());
+    let short = content(1_000, 1);
+    verify(transfer(&mut a, &mut b, &short), &short);
+    for end in [&a, &b] {
+        assert!(!end.lane().receiver.is_timed());
+    }
+    let long = content(8 << 20, 2);
+    verify(transfer(&mut a, &mut b, &long), &long);
+    for end in [&a, &b] {
+        assert!(end.lane().receiver.is_timed());
+        let set = socket::tells_arrival_times(&end.lane().socket);
+        assert!(set, "the kernel was not asked");
+    }
+    // Control messages have room for it.
+    assert_eq!(b.account().dropped_truncated, 0);
+    verify(transfer(&mut a, &mut b, &long), &long);
+}
