@@ -30,6 +30,7 @@ use messages::Controls;
 use post::Posted;
 use std::collections::HashMap;
 use std::time::Duration;
+use wait::Nap;
 use zerolane_core::{
     CloseReason, Connection, FastAnswer, HoldOrder, Instant, Life, RegionId, Span, TransferId,
 };
@@ -67,6 +68,7 @@ pub struct Driver<L: Lane> {
     /// Most that a call waits for the end of its request.
     request_timeout: Option<Duration>,
     spin: Duration,
+    nap: Nap,
     /// Whose connection it is: a child of fork has a copy, and no say.
     process: u32,
     connected: bool,
@@ -168,6 +170,7 @@ impl<L: Lane> Driver<L> {
             max_spin: options.spin,
             request_timeout: None,
             spin: options.spin,
+            nap: Nap::default(),
             process: std::process::id(),
             connected: false,
             closed: None,

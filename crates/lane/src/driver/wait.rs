@@ -13,8 +13,43 @@ const PAUSE_LOOPS: u32 = 32;
 
 /// Payload in flight above which a receiver naps instead of spinning, bytes.
 const NAP_BYTES: u64 = 1 << 20;
-/// Length of a nap; the kernel's timer slack adds about 50 us.
+/// Shortest nap; the kernel's timer slack adds about 50 us. And the longest: a sender takes it for no lateness.
 const NAP: Duration = Duration::from_micros(5);
+const MAX_NAP: Duration = Duration::from_micros(300);
+/// What is to arrive during a nap, bytes: a thirty-second of the window, and enough to wake for.
+const NAP_ARRIVALS: u64 = 64 << 10;
+
+/// How long to nap, by what arrived during the naps before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nap {
+    length: Duration,
+    /// Bytes that had arrived before the last one.
+    received: u64,
+}
+
+impl Default for Nap {
+    fn default() -> Nap {
+        Nap {
+            length: NAP,
+            received: 0,
+        }
+    }
+}
+
+impl Nap {
+    /// The length of the next one, with so many bytes `received` in all. Where little comes, a nap for each packet
+    /// would cost more than the packet.
+    fn next(&mut self, received: u64) -> Duration {
+        self.length = match received - self.received {
+            0 => self.length,
+            few if few < NAP_ARRIVALS / 2 => (self.length * 2).min(MAX_NAP),
+            many if many > NAP_ARRIVALS => (self.length / 2).max(NAP),
+            _ => self.length,
+        };
+        self.received = received;
+        self.length
+    }
+}
 
 impl<L: Lane> Driver<L> {
     /// Turns until `done`, the connection's end, a [`Waker`], or `timeout`; sleeps when there is nothing
@@ -100,7 +135,7 @@ impl<L: Lane> Driver<L> {
     fn pause(&mut self) {
         if self.core.expected_payload() >= NAP_BYTES {
             self.account.naps += 1;
-            std::thread::sleep(NAP);
+            std::thread::sleep(self.nap.next(self.core.counters().bytes_received));
         } else {
             for _ in 0..PAUSE_LOOPS {
                 std::hint::spin_loop();
@@ -122,5 +157,40 @@ impl<L: Lane> Driver<L> {
             self.account.sleeps += 1;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    /// The length of a nap after many in which so many bytes came each.
+    fn after(bytes: u64) -> Duration {
+        let mut nap = Nap::default();
+        (1..100).map(|n| nap.next(n * bytes)).last().unwrap()
+    }
+
+    #[test]
+    fn nap__is_longer_where_little_comes_and_short_where_much_does() {
+        assert_eq!(after(6_000), MAX_NAP);
+        assert_eq!(after(200_000), NAP);
+        let mut nap = Nap::default();
+        let mut received = 0;
+        // 250 bytes a microsecond: 2 Gb/s.
+        let mut take = |nap: &mut Nap| {
+            received += 250 * (50 + nap.length.as_micros() as u64);
+            nap.next(received)
+        };
+        for _ in 0..10 {
+            take(&mut nap);
+        }
+        let length = take(&mut nap);
+        assert!(length > NAP && length < MAX_NAP, "{length:?}");
+        assert_eq!(
+            nap.next(nap.received),
+            length,
+            "nothing came, nothing is learned"
+        );
     }
 }
