@@ -244,6 +244,3 @@ fn entropy() -> io::Result<Entropy> {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod train_tests;

@@ -1,9 +1,9 @@
 //! Two drivers in one thread, and a kernel that refuses, or says that it copies nothing.
 #![allow(non_snake_case)]
 
-#[path = "arrival_tests.rs"]
 mod arrival;
 mod frames;
+mod trains;
 
 use super::system::seam::{self, Sends};
 use super::*;
@@ -19,14 +19,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use zerolane_core::{Delivery, DropReason, WorkFlags, WorkRequest};
 use zerolane_wire::Rights;
 
-pub(super) type End = Driver<UdpLane>;
+type End = Driver<UdpLane>;
 
 /// Turns without progress at either end after which a test has failed. A turn that finds nothing
 /// takes microseconds, a retransmission up to a second.
 const PATIENCE: usize = 1 << 24;
 
 /// Turns both ends until `done`.
-pub(super) fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> bool) {
+fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> bool) {
     let mut idle = 0;
     while !done(a, b) {
         let turns = [a.turn().expect("a"), b.turn().expect("b")];
@@ -39,7 +39,7 @@ pub(super) fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mu
     }
 }
 
-pub(super) fn join(hosts: Option<&Topology>, options: &Options) -> (End, End) {
+fn join(hosts: Option<&Topology>, options: &Options) -> (End, End) {
     let address = hosts.map_or(Ipv4Addr::LOCALHOST, |hosts| hosts.b().ipv4());
     let at_a = |work: &mut (dyn FnMut() -> End + Send)| match hosts {
         Some(hosts) => hosts.a().enter_thread(work).expect("entered"),
@@ -70,14 +70,14 @@ pub(super) fn join(hosts: Option<&Topology>, options: &Options) -> (End, End) {
 }
 
 /// Neither end protects anything, so that memory can be lent to the kernel as it is.
-pub(super) fn plain() -> Options {
+fn plain() -> Options {
     Options {
         security: Security::plain(),
         ..Options::default()
     }
 }
 
-pub(super) fn hosts(mtu: u32) -> Option<Topology> {
+fn hosts(mtu: u32) -> Option<Topology> {
     if !netns::is_permitted() {
         eprintln!("skipped: network namespaces need root");
         return None;
@@ -86,20 +86,20 @@ pub(super) fn hosts(mtu: u32) -> Option<Topology> {
 }
 
 /// Content that tells its place.
-pub(super) fn content(len: usize, seed: usize) -> Vec<u8> {
+fn content(len: usize, seed: usize) -> Vec<u8> {
     (0..len)
         .map(|at| (at / 251 + at * 7 + seed) as u8)
         .collect()
 }
 
-pub(super) fn region(bytes: &[u8]) -> Region {
+fn region(bytes: &[u8]) -> Region {
     let mut region = Region::anonymous(bytes.len()).expect("memory");
     region.copy_from_slice(bytes);
     region
 }
 
 /// Posts one Transfer from a to b and returns what b has.
-pub(super) fn transfer(a: &mut End, b: &mut End, bytes: &[u8]) -> Option<Completion> {
+fn transfer(a: &mut End, b: &mut End, bytes: &[u8]) -> Option<Completion> {
     let place = Region::anonymous(bytes.len()).expect("memory");
     b.post_target(WorkRequest::Receive, Report::default(), place)
         .expect("posted");
@@ -115,14 +115,14 @@ pub(super) fn transfer(a: &mut End, b: &mut End, bytes: &[u8]) -> Option<Complet
     b.next_completion()
 }
 
-pub(super) fn exclusive(memory: Option<Memory>) -> Region {
+fn exclusive(memory: Option<Memory>) -> Region {
     match memory {
         Some(Memory::Exclusive(region)) => region,
         _ => panic!("an exclusive region was posted"),
     }
 }
 
-pub(super) fn verify(received: Option<Completion>, bytes: &[u8]) {
+fn verify(received: Option<Completion>, bytes: &[u8]) {
     let received = received.expect("received");
     assert_eq!(received.result, Ok(bytes.len() as u64));
     assert!(exclusive(received.memory)[..] == *bytes, "content");

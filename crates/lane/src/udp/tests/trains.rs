@@ -1,11 +1,7 @@
 //! Trains between two drivers in one thread: what they carry, what they cost, and kernels that will not have them.
 #![allow(non_snake_case)]
 
-use super::system::seam::{self, Sends};
-use super::tests::{End, content, drive, hosts, join, plain, region, transfer, verify};
 use super::*;
-use crate::{MoveCause, Region, Report};
-use zerolane_core::{Delivery, WorkRequest};
 
 const SIZE: usize = 8 << 20;
 
@@ -138,7 +134,7 @@ fn given__memory_is_the_users_own_again_when_it_was_sent() {
         drive(&mut a, &mut b, |a, _| a.has_completion());
         let sent = a.next_completion().expect("over");
         assert_eq!(sent.result, Ok(SIZE as u64));
-        super::tests::exclusive(sent.memory).fill(0xee);
+        exclusive(sent.memory).fill(0xee);
         drive(&mut a, &mut b, |_, b| b.has_completion());
         verify(b.next_completion(), &bytes);
     }
