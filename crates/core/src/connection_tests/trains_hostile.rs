@@ -329,7 +329,18 @@ fn hostile__datagrams_of_one_byte_where_none_go_together() {
     });
     let placement = sim.b.c().on_data(now, &first, 1, 1, None);
     assert_eq!(placement, Placement::Move(target.part(0, 1)));
-    sim.b.bytes_mut(target.part(0, 1))[0] = super::sim::content(1, 0);
+    // The rest of its Block, which does not show how long others are.
+    let rest = Train::data(&Header {
+        offset: header.offset + 1,
+        flags: Flags::TRAIN,
+        ..header
+    });
+    let len = header.s_id - 1;
+    let placement = sim.b.c().on_data(now, &rest, len, len, None);
+    assert_eq!(placement, Placement::Move(target.part(1, len.into())));
+    for (offset, byte) in (0..).zip(sim.b.bytes_mut(target.part(0, header.s_id.into()))) {
+        *byte = super::sim::content(1, offset);
+    }
     sim.b.trains.as_mut().expect("trains").tamper = None;
     sim.run_until(60 * S, |sim| sim.b.received(receive).is_some());
     assert!(sim.b.holds(target, 1, 1 << 20));
