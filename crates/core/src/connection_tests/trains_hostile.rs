@@ -9,7 +9,9 @@ use crate::*;
 use netsim::Side;
 use netsim::link::LinkConfig;
 use std::time::Duration;
-use zerolane_wire::{Flags, HEADER_LEN, Header, MAX_TRAIN, Op, Rights, Train};
+use zerolane_wire::{
+    ClearToSend, Flags, Grant, HEADER_LEN, Header, MAX_TRAIN, Op, Operation, Rights, Train,
+};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -344,4 +346,44 @@ fn hostile__datagrams_of_one_byte_where_none_go_together() {
     sim.b.trains.as_mut().expect("trains").tamper = None;
     sim.run_until(60 * S, |sim| sim.b.received(receive).is_some());
     assert!(sim.b.holds(target, 1, 1 << 20));
+}
+
+/// Not even where the receiver grants across a boundary.
+#[test]
+fn hostile__a_grant_across_a_boundary() {
+    let config = Config {
+        buffer_log2: 16,
+        ..Config::default()
+    };
+    let mut sim = connected(config, merged);
+    let now = sim.now();
+    let source = sim.a.filled(1, 200_000);
+    let send = sim.a.c().post_send(now, source, Delivery::Polled).unwrap();
+    sim.run_for(5 * MS);
+    let now = sim.now();
+    let grant = ClearToSend {
+        block_log2: 0,
+        mx: 3,
+        bufx: 0,
+        offset: (1 << 16) - 30_000,
+        sequence: 1,
+        b_num: 0,
+        d_id: send,
+        s_id: 9,
+        grant: Some(Grant {
+            transfer_offset: 0,
+            length: 60_000,
+            trains: true,
+            blocks_complete: 0,
+        }),
+    };
+    sim.say(now, Side::B, Operation::ClearToSend(grant));
+    sim.run_for(5 * MS);
+    let left = &sim.a.trains.as_ref().expect("trains").left;
+    let left: Vec<_> = left
+        .iter()
+        .map(|it| (it.bufx, it.offset, it.s_id))
+        .collect();
+    let first = (0, (1 << 16) - 30_000, 30_000);
+    assert_eq!(left, [first, (1, 0, 30_000)]);
 }
