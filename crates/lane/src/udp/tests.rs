@@ -148,10 +148,8 @@ fn gso__refused_at_run_time_loses_nothing() {
     ] {
         let Some(hosts) = hosts(1500) else { return };
         let (mut a, mut b) = join(Some(&hosts), &options);
-        verify(
-            transfer(&mut a, &mut b, &content(SIZE, 1)),
-            &content(SIZE, 1),
-        );
+        let bytes = content(SIZE, 1);
+        verify(transfer(&mut a, &mut b, &bytes), &bytes);
         assert!(a.account().gso);
         refuse_segmented(&options, errno);
         verify(
@@ -171,10 +169,8 @@ fn gso__too_large_for_the_path_is_sent_again() {
     for options in [plain(), Options::default()] {
         let Some(hosts) = hosts(1500) else { return };
         let (mut a, mut b) = join(Some(&hosts), &options);
-        verify(
-            transfer(&mut a, &mut b, &content(SIZE, 1)),
-            &content(SIZE, 1),
-        );
+        let bytes = content(SIZE, 1);
+        verify(transfer(&mut a, &mut b, &bytes), &bytes);
         refuse_segmented(&options, libc::EMSGSIZE);
         verify(
             transfer(&mut a, &mut b, &content(SIZE, 2)),
@@ -208,10 +204,8 @@ fn zerocopy__is_dropped_where_the_kernel_copies() {
     let Some(hosts) = hosts(9000) else { return };
     for (hosts, name) in [(Some(&hosts), "veth"), (None, "lo")] {
         let (mut a, mut b) = join(hosts, &plain());
-        verify(
-            transfer(&mut a, &mut b, &content(SIZE, 1)),
-            &content(SIZE, 1),
-        );
+        let bytes = content(SIZE, 1);
+        verify(transfer(&mut a, &mut b, &bytes), &bytes);
         drive(&mut a, &mut b, |a, _| {
             a.account().zerocopy != Zerocopy::Probing
         });
