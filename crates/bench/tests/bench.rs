@@ -589,6 +589,20 @@ fn perftest__every_test_gives_the_promised_json() {
 }
 
 #[test]
+fn perftest__puts_to_a_target_whose_program_sleeps() {
+    for target in ["active", "background"] {
+        let words = format!("bench put_lat --target {target} --iters 50 --reps 2 --json");
+        let output = output(&words);
+        assert!(output.status.success(), "{words}: {}", text(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_keys(&report, include_str!("json/target.keys"));
+        assert_eq!(report["target"], json!(target));
+        let median = &report["sizes"][0]["sides"]["zerolane"]["us"]["median"];
+        assert!(median.as_f64().unwrap() > 0.0, "{report}");
+    }
+}
+
+#[test]
 fn perftest__says_what_it_leaves_out_and_why() {
     let words = "bench put_lat --only udp,tcp --size 4MiB --iters 2 --reps 1 --event --json";
     let output = output(words);
@@ -627,6 +641,7 @@ fn perftest__bad_sizes_are_usage_errors_with_the_range() {
         ("bench put_bw --depth 0", "--depth"),
         ("bench put_lat --poll --event", "--event"),
         ("bench put_lat --iters 0", "--iters"),
+        ("bench get_lat --target background", "only put_lat"),
     ] {
         let output = output(words);
         let said = text(&output.stderr);

@@ -24,7 +24,7 @@ pub(super) fn timed(
             times.record(start.elapsed());
         }
     }
-    times.quantiles(job.test.round_trip_parts())
+    times.quantiles(job.round_trip_parts())
 }
 
 /// Both messages of a round.

@@ -11,7 +11,7 @@ use zerolane_cli::exit::Exit;
 use super::contract::{Memory, Part};
 use super::*;
 use crate::job::operations::tests::operations;
-use crate::job::operations::{Operations, Wait};
+use crate::job::operations::{Operations, Target, Wait};
 use crate::job::settings::TcpTuning;
 use crate::job::test::Test;
 use crate::job::tests::every_work;
@@ -290,6 +290,27 @@ fn latency__every_test_by_every_contender_is_timed_and_verified() {
                 min, median, max, ..
             } = tx.latency.unwrap();
             assert!(min > Some(0.0) && max >= median, "{job:?}");
+            assert_eq!(rx, Measured::default());
+        }
+    }
+}
+
+/// The target's program looks, or sleeps; the last put is there in the end.
+#[test]
+fn put__to_a_target_that_does_not_answer_is_timed_and_verified() {
+    for target in [Target::Active, Target::Background] {
+        for (wait, size) in [(Wait::Poll, 8), (Wait::Event, 8), (Wait::Poll, 5000)] {
+            let operations = Operations {
+                target,
+                wait,
+                size,
+                iters: COUNT,
+                ..operations()
+            };
+            let job = job(Name::Zerolane, Work::Operations(operations));
+            let [tx, rx] = both(&job);
+            let Quantiles { min, median, .. } = tx.latency.unwrap();
+            assert!(min > Some(0.0) && median >= min, "{job:?}");
             assert_eq!(rx, Measured::default());
         }
     }

@@ -25,12 +25,26 @@ pub(crate) enum Wait {
     Event,
 }
 
+/// What the end that is put to does meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Target {
+    /// It puts back: one way is half of a round.
+    #[default]
+    Answers,
+    /// It looks after its connection and answers nothing: a put lasts until it is confirmed.
+    Active,
+    /// The same, but its program sleeps; a worker's thread looks after the connection.
+    Background,
+}
+
 /// The operations of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Operations {
     pub(crate) test: Test,
     pub(crate) wait: Wait,
+    pub(crate) target: Target,
     /// Bytes of a message.
     pub(crate) size: usize,
     /// Operations timed.
@@ -58,6 +72,10 @@ impl Operations {
             "a fetch works on {FETCH_BYTES} bytes, not {size}"
         );
         ensure!(
+            self.test == Test::PutLat || self.target == Target::Answers,
+            "only put_lat has a target that does not answer"
+        );
+        ensure!(
             (1..=DEPTH_MAX).contains(&depth),
             "a depth of {depth}: it must be 1 to {DEPTH_MAX}"
         );
@@ -83,6 +101,14 @@ impl Operations {
         self.warm_up + self.iters
     }
 
+    /// What divides a measured round: a put that nothing answers is timed until it is confirmed.
+    pub(crate) fn round_trip_parts(&self) -> u32 {
+        match self.target {
+            Target::Answers => self.test.round_trip_parts(),
+            Target::Active | Target::Background => 1,
+        }
+    }
+
     /// How a kernel socket waits: a stream blocks, which is faster.
     pub(crate) fn socket_wait(&self) -> Wait {
         match self.test.metric() {
@@ -106,6 +132,7 @@ pub(crate) mod tests {
         Operations {
             test: Test::PutLat,
             wait: Wait::Poll,
+            target: Target::Answers,
             size: 8,
             iters: 10,
             warm_up: 1,
@@ -158,6 +185,11 @@ pub(crate) mod tests {
             },
             Operations {
                 datagram: DATAGRAM_MAX + 1,
+                ..operations()
+            },
+            Operations {
+                test: Test::GetLat,
+                target: Target::Background,
                 ..operations()
             },
             Operations {

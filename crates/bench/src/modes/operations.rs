@@ -13,7 +13,7 @@ use crate::contender::program::Program;
 use crate::harness::hosts::MTU;
 use crate::harness::runs::{Ends, order};
 use crate::job::name::Name;
-use crate::job::operations::{Operations, RING_MAX_BYTES, Wait};
+use crate::job::operations::{Operations, RING_MAX_BYTES, Target, Wait};
 use crate::job::test::{Metric, Test};
 use crate::job::{Job, Work};
 use crate::report;
@@ -69,6 +69,9 @@ pub(crate) struct Args {
     /// Wait in the kernel, asleep
     #[arg(long)]
     event: bool,
+    /// What the end does that is put to [put_lat]
+    #[arg(long, value_enum, default_value_t, value_name = "TARGET")]
+    target: Target,
     /// One short run of each contender, to see that everything works
     #[arg(long, conflicts_with_all = ["iters", "reps"])]
     quick: bool,
@@ -91,6 +94,7 @@ const CONTENDERS: [Name; 5] = [
 /// What is to be measured.
 struct Plan {
     test: Test,
+    target: Target,
     contenders: Vec<Name>,
     /// A job for each size.
     jobs: Vec<Operations>,
@@ -140,9 +144,11 @@ fn plan(test: Test, args: &Args) -> Result<Plan> {
         .map(|size| operations(test, args, size, seed).context(Exit::Usage));
     Ok(Plan {
         test,
-        contenders: match args.only.is_empty() {
-            true => CONTENDERS.to_vec(),
-            false => args.only.clone(),
+        target: args.target,
+        contenders: match (args.only.is_empty(), args.target) {
+            (true, Target::Answers) => CONTENDERS.to_vec(),
+            (true, _) => vec![Name::Zerolane],
+            (false, _) => args.only.clone(),
         },
         jobs: jobs.collect::<Result<_>>()?,
         reps: if args.quick { 1 } else { args.ends.reps },
@@ -172,6 +178,7 @@ fn operations(test: Test, args: &Args, size: usize, seed: u64) -> Result<Operati
     let operations = Operations {
         test,
         wait: wait(args),
+        target: args.target,
         size,
         iters,
         warm_up,
@@ -205,6 +212,7 @@ fn measure(args: &Args, plan: &Plan, interrupt: &Interrupt) -> Result<Operations
     Ok(OperationsReport {
         test: plan.test,
         wait: wait(args),
+        target: args.target,
         method: METHOD,
         setup: Setup {
             path,
@@ -222,10 +230,15 @@ fn measure(args: &Args, plan: &Plan, interrupt: &Interrupt) -> Result<Operations
 
 /// The contenders that can do this job; notes why others cannot, once if it is so for all sizes.
 fn able(plan: &Plan, ends: &Ends, job: &Job, size: usize, skipped: &mut Vec<Skipped>) -> Vec<Name> {
-    let mut able = Vec::new();
+    let mut named = Vec::new();
     for &contender in &plan.contenders {
-        let Err(why) = ends.able(contender, job) else {
-            able.push(contender);
+        let answers = plan.target == Target::Answers || contender == Name::Zerolane;
+        let able = match answers {
+            true => ends.able(contender, job),
+            false => Err("it has no memory that is put to".into()),
+        };
+        let Err(why) = able else {
+            named.push(contender);
             continue;
         };
         // What a program lacks, it lacks at every size.
@@ -239,7 +252,7 @@ fn able(plan: &Plan, ends: &Ends, job: &Job, size: usize, skipped: &mut Vec<Skip
             skipped.push(skip);
         }
     }
-    able
+    named
 }
 
 /// The runs of one size, the contenders by turns.

@@ -8,7 +8,7 @@ use super::{Report, Spread, cell, median, mtu, table};
 use crate::harness::machine::Machine;
 use crate::harness::runs::Run;
 use crate::job::name::Name;
-use crate::job::operations::{Operations, Wait};
+use crate::job::operations::{Operations, Target, Wait};
 use crate::job::settings::Protection;
 use crate::job::test::{Metric, Test};
 use crate::measured::Measured;
@@ -45,6 +45,7 @@ pub(crate) struct Skipped {
 pub(crate) struct OperationsReport {
     pub(crate) test: Test,
     pub(crate) wait: Wait,
+    pub(crate) target: Target,
     pub(crate) method: &'static str,
     #[serde(flatten)]
     pub(crate) setup: Setup,
@@ -275,10 +276,12 @@ fn row(size: &SizeReport, contender: Name, figures: &Figures) -> Vec<String> {
 }
 
 fn facts(report: &OperationsReport) -> String {
-    let way = match (report.test.metric(), report.test.round_trip_parts()) {
+    let way = match (report.test.metric(), report.target) {
         (Metric::Stream, _) => "",
-        (Metric::Latency, 1) => "there and back, ",
-        (Metric::Latency, _) => "one way, ",
+        (_, Target::Active) => "until confirmed, by a target that looks, ",
+        (_, Target::Background) => "until confirmed, by a worker's thread, its program asleep, ",
+        (_, Target::Answers) if report.test.round_trip_parts() == 1 => "there and back, ",
+        (_, Target::Answers) => "one way, ",
     };
     let wait = match report.wait {
         Wait::Poll => "polling",

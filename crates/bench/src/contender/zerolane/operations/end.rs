@@ -103,11 +103,7 @@ impl End<'_> {
     /// Lets the peer use this end's memory until it says that it is done, which may take as long as the run.
     pub(super) fn serve(&mut self) -> Result<Measured> {
         self.connection.post_recv(Region::anonymous(1)?)?;
-        let word = self.next_within(limits::deadline(self.job.bytes()))?;
-        word.result?;
-        if word.into_region()[..] != [DONE] {
-            bail!("the initiator said something else than that it is done");
-        }
+        is_done(self.next_within(limits::deadline(self.job.bytes()))?)?;
         Ok(Measured::default())
     }
 
@@ -124,6 +120,15 @@ impl End<'_> {
             Ok(Some(more)) => bail!("{:?} came after the end", more.kind),
         }
     }
+}
+
+/// Whether `word` says that the initiator is done.
+pub(super) fn is_done(word: Completion) -> Result<()> {
+    word.result?;
+    if word.into_region()[..] != [DONE] {
+        bail!("the initiator said something else than that it is done");
+    }
+    Ok(())
 }
 
 /// Looks again and again until there is something, for so long.
@@ -143,4 +148,4 @@ pub(super) fn look<T>(patience: Duration, mut at: impl FnMut() -> Result<Option<
     }
 }
 
-const STALLED: &str = "the peer stalled";
+pub(super) const STALLED: &str = "the peer stalled";

@@ -21,19 +21,19 @@ use crate::measured::Measured;
 const WORD: usize = 8;
 
 /// A message that is sent over and over with another stamp.
-struct Outgoing {
+pub(super) struct Outgoing {
     bytes: Vec<u8>,
     content: Content,
 }
 
 impl Outgoing {
-    fn new(content: Content, len: usize) -> Outgoing {
+    pub(super) fn new(content: Content, len: usize) -> Outgoing {
         let mut bytes = vec![0; len];
         content.fill(&mut bytes);
         Outgoing { bytes, content }
     }
 
-    fn numbered(&mut self, index: u64) -> &[u8] {
+    pub(super) fn numbered(&mut self, index: u64) -> &[u8] {
         self.content.stamp(&mut self.bytes, index);
         &self.bytes
     }

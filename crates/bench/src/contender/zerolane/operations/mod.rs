@@ -7,6 +7,7 @@
 mod end;
 mod latency;
 mod stream;
+mod target;
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use anyhow::Result;
 use zerolane::Connection;
 
 use self::end::End;
-use crate::job::operations::{Operations, Wait};
+use crate::job::operations::{Operations, Target, Wait};
 use crate::job::test::Test;
 use crate::limits::STALL;
 use crate::measured::Measured;
@@ -30,6 +31,9 @@ pub(super) fn spin(job: &Operations) -> Duration {
 /// Answers what the initiator of `job` asks.
 pub(super) fn respond(connection: Connection, job: &Operations) -> Result<Measured> {
     let mut end = End::responder(connection, job)?;
+    if job.target != Target::Answers {
+        return target::be_put_to(end);
+    }
     let measured = match job.test {
         Test::PutLat => latency::answer_puts(&mut end),
         Test::SendLat => latency::answer_messages(&mut end),
@@ -45,6 +49,7 @@ pub(super) fn respond(connection: Connection, job: &Operations) -> Result<Measur
 pub(super) fn initiate(connection: Connection, job: &Operations) -> Result<Measured> {
     let mut end = End::initiator(connection, job)?;
     let measured = match job.test {
+        Test::PutLat if job.target != Target::Answers => target::puts(&mut end),
         Test::PutLat => latency::puts(&mut end),
         Test::GetLat => latency::gets(&mut end),
         Test::FetchLat => latency::fetches(&mut end),
