@@ -44,7 +44,7 @@ mod transmit;
 
 pub use admission::{Admission, Allowance, Demand, FastAnswer, Ledger, Schedule};
 pub use config::{Config, Entropy};
-pub use congestion::{Auto, Congestion, Control, GrantsOnly, Model, Sample};
+pub use congestion::{Auto, Congestion, Control, GrantsOnly, Lateness, Model, Sample};
 pub use connection::{Connection, HandshakeOutcome, SERVICE_PORT, listen, reject};
 pub use counters::{Counters, DropReason, PathState};
 pub use event::{CloseReason, Event, TransferError};

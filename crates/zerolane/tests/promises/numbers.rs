@@ -159,6 +159,7 @@ const DOCUMENTS: &[Document] = &[
             Fact("the {40}-byte header", &["HEADER_LEN"]),
             Fact("or exactly {32} bytes of them", &["OPTIONS_LEN"]),
             Fact("tell of the latest {256} announcements", &["ANNOUNCEMENTS"]),
+            Fact("longer by {8 ms} at most", &["MAX_LATENESS"]),
             Fact(
                 "answers ({1192} bytes; sealed, {1168}) is one Get",
                 &["MAX_SMALL", "MAX_SMALL - TRAILER_LEN"],
