@@ -19,6 +19,12 @@ impl Worker {
     /// # Errors
     /// The system refuses to look at the descriptors. A connection or endpoint that fails is an event.
     pub fn progress(&mut self) -> Result<bool> {
+        self.advance()?;
+        Ok(!self.ready.is_empty())
+    }
+
+    /// Moves what can be moved. Whether there was anything.
+    fn advance(&mut self) -> Result<bool> {
         self.inbox.waker.disarm();
         if self.inbox.waker.take() {
             self.take_submissions();
@@ -29,12 +35,13 @@ impl Worker {
         }
         self.unlooked += 1;
         self.fire_timers();
-        for _ in 0..self.ready.len().min(TURNS) {
+        let turns = self.ready.len().min(TURNS);
+        for _ in 0..turns {
             if let Some(key) = self.ready.pop() {
                 self.turn(key);
             }
         }
-        Ok(!self.ready.is_empty())
+        Ok(turns > 0)
     }
 
     /// Makes progress until there is an event (true), or a [`Waker`](crate::Waker) or a handle was used, or
@@ -50,7 +57,7 @@ impl Worker {
         loop {
             // Progress takes the wake.
             let woken = self.inbox.waker.is_used();
-            let more = self.progress()?;
+            let moved = self.advance()?;
             if !self.events.is_empty() {
                 return Ok(true);
             }
@@ -61,7 +68,8 @@ impl Worker {
             if woken || self.is_over() || deadline.is_some_and(|at| at <= now) {
                 return Ok(false);
             }
-            if more {
+            if moved || !self.ready.is_empty() {
+                // What came while it looked, though it is done with already, was worth looking for.
                 if idle_since.take().is_some() {
                     self.spin = (self.spin * 2).min(self.max_spin);
                 }
