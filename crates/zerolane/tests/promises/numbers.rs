@@ -135,6 +135,8 @@ const DOCUMENTS: &[Document] = &[
         checked: Some(("## Decisions", "### Dependencies")),
         without: &[
             "half of the time of 8 bytes",
+            "A burst of STUs is 88 pieces",
+            "would stake 60 KiB on",
             "a 1500-byte datagram may hold",
             "RFC 8985",
             "is version 1. Here",
@@ -190,6 +192,17 @@ const DOCUMENTS: &[Document] = &[
             Fact("to {4} at least. An", &["MIN_UNCONFIRMED_DATAGRAMS"]),
             Fact("none or more than {256}. To", &["wire::MAX_FRAMES"]),
             Fact("| frames in a datagram | {256} |", &["wire::MAX_FRAMES"]),
+            Fact("| payload of a train | {65,507} bytes |", &["MAX_TRAIN"]),
+            Fact("bytes of payload | 1 to {65,507} |", &["MAX_TRAIN"]),
+            Fact("takes more than {four} datagrams", &["MIN_TRAIN"]),
+            Fact("not after {16} lone ones", &["receive::SINGLES"]),
+            Fact("lost counts {2048} datagrams", &["TRAIN_LOSS_COST"]),
+            Fact("Beyond {6144} no trains", &["MAX_TRAIN_LOSSES"]),
+            Fact("a pause of {100 ms}, which", &["MIN_TRAIN_PAUSE"]),
+            Fact(
+                "up to {5 s}. After {10 s} with trains",
+                &["MAX_TRAIN_PAUSE / 2", "TRAIN_PAUSE_FORGOTTEN"],
+            ),
             Fact("longest put ({1192} bytes and", &["MAX_SMALL"]),
             Fact(
                 "B_id 0, up to {128} bytes of control",
@@ -358,6 +371,30 @@ const DOCUMENTS: &[Document] = &[
             Fact("one datagram of {64 KiB}, and", &["receive::SPILL"]),
             Fact("at most {72} bytes", &["HEADER_LEN + OPTIONS_LEN"]),
             Fact("({8} grants at most", &["MAX_GRANTS_REPEATED"]),
+            Fact(
+                "a pause of {100 ms}, twice as long each time, up to {5 s} ([Trains](#trains)) | {3} not made up for \
+                 by {2048} datagrams each |",
+                &[
+                    "MIN_TRAIN_PAUSE",
+                    "MAX_TRAIN_PAUSE / 2",
+                    "MAX_TRAIN_LOSSES / TRAIN_LOSS_COST",
+                    "TRAIN_LOSS_COST",
+                ],
+            ),
+            Fact(
+                "not ended ({128 KiB} of a connection in the middle of one): then they are forgotten | {64 KiB} |",
+                &["2 * receive::SPILL", "receive::SPILL"],
+            ),
+            Fact(
+                "they are copied | {128} slots, {8 MiB} |",
+                &["give::MAX_SLOTS", "give::MAX_SLOTS * give::SLOT"],
+            ),
+            Fact("and {128 KiB} more where", &["2 * receive::SPILL"]),
+            Fact("keeps those {128 KiB} until", &["2 * receive::SPILL"]),
+            Fact(
+                "has at most {8 MiB} of slots",
+                &["give::MAX_SLOTS * give::SLOT"],
+            ),
         ],
         checked: Some(("## Limits", "## Why it is made so")),
         without: &[

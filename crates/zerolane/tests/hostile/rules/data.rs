@@ -21,8 +21,13 @@ pub(super) const RULES: &[Rule] = &[
         .drops(&[(OutOfBounds, 5), (NoGrant, 5)]),
 ];
 
-/// Announces a message of `length` bytes and waits for its first grant. Returns it: what Data must carry.
+/// Announces a message of `length` bytes and waits for its first grant. Returns what Data must carry.
 pub(super) fn granted(peer: &mut Peer, length: u64) -> Header {
+    grant(peer, length).1
+}
+
+/// As [`granted`], and the grant itself.
+pub(super) fn grant(peer: &mut Peer, length: u64) -> (Header, Header) {
     let (s_id, sync) = (peer.id(), peer.sequence());
     let announcement = Header {
         s_id,
@@ -32,7 +37,7 @@ pub(super) fn granted(peer: &mut Peer, length: u64) -> Header {
     peer.say_raw(&announcement, &[]);
     let (grant, _) =
         peer.await_heard(|header, _| header.op == Op::ClearToSend && header.d_id == s_id);
-    Header {
+    let data = Header {
         b_id: grant.b_id,
         bufx: grant.bufx,
         offset: grant.offset,
@@ -40,7 +45,8 @@ pub(super) fn granted(peer: &mut Peer, length: u64) -> Header {
         d_id: grant.s_id,
         sync: 1,
         ..peer.header(Op::Data)
-    }
+    };
+    (grant, data)
 }
 
 /// Has the victim announce something: sends it a message, which it sends back. Returns the announcement.

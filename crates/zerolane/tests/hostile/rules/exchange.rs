@@ -2,7 +2,6 @@
 
 use super::peer::{KEY, PATIENCE, PORT, SYNC};
 use super::rule::Terms;
-use super::seal::OFFERED;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,12 +23,12 @@ pub(super) fn capabilities(terms: &Terms) -> Capabilities {
     }
 }
 
-fn credentials() -> Credentials {
+fn credentials(terms: &Terms) -> Credentials {
     Credentials {
         identity: Arc::new(Identity::from_secret([66; 32])),
         pre_shared: None,
         trust: Arc::new(Anyone),
-        ciphers: Ciphers::only(OFFERED),
+        ciphers: Ciphers::only(terms.cipher),
     }
 }
 
@@ -55,7 +54,7 @@ pub(super) fn exchange(socket: &UdpSocket, terms: &Terms) -> Session {
         ..Config::default()
     };
     let mut core = Connection::connect_protected(now(), config, entropy);
-    let mut exchange = Exchange::initiate(credentials(), draw(), entropy).unwrap();
+    let mut exchange = Exchange::initiate(credentials(terms), draw(), entropy).unwrap();
     let mut session: Option<Box<Session>> = None;
     let end = Instant::now() + PATIENCE;
     let mut buffer = [0; 2048];
@@ -79,8 +78,12 @@ pub(super) fn exchange(socket: &UdpSocket, terms: &Terms) -> Session {
 }
 
 /// The Responder's part, by the library's own gate: what was asked, and from which address.
-pub(super) fn admit(socket: &UdpSocket, encrypted: bool) -> (Packet, Option<Session>, SocketAddr) {
-    let mut gate = Gate::new(now(), credentials(), &mut draw);
+pub(super) fn admit(
+    socket: &UdpSocket,
+    encrypted: bool,
+    terms: &Terms,
+) -> (Packet, Option<Session>, SocketAddr) {
+    let mut gate = Gate::new(now(), credentials(terms), &mut draw);
     let end = Instant::now() + PATIENCE;
     let mut buffer = [0; 2048];
     while Instant::now() < end {

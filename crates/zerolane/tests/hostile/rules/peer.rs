@@ -112,7 +112,7 @@ impl Peer {
 
     /// Answers the victim that connects to `socket`.
     pub(super) fn accept(socket: UdpSocket, encrypted: bool, terms: &Terms) -> Peer {
-        let (request, session, from) = admit(&socket, encrypted);
+        let (request, session, from) = admit(&socket, encrypted, terms);
         let Operation::RequestConnection(asked) = request.operation else {
             panic!("{request:?}");
         };

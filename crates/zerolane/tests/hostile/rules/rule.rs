@@ -2,8 +2,11 @@
 
 use super::peer::{Peer, Role};
 use super::victim::Ask;
-use super::{announce, bare, data, eager, finish, form, frames, grant, memory, owner, protection};
+use super::{
+    announce, bare, data, eager, finish, form, frames, grant, memory, owner, protection, trains,
+};
 use zerolane::counters::DropReason;
+use zerolane_handshake::Cipher;
 use zerolane_wire::{Profile, RequestConnection};
 
 /// A rule of docs/protocol.md, and a peer that breaks it.
@@ -31,6 +34,7 @@ pub(super) struct Rule {
 pub(super) struct Terms {
     pub(super) profile: Profile,
     pub(super) checksum: bool,
+    pub(super) cipher: Cipher,
     /// What the Responder says before its answer.
     pub(super) before_answer: fn(&mut Peer, &RequestConnection),
 }
@@ -56,6 +60,8 @@ pub(super) const fn rule(name: &'static str, script: fn(&mut Peer)) -> Rule {
         terms: Terms {
             profile: Profile::Extended,
             checksum: false,
+            // Every end has it.
+            cipher: Cipher::ChaCha20Poly1305,
             before_answer: |_, _| {},
         },
         ask: None,
@@ -82,6 +88,12 @@ impl Rule {
 
     pub(super) const fn with_checksums(mut self) -> Rule {
         self.terms.checksum = true;
+        self
+    }
+
+    /// With the cipher of which there are trains.
+    pub(super) const fn with_trains(mut self) -> Rule {
+        self.terms.cipher = Cipher::Aegis128X2;
         self
     }
 
@@ -120,6 +132,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
         eager::RULES,
         frames::RULES,
         bare::RULES,
+        trains::RULES,
     ];
     parts.into_iter().flatten()
 }

@@ -1,0 +1,181 @@
+//! Rules of trains: payload in many datagrams, with one header behind all of it.
+//!
+//! A victim whose connection is plain expects none: to it their datagrams have no header.
+
+use super::data::{grant, granted};
+use super::peer::Peer;
+use super::rule::{Rule, rule};
+use zerolane::counters::DropReason::{
+    Forged, Malformed, NoGrant, OutOfBounds, Replayed, Unexpected,
+};
+use zerolane_wire::{Flags, HEADER_LEN, Header, MAX_TRAIN, Op, Train};
+
+pub(super) const RULES: &[Rule] = &[
+    rule("train_header_is_behind", headers_in_front).drops(&[(Unexpected, 5)]),
+    rule("train_says_what_is_in_front", lengths_that_lie)
+        .with_trains()
+        .drops(&[(Malformed, 4)]),
+    rule("train_is_nothing_else", trains_of_others)
+        .with_trains()
+        .drops(&[(Malformed, 5)]),
+    rule("train_is_whole", trains_that_are_spoiled)
+        .with_trains()
+        .drops(&[(Malformed, 10)])
+        .sealed_drops(&[(Forged, 4), (Replayed, 1)]),
+    rule("train_inside_its_block", trains_elsewhere)
+        .with_trains()
+        .drops(&[(Malformed, 10)])
+        .sealed_drops(&[(OutOfBounds, 3), (NoGrant, 3)]),
+    rule("train_comes_to_its_end", parts_without_end).with_trains(),
+];
+
+/// Bytes of a datagram.
+const DATAGRAM: usize = 1400;
+/// Payload of a train: five datagrams, the last one short.
+const LEN: usize = 6000;
+
+/// A grant of `length` bytes; as trains, if the connection is sealed. What Data must carry.
+fn offered(peer: &mut Peer, length: u64) -> Header {
+    // Who takes trains gets datagrams merged.
+    let nop = peer.header(Op::Nop).emit();
+    let burst: Vec<Vec<u8>> = (0..4).map(|_| peer.sealed(&nop)).collect();
+    peer.send_burst(&burst.concat(), burst[0].len());
+    peer.is_answered();
+    let (grant, data) = grant(peer, length);
+    assert_eq!(grant.flags.contains(Flags::TRAIN), peer.is_sealed());
+    data
+}
+
+/// The header of a train of [`LEN`] bytes.
+fn header(data: Header) -> Header {
+    let (len, padding) = (LEN as u32, 0);
+    Train { len, padding }.header(data)
+}
+
+/// What `header` ends, as it is on the wire.
+fn train(peer: &mut Peer, header: &Header) -> Vec<u8> {
+    // No first byte of an operation.
+    let sealed = peer.sealed(&[&header.emit()[..], &[0xee; LEN]].concat());
+    let (head, rest) = sealed.split_at(HEADER_LEN);
+    let (payload, trailer) = rest.split_at(LEN);
+    let padding = vec![0; usize::from(header.param)];
+    [payload, &padding, head, trailer].concat()
+}
+
+fn send(peer: &mut Peer, header: Header) {
+    let train = train(peer, &header);
+    peer.send_burst(&train, DATAGRAM);
+}
+
+/// Where it would be as Data; of such as may be a train, and such as may not.
+fn headers_in_front(peer: &mut Peer) {
+    let data = granted(peer, 50_000);
+    let others = [
+        Flags::default(),
+        Flags::EAGER,
+        Flags::MEMORY,
+        Flags::MESSAGE,
+        Flags::CONTINUES,
+    ];
+    for _ in 0..3 {
+        for other in others {
+            let flags = Flags::TRAIN.with(other);
+            let s_id = 1000;
+            peer.say_raw(
+                &Header {
+                    flags,
+                    s_id,
+                    ..data
+                },
+                &[0xee; 1000],
+            );
+        }
+    }
+}
+
+/// Nothing, more than there can be, more than there is; more padding than there can be.
+fn lengths_that_lie(peer: &mut Peer) {
+    let train = header(offered(peer, 50_000));
+    for s_id in [0, MAX_TRAIN + 1, u32::MAX, LEN as u32 + 1, MAX_TRAIN] {
+        send(peer, Header { s_id, ..train });
+    }
+    send(peer, Header { param: 2, ..train });
+}
+
+fn trains_of_others(peer: &mut Peer) {
+    let train = header(offered(peer, 50_000));
+    for other in [
+        Flags::EAGER,
+        Flags::FRAMES,
+        Flags::MEMORY,
+        Flags::MESSAGE,
+        Flags::CONTINUES,
+    ] {
+        let flags = train.flags.with(other);
+        send(peer, Header { flags, ..train });
+    }
+}
+
+/// Of datagrams that are missing, doubled, swapped, changed, and of another train; then the right one, twice.
+fn trains_that_are_spoiled(peer: &mut Peer) {
+    let data = header(offered(peer, 50_000));
+    let other = train(peer, &data);
+    for turn in 0..6 {
+        let whole = train(peer, &data);
+        let mut parts: Vec<&[u8]> = whole.chunks(DATAGRAM).collect();
+        let mut changed = parts[1].to_vec();
+        changed[7] ^= 1;
+        match turn {
+            0 => drop(parts.remove(1)),
+            1 => parts.insert(2, parts[1]),
+            2 => parts.swap(0, 1),
+            3 => parts[1] = &changed,
+            4 => parts[1] = &other[DATAGRAM..2 * DATAGRAM],
+            _ => parts.insert(0, &other[..DATAGRAM]),
+        }
+        // In front of the sixth is what is no part of it: it is right, and opens.
+        peer.send_burst(&parts.concat(), DATAGRAM);
+        if turn == 5 {
+            peer.send_burst(&whole, DATAGRAM);
+        }
+    }
+}
+
+/// In front of the Block, across its end, behind it, far away; with another Mx, Transfer, Block; and over what is there.
+fn trains_elsewhere(peer: &mut Peer) {
+    let length = 20_000;
+    let data = header(offered(peer, length));
+    let wide = data.wide();
+    for place in [
+        wide.wrapping_sub(1),
+        wide + length - 1,
+        wide + length,
+        wide + (1 << 32),
+        u64::MAX - 100,
+    ] {
+        send(peer, data.with_wide(place));
+    }
+    for d_id in [0, data.d_id + 1] {
+        send(peer, Header { d_id, ..data });
+    }
+    for b_id in [data.b_id ^ 1, u16::MAX] {
+        send(peer, Header { b_id, ..data });
+    }
+    send(peer, Header { b_num: 7, ..data });
+    for start in [0, 3000, 3000] {
+        send(peer, data.with_wide(wide + start));
+    }
+}
+
+/// Parts of all sizes, of trains that never end.
+fn parts_without_end(peer: &mut Peer) {
+    let data = header(offered(peer, 50_000));
+    for size in [1, 63, 64, DATAGRAM, 1200, DATAGRAM] {
+        for _ in 0..50 {
+            peer.send_burst(&vec![0xee; 40 * size], size);
+        }
+    }
+    // Time for the victim to look at these.
+    peer.is_answered();
+    send(peer, data);
+}
