@@ -2014,7 +2014,7 @@ zl_status zl_handle_peer_key(const struct zl_handle *connection, char *buffer, s
  */
 typedef struct zl_account {
     /**
-     * Payload bytes the kernel placed where they belong, without a copy in user space.
+     * Payload bytes that came to where they belong without a copy in user space.
      */
     uint64_t bytes_placed;
     /**
@@ -2050,9 +2050,13 @@ typedef struct zl_account {
      */
     uint64_t receive_buffer;
     /**
+     * Of `bytes_sent`, those that the kernel sent from where they were sealed, without a copy of its own.
+     */
+    uint64_t bytes_given;
+    /**
      * 0.
      */
-    uint64_t reserved[7];
+    uint64_t reserved[6];
 } zl_account;
 
 /**

@@ -211,7 +211,7 @@ pub unsafe extern "C" fn zl_wake(connection: *const zl_connection) -> zl_status 
 #[repr(C)]
 #[derive(Default)]
 pub struct zl_account {
-    /// Payload bytes the kernel placed where they belong, without a copy in user space.
+    /// Payload bytes that came to where they belong without a copy in user space.
     pub bytes_placed: u64,
     /// Payload bytes copied again in user space.
     pub bytes_moved: u64,
@@ -229,8 +229,10 @@ pub struct zl_account {
     pub receive_syscalls: u64,
     /// Receive buffer the kernel granted, bytes.
     pub receive_buffer: u64,
+    /// Of `bytes_sent`, those that the kernel sent from where they were sealed, without a copy of its own.
+    pub bytes_given: u64,
     /// 0.
-    pub reserved: [u64; 7],
+    pub reserved: [u64; 6],
 }
 
 impl From<Account> for zl_account {
@@ -247,7 +249,8 @@ impl From<Account> for zl_account {
                 + account.rx_control_syscalls
                 + account.rx_empty_polls,
             receive_buffer: account.receive_buffer as u64,
-            reserved: [0; 7],
+            bytes_given: account.bytes_given,
+            reserved: [0; 6],
         }
     }
 }

@@ -5,12 +5,14 @@ use pyo3::prelude::*;
 /// What a connection did since it began: every byte placed or copied again, and the datagrams.
 #[pyclass(frozen, get_all, module = "zerolane")]
 pub(crate) struct Account {
-    /// Payload bytes the kernel placed where they belong, without a copy in user space.
+    /// Payload bytes that came to where they belong without a copy in user space.
     bytes_placed: u64,
     /// Payload bytes copied again in user space.
     bytes_moved: u64,
     /// Payload bytes handed to the kernel.
     bytes_sent: u64,
+    /// Of these, the bytes that the kernel sent from where they were sealed, without a copy of its own.
+    bytes_given: u64,
     /// Datagrams handed to the kernel.
     datagrams_sent: u64,
     /// Datagrams taken from the kernel.
@@ -27,6 +29,7 @@ impl From<zerolane::counters::Account> for Account {
             bytes_placed: account.bytes_placed,
             bytes_moved: account.bytes_moved(),
             bytes_sent: account.bytes_sent,
+            bytes_given: account.bytes_given,
             datagrams_sent: account.datagrams_sent,
             datagrams_received: account.datagrams_received,
             dropped_socket_buffer: account.dropped_socket_buffer,

@@ -62,7 +62,8 @@ pub enum Zerocopy {
 /// Totals of one connection since it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
-    /// Payload bytes the kernel placed where they belong: no copy in user space.
+    /// Payload bytes that came to where they belong without a copy in user space: the kernel placed them, or they were
+    /// opened there, as those of a train.
     pub bytes_placed: u64,
     moved: [u64; MoveCause::ALL.len()],
     /// Payload bytes handed to the kernel.
