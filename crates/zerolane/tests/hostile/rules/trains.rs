@@ -67,6 +67,13 @@ fn send(peer: &mut Peer, header: Header) {
     peer.send_burst(&train, DATAGRAM);
 }
 
+/// The victim does not send back what it would have received.
+fn nothing_is_received(peer: &mut Peer) {
+    let heard = peer.listen_for_a_while();
+    let back = heard.iter().any(|it| it.op == Op::RequestToSend);
+    assert!(!back, "received what is no train");
+}
+
 /// Where it would be as Data; of such as may be a train, and such as may not.
 fn headers_in_front(peer: &mut Peer) {
     let data = granted(peer, 50_000);
@@ -95,15 +102,16 @@ fn headers_in_front(peer: &mut Peer) {
 
 /// Nothing, more than there can be, more than there is; more padding than there can be.
 fn lengths_that_lie(peer: &mut Peer) {
-    let train = header(offered(peer, 50_000));
+    let train = header(offered(peer, LEN as u64));
     for s_id in [0, MAX_TRAIN + 1, u32::MAX, LEN as u32 + 1, MAX_TRAIN] {
         send(peer, Header { s_id, ..train });
     }
     send(peer, Header { param: 2, ..train });
+    nothing_is_received(peer);
 }
 
 fn trains_of_others(peer: &mut Peer) {
-    let train = header(offered(peer, 50_000));
+    let train = header(offered(peer, LEN as u64));
     for other in [
         Flags::EAGER,
         Flags::FRAMES,
@@ -114,6 +122,7 @@ fn trains_of_others(peer: &mut Peer) {
         let flags = train.flags.with(other);
         send(peer, Header { flags, ..train });
     }
+    nothing_is_received(peer);
 }
 
 /// Of datagrams that are missing, doubled, swapped, changed, and of another train; then the right one, twice.
