@@ -195,7 +195,7 @@ pub const MIN_UNCONFIRMED_DATAGRAMS: usize = 4;
 /// takes 128 bytes each.
 pub const MAX_UNCONFIRMED: usize = 1024;
 
-/// Fewest datagrams that are worth a train: what is shorter leaves with a header in each.
+/// Datagrams that a train has more of: what is shorter leaves with a header in each.
 pub const MIN_TRAIN: u32 = 4;
 
 /// Datagrams that have to arrive to make up for one that was lost, as far as trains are concerned: a train of 44

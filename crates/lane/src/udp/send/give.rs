@@ -8,16 +8,22 @@
 
 use crate::udp::{socket, system};
 use socket2::Socket;
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of memory for one train: whole pages.
 const SLOT: usize = 65_536;
-/// Pages with trains that a thread has given away at most, in slots (8 MiB): twice what is in flight on a short path
-/// between two reports of the peer. A train that finds none is copied.
+/// Trains that a connection has given away at most (8 MiB): more than is in flight on a short path between two reports
+/// of the peer. A train that finds no slot is copied.
 const MAX_SLOTS: usize = 128;
+/// Slots of a process (32 MiB).
+const MAX_SLOTS_OF_PROCESS: usize = 512;
+
+/// Slots that the process has made: a bound to its memory, whatever connections are whose.
+static SLOTS: AtomicUsize = AtomicUsize::new(0);
 
 /// Memory for one train.
 #[derive(Clone, Debug)]
@@ -30,26 +36,22 @@ impl Slot {
     }
 }
 
-/// What the connections of a thread share.
-#[derive(Debug, Default)]
-struct Pool {
-    free: Vec<Box<[Slot]>>,
-    /// Slots that are not free.
-    taken: usize,
-    pipe: Option<(OwnedFd, OwnedFd)>,
-}
-
 thread_local! {
-    static POOL: RefCell<Pool> = RefCell::default();
+    /// The pipe of all connections that this thread drives, empty between two calls.
+    static PIPE: Cell<Option<(OwnedFd, OwnedFd)>> = const { Cell::new(None) };
 }
 
-/// What one connection has given away.
+/// What one connection has given away. Its slots are its own: what a peer finds in one that was written again too early
+/// was meant for it as well.
 #[derive(Debug, Default)]
 pub(super) struct Giver {
     /// The kernel, or what it runs in, does not permit it.
     refused: bool,
     /// By number of the burst.
     given: VecDeque<(u32, Box<[Slot]>)>,
+    free: Vec<Box<[Slot]>>,
+    /// Slots made.
+    slots: usize,
     /// The socket cuts what has no size of its own after so many bytes; 0: nothing.
     segment: usize,
 }
@@ -58,19 +60,28 @@ impl Giver {
     /// Memory for a train, if there is some; the peer has seen the bursts up to `seen`.
     pub(super) fn slot(&mut self, seen: u32) -> Option<Box<[Slot]>> {
         let is_over = |number: u32| seen.wrapping_sub(number) <= u32::MAX / 2;
-        POOL.with_borrow_mut(|pool| {
-            while self.given.front().is_some_and(|it| is_over(it.0))
-                && let Some((_, slot)) = self.given.pop_front()
-            {
-                pool.put_back(slot);
-            }
-            (!self.refused).then(|| pool.take()).flatten()
+        while self.given.front().is_some_and(|it| is_over(it.0))
+            && let Some((_, slot)) = self.given.pop_front()
+        {
+            self.free.push(slot);
+        }
+        if self.refused {
+            return None;
+        }
+        self.free.pop().or_else(|| self.new_slot())
+    }
+
+    fn new_slot(&mut self) -> Option<Box<[Slot]>> {
+        let may = self.slots < MAX_SLOTS && reserve(&SLOTS);
+        may.then(|| {
+            self.slots += 1;
+            vec![Slot([0; SLOT]); 1].into()
         })
     }
 
     /// The slot was not given.
     pub(super) fn put_back(&mut self, slot: Box<[Slot]>) {
-        POOL.with_borrow_mut(|pool| pool.put_back(slot));
+        self.free.push(slot);
     }
 
     /// Gives the first `len` bytes of `slot`, burst `number`, to be cut after every `segment` of them.
@@ -86,7 +97,7 @@ impl Giver {
         let bytes = &slot[0].bytes()[..len];
         let given = self
             .cut_after(socket, segment)
-            .and_then(|()| POOL.with_borrow_mut(|pool| pool.give(bytes, socket.as_raw_fd())));
+            .and_then(|()| send(bytes, socket));
         match given {
             Ok(()) => {
                 self.given.push_back((number, slot));
@@ -117,49 +128,33 @@ impl Giver {
     }
 }
 
-/// The peer may not have seen all of it, but nothing more is sent that would need it.
+/// Whether the process, which has `slots`, may make another.
+fn reserve(slots: &AtomicUsize) -> bool {
+    let more = |slots| (slots < MAX_SLOTS_OF_PROCESS).then_some(slots + 1);
+    slots
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+        .is_ok()
+}
+
+/// The kernel keeps the pages of what it has not sent.
 impl Drop for Giver {
     fn drop(&mut self) {
-        // A thread that ends may have no pool any more.
-        let _ = POOL.try_with(|pool| {
-            let mut pool = pool.borrow_mut();
-            for (_, slot) in self.given.drain(..) {
-                pool.put_back(slot);
-            }
-        });
+        SLOTS.fetch_sub(self.slots, Ordering::Relaxed);
     }
 }
 
-impl Pool {
-    fn take(&mut self) -> Option<Box<[Slot]>> {
-        if self.taken >= MAX_SLOTS {
-            return None;
-        }
-        self.taken += 1;
-        let new = || vec![Slot([0; SLOT]); 1].into();
-        Some(self.free.pop().unwrap_or_else(new))
-    }
-
-    fn put_back(&mut self, slot: Box<[Slot]>) {
-        self.taken = self.taken.saturating_sub(1);
-        if self.free.len() < MAX_SLOTS {
-            self.free.push(slot);
-        }
-    }
-
-    /// Has the kernel send `bytes` from where they lie.
-    fn give(&mut self, bytes: &[u8], socket: i32) -> io::Result<()> {
-        let pipe = match self.pipe.take() {
-            Some(pipe) => pipe,
-            None => system::pipe()?,
-        };
-        // SAFETY: the bytes are a slot's, which stays mapped as long as the thread or the connection lives; what
-        // the kernel finds there later is no concern of Rust's.
-        unsafe { system::give(bytes, &pipe, socket) }?;
-        // Empty again. One that is not is closed, and what is in it goes with it.
-        self.pipe = Some(pipe);
-        Ok(())
-    }
+/// Has the kernel send `bytes` from where they lie.
+fn send(bytes: &[u8], socket: &Socket) -> io::Result<()> {
+    let pipe = match PIPE.take() {
+        Some(pipe) => pipe,
+        None => system::pipe()?,
+    };
+    // SAFETY: the bytes are mapped. The kernel holds their pages by itself until it has sent them, also when they are
+    // no longer ours; what it finds there then is no concern of Rust's.
+    unsafe { system::give(bytes, &pipe, socket.as_raw_fd()) }?;
+    // Empty again. One that is not is closed, and what is in it goes with it.
+    PIPE.set(Some(pipe));
+    Ok(())
 }
 
 /// Whether the kernel will never take it.
@@ -189,6 +184,7 @@ mod tests {
         let slot = giver.slot(MAX_SLOTS as u32).expect("all were seen");
         assert!(giver.given.is_empty());
         giver.put_back(slot);
+        assert_eq!(giver.slots, MAX_SLOTS);
     }
 
     #[test]
@@ -205,14 +201,12 @@ mod tests {
     }
 
     #[test]
-    fn slots__come_back_with_their_connection() {
-        let taken = || POOL.with_borrow(|pool| pool.taken);
-        let mut giver = Giver::default();
-        let slot = giver.slot(0).expect("room");
-        giver.given.push_back((1, slot));
-        assert_eq!(taken(), 1);
-        drop(giver);
-        assert_eq!(taken(), 0);
+    fn slots__of_a_process_are_bounded() {
+        let slots = AtomicUsize::new(0);
+        let reserved = (0..2 * MAX_SLOTS_OF_PROCESS).filter(|_| reserve(&slots));
+        assert_eq!(reserved.count(), MAX_SLOTS_OF_PROCESS);
+        slots.fetch_sub(1, Ordering::Relaxed);
+        assert!(reserve(&slots) && !reserve(&slots));
     }
 
     #[test]
