@@ -26,9 +26,8 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// Length of the next Block of a Transfer with `rest` bytes to be granted: a whole number of bursts, so that no STU
-    /// within it is short; or all of the rest.
-    fn block_len(&self, rest: u64) -> u32 {
+    /// Length of a Block that is a whole number of bursts, so that no STU within it is short.
+    fn block_len(&self) -> u32 {
         let most = encapsulation::MAX_UDP_PAYLOAD_V4 as u32 / (self.stu + self.around);
         let most = most.clamp(1, self.burst_segments.max(1));
         let burst = match self.trains {
@@ -40,9 +39,6 @@ impl Geometry {
             .block
             .min(self.window / 2)
             .min(self.stu.saturating_mul(MAX_STUS_PER_BLOCK));
-        if rest <= u64::from(target) {
-            return rest as u32;
-        }
         let whole = target / burst * burst;
         if whole > 0 {
             whole
@@ -75,9 +71,7 @@ impl Inbox {
             Profile::Extended => {
                 let to_boundary =
                     (1u64 << geometry.buffer_log2) - (at & ((1 << geometry.buffer_log2) - 1));
-                u64::from(geometry.block_len(rest))
-                    .min(rest)
-                    .min(to_boundary) as u32
+                u64::from(geometry.block_len()).min(rest).min(to_boundary) as u32
             }
         };
         let room = match geometry.profile {
