@@ -502,7 +502,7 @@ impl Congestion for Steady {
     fn on_new_path(&mut self, _: Option<Duration>) {}
 }
 
-/// An end says, or claims, that it was late for an hour: what is under way covers no more than the limit.
+/// An end says, or claims, that it was late for an hour: what is in flight covers no more than the limit.
 #[test]
 fn model__lateness_is_made_good_for_up_to_a_limit() {
     let hour = Duration::from_secs(3600);

@@ -140,8 +140,8 @@ impl Pacer {
         self.next
     }
 
-    /// A burst of `bytes` leaves `now`, at the pace of `congestion`, if it has one. Who wakes up late makes good for up
-    /// to two quanta, for sleeping is not that exact; and for as much as its controller lets it, unless it was idle.
+    /// A burst of `bytes` leaves `now`, at the pace of `congestion`, if it has one. A sender that wakes up late makes
+    /// good for up to two quanta, for sleeping is not that exact; and for as much as its controller lets it, unless it was idle.
     pub(crate) fn sent(&mut self, now: Instant, bytes: u64, congestion: &dyn Congestion) {
         let Some(pace) = congestion.pace() else {
             return;

@@ -1,4 +1,4 @@
-//! Trains that end early, that lie, and that nobody granted: nothing is written that is not to be.
+//! Trains that end early, that lie, and that were not granted: nothing is written that is not to be.
 
 use super::memory::{export, put};
 use super::sim::Sim;

@@ -91,7 +91,7 @@ struct Awaited {
     claim: Claim<Completion>,
 }
 
-/// Who has a connection.
+/// What holds a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Holder {
     /// The worker's user, who is told by events.
@@ -101,8 +101,8 @@ enum Holder {
     Expected,
     /// A handle.
     Handle,
-    /// Nobody: the last handle was dropped. What comes is not kept.
-    Nobody,
+    /// None: the last handle was dropped. What comes is not kept.
+    None,
 }
 
 #[derive(Default)]
@@ -146,7 +146,7 @@ impl Claims {
 
     /// The last handle was dropped: what nothing waits for is not kept.
     pub(super) fn forsake(&mut self) {
-        self.holder = Holder::Nobody;
+        self.holder = Holder::None;
         self.kept.clear();
         self.immediates.clear();
     }
@@ -262,7 +262,7 @@ impl Claims {
             completion.kind,
             WorkKind::Receive | WorkKind::MessageReceived
         );
-        if received && completion.result.is_ok() && self.holder != Holder::Nobody {
+        if received && completion.result.is_ok() && self.holder != Holder::None {
             self.kept.push_back(completion);
         }
     }
@@ -274,7 +274,7 @@ impl Claims {
                 _ => return,
             }
         }
-        if self.holder != Holder::Nobody {
+        if self.holder != Holder::None {
             self.immediates.push_back(value);
         }
     }
@@ -296,7 +296,7 @@ impl Claims {
     /// An immediate is not waited for any more. If it was told, it is the next one's.
     pub(super) fn give_up_immediate(&mut self, unread: Option<u32>) {
         match unread {
-            Some(value) if self.holder != Holder::Nobody => self.immediates.push_front(value),
+            Some(value) if self.holder != Holder::None => self.immediates.push_front(value),
             _ => self.immediates_awaited.retain(Claim::is_awaited),
         }
     }

@@ -36,7 +36,7 @@ const LEN: usize = 6000;
 
 /// A grant of `length` bytes; as trains, if the connection is sealed. What Data must carry.
 fn offered(peer: &mut Peer, length: u64) -> Header {
-    // Who takes trains gets datagrams merged.
+    // An end that takes trains gets datagrams merged.
     let nop = peer.header(Op::Nop).emit();
     let burst: Vec<Vec<u8>> = (0..4).map(|_| peer.sealed(&nop)).collect();
     peer.send_burst(&burst.concat(), burst[0].len());
