@@ -26,6 +26,7 @@ pub mod exported;
 pub mod handle;
 pub mod message;
 pub mod options;
+pub mod partial;
 pub mod pending;
 mod pointer;
 pub mod queue;

@@ -1,7 +1,6 @@
 //! Requests on handles of connections that a worker's thread moves.
 
 use crate::completion::zl_completion;
-use crate::handle::zl_handle;
 use crate::pointer::{Output, free, give, handle, timeout};
 use crate::status::{Failure, guard, refused, zl_status};
 use std::sync::Mutex;
@@ -12,7 +11,7 @@ use zerolane::worker::{Pending, Refused, RequestId};
 pub struct zl_pending {
     /// None when its end was told.
     pending: Mutex<Option<Pending<Completion>>>,
-    id: RequestId,
+    pub(crate) id: RequestId,
 }
 
 impl zl_pending {
@@ -71,66 +70,6 @@ pub unsafe extern "C" fn zl_pending_wait(
         }
         Ok(zl_status::ZL_OK)
     })
-}
-
-/// Tells how many bytes at the start of what the request receives or gets are verified and in place, as zl_arrived
-/// does; 0 while it waits for room. ZL_ERROR_ARGUMENT if it is over, or receives nothing, or is another connection's.
-///
-/// Threads: any, also while another waits for the request.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_handle_arrived(
-    connection: *const zl_handle,
-    pending: *const zl_pending,
-    bytes: *mut u64,
-) -> zl_status {
-    guard(|| {
-        // SAFETY: C's promises about handles and outputs.
-        let (connection, pending, output) = unsafe {
-            (
-                handle(connection, "connection")?,
-                handle(pending, "pending")?,
-                Output::new(bytes, "bytes")?,
-            )
-        };
-        let arrived = connection.connection().arrived(pending.id).wait()?;
-        output.set(arrived.ok_or_else(not_in_progress)?);
-        Ok(zl_status::ZL_OK)
-    })
-}
-
-/// Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of the request have arrived,
-/// and tells how many. ZL_TIMEOUT if they did not; ZL_ERROR_ARGUMENT if the request is over: its completion tells the
-/// rest.
-///
-/// Threads: any, also while another waits for the request.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_handle_wait_arrived(
-    connection: *const zl_handle,
-    pending: *const zl_pending,
-    beyond: u64,
-    timeout_ms: i64,
-    bytes: *mut u64,
-) -> zl_status {
-    guard(|| {
-        // SAFETY: C's promises about handles and outputs.
-        let (connection, pending, output) = unsafe {
-            (
-                handle(connection, "connection")?,
-                handle(pending, "pending")?,
-                Output::new(bytes, "bytes")?,
-            )
-        };
-        let more = connection.connection().wait_arrived(pending.id, beyond);
-        let Ok(arrived) = waited(more, timeout_ms) else {
-            return Ok(zl_status::ZL_TIMEOUT);
-        };
-        output.set(arrived?.ok_or_else(not_in_progress)?);
-        Ok(zl_status::ZL_OK)
-    })
-}
-
-fn not_in_progress() -> Failure {
-    Failure::argument("nothing is being received by this request")
 }
 
 /// Frees it. Null does nothing. A request that is not over is cancelled, in the background: memory of

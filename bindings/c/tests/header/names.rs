@@ -15,7 +15,7 @@ const RUST: [&str; 13] = [
     "worker/run.rs",
     "worker/handle.rs",
     "worker/remote.rs",
-    "worker/arrivals.rs",
+    "worker/partial.rs",
     "worker/thread.rs",
     "worker/pending.rs",
     "worker/tokio.rs",

@@ -1,7 +1,7 @@
 //! What handles wait for on one connection.
 
-use super::arrivals::Arrivals;
-use super::pending::{Claim, Outcome, Refused, gone};
+use super::arrivals::{Arrivals, Standing};
+use super::pending::{Claim, Outcome, Refused, again, gone};
 use crate::failure::{CloseReason, PostError};
 use crate::request::WorkKind;
 use crate::security::PublicKey;
@@ -75,14 +75,6 @@ impl Drop for Waiting {
 pub(super) enum Direction {
     Outgoing,
     Incoming(WorkKind),
-}
-
-/// Where a request stands.
-pub(super) enum Standing {
-    /// It waits for room.
-    Waits,
-    Posted(TransferId),
-    Over,
 }
 
 #[derive(Debug)]
@@ -369,17 +361,6 @@ impl Claims {
             let _ = claim.answer(ended);
         }
         self.is_handled()
-    }
-}
-
-/// The same error, for one more that waits.
-pub(super) fn again(error: &Error) -> Error {
-    match error {
-        Error::Closed(reason) => Error::Closed(*reason),
-        Error::ConnectTimeout(timeout) => Error::ConnectTimeout(*timeout),
-        Error::Strict { bytes } => Error::Strict { bytes: *bytes },
-        Error::Io(error) => Error::Io(std::io::Error::new(error.kind(), error.to_string())),
-        other => Error::Io(std::io::Error::other(other.to_string())),
     }
 }
 

@@ -1,8 +1,7 @@
 //! Handles: what any thread or task asks a worker for.
 
-use super::arrivals::RequestId;
 use super::claims::{Attempt, Claims, Direction, Peer, Post, Waiting, attempt};
-use super::pending::{Claim, Pending, Refused, gone};
+use super::pending::{Claim, Pending, Refused, RequestId, gone};
 use super::{ConnectionId, EndpointId, Inbox, Slot, Submission, Worker};
 use crate::memory::Memory;
 use crate::request::WorkKind;

@@ -68,6 +68,7 @@ mod connections;
 mod endpoints;
 mod handle;
 mod link;
+mod partial;
 mod pending;
 mod poller;
 mod ready;
@@ -79,9 +80,8 @@ mod timers;
 #[cfg(feature = "tokio")]
 mod tokio;
 
-pub use arrivals::RequestId;
 pub use handle::{ConnectionHandle, EndpointHandle, WorkerHandle};
-pub use pending::{Pending, Refused};
+pub use pending::{Pending, Refused, RequestId};
 pub use thread::WorkerThread;
 
 use crate::options::{Ports, Scheduler};

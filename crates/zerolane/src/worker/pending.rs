@@ -1,15 +1,42 @@
 //! What a handle asked for and has not got yet.
 
-use super::arrivals::RequestId;
 use super::reply::{Receiver, Sender, channel};
+use super::{ConnectionId, Key};
 use crate::failure::CloseReason;
 use crate::memory::Memory;
 use crate::{Completion, Error, Result};
+use slotmap::Key as _;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+
+/// Names a request of a [`ConnectionHandle`](super::ConnectionHandle): [`Pending::id`]. Not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId {
+    connection: ConnectionId,
+    number: u64,
+}
+
+impl RequestId {
+    /// Its number among those of `connection`. Another connection's is none of this one's.
+    pub(super) fn number_of(self, connection: ConnectionId) -> u64 {
+        match self.connection == connection {
+            true => self.number,
+            false => RequestId::none().number,
+        }
+    }
+
+    pub(super) fn new(connection: ConnectionId, number: u64) -> RequestId {
+        RequestId { connection, number }
+    }
+
+    /// No request.
+    pub(super) fn none() -> RequestId {
+        RequestId::new(ConnectionId(Key::null()), u64::MAX)
+    }
+}
 
 /// Why a worker did not do what a handle asked for, and the memory that was meant for it, which is the
 /// caller's again as it was.
@@ -40,6 +67,17 @@ impl Refused {
 /// The worker, or the connection, is no more.
 pub(super) fn gone() -> Error {
     Error::Closed(CloseReason::Local)
+}
+
+/// The same error, for one more that waits.
+pub(super) fn again(error: &Error) -> Error {
+    match error {
+        Error::Closed(reason) => Error::Closed(*reason),
+        Error::ConnectTimeout(timeout) => Error::ConnectTimeout(*timeout),
+        Error::Strict { bytes } => Error::Strict { bytes: *bytes },
+        Error::Io(error) => Error::Io(std::io::Error::new(error.kind(), error.to_string())),
+        other => Error::Io(std::io::Error::other(other.to_string())),
+    }
 }
 
 impl fmt::Debug for Refused {

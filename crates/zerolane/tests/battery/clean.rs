@@ -104,7 +104,9 @@ fn gate__veth_places_all_with_few_syscalls() {
         assert!(sender.gso && receiver.gro, "veth has both");
         let (sent, received) = (sender.tx_data_syscalls, receiver.rx_data_syscalls);
         let most = 20 * (bytes / MIB);
-        assert!(sent <= most, "{sent} data sends for {bytes} bytes");
+        // What is given to the kernel takes two calls.
+        let given = 20 * (sender.bytes_given / MIB);
+        assert!(sent <= most + given, "{sent} data sends for {bytes} bytes");
         assert!(
             received <= most,
             "{received} data receives for {bytes} bytes"

@@ -1,0 +1,109 @@
+//! What of requests in progress has arrived, and what was announced, for handles.
+
+use super::Slot;
+use super::arrivals::{Arrivals, Standing};
+use super::handle::ConnectionHandle;
+use super::pending::{Claim, Pending, RequestId, gone};
+use crate::{Connection, SharedRegion};
+
+/// # Partial arrival
+///
+/// As of a [`Connection`](Connection#partial-arrival): a request in progress is named by [`Pending::id`]. To stop
+/// early, drop its [`Pending`].
+///
+/// ```
+/// # use zerolane::worker::Worker;
+/// # use zerolane::{Options, Region};
+/// # let worker = Worker::new()?.spawn()?;
+/// # let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+/// # let client = worker.connect(endpoint.local_addr(), &Options::default()).wait()?;
+/// # let server = endpoint.accept().wait()?;
+/// let sending = client.send(Region::from_vec(vec![7; 1 << 20]));
+/// let length = server.announced().wait()?;
+/// let receiving = server.recv(Region::anonymous(length as usize)?);
+/// let mut seen = 0;
+/// while let Some(arrived) = server.wait_arrived(receiving.id(), seen).wait()? {
+///     if let Some(part) = server.share_arrived(receiving.id()).wait()? {
+///         assert!(part[seen as usize..].iter().all(|&byte| byte == 7));
+///     }
+///     seen = arrived;
+/// }
+/// assert_eq!(receiving.wait()?.result?, 1 << 20);
+/// # sending.wait()?.result?;
+/// # Ok::<(), zerolane::Error>(())
+/// ```
+impl ConnectionHandle {
+    /// The length, bytes, of the Transfer that the peer announced and no receive takes, when there is one: see
+    /// [`Connection::announced`].
+    pub fn announced(&self) -> Pending<u64> {
+        self.await_arrival(Arrivals::await_announced)
+    }
+
+    /// Bytes at the start of what request `id` receives or gets that are verified and in place; 0 while it waits for
+    /// room. `None` if no such request is in progress.
+    pub fn arrived(&self, id: RequestId) -> Pending<Option<u64>> {
+        self.with_request(id, |connection, standing| match standing {
+            Standing::Waits => Some(0),
+            Standing::Posted(id) => connection.arrived(id),
+            Standing::Over => None,
+        })
+    }
+
+    /// How many bytes of request `id` have arrived, when there are more than `beyond`. `None` when the request is
+    /// over, or receives nothing. Dropped, it leaves the request as it is.
+    pub fn wait_arrived(&self, id: RequestId, beyond: u64) -> Pending<Option<u64>> {
+        let number = id.number_of(self.id());
+        self.await_arrival(move |arrivals, claim| arrivals.await_part(number, beyond, claim))
+    }
+
+    /// What has arrived of request `id`: see [`Connection::share_arrived`]. `None` if no such request is in progress,
+    /// or it waits for room.
+    pub fn share_arrived(&self, id: RequestId) -> Pending<Option<SharedRegion>> {
+        self.with_request(id, |connection, standing| match standing {
+            Standing::Posted(id) => connection.share_arrived(id),
+            Standing::Waits | Standing::Over => None,
+        })
+    }
+
+    /// Has the worker call `look` with the connection and where request `id` stands.
+    fn with_request<T: Send + 'static>(
+        &self,
+        id: RequestId,
+        look: impl FnOnce(&mut Connection, Standing) -> T + Send + 'static,
+    ) -> Pending<T> {
+        let (connection, number) = (self.id(), id.number_of(self.id()));
+        self.worker().call(move |worker| {
+            let Some(Slot::Connection(link)) = worker.slots.get_mut(connection.0) else {
+                return Err(gone());
+            };
+            let standing = link.claims.standing(number);
+            Ok(look(&mut link.connection, standing))
+        })
+    }
+
+    /// Has a claim kept among those that wait for what arrives.
+    fn await_arrival<T: Send + 'static>(
+        &self,
+        keep: impl FnOnce(&mut Arrivals, Claim<T>) + Send + 'static,
+    ) -> Pending<T> {
+        let (id, worker) = (self.id(), self.worker());
+        let (claim, pending) = Pending::new(Some(Box::new(move |_| {
+            worker.submit(move |worker| {
+                if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0)
+                    && let Some(arrivals) = link.claims.arrivals()
+                {
+                    arrivals.purge();
+                }
+            });
+        })));
+        self.worker().submit(move |worker| {
+            if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0)
+                && let Some(arrivals) = link.claims.arrivals()
+            {
+                keep(arrivals, claim);
+                link.claims.tell_arrivals(&link.connection);
+            }
+        });
+        pending
+    }
+}
