@@ -21,7 +21,7 @@ fn take<const N: usize>(input: &mut &[u8]) -> [u8; N] {
 fuzz_target!(|input: &[u8]| {
     let mut input = input;
     let mut assembler = Assembler::default();
-    let mut buffer = vec![0; 2 * MESSAGE];
+    let mut buffer = vec![0; Assembler::BUFFER];
     while !input.is_empty() {
         let start = assembler.filled();
         assert!(start + MAX_TRAIN as usize <= buffer.len());
@@ -73,7 +73,8 @@ fuzz_target!(|input: &[u8]| {
                 assert_eq!(buffer[behind..][..HEADER_LEN], header.emit());
                 assert_eq!(assembler.filled(), 0);
             }
-            Assembled::Part => assert_eq!(assembler.filled(), end),
+            // A shorter one at its end was left out.
+            Assembled::Part => assert_eq!(assembler.filled(), end - len % datagram),
             Assembled::Incomplete => assert_eq!(assembler.filled(), 0),
             Assembled::Stray => assert_eq!(assembler.filled(), start),
         }
