@@ -208,8 +208,8 @@ pub const MAX_TRAIN_LOSSES: u32 = 3 * TRAIN_LOSS_COST;
 /// How long no trains are offered after losses, the first time; twice as long each time after.
 pub const MIN_TRAIN_PAUSE: Duration = Duration::from_millis(100);
 
-/// Twice the longest time that no trains are offered where nothing is lost any more.
-pub const MAX_TRAIN_PAUSE: Duration = Duration::from_secs(10);
+/// Longest time that no trains are offered where nothing is lost any more.
+pub const MAX_TRAIN_PAUSE: Duration = Duration::from_secs(5);
 
 /// Time with trains after which the next pause is short again.
 pub const TRAIN_PAUSE_FORGOTTEN: Duration = Duration::from_secs(10);

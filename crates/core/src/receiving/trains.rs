@@ -20,7 +20,7 @@ pub(crate) struct Trains {
     /// Since when they are offered, or not.
     since: Instant,
     refused: bool,
-    /// How long they are not offered, the next time.
+    /// How long they are not offered: now, or the next time.
     pause: Duration,
 }
 
@@ -50,9 +50,9 @@ impl Trains {
     pub(crate) fn on_arrived(&mut self, now: Instant, datagrams: u32) {
         self.losses = self.losses.saturating_sub(datagrams);
         let past = now - self.since;
-        // The pause of this refusal is half of the next one.
-        if self.refused && self.losses == 0 && past >= self.pause / 2 {
+        if self.refused && self.losses == 0 && past >= self.pause {
             (self.refused, self.since) = (false, now);
+            self.pause = (self.pause * 2).min(MAX_TRAIN_PAUSE);
         } else if !self.refused && past >= TRAIN_PAUSE_FORGOTTEN {
             self.pause = MIN_TRAIN_PAUSE;
         }
@@ -63,7 +63,6 @@ impl Trains {
         self.losses = (self.losses + TRAIN_LOSS_COST).min(2 * MAX_TRAIN_LOSSES);
         if !self.refused && self.losses > MAX_TRAIN_LOSSES {
             (self.refused, self.since) = (true, now);
-            self.pause = (self.pause * 2).min(MAX_TRAIN_PAUSE);
         }
     }
 }

@@ -121,44 +121,23 @@ impl Key {
         matches!(self.algorithm, Algorithm::Aegis(_))
     }
 
-    /// As [`Key::open`], of the `len` bytes at `place`, which others may touch meanwhile. False also if the
-    /// cipher cannot.
+    /// As [`Key::open`], of the bytes of `source`, an address and a length, to the as many at `place`, which may be the
+    /// same: others may touch them meanwhile. False also if the cipher cannot.
     ///
     /// # Safety
-    /// As of [`one_pass::decrypt_at`].
+    /// As of [`one_pass::decrypt`].
     pub(super) unsafe fn open_at(
         &self,
         number: u64,
         header: &[u8; HEADER_LEN],
-        place: (*mut u8, usize),
-        tag: &Tag,
-    ) -> bool {
-        match &self.algorithm {
-            // SAFETY: as promised.
-            Algorithm::Aegis(key) => unsafe {
-                one_pass::decrypt_at(key, &self.nonce(number), header, place, tag)
-            },
-            Algorithm::Ring(_) | Algorithm::AegisMac(_) => false,
-        }
-    }
-
-    /// As [`Key::open`], of `source` to the as many bytes at `place`, which others may touch meanwhile. False also if
-    /// the cipher cannot.
-    ///
-    /// # Safety
-    /// As of [`one_pass::decrypt_into`].
-    pub(super) unsafe fn open_into(
-        &self,
-        number: u64,
-        header: &[u8; HEADER_LEN],
-        source: &[u8],
+        source: (*const u8, usize),
         place: *mut u8,
         tag: &Tag,
     ) -> bool {
         match &self.algorithm {
             // SAFETY: as promised.
             Algorithm::Aegis(key) => unsafe {
-                one_pass::decrypt_into(key, &self.nonce(number), header, source, place, tag)
+                one_pass::decrypt(key, &self.nonce(number), header, source, place, tag)
             },
             Algorithm::Ring(_) | Algorithm::AegisMac(_) => false,
         }

@@ -211,7 +211,8 @@ impl Opener {
     ) -> Result<(), DropReason> {
         // SAFETY: as promised.
         self.open_by(trailer, |key, number, tag| unsafe {
-            key.open_at(number, header, place, tag)
+            let source = (place.0.cast_const(), place.1);
+            key.open_at(number, header, source, place.0, tag)
         })
     }
 
@@ -231,7 +232,8 @@ impl Opener {
     ) -> Result<(), DropReason> {
         // SAFETY: as promised.
         self.open_by(trailer, |key, number, tag| unsafe {
-            key.open_into(number, header, source, place, tag)
+            let source = (source.as_ptr(), source.len());
+            key.open_at(number, header, source, place, tag)
         })
     }
 

@@ -77,56 +77,27 @@ pub(super) fn encrypt(
     (done == 0).then_some(tag)
 }
 
-/// Decrypts `source` to the as many bytes at `place`. False if `tag` is not theirs and `header`'s: unspecified bytes are
-/// there then.
+/// Decrypts the bytes of `source`, an address and a length, to the as many at `place`, which may be the same. False if
+/// `tag` is not theirs and `header`'s: unspecified bytes are at `place` then.
 ///
 /// # Safety
-/// As of [`decrypt_at`].
-pub(super) unsafe fn decrypt_into(
+/// Those of `source` are mapped and readable, those at `place` writable, as long as the call lasts. No reference that
+/// writes is to the former and none at all to the latter; other threads may touch them by atomic accesses, and the
+/// kernel as it likes. They are the same bytes, or none of them is.
+pub(super) unsafe fn decrypt(
     key: &[u8; 16],
     nonce: &[u8; 16],
     header: &[u8],
-    source: &[u8],
+    (source, len): (*const u8, usize),
     place: *mut u8,
     tag: &Tag,
 ) -> bool {
-    // SAFETY: `place` as promised; the other pointers are of slices of the lengths given, and of arrays of
-    // the lengths that AEGIS-128X2 is defined with.
+    // SAFETY: `source` and `place` as promised; the other pointers are of slices of the lengths given, and of arrays of
+    // the lengths that AEGIS-128X2 is defined with. The function branches on nothing that it reads at either.
     let done = unsafe {
         aegis128x2_decrypt_detached(
             place,
-            source.as_ptr(),
-            source.len(),
-            tag.as_ptr(),
-            TAG_LEN,
-            header.as_ptr(),
-            header.len(),
-            nonce.as_ptr(),
-            key.as_ptr(),
-        )
-    };
-    done == 0
-}
-
-/// Decrypts the `len` bytes at `place` where they lie. False if `tag` is not theirs and `header`'s: they are
-/// unspecified bytes then.
-///
-/// # Safety
-/// They are mapped and writable as long as the call lasts. No reference to them is alive; other threads may
-/// touch them by atomic accesses, and the kernel as it likes.
-pub(super) unsafe fn decrypt_at(
-    key: &[u8; 16],
-    nonce: &[u8; 16],
-    header: &[u8],
-    (place, len): (*mut u8, usize),
-    tag: &Tag,
-) -> bool {
-    // SAFETY: `place` as promised; the other pointers are of slices of the lengths given, and of arrays of
-    // the lengths that AEGIS-128X2 is defined with. The function branches on nothing that it reads at `place`.
-    let done = unsafe {
-        aegis128x2_decrypt_detached(
-            place,
-            place.cast_const(),
+            source,
             len,
             tag.as_ptr(),
             TAG_LEN,

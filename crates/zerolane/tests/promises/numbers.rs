@@ -201,7 +201,7 @@ const DOCUMENTS: &[Document] = &[
             Fact("a pause of {100 ms}, which", &["MIN_TRAIN_PAUSE"]),
             Fact(
                 "up to {5 s}. After {10 s} with trains",
-                &["MAX_TRAIN_PAUSE / 2", "TRAIN_PAUSE_FORGOTTEN"],
+                &["MAX_TRAIN_PAUSE", "TRAIN_PAUSE_FORGOTTEN"],
             ),
             Fact("longest put ({1192} bytes and", &["MAX_SMALL"]),
             Fact(
@@ -376,7 +376,7 @@ const DOCUMENTS: &[Document] = &[
                  by {2048} datagrams each |",
                 &[
                     "MIN_TRAIN_PAUSE",
-                    "MAX_TRAIN_PAUSE / 2",
+                    "MAX_TRAIN_PAUSE",
                     "MAX_TRAIN_LOSSES / TRAIN_LOSS_COST",
                     "TRAIN_LOSS_COST",
                 ],

@@ -169,22 +169,19 @@ impl Receiver {
             return;
         };
         let data = Train::data(header);
-        match self.open_into_place((head, &data), payload, trailer, turn) {
-            Some(Ok(place)) => {
+        let opened = match self.open_into_place((head, &data), payload, trailer, turn) {
+            Some(opened) => opened.map(|place| {
                 let placement = turn.core.on_train(turn.now, header, datagram, Some(place));
                 self.note_placed(placement, place, turn);
+            }),
+            None => {
+                let opened = self.incoming.open(head, payload, trailer);
+                opened.map(|()| self.move_train(header, payload, datagram, turn))
             }
-            Some(Err(reason)) => {
-                turn.core.on_dropped(reason);
-                turn.core.on_spoiled_train();
-            }
-            None => match self.incoming.open(head, payload, trailer) {
-                Ok(()) => self.move_train(header, payload, datagram, turn),
-                Err(reason) => {
-                    turn.core.on_dropped(reason);
-                    turn.core.on_spoiled_train();
-                }
-            },
+        };
+        if let Err(reason) = opened {
+            turn.core.on_dropped(reason);
+            turn.core.on_spoiled_train();
         }
     }
 
