@@ -248,6 +248,15 @@ impl Context {
         (zerolane_wire::HEADER_LEN + self.config.seal) as u32
     }
 
+    /// Bytes around the payload of a train: its header, and what shows that all of it is there.
+    pub(crate) fn train_overhead(&self) -> u32 {
+        let check = match self.config.seal {
+            0 => zerolane_wire::DIGEST_LEN,
+            seal => seal,
+        };
+        (zerolane_wire::HEADER_LEN + check) as u32
+    }
+
     /// Binary logarithm of this end's buffer size.
     pub(crate) fn buffer_log2(&self) -> u8 {
         match self.profile {

@@ -198,6 +198,9 @@ pub const MAX_UNCONFIRMED: usize = 1024;
 /// Datagrams that a train has more of: what is shorter leaves with a header in each.
 pub const MIN_TRAIN: u32 = 4;
 
+/// Bytes of a page of memory, on most machines: trains begin where one does if their Block did.
+pub(crate) const PAGE: u32 = 4096;
+
 /// Datagrams that have to arrive to make up for one that was lost, as far as trains are concerned: a train of 44
 /// is spoiled by any of its own, and from one loss in 2,000 on that costs more than trains save.
 pub const TRAIN_LOSS_COST: u32 = 2_048;

@@ -15,8 +15,8 @@ pub struct BurstLimit {
     pub segments: u32,
     /// Bytes, headers included.
     pub bytes: u32,
-    /// It may be a train: the lane hands all of it to the kernel at once.
-    pub trains: bool,
+    /// Payload of a train, bytes: the lane hands all of it to the kernel at once. 0: no trains.
+    pub train: u32,
 }
 
 impl Default for BurstLimit {
@@ -24,7 +24,7 @@ impl Default for BurstLimit {
         BurstLimit {
             segments: 64,
             bytes: 65_507,
-            trains: false,
+            train: 0,
         }
     }
 }
@@ -331,10 +331,10 @@ impl DataBurst {
     }
 }
 
-/// Payload bytes of the longest train in so many datagrams, each of which would hold `stu` bytes with `around` around
-/// them. It leaves the last one shorter than the others.
-pub(crate) fn longest_train(datagrams: u32, stu: u32, around: u32) -> u32 {
-    datagrams * (stu + around) - around - 1
+/// Payload bytes of the longest train in so many datagrams of `datagram` bytes, with `around` bytes around its payload.
+/// It leaves the last one shorter than the others.
+pub(crate) fn longest_train(datagrams: u32, datagram: u32, around: u32) -> u32 {
+    (datagrams * datagram).saturating_sub(around + 1)
 }
 
 /// Bufx and Offset of an address in a receiver with buffers of `2^buffer_log2` bytes.

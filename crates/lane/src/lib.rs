@@ -19,6 +19,7 @@ mod account;
 mod cleanup;
 mod clock;
 mod datapath;
+mod digest;
 mod doorbell;
 mod driver;
 mod exported;

@@ -8,14 +8,15 @@
 //! ([`ExportWindow`](crate::exported::ExportWindow)), and only as `shared` does it.
 
 use crate::cleanup::{self, Move, Source};
+use crate::digest::Digest;
 use crate::shared::{self, Bounds};
 use crate::{LaneError, Region, exported, fault};
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering::SeqCst;
 use zerolane_core::{Atomic, RegionId, Span, limits};
-use zerolane_wire::FetchOpKind;
 use zerolane_wire::checksum::Sum;
+use zerolane_wire::{DIGEST_LEN, FetchOpKind, HEADER_LEN};
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -45,6 +46,9 @@ pub(crate) struct EntryFlags {
 /// operations lies in one place, and iovecs for so little cost as much as the copy.
 const COPIED: u64 = 16 << 10;
 const _: () = assert!(COPIED >= limits::MAX_SMALL as u64);
+
+/// Bytes of memory that others may touch which are copied at once to be looked at: they stay in the first cache.
+const VISITED: usize = 16 << 10;
 
 /// A piece of memory that is posted as one with others.
 #[derive(Clone, Copy, Debug)]
@@ -389,21 +393,47 @@ impl Registry {
     /// # Errors
     /// They are not there.
     pub(crate) fn sum(&self, span: Span) -> Result<Sum, LaneError> {
-        let fault = LaneError::Fault(span.region);
+        let mut sum = Sum::EMPTY;
         // Shared memory may change meanwhile: then the sum is wrong, the bytes are dropped and asked for
         // again.
-        let direct = !self.is_file(span.region) && self.bounds(span.region).is_none();
-        let Some(start) = self.source(span).filter(|_| direct) else {
-            let mut copy = vec![0; span.len as usize];
-            return match self.read(span, &mut copy) {
-                true => Ok(Sum::of(&copy)),
-                false => Err(fault),
-            };
-        };
-        // SAFETY: the registry has the span open for reading, and nothing writes it meanwhile.
-        Ok(Sum::of(unsafe {
-            std::slice::from_raw_parts(start, span.len as usize)
-        }))
+        match self.visit(span, |bytes| sum = sum.join(Sum::of(bytes))) {
+            true => Ok(sum),
+            false => Err(LaneError::Fault(span.region)),
+        }
+    }
+
+    /// The digest of a train of `header` and the bytes of `span`. `None` if they are not there.
+    pub(crate) fn digest(&self, header: &[u8; HEADER_LEN], span: Span) -> Option<[u8; DIGEST_LEN]> {
+        if let Some(bytes) = self.bytes(span) {
+            return Some(Digest::of(header, bytes));
+        }
+        let mut digest = Digest::new(header);
+        self.visit(span, |bytes| digest.update(bytes))
+            .then(|| digest.finish())
+    }
+
+    /// Shows the bytes of `span` to `see`, piece by piece: those that others may touch as copies. False if they are
+    /// not there.
+    pub(crate) fn visit(&self, span: Span, mut see: impl FnMut(&[u8])) -> bool {
+        if let Some(pieces) = self.pieces(span).filter(|_| self.is_exclusive(span.region)) {
+            for (start, len) in pieces {
+                // SAFETY: the registry has the span open for reading, and nothing writes it meanwhile.
+                see(unsafe { std::slice::from_raw_parts(start, len) });
+            }
+            return true;
+        }
+        let mut copy = [0; VISITED];
+        let mut at = 0;
+        while at < span.len {
+            let len = (span.len - at).min(VISITED as u64);
+            let bytes = &mut copy[..len as usize];
+            if !self.read(span.part(at, len), bytes) {
+                return false;
+            }
+            see(bytes);
+            at += len;
+        }
+        true
     }
 
     /// Reads the first bytes of `span`, as many as `buffer` takes. False if they are not there.

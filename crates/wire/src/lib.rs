@@ -37,4 +37,4 @@ pub use operation::{
     RequestDisconnect, RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights,
     Route, State, Target, VERSION, VERSION_MIN,
 };
-pub use train::{Assembled, Assembler, MAX_TRAIN, Train};
+pub use train::{Assembled, Assembler, DIGEST_LEN, MAX_TRAIN, Train};

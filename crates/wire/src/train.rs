@@ -10,6 +10,9 @@ use core::ops::Range;
 /// Most bytes of payload in a train: what the datagrams of one send hold together.
 pub const MAX_TRAIN: u32 = 65_507;
 
+/// Bytes of the digest behind the header of a train, on a connection that seals nothing.
+pub const DIGEST_LEN: usize = 8;
+
 /// What is in front of the header of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Train {

@@ -9,7 +9,7 @@ use crate::limits::MIN_TRAIN;
 use crate::*;
 use netsim::link::LinkConfig;
 use std::time::Duration;
-use zerolane_wire::{Assembled, Assembler, Flags, HEADER_LEN, Header, Op, Train};
+use zerolane_wire::{Assembled, Assembler, Flags, HEADER_LEN, Header, MAX_TRAIN, Op, Train};
 
 /// Bytes of a seal.
 pub(super) const SEAL: usize = 8;
@@ -140,7 +140,10 @@ impl Host {
 
     pub(super) fn burst_limit(&self) -> BurstLimit {
         BurstLimit {
-            trains: self.trains.as_ref().is_some_and(|it| it.sends),
+            train: match &self.trains {
+                Some(it) if it.sends => MAX_TRAIN,
+                _ => 0,
+            },
             ..BurstLimit::default()
         }
     }

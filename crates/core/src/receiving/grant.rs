@@ -51,6 +51,7 @@ impl Receiving {
             stu: self.expected_stu(cx),
             burst_segments: cx.config.burst_segments,
             around: cx.overhead(),
+            train_around: cx.train_overhead(),
             trains: self.trains.are_offered(),
         }
     }

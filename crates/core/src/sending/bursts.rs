@@ -200,7 +200,7 @@ pub(crate) fn shape(cx: &Context, limit: BurstLimit) -> Shape {
         buffer_log2: cx.peer_buffer_log2(),
         limit,
         around: cx.overhead(),
-        trains: limit.trains && cx.profile == Profile::Extended,
+        train_around: cx.train_overhead(),
         ask: false,
     }
 }

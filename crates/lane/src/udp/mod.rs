@@ -157,7 +157,7 @@ impl Lane for UdpLane {
     }
 
     fn holds(&self, region: RegionId) -> bool {
-        self.sender.holds(region)
+        self.sender.holds(&self.socket, region)
     }
 
     fn describe(&self, account: &mut Account) {

@@ -262,6 +262,14 @@ fn get(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     }
 }
 
+/// Whether the kernel has something of this socket that has not left.
+pub(super) fn has_unsent(socket: &Socket) -> bool {
+    let mut unsent = 0i32;
+    // SAFETY: the request writes one int, which lives across the call.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unsent) };
+    done == 0 && unsent > 0
+}
+
 /// Sleeps until the socket is readable (or writable, if asked), an error is pending, `wake` is
 /// readable, or `timeout`. True if the socket woke us.
 pub(super) fn wait(

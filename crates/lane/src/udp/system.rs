@@ -41,24 +41,31 @@ pub(super) unsafe fn receive_error(fd: RawFd, message: &mut libc::msghdr) -> io:
     result(unsafe { libc::recvmsg(fd, std::ptr::from_mut(message), flags) })
 }
 
-/// A pipe: its end to read, and its end to write.
+/// A pipe that holds a train, wherever its pages begin: its end to read, and its end to write.
 pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
     // SAFETY: the array is ours and as large as the call fills.
     result(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } as isize)?;
     // SAFETY: the kernel just opened both, for us alone.
-    Ok(ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }).into())
+    let pipe: (OwnedFd, OwnedFd) = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }).into();
+    // SAFETY: the call touches no memory of ours.
+    result(unsafe { libc::fcntl(pipe.1.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE) } as isize)?;
+    Ok(pipe)
 }
 
-/// Sends `bytes` by reference, through a pipe that is empty.
+/// Bytes that a pipe holds if each of its pages is full: it has one for each piece of a page, and a train with its end
+/// has 17.
+const PIPE: i32 = 32 * 4096;
+
+/// Sends `pieces`, one behind another, by reference, through a pipe that is empty.
 ///
 /// # Errors
-/// Not all of it was taken: some of it may be in the pipe, none in the socket.
+/// Not all of it was taken. Some of it may be in the pipe, and some have left, as the start of a train without an end.
 ///
 /// # Safety
-/// `bytes` stay mapped until the kernel has sent them.
+/// What `pieces` name stays mapped for the call. The kernel keeps its pages by itself, also when they are no longer ours.
 pub(super) unsafe fn give(
-    bytes: &[u8],
+    pieces: &[libc::iovec],
     (read, write): &(OwnedFd, OwnedFd),
     socket: RawFd,
 ) -> io::Result<()> {
@@ -66,26 +73,27 @@ pub(super) unsafe fn give(
     if let Some(refusal) = seam::refusal_to_give() {
         return Err(refusal);
     }
-    let piece = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
-    // SAFETY: the caller's promise; the kernel reads the iovec during the call alone.
-    let filled = result(unsafe {
-        libc::vmsplice(
-            write.as_raw_fd(),
-            &raw const piece,
-            1,
-            libc::SPLICE_F_NONBLOCK,
-        )
-    })?;
-    let (none, flags) = (std::ptr::null_mut(), libc::SPLICE_F_NONBLOCK);
+    let flags = libc::SPLICE_F_NONBLOCK;
+    // SAFETY: the caller's promise; the kernel reads the iovecs during the call alone.
+    let filled =
+        result(unsafe { libc::vmsplice(write.as_raw_fd(), pieces.as_ptr(), pieces.len(), flags) })?;
+    if filled != pieces.iter().map(|it| it.iov_len).sum() {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    let none = std::ptr::null_mut();
     // SAFETY: without offsets the call touches no memory of ours but what the pipe refers to.
     let sent =
         result(unsafe { libc::splice(read.as_raw_fd(), none, socket, none, filled, flags) })?;
-    match sent == bytes.len() {
+    match sent == filled {
         true => Ok(()),
-        false => Err(io::ErrorKind::WouldBlock.into()),
+        false => {
+            // Else the next send would continue it.
+            let off = 0i32;
+            let (len, name) = (size_of::<i32>() as libc::socklen_t, libc::UDP_CORK);
+            // SAFETY: the option value is an int that lives across the call.
+            unsafe { libc::setsockopt(socket, libc::SOL_UDP, name, (&raw const off).cast(), len) };
+            Err(io::ErrorKind::WouldBlock.into())
+        }
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Geometry {
     pub(crate) burst_segments: u32,
     /// Bytes around the payload of a datagram.
     pub(crate) around: u32,
+    /// Bytes around that of a train.
+    pub(crate) train_around: u32,
     /// Blocks may come as trains.
     pub(crate) trains: bool,
 }
@@ -28,11 +30,12 @@ pub(crate) struct Geometry {
 impl Geometry {
     /// Length of a Block that is a whole number of bursts, so that no STU within it is short.
     fn block_len(&self) -> u32 {
-        let most = encapsulation::MAX_UDP_PAYLOAD_V4 as u32 / (self.stu + self.around);
+        let datagram = self.stu + self.around;
+        let most = encapsulation::MAX_UDP_PAYLOAD_V4 as u32 / datagram;
         let most = most.clamp(1, self.burst_segments.max(1));
         let burst = match self.trains {
             // One datagram of one byte is none.
-            true => longest_train(most, self.stu, self.around).max(1),
+            true => longest_train(most, datagram, self.train_around).max(1),
             false => self.stu * most,
         };
         let target = self

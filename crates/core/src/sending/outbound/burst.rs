@@ -2,7 +2,7 @@
 
 use super::Outbox;
 use super::transfer::{Held, Outbound};
-use crate::limits::MIN_TRAIN;
+use crate::limits::{MIN_TRAIN, PAGE};
 use crate::transmit::{BurstLimit, DataBurst, longest_train, split};
 use crate::{Delivery, Instant, TransferId, tiling};
 use zerolane_wire::{Flags, Header, Op, Profile, RequestToSend, Route, Train};
@@ -18,8 +18,8 @@ pub(crate) struct Shape {
     pub(crate) limit: BurstLimit,
     /// Bytes around the payload of a datagram.
     pub(crate) around: u32,
-    /// It may be a train, if the receiver takes one there.
-    pub(crate) trains: bool,
+    /// Bytes around that of a train.
+    pub(crate) train_around: u32,
     /// The burst asks the receiver how it gets on (extended profile).
     pub(crate) ask: bool,
 }
@@ -32,13 +32,18 @@ impl Shape {
             .max(1)
     }
 
+    fn may_be_train(&self) -> bool {
+        self.limit.train > 0 && self.profile == Profile::Extended
+    }
+
     /// Cuts a burst of at most `rest` bytes at `address`; as a train, if it may be one and is worth it.
     pub(crate) fn cut(&self, address: u64, rest: u32, buffer_log2: u8, trains: bool) -> Cut {
         let segments = self.segments();
-        if self.trains && trains && segments >= MIN_TRAIN {
-            let most = longest_train(segments, self.stu, self.around);
-            let (bytes, _) = tiling::burst(address, rest, most, buffer_log2, 1);
-            let (datagram, total) = (self.stu + self.around, bytes + self.around);
+        if trains && self.may_be_train() && segments >= MIN_TRAIN {
+            let datagram = self.stu + self.around;
+            let most = longest_train(segments, datagram, self.train_around).min(self.limit.train);
+            let (bytes, _) = tiling::burst(address, even(rest, most), most, buffer_log2, 1);
+            let total = bytes + self.train_around;
             if total > MIN_TRAIN * datagram {
                 let padding = u32::from(total.is_multiple_of(datagram));
                 return Cut {
@@ -60,6 +65,13 @@ impl Shape {
             train: None,
         }
     }
+}
+
+/// Bytes of the first of the fewest trains of at most `most` bytes that hold `rest`: all of about one length, in whole
+/// pages where possible, so that none is left over that is hardly worth a call.
+fn even(rest: u32, most: u32) -> u32 {
+    let trains = rest.div_ceil(most.max(1)).max(1);
+    rest.div_ceil(trains).next_multiple_of(PAGE).min(rest)
 }
 
 /// What [`DataBurst`] says of a burst's size.

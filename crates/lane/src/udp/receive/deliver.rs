@@ -1,6 +1,7 @@
 //! What has arrived, shown to the core: where it lies if the prediction held, else made linear.
 
 use super::cmsg::{Ancillary, ECN_MASK};
+use super::trains::Expected;
 use super::{CONTROL_DATAGRAM, Receiver, SPILL};
 use crate::cleanup::{Move, Source};
 use crate::{MoveCause, Registry, Turn};
@@ -18,7 +19,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    fn segments(&self) -> usize {
+    pub(super) fn segments(&self) -> usize {
         self.total.div_ceil(self.segment).max(1)
     }
 }
@@ -95,12 +96,22 @@ impl Receiver {
             // What was not predicted says nothing about those that are: small puts come on their own.
             self.singles = self.singles.saturating_add(1);
         }
-        if self.trains.is_lent() {
-            self.deliver_collected(message, turn);
-        } else if self.buffers.layouts[index].fits(total, message.segment, self.incoming.around()) {
-            self.deliver_in_place(message, turn);
-        } else {
-            self.deliver_linear(message, turn);
+        let around = self.incoming.around();
+        let fits = |it: &Receiver| it.buffers.layouts[index].fits(total, message.segment, around);
+        if !self.trains.is_lent() {
+            match fits(self) {
+                true => self.deliver_in_place(message, turn),
+                false => self.deliver_linear(message, turn),
+            }
+            return;
+        }
+        match self.trains.expected {
+            Expected::Collected => self.deliver_collected(message, turn),
+            Expected::Landing => self.deliver_landed(message, turn),
+            Expected::Headers if fits(self) && self.has_headers(message, turn) => {
+                self.deliver_in_place(message, turn);
+            }
+            Expected::Headers => self.collect(message, turn),
         }
     }
 
@@ -347,6 +358,7 @@ impl Receiver {
             return;
         }
         let mut bytes = std::mem::take(&mut self.buffers.linear[message.index]);
+        bytes.resize(message.total, 0);
         // Else part of it landed in a page that is gone already: as if lost.
         if self.linearize(message, turn.memory, &mut bytes) {
             self.deliver_datagrams(message, &mut bytes, MoveCause::Pattern, turn);
@@ -412,11 +424,10 @@ impl Receiver {
         }
     }
 
-    /// Puts the message's bytes into one piece. False if some lie in a mapped file's page that is gone.
-    fn linearize(&self, message: Message, memory: &Registry, bytes: &mut Vec<u8>) -> bool {
-        let Message { index, total, .. } = message;
-        bytes.resize(total, 0);
-        let mut rest = &mut bytes[..];
+    /// Puts the message's bytes into `bytes`, which are as many. False if some lie in a mapped file's page that is gone.
+    pub(super) fn linearize(&self, message: Message, memory: &Registry, bytes: &mut [u8]) -> bool {
+        let index = message.index;
+        let mut rest = bytes;
         let runs = &self.buffers.layouts[index].runs;
         let message = &self.buffers.messages[index].msg_hdr;
         // SAFETY: msg_iov and msg_iovlen still name the iovecs made for this call, which nothing has

@@ -6,6 +6,7 @@
 
 mod cmsg;
 mod deliver;
+mod landing;
 mod layout;
 mod predict;
 mod trains;
@@ -248,7 +249,7 @@ impl Receiver {
         }
         // What is shown by other ways says nothing of when it came.
         turn.core.on_waited(Duration::ZERO);
-        self.offer_trains(turn);
+        self.offer_trains(strict, turn);
         if turn.core.counters().stus_received > data_before || self.trains.is_lent() {
             turn.account.rx_data_syscalls += 1;
         } else {

@@ -1,5 +1,6 @@
 //! From the core's forecast to iovecs.
 
+use super::trains::Expected;
 use super::{BATCH, CONTROL, MAX_MESSAGES, MAX_SEGMENTS, Receiver, SINGLES, SPILL};
 use crate::Registry;
 use crate::udp::send::{empty_message, iovec};
@@ -9,8 +10,17 @@ use zerolane_core::{Connection, Forecast, Run};
 impl Receiver {
     /// Builds iovecs by the forecast. Returns the number of messages.
     pub(super) fn predict(&mut self, core: &Connection, memory: &Registry) -> usize {
+        self.buffers.iovs.clear();
+        self.buffers.messages.clear();
+        self.buffers.layouts[0].clear();
         if self.trains.is_lent() {
-            self.predict_train();
+            self.trains.expected = self.expect(core, memory);
+            match self.trains.expected {
+                Expected::Collected => self.predict_collected(),
+                Expected::Landing => {}
+                Expected::Headers => self.predict_super_packet(&forecast(core), memory),
+            }
+            self.point_messages(1);
             return 1;
         }
         let one_by_one = !self.gro || self.singles >= SINGLES;
@@ -20,9 +30,6 @@ impl Receiver {
             1
         };
         let forecast = forecast(core);
-        self.buffers.iovs.clear();
-        self.buffers.messages.clear();
-        self.buffers.layouts[0].clear();
         if one_by_one {
             self.predict_datagrams(&forecast, messages, memory);
         } else {
@@ -33,15 +40,11 @@ impl Receiver {
     }
 
     /// All of what comes goes behind what is there of a train.
-    fn predict_train(&mut self) {
+    fn predict_collected(&mut self) {
         let place = self.trains.place();
-        self.buffers.iovs.clear();
-        self.buffers.messages.clear();
-        self.buffers.layouts[0].clear();
         self.buffers
             .iovs
             .push(iovec(place.as_mut_ptr(), place.len()));
-        self.point_messages(1);
     }
 
     /// One pair for each of `messages`.
@@ -142,7 +145,10 @@ impl Receiver {
         let mut next = 0;
         for index in 0..count {
             let pairs = self.buffers.layouts[index].pairs;
-            let iovs = 2 * pairs + 1 + usize::from(sealed && pairs > 0);
+            let iovs = match count {
+                1 => self.buffers.iovs.len(),
+                _ => 2 * pairs + 1 + usize::from(sealed && pairs > 0),
+            };
             let mut message = empty_message();
             message.msg_iov = &raw mut self.buffers.iovs[next];
             message.msg_iovlen = iovs;

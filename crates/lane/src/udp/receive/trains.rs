@@ -1,16 +1,18 @@
-//! Trains: payload without headers, put together in one buffer and opened from there into its place.
+//! Trains: payload without headers, put together and shown to the core when all of it was checked.
 //!
-//! The buffer is used over and over, so the kernel's copy ends in the cache, and the pass that opens the train is the
-//! one that writes its place: nothing is written there before the peer sealed it, and nothing is copied twice.
+//! What is sealed is put together in one buffer. That is used over and over, so the kernel's copy ends in the cache, and
+//! the pass that opens the train is the one that writes its place: nothing is written there before the peer sealed it, and
+//! nothing is copied twice. What is plain lands in its place, by the forecast; see [`super::landing`].
 
 use super::deliver::Message;
+use super::landing::Landing;
 use super::{Receiver, SINGLES, SPILL};
 use crate::cleanup::Source;
-use crate::seal::{TRAILER_LEN, Trailer};
+use crate::seal::Trailer;
 use crate::{MoveCause, Turn};
 use std::ops::Range;
 use zerolane_core::{DropReason, Placement, Span};
-use zerolane_wire::{Assembled, Assembler, Flags, HEADER_LEN, Header, Op, Train};
+use zerolane_wire::{Assembled, Assembler, Flags, HEADER_LEN, Header, OPTIONS_LEN, Op, Train};
 
 /// Where a connection's trains are put together.
 #[derive(Debug, Default)]
@@ -18,13 +20,32 @@ pub(super) struct TrainBuffer {
     assembler: Assembler,
     /// The thread's, for the length of a call; the connection's own as long as there is a part of a train in it.
     bytes: Box<[u8]>,
+    /// What was predicted of the message that comes next.
+    pub(super) expected: Expected,
+    /// The train that is landing.
+    pub(super) landing: Option<Landing>,
+    /// The payload that came last had a header in each datagram.
+    headers: bool,
+}
+
+/// Where a message is predicted to belong, while trains may come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Expected {
+    /// Behind what the buffer has.
+    #[default]
+    Collected,
+    /// In the place of its train.
+    Landing,
+    /// In pairs of header and place.
+    Headers,
 }
 
 impl TrainBuffer {
     /// Takes the thread's room if trains are `expected` and none is at hand; forgets what is there if not.
     pub(super) fn begin(&mut self, expected: bool, room: &mut Box<[u8]>) {
         if !expected {
-            self.assembler = Assembler::default();
+            (self.assembler, self.landing) = (Assembler::default(), None);
+            self.headers = false;
             self.end(room);
         } else if !self.is_lent() {
             self.bytes = match room.is_empty() {
@@ -36,14 +57,33 @@ impl TrainBuffer {
 
     /// Leaves the room to the thread's other connections, if there is nothing in it.
     pub(super) fn end(&mut self, room: &mut Box<[u8]>) {
-        if self.is_lent() && self.assembler.filled() == 0 {
+        if self.is_lent() && self.is_empty() {
             *room = std::mem::take(&mut self.bytes);
         }
     }
 
-    /// Whether what comes goes here.
+    /// Whether what comes goes here, unless it belongs to where it lands.
     pub(super) fn is_lent(&self) -> bool {
         !self.bytes.is_empty()
+    }
+
+    /// Whether there is no part of a train.
+    pub(super) fn is_empty(&self) -> bool {
+        self.assembler.filled() == 0
+    }
+
+    /// Whether payload comes with a header in each datagram, as far as known.
+    pub(super) fn expects_headers(&self) -> bool {
+        self.headers
+    }
+
+    /// The buffer, and how much of it is filled; to be [put back](TrainBuffer::put_back).
+    pub(super) fn take_bytes(&mut self) -> (Box<[u8]>, usize) {
+        (std::mem::take(&mut self.bytes), self.assembler.filled())
+    }
+
+    pub(super) fn put_back(&mut self, bytes: Box<[u8]>) {
+        self.bytes = bytes;
     }
 
     /// Where the next message goes.
@@ -52,13 +92,31 @@ impl TrainBuffer {
         let len = rest.len().min(SPILL);
         &mut rest[..len]
     }
+
+    /// Takes what landed of a train elsewhere: `len` bytes in datagrams of `datagram`, which `read` writes. False if
+    /// it does not.
+    pub(super) fn take_over(
+        &mut self,
+        (len, datagram): (usize, usize),
+        check: usize,
+        read: impl FnOnce(&mut [u8]) -> bool,
+    ) -> bool {
+        let there = read(&mut self.bytes[..len]);
+        if there {
+            let piece = (len, datagram);
+            self.assembler.take(&self.bytes, piece, check, |_| false);
+        }
+        there
+    }
 }
 
 impl Receiver {
     /// Tells the core whether trains are taken, when that has changed.
-    pub(super) fn offer_trains(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn offer_trains(&mut self, strict: bool, turn: &mut Turn<'_>) {
         self.merges &= self.singles < SINGLES;
-        let takes = self.merges && self.incoming.opens_trains();
+        // A burst that turns out to be none is copied, which strict mode forbids.
+        let lands = self.incoming.lands_trains() && !strict;
+        let takes = self.merges && (lands || self.incoming.opens_trains());
         if takes != self.takes_trains {
             self.takes_trains = takes;
             turn.core.set_takes_trains(takes);
@@ -68,13 +126,17 @@ impl Receiver {
     /// A message that lies behind what is there of a train: operations, datagrams of trains, or both.
     pub(super) fn deliver_collected(&mut self, message: Message, turn: &mut Turn<'_>) {
         let Message { total, segment, .. } = message;
-        let start = self.trains.assembler.filled();
-        let mut bytes = std::mem::take(&mut self.trains.bytes);
+        let (mut bytes, start) = self.trains.take_bytes();
         let piece = &mut bytes[start..start + total];
         let operations = piece.chunks(segment).filter(|it| is_operation(it, turn));
         match operations.count() {
-            0 => self.assemble(&mut bytes, (total, segment), turn),
+            0 => {
+                self.trains.headers = false;
+                self.assemble(&mut bytes, (total, segment), turn);
+            }
             count if count == total.div_ceil(segment) => {
+                let is_payload = |it| Header::is_data(it) && segment > HEADER_LEN + OPTIONS_LEN;
+                self.trains.headers |= piece.first_chunk().is_some_and(is_payload);
                 for datagram in piece.chunks_mut(segment) {
                     self.deliver_whole(datagram, turn);
                 }
@@ -84,7 +146,7 @@ impl Receiver {
                 self.assemble(&mut bytes, (len, segment), turn);
             }
         }
-        self.trains.bytes = bytes;
+        self.trains.put_back(bytes);
     }
 
     /// Takes the operations out of `piece`. How many bytes are left at its start.
@@ -114,7 +176,8 @@ impl Receiver {
     /// An operation that lies in one piece. Payload that was granted is opened into its place.
     fn deliver_whole(&mut self, datagram: &mut [u8], turn: &mut Turn<'_>) {
         let len = datagram.len();
-        if let Some((head, rest)) = datagram.split_first_chunk()
+        if self.incoming.opens_trains()
+            && let Some((head, rest)) = datagram.split_first_chunk()
             && let Some((payload, trailer)) = rest.split_last_chunk()
             && let Ok(header) = Header::parse(head)
             && header.op == Op::Data
@@ -138,7 +201,8 @@ impl Receiver {
     /// A piece of a train: `len` bytes behind what is there, in datagrams of `segment`.
     fn assemble(&mut self, bytes: &mut [u8], piece: (usize, usize), turn: &mut Turn<'_>) {
         let owns = |header: &Header| turn.core.owns(header);
-        match self.trains.assembler.take(bytes, piece, TRAILER_LEN, owns) {
+        let check = self.incoming.train_check();
+        match self.trains.assembler.take(bytes, piece, check, owns) {
             // A shorter one that ends no train was left out of it.
             Assembled::Part if piece.0.is_multiple_of(piece.1) => {}
             Assembled::Part | Assembled::Stray => turn.core.on_dropped(DropReason::Malformed),
@@ -165,17 +229,19 @@ impl Receiver {
         let Some((head, rest)) = head.split_first_chunk() else {
             return;
         };
-        let Some(trailer) = rest.first_chunk() else {
-            return;
-        };
+        let check = &rest[..self.incoming.train_check()];
         let data = Train::data(header);
-        let opened = match self.open_into_place((head, &data), payload, trailer, turn) {
+        let into_place = match check.try_into() {
+            Ok(trailer) => self.open_into_place((head, &data), payload, trailer, turn),
+            Err(_) => None,
+        };
+        let opened = match into_place {
             Some(opened) => opened.map(|place| {
                 let placement = turn.core.on_train(turn.now, header, datagram, Some(place));
                 self.note_placed(placement, place, turn);
             }),
             None => {
-                let opened = self.incoming.open(head, payload, trailer);
+                let opened = self.incoming.open_train(head, payload, check);
                 opened.map(|()| self.move_train(header, payload, datagram, turn))
             }
         };
@@ -217,7 +283,7 @@ impl Receiver {
     }
 
     /// What the core says of payload that was opened into `place`.
-    fn note_placed(&mut self, placement: Placement, place: Span, turn: &mut Turn<'_>) {
+    pub(super) fn note_placed(&mut self, placement: Placement, place: Span, turn: &mut Turn<'_>) {
         debug_assert!(matches!(placement, Placement::InPlace | Placement::Drop(_)));
         if placement == Placement::InPlace {
             turn.account.bytes_placed += place.len;
@@ -227,7 +293,7 @@ impl Receiver {
 
 /// Whether a datagram has a header of this connection in front: all others are parts of trains, or nothing. A message
 /// of the key exchange, which has none, is late: what was granted under its keys comes already.
-fn is_operation(datagram: &[u8], turn: &Turn<'_>) -> bool {
+pub(super) fn is_operation(datagram: &[u8], turn: &Turn<'_>) -> bool {
     let ours = |it: Header| turn.core.owns(&it) && Train::of(&it) == Ok(None);
     Header::parse(datagram).is_ok_and(ours)
 }

@@ -2,11 +2,12 @@
 //! to the core.
 
 use super::{Receiver, SPILL};
+use crate::digest::Digest;
 use crate::seal::{Opener, TRAILER_LEN, Trailer};
 use crate::{Registry, Turn};
 use zerolane_core::{DropReason, HandshakeOutcome, RegionId, Span};
-use zerolane_wire::HEADER_LEN;
 use zerolane_wire::handshake::HandshakeMessage;
+use zerolane_wire::{DIGEST_LEN, HEADER_LEN};
 
 /// What has to be done to datagrams before they are looked at.
 #[derive(Debug)]
@@ -84,9 +85,39 @@ impl Incoming {
         }
     }
 
-    /// Whether trains can be taken: what lies in the lane's memory is opened into its place, in one pass.
+    /// Whether sealed trains can be taken: what lies in the lane's memory is opened into its place, in one pass.
     pub(super) fn opens_trains(&self) -> bool {
         matches!(self, Incoming::Sealed { opener, .. } if opener.opens_at())
+    }
+
+    /// Whether trains can be taken that land in their place, and are checked there.
+    pub(super) fn lands_trains(&self) -> bool {
+        matches!(self, Incoming::Plain)
+    }
+
+    /// Bytes behind the header of a train.
+    pub(super) fn train_check(&self) -> usize {
+        match self {
+            Incoming::Plain => DIGEST_LEN,
+            Incoming::Waiting | Incoming::Sealed { .. } => TRAILER_LEN,
+        }
+    }
+
+    /// Opens a train that lies in the lane's memory, or sees that its digest holds; `check` is what follows its header.
+    pub(super) fn open_train(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        payload: &mut [u8],
+        check: &[u8],
+    ) -> Result<(), DropReason> {
+        match self {
+            Incoming::Plain if Digest::of(header, payload) == *check => Ok(()),
+            Incoming::Plain => Err(DropReason::Checksum),
+            Incoming::Waiting | Incoming::Sealed { .. } => {
+                let trailer = check.try_into().map_err(|_| DropReason::Malformed)?;
+                self.open(header, payload, trailer)
+            }
+        }
     }
 
     /// Opens `source` into the as many bytes at `place`.

@@ -7,7 +7,7 @@ use crate::{Account, LaneError, Registry, Turn};
 use socket2::Socket;
 use std::io;
 use zerolane_core::{DataBurst, RegionId};
-use zerolane_wire::{HEADER_LEN, Train};
+use zerolane_wire::HEADER_LEN;
 
 /// Pieces that one call takes: the kernel's UIO_MAXIOV. A burst of more is copied into one.
 const MAX_IOVECS: usize = 1024;
@@ -53,51 +53,8 @@ impl Sender {
         }
     }
 
-    /// Sends a train: given to the kernel where that is possible, else copied by it.
-    fn train(
-        &mut self,
-        socket: &Socket,
-        burst: &DataBurst,
-        train: Train,
-        turn: &mut Turn<'_>,
-    ) -> Result<io::Result<()>, LaneError> {
-        let Protection::Sealed(stage) = &mut self.protection else {
-            return Ok(Ok(()));
-        };
-        let mut slot = self.giver.slot(turn.core.seen_burst());
-        let room = slot.as_mut().map(|slot| slot[0].bytes());
-        let sealed = stage.train(burst, train, room, turn.memory);
-        let (start, len) = match sealed {
-            Ok(bytes) => (bytes.as_ptr(), bytes.len()),
-            Err(error) => {
-                slot.into_iter().for_each(|slot| self.giver.put_back(slot));
-                return match error {
-                    SealError::Gone => Err(LaneError::Fault(burst.span.region)),
-                    SealError::Refused => Ok(Ok(())),
-                };
-            }
-        };
-        self.count(burst, turn);
-        if let Some(it) = slot.take() {
-            let what = (burst.number(), len, burst.stu as usize);
-            match self.giver.give(socket, it, what) {
-                Ok(()) => {
-                    turn.account.bytes_given += burst.span.len;
-                    turn.account.tx_data_syscalls += 1;
-                    return Ok(Ok(()));
-                }
-                Err(it) => slot = Some(it),
-            }
-        }
-        self.buffers.iovs.clear();
-        self.buffers.iovs.push(iovec(start, len));
-        let outcome = self.send_burst(socket, burst, turn.account);
-        slot.into_iter().for_each(|slot| self.giver.put_back(slot));
-        Ok(outcome)
-    }
-
     /// A burst leaves.
-    fn count(&mut self, burst: &DataBurst, turn: &mut Turn<'_>) {
+    pub(super) fn count(&mut self, burst: &DataBurst, turn: &mut Turn<'_>) {
         self.burst = (self.burst * 2).min(MAX_SEGMENTS as u32);
         self.last = turn.now;
         turn.account.datagrams_sent += u64::from(burst.segments);

@@ -83,9 +83,7 @@ impl Sender {
     fn send_separately(&mut self, socket: &Socket, segment: usize) -> io::Result<()> {
         self.giver.leave_whole(socket, &self.buffers.iovs);
         self.buffers.messages.clear();
-        if let Protection::Sealed(_) = self.protection {
-            cut(&mut self.buffers.iovs, segment);
-        }
+        cut(&mut self.buffers.iovs, segment);
         let mut rest = &mut self.buffers.iovs[..];
         while !rest.is_empty() {
             let mut bytes = 0;
@@ -145,14 +143,18 @@ pub(super) fn is_lost_offload(
     }
 }
 
-/// Cuts the one piece into pieces of `segment` bytes.
+/// Cuts pieces where a datagram of `segment` bytes ends.
 fn cut(iovs: &mut Vec<libc::iovec>, segment: usize) {
-    let Some(whole) = iovs.pop() else {
-        return;
-    };
-    for at in (0..whole.iov_len).step_by(segment) {
-        let start = whole.iov_base.cast::<u8>().wrapping_add(at);
-        iovs.push(iovec(start, segment.min(whole.iov_len - at)));
+    let mut room = segment;
+    for piece in std::mem::take(iovs) {
+        let mut at = 0;
+        while at < piece.iov_len {
+            let len = room.min(piece.iov_len - at);
+            let start = piece.iov_base.cast::<u8>().wrapping_add(at);
+            iovs.push(iovec(start, len));
+            at += len;
+            room = if room == len { segment } else { room - len };
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Giving memory to the kernel instead of having it copied: by reference into a pipe (vmsplice), and from there to the
 //! socket (splice), which the kernel cuts as any send.
 //!
-//! What is given is a sealed train, in memory of the lane's own. The kernel refers to its pages until the peer's has
-//! copied them, so they are written again when the peer said that it has seen the train, or one that left later. Had
-//! it not, it would find another's ciphertext there, which no seal of the train fits: what is early costs a repair,
-//! never a byte. Unlike MSG_ZEROCOPY this is not undone on loopback and veth, and needs no report of the kernel.
+//! What is given is a train: sealed, in memory of the lane's own, or plain, where the user has it. The kernel refers to
+//! its pages until the peer's has copied them, so they are written again when the peer said that it has seen the train,
+//! or one that left later; the user's also once nothing of the socket waits to leave. Were that too early, the peer
+//! would find other bytes there, which no seal or digest of the train fits: what is early costs a repair, never a byte.
+//! Unlike MSG_ZEROCOPY this is not undone on loopback and veth, and needs no report of the kernel.
 
+use super::iovec;
 use crate::udp::{socket, system};
 use socket2::Socket;
 use std::cell::Cell;
@@ -13,12 +15,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use zerolane_core::RegionId;
 
 /// Bytes of memory for one train: whole pages.
 const SLOT: usize = 65_536;
 /// Trains that a connection has given away at most (8 MiB): more than is in flight on a short path between two reports
 /// of the peer. A train that finds no slot is copied.
 const MAX_SLOTS: usize = 128;
+/// Trains of the user's memory that a connection has given away at most: their ends are small.
+const MAX_LENT: usize = 1024;
 /// Slots of a process (32 MiB).
 const MAX_SLOTS_OF_PROCESS: usize = 512;
 
@@ -31,9 +36,23 @@ static SLOTS: AtomicUsize = AtomicUsize::new(0);
 pub(super) struct Slot([u8; SLOT]);
 
 impl Slot {
+    /// Bytes.
+    pub(super) const LEN: usize = SLOT;
+
     pub(super) fn bytes(&mut self) -> &mut [u8] {
         &mut self.0
     }
+}
+
+/// What stands behind the payload of a train that is given from the user's memory.
+pub(super) type TrainEnd = [u8; 64];
+
+/// Memory that the kernel may still read.
+#[derive(Debug)]
+enum Given {
+    Slot(Box<[Slot]>),
+    /// The user's, and the end of the train.
+    Lent(RegionId, Box<TrainEnd>),
 }
 
 thread_local! {
@@ -48,8 +67,10 @@ pub(super) struct Giver {
     /// The kernel, or what it runs in, does not permit it.
     refused: bool,
     /// By number of the burst.
-    given: VecDeque<(u32, Box<[Slot]>)>,
+    given: VecDeque<(u32, Given)>,
     free: Vec<Box<[Slot]>>,
+    #[allow(clippy::vec_box, reason = "the kernel has their addresses")]
+    free_ends: Vec<Box<TrainEnd>>,
     /// Slots made.
     slots: usize,
     /// The socket cuts what has no size of its own after so many bytes; 0: nothing.
@@ -57,18 +78,39 @@ pub(super) struct Giver {
 }
 
 impl Giver {
-    /// Memory for a train, if there is some; the peer has seen the bursts up to `seen`.
-    pub(super) fn slot(&mut self, seen: u32) -> Option<Box<[Slot]>> {
+    /// The peer has seen the bursts up to `seen`.
+    pub(super) fn settle(&mut self, seen: u32) {
         let is_over = |number: u32| seen.wrapping_sub(number) <= u32::MAX / 2;
         while self.given.front().is_some_and(|it| is_over(it.0))
-            && let Some((_, slot)) = self.given.pop_front()
+            && let Some((_, given)) = self.given.pop_front()
         {
-            self.free.push(slot);
+            match given {
+                Given::Slot(slot) => self.free.push(slot),
+                Given::Lent(_, end) => self.free_ends.push(end),
+            }
         }
+    }
+
+    /// Memory for a train, if there is some.
+    pub(super) fn slot(&mut self) -> Option<Box<[Slot]>> {
         if self.refused {
             return None;
         }
         self.free.pop().or_else(|| self.new_slot())
+    }
+
+    /// Memory for the end of a train that is given from where the user has it, if one may be.
+    pub(super) fn end(&mut self) -> Option<Box<TrainEnd>> {
+        if self.refused || self.given.len() >= MAX_LENT {
+            return None;
+        }
+        Some(self.free_ends.pop().unwrap_or_else(|| Box::new([0; 64])))
+    }
+
+    /// Whether the kernel may still have memory of `region`.
+    pub(super) fn holds(&self, socket: &Socket, region: RegionId) -> bool {
+        let is_of = |it: &(u32, Given)| matches!(it.1, Given::Lent(of, _) if of == region);
+        self.given.iter().any(is_of) && socket::has_unsent(socket)
     }
 
     fn new_slot(&mut self) -> Option<Box<[Slot]>> {
@@ -95,19 +137,42 @@ impl Giver {
         (number, len, segment): (u32, usize, usize),
     ) -> Result<(), Box<[Slot]>> {
         let bytes = &slot[0].bytes()[..len];
-        let given = self
-            .cut_after(socket, segment)
-            .and_then(|()| send(bytes, socket));
-        match given {
-            Ok(()) => {
-                self.given.push_back((number, slot));
+        match self.send(socket, &[iovec(bytes.as_ptr(), len)], segment) {
+            true => {
+                self.given.push_back((number, Given::Slot(slot)));
                 Ok(())
             }
-            Err(error) => {
-                self.refused |= is_refusal(&error);
-                Err(slot)
-            }
+            false => Err(slot),
         }
+    }
+
+    /// Gives `pieces`, which are memory of `region` and the first bytes of `end`, as [`Giver::give`].
+    ///
+    /// # Errors
+    /// As there: the end comes back.
+    pub(super) fn lend(
+        &mut self,
+        socket: &Socket,
+        pieces: &[libc::iovec],
+        (region, end): (RegionId, Box<TrainEnd>),
+        (number, segment): (u32, usize),
+    ) -> Result<(), Box<TrainEnd>> {
+        match self.send(socket, pieces, segment) {
+            true => {
+                self.given.push_back((number, Given::Lent(region, end)));
+                Ok(())
+            }
+            false => Err(end),
+        }
+    }
+
+    /// Has the kernel send `pieces` from where they lie, cut after every `segment` bytes. False if it did not.
+    fn send(&mut self, socket: &Socket, pieces: &[libc::iovec], segment: usize) -> bool {
+        let sent = self
+            .cut_after(socket, segment)
+            .and_then(|()| send(pieces, socket));
+        self.refused |= sent.as_ref().is_err_and(is_refusal);
+        sent.is_ok()
     }
 
     /// What is gathered is to leave as it is, not cut.
@@ -143,15 +208,15 @@ impl Drop for Giver {
     }
 }
 
-/// Has the kernel send `bytes` from where they lie.
-fn send(bytes: &[u8], socket: &Socket) -> io::Result<()> {
+/// Has the kernel send `pieces` from where they lie.
+fn send(pieces: &[libc::iovec], socket: &Socket) -> io::Result<()> {
     let pipe = match PIPE.take() {
         Some(pipe) => pipe,
         None => system::pipe()?,
     };
     // SAFETY: the bytes are mapped. The kernel holds their pages by itself until it has sent them, also when they are
     // no longer ours; what it finds there then is no concern of Rust's.
-    unsafe { system::give(bytes, &pipe, socket.as_raw_fd()) }?;
+    unsafe { system::give(pieces, &pipe, socket.as_raw_fd()) }?;
     // Empty again. One that is not is closed, and what is in it goes with it.
     PIPE.set(Some(pipe));
     Ok(())
@@ -170,18 +235,23 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
+    fn slot(giver: &mut Giver, seen: u32) -> Option<Box<[Slot]>> {
+        giver.settle(seen);
+        giver.slot()
+    }
+
     #[test]
     fn slots__are_bounded_and_come_back_when_seen() {
         let mut giver = Giver::default();
         for number in 1..=MAX_SLOTS as u32 {
-            let slot = giver.slot(0).expect("room");
-            giver.given.push_back((number, slot));
+            let slot = slot(&mut giver, 0).expect("room");
+            giver.given.push_back((number, Given::Slot(slot)));
         }
-        assert!(giver.slot(0).is_none());
-        let slot = giver.slot(1).expect("the first was seen");
-        assert!(giver.slot(1).is_none());
-        giver.put_back(slot);
-        let slot = giver.slot(MAX_SLOTS as u32).expect("all were seen");
+        assert!(slot(&mut giver, 0).is_none());
+        let first = slot(&mut giver, 1).expect("the first was seen");
+        assert!(slot(&mut giver, 1).is_none());
+        giver.put_back(first);
+        let slot = slot(&mut giver, MAX_SLOTS as u32).expect("all were seen");
         assert!(giver.given.is_empty());
         giver.put_back(slot);
         assert_eq!(giver.slots, MAX_SLOTS);
@@ -190,14 +260,14 @@ mod tests {
     #[test]
     fn slots__numbers_wrap() {
         let mut giver = Giver::default();
-        let slot = giver.slot(0).expect("room");
-        giver.given.push_back((u32::MAX, slot));
-        let slot = giver.slot(u32::MAX - 1).expect("room");
+        let first = slot(&mut giver, 0).expect("room");
+        giver.given.push_back((u32::MAX, Given::Slot(first)));
+        let other = slot(&mut giver, u32::MAX - 1).expect("room");
         assert_eq!(giver.given.len(), 1);
-        giver.put_back(slot);
-        let slot = giver.slot(3).expect("room");
+        giver.put_back(other);
+        let other = slot(&mut giver, 3).expect("room");
         assert!(giver.given.is_empty());
-        giver.put_back(slot);
+        giver.put_back(other);
     }
 
     #[test]
@@ -212,7 +282,7 @@ mod tests {
     #[test]
     fn give__memory_begins_a_page() {
         let mut giver = Giver::default();
-        let mut slot = giver.slot(0).expect("room");
+        let mut slot = giver.slot().expect("room");
         assert_eq!(slot[0].bytes().as_ptr() as usize % 4096, 0);
         giver.put_back(slot);
     }

@@ -6,6 +6,7 @@ mod gathered;
 mod give;
 mod seal_buffer;
 mod small;
+mod trains;
 
 pub(super) use gathered::{empty_message, iovec};
 pub(super) use seal_buffer::SealBuffer;
@@ -146,8 +147,8 @@ impl Sender {
     }
 
     /// Whether the kernel still has memory of `region`.
-    pub(super) fn holds(&self, region: RegionId) -> bool {
-        self.zerocopy_tracker.holds(region)
+    pub(super) fn holds(&self, socket: &Socket, region: RegionId) -> bool {
+        self.zerocopy_tracker.holds(region) || self.giver.holds(socket, region)
     }
 
     pub(super) fn zerocopy(&self) -> Zerocopy {
@@ -162,6 +163,7 @@ impl Sender {
         exchange: Option<&Exchange>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
+        self.giver.settle(turn.core.seen_burst());
         let settled = self.zerocopy_tracker.is_lending() && self.zerocopy_tracker.settle(socket);
         if turn.core.wants_marks() != self.ect {
             self.ect = !self.ect;
@@ -247,7 +249,7 @@ impl Sender {
         };
         BurstLimit {
             segments: if lent > 0 { lent as u32 } else { self.burst },
-            trains: self.gso && matches!(self.protection, Protection::Sealed(_)),
+            train: self.longest_train(),
             ..BurstLimit::default()
         }
     }

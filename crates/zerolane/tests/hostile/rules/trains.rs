@@ -1,12 +1,11 @@
-//! Rules of trains: payload in many datagrams, with one header behind all of it.
-//!
-//! A victim whose connection is plain expects none: to it their datagrams have no header.
+//! Rules of trains: payload in many datagrams, with one header behind all of it, sealed or with a digest.
 
 use super::data::{grant, granted};
 use super::peer::Peer;
 use super::rule::{Rule, rule};
+use twox_hash::XxHash3_64;
 use zerolane::counters::DropReason::{
-    Forged, Malformed, NoGrant, OutOfBounds, Replayed, Unexpected,
+    Checksum, Duplicate, Forged, Malformed, NoGrant, OutOfBounds, Replayed, Unexpected,
 };
 use zerolane_wire::{Flags, HEADER_LEN, Header, MAX_TRAIN, Op, Train};
 
@@ -20,12 +19,11 @@ pub(super) const RULES: &[Rule] = &[
         .drops(&[(Malformed, 5)]),
     rule("train_is_whole", trains_that_are_spoiled)
         .with_trains()
-        .drops(&[(Malformed, 10)])
+        .drops(&[(Checksum, 4), (Duplicate, 1)])
         .sealed_drops(&[(Forged, 4), (Replayed, 1)]),
     rule("train_inside_its_block", trains_elsewhere)
         .with_trains()
-        .drops(&[(Malformed, 10)])
-        .sealed_drops(&[(OutOfBounds, 3), (NoGrant, 3)]),
+        .drops(&[(OutOfBounds, 3), (NoGrant, 3)]),
     rule("train_comes_to_its_end", parts_without_end).with_trains(),
 ];
 
@@ -34,7 +32,7 @@ const DATAGRAM: usize = 1400;
 /// Payload of a train: five datagrams, the last one short.
 const LEN: usize = 6000;
 
-/// A grant of `length` bytes; as trains, if the connection is sealed. What Data must carry.
+/// A grant of `length` bytes, as trains. What Data must carry.
 fn offered(peer: &mut Peer, length: u64) -> Header {
     // An end that takes trains gets datagrams merged.
     let nop = peer.header(Op::Nop).emit();
@@ -42,7 +40,7 @@ fn offered(peer: &mut Peer, length: u64) -> Header {
     peer.send_burst(&burst.concat(), burst[0].len());
     peer.is_answered();
     let (grant, data) = grant(peer, length);
-    assert_eq!(grant.flags.contains(Flags::TRAIN), peer.is_sealed());
+    assert!(grant.flags.contains(Flags::TRAIN), "no trains are offered");
     data
 }
 
@@ -59,7 +57,10 @@ fn train(peer: &mut Peer, header: &Header) -> Vec<u8> {
     let (head, rest) = sealed.split_at(HEADER_LEN);
     let (payload, trailer) = rest.split_at(LEN);
     let padding = vec![0; usize::from(header.param)];
-    [payload, &padding, head, trailer].concat()
+    let digest = XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(head), payload);
+    let digest = digest.to_be_bytes();
+    let check = if peer.is_sealed() { trailer } else { &digest };
+    [payload, &padding, head, check].concat()
 }
 
 fn send(peer: &mut Peer, header: Header) {

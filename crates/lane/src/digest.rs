@@ -1,0 +1,90 @@
+//! The digest of a train that nothing seals: XXH3, 64 bits, of its payload, with that of its header as seed.
+//!
+//! It finds what was lost, doubled, swapped or changed on the way, as a tag does, and hides nothing and proves nothing to
+//! one who wants to forge it: a plain connection has no keys. XXH3 of the digests measured, since it takes the smallest
+//! part of what the kernel's copy does (docs/performance.md).
+
+use std::hash::Hasher;
+use twox_hash::XxHash3_64;
+use zerolane_wire::{DIGEST_LEN, HEADER_LEN};
+
+/// A digest in the making.
+pub(crate) struct Digest(XxHash3_64);
+
+impl Digest {
+    /// Of a train that `header` ends.
+    pub(crate) fn new(header: &[u8; HEADER_LEN]) -> Digest {
+        Digest(XxHash3_64::with_seed(seed(header)))
+    }
+
+    /// The next bytes of its payload.
+    pub(crate) fn update(&mut self, payload: &[u8]) {
+        self.0.write(payload);
+    }
+
+    pub(crate) fn finish(&self) -> [u8; DIGEST_LEN] {
+        self.0.finish().to_be_bytes()
+    }
+
+    /// That of payload in one piece: twice as fast.
+    pub(crate) fn of(header: &[u8; HEADER_LEN], payload: &[u8]) -> [u8; DIGEST_LEN] {
+        XxHash3_64::oneshot_with_seed(seed(header), payload).to_be_bytes()
+    }
+}
+
+fn seed(header: &[u8; HEADER_LEN]) -> u64 {
+    XxHash3_64::oneshot(header)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    const HEADER: [u8; HEADER_LEN] = [7; HEADER_LEN];
+
+    fn payload() -> Vec<u8> {
+        (0..65_507u32).map(|at| (at * 31 >> 3) as u8).collect()
+    }
+
+    #[test]
+    fn digest__in_pieces_is_that_of_the_whole() {
+        let payload = payload();
+        let whole = Digest::of(&HEADER, &payload);
+        for piece in [1, 7, 1_472, 4_096, 65_507] {
+            let mut digest = Digest::new(&HEADER);
+            payload.chunks(piece).for_each(|it| digest.update(it));
+            assert_eq!(digest.finish(), whole, "{piece}");
+        }
+    }
+
+    /// docs/protocol.md has it: others are to come to the same.
+    #[test]
+    fn digest__of_known_bytes() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let digest = u64::from_be_bytes(Digest::of(&[0; HEADER_LEN], &bytes));
+        let text = include_str!("../../../docs/protocol.md");
+        assert!(text.contains(&format!("{digest:016x}")), "{digest:016x}");
+    }
+
+    #[test]
+    fn digest__tells_header_and_payload_by_each_byte() {
+        let payload = payload();
+        let whole = Digest::of(&HEADER, &payload);
+        for at in 0..HEADER_LEN {
+            let mut header = HEADER;
+            header[at] ^= 1;
+            assert_ne!(Digest::of(&header, &payload), whole, "{at}");
+        }
+        for at in (0..payload.len()).step_by(101) {
+            let mut other = payload.clone();
+            other[at] ^= 0x80;
+            assert_ne!(Digest::of(&HEADER, &other), whole, "{at}");
+        }
+        let mut swapped = payload.clone();
+        let (one, two) = swapped.split_at_mut(1_472);
+        one.swap_with_slice(&mut two[..1_472]);
+        assert_ne!(Digest::of(&HEADER, &swapped), whole);
+        assert_ne!(Digest::of(&HEADER, &payload[1..]), whole);
+    }
+}

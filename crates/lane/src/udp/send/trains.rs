@@ -1,0 +1,185 @@
+//! Sending trains: sealed into memory of the lane's own, or plain from where the user has them; given to the kernel where
+//! that is possible, else copied by it.
+
+use super::give::{Slot, TrainEnd};
+use super::seal_buffer::SealError;
+use super::{Protection, Sender, iovec};
+use crate::digest::Digest;
+use crate::{LaneError, Turn};
+use socket2::Socket;
+use std::io;
+use zerolane_core::DataBurst;
+use zerolane_wire::{DIGEST_LEN, HEADER_LEN, MAX_TRAIN, Train};
+
+/// Payload of a plain train, bytes: with its end it is 17 pieces of pages at most, wherever it begins, which is what one
+/// packet of the kernel refers to.
+const MAX_PLAIN: u32 = 15 * 4096;
+
+impl Sender {
+    /// Most payload of a train, bytes; 0: none is sent.
+    pub(super) fn longest_train(&self) -> u32 {
+        match self.protection {
+            _ if !self.gso => 0,
+            Protection::Sealed(_) => MAX_TRAIN,
+            Protection::Plain => MAX_PLAIN,
+            Protection::Waiting => 0,
+        }
+    }
+
+    pub(super) fn train(
+        &mut self,
+        socket: &Socket,
+        burst: &DataBurst,
+        train: Train,
+        turn: &mut Turn<'_>,
+    ) -> Result<io::Result<()>, LaneError> {
+        match self.protection {
+            Protection::Sealed(_) => self.sealed_train(socket, burst, train, turn),
+            Protection::Plain => self.plain_train(socket, burst, train, turn),
+            Protection::Waiting => Ok(Ok(())),
+        }
+    }
+
+    fn sealed_train(
+        &mut self,
+        socket: &Socket,
+        burst: &DataBurst,
+        train: Train,
+        turn: &mut Turn<'_>,
+    ) -> Result<io::Result<()>, LaneError> {
+        let Protection::Sealed(stage) = &mut self.protection else {
+            return Ok(Ok(()));
+        };
+        let mut slot = self.giver.slot();
+        let room = slot.as_mut().map(|slot| slot[0].bytes());
+        let sealed = stage.train(burst, train, room, turn.memory);
+        let (start, len) = match sealed {
+            Ok(bytes) => (bytes.as_ptr(), bytes.len()),
+            Err(error) => {
+                slot.into_iter().for_each(|slot| self.giver.put_back(slot));
+                return match error {
+                    SealError::Gone => Err(LaneError::Fault(burst.span.region)),
+                    SealError::Refused => Ok(Ok(())),
+                };
+            }
+        };
+        self.count(burst, turn);
+        Ok(self.give(socket, burst, slot, iovec(start, len), turn))
+    }
+
+    /// A train with a digest: from where its payload lies, if that is in one piece and none but the lane and its user
+    /// have it; else from a copy, so that what is sent is what the digest is of.
+    fn plain_train(
+        &mut self,
+        socket: &Socket,
+        burst: &DataBurst,
+        train: Train,
+        turn: &mut Turn<'_>,
+    ) -> Result<io::Result<()>, LaneError> {
+        let region = burst.span.region;
+        let head = burst.train_header(train).emit();
+        let whole = turn.memory.source(burst.span);
+        let Some(payload) = whole.filter(|_| turn.memory.is_exclusive(region)) else {
+            return self.copied_train(socket, burst, (train, &head), turn);
+        };
+        let gone = || LaneError::Fault(region);
+        let digest = turn.memory.digest(&head, burst.span).ok_or_else(gone)?;
+        let mut own = self.giver.end();
+        let mut copied = [0; size_of::<TrainEnd>()];
+        let end = own.as_deref_mut().unwrap_or(&mut copied);
+        let len = emit_end(end, train, &head, digest);
+        let pieces = [
+            iovec(payload, burst.span.len as usize),
+            iovec(end.as_ptr(), len),
+        ];
+        self.count(burst, turn);
+        if let Some(end) = own.take_if(|_| turn.memory.is_lendable(region)) {
+            let what = (burst.number(), burst.stu as usize);
+            match self.giver.lend(socket, &pieces, (region, end), what) {
+                Ok(()) => return Ok(Ok(note_given(burst, turn))),
+                Err(end) => own = Some(end),
+            }
+        }
+        self.buffers.iovs.clear();
+        self.buffers.iovs.extend(pieces);
+        let outcome = self.send_burst(socket, burst, turn.account);
+        // The last piece may lie there.
+        drop(own);
+        match outcome {
+            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Err(gone()),
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// The same, from a copy.
+    fn copied_train(
+        &mut self,
+        socket: &Socket,
+        burst: &DataBurst,
+        (train, head): (Train, &[u8; HEADER_LEN]),
+        turn: &mut Turn<'_>,
+    ) -> Result<io::Result<()>, LaneError> {
+        let mut slot = self.giver.slot();
+        let room = match &mut slot {
+            Some(slot) => slot[0].bytes(),
+            None => {
+                self.buffers.linear.resize(Slot::LEN, 0);
+                &mut self.buffers.linear[..]
+            }
+        };
+        let (payload, rest) = room.split_at_mut(burst.span.len as usize);
+        if !turn.memory.read(burst.span, payload) {
+            slot.into_iter().for_each(|slot| self.giver.put_back(slot));
+            return Err(LaneError::Fault(burst.span.region));
+        }
+        let digest = Digest::of(head, payload);
+        let end = payload.len() + emit_end(rest, train, head, digest);
+        let bytes = iovec(room.as_ptr(), end);
+        self.count(burst, turn);
+        Ok(self.give(socket, burst, slot, bytes, turn))
+    }
+
+    /// Gives `bytes`, which lie in `slot` if there is one; has them copied where that is refused.
+    fn give(
+        &mut self,
+        socket: &Socket,
+        burst: &DataBurst,
+        mut slot: Option<Box<[Slot]>>,
+        bytes: libc::iovec,
+        turn: &mut Turn<'_>,
+    ) -> io::Result<()> {
+        if let Some(it) = slot.take() {
+            let what = (burst.number(), bytes.iov_len, burst.stu as usize);
+            match self.giver.give(socket, it, what) {
+                Ok(()) => return Ok(note_given(burst, turn)),
+                Err(it) => slot = Some(it),
+            }
+        }
+        self.buffers.iovs.clear();
+        self.buffers.iovs.push(bytes);
+        let outcome = self.send_burst(socket, burst, turn.account);
+        slot.into_iter().for_each(|slot| self.giver.put_back(slot));
+        outcome
+    }
+}
+
+/// A burst was given, which takes a call more.
+fn note_given(burst: &DataBurst, turn: &mut Turn<'_>) {
+    turn.account.bytes_given += burst.span.len;
+    turn.account.tx_data_syscalls += 1;
+}
+
+/// Writes what stands behind the payload of a plain train: padding, header, digest. How many bytes that is.
+fn emit_end(
+    place: &mut [u8],
+    train: Train,
+    head: &[u8; HEADER_LEN],
+    digest: [u8; DIGEST_LEN],
+) -> usize {
+    let padding = usize::from(train.padding);
+    let end = padding + HEADER_LEN + DIGEST_LEN;
+    place[..padding].fill(0);
+    place[padding..padding + HEADER_LEN].copy_from_slice(head);
+    place[padding + HEADER_LEN..end].copy_from_slice(&digest);
+    end
+}
