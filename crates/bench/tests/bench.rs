@@ -171,22 +171,71 @@ fn bulk__small_run_gives_the_promised_json() {
 }
 
 #[test]
-fn bulk__encrypted_is_compared_with_what_else_encrypts() {
+fn bulk__encrypted_stands_first_and_is_compared_with_what_else_encrypts() {
     // Laps that are no whole number of TLS records.
-    let output =
-        output("bench bulk --security encrypted --buffer 1000KiB --bytes 4MiB --reps 2 --json");
+    let output = output("bench bulk --buffer 1000KiB --bytes 4MiB --reps 2 --json");
     assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.starts_with("{\n  \"zerolane\": {"), "{said}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["verified"], json!(true));
     assert_keys(&report, include_str!("json/bulk.keys"));
     assert_eq!(report["security"], json!("encrypted"));
-    for contender in ["tcp", "tls", "quinn", "zerolane"] {
+    assert!(report["cipher"].is_string(), "{report}");
+    for contender in [
+        "zerolane",
+        "zerolane_plain",
+        "tcp",
+        "tcp_splice",
+        "tls",
+        "quinn",
+    ] {
         let gbps = report[contender]["gbps"]["min"].as_f64();
         assert!(gbps.unwrap() > 0.0, "{contender}");
     }
-    for ratio in ["ratio_vs_tcp", "ratio_vs_tls", "ratio_vs_quinn"] {
+    for ratio in [
+        "ratio_vs_tcp",
+        "ratio_vs_tcp_splice",
+        "plain_ratio_vs_tcp",
+        "ratio_vs_tls",
+        "ratio_vs_quinn",
+    ] {
         assert!(report[ratio].as_f64().unwrap() > 0.0, "{ratio}");
     }
+}
+
+#[test]
+fn bulk__plain_is_compared_with_what_is_plain() {
+    let output = output("bench bulk --security plain --buffer 1MiB --bytes 4MiB --reps 1 --json");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["security"], json!("plain"));
+    assert_eq!(report["cipher"], Value::Null);
+    for contender in ["zerolane", "tcp", "tcp_splice"] {
+        assert!(report[contender].is_object(), "{contender}");
+    }
+    for contender in ["zerolane_plain", "tls", "quinn"] {
+        assert_eq!(report[contender], Value::Null, "{contender}");
+    }
+}
+
+#[test]
+fn bulk__tcp_that_lends_its_memory_is_verified_and_named_if_stronger() {
+    let words =
+        "bench bulk --only tcp,tcp_splice,tcp_sendfile --buffer 1MiB --bytes 64MiB --reps 1";
+    let ran = output(&format!("{words} --json"));
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(report["verified"], json!(true));
+    for contender in ["tcp_splice", "tcp_sendfile"] {
+        let gbps = &report[contender]["gbps"]["min"];
+        assert!(gbps.as_f64().unwrap() > 0.0, "{contender}");
+    }
+    // A send of a file is one call for what plain TCP sends at once; pages through a pipe take two at least.
+    let calls = |contender: &str| report[contender]["tx_syscalls_per_mib"].as_f64().unwrap();
+    assert!(calls("tcp_splice") >= 2.0 && calls("tcp_sendfile") >= 1.0);
+    let table = text(&output(words).stdout);
+    assert!(table.contains("TCP by splice") && table.contains("TCP by sendfile"));
 }
 
 #[test]
@@ -533,7 +582,7 @@ fn serve__refuses_hostile_requests_and_goes_on() {
         let reply = answer(address, garbage);
         assert!(reply.is_empty() || reply.contains("failed"), "{reply}");
     }
-    assert!(answer(address, b"{\"do\":\"hello\",\"version\":6}\n").contains("kernel"));
+    assert!(answer(address, b"{\"do\":\"hello\",\"version\":7}\n").contains("kernel"));
 }
 
 #[test]
@@ -554,6 +603,19 @@ fn demo__small_copy_is_verified_and_leaves_nothing() {
     );
     assert_eq!(namespaces_of(pid), Vec::<String>::new());
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn demo__says_what_was_encrypted() {
+    let output = output("demo --size 8MiB");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let ciphers = ["aegis-128x2", "chacha20-poly1305"];
+    let is_said = |cipher| said.contains(&format!("Zerolane, encrypted with {cipher},"));
+    assert!(
+        ciphers.iter().any(is_said) && said.contains("plain TCP"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -32,30 +32,43 @@ use self::contract::Contender;
 use self::program::Program;
 use self::quic::Quic;
 use self::tcp::Tcp;
+use self::tcp::lent::Lent;
 use self::tls::Tls;
 use self::udp::Udp;
 use self::zerolane::Zerolane;
 use crate::job::name::Name;
+use crate::job::settings::Protection;
 
 /// Who is who.
-static CONTENDERS: [(Name, &dyn Contender); 11] = [
+static CONTENDERS: [(Name, &dyn Contender); 14] = [
     (Name::Udp, &Udp),
     (Name::Tcp, &Tcp { congestion: None }),
+    (Name::TcpSplice, &Lent::Splice),
+    (Name::TcpSendfile, &Lent::Sendfile),
     (Name::Tls, &Tls),
     (Name::Quinn, &Quic),
-    (Name::Zerolane, &Zerolane { profile: None }),
+    (Name::Zerolane, &Zerolane::DEFAULT),
+    (
+        Name::ZerolanePlain,
+        &Zerolane {
+            protection: Some(Protection::Plain),
+            ..Zerolane::DEFAULT
+        },
+    ),
     (Name::Ucx, &Program::Ucx),
     (Name::Libfabric, &Program::Libfabric),
     (
         Name::Classic,
         &Zerolane {
             profile: Some(Profile::Classic),
+            ..Zerolane::DEFAULT
         },
     ),
     (
         Name::Extended,
         &Zerolane {
             profile: Some(Profile::Extended),
+            ..Zerolane::DEFAULT
         },
     ),
     (

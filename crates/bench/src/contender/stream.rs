@@ -7,6 +7,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use zerolane::Region;
 use zerolane_cli::exit::Exit;
 
 use super::contract::{DONE, GO, Part, at_once, expect_word};
@@ -67,14 +68,15 @@ pub(super) fn initiate<S: Stream>(
 ) -> Result<Measured> {
     match &part.job.work {
         Work::Laps(laps) => {
-            let mut source = Buffer::new(part.filled(laps)?, *laps, Check::Stamps);
-            let measured = send(connect()?, &mut source, part.core)?;
-            part.memory.give_back(source.buffer);
+            let buffer = part.filled(laps)?;
+            let (measured, buffer) = send_laps(part, buffer, laps, connect)?;
+            part.memory.give_back(buffer);
             Ok(measured)
         }
         Work::Flows(flows) => {
             let laps = flows.laps();
-            let mut source = Buffer::new(part.filled(&laps)?, laps, Check::EveryWord);
+            let buffer = part.filled(&laps)?;
+            let mut source = Buffer::new(buffer, &laps, laps.pattern(), Check::EveryWord);
             send_for(connect()?, &mut source, flows)?;
             Ok(Measured::default())
         }
@@ -86,6 +88,18 @@ pub(super) fn initiate<S: Stream>(
     }
 }
 
+/// Sends the laps of a buffer that is filled; gives it back.
+pub(super) fn send_laps<S: Stream>(
+    part: &Part<'_>,
+    buffer: Region,
+    laps: &Laps,
+    connect: impl FnOnce() -> Result<S>,
+) -> Result<(Measured, Region)> {
+    let mut source = Buffer::new(buffer, laps, part.job.pattern(laps), Check::Stamps);
+    let measured = send(connect()?, &mut source, part.core)?;
+    Ok((measured, source.buffer))
+}
+
 /// Does the responder's part over what `accept` accepts.
 pub(super) fn respond<S: Stream>(
     part: &mut Part<'_>,
@@ -94,9 +108,9 @@ pub(super) fn respond<S: Stream>(
     match &part.job.work {
         Work::Laps(laps) => {
             let mut buffer = part.memory.take(laps.buffer)?;
-            let mut sink = Buffer::new(&mut buffer[..], *laps, Check::Stamps);
+            let pattern = part.job.pattern(laps);
+            let mut sink = Buffer::new(&mut buffer[..], laps, pattern, Check::Stamps);
             let measured = receive(accept()?, &mut sink, part.core)?;
-            let pattern = sink.pattern;
             let whole = pattern.check_all(&buffer, laps.laps - 1);
             whole.context(Exit::Corrupt)?;
             part.memory.give_back(buffer);
@@ -107,7 +121,7 @@ pub(super) fn respond<S: Stream>(
             let mut connections = Vec::new();
             for _ in 0..job.flows {
                 let buffer = part.memory.take(job.buffer)?;
-                let sink = Buffer::new(buffer, endless, Check::EveryWord);
+                let sink = Buffer::new(buffer, &endless, endless.pattern(), Check::EveryWord);
                 connections.push((accept()?, sink));
             }
             at_once(connections, |(stream, mut sink), ready| {
@@ -221,10 +235,10 @@ struct Buffer<B> {
 
 impl<B: DerefMut<Target = [u8]>> Buffer<B> {
     /// If it is sent from, it is as the pattern has it before its first lap.
-    fn new(buffer: B, laps: Laps, check: Check) -> Buffer<B> {
+    fn new(buffer: B, laps: &Laps, pattern: Pattern, check: Check) -> Buffer<B> {
         Buffer {
             buffer,
-            pattern: laps.pattern(),
+            pattern,
             check,
             laps: laps.laps,
             lap: 0,

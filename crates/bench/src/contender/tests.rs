@@ -22,7 +22,19 @@ use crate::measured::times::Quantiles;
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Those that carry buffers and files.
-const CARRIERS: [Name; 4] = [Name::Tcp, Name::Tls, Name::Quinn, Name::Zerolane];
+const CARRIERS: [Name; 5] = [
+    Name::Tcp,
+    Name::Tls,
+    Name::Quinn,
+    Name::Zerolane,
+    Name::ZerolanePlain,
+];
+
+/// Those that carry buffers.
+fn carriers_of_laps() -> impl Iterator<Item = Name> {
+    let lenders = [Name::TcpSplice, Name::TcpSendfile];
+    CARRIERS.into_iter().chain(lenders)
+}
 
 const LAPS: Laps = Laps {
     // No whole number of TLS records, and more than is received at once.
@@ -117,9 +129,12 @@ fn able__each_says_what_it_cannot_do() {
     for (name, able) in [
         (Name::Udp, [false, false, false, true]),
         (Name::Tcp, [true; 4]),
+        (Name::TcpSplice, [true, false, false, false]),
+        (Name::TcpSendfile, [true, false, false, false]),
         (Name::Tls, [true, false, true, false]),
         (Name::Quinn, [true, false, true, false]),
         (Name::Zerolane, [true; 4]),
+        (Name::ZerolanePlain, [true; 4]),
         (Name::Classic, [true; 4]),
     ] {
         let jobs = [&laps, &flows, &file, &operations];
@@ -134,7 +149,7 @@ fn able__each_says_what_it_cannot_do() {
 
 #[test]
 fn laps__every_byte_of_the_last_one_is_right() {
-    for name in CARRIERS {
+    for name in carriers_of_laps() {
         let [tx, rx] = both(&job(name, Work::Laps(LAPS)));
         assert_eq!(
             (tx.bytes, rx.bytes),
@@ -153,11 +168,47 @@ fn laps__every_byte_of_the_last_one_is_right() {
 #[test]
 fn laps__wrong_bytes_are_corrupt() {
     let other = Laps { seed: 6, ..LAPS };
-    for name in CARRIERS {
+    for name in carriers_of_laps() {
         let (right, wrong) = (job(name, Work::Laps(LAPS)), job(name, Work::Laps(other)));
         let error = ends(&[&wrong], &right, None).1.unwrap_err();
         assert_eq!(Exit::of(&error), Exit::Corrupt, "{name:?}: {error:#}");
     }
+}
+
+/// With buffers that many laps of fit into the sockets: what they lend is not changed while it is on its way.
+#[test]
+fn laps__of_little_memory_that_is_lent_are_right() {
+    let laps = Laps {
+        buffer: 64 << 10,
+        laps: 200,
+        seed: 9,
+    };
+    for name in [Name::TcpSplice, Name::TcpSendfile] {
+        let job = Job {
+            tcp: TcpTuning::default(),
+            ..job(name, Work::Laps(laps))
+        };
+        let [_, rx] = both(&job);
+        assert_eq!(rx.bytes, laps.bytes(), "{name:?}");
+    }
+}
+
+#[test]
+fn laps__zerolane_tells_what_sealed_them() {
+    let cipher = |name, security| {
+        let job = Job {
+            security,
+            ..job(name, Work::Laps(LAPS))
+        };
+        both(&job).map(|end| end.cipher)
+    };
+    let aes = Some("aes-128-gcm".to_owned());
+    let sealed = cipher(Name::Zerolane, Protection::Aes128Gcm);
+    assert_eq!(sealed, [aes.clone(), aes]);
+    assert_eq!(cipher(Name::Zerolane, Protection::Plain), [None, None]);
+    // Whatever the others are told.
+    let plain = cipher(Name::ZerolanePlain, Protection::Encrypted);
+    assert_eq!(plain, [None, None]);
 }
 
 #[test]

@@ -9,6 +9,9 @@
 //! back those of the lap before) costs two stores for each 256 KiB, checking
 //! them one load, about a thousandth of the time of a run, and the same for
 //! every contender. After the timed part all words of the last lap are checked.
+//!
+//! A contender whose memory the kernel still reads after a send may not change
+//! it. Its pattern is *fixed*: every lap is the first one, and checked like it.
 
 use std::fmt;
 use std::ops::Range;
@@ -31,6 +34,7 @@ pub(crate) enum Check {
 pub(crate) struct Pattern {
     seed: u64,
     len: usize,
+    is_fixed: bool,
 }
 
 /// The first word that was not what the sender sent.
@@ -60,7 +64,19 @@ impl Pattern {
     /// The pattern of a buffer of `len` bytes, a multiple of [`WORD`].
     pub(crate) fn new(seed: u64, len: usize) -> Pattern {
         debug_assert!(len.is_multiple_of(WORD));
-        Pattern { seed, len }
+        Pattern {
+            seed,
+            len,
+            is_fixed: false,
+        }
+    }
+
+    /// The same for a buffer that stays as it is in lap 0.
+    pub(crate) fn fixed(self) -> Pattern {
+        Pattern {
+            is_fixed: true,
+            ..self
+        }
     }
 
     /// Fills the whole buffer as it is before lap 0 is stamped.
@@ -74,6 +90,9 @@ impl Pattern {
     /// `lap - 1`, into lap `lap`. Laps must be stamped in order, from 0.
     pub(crate) fn stamp(&self, piece: &mut [u8], base: usize, lap: u64) {
         let range = base..base + piece.len();
+        if self.is_fixed && lap > 0 {
+            return;
+        }
         if let Some(previous) = lap.checked_sub(1) {
             for (offset, _) in self.stamps(previous, range.clone()) {
                 write(piece, offset - base, self.word(offset));
@@ -126,6 +145,7 @@ impl Pattern {
 
     /// Where the stamps of `lap` within `range` are, and what they say.
     fn stamps(&self, lap: u64, range: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
+        let lap = if self.is_fixed { 0 } else { lap };
         let seed = mix(self.seed, lap);
         let len = self.len;
         (range.start / STRIDE..range.end.div_ceil(STRIDE))
@@ -232,6 +252,17 @@ mod tests {
             }
         }
         assert_eq!(pieces, lap(&pattern, 3));
+    }
+
+    #[test]
+    fn fixed__every_lap_is_the_first() {
+        let changing = Pattern::new(9, LEN);
+        let fixed = changing.fixed();
+        let buffer = lap(&fixed, 2);
+        assert_eq!(buffer, lap(&changing, 0));
+        fixed.check_stamps(&buffer, 0, 1).unwrap();
+        fixed.check_all(&buffer, 2).unwrap();
+        assert!(fixed.check_all(&lap(&changing, 2), 2).is_err());
     }
 
     #[test]

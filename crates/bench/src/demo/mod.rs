@@ -20,6 +20,7 @@ use crate::harness::hosts;
 use crate::harness::link::Link;
 use crate::harness::runs::{Ends, Run, order};
 use crate::job::name::Name;
+use crate::job::settings::Protection;
 use crate::job::{FileCopy, Job, Work};
 use stage::Stage;
 
@@ -58,10 +59,15 @@ fn compare(args: &Args, interrupt: &Interrupt) -> Result<String> {
         ends.link().map_or("unknown", Link::describe)
     ))?;
     let [sender, _] = ends.greet()?;
-    let job = Job::of(Work::File(FileCopy {
+    let file = FileCopy {
         name: stage::NAME.into(),
         bytes: stage.bytes,
-    }));
+    };
+    // What users of Zerolane get; TCP is as it is.
+    let job = Job {
+        security: Protection::Encrypted,
+        ..Job::of(Work::File(file))
+    };
     let contenders = args.only.map_or(CONTENDERS.to_vec(), |only| vec![only]);
     let mut runs: Vec<Run> = Vec::new();
     for index in 0..PAIRS {

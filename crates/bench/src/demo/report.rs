@@ -5,8 +5,8 @@ use std::time::Duration;
 use comfy_table::Table;
 
 use crate::harness::runs::Run;
-use crate::report::cell;
-use crate::report::comparison::{Comparison, SideBySide, gbps};
+use crate::report::comparison::{COSTS, Comparison, Figures, gbps};
+use crate::report::{self, cell};
 
 /// A difference below this share is no difference on a machine that others use.
 const SAME: f64 = 0.05;
@@ -36,33 +36,41 @@ pub(crate) fn of(runs: &[Run], congestion: &str, took: Duration) -> String {
 }
 
 fn table(compared: &Comparison) -> Table {
-    let mut table = SideBySide::new(compared);
-    table.row("goodput, Gb/s", &|figures| {
-        format!("{:.1}", figures.gbps.median)
-    });
-    table.costs();
+    let mut table = report::table(["", "TCP", "Zerolane"], 1);
+    let columns = [compared.tcp.as_ref(), compared.zerolane.as_ref()];
+    let mut row = |name: &str, figure: &dyn Fn(&Figures) -> String| {
+        let [tcp, zerolane] = columns.map(|it| cell(it, figure));
+        table.add_row([name, &tcp, &zerolane]);
+    };
+    row("goodput, Gb/s", &|it| format!("{:.1}", it.gbps.median));
+    for (name, digits, cost) in COSTS {
+        row(name, &|it| format!("{:.digits$}", cost(it)));
+    }
+    let cipher = cell(compared.cipher.clone(), |cipher| cipher);
+    table.add_row(["encrypted by", "-", &cipher]);
     let copied = cell(compared.moved_bytes_per_byte, |bytes| format!("{bytes:.4}"));
     // The loop hands its buffer from one system call to the next.
     let tcp_copied = compared.tcp.as_ref().map_or("-", |_| "0.0000");
-    table.cells("bytes copied in user space, a byte", tcp_copied, &copied);
+    table.add_row(["bytes copied in user space, a byte", tcp_copied, &copied]);
     let misplaced = cell(compared.misplaced, |packets| packets.to_string());
-    table.cells("packets misplaced", "-", &misplaced);
+    table.add_row(["packets misplaced", "-", &misplaced]);
     let ratio = cell(compared.ratio_vs_tcp, |ratio| format!("{ratio:.2}"));
-    table.cells("goodput against TCP", "1", &ratio);
-    table.finish()
+    table.add_row(["goodput against TCP", "1", &ratio]);
+    table
 }
 
 /// What the figures mean, whoever won.
 fn sentence(compared: &Comparison) -> String {
-    let (Some(speed), Some(cpu), Some(placed)) = (
+    let (Some(speed), Some(cpu), Some(placed), Some(cipher)) = (
         compared.ratio_vs_tcp,
         compared.cpu_ratio_vs_tcp,
         compared.placed_fraction,
+        &compared.cipher,
     ) else {
         return "Only one of the two was run: nothing to compare.".into();
     };
     let placed = format!(
-        "{:.1} % of the bytes were put into their final place by the kernel's own copy",
+        "{:.1} % of the bytes came to their final place without a copy in user space",
         (placed * 1000.0).floor() / 10.0
     );
     let cpu = if (cpu - 1.0).abs() <= SAME {
@@ -70,15 +78,18 @@ fn sentence(compared: &Comparison) -> String {
     } else {
         format!("{cpu:.2} times the CPU time")
     };
+    let encrypted = format!("Zerolane, encrypted with {cipher},");
     if speed > 1.0 + SAME {
-        format!("Zerolane copied the file {speed:.2} times as fast as TCP with {cpu}: {placed}.")
+        format!(
+            "{encrypted} copied the file {speed:.2} times as fast as plain TCP with {cpu}: {placed}."
+        )
     } else if speed < 1.0 - SAME {
         format!(
-            "Here TCP won: Zerolane copied the file {speed:.2} times as fast as TCP with {cpu}, \
+            "Here TCP won: {encrypted} copied the file {speed:.2} times as fast as plain TCP with {cpu}, \
              although {placed}."
         )
     } else {
-        format!("Zerolane and TCP were equally fast here, Zerolane with {cpu}: {placed}.")
+        format!("{encrypted} and plain TCP were equally fast here, Zerolane with {cpu}: {placed}.")
     }
 }
 
@@ -92,6 +103,7 @@ mod tests {
             ratio_vs_tcp: Some(speed),
             cpu_ratio_vs_tcp: Some(cpu),
             placed_fraction: Some(placed),
+            cipher: Some("a-cipher".into()),
             ..Comparison::of(&[])
         }
     }
@@ -100,8 +112,9 @@ mod tests {
     fn sentence__win() {
         assert_eq!(
             sentence(&compared(1.724, 0.8, 0.9996)),
-            "Zerolane copied the file 1.72 times as fast as TCP with 0.80 times the CPU time: \
-             99.9 % of the bytes were put into their final place by the kernel's own copy."
+            "Zerolane, encrypted with a-cipher, copied the file 1.72 times as fast as plain TCP with \
+             0.80 times the CPU time: 99.9 % of the bytes came to their final place without a copy in \
+             user space."
         );
     }
 
@@ -109,7 +122,9 @@ mod tests {
     fn sentence__loss_is_said() {
         let text = sentence(&compared(0.7, 1.3, 1.0));
         assert!(
-            text.starts_with("Here TCP won: Zerolane copied the file 0.70 times"),
+            text.starts_with(
+                "Here TCP won: Zerolane, encrypted with a-cipher, copied the file 0.70 times"
+            ),
             "{text}"
         );
         assert!(text.contains("1.30 times the CPU time"), "{text}");
@@ -120,6 +135,18 @@ mod tests {
         let text = sentence(&compared(1.04, 0.97, 1.0));
         assert!(text.contains("equally fast"), "{text}");
         assert!(text.contains("as much CPU time"), "{text}");
+    }
+
+    #[test]
+    fn sentence__says_what_was_encrypted_whoever_won() {
+        for speed in [1.7, 1.0, 0.7] {
+            let text = sentence(&compared(speed, 1.0, 1.0));
+            assert!(
+                text.contains("Zerolane, encrypted with a-cipher,"),
+                "{text}"
+            );
+            assert!(text.contains("plain TCP"), "{text}");
+        }
     }
 
     #[test]

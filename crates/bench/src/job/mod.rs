@@ -127,6 +127,14 @@ impl Job {
         }
     }
 
+    /// What the buffer of these laps holds.
+    pub(crate) fn pattern(&self, laps: &Laps) -> Pattern {
+        match self.contender.lends_memory() {
+            true => laps.pattern().fixed(),
+            false => laps.pattern(),
+        }
+    }
+
     /// How long it may take before the end that does it gives up and exits, whatever it is waiting for.
     pub(crate) fn deadline(&self) -> Duration {
         match &self.work {
@@ -160,7 +168,7 @@ impl Laps {
         self.laps.saturating_mul(self.buffer as u64)
     }
 
-    /// What the buffer holds.
+    /// What the buffer holds, if it may be changed from lap to lap.
     pub(crate) fn pattern(&self) -> Pattern {
         Pattern::new(self.seed, self.buffer)
     }

@@ -15,12 +15,21 @@ pub(crate) enum Name {
     Udp,
     /// The kernel's TCP, send and recv
     Tcp,
+    /// The kernel's TCP, given the buffer's pages by vmsplice and splice
+    #[value(name = "tcp_splice")]
+    TcpSplice,
+    /// The kernel's TCP, given a file's pages by sendfile
+    #[value(name = "tcp_sendfile")]
+    TcpSendfile,
     /// TLS 1.3 over TCP: rustls, AES-128-GCM
     Tls,
     /// QUIC: quinn, AES-128-GCM
     Quinn,
     /// Zerolane as it is by default
     Zerolane,
+    /// Zerolane without protection, as kernel TCP is
+    #[value(name = "zerolane_plain")]
+    ZerolanePlain,
     /// ucx_perftest over TCP
     Ucx,
     /// fi_pingpong over libfabric's tcp
@@ -41,9 +50,12 @@ impl Name {
         match self {
             Name::Udp => "UDP",
             Name::Tcp => "TCP",
+            Name::TcpSplice => "TCP by splice",
+            Name::TcpSendfile => "TCP by sendfile",
             Name::Tls => "TLS",
             Name::Quinn => "quinn",
             Name::Zerolane => "Zerolane",
+            Name::ZerolanePlain => "Zerolane plain",
             Name::Ucx => "UCX",
             Name::Libfabric => "libfabric",
             Name::Classic => "classic",
@@ -51,6 +63,11 @@ impl Name {
             Name::Cubic => "TCP cubic",
             Name::Bbr => "TCP bbr",
         }
+    }
+
+    /// Whether the kernel goes on reading the sender's memory after a send, so that its content has to stay as it is.
+    pub(crate) fn lends_memory(self) -> bool {
+        matches!(self, Name::TcpSplice | Name::TcpSendfile)
     }
 
     /// Reads one of `names` from the command line.

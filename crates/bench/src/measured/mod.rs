@@ -29,6 +29,8 @@ pub(crate) struct Measured {
     pub(crate) placed_bytes: u64,
     /// Bytes copied again in user space.
     pub(crate) moved_bytes: u64,
+    /// What sealed the payload, as Zerolane names it; `None`: nothing did, or who sent it does not say.
+    pub(crate) cipher: Option<String>,
     /// Packets that did not land in their final place at once.
     pub(crate) misplaced: u64,
     /// Packets dropped, wherever this end could see it.

@@ -52,9 +52,6 @@ pub(crate) struct EndsArgs {
     pub(crate) reps: u32,
     #[command(flatten)]
     pub(crate) cores: CoreArgs,
-    /// Protection of Zerolane's connection
-    #[arg(long, default_value = "plain", value_name = "MODE")]
-    pub(crate) security: Protection,
     /// Seed of the payload [default: a fresh one]
     #[arg(long)]
     seed: Option<u64>,

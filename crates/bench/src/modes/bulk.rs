@@ -14,7 +14,7 @@ use crate::harness::runs::{Run, order};
 use crate::job::name::Name;
 use crate::job::settings::{Protection, TcpTuning};
 use crate::job::{Job, Laps, Work};
-use crate::report::comparison::{Comparison, SideBySide, gbps};
+use crate::report::comparison::{self, Comparison, gbps};
 use crate::report::{self, Report};
 
 /// Arguments of `zerolane bench bulk`.
@@ -30,17 +30,32 @@ pub(crate) struct Args {
     /// Offloads of the veth between the two namespaces [default: on]
     #[arg(long, conflicts_with = "to")]
     offloads: Option<Offloads>,
-    /// Measure only these, separated by commas [default: tcp and zerolane; if Zerolane encrypts, tls and quinn
-    /// as well]
+    /// Measure only these, separated by commas [default: zerolane, tcp, tcp_splice; if Zerolane encrypts,
+    /// zerolane_plain, tls and quinn as well]
     #[arg(long, value_name = "CONTENDERS", value_delimiter = ',', value_parser = Name::among(&CONTENDERS))]
     only: Vec<Name>,
+    /// Protection of Zerolane's connection; the default is what users of Zerolane get
+    #[arg(long, default_value = "encrypted", value_name = "MODE")]
+    security: Protection,
     #[command(flatten)]
     ends: EndsArgs,
     #[command(flatten)]
     tcp: TcpArgs,
 }
 
-const CONTENDERS: [Name; 4] = [Name::Tcp, Name::Tls, Name::Quinn, Name::Zerolane];
+/// In the order of the first round: those whose ratio matters most are neighbours.
+const CONTENDERS: [Name; 7] = [
+    Name::Zerolane,
+    Name::Tcp,
+    Name::TcpSplice,
+    Name::TcpSendfile,
+    Name::ZerolanePlain,
+    Name::Tls,
+    Name::Quinn,
+];
+/// Measured unless `--only` names others: what moves plain bytes, and what is compared with a Zerolane that encrypts.
+const USUAL: [Name; 3] = [Name::Zerolane, Name::Tcp, Name::TcpSplice];
+const USUAL_ENCRYPTED: [Name; 3] = [Name::ZerolanePlain, Name::Tls, Name::Quinn];
 
 /// How TCP is used; what was tried stands in `contender::tcp`.
 #[derive(Debug, clap::Args)]
@@ -72,26 +87,27 @@ const METHOD: &str = "One buffer sent over and over, from memory to memory; send
     buffers. Goodput: payload bytes in place over the receiver's time from its go, said when the \
     connection stands, to the last byte in place. CPU: getrusage of the process plus its core's \
     ksoftirqd, over the same time; 1 GB is 1e9 bytes. Content: sampled words are checked during \
-    the run in the same way for both, every word of the last lap after it.";
+    the run in the same way for all, every word of the last lap after it. TCP by splice and by sendfile \
+    sends memory that does not change from lap to lap.";
 
 /// Everything `bench bulk` says; `--json` prints it as it is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct BulkReport {
     #[serde(flatten)]
-    setup: Setup,
+    comparison: Comparison,
     /// Every byte of the last lap and the sampled words of all laps were right.
     verified: bool,
     /// Zerolane's goodput over one core's memcpy.
     memcpy_fraction: Option<f64>,
     #[serde(flatten)]
-    comparison: Comparison,
+    setup: Setup,
 }
 
 /// What was measured, where and how.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Setup {
     method: &'static str,
-    /// Protection of Zerolane's connection. TCP has none, TLS and quinn encrypt by AES-128-GCM.
+    /// Protection of Zerolane's connection, in `zerolane`. TCP has none, TLS and quinn encrypt by AES-128-GCM.
     security: Protection,
     /// The path between the ends, in words.
     path: String,
@@ -113,7 +129,7 @@ struct Setup {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let laps = laps(args)?;
     let job = Job {
-        security: args.ends.security,
+        security: args.security,
         tcp: tuning(&args.tcp)?,
         ..Job::of(Work::Laps(laps))
     };
@@ -144,12 +160,12 @@ fn tuning(args: &TcpArgs) -> Result<TcpTuning> {
     })
 }
 
-/// What is measured: beside a Zerolane that encrypts also what else encrypts.
+/// What is measured: beside a Zerolane that encrypts also one that does not, and what else encrypts.
 fn contenders(args: &Args) -> Vec<Name> {
-    match (args.only.is_empty(), args.ends.security) {
+    match (args.only.is_empty(), args.security) {
         (false, _) => args.only.clone(),
-        (true, Protection::Plain | Protection::Authenticated) => vec![Name::Tcp, Name::Zerolane],
-        (true, Protection::Encrypted | Protection::Aes128Gcm) => CONTENDERS.to_vec(),
+        (true, Protection::Plain | Protection::Authenticated) => USUAL.to_vec(),
+        (true, Protection::Encrypted | Protection::Aes128Gcm) => [USUAL, USUAL_ENCRYPTED].concat(),
     }
 }
 
@@ -207,11 +223,19 @@ impl BulkReport {
         let ratio = |of: Name, ratio: Option<f64>| {
             ratio.map(|it| format!("Zerolane / {}: {it:.2} (median of pairs)", of.title()))
         };
+        let stronger = compared.stronger_tcp().map(|(name, over)| {
+            let over = over.map_or_else(String::new, |it| format!(", Zerolane / it: {it:.2}"));
+            format!("best TCP: {}{over}", name.title())
+        });
+        let plain = compared.plain_ratio_vs_tcp;
         let cpu = compared.cpu_ratio_vs_tcp;
         let placed = compared.placed_fraction;
-        let with_tcp = compared.tcp.as_ref().or(compared.tls.as_ref());
+        let tcps = [&compared.tcp, &compared.tcp_splice, &compared.tcp_sendfile];
+        let with_tcp = tcps.into_iter().chain([&compared.tls]).flatten().next();
         let facts = [
             ratio(Name::Tcp, compared.ratio_vs_tcp),
+            stronger,
+            plain.map(|ratio| format!("Zerolane plain / TCP: {ratio:.2}")),
             ratio(Name::Tls, compared.ratio_vs_tls),
             ratio(Name::Quinn, compared.ratio_vs_quinn),
             cpu.map(|ratio| format!("CPU, both ends: {ratio:.2} of TCP's")),
@@ -230,13 +254,12 @@ impl Report for BulkReport {
     /// One table, and the facts around it.
     fn text(&self) -> String {
         let setup = &self.setup;
-        let mut table = SideBySide::new(&self.comparison);
-        table.row("goodput, Gb/s: median (min to max)", &|it| it.gbps.text(1));
-        table.costs();
+        let cipher = self.comparison.cipher.as_ref();
+        let cipher = cipher.map_or_else(String::new, |it| format!(" ({it})"));
         format!(
             "{}\n{}\n{}, MTU {}, offloads {}, {} MiB buffers, {} runs of {:.1} GB; one core's \
-             memcpy: {:.1} Gb/s; Zerolane {}; payload verified.",
-            table.finish(),
+             memcpy: {:.1} Gb/s; Zerolane {}{cipher}; payload verified.",
+            comparison::contenders(&self.comparison),
             self.facts(),
             setup.path,
             report::mtu(setup.mtu),

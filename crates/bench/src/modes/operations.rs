@@ -14,6 +14,7 @@ use crate::harness::hosts::MTU;
 use crate::harness::runs::{Ends, order};
 use crate::job::name::Name;
 use crate::job::operations::{Operations, RING_MAX_BYTES, Target, Wait};
+use crate::job::settings::Protection;
 use crate::job::test::{Metric, Test};
 use crate::job::{Job, Work};
 use crate::report;
@@ -78,6 +79,9 @@ pub(crate) struct Args {
     /// Measure only these
     #[arg(long, value_name = "CONTENDERS", value_delimiter = ',', value_parser = Name::among(&CONTENDERS))]
     only: Vec<Name>,
+    /// Protection of Zerolane's connection
+    #[arg(long, default_value = "plain", value_name = "MODE")]
+    security: Protection,
     #[command(flatten)]
     ends: EndsArgs,
 }
@@ -197,7 +201,7 @@ fn measure(args: &Args, plan: &Plan, interrupt: &Interrupt) -> Result<Operations
     let mut sizes = Vec::new();
     for &operations in &plan.jobs {
         let job = Job {
-            security: args.ends.security,
+            security: args.security,
             ..Job::of(Work::Operations(operations))
         };
         let able = able(plan, &ends, &job, operations.size, &mut skipped);
@@ -219,7 +223,7 @@ fn measure(args: &Args, plan: &Plan, interrupt: &Interrupt) -> Result<Operations
             mtu,
             initiator,
             responder,
-            security: args.ends.security,
+            security: args.security,
             reps: plan.reps,
         },
         verified: true,

@@ -3,7 +3,7 @@
 use comfy_table::Table;
 use serde::Serialize;
 
-use super::{Spread, cell, median, table};
+use super::{Spread, median, table};
 use crate::harness::runs::Run;
 use crate::job::name::Name;
 use crate::measured::Measured;
@@ -14,12 +14,23 @@ const MIB: f64 = (1 << 20) as f64;
 /// The contenders side by side; what needs one that was not run is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Comparison {
+    /// In the mode that was asked for.
+    pub(crate) zerolane: Option<Figures>,
+    pub(crate) zerolane_plain: Option<Figures>,
     pub(crate) tcp: Option<Figures>,
+    pub(crate) tcp_splice: Option<Figures>,
+    pub(crate) tcp_sendfile: Option<Figures>,
     pub(crate) tls: Option<Figures>,
     pub(crate) quinn: Option<Figures>,
-    pub(crate) zerolane: Option<Figures>,
+    /// What sealed the payload of `zerolane`.
+    pub(crate) cipher: Option<String>,
     /// Zerolane's goodput over TCP's: the median over the pairs.
     pub(crate) ratio_vs_tcp: Option<f64>,
+    /// Over that of TCP by splice, and by sendfile: likewise.
+    pub(crate) ratio_vs_tcp_splice: Option<f64>,
+    pub(crate) ratio_vs_tcp_sendfile: Option<f64>,
+    /// That of Zerolane without protection over TCP's: likewise.
+    pub(crate) plain_ratio_vs_tcp: Option<f64>,
     /// Over TLS's: likewise.
     pub(crate) ratio_vs_tls: Option<f64>,
     /// Over quinn's: likewise.
@@ -96,26 +107,35 @@ impl Comparison {
             let all = runs.iter();
             all.filter(|run| run.contender == contender).collect()
         };
-        let (tcp, zerolane) = (by(Name::Tcp), by(Name::Zerolane));
-        let (tls, quinn) = (by(Name::Tls), by(Name::Quinn));
-        let pairs = |other: &[&Run], figure: fn(&Run) -> f64| {
-            let pairs = other.iter().zip(&zerolane);
-            median(pairs.map(|(other, zerolane)| figure(zerolane) / figure(other)))
+        let zerolane = by(Name::Zerolane);
+        let over = |it: &[&Run], other: Name, figure: fn(&Run) -> f64| {
+            let pairs = it.iter().zip(by(other));
+            median(pairs.map(|(it, other)| figure(it) / figure(other)))
         };
+        let ratio = |other| over(&zerolane, other, gbps);
+        let figures = |contender| Figures::of(&by(contender));
+        let ciphers = || zerolane.iter().filter_map(|run| run.rx.cipher.clone());
         let of = |figure: fn(&Run) -> f64| median(zerolane.iter().map(|run| figure(run)));
         let moved = |run: &Run| (run.tx.moved_bytes + run.rx.moved_bytes) as f64;
         let sum = |count: fn(&Run) -> u64| {
             (!zerolane.is_empty()).then(|| zerolane.iter().map(|run| count(run)).sum())
         };
         Comparison {
-            tcp: Figures::of(&tcp),
-            tls: Figures::of(&tls),
-            quinn: Figures::of(&quinn),
-            zerolane: Figures::of(&zerolane),
-            ratio_vs_tcp: pairs(&tcp, gbps),
-            ratio_vs_tls: pairs(&tls, gbps),
-            ratio_vs_quinn: pairs(&quinn, gbps),
-            cpu_ratio_vs_tcp: pairs(&tcp, both_cpu),
+            zerolane: figures(Name::Zerolane),
+            zerolane_plain: figures(Name::ZerolanePlain),
+            tcp: figures(Name::Tcp),
+            tcp_splice: figures(Name::TcpSplice),
+            tcp_sendfile: figures(Name::TcpSendfile),
+            tls: figures(Name::Tls),
+            quinn: figures(Name::Quinn),
+            cipher: ciphers().next(),
+            ratio_vs_tcp: ratio(Name::Tcp),
+            ratio_vs_tcp_splice: ratio(Name::TcpSplice),
+            ratio_vs_tcp_sendfile: ratio(Name::TcpSendfile),
+            plain_ratio_vs_tcp: over(&by(Name::ZerolanePlain), Name::Tcp, gbps),
+            ratio_vs_tls: ratio(Name::Tls),
+            ratio_vs_quinn: ratio(Name::Quinn),
+            cpu_ratio_vs_tcp: over(&zerolane, Name::Tcp, both_cpu),
             placed_fraction: of(|run| run.rx.placed_bytes as f64 / run.rx.bytes as f64),
             moved_bytes_per_byte: median(
                 zerolane.iter().map(|run| moved(run) / run.rx.bytes as f64),
@@ -126,63 +146,66 @@ impl Comparison {
             drops: sum(|run| run.tx.drops + run.rx.drops),
         }
     }
-}
 
-/// A table with a column for each contender: TCP and Zerolane, between them those that were run.
-pub(crate) struct SideBySide<'a> {
-    columns: Vec<Option<&'a Figures>>,
-    table: Table,
-}
-
-impl SideBySide<'_> {
-    /// A table without rows yet.
-    pub(crate) fn new(compared: &Comparison) -> SideBySide<'_> {
-        let between = [(Name::Tls, &compared.tls), (Name::Quinn, &compared.quinn)];
-        let between = between.into_iter().filter(|(_, figures)| figures.is_some());
-        let (names, columns): (Vec<&str>, Vec<Option<&Figures>>) = [(Name::Tcp, &compared.tcp)]
-            .into_iter()
-            .chain(between)
-            .chain([(Name::Zerolane, &compared.zerolane)])
-            .map(|(name, figures)| (name.title(), figures.as_ref()))
-            .unzip();
-        let table = table([""].into_iter().chain(names), 1);
-        SideBySide { columns, table }
-    }
-
-    /// A row of a figure that every contender has.
-    pub(crate) fn row(&mut self, name: &str, figure: &dyn Fn(&Figures) -> String) {
-        let cells = self.columns.iter().map(|figures| cell(*figures, figure));
-        let row = [name.to_owned()].into_iter().chain(cells);
-        self.table.add_row(row.collect::<Vec<_>>());
-    }
-
-    /// The rows of CPU time and system calls.
-    pub(crate) fn costs(&mut self) {
-        type Figure = fn(&Figures) -> f64;
-        let rows: [(&str, usize, Figure); 4] = [
-            ("CPU s/GB, sender", 3, |it| it.tx_cpu_s_per_gb),
-            ("CPU s/GB, receiver", 3, |it| it.rx_cpu_s_per_gb),
-            ("system calls per MiB, sender", 1, |it| {
-                it.tx_syscalls_per_mib
-            }),
-            ("system calls per MiB, receiver", 1, |it| {
-                it.rx_syscalls_per_mib
-            }),
+    /// Those that were run, in the order of tables.
+    fn rows(&self) -> impl Iterator<Item = (Name, &Figures)> {
+        let all = [
+            (Name::Zerolane, &self.zerolane),
+            (Name::ZerolanePlain, &self.zerolane_plain),
+            (Name::Tcp, &self.tcp),
+            (Name::TcpSplice, &self.tcp_splice),
+            (Name::TcpSendfile, &self.tcp_sendfile),
+            (Name::Tls, &self.tls),
+            (Name::Quinn, &self.quinn),
         ];
-        for (name, digits, figure) in rows {
-            self.row(name, &|it| format!("{:.digits$}", figure(it)));
-        }
+        let all = all.into_iter();
+        all.filter_map(|(name, figures)| Some((name, figures.as_ref()?)))
     }
 
-    /// A row of cells as they are, of a table of TCP and Zerolane alone.
-    pub(crate) fn cells(&mut self, name: &str, tcp: &str, zerolane: &str) {
-        self.table.add_row([name, tcp, zerolane]);
+    /// The TCP that lends its memory, if it was faster than plain TCP, and Zerolane's goodput over its.
+    pub(crate) fn stronger_tcp(&self) -> Option<(Name, Option<f64>)> {
+        let plain = self.tcp.as_ref().map_or(0.0, |it| it.gbps.median);
+        let lent = [
+            (Name::TcpSplice, &self.tcp_splice, self.ratio_vs_tcp_splice),
+            (
+                Name::TcpSendfile,
+                &self.tcp_sendfile,
+                self.ratio_vs_tcp_sendfile,
+            ),
+        ];
+        let lent = lent.into_iter();
+        let speeds =
+            lent.filter_map(|(name, it, ratio)| Some((it.as_ref()?.gbps.median, name, ratio)));
+        let best = speeds.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        (best.0 > plain).then_some((best.1, best.2))
     }
+}
 
-    /// The table.
-    pub(crate) fn finish(self) -> Table {
-        self.table
+/// Rows of what moving a GB cost, with the digits that are worth showing.
+pub(crate) type Cost = (&'static str, usize, fn(&Figures) -> f64);
+pub(crate) const COSTS: [Cost; 4] = [
+    ("CPU s/GB, sender", 3, |it| it.tx_cpu_s_per_gb),
+    ("CPU s/GB, receiver", 3, |it| it.rx_cpu_s_per_gb),
+    ("system calls per MiB, sender", 1, |it| {
+        it.tx_syscalls_per_mib
+    }),
+    ("system calls per MiB, receiver", 1, |it| {
+        it.rx_syscalls_per_mib
+    }),
+];
+
+/// A table with a row for each contender that was run, Zerolane as it was asked for first.
+pub(crate) fn contenders(compared: &Comparison) -> Table {
+    let costs = COSTS.map(|(name, ..)| name.replace(", ", "\n"));
+    let goodput = "goodput, Gb/s\nmedian (min to max)".to_owned();
+    let mut table = table([String::new(), goodput].into_iter().chain(costs), 1);
+    for (name, figures) in compared.rows() {
+        let costs = COSTS.iter();
+        let costs = costs.map(|(_, digits, cost)| format!("{:.digits$}", cost(figures)));
+        let row = [name.title().to_owned(), figures.gbps.text(1)];
+        table.add_row(row.into_iter().chain(costs).collect::<Vec<_>>());
     }
+    table
 }
 
 #[cfg(test)]
@@ -248,6 +271,42 @@ mod tests {
         assert_eq!(report.ratio_vs_tls, Some(4.0));
         assert_eq!(report.ratio_vs_quinn, Some(8.0));
         assert_eq!(report.quinn.unwrap().gbps.median, 2.0);
+    }
+
+    #[test]
+    fn Comparison__a_stronger_tcp_is_named_and_the_ratio_stays_that_to_plain_tcp() {
+        let mut runs = pairs();
+        // Plain TCP has 2, 8 and 8 Gb/s.
+        runs.push(run(Name::TcpSplice, 1.25, 1.0, 0));
+        assert_eq!(Comparison::of(&runs).stronger_tcp(), None);
+        runs.push(run(Name::TcpSendfile, 0.8, 1.0, 0));
+        let report = Comparison::of(&runs);
+        assert_eq!(report.ratio_vs_tcp, Some(2.0));
+        assert_eq!(report.ratio_vs_tcp_splice, Some(2.5));
+        assert_eq!(report.stronger_tcp(), Some((Name::TcpSendfile, Some(1.6))));
+    }
+
+    #[test]
+    fn Comparison__each_mode_of_zerolane_has_figures_of_its_own() {
+        let mut runs = pairs();
+        runs.push(run(Name::ZerolanePlain, 0.25, 1.0, 0));
+        runs[1].rx.cipher = Some("a-cipher".into());
+        let report = Comparison::of(&runs);
+        assert_eq!(report.zerolane_plain.unwrap().gbps.median, 32.0);
+        assert_eq!(report.zerolane.unwrap().gbps.median, 8.0);
+        assert_eq!(
+            (report.ratio_vs_tcp, report.plain_ratio_vs_tcp),
+            (Some(2.0), Some(4.0))
+        );
+        assert_eq!(report.cipher.as_deref(), Some("a-cipher"));
+    }
+
+    #[test]
+    fn contenders__those_that_were_run_and_the_product_first() {
+        let table = contenders(&Comparison::of(&pairs())).to_string();
+        let places = ["Zerolane", "TCP", "TLS", "sendfile"].map(|it| table.find(it));
+        assert!(places[0] < places[1] && places[0].is_some(), "{table}");
+        assert_eq!(places[2..], [None, None], "{table}");
     }
 
     #[test]

@@ -23,6 +23,7 @@
 //! these runs. SO_RCVBUF of 4 MiB is the candidate to try again on a quiet
 //! machine before a figure is quoted: its CPU time was the lowest.
 
+pub(super) mod lent;
 mod messages;
 
 use std::io::{ErrorKind, Read, Write};

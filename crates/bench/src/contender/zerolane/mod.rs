@@ -29,6 +29,7 @@ use self::turns::{Content, Direction, Turns};
 use super::contract::{Contender, DONE, GO, Listener, Part, at_once};
 use crate::content::pattern::Check;
 use crate::cpu::Meter;
+use crate::job::settings::Protection;
 use crate::job::{Flows, Job, Laps, Work};
 use crate::limits::{FLOW_GRACE, STALL};
 use crate::measured::Measured;
@@ -46,6 +47,8 @@ const PIECES_OF_FLOWS: usize = 64;
 pub(super) struct Zerolane {
     /// Its profile; `None`: as both ends have it by default.
     pub(super) profile: Option<Profile>,
+    /// Its protection; `None`: as the job says.
+    pub(super) protection: Option<Protection>,
 }
 
 impl Contender for Zerolane {
@@ -94,12 +97,18 @@ fn flow_of(direction: Direction, buffer: Region, flows: &Flows) -> Turns<Pieces>
 }
 
 impl Zerolane {
+    /// As the job has it.
+    pub(super) const DEFAULT: Zerolane = Zerolane {
+        profile: None,
+        protection: None,
+    };
+
     /// A connection of this job; one that polls spins in its blocking calls, one that sleeps does not.
     fn options(&self, job: &Job) -> Options {
         let mut options = Options {
             idle_timeout: job.stall(),
             connect_timeout: job.connect(),
-            ..options(job.security)
+            ..options(self.protection.unwrap_or(job.security))
         };
         if let Some(profile) = self.profile {
             options.profiles = Profiles::only(profile);
@@ -231,6 +240,7 @@ fn cost(before: &Account, after: &Account) -> Measured {
         moved_bytes,
         misplaced: moved_bytes.div_ceil(u64::from(after.stu.max(1))),
         drops: drops(after) - drops(before),
+        cipher: after.cipher.map(|it| it.name().to_owned()),
         ..Measured::default()
     }
 }

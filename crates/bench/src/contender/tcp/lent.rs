@@ -1,0 +1,198 @@
+//! The kernel's TCP without the sender's copy: the pages of the memory itself are sent, by vmsplice and splice, or
+//! by sendfile from a file in memory. The receiver is that of [`super`].
+//!
+//! The pages must not be changed while the kernel refers to them. That they were acknowledged is not enough to know:
+//! between two namespaces of one machine, and on loopback, the receiver's socket holds the very same pages, until the
+//! receiving program has taken them, and only its word tells the sender. So these send memory that stays as it is, as a
+//! server of files does. That favours them: a program that fills its buffer anew has to wait for that word, or to
+//! have more memory.
+
+use std::fs::File;
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice, vmsplice};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::sendfile::sendfile64;
+use nix::unistd::pipe2;
+use zerolane::Region;
+use zerolane::memory::Access;
+
+use super::super::contract::{Contender, Listener, Part};
+use super::super::messages::insist;
+use super::super::stream::{self, Stream};
+use super::{Connection, Listening};
+use crate::job::operations::Wait;
+use crate::job::{Job, Laps, Work};
+use crate::measured::Measured;
+
+/// TCP that is lent the sender's pages.
+#[derive(Debug)]
+pub(in super::super) enum Lent {
+    Splice,
+    Sendfile,
+}
+
+impl Contender for Lent {
+    fn able(&self, job: &Job) -> Result<(), String> {
+        match job.work {
+            Work::Laps(_) => Ok(()),
+            _ => Err("it sends one buffer, whose content does not change".into()),
+        }
+    }
+
+    fn listen(&self, bind: IpAddr, job: &Job) -> Result<Box<dyn Listener>> {
+        Ok(Box::new(Listening::bind(bind, None, job)?))
+    }
+
+    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Measured> {
+        let job = part.job;
+        let connect = || Connection::open(to, None, job);
+        match (self, &job.work) {
+            (Lent::Splice, Work::Laps(_)) => stream::initiate(part, || Splice::over(connect()?)),
+            (Lent::Sendfile, Work::Laps(laps)) => {
+                let (file, buffer) = file_in_memory(job, laps)?;
+                let open = || Sendfile::of(file, laps, connect()?);
+                Ok(stream::send_laps(part, buffer, laps, open)?.0)
+            }
+            _ => bail!("only laps of a buffer"),
+        }
+    }
+}
+
+/// What a pipe is asked to hold, bytes: what a user without rights may have. Each of its places is for one page.
+const PIPE_BYTES: i32 = 1 << 20;
+
+/// From memory through a pipe.
+struct Splice {
+    connection: Connection,
+    out: OwnedFd,
+    into: OwnedFd,
+}
+
+impl Splice {
+    fn over(connection: Connection) -> Result<Splice> {
+        let (out, into) = pipe2(OFlag::O_CLOEXEC)?;
+        // A smaller one does with more calls.
+        let _ = fcntl(&into, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
+        Ok(Splice {
+            connection,
+            out,
+            into,
+        })
+    }
+
+    /// Moves `bytes`, which are all that is in the pipe, to the socket.
+    fn empty_pipe(&mut self, bytes: usize, flags: SpliceFFlags) -> Result<()> {
+        let mut left = bytes;
+        while left > 0 {
+            self.connection.syscalls += 1;
+            let (out, socket) = (&self.out, &self.connection.stream);
+            let moved = insist(Wait::Event, || {
+                Ok(splice(out, None, socket, None, left, flags)?)
+            })?;
+            ensure!(moved > 0, "the receiver closed the connection");
+            left -= moved;
+        }
+        Ok(())
+    }
+}
+
+/// A file that is nowhere but in memory and its mapping, with the content of the laps.
+fn file_in_memory(job: &Job, laps: &Laps) -> Result<(File, Region)> {
+    let file = memfd_create("laps", MFdFlags::MFD_CLOEXEC).context("no file in memory")?;
+    let file = File::from(file);
+    file.set_len(laps.buffer as u64)?;
+    let mut buffer = Region::map_file(&file, 0, laps.buffer, Access::Write)?;
+    job.pattern(laps).fill(&mut buffer);
+    Ok((file, buffer))
+}
+
+/// From a file that is sent over and over.
+struct Sendfile {
+    connection: Connection,
+    file: File,
+    bytes: usize,
+    at: usize,
+}
+
+impl Sendfile {
+    fn of(file: File, laps: &Laps, connection: Connection) -> Result<Sendfile> {
+        Ok(Sendfile {
+            connection,
+            file,
+            bytes: laps.buffer,
+            at: 0,
+        })
+    }
+}
+
+impl Stream for Splice {
+    fn send_bytes(&self) -> usize {
+        self.connection.send_bytes()
+    }
+
+    fn receive_bytes(&self) -> usize {
+        self.connection.receive_bytes()
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut left = bytes;
+        while !left.is_empty() {
+            self.connection.syscalls += 1;
+            let taken = vmsplice(&self.into, &[IoSlice::new(left)], SpliceFFlags::empty())?;
+            left = &left[taken..];
+            // The last segment of a piece does not wait for the next piece.
+            let flags = match left.is_empty() {
+                true => SpliceFFlags::empty(),
+                false => SpliceFFlags::SPLICE_F_MORE,
+            };
+            self.empty_pipe(taken, flags)?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, space: &mut [u8]) -> Result<usize> {
+        self.connection.receive(space)
+    }
+
+    fn syscalls(&self) -> u64 {
+        self.connection.syscalls()
+    }
+}
+
+impl Stream for Sendfile {
+    fn send_bytes(&self) -> usize {
+        self.connection.send_bytes()
+    }
+
+    fn receive_bytes(&self) -> usize {
+        self.connection.receive_bytes()
+    }
+
+    /// `bytes` are the next of the mapped file, and the last of a lap at most.
+    fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        let end = self.at + bytes.len();
+        let mut from = self.at as i64;
+        while from < end as i64 {
+            self.connection.syscalls += 1;
+            let (socket, left) = (&self.connection.stream, end - from as usize);
+            let sent = insist(Wait::Event, || {
+                Ok(sendfile64(socket, &self.file, Some(&mut from), left)?)
+            })?;
+            ensure!(sent > 0, "the file is shorter than it was");
+        }
+        self.at = end % self.bytes;
+        Ok(())
+    }
+
+    fn receive(&mut self, space: &mut [u8]) -> Result<usize> {
+        self.connection.receive(space)
+    }
+
+    fn syscalls(&self) -> u64 {
+        self.connection.syscalls()
+    }
+}
