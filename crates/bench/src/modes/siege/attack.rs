@@ -34,6 +34,9 @@ const MADE: u64 = 1024;
 const HEADER: usize = 40;
 const DATA_MIN: usize = 256;
 
+/// Payload of the datagrams that a train is cut into but for its last: all that the path's MTU takes, bytes.
+const PART: usize = MTU as usize - 28;
+
 /// Where the sender's key stands in a Hello: makes it another exchange.
 const KEY: std::ops::Range<usize> = 36..40;
 
@@ -47,6 +50,8 @@ pub(super) enum Attack {
     Flood,
     /// Copies of the connection's packets: forged, replayed, cut, with a bit flipped.
     Garbage,
+    /// Datagrams from the client's address and as long as parts of a train, which have no header either.
+    Parts,
 }
 
 /// Lets the server answer strangers; nobody is there to hear it.
@@ -94,18 +99,18 @@ impl Attacker {
     ) -> Result<u64> {
         let (mut sent, mut refused, mut dice) = (0, 0, Dice(u64::from(rate)));
         let mut real = self.listen(CONNECT)?;
-        let mut garbage = self.make_garbage(&real, &mut dice);
+        let mut garbage = self.make_garbage(attack, &real, &mut dice);
         let (begun, mut heard_at) = (Instant::now(), Instant::now());
         // What is due is counted from here: forwards when it is too late for some of it.
         let mut from = begun;
         while begun.elapsed() < time {
             if heard_at.elapsed() >= LISTEN_EVERY {
                 heard_at = Instant::now();
-                if attack == Attack::Garbage
+                if attack != Attack::Flood
                     && let Ok(fresh) = self.listen(LISTEN_FOR)
                 {
                     real = fresh;
-                    garbage = self.make_garbage(&real, &mut dice);
+                    garbage = self.make_garbage(attack, &real, &mut dice);
                 }
                 look()?;
             }
@@ -118,7 +123,9 @@ impl Attacker {
                     .map(|number| match attack {
                         // No two are of the same stranger.
                         Attack::Flood => self.hello_of(&real[0], number).into(),
-                        Attack::Garbage => Cow::from(&garbage[(number % MADE) as usize]),
+                        Attack::Garbage | Attack::Parts => {
+                            Cow::from(&garbage[(number % MADE) as usize])
+                        }
                     })
                     .collect();
                 let frames: Vec<&[u8]> = frames.iter().map(AsRef::as_ref).collect();
@@ -157,10 +164,13 @@ impl Attacker {
     }
 
     /// Frames made of what was heard.
-    fn make_garbage(&self, real: &[Datagram], dice: &mut Dice) -> Vec<Vec<u8>> {
+    fn make_garbage(&self, attack: Attack, real: &[Datagram], dice: &mut Dice) -> Vec<Vec<u8>> {
         let spoilt = (0..MADE).map(|number| {
             let mut packet = real[dice.below(real.len())].clone();
-            spoil(&mut packet.payload, number, dice);
+            match attack {
+                Attack::Parts => packet.payload = part(dice),
+                _ => spoil(&mut packet.payload, number, dice),
+            }
             packet.frame()
         });
         spoilt.collect()
@@ -183,6 +193,12 @@ fn spoil(payload: &mut Vec<u8>, number: u64, dice: &mut Dice) {
             chunk.copy_from_slice(&word[..chunk.len()]);
         }),
     }
+}
+
+/// A datagram as long as the path carries, without a header: anything.
+fn part(dice: &mut Dice) -> Vec<u8> {
+    let words = (0..PART / 8).flat_map(|_| dice.next().to_le_bytes());
+    words.collect()
 }
 
 /// Numbers that need not be good (xorshift64*).
@@ -242,6 +258,14 @@ mod tests {
         let forged = spoilt(3);
         assert_eq!(forged[..HEADER], real[..HEADER]);
         assert_ne!(forged[HEADER..], real[HEADER..]);
+    }
+
+    #[test]
+    fn part__is_as_long_as_a_trains_and_no_two_are_the_same() {
+        let mut dice = Dice(1);
+        let (one, other) = (part(&mut dice), part(&mut dice));
+        assert_eq!((one.len(), other.len()), (1472, 1472));
+        assert_ne!(one, other);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!  client ---- encrypted transfer ---> server's connection
 //!  attacker -- Hellos of strangers --> server's port, where it goes on accepting
 //!           -- forged, replayed, cut and bit-flipped packets --> server's connection
+//!           -- datagrams like parts of trains, no header ------> server's connection
 //! ```
 //!
 //! Calm and attacks take turns on one connection, and each attack is compared with the calm before and after it. All
@@ -46,7 +47,7 @@ pub(crate) struct Args {
     /// Key exchanges a second that strangers begin, each from an address of its own
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     hellos: u32,
-    /// Garbage packets a second for the running connection
+    /// Garbage packets a second for the running connection, those with a header and those without
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     garbage: u32,
     /// Print one JSON object instead of a table
@@ -70,6 +71,7 @@ struct SiegeReport {
     /// Goodput under attack over that of the calm around it.
     flood_goodput_fraction: f64,
     garbage_goodput_fraction: f64,
+    parts_goodput_fraction: f64,
     /// Most memory in use from the flood on, less the most before it.
     memory_growth_bytes: i64,
     /// Every byte of the last lap and the sampled words of all laps were right.
@@ -97,11 +99,13 @@ struct Phase {
 }
 
 /// What follows what; each attack has calm on both sides.
-const ORDER: [(&str, Option<Attack>); 5] = [
+const ORDER: [(&str, Option<Attack>); 7] = [
     ("calm", None),
     ("flood of Hellos", Some(Attack::Flood)),
     ("calm", None),
     ("garbage", Some(Attack::Garbage)),
+    ("calm", None),
+    ("garbage without headers", Some(Attack::Parts)),
     ("calm", None),
 ];
 
@@ -144,7 +148,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<SiegeReport> {
             thread::sleep(time.min(Duration::from_secs(1)));
             let rate = |attack| match attack {
                 Attack::Flood => args.hellos,
-                Attack::Garbage => args.garbage,
+                Attack::Garbage | Attack::Parts => args.garbage,
             };
             let phase = |(what, attack): (_, Option<Attack>)| {
                 interrupt.check()?;
@@ -225,6 +229,7 @@ impl SiegeReport {
             cores,
             flood_goodput_fraction: fraction(1),
             garbage_goodput_fraction: fraction(3),
+            parts_goodput_fraction: fraction(5),
             memory_growth_bytes: growth,
             verified: true,
             phases,
@@ -270,11 +275,12 @@ impl Report for SiegeReport {
             attacker,
         } = self.cores;
         format!(
-            "{rows}\nGoodput under the flood: {:.2} of that in the calm around it; under garbage: {:.2}. Memory grew by \
-             {:.1} MiB.\n{} s each, on one encrypted connection, payload verified; client on core {client}, server on \
+            "{rows}\nGoodput under the flood: {:.2} of that in the calm around it; under garbage: {:.2}; under garbage \
+             without headers: {:.2}. Memory grew by {:.1} MiB.\n{} s each, on one encrypted connection, payload verified; client on core {client}, server on \
              core {server}, attacker on core {attacker}: it takes its time from whom it shares that with.",
             self.flood_goodput_fraction,
             self.garbage_goodput_fraction,
+            self.parts_goodput_fraction,
             self.memory_growth_bytes as f64 / f64::from(1 << 20),
             self.seconds,
         )
@@ -295,7 +301,15 @@ mod tests {
             resident_bytes,
             seen: Seen::default(),
         };
-        let figures = [(10.0, 5), (6.0, 9), (5.0, 7), (4.0, 8), (11.0, 6)];
+        let figures = [
+            (10.0, 5),
+            (6.0, 9),
+            (5.0, 7),
+            (4.0, 8),
+            (11.0, 6),
+            (6.0, 6),
+            (13.0, 6),
+        ];
         let phases = ORDER.iter().zip(figures);
         let phases = phases.map(|((what, _), (gbps, resident))| phase(what, gbps, resident));
         let cores = Cores {
@@ -306,6 +320,7 @@ mod tests {
         let report = SiegeReport::of(1, cores, phases.collect());
         assert_eq!(report.flood_goodput_fraction, 0.8);
         assert_eq!(report.garbage_goodput_fraction, 0.5);
+        assert_eq!(report.parts_goodput_fraction, 0.5);
         assert_eq!(report.memory_growth_bytes, 4);
     }
 }
