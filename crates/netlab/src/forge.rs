@@ -94,6 +94,29 @@ impl Datagram {
     }
 }
 
+impl Datagram {
+    /// The frame with UDP's checksum as well: kernels merge only such with what they follow (GRO).
+    ///
+    /// # Panics
+    /// As [`Datagram::frame`].
+    #[must_use]
+    pub fn frame_with_checksum(&self) -> Vec<u8> {
+        let mut frame = self.frame();
+        let udp = ETHERNET + IPV4;
+        let mut covered = vec![0, PROTOCOL_UDP];
+        covered.extend_from_slice(&((frame.len() - udp) as u16).to_be_bytes());
+        // From the addresses on.
+        covered.extend_from_slice(&frame[udp - 8..]);
+        // No checksum is written as 0.
+        let sum = match !checksum::sum(&covered) {
+            0 => 0xffff,
+            sum => sum,
+        };
+        frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+        frame
+    }
+}
+
 /// `PACKET_QDISC_BYPASS` of linux/if_packet.h.
 const PACKET_QDISC_BYPASS: libc::c_int = 20;
 
@@ -193,6 +216,26 @@ mod tests {
         assert_eq!(Datagram::parse(&frame), Some(datagram));
         assert_eq!(checksum::sum(&frame[ETHERNET..ETHERNET + IPV4]), 0xffff);
         assert_eq!(Datagram::parse(&frame[..HEADERS - 1]), None);
+    }
+
+    #[test]
+    fn frame_with_checksum__is_right() {
+        for payload in [&b"hello"[..], b"even", b""] {
+            let datagram = Datagram {
+                to_hardware: [1; 6],
+                from_hardware: [2; 6],
+                to: "10.77.0.2:9".parse().unwrap(),
+                from: "10.78.3.4:5678".parse().unwrap(),
+                payload: payload.to_vec(),
+            };
+            let frame = datagram.frame_with_checksum();
+            assert_eq!(Datagram::parse(&frame).as_ref(), Some(&datagram));
+            // RFC 768: addresses, protocol and length in front of it.
+            let mut pseudo = frame[ETHERNET + 12..ETHERNET + IPV4].to_vec();
+            pseudo.extend_from_slice(&[0, PROTOCOL_UDP, 0, (UDP + payload.len()) as u8]);
+            pseudo.extend_from_slice(&frame[ETHERNET + IPV4..]);
+            assert_eq!(checksum::sum(&pseudo), 0xffff, "{payload:?}");
+        }
     }
 
     #[test]

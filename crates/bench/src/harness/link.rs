@@ -32,6 +32,20 @@ impl Offloads {
         }
     }
 
+    /// Switches the devices of `topology`.
+    pub(crate) fn apply(self, topology: &Topology) -> Result<()> {
+        for (side, wanted) in self.changes() {
+            let change = topology.set_offloads(side, wanted)?;
+            ensure!(
+                change.unavailable.is_empty(),
+                "this kernel cannot switch {} of {}",
+                change.unavailable.join(", "),
+                topology.device(side)
+            );
+        }
+        Ok(())
+    }
+
     /// What to switch at which device; nothing where veth's defaults do.
     fn changes(self) -> Vec<(Side, DeviceOffloads)> {
         let off = DeviceOffloads {
@@ -76,15 +90,7 @@ impl Link {
     /// Two namespaces joined by a veth of this MTU, with offloads as asked.
     pub(crate) fn namespaces(mtu: u32, offloads: Offloads) -> Result<Link> {
         let topology = Topology::pair("bench", mtu)?;
-        for (side, wanted) in offloads.changes() {
-            let change = topology.set_offloads(side, wanted)?;
-            ensure!(
-                change.unavailable.is_empty(),
-                "this kernel cannot switch {} of {}",
-                change.unavailable.join(", "),
-                topology.device(side)
-            );
-        }
+        offloads.apply(&topology)?;
         Ok(Link(Some(topology)))
     }
 

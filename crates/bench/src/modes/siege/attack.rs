@@ -167,10 +167,12 @@ impl Attacker {
     fn make_garbage(&self, attack: Attack, real: &[Datagram], dice: &mut Dice) -> Vec<Vec<u8>> {
         let spoilt = (0..MADE).map(|number| {
             let mut packet = real[dice.below(real.len())].clone();
-            match attack {
-                Attack::Parts => packet.payload = part(dice),
-                _ => spoil(&mut packet.payload, number, dice),
+            if attack == Attack::Parts {
+                packet.payload = part(dice);
+                // So that the receiver's kernel merges it into a train, where those do not come whole.
+                return packet.frame_with_checksum();
             }
+            spoil(&mut packet.payload, number, dice);
             packet.frame()
         });
         spoilt.collect()

@@ -35,6 +35,7 @@ use self::transfer::{Seen, Shared};
 use super::arguments::CoreArgs;
 use crate::cpu;
 use crate::harness::hosts::MTU;
+use crate::harness::link::Offloads;
 use crate::limits::CONNECT;
 use crate::report::{self, Report, table};
 
@@ -50,6 +51,9 @@ pub(crate) struct Args {
     /// Garbage packets a second for the running connection, those with a header and those without
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     garbage: u32,
+    /// Offloads of the veth between the two namespaces: with `on`, trains pass it whole, and garbage only between them
+    #[arg(long, default_value = "on")]
+    offloads: Offloads,
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -65,6 +69,7 @@ pub(crate) struct Args {
 struct SiegeReport {
     bench: &'static str,
     security: &'static str,
+    offloads: &'static str,
     seconds: u64,
     cores: Cores,
     phases: Vec<Phase>,
@@ -121,6 +126,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<SiegeReport> {
         attacker: args.attack_core.unwrap_or(args.cores.tx_core),
     };
     let hosts = Topology::pair("siege", MTU)?;
+    args.offloads.apply(&hosts)?;
     attack::route_strangers(&hosts)?;
     let shared = Shared::default();
     let phases = thread::scope(|scope| -> Result<Vec<Phase>> {
@@ -164,7 +170,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<SiegeReport> {
         }
         phases
     })?;
-    Ok(SiegeReport::of(args.seconds, cores, phases))
+    Ok(SiegeReport::of(args.seconds, args.offloads, cores, phases))
 }
 
 /// One calm or attack.
@@ -211,7 +217,7 @@ fn resident() -> Result<u64> {
 }
 
 impl SiegeReport {
-    fn of(seconds: u64, cores: Cores, phases: Vec<Phase>) -> SiegeReport {
+    fn of(seconds: u64, offloads: Offloads, cores: Cores, phases: Vec<Phase>) -> SiegeReport {
         let fraction = |at: usize| {
             let calm = f64::midpoint(phases[at - 1].gbps, phases[at + 1].gbps);
             phases[at].gbps / calm
@@ -225,6 +231,7 @@ impl SiegeReport {
         SiegeReport {
             bench: "siege",
             security: "encrypted",
+            offloads: offloads.name(),
             seconds,
             cores,
             flood_goodput_fraction: fraction(1),
@@ -276,13 +283,14 @@ impl Report for SiegeReport {
         } = self.cores;
         format!(
             "{rows}\nGoodput under the flood: {:.2} of that in the calm around it; under garbage: {:.2}; under garbage \
-             without headers: {:.2}. Memory grew by {:.1} MiB.\n{} s each, on one encrypted connection, payload verified; client on core {client}, server on \
+             without headers: {:.2}. Memory grew by {:.1} MiB.\n{} s each, on one encrypted connection, offloads {}, payload verified; client on core {client}, server on \
              core {server}, attacker on core {attacker}: it takes its time from whom it shares that with.",
             self.flood_goodput_fraction,
             self.garbage_goodput_fraction,
             self.parts_goodput_fraction,
             self.memory_growth_bytes as f64 / f64::from(1 << 20),
             self.seconds,
+            self.offloads,
         )
     }
 }
@@ -317,7 +325,7 @@ mod tests {
             server: 1,
             attacker: 0,
         };
-        let report = SiegeReport::of(1, cores, phases.collect());
+        let report = SiegeReport::of(1, Offloads::On, cores, phases.collect());
         assert_eq!(report.flood_goodput_fraction, 0.8);
         assert_eq!(report.garbage_goodput_fraction, 0.5);
         assert_eq!(report.parts_goodput_fraction, 0.5);
