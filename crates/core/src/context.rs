@@ -102,6 +102,8 @@ pub(crate) struct Context {
     next_id: TransferId,
     next_sync: u32,
     debts: Debts,
+    /// The last look for something to send found nothing, and nothing was entered since.
+    quiet: bool,
 }
 
 impl Context {
@@ -124,8 +126,30 @@ impl Context {
             next_id: 1,
             next_sync: sync,
             debts: Debts::default(),
+            quiet: false,
             config,
         }
+    }
+
+    /// An entry begins, at this time.
+    pub(crate) fn enter(&mut self, now: Instant) {
+        self.now = now;
+        self.stir();
+    }
+
+    /// Something may be to send from here on.
+    pub(crate) fn stir(&mut self) {
+        self.quiet = false;
+    }
+
+    /// A look for something to send found nothing.
+    pub(crate) fn found_nothing(&mut self) {
+        self.quiet = true;
+    }
+
+    /// Whether nothing is to be sent before something is entered, or a timer strikes.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     /// Notes that `debt` is to be settled before the entry returns.

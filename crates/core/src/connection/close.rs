@@ -30,7 +30,7 @@ impl Connection {
         reason: Reason,
         error: TransferError,
     ) -> bool {
-        self.cx.now = now;
+        self.cx.enter(now);
         let Connection {
             cx,
             sending,
@@ -72,7 +72,7 @@ impl Connection {
 
     /// Like [`Connection::close`], telling the peer why.
     pub fn close_with(&mut self, now: Instant, reason: Reason) {
-        self.cx.now = now;
+        self.cx.enter(now);
         self.session.set_disconnect_reason(reason);
         self.on_life(LifeEvent::Close, CloseReason::Local);
     }
@@ -80,7 +80,7 @@ impl Connection {
     /// Ends the connection at once: one Request_Disconnect tells the peer why, and its answer is not
     /// waited for. If it is lost, the peer finds out by keep-alive.
     pub fn abandon(&mut self, now: Instant, reason: Reason) {
-        self.cx.now = now;
+        self.cx.enter(now);
         let known = matches!(
             self.life(),
             Life::Answered | Life::Established | Life::Disconnecting
@@ -95,7 +95,7 @@ impl Connection {
 
     /// The network says that there is nothing at the peer's address (ICMP port unreachable).
     pub fn unreachable(&mut self, now: Instant) {
-        self.cx.now = now;
+        self.cx.enter(now);
         if self.session.believes_unreachable(&self.cx) {
             self.on_life(LifeEvent::Lost, CloseReason::Unreachable);
         }

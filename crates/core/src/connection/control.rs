@@ -13,7 +13,7 @@ impl Connection {
     /// Takes a control datagram (anything whose header is not Data's): at least its first 73 bytes,
     /// or all of a shorter one, and its whole length in bytes.
     pub fn on_control(&mut self, now: Instant, datagram: &[u8], len: usize) {
-        self.cx.now = now;
+        self.cx.enter(now);
         self.cx.counters.control_received += 1;
         let outcome = Packet::parse(datagram)
             .map_err(|_| DropReason::Malformed)

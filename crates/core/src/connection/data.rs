@@ -23,7 +23,7 @@ impl Connection {
         stu: u32,
         landed: Option<Span>,
     ) -> Placement {
-        self.cx.now = now;
+        self.cx.enter(now);
         let stus = len.div_ceil(stu.max(1)).max(1);
         self.cx.counters.stus_received += u64::from(stus);
         let placement = match self.place(header, len, stu) {
@@ -73,7 +73,7 @@ impl Connection {
 
     /// The value that [`Placement::Value`] was told of.
     pub fn on_value(&mut self, now: Instant, number: u32, id: crate::TransferId, value: u64) {
-        self.cx.now = now;
+        self.cx.enter(now);
         self.one_sided
             .on_value(&mut self.cx, &mut self.sending, number, id, value);
         self.settle();

@@ -133,6 +133,7 @@ impl Connection {
             cx.owe(Debt::Finish);
         }
         while let Some(debt) = cx.next_debt() {
+            cx.stir();
             match debt {
                 Debt::Progress => receiving.on_peer_progress(cx),
                 Debt::Ready => one_sided.ready_again(cx, receiving),
@@ -177,6 +178,7 @@ impl Connection {
 impl Connection {
     /// Replaces the congestion controller that [`Config::control`] chose, once connected.
     pub fn set_congestion(&mut self, congestion: Box<dyn Congestion>) {
+        self.cx.stir();
         self.sending.set_congestion(&self.cx, congestion);
     }
 
@@ -191,6 +193,7 @@ impl Connection {
 
     /// The lane's socket buffer overflowed: more was granted than could be taken in time.
     pub fn on_overrun(&mut self, now: Instant) {
+        self.cx.stir();
         self.receiving.on_overrun(now);
     }
 
@@ -224,6 +227,7 @@ impl Connection {
     /// top of the connection's own window. Without effect on a connection that is over, and on the
     /// classic profile, which grants one Block at a time.
     pub fn set_admission(&mut self, member: impl Admission + 'static) {
+        self.cx.stir();
         let classic = self.cx.peer.is_some() && self.cx.profile == Profile::Classic;
         if self.session.may_post() && !classic {
             self.receiving.set_admission(Box::new(member));
@@ -234,7 +238,7 @@ impl Connection {
     /// a trickle (Fast_Req of PAPERS P2.4). Without other members, or without a scheduler, it is so
     /// anyway.
     pub fn request_fast(&mut self, now: Instant) -> FastAnswer {
-        self.cx.now = now;
+        self.cx.enter(now);
         let answer = self.receiving.request_fast(&mut self.cx);
         self.settle();
         answer
@@ -243,6 +247,7 @@ impl Connection {
     /// Sets the part of this end's link that the connection gets when others receive too, relative to
     /// theirs: 1 unless set, 0 counts as 1.
     pub fn set_weight(&mut self, weight: u32) {
+        self.cx.stir();
         self.receiving.set_weight(weight);
     }
 
@@ -260,7 +265,7 @@ impl Connection {
         nonce: u32,
         datagram: &[u8],
     ) -> PathValidation {
-        self.cx.now = now;
+        self.cx.enter(now);
         let validation = self
             .session
             .on_unmatched(&mut self.cx, from, nonce, datagram);
@@ -272,7 +277,7 @@ impl Connection {
 
     /// The way to the peer is another from here on: an end has a new address.
     pub fn on_new_path(&mut self, now: Instant) {
-        self.cx.now = now;
+        self.cx.enter(now);
         self.session.on_new_path(&mut self.cx);
         self.sending.on_new_path();
     }
@@ -392,6 +397,7 @@ impl Connection {
     /// The lane takes trains from now on, or does not any more: the kernel merges the datagrams of a burst, and what
     /// came in one piece can be checked as a whole. The peer learns of it by the next grants.
     pub fn set_takes_trains(&mut self, takes: bool) {
+        self.cx.stir();
         self.receiving.set_takes_trains(&self.cx, takes);
     }
 
@@ -432,8 +438,9 @@ impl Connection {
     /// Tells how many events the user has not looked at, beyond those not polled: while they are too
     /// many, the peer is told to wait with its messages and immediates.
     pub fn set_unread(&mut self, unread: usize) {
-        self.one_sided.set_unread(&mut self.cx, unread);
-        self.settle();
+        if self.one_sided.set_unread(&mut self.cx, unread) {
+            self.settle();
+        }
     }
 
     /// Stops the program if anything grew beyond its limit. For tests and fuzzing.

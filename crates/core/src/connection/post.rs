@@ -36,7 +36,7 @@ impl Connection {
         if meets && self.sending.is_finishing() {
             return Err(PostError::Finished);
         }
-        self.cx.now = now;
+        self.cx.enter(now);
         let id = self.begin(request, memory)?;
         self.settle();
         Ok(id)
@@ -52,7 +52,7 @@ impl Connection {
     /// [`TransferError::Finished`]: crate::TransferError::Finished
     pub fn finish(&mut self, now: Instant) -> Result<(), PostError> {
         self.can_post(0)?;
-        self.cx.now = now;
+        self.cx.enter(now);
         self.sending.ask_finish(&mut self.cx);
         self.settle();
         Ok(())
@@ -170,7 +170,7 @@ impl Connection {
     /// Ends an export, at once: from here on nothing is placed into the region or read from it. False
     /// if `handle` names none.
     pub fn revoke(&mut self, now: Instant, handle: u32) -> bool {
-        self.cx.now = now;
+        self.cx.enter(now);
         let revoked = self.one_sided.revoke(&mut self.cx, handle);
         if revoked {
             self.receiving.revoke(&mut self.cx, handle);
@@ -187,7 +187,7 @@ impl Connection {
 
     /// The order was done: the word before, or `None` if it could not be accessed.
     pub fn on_atomic_done(&mut self, now: Instant, before: Option<u64>) {
-        self.cx.now = now;
+        self.cx.enter(now);
         self.one_sided.on_atomic_done(&mut self.cx, before);
     }
 }

@@ -60,7 +60,7 @@ impl Connection {
     /// Takes what came of a handshake message, the one kind of datagram of a protected connection that
     /// is not sealed.
     pub fn on_handshake(&mut self, now: Instant, outcome: HandshakeOutcome) {
-        self.cx.now = now;
+        self.cx.enter(now);
         self.cx.counters.control_received += 1;
         match (self.session.protection(), outcome) {
             (Protection::Exchanging, outcome) if self.life() == Life::Connecting => {

@@ -10,7 +10,7 @@ impl Connection {
     /// Lets the timers strike that are due, each once: one that is set to `now` meanwhile strikes with the next
     /// call, so that no state of a connection can keep the caller here.
     pub fn on_timeout(&mut self, now: Instant) {
-        self.cx.now = now;
+        self.cx.enter(now);
         for timer in Timer::ALL {
             if self.cx.timers.take_expired(timer, now) {
                 self.on_timer(timer);
@@ -116,6 +116,7 @@ impl Connection {
     /// Confirms the peer's operations and Transfers with what leaves next, instead of waiting for something that
     /// carries that: to be called before a lane sleeps.
     pub fn confirm_now(&mut self) {
+        self.cx.stir();
         self.one_sided.confirm_now();
         self.receiving.confirm_waiting(&mut self.cx);
     }

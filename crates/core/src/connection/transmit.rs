@@ -8,15 +8,24 @@ use zerolane_wire::{Operation, Packet, Route};
 impl Connection {
     /// The next thing to send, if any. A burst is at most as large as `limit`.
     pub fn poll_transmit(&mut self, now: Instant, limit: BurstLimit) -> Option<Transmit> {
-        self.cx.now = now;
+        self.cx.enter(now);
         let transmit = self.next_transmit(limit);
         let answers = matches!(transmit, Some(Transmit::Data(_) | Transmit::Operations(_)));
         // The payload of a message follows it.
         if answers && !self.sending.has_eager() {
             self.receiving.on_departed(&mut self.cx);
         }
+        if transmit.is_none() {
+            self.cx.found_nothing();
+        }
         self.settle();
         transmit
+    }
+
+    /// Whether [`Connection::poll_transmit`] gives nothing until something else is entered: the last one gave nothing,
+    /// and what waits for a time has a timer.
+    pub fn is_quiet(&self) -> bool {
+        self.cx.is_quiet()
     }
 
     fn next_transmit(&mut self, limit: BurstLimit) -> Option<Transmit> {
@@ -59,6 +68,7 @@ impl Connection {
     /// A burst of small operations found no room at the lane: it is asked for again. To be called before
     /// any other entry.
     pub fn take_back(&mut self, burst: &OperationBurst) {
+        self.cx.stir();
         self.one_sided.take_back(burst);
     }
 

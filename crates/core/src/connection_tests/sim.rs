@@ -365,7 +365,11 @@ impl Host {
         let mut datagrams = vec![];
         let limit = self.burst_limit();
         while let Some(connection) = self.connection.as_mut() {
-            match connection.poll_transmit(now, limit) {
+            let due = connection.next_timeout().is_some_and(|at| at <= now);
+            let quiet = connection.is_quiet() && !due;
+            let next = connection.poll_transmit(now, limit);
+            assert!(!quiet || next.is_none(), "quiet, and sends {next:?}");
+            match next {
                 None => break,
                 Some(Transmit::Handshake) => panic!("plain"),
                 Some(Transmit::Control(it)) => {

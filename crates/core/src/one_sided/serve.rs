@@ -429,13 +429,15 @@ impl OneSided {
         cx.owe(Debt::Match);
     }
 
-    /// Tells how many events the user has not looked at, beyond those not polled.
-    pub(crate) fn set_unread(&mut self, cx: &mut Context, unread: usize) {
+    /// Tells how many events the user has not looked at, beyond those not polled. True if something waits for that.
+    pub(crate) fn set_unread(&mut self, cx: &mut Context, unread: usize) -> bool {
         self.unread = unread;
         // Told at every turn, by a user who looks again and again: nothing is to be done unless something waits.
-        if self.puts_wait || self.responder.not_ready.is_some() {
+        let waits = self.puts_wait || self.responder.not_ready.is_some();
+        if waits {
             cx.owe(Debt::Ready);
         }
+        waits
     }
 
     /// Whether the user has enough to look at.

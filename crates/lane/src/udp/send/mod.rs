@@ -165,11 +165,14 @@ impl Sender {
     ) -> Result<bool, LaneError> {
         self.giver.settle(turn.core.seen_burst());
         let settled = self.zerocopy_tracker.is_lending() && self.zerocopy_tracker.settle(socket);
+        self.full = false;
+        if self.held.is_none() && turn.core.is_quiet() {
+            return Ok(settled);
+        }
         if turn.core.wants_marks() != self.ect {
             self.ect = !self.ect;
             socket::send_ect(socket, peer, self.ect);
         }
-        self.full = false;
         let Some(first) = self.next(turn) else {
             return Ok(settled);
         };
