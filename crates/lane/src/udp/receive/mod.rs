@@ -81,7 +81,7 @@ impl Slot {
 
 thread_local! {
     /// The buffers of all connections that this thread drives: a thousand of them need one.
-    static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
+    static SPARE: Cell<Option<Box<Buffers>>> = const { Cell::new(None) };
 }
 
 /// What nothing outlives a batch in: a connection that receives little touches none of its own.
@@ -105,8 +105,8 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn allocate() -> Buffers {
-        Buffers {
+    fn allocate() -> Box<Buffers> {
+        Box::new(Buffers {
             layouts: (0..MAX_MESSAGES).map(|_| Layout::default()).collect(),
             slots: vec![Slot::EMPTY; MAX_MESSAGES.max(MAX_SEGMENTS) + 1].into(),
             spill: vec![0; MAX_MESSAGES * SPILL].into(),
@@ -117,7 +117,7 @@ impl Buffers {
             moves: Vec::new(),
             copy: Vec::new(),
             train: Box::default(),
-        }
+        })
     }
 }
 
@@ -137,7 +137,7 @@ pub(super) struct Receiver {
     /// What the exchange gave.
     session: Option<Box<Session>>,
     /// Lent by the thread for the length of a call: what they hold is delivered before that ends.
-    buffers: Buffers,
+    buffers: Box<Buffers>,
     /// Bytes of the moves that were granted, so that a forecast could have placed them.
     missed: usize,
     /// A region whose memory was found to be gone.
@@ -168,7 +168,7 @@ impl Receiver {
             },
             exchange: None,
             session: None,
-            buffers: Buffers::default(),
+            buffers: Box::default(),
             missed: 0,
             fault: None,
             overflow: 0,
@@ -213,12 +213,14 @@ impl Receiver {
         turn: &mut Turn<'_>,
         strict: bool,
     ) -> Result<bool, LaneError> {
-        self.buffers = SPARE.take().unwrap_or_else(Buffers::allocate);
+        let mut lent = SPARE.take().unwrap_or_else(Buffers::allocate);
+        std::mem::swap(&mut self.buffers, &mut lent);
         self.trains
             .begin(turn.core.expects_trains(), &mut self.buffers.train);
         let received = self.receive_batch(socket, turn, strict);
         self.trains.end(&mut self.buffers.train);
-        SPARE.set(Some(std::mem::take(&mut self.buffers)));
+        std::mem::swap(&mut self.buffers, &mut lent);
+        SPARE.set(Some(lent));
         received
     }
 

@@ -29,11 +29,13 @@ impl Receiver {
         } else {
             1
         };
-        let forecast = forecast(core);
-        if one_by_one {
-            self.predict_datagrams(&forecast, messages, memory);
+        if core.expected_payload() == 0 {
+            // As between small operations, whose end waits for this.
+            self.leave_unpredicted(0..messages);
+        } else if one_by_one {
+            self.predict_datagrams(&forecast(core), messages, memory);
         } else {
-            self.predict_super_packet(&forecast, memory);
+            self.predict_super_packet(&forecast(core), memory);
         }
         self.point_messages(messages);
         messages

@@ -44,7 +44,7 @@ enum SendOutcome {
 
 thread_local! {
     /// The buffers of all connections that this thread drives: a thousand of them need one.
-    static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
+    static SPARE: Cell<Option<Box<Buffers>>> = const { Cell::new(None) };
 }
 
 /// What nothing outlives a turn in: a connection that sends little touches none of its own.
@@ -60,14 +60,14 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn allocate() -> Buffers {
-        Buffers {
+    fn allocate() -> Box<Buffers> {
+        Box::new(Buffers {
             headers: vec![[0; HEADER_LEN]; MAX_SEGMENTS].into(),
             iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
             linear: Vec::new(),
             small: Vec::new(),
             messages: Vec::with_capacity(MAX_SEGMENTS),
-        }
+        })
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Sender {
     /// The last burst was of memory that may be lent.
     lendable: bool,
     /// Lent by the thread for the length of a call: what they hold has left when that ends.
-    buffers: Buffers,
+    buffers: Box<Buffers>,
     /// Datagrams leave ECN-capable.
     ect: bool,
     /// The last transmission met a full socket buffer.
@@ -115,7 +115,7 @@ impl Sender {
             zerocopy_tracker: ZerocopyTracker::new(socket, options.zerocopy && mode == Mode::Plain),
             giver: Giver::default(),
             lendable: false,
-            buffers: Buffers::default(),
+            buffers: Box::default(),
             ect: false,
             full: false,
             held: None,
@@ -176,7 +176,8 @@ impl Sender {
         let Some(first) = self.next(turn) else {
             return Ok(settled);
         };
-        self.buffers = SPARE.take().unwrap_or_else(Buffers::allocate);
+        let mut lent = SPARE.take().unwrap_or_else(Buffers::allocate);
+        std::mem::swap(&mut self.buffers, &mut lent);
         if let Protection::Sealed(stage) = &mut self.protection {
             stage.lend();
         }
@@ -184,7 +185,8 @@ impl Sender {
         if let Protection::Sealed(stage) = &mut self.protection {
             stage.give_back();
         }
-        SPARE.set(Some(std::mem::take(&mut self.buffers)));
+        std::mem::swap(&mut self.buffers, &mut lent);
+        SPARE.set(Some(lent));
         Ok(sent? || settled)
     }
 
