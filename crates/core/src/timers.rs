@@ -52,29 +52,40 @@ impl Timer {
     ];
 }
 
+/// When a timer strikes that does not run.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
 /// When each timer strikes, if it runs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Timers {
-    at: [Option<Instant>; Timer::ALL.len()],
+    at: [Instant; Timer::ALL.len()],
+}
+
+impl Default for Timers {
+    fn default() -> Timers {
+        Timers {
+            at: [NEVER; Timer::ALL.len()],
+        }
+    }
 }
 
 impl Timers {
     pub(crate) fn set(&mut self, timer: Timer, at: Instant) {
-        self.at[timer as usize] = Some(at);
+        self.at[timer as usize] = at;
     }
 
     /// Sets `timer` unless it already strikes earlier.
     pub(crate) fn set_earlier(&mut self, timer: Timer, at: Instant) {
         let place = &mut self.at[timer as usize];
-        *place = Some(place.map_or(at, |old| old.min(at)));
+        *place = at.min(*place);
     }
 
     pub(crate) fn runs(&self, timer: Timer) -> bool {
-        self.at[timer as usize].is_some()
+        self.at[timer as usize] != NEVER
     }
 
     pub(crate) fn stop(&mut self, timer: Timer) {
-        self.at[timer as usize] = None;
+        self.at[timer as usize] = NEVER;
     }
 
     pub(crate) fn stop_all(&mut self) {
@@ -82,12 +93,13 @@ impl Timers {
     }
 
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.at.iter().flatten().min().copied()
+        let next = self.at.iter().fold(NEVER, |next, &at| next.min(at));
+        (next != NEVER).then_some(next)
     }
 
     /// Stops `timer` if it has struck.
     pub(crate) fn take_expired(&mut self, timer: Timer, now: Instant) -> bool {
-        let expired = self.at[timer as usize].is_some_and(|at| at <= now);
+        let expired = self.runs(timer) && self.at[timer as usize] <= now;
         if expired {
             self.stop(timer);
         }

@@ -212,6 +212,11 @@ impl Connection {
     /// Whether the lane is to tell how long datagrams waited ([`Connection::on_waited`]): much is in flight, and that
     /// is how its round trip is told from the lateness of the ends.
     pub fn wants_arrival_times(&self) -> bool {
+        self.is_bulk_in_flight()
+    }
+
+    /// Whether much payload is in flight, in either direction: [`limits::TIMED_BYTES`].
+    pub fn is_bulk_in_flight(&self) -> bool {
         let bulk = limits::TIMED_BYTES;
         self.receiving.expected_payload() >= bulk
             || self.sending.sent_log().bytes_in_flight() >= bulk

@@ -11,6 +11,7 @@
 use super::Session;
 use crate::Instant;
 use crate::context::Context;
+use crate::limits::MIN_RTO;
 use crate::transmit::ControlDatagram;
 use core::net::SocketAddr;
 use zerolane_wire::{Header, Nop, Operation, Packet};
@@ -38,7 +39,9 @@ pub enum PathValidation {
 impl Session {
     /// Whether the peer has been silent for so long that it may be elsewhere.
     pub(crate) fn is_peer_silent(&self, cx: &Context, now: Instant) -> bool {
-        self.is_established() && now - self.heard > cx.recovery.patience()
+        let silence = now - self.heard;
+        // Asked at every turn that receives nothing: patience, which is never less, takes longer to find.
+        silence > MIN_RTO && self.is_established() && silence > cx.recovery.patience()
     }
 
     /// A datagram with our key came `from` an address that is not the peer's.
