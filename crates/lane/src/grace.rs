@@ -21,14 +21,20 @@ impl GracePeriods {
     pub(crate) fn enter(&self) -> bool {
         // In a turn, then look; what is taken away is told, then looked for a turn. The fences put
         // the two in one order, so that one of them sees the other.
-        self.turns.fetch_add(1, Ordering::Relaxed);
+        self.count(Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Acquire)
     }
 
     /// Ends the turn: what was done in it is seen by threads that waited for it.
     pub(crate) fn leave(&self) {
-        self.turns.fetch_add(1, Ordering::Release);
+        self.count(Ordering::Release);
+    }
+
+    /// No other thread writes it: a store will do, which no other core has to agree to.
+    fn count(&self, order: Ordering) {
+        let turns = self.turns.load(Ordering::Relaxed);
+        self.turns.store(turns.wrapping_add(1), order);
     }
 
     /// Turns that begin from here on are told that something was taken away before.

@@ -63,6 +63,8 @@ pub struct Driver<L: Lane> {
     held: Vec<Held>,
     account: Account,
     clock: Clock,
+    /// The time of the last turn.
+    turned: Instant,
     waker: Waker,
     max_spin: Duration,
     /// Most that a call waits for the end of its request.
@@ -166,6 +168,7 @@ impl<L: Lane> Driver<L> {
             held: Vec::new(),
             account: Account::default(),
             clock,
+            turned: Instant::ZERO,
             waker: Waker::default(),
             max_spin: options.spin,
             request_timeout: None,
@@ -372,6 +375,7 @@ impl<L: Lane> Driver<L> {
             Ok(false) if self.core.is_quiet() && !self.is_due(now) => now,
             _ => self.clock.now(),
         };
+        self.turned = now;
         self.more |= more;
         let received = self.survive(received)?;
         if self.is_due(now) {
