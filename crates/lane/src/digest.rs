@@ -44,7 +44,7 @@ mod tests {
     const HEADER: [u8; HEADER_LEN] = [7; HEADER_LEN];
 
     fn payload() -> Vec<u8> {
-        (0..65_507u32).map(|at| (at * 31 >> 3) as u8).collect()
+        (0..65_507u32).map(|at| ((at * 31) >> 3) as u8).collect()
     }
 
     #[test]

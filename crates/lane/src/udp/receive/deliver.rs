@@ -1,28 +1,13 @@
 //! What has arrived, shown to the core: where it lies if the prediction held, else made linear.
 
 use super::cmsg::{Ancillary, ECN_MASK};
-use super::trains::Expected;
+use super::layout::Message;
+use super::train_buffer::Expected;
 use super::{CONTROL_DATAGRAM, Receiver, SPILL};
 use crate::cleanup::{Move, Source};
 use crate::{MoveCause, Registry, Turn};
 use zerolane_core::{DropReason, Placement, Run, Span};
 use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, OPTIONS_LEN, Op, checksum::Sum};
-
-/// A message that the kernel filled.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Message {
-    index: usize,
-    /// Bytes of all datagrams in it.
-    pub(super) total: usize,
-    /// Bytes of each of them, the last one aside.
-    pub(super) segment: usize,
-}
-
-impl Message {
-    pub(super) fn segments(&self) -> usize {
-        self.total.div_ceil(self.segment).max(1)
-    }
-}
 
 /// How long bytes outside of any place are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

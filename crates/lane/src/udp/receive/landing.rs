@@ -5,36 +5,17 @@
 //! behind that, says the rest. Nothing of it is believed before its digest was made of the bytes in their place. What is no
 //! such train is taken out again and put together in the buffer, as is one of which a part landed and the rest did not.
 
-use super::deliver::Message;
+use super::layout::Message;
 use super::predict::forecast;
-use super::trains::{Expected, is_operation};
+use super::train_buffer::{Expected, Landing, is_operation};
 use super::{Receiver, SPILL};
 use crate::udp::send::iovec;
 use crate::{Registry, Turn};
-use zerolane_core::{Connection, Run, Span};
+use zerolane_core::{Connection, Run};
 use zerolane_wire::{DIGEST_LEN, HEADER_LEN, Header, MAX_TRAIN, Train};
 
 /// Bytes of a train's end, padding aside.
 const END: usize = HEADER_LEN + DIGEST_LEN;
-
-/// A train that lands in its place.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Landing {
-    /// Where it begins, and what is granted and missing from there on: as much as a train may have at most.
-    place: Span,
-    /// Bytes of it that came.
-    filled: usize,
-    /// Bytes of each of its datagrams so far.
-    datagram: usize,
-}
-
-impl Landing {
-    /// Where the next of it belongs.
-    fn rest(&self) -> Span {
-        let filled = self.filled as u64;
-        self.place.part(filled, self.place.len - filled)
-    }
-}
 
 impl Receiver {
     /// What is expected while trains may come; a prediction of one that lands is made.

@@ -2,6 +2,22 @@
 
 use zerolane_core::Run;
 
+/// A message that the kernel filled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Message {
+    pub(super) index: usize,
+    /// Bytes of all datagrams in it.
+    pub(super) total: usize,
+    /// Bytes of each of them, the last one aside.
+    pub(super) segment: usize,
+}
+
+impl Message {
+    pub(super) fn segments(&self) -> usize {
+        self.total.div_ceil(self.segment).max(1)
+    }
+}
+
 /// The prediction for one message: pairs of header slot and place, by runs.
 #[derive(Debug, Default)]
 pub(super) struct Layout {

@@ -9,6 +9,7 @@ mod deliver;
 mod landing;
 mod layout;
 mod predict;
+mod train_buffer;
 mod trains;
 mod unseal;
 
@@ -23,7 +24,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, SystemTime};
-use trains::TrainBuffer;
+use train_buffer::TrainBuffer;
 use unseal::Incoming;
 use zerolane_core::{Connection, RegionId};
 use zerolane_handshake::{Exchange, Session};

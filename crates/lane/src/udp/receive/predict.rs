@@ -1,6 +1,6 @@
 //! From the core's forecast to iovecs.
 
-use super::trains::Expected;
+use super::train_buffer::Expected;
 use super::{BATCH, CONTROL, MAX_MESSAGES, MAX_SEGMENTS, Receiver, SINGLES, SPILL};
 use crate::Registry;
 use crate::udp::send::{empty_message, iovec};

@@ -4,111 +4,15 @@
 //! the pass that opens the train is the one that writes its place: nothing is written there before the peer sealed it, and
 //! nothing is copied twice. What is plain lands in its place, by the forecast; see [`super::landing`].
 
-use super::deliver::Message;
-use super::landing::Landing;
-use super::{Receiver, SINGLES, SPILL};
+use super::layout::Message;
+use super::train_buffer::is_operation;
+use super::{Receiver, SINGLES};
 use crate::cleanup::Source;
 use crate::seal::Trailer;
 use crate::{MoveCause, Turn};
 use std::ops::Range;
 use zerolane_core::{DropReason, Placement, Span};
-use zerolane_wire::{Assembled, Assembler, Flags, HEADER_LEN, Header, OPTIONS_LEN, Op, Train};
-
-/// Where a connection's trains are put together.
-#[derive(Debug, Default)]
-pub(super) struct TrainBuffer {
-    assembler: Assembler,
-    /// The thread's, for the length of a call; the connection's own as long as there is a part of a train in it.
-    bytes: Box<[u8]>,
-    /// What was predicted of the message that comes next.
-    pub(super) expected: Expected,
-    /// The train that is landing.
-    pub(super) landing: Option<Landing>,
-    /// The payload that came last had a header in each datagram.
-    headers: bool,
-}
-
-/// Where a message is predicted to belong, while trains may come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Expected {
-    /// Behind what the buffer has.
-    #[default]
-    Collected,
-    /// In the place of its train.
-    Landing,
-    /// In pairs of header and place.
-    Headers,
-}
-
-impl TrainBuffer {
-    /// Takes the thread's room if trains are `expected` and none is at hand; forgets what is there if not.
-    pub(super) fn begin(&mut self, expected: bool, room: &mut Box<[u8]>) {
-        if !expected {
-            (self.assembler, self.landing) = (Assembler::default(), None);
-            self.headers = false;
-            self.end(room);
-        } else if !self.is_lent() {
-            self.bytes = match room.is_empty() {
-                true => vec![0; Assembler::BUFFER].into(),
-                false => std::mem::take(room),
-            };
-        }
-    }
-
-    /// Leaves the room to the thread's other connections, if there is nothing in it.
-    pub(super) fn end(&mut self, room: &mut Box<[u8]>) {
-        if self.is_lent() && self.is_empty() {
-            *room = std::mem::take(&mut self.bytes);
-        }
-    }
-
-    /// Whether what comes goes here, unless it belongs to where it lands.
-    pub(super) fn is_lent(&self) -> bool {
-        !self.bytes.is_empty()
-    }
-
-    /// Whether there is no part of a train.
-    pub(super) fn is_empty(&self) -> bool {
-        self.assembler.filled() == 0
-    }
-
-    /// Whether payload comes with a header in each datagram, as far as known.
-    pub(super) fn expects_headers(&self) -> bool {
-        self.headers
-    }
-
-    /// The buffer, and how much of it is filled; to be [put back](TrainBuffer::put_back).
-    pub(super) fn take_bytes(&mut self) -> (Box<[u8]>, usize) {
-        (std::mem::take(&mut self.bytes), self.assembler.filled())
-    }
-
-    pub(super) fn put_back(&mut self, bytes: Box<[u8]>) {
-        self.bytes = bytes;
-    }
-
-    /// Where the next message goes.
-    pub(super) fn place(&mut self) -> &mut [u8] {
-        let rest = &mut self.bytes[self.assembler.filled()..];
-        let len = rest.len().min(SPILL);
-        &mut rest[..len]
-    }
-
-    /// Takes what landed of a train elsewhere: `len` bytes in datagrams of `datagram`, which `read` writes. False if
-    /// it does not.
-    pub(super) fn take_over(
-        &mut self,
-        (len, datagram): (usize, usize),
-        check: usize,
-        read: impl FnOnce(&mut [u8]) -> bool,
-    ) -> bool {
-        let there = read(&mut self.bytes[..len]);
-        if there {
-            let piece = (len, datagram);
-            self.assembler.take(&self.bytes, piece, check, |_| false);
-        }
-        there
-    }
-}
+use zerolane_wire::{Assembled, Flags, HEADER_LEN, Header, OPTIONS_LEN, Op, Train};
 
 impl Receiver {
     /// Tells the core whether trains are taken, when that has changed.
@@ -131,12 +35,14 @@ impl Receiver {
         let operations = piece.chunks(segment).filter(|it| is_operation(it, turn));
         match operations.count() {
             0 => {
-                self.trains.headers = false;
+                self.trains.expect_headers(false);
                 self.assemble(&mut bytes, (total, segment), turn);
             }
             count if count == total.div_ceil(segment) => {
                 let is_payload = |it| Header::is_data(it) && segment > HEADER_LEN + OPTIONS_LEN;
-                self.trains.headers |= piece.first_chunk().is_some_and(is_payload);
+                if piece.first_chunk().is_some_and(is_payload) {
+                    self.trains.expect_headers(true);
+                }
                 for datagram in piece.chunks_mut(segment) {
                     self.deliver_whole(datagram, turn);
                 }
@@ -202,7 +108,7 @@ impl Receiver {
     fn assemble(&mut self, bytes: &mut [u8], piece: (usize, usize), turn: &mut Turn<'_>) {
         let owns = |header: &Header| turn.core.owns(header);
         let check = self.incoming.train_check();
-        match self.trains.assembler.take(bytes, piece, check, owns) {
+        match self.trains.assemble(bytes, piece, check, owns) {
             // A shorter one that ends no train was left out of it.
             Assembled::Part if piece.0.is_multiple_of(piece.1) => {}
             Assembled::Part | Assembled::Stray => turn.core.on_dropped(DropReason::Malformed),
@@ -289,11 +195,4 @@ impl Receiver {
             turn.account.bytes_placed += place.len;
         }
     }
-}
-
-/// Whether a datagram has a header of this connection in front: all others are parts of trains, or nothing. A message
-/// of the key exchange, which has none, is late: what was granted under its keys comes already.
-pub(super) fn is_operation(datagram: &[u8], turn: &Turn<'_>) -> bool {
-    let ours = |it: Header| turn.core.owns(&it) && Train::of(&it) == Ok(None);
-    Header::parse(datagram).is_ok_and(ours)
 }

@@ -96,7 +96,10 @@ impl Sender {
         if let Some(end) = own.take_if(|_| turn.memory.is_lendable(region)) {
             let what = (burst.number(), burst.stu as usize);
             match self.giver.lend(socket, &pieces, (region, end), what) {
-                Ok(()) => return Ok(Ok(note_given(burst, turn))),
+                Ok(()) => {
+                    note_given(burst, turn);
+                    return Ok(Ok(()));
+                }
                 Err(end) => own = Some(end),
             }
         }
@@ -151,7 +154,10 @@ impl Sender {
         if let Some(it) = slot.take() {
             let what = (burst.number(), bytes.iov_len, burst.stu as usize);
             match self.giver.give(socket, it, what) {
-                Ok(()) => return Ok(note_given(burst, turn)),
+                Ok(()) => {
+                    note_given(burst, turn);
+                    return Ok(());
+                }
                 Err(it) => slot = Some(it),
             }
         }

@@ -50,10 +50,12 @@ fn header(data: Header) -> Header {
     Train { len, padding }.header(data)
 }
 
-/// What `header` ends, as it is on the wire.
-fn train(peer: &mut Peer, header: &Header) -> Vec<u8> {
+/// What `header` ends, as it is on the wire. The bytes of its payload tell where they stand, and in which `train`.
+fn train(peer: &mut Peer, header: &Header, train: usize) -> Vec<u8> {
     // No first byte of an operation.
-    let sealed = peer.sealed(&[&header.emit()[..], &[0xee; LEN]].concat());
+    let payload = (0..LEN).map(|at| 0xe0 | ((at / 97 + train) % 16) as u8);
+    let payload: Vec<u8> = payload.collect();
+    let sealed = peer.sealed(&[&header.emit()[..], &payload].concat());
     let (head, rest) = sealed.split_at(HEADER_LEN);
     let (payload, trailer) = rest.split_at(LEN);
     let padding = vec![0; usize::from(header.param)];
@@ -64,7 +66,7 @@ fn train(peer: &mut Peer, header: &Header) -> Vec<u8> {
 }
 
 fn send(peer: &mut Peer, header: Header) {
-    let train = train(peer, &header);
+    let train = train(peer, &header, 0);
     peer.send_burst(&train, DATAGRAM);
 }
 
@@ -129,9 +131,9 @@ fn trains_of_others(peer: &mut Peer) {
 /// Of datagrams that are missing, doubled, swapped, changed, and of another train; then the right one, twice.
 fn trains_that_are_spoiled(peer: &mut Peer) {
     let data = header(offered(peer, 50_000));
-    let other = train(peer, &data);
+    let other = train(peer, &data, 1);
     for turn in 0..6 {
-        let whole = train(peer, &data);
+        let whole = train(peer, &data, 0);
         let mut parts: Vec<&[u8]> = whole.chunks(DATAGRAM).collect();
         let mut changed = parts[1].to_vec();
         changed[7] ^= 1;
