@@ -30,7 +30,7 @@ use crate::measured::Measured;
 
 /// TCP that is lent the sender's pages.
 #[derive(Debug)]
-pub(in super::super) enum Lent {
+pub(crate) enum Lent {
     Splice,
     Sendfile,
 }
@@ -54,7 +54,14 @@ impl Contender for Lent {
             (Lent::Splice, Work::Laps(_)) => stream::initiate(part, || Splice::over(connect()?)),
             (Lent::Sendfile, Work::Laps(laps)) => {
                 let (file, buffer) = file_in_memory(job, laps)?;
-                let open = || Sendfile::of(file, laps, connect()?);
+                let open = || {
+                    Ok(Sendfile {
+                        connection: connect()?,
+                        file,
+                        bytes: laps.buffer,
+                        at: 0,
+                    })
+                };
                 Ok(stream::send_laps(part, buffer, laps, open)?.0)
             }
             _ => bail!("only laps of a buffer"),
@@ -116,17 +123,6 @@ struct Sendfile {
     file: File,
     bytes: usize,
     at: usize,
-}
-
-impl Sendfile {
-    fn of(file: File, laps: &Laps, connection: Connection) -> Result<Sendfile> {
-        Ok(Sendfile {
-            connection,
-            file,
-            bytes: laps.buffer,
-            at: 0,
-        })
-    }
 }
 
 impl Stream for Splice {
