@@ -280,3 +280,38 @@ fn model__trains_of_every_kind_over_paths_of_every_kind() {
     });
     std::eprintln!("{trains:?} opened, spoiled and incomplete");
 }
+
+/// 256 MiB over 1 Gb/s and 1 ms, where each datagram has that chance to be held back by 1 ms.
+fn held_back(trains: bool, probability: f64) -> (f64, f64) {
+    let link = LinkConfig {
+        delay: MS / 2,
+        rate_bits_per_s: Some(1_000_000_000),
+        queue_packets: 1_000,
+        reorder: Reorder {
+            probability,
+            by: MS,
+        },
+        ..LinkConfig::default()
+    };
+    let mut sim = Sim::with_trains(link, 1, Config::default(), merged_at_random);
+    for host in [&mut sim.a, &mut sim.b] {
+        host.c().set_takes_trains(trains);
+    }
+    let (start, now, length) = (sim.net.now(), sim.now(), 256 << 20);
+    let source = sim.a.filled(7, length);
+    let target = sim.b.empty(length);
+    sim.b.c().post_receive(now, target).unwrap();
+    let from = sim.a.c().post_send(now, source, Delivery::Polled).unwrap();
+    sim.run_until(Duration::from_secs(600), |sim| sim.a.sent(from));
+    assert!(sim.b.holds(target, 7, length));
+    let resent = sim.a.c().counters().bytes_resent as f64 / length as f64;
+    ((sim.net.now() - start).as_secs_f64(), resent)
+}
+
+#[test]
+fn goodput__with_trains_where_datagrams_are_held_back() {
+    let (with, resent) = held_back(true, 0.05);
+    let (without, _) = held_back(false, 0.05);
+    let ratio = without / with;
+    assert!(ratio >= 0.97 && resent <= 0.005, "{ratio}, {resent}");
+}

@@ -50,7 +50,11 @@ impl Receiving {
             Arrival::Behind => {
                 let range = (accepted.sequence, start, start + len);
                 match self.loss_detector.filled(cx.now, range, min_rtt) {
-                    LateArrival::Reordered => cx.counters.reordered += 1,
+                    LateArrival::Reordered => {
+                        cx.counters.reordered += 1;
+                        // A train would have been spoiled by it.
+                        self.trains.on_lost(cx.now);
+                    }
                     LateArrival::SpuriousRequest => cx.counters.asked_in_vain += 1,
                     // Asked for once: the time it took is a round trip.
                     LateArrival::Repaired(time) => cx.recovery.sample(cx.now, time),
