@@ -17,6 +17,15 @@ pub(super) unsafe fn sendmsg(fd: RawFd, message: &libc::msghdr, flags: i32) -> i
     result(unsafe { libc::sendmsg(fd, std::ptr::from_ref(message), flags) })
 }
 
+/// send: sendmsg of one piece, which the kernel has less to read of. Returns the bytes taken.
+///
+/// # Safety
+/// `piece` is mapped for the length of the call.
+pub(super) unsafe fn send(fd: RawFd, piece: &libc::iovec) -> io::Result<usize> {
+    // SAFETY: the caller's promise.
+    result(unsafe { libc::send(fd, piece.iov_base, piece.iov_len, 0) })
+}
+
 /// sendmmsg. Returns the messages taken.
 ///
 /// # Safety

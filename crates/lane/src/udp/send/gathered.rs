@@ -52,6 +52,11 @@ impl Sender {
     ) -> io::Result<()> {
         if segment == 0 {
             self.giver.leave_whole(socket, &self.buffers.iovs);
+            if let ([piece], 0) = (&self.buffers.iovs[..], flags) {
+                // SAFETY: as below.
+                twice_on_fault(|| unsafe { system::send(socket.as_raw_fd(), piece) })?;
+                return Ok(());
+            }
         }
         let mut control = [0u64; CONTROL_LEN / 8];
         let mut message = empty_message();

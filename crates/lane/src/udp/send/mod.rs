@@ -169,12 +169,24 @@ impl Sender {
         if self.held.is_none() && turn.core.is_quiet() {
             return Ok(settled);
         }
+        Ok(self.transmit_owed(socket, peer, exchange, turn)? || settled)
+    }
+
+    /// As [`Sender::transmit`], where there may be something. Most turns of an end that waits do not come here.
+    #[inline(never)]
+    fn transmit_owed(
+        &mut self,
+        socket: &Socket,
+        peer: SocketAddr,
+        exchange: Option<&Exchange>,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, LaneError> {
         if turn.core.wants_marks() != self.ect {
             self.ect = !self.ect;
             socket::send_ect(socket, peer, self.ect);
         }
         let Some(first) = self.next(turn) else {
-            return Ok(settled);
+            return Ok(false);
         };
         let mut lent = SPARE.take().unwrap_or_else(Buffers::allocate);
         std::mem::swap(&mut self.buffers, &mut lent);
@@ -187,15 +199,17 @@ impl Sender {
         }
         std::mem::swap(&mut self.buffers, &mut lent);
         SPARE.set(Some(lent));
-        Ok(sent? || settled)
+        sent
     }
 
     /// What leaves next.
     fn next(&mut self, turn: &mut Turn<'_>) -> Option<Transmit> {
-        self.held.take().or_else(|| {
-            let limit = self.limit(turn.now, turn.core.stu());
-            turn.core.poll_transmit(turn.now, limit)
-        })
+        // Hardly ever. Taking out what is not there copies all that there might be.
+        if self.held.is_some() {
+            return self.held.take();
+        }
+        let limit = self.limit(turn.now, turn.core.stu());
+        turn.core.poll_transmit(turn.now, limit)
     }
 
     /// Sends `first` and what follows it.
@@ -208,15 +222,8 @@ impl Sender {
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
         let mut sent = false;
-        let mut next = Some(first);
-        for burst in 0..BURSTS_PER_TURN {
-            if burst > 0 {
-                turn.refresh();
-                next = self.next(turn);
-            }
-            let Some(transmit) = next.take() else {
-                break;
-            };
+        let mut transmit = first;
+        for burst in 1..=BURSTS_PER_TURN {
             let outcome = match &transmit {
                 Transmit::Handshake => match exchange.and_then(Exchange::message) {
                     Some(it) => self.handshake(socket, it.bytes(), turn.account),
@@ -238,7 +245,15 @@ impl Sender {
                 }
                 SendOutcome::Done | SendOutcome::Lost => sent = true,
             }
-            turn.more = burst + 1 == BURSTS_PER_TURN;
+            turn.more = burst == BURSTS_PER_TURN;
+            if turn.more {
+                break;
+            }
+            turn.refresh();
+            match self.next(turn) {
+                Some(next) => transmit = next,
+                None => break,
+            }
         }
         Ok(sent)
     }
