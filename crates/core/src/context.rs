@@ -198,6 +198,11 @@ impl Context {
         }
     }
 
+    /// Whether a control operation is to leave.
+    pub(crate) fn has_control(&self) -> bool {
+        !self.control.is_empty()
+    }
+
     /// The control operation that leaves next.
     pub(crate) fn pop_control(&mut self) -> Option<Operation> {
         self.control.pop_front()

@@ -131,10 +131,14 @@ fn overlaps(a: *const u8, a_len: usize, b: *const u8, b_len: usize) -> bool {
 /// gone. Nothing else touches them, unless `shared` says that it is exported, and lies in those bounds.
 /// Sources may overlap targets in any way.
 pub(crate) unsafe fn perform(moves: &mut Vec<Move>) -> Result<(), RegionId> {
-    if let [only] = moves[..] {
-        moves.clear();
-        // SAFETY: as promised by the caller.
-        return unsafe { only.perform() }.map_err(|_| only.region);
+    match moves[..] {
+        [] => return Ok(()),
+        [only] => {
+            moves.clear();
+            // SAFETY: as promised by the caller.
+            return unsafe { only.perform() }.map_err(|_| only.region);
+        }
+        _ => {}
     }
     let mut order = Order::of(moves);
     let mut bounced: Vec<Box<[u8]>> = vec![];

@@ -9,17 +9,18 @@ impl Connection {
     /// The next thing to send, if any. A burst is at most as large as `limit`.
     pub fn poll_transmit(&mut self, now: Instant, limit: BurstLimit) -> Option<Transmit> {
         self.cx.enter(now);
-        let transmit = self.next_transmit(limit);
-        let answers = matches!(transmit, Some(Transmit::Data(_) | Transmit::Operations(_)));
+        let Some(transmit) = self.next_transmit(limit) else {
+            self.cx.found_nothing();
+            self.settle();
+            return None;
+        };
+        let answers = matches!(transmit, Transmit::Data(_) | Transmit::Operations(_));
         // The payload of a message follows it.
         if answers && !self.sending.has_eager() {
             self.receiving.on_departed(&mut self.cx);
         }
-        if transmit.is_none() {
-            self.cx.found_nothing();
-        }
         self.settle();
-        transmit
+        Some(transmit)
     }
 
     /// Whether [`Connection::poll_transmit`] gives nothing until something else is entered: the last one gave nothing,
@@ -28,9 +29,15 @@ impl Connection {
         self.cx.is_quiet()
     }
 
+    /// Each step that has nothing says so before it makes anything: most looks find nothing.
+    #[inline]
     fn next_transmit(&mut self, limit: BurstLimit) -> Option<Transmit> {
-        if let Some(transmit) = self.next_handshake().or_else(|| self.next_control()) {
-            return Some(transmit);
+        if self.session.take_handshake() {
+            self.cx.counters.control_sent += 1;
+            return Some(Transmit::Handshake);
+        }
+        if self.cx.has_control() {
+            return self.next_control();
         }
         let Connection {
             cx,
@@ -46,11 +53,13 @@ impl Connection {
         if !session.is_established() {
             return None;
         }
-        if let Some(burst) = one_sided.next_bare_message(cx, sending, limit) {
-            return Some(Transmit::Data(burst));
-        }
-        if let Some(burst) = one_sided.next_operations(cx, limit) {
-            return Some(Transmit::Operations(burst));
+        if one_sided.has_unsent() {
+            if let Some(burst) = one_sided.next_bare_message(cx, sending, limit) {
+                return Some(Transmit::Data(burst));
+            }
+            if let Some(burst) = one_sided.next_operations(cx, limit) {
+                return Some(Transmit::Operations(burst));
+            }
         }
         if let Some(value) = one_sided.next_value(cx) {
             return Some(Transmit::Control(value));
@@ -61,6 +70,9 @@ impl Connection {
         if let Some(burst) = one_sided.next_answer(cx, sending, limit) {
             return Some(Transmit::Data(burst));
         }
+        if !sending.has_data() {
+            return None;
+        }
         let burst = sending.next_burst(cx, limit, one_sided.is_answering())?;
         Some(Transmit::Data(burst))
     }
@@ -70,13 +82,6 @@ impl Connection {
     pub fn take_back(&mut self, burst: &OperationBurst) {
         self.cx.stir();
         self.one_sided.take_back(burst);
-    }
-
-    fn next_handshake(&mut self) -> Option<Transmit> {
-        self.session.take_handshake().then(|| {
-            self.cx.counters.control_sent += 1;
-            Transmit::Handshake
-        })
     }
 
     fn next_control(&mut self) -> Option<Transmit> {

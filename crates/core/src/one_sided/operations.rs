@@ -25,7 +25,8 @@ impl OneSided {
         }
         let carries = !matches!(self.send_queue.upcoming()?.kind, RequestKind::Fetch { .. });
         let first = self.send_queue.next_unsent();
-        let mut burst = self.pack(cx, first, limit)?;
+        let mut burst = OperationBurst::new(first, self.send_queue.unsent());
+        self.pack(cx, &mut burst, limit)?;
         // Confirmed at once if it repeats, which none in it does if the first does not; or if an end is waited for.
         if burst.awaited || self.send_queue.is_repeat(first) {
             burst.ask();
@@ -40,10 +41,10 @@ impl OneSided {
         Some(burst)
     }
 
-    /// Puts operations from `first` on into datagrams that leave together.
-    fn pack(&self, cx: &Context, first: u32, limit: BurstLimit) -> Option<OperationBurst> {
-        let mut burst = OperationBurst::new(first, self.send_queue.unsent());
-        let segment = self.fill(cx, first, &mut burst, u32::MAX)?;
+    /// Puts operations from the first of `burst` on into datagrams that leave together. `None`: there is none.
+    fn pack(&self, cx: &Context, burst: &mut OperationBurst, limit: BurstLimit) -> Option<()> {
+        let first = burst.first;
+        let segment = self.fill(cx, first, burst, u32::MAX)?;
         let most = limit.segments.min(limit.bytes / segment).max(1);
         let (mut segments, mut len, mut start) = (1, segment, 0);
         // The kernel cuts all of them at the same length. Frames are padded to it, if little is missing.
@@ -56,14 +57,14 @@ impl OneSided {
                 break;
             }
             burst.pad(segment - len);
-            let Some(filled) = self.fill(cx, next, &mut burst, segment) else {
+            let Some(filled) = self.fill(cx, next, burst, segment) else {
                 burst.pad(0);
                 break;
             };
             (segments, len, start) = (segments + 1, filled, end);
         }
         (burst.segment, burst.segments) = (segment, segments);
-        Some(burst)
+        Some(())
     }
 
     /// The next `count` operations leave: they are repeated unless they are confirmed.
