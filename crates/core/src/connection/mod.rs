@@ -166,7 +166,8 @@ impl Connection {
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.cx.events.pop_front();
-        if event.is_some() {
+        // There is room for one more.
+        if event.is_some() && self.one_sided.waits_for_room() {
             self.cx.owe(Debt::Ready);
             self.settle();
         }

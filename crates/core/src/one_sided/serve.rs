@@ -433,11 +433,16 @@ impl OneSided {
     pub(crate) fn set_unread(&mut self, cx: &mut Context, unread: usize) -> bool {
         self.unread = unread;
         // Told at every turn, by a user who looks again and again: nothing is to be done unless something waits.
-        let waits = self.puts_wait || self.responder.not_ready.is_some();
+        let waits = self.waits_for_room();
         if waits {
             cx.owe(Debt::Ready);
         }
         waits
+    }
+
+    /// Whether an operation, or a put that was announced, met no room.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.puts_wait || self.responder.not_ready.is_some()
     }
 
     /// Whether the user has enough to look at.

@@ -6,6 +6,7 @@ mod completion;
 mod completions;
 mod error;
 mod exports;
+mod ids;
 mod inline;
 mod kind;
 mod messages;
@@ -25,10 +26,12 @@ use completion::Held;
 use completions::Completions;
 use core::fmt;
 use exports::Exports;
+use ids::IdHasher;
 use inline::Inline;
 use messages::Controls;
 use post::Posted;
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::time::Duration;
 use wait::Nap;
 use zerolane_core::{
@@ -52,7 +55,7 @@ pub struct Driver<L: Lane> {
     memory: Registry,
     /// Payload that no receive was posted for yet.
     holds: Holds,
-    posted: HashMap<TransferId, Posted>,
+    posted: HashMap<TransferId, Posted, BuildHasherDefault<IdHasher>>,
     exports: Exports,
     inline: Inline,
     /// When the first of the copies that wait to be sent was posted.
@@ -159,7 +162,7 @@ impl<L: Lane> Driver<L> {
             core,
             memory: Registry::default(),
             holds: Holds::default(),
-            posted: HashMap::new(),
+            posted: HashMap::default(),
             exports: Exports::default(),
             inline: Inline::default(),
             copied_at: None,

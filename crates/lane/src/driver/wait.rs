@@ -98,7 +98,7 @@ impl<L: Lane> Driver<L> {
             done(driver) || driver.closed.is_some() && driver.core.life() == Life::Closed
         };
         if over(self) {
-            return self.flush();
+            return self.flush_owed();
         }
         let deadline = timeout.map(|timeout| self.clock.now() + timeout);
         let mut idle_since = None;
@@ -106,7 +106,7 @@ impl<L: Lane> Driver<L> {
             let progress = self.turn()?;
             // Checked before the waker, so that a wake at the same time ends the next wait.
             if over(self) {
-                return self.flush();
+                return self.flush_owed();
             }
             // After each turn, for a peer can prevent idle turns. By the turn's time: a look at the clock takes
             // as long as a fifth of the look at the socket.
@@ -127,6 +127,14 @@ impl<L: Lane> Driver<L> {
             self.spin = (self.spin / 2).max(self.max_spin / MIN_SPIN_PART);
             self.sleep(deadline)?;
             idle_since = None;
+        }
+    }
+
+    /// Sends what is still owed, if anything is.
+    fn flush_owed(&mut self) -> Result<(), DriverError> {
+        match self.core.is_quiet() {
+            true => Ok(()),
+            false => self.flush(),
         }
     }
 
