@@ -21,20 +21,21 @@ impl GracePeriods {
     pub(crate) fn enter(&self) -> bool {
         // In a turn, then look; what is taken away is told, then looked for a turn. The fences put
         // the two in one order, so that one of them sees the other.
-        self.count(Ordering::Relaxed);
+        self.count();
         fence(Ordering::SeqCst);
         self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Acquire)
     }
 
     /// Ends the turn: what was done in it is seen by threads that waited for it.
     pub(crate) fn leave(&self) {
-        self.count(Ordering::Release);
+        self.count();
     }
 
-    /// No other thread writes it: a store will do, which no other core has to agree to.
-    fn count(&self, order: Ordering) {
+    /// No other thread writes it: a store will do, which no other core has to agree to. Who sees it sees what the
+    /// turns before did, that of the start of a turn included: that may be all that is seen of the end before.
+    fn count(&self) {
         let turns = self.turns.load(Ordering::Relaxed);
-        self.turns.store(turns.wrapping_add(1), order);
+        self.turns.store(turns.wrapping_add(1), Ordering::Release);
     }
 
     /// Turns that begin from here on are told that something was taken away before.

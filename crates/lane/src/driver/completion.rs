@@ -186,12 +186,16 @@ impl<L: Lane> Driver<L> {
         if let Some(region) = posted.region {
             self.memory.close(region);
         }
-        let control = self.take_control(&posted, it.control);
         let result = match it.result {
             Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
             result => result.unwrap_or(Ok(posted.len)),
         };
         let told = !posted.abandoned && (posted.info.report.signalled || result.is_err());
+        let held = posted.region.filter(|&region| self.lane.holds(region));
+        if !told && held.is_none() {
+            return self.controls.give_back(posted.info.control);
+        }
+        let control = self.take_control(&posted, it.control);
         let completion = Completion {
             id: it.id,
             kind: posted.info.kind,
@@ -204,14 +208,13 @@ impl<L: Lane> Driver<L> {
             control,
             region: it.region,
         };
-        match posted.region {
-            Some(region) if self.lane.holds(region) => self.held.push(Held {
+        match held {
+            Some(region) => self.held.push(Held {
                 region,
                 completion,
                 told,
             }),
-            _ if told => self.completions.push(completion),
-            _ => {}
+            None => self.completions.push(completion),
         }
         if posted.awaited {
             self.completions.tell(it.id);
