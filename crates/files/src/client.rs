@@ -1,5 +1,6 @@
 //! The client: `cp` and `ls` as functions.
 
+use crate::digest::{Algorithm, Digester};
 use crate::error::{Cause, Error};
 use crate::limits::REPLY_SECONDS;
 use crate::location::Host;
@@ -69,20 +70,23 @@ impl Client {
         options: &CopyOptions,
         observer: &dyn Observer,
     ) -> Result<Totals, Error> {
+        let digester = Digester::offer()?;
         let contents = sources.iter().any(|source| source.file_name().is_none());
         let request = Request::Put {
             destination: destination.to_vec(),
             sources: u32::try_from(sources.len()).map_err(|_| Error::TooLong)?,
             contents,
             options: *options,
+            digester: digester.clone(),
         };
         let starts = sources
             .iter()
             .map(|source| local_start(source, options))
             .collect();
-        let mut connection = self.ask(&request)?;
+        let (mut connection, algorithm) = self.ask(&request)?;
+        let digester = digester.settle(algorithm)?;
         let copied = pump::run(&mut connection, DATA, CONTROL, &self.stop, |port| {
-            FileSender::new(port, observer, *options).send_all(starts)
+            FileSender::new(port, observer, *options, digester).send_all(starts)
         });
         close(connection);
         copied
@@ -107,14 +111,17 @@ impl Client {
         };
         let (base, new_name) =
             resolve_local(destination, known).map_err(|cause| Error::local(destination, cause))?;
+        let digester = Digester::offer()?;
         let request = Request::Get {
             sources: sources.to_vec(),
             options: *options,
+            digester: digester.clone(),
         };
-        let mut connection = self.ask(&request)?;
+        let (mut connection, algorithm) = self.ask(&request)?;
+        let digester = digester.settle(algorithm)?;
         let top = top_level(new_name, wanted);
         let copied = pump::run(&mut connection, CONTROL, DATA, &self.stop, |port| {
-            FileReceiver::new(port, observer, *options, base, top).receive_all()
+            FileReceiver::new(port, observer, *options, digester, base, top).receive_all()
         });
         close(connection);
         copied
@@ -137,7 +144,7 @@ impl Client {
         loop {
             match hear(&mut connection, &self.stop, PATIENCE)? {
                 Reply::Refused(refusal) => return Err(refusal.into()),
-                Reply::Accepted => return Err(Error::Protocol("accepts instead of listing")),
+                Reply::Accepted(_) => return Err(Error::Protocol("accepts instead of listing")),
                 Reply::Entries { entries, last } => {
                     entries.into_iter().for_each(&mut each);
                     if last {
@@ -159,11 +166,11 @@ impl Client {
     }
 
     /// Connects, asks, and is accepted.
-    fn ask(&self, request: &Request) -> Result<Connection, Error> {
+    fn ask(&self, request: &Request) -> Result<(Connection, Algorithm), Error> {
         let mut connection = self.connect()?;
         say(&mut connection, request, &self.stop, PATIENCE)?;
         match hear(&mut connection, &self.stop, PATIENCE)? {
-            Reply::Accepted => Ok(connection),
+            Reply::Accepted(algorithm) => Ok((connection, algorithm)),
             Reply::Refused(refusal) => Err(refusal.into()),
             Reply::Entries { .. } => Err(Error::Protocol("lists instead of accepting")),
         }

@@ -2,6 +2,7 @@
 
 #![allow(non_snake_case)]
 
+use crate::digest::Digester;
 use crate::error::{Cause, Error, Failure};
 use crate::limits::{BUFFER_BYTES, CONTROL_BYTES, UNIT_BYTES};
 use crate::message::{CopyOptions, Meta, Record, Totals};
@@ -188,10 +189,18 @@ fn copy_with(
     let (sent, received) = thread::scope(|scope| {
         join(scope, send_end, receive_end, limit, &cut);
         let observer = &at_sender;
-        let sending =
-            scope.spawn(move || FileSender::new(send_port, observer, options).send_all(starts));
-        let received =
-            FileReceiver::new(receive_port, &at_receiver, options, base, top).receive_all();
+        let sending = scope.spawn(move || {
+            FileSender::new(send_port, observer, options, Digester::fixed()).send_all(starts)
+        });
+        let received = FileReceiver::new(
+            receive_port,
+            &at_receiver,
+            options,
+            Digester::fixed(),
+            base,
+            top,
+        )
+        .receive_all();
         (sending.join().unwrap(), received)
     });
     Outcome {
@@ -654,7 +663,7 @@ fn receive_raw(
                 let _ = end.events.send(Event::Sent(feedback.buffer));
             }
         });
-        FileReceiver::new(receive_port, &(), options, base, top).receive_all()
+        FileReceiver::new(receive_port, &(), options, Digester::fixed(), base, top).receive_all()
     })
 }
 
@@ -679,7 +688,7 @@ fn refused(result: Result<Totals, Error>) {
 #[test]
 fn receive__names_that_leave_the_directory_are_refused() {
     let (base, _, target) = places();
-    let digest = *blake3::hash(b"x").as_bytes();
+    let digest = Digester::fixed().digest(b"x");
     for name in [
         &b".."[..],
         b"../evil",
@@ -719,7 +728,7 @@ fn receive__names_that_leave_the_directory_are_refused() {
 #[test]
 fn receive__a_link_cannot_be_used_to_leave() {
     let (base, _, target) = places();
-    let digest = *blake3::hash(b"x").as_bytes();
+    let digest = Digester::fixed().digest(b"x");
     let meta = Meta {
         mode: 0o755,
         ..Meta::default()
@@ -756,7 +765,7 @@ fn receive__a_link_cannot_be_used_to_leave() {
 #[test]
 fn receive__only_what_was_asked_for() {
     let (_base, _, target) = places();
-    let digest = *blake3::hash(b"x").as_bytes();
+    let digest = Digester::fixed().digest(b"x");
     let file = Record::File {
         name: b".bashrc",
         meta: Meta::default(),

@@ -37,7 +37,7 @@ pub enum Cause {
     #[error("the source changed while it was read")]
     SourceChanged,
     /// What arrived is not what was read: the target was not replaced.
-    #[error("the BLAKE3 digest of what arrived differs from that of what was read")]
+    #[error("the digest of what arrived differs from that of what was read")]
     DigestMismatch,
     /// The path is absolute, has a `..`, or goes through a symbolic link.
     #[error("the path leads outside the served directory (absolute, '..' or a symbolic link)")]
@@ -192,6 +192,9 @@ pub enum Error {
     /// The system gives no memory for buffers.
     #[error("the system gives no more memory")]
     NoMemory,
+    /// The system gives no random bytes.
+    #[error("the system gives no random numbers")]
+    NoRandom,
     /// The system gives no thread.
     #[error("the system gives no more threads")]
     NoThread,

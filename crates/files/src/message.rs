@@ -4,7 +4,7 @@
 //! postcard. Decoding never trusts a length: a message is at most one buffer, and postcard cannot
 //! make more of it than its bytes allow.
 
-use crate::digest::Digest;
+use crate::digest::{Algorithm, Digest, Digester};
 use crate::error::{Cause, Error, Failure, Refusal};
 use crate::limits::{CONTROL_BYTES, FILE_PROTOCOL_VERSION, RECORD_BYTES};
 use serde::{Deserialize, Serialize};
@@ -23,11 +23,13 @@ pub(crate) enum Request {
         /// Whether a source is the contents of a directory, without a name of its own.
         contents: bool,
         options: CopyOptions,
+        digester: Digester,
     },
     /// The server sends files, the client writes them.
     Get {
         sources: Vec<Vec<u8>>,
         options: CopyOptions,
+        digester: Digester,
     },
     /// The server sends the entries of a directory, or the one file.
     List { path: Vec<u8> },
@@ -51,8 +53,8 @@ pub struct CopyOptions {
 /// The reply of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The copy may begin.
-    Accepted,
+    /// The copy may begin, with digests made so.
+    Accepted(Algorithm),
     /// It may not.
     Refused(Refusal),
     /// Part of a listing.
@@ -142,7 +144,7 @@ pub(crate) enum Record<'a> {
     Keep { units: u64 },
     /// The next unit is a hole but for these pieces; their content stands in this pack.
     Patch { pieces: Vec<Piece> },
-    /// The open file is complete; the BLAKE3 of what was read.
+    /// The open file is complete; the digest of what was read.
     Close { digest: Digest },
     /// The open file cannot be completed.
     Abandon { cause: Cause },

@@ -1,5 +1,6 @@
 #![allow(non_snake_case)]
 use super::*;
+use crate::digest::{Algorithm, Digester};
 use crate::limits::{
     FEEDBACK_FAILURES, HAVE_DIGESTS, NAME_BYTES, PATCH_PIECES, PATH_BYTES, UNIT_BYTES,
 };
@@ -90,7 +91,7 @@ fn decode_opening__not_this_service() {
 
 #[test]
 fn decode_opening__another_version() {
-    let mut bytes = encode_opening(&Reply::Accepted).unwrap();
+    let mut bytes = encode_opening(&Reply::Accepted(Algorithm::Blake3)).unwrap();
     bytes[4] = 77;
     assert!(matches!(
         decode_opening::<Reply>(&bytes),
@@ -106,6 +107,7 @@ fn decode_opening__roundtrip_and_truncation() {
             resume: true,
             ..Default::default()
         },
+        digester: Digester::fixed(),
     };
     let bytes = encode_opening(&request).unwrap();
     assert_eq!(decode_opening::<Request>(&bytes).unwrap(), request);
@@ -138,7 +140,7 @@ proptest! {
         let _ = decode_opening::<Reply>(&bytes);
         let mut manifest = &bytes[..];
         while decode_record(&mut manifest).is_ok() && !manifest.is_empty() {}
-        let mut body = encode_opening(&Reply::Accepted).unwrap();
+        let mut body = encode_opening(&Reply::Accepted(Algorithm::Blake3)).unwrap();
         body.truncate(PROLOGUE_BYTES);
         body.extend(&bytes);
         let _ = decode_opening::<Request>(&body);

@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn grow__by_the_round_trip_up_to_the_limit() {
-        for (milliseconds, count) in [(0, 8), (1, 9), (20, 28), (200, 30)] {
+        for (milliseconds, count) in [(0, 3), (1, 4), (20, 23), (200, 30)] {
             let mut ring = Ring {
                 count: DATA_BUFFERS,
                 most: 30,

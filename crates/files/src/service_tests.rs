@@ -3,6 +3,7 @@
 #![allow(non_snake_case)]
 
 use super::*;
+use crate::digest::{Algorithm, Digester};
 use crate::limits::UNIT_BYTES;
 use crate::message::{Reply, Request, encode_opening};
 use crate::opening::hear;
@@ -297,15 +298,16 @@ fn serve__malformed_requests_are_answered_and_survived() {
 #[test]
 fn serve__client_that_asks_and_goes_away() {
     let lab = Lab::new(false);
-    for _ in 0..3 {
+    for algorithm in [Digester::fixed().algorithm(), Algorithm::Blake3] {
         let request = Request::Put {
             destination: b"x".to_vec(),
             sources: 1,
             contents: false,
             options: RECURSIVE,
+            digester: Digester::fixed().settle(algorithm).unwrap(),
         };
         let reply = open_with(&lab, &encode_opening(&request).unwrap());
-        assert_eq!(reply.unwrap(), Reply::Accepted);
+        assert_eq!(reply.unwrap(), Reply::Accepted(algorithm));
     }
     fs::write(lab.local("a"), b"a").unwrap();
     assert_eq!(lab.put("a", "").unwrap().files, 1);

@@ -12,6 +12,7 @@ mod tree;
 
 pub(crate) use top_level::TopLevel;
 
+use crate::digest::{Digest, Digester};
 use crate::error::{Cause, Error, Failure};
 use crate::limits::{CONTROL_BYTES, FEEDBACK_FAILURES, INLINE_BYTES};
 use crate::message::{CopyOptions, Feedback, Meta, Record, Totals, encode_feedback};
@@ -30,6 +31,7 @@ pub(crate) struct FileReceiver<'a> {
     port: Port,
     observer: &'a dyn Observer,
     options: CopyOptions,
+    digester: Digester,
     base: Arc<OwnedFd>,
     top: TopLevel,
     top_entries: u64,
@@ -52,6 +54,7 @@ impl<'a> FileReceiver<'a> {
         port: Port,
         observer: &'a dyn Observer,
         options: CopyOptions,
+        digester: Digester,
         base: OwnedFd,
         top: TopLevel,
     ) -> FileReceiver<'a> {
@@ -59,6 +62,7 @@ impl<'a> FileReceiver<'a> {
             port,
             observer,
             options,
+            digester,
             base: Arc::new(base),
             top,
             top_entries: 0,
@@ -193,11 +197,11 @@ impl<'a> FileReceiver<'a> {
         name: &[u8],
         meta: &Meta,
         contents: &[u8],
-        digest: &[u8; 32],
+        digest: &Digest,
     ) -> Result<(), Error> {
         let (directory, name) = self.place(name)?;
         let written = directory.ok_or(Cause::NoDirectory).and_then(|directory| {
-            if blake3::hash(contents) != *digest {
+            if self.digester.digest(contents) != *digest {
                 return Err(Cause::DigestMismatch);
             }
             let mut part = Part::brief(&directory, &name)?;

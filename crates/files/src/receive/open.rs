@@ -2,6 +2,7 @@
 
 use super::FileReceiver;
 use super::open_file::{OpenFile, hash_left_over};
+use crate::digest::Digest;
 use crate::error::{Cause, Error, Failure};
 use crate::limits::{FILE_BYTES, RUN_UNITS};
 use crate::message::{Feedback, Meta, Piece};
@@ -26,12 +27,12 @@ impl FileReceiver<'_> {
         let (directory, name) = self.place(name)?;
         let outer = self.push_path(&name);
         self.observer.file_started(&self.path, size);
-        let created = directory
-            .ok_or(Cause::NoDirectory)
-            .and_then(|directory| OpenFile::create(&directory, &name, meta, size, &self.options));
+        let created = directory.ok_or(Cause::NoDirectory).and_then(|directory| {
+            OpenFile::create(&directory, &name, meta, size, &self.options, &self.digester)
+        });
         let (mut open, failed) = match created {
             Ok(open) => (open, None),
-            Err(cause) => (OpenFile::failed(meta, size), Some(cause)),
+            Err(cause) => (OpenFile::failed(meta, size, &self.digester), Some(cause)),
         };
         open.number = number;
         open.outer_path = outer;
@@ -109,7 +110,7 @@ impl FileReceiver<'_> {
         Ok(())
     }
 
-    pub(super) fn close(&mut self, digest: &[u8; 32]) -> Result<(), Error> {
+    pub(super) fn close(&mut self, digest: &Digest) -> Result<(), Error> {
         let open = self.open.take().ok_or(NOT_OPEN)?;
         if open.units_left() > 0 {
             return Err(Error::Protocol("a file closed before its end"));

@@ -1,11 +1,11 @@
 //! One large file that arrives: segments taken in order, hashed, written, compared at the end.
 
-use crate::digest::{Digest, TreeHash, unit_count, unit_digest, unit_len, zero_digest};
+use crate::digest::{Digest, Digester, Hasher, unit_count, unit_len};
 use crate::error::{Cause, Error};
-use crate::limits::{HAVE_DIGESTS, RESUME_UNITS, UNIT_BYTES};
+use crate::limits::{HAVE_DIGESTS, RESUME_UNITS, STEP_BYTES, UNIT_BYTES};
 use crate::message::{CopyOptions, EntryKind, Meta, Piece};
 use crate::part::{Part, set_meta};
-use crate::positioned::read_full;
+use crate::positioned::read_in_steps;
 use crate::root::{READ_FILE, kind_of, open_in};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, fstat};
@@ -41,7 +41,9 @@ pub(crate) struct OpenFile {
     uncopied: u64,
     /// The next unit to arrive.
     next: u64,
-    tree: TreeHash,
+    digester: Digester,
+    /// Over the digests of its units.
+    units: Hasher,
     /// A unit being put together or copied.
     scratch: Vec<u8>,
 }
@@ -54,9 +56,10 @@ impl OpenFile {
         meta: Meta,
         size: u64,
         options: &CopyOptions,
+        digester: &Digester,
     ) -> Result<OpenFile, Cause> {
         let part = Part::lasting(directory, name, options)?;
-        let mut open = OpenFile::failed(meta, size);
+        let mut open = OpenFile::failed(meta, size, digester);
         open.basis_units = usable_units(size, part.left_over());
         if options.resume
             && part.left_over() == 0
@@ -70,7 +73,7 @@ impl OpenFile {
     }
 
     /// A file that could not be created: what arrives for it is discarded.
-    pub(crate) fn failed(meta: Meta, size: u64) -> OpenFile {
+    pub(crate) fn failed(meta: Meta, size: u64, digester: &Digester) -> OpenFile {
         OpenFile {
             number: 0,
             size,
@@ -84,7 +87,8 @@ impl OpenFile {
             have: Vec::new(),
             uncopied: 0,
             next: 0,
-            tree: TreeHash::default(),
+            units: digester.hasher(),
+            digester: digester.clone(),
             scratch: Vec::new(),
         }
     }
@@ -116,11 +120,19 @@ impl OpenFile {
             self.next += 1;
             return Ok(Ok(()));
         }
-        let digest = unit_digest(self.size, self.next, bytes);
-        Ok(self.catch_up().and_then(|()| {
-            let offset = self.advance(digest);
-            self.write(bytes, offset)
-        }))
+        let caught_up = self.catch_up();
+        let mut hasher = self.digester.hasher();
+        let mut offset = self.next * UNIT_BYTES as u64;
+        let written = caught_up.and_then(|()| {
+            bytes.chunks(STEP_BYTES).try_for_each(|step| {
+                hasher.update(step);
+                self.write(step, offset)?;
+                offset += step.len() as u64;
+                Ok(())
+            })
+        });
+        self.advance(hasher.finish());
+        Ok(written)
     }
 
     /// Takes the next unit as a hole.
@@ -131,7 +143,7 @@ impl OpenFile {
         }
         self.catch_up()?;
         let len = self.next_unit_len() as u64;
-        let offset = self.advance(zero_digest(self.size, self.next));
+        let offset = self.advance(self.digester.digest_of_zeros(len as usize));
         self.bytes_in_holes += len;
         match &mut self.part {
             Some(part) => part.make_hole(offset, len),
@@ -172,7 +184,7 @@ impl OpenFile {
             self.scratch[piece.offset as usize..][..bytes.len()].copy_from_slice(bytes);
             rest = after;
         }
-        unit_digest(self.size, self.next, &self.scratch)
+        self.digester.digest(&self.scratch)
     }
 
     /// Takes the next unit as one that is here already.
@@ -211,11 +223,11 @@ impl OpenFile {
             return Ok(());
         };
         let mut unit = std::mem::take(&mut self.scratch);
-        let read = read_unit(target.as_fd(), self.size, index, &mut unit);
+        let read = read_unit(target.as_fd(), self.size, index, &mut unit, &self.digester);
         let digest = self.have.get(index as usize).copied();
         let copied = match read {
             Ok(read) if Some(read) != digest => Err(Cause::DigestMismatch),
-            Ok(read) if read == zero_digest(self.size, index) => Ok(()),
+            Ok(read) if read == self.digester.digest_of_zeros(unit.len()) => Ok(()),
             Ok(_) => self.write(&unit, index * UNIT_BYTES as u64),
             Err(cause) => Err(cause),
         };
@@ -226,7 +238,7 @@ impl OpenFile {
     /// Goes on to the next unit; returns the offset of the one before.
     fn advance(&mut self, digest: Digest) -> u64 {
         let offset = self.next * UNIT_BYTES as u64;
-        self.tree.push(digest);
+        self.units.update(&digest);
         self.next += 1;
         offset
     }
@@ -243,7 +255,7 @@ impl OpenFile {
         let Some(part) = self.part.take() else {
             return Err(Cause::NoDirectory);
         };
-        if std::mem::take(&mut self.tree).finish() != *digest {
+        if self.units.finish() != *digest {
             part.discard();
             return Err(Cause::DigestMismatch);
         }
@@ -290,12 +302,16 @@ fn read_unit(
     size: u64,
     index: u64,
     unit: &mut Vec<u8>,
+    digester: &Digester,
 ) -> Result<Digest, Cause> {
     unit.clear();
     unit.resize(unit_len(size, index), 0);
-    match read_full(file, unit, index * UNIT_BYTES as u64)? < unit.len() {
+    let mut hasher = digester.hasher();
+    let offset = index * UNIT_BYTES as u64;
+    let read = read_in_steps(file, unit, offset, |step| hasher.update(step))?;
+    match read < unit.len() {
         true => Err(Cause::SourceChanged),
-        false => Ok(unit_digest(size, index, unit)),
+        false => Ok(hasher.finish()),
     }
 }
 
@@ -314,7 +330,7 @@ pub(crate) fn hash_left_over(open: &mut OpenFile) -> (Vec<Digest>, bool) {
                 break;
             }
         };
-        match read_unit(file, open.size, index, &mut unit) {
+        match read_unit(file, open.size, index, &mut unit, &open.digester) {
             Ok(digest) => digests.push(digest),
             Err(_) => {
                 open.basis_units = index;

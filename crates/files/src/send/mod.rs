@@ -12,7 +12,7 @@ mod trouble;
 
 pub(crate) use start::Start;
 
-use crate::digest::Digest;
+use crate::digest::{Digest, Digester};
 use crate::error::{Cause, Error, Failure};
 use crate::limits::{INLINE_BYTES, PATH_BYTES, TREE_DEPTH};
 use crate::message::{CopyOptions, EntryKind, Record, Totals};
@@ -33,6 +33,7 @@ pub(crate) struct FileSender<'a> {
     port: Port,
     observer: &'a dyn Observer,
     options: CopyOptions,
+    digester: Digester,
     pack: PackWriter,
     /// The pack's buffer, taken when its first record is added.
     pack_buffer: Option<Buffer>,
@@ -55,11 +56,13 @@ impl<'a> FileSender<'a> {
         port: Port,
         observer: &'a dyn Observer,
         options: CopyOptions,
+        digester: Digester,
     ) -> FileSender<'a> {
         FileSender {
             port,
             observer,
             options,
+            digester,
             pack: PackWriter::default(),
             pack_buffer: None,
             pending: None,
@@ -238,12 +241,14 @@ impl<'a> FileSender<'a> {
         // One byte more than the file should have shows that it grew.
         self.make_room(size + 1)?;
         let at = self.pack.contents_at();
+        let mut hasher = self.digester.hasher();
         let (_, buffer) = self.pack_buffer()?;
         let room = &mut buffer[at..at + size + 1];
         if read_full(file, room, 0)? != size || changed(file, stat)? {
             return Err(Cause::SourceChanged.into());
         }
-        let digest = *blake3::hash(&room[..size]).as_bytes();
+        hasher.update(&room[..size]);
+        let digest = hasher.finish();
         self.add_fitting(
             &Record::File {
                 name,

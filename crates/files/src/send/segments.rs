@@ -3,12 +3,12 @@
 use super::FileSender;
 use super::packing::Pending;
 use super::trouble::Trouble;
-use crate::digest::{Digest, TreeHash, unit_count, unit_digest, unit_len, zero_digest};
+use crate::digest::{Digest, Digester, Hasher, unit_count, unit_len};
 use crate::error::{Cause, Error, Failure};
 use crate::extents::{Extents, UnitMap};
 use crate::limits::{FILE_BYTES, INLINE_BYTES, RESUME_UNITS, RUN_UNITS, UNIT_BYTES};
 use crate::message::{Piece, Record};
-use crate::positioned::read_full;
+use crate::positioned::read_in_steps;
 use crate::root::meta_of;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{Stat, fstat};
@@ -19,7 +19,9 @@ struct Source<'f> {
     file: BorrowedFd<'f>,
     size: u64,
     extents: Extents<'f>,
-    tree: TreeHash,
+    digester: Digester,
+    /// Over the digests of its units.
+    units: Hasher,
 }
 
 impl FileSender<'_> {
@@ -49,7 +51,8 @@ impl FileSender<'_> {
             file,
             size,
             extents: Extents::of(file, stat),
-            tree: TreeHash::default(),
+            units: self.digester.hasher(),
+            digester: self.digester.clone(),
         };
         match self.segments(source, stat, number) {
             Ok(digest) => Ok(self.add(&Record::Close { digest }, 0)?),
@@ -89,7 +92,7 @@ impl FileSender<'_> {
         if changed(source.file, stat)? {
             return Err(Cause::SourceChanged.into());
         }
-        Ok(source.tree.finish())
+        Ok(source.units.finish())
     }
 
     /// Sends the segment that begins with unit `index`; how many units it has.
@@ -132,8 +135,10 @@ impl FileSender<'_> {
     }
 
     fn hole(&mut self, source: &mut Source<'_>, index: u64) -> Result<(), Trouble> {
-        let digest = zero_digest(source.size, index);
-        source.tree.push(digest);
+        let digest = source
+            .digester
+            .digest_of_zeros(unit_len(source.size, index));
+        source.units.update(&digest);
         let kept = self.has(index) && self.have[index as usize] == digest;
         self.observer.advanced(unit_len(source.size, index) as u64);
         Ok(self.pend(if kept {
@@ -154,7 +159,7 @@ impl FileSender<'_> {
                 return Err(cause.into());
             }
         };
-        source.tree.push(digest);
+        source.units.update(&digest);
         let len = unit_len(source.size, index);
         self.observer.advanced(len as u64);
         if self.have[index as usize] == digest {
@@ -180,7 +185,7 @@ impl FileSender<'_> {
                 .then(|| source.read_unit(index, &mut buffer))
             {
                 Some(Ok(digest)) => {
-                    source.tree.push(digest);
+                    source.units.update(&digest);
                     self.observer.advanced(len as u64);
                 }
                 Some(Err(cause)) => {
@@ -208,7 +213,7 @@ impl FileSender<'_> {
         let read = source.read_unit(index, &mut unit);
         if let Ok(digest) = read {
             let kept = self.has(index) && self.have[index as usize] == digest;
-            source.tree.push(digest);
+            source.units.update(&digest);
             self.observer.advanced(len as u64);
             if kept {
                 self.port.put_back(unit);
@@ -252,10 +257,13 @@ impl Source<'_> {
     /// Reads unit `index` to the front of `buffer`, holes as zeros; its digest.
     fn read_unit(&self, index: u64, buffer: &mut [u8]) -> Result<Digest, Cause> {
         let unit = &mut buffer[..unit_len(self.size, index)];
-        if read_full(self.file, unit, index * UNIT_BYTES as u64)? < unit.len() {
-            return Err(Cause::SourceChanged);
+        let mut hasher = self.digester.hasher();
+        let offset = index * UNIT_BYTES as u64;
+        let read = read_in_steps(self.file, unit, offset, |step| hasher.update(step))?;
+        match read < unit.len() {
+            true => Err(Cause::SourceChanged),
+            false => Ok(hasher.finish()),
         }
-        Ok(unit_digest(self.size, index, unit))
     }
 }
 

@@ -1,6 +1,7 @@
 //! One connection of a server: what the client asks for, and whether it may.
 
 use super::listing::Listing;
+use crate::digest::Digester;
 use crate::error::{Cause, Error, Refusal};
 use crate::escape::escape;
 use crate::limits::{REPLY_SECONDS, REQUEST_SECONDS};
@@ -52,6 +53,7 @@ impl Session<'_> {
                 sources,
                 contents,
                 options,
+                digester,
             } => self
                 .put(
                     connection,
@@ -61,9 +63,16 @@ impl Session<'_> {
                         contents,
                     },
                     options,
+                    digester.accept(),
                 )
                 .map(Some),
-            Request::Get { sources, options } => self.get(connection, &sources, options).map(Some),
+            Request::Get {
+                sources,
+                options,
+                digester,
+            } => self
+                .get(connection, &sources, options, digester.accept())
+                .map(Some),
             Request::List { path } => self.list(connection, &path).map(|()| None),
         }
     }
@@ -74,6 +83,7 @@ impl Session<'_> {
         destination: &[u8],
         sources: Sources,
         options: CopyOptions,
+        digester: Digester,
     ) -> Result<Totals, Error> {
         if self.read_only {
             return self.refuse(connection, Refusal::ReadOnly);
@@ -92,10 +102,10 @@ impl Session<'_> {
                 );
             }
         };
-        self.say(connection, &Reply::Accepted)?;
+        self.say(connection, &Reply::Accepted(digester.algorithm()))?;
         let top = top_level(new_name, TopLevel::Any);
         pump::run(connection, CONTROL, DATA, self.stop, |port| {
-            FileReceiver::new(port, &(), options, base, top).receive_all()
+            FileReceiver::new(port, &(), options, digester, base, top).receive_all()
         })
     }
 
@@ -104,14 +114,15 @@ impl Session<'_> {
         connection: &mut Connection,
         sources: &[Vec<u8>],
         options: CopyOptions,
+        digester: Digester,
     ) -> Result<Totals, Error> {
         let starts = sources
             .iter()
             .map(|source| self.start(source, &options))
             .collect();
-        self.say(connection, &Reply::Accepted)?;
+        self.say(connection, &Reply::Accepted(digester.algorithm()))?;
         pump::run(connection, DATA, CONTROL, self.stop, |port| {
-            FileSender::new(port, &(), options).send_all(starts)
+            FileSender::new(port, &(), options, digester).send_all(starts)
         })
     }
 
