@@ -130,7 +130,7 @@ impl Digester {
         match self.algorithm {
             Algorithm::Aegis128X2Mac => {
                 let (key, _) = self.key.as_chunks();
-                Hasher::Aegis128X2Mac(Aegis128X2Mac::new(&key[0]))
+                Hasher::Aegis128X2Mac(Aegis128X2Mac::new(&key[0]).into())
             }
             Algorithm::Blake3 => Hasher::Blake3(blake3::Hasher::new_keyed(&self.key).into()),
         }
@@ -152,7 +152,7 @@ impl Digester {
 /// A digest in the making.
 #[derive(Debug)]
 pub(crate) enum Hasher {
-    Aegis128X2Mac(Aegis128X2Mac<32>),
+    Aegis128X2Mac(Box<Aegis128X2Mac<32>>),
     Blake3(Box<blake3::Hasher>),
 }
 

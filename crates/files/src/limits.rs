@@ -12,10 +12,6 @@ pub const FILE_PROTOCOL_VERSION: u16 = 2;
 /// cache between the stages of the pipeline.
 pub const UNIT_BYTES: usize = 1 << 20;
 
-/// Bytes that are read and hashed, or hashed and written, before the next: few enough to stay in a core's own cache
-/// in between.
-pub const STEP_BYTES: usize = 128 << 10;
-
 /// Bytes of every data buffer: one unit, or one pack with up to a unit of contents.
 pub const BUFFER_BYTES: usize = UNIT_BYTES + MANIFEST_BYTES + 4096;
 

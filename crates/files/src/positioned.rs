@@ -1,7 +1,6 @@
 //! Reading and writing at an offset of a file, until all is done.
 
 use crate::error::Cause;
-use crate::limits::STEP_BYTES;
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, pread, pwrite};
 
@@ -18,25 +17,6 @@ pub(crate) fn read_full(
             Ok(n) => done += n,
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(done)
-}
-
-/// As [`read_full`], and shows `each` step to what is made of it while it is in the cache.
-pub(crate) fn read_in_steps(
-    file: BorrowedFd<'_>,
-    buffer: &mut [u8],
-    offset: u64,
-    mut each: impl FnMut(&[u8]),
-) -> Result<usize, Cause> {
-    let mut done = 0;
-    for step in buffer.chunks_mut(STEP_BYTES) {
-        let read = read_full(file, step, offset + done as u64)?;
-        each(&step[..read]);
-        done += read;
-        if read < step.len() {
-            break;
         }
     }
     Ok(done)

@@ -19,7 +19,7 @@ use crate::security::ClientArgs;
 One side is remote: HOST:PATH, HOST:PORT:PATH, or [IPV6]:PATH, where PATH is below the directory \
 that HOST serves. A local name with a ':' is written ./NAME.
 
-Every file is written under a temporary name, verified end to end with BLAKE3, then renamed. With \
+Every file is written under a temporary name, verified end to end, then renamed. With \
 --resume, what a killed copy left is hashed at both ends and only what differs is sent.")]
 pub struct Args {
     /// What to copy, then where to: a directory, or a new name for one source

@@ -2,10 +2,10 @@
 
 use crate::digest::{Digest, Digester, Hasher, unit_count, unit_len};
 use crate::error::{Cause, Error};
-use crate::limits::{HAVE_DIGESTS, RESUME_UNITS, STEP_BYTES, UNIT_BYTES};
+use crate::limits::{HAVE_DIGESTS, RESUME_UNITS, UNIT_BYTES};
 use crate::message::{CopyOptions, EntryKind, Meta, Piece};
 use crate::part::{Part, set_meta};
-use crate::positioned::read_in_steps;
+use crate::positioned::read_full;
 use crate::root::{READ_FILE, kind_of, open_in};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, fstat};
@@ -120,19 +120,11 @@ impl OpenFile {
             self.next += 1;
             return Ok(Ok(()));
         }
-        let caught_up = self.catch_up();
-        let mut hasher = self.digester.hasher();
-        let mut offset = self.next * UNIT_BYTES as u64;
-        let written = caught_up.and_then(|()| {
-            bytes.chunks(STEP_BYTES).try_for_each(|step| {
-                hasher.update(step);
-                self.write(step, offset)?;
-                offset += step.len() as u64;
-                Ok(())
-            })
-        });
-        self.advance(hasher.finish());
-        Ok(written)
+        let digest = self.digester.digest(bytes);
+        Ok(self.catch_up().and_then(|()| {
+            let offset = self.advance(digest);
+            self.write(bytes, offset)
+        }))
     }
 
     /// Takes the next unit as a hole.
@@ -306,12 +298,9 @@ fn read_unit(
 ) -> Result<Digest, Cause> {
     unit.clear();
     unit.resize(unit_len(size, index), 0);
-    let mut hasher = digester.hasher();
-    let offset = index * UNIT_BYTES as u64;
-    let read = read_in_steps(file, unit, offset, |step| hasher.update(step))?;
-    match read < unit.len() {
+    match read_full(file, unit, index * UNIT_BYTES as u64)? < unit.len() {
         true => Err(Cause::SourceChanged),
-        false => Ok(hasher.finish()),
+        false => Ok(digester.digest(unit)),
     }
 }
 

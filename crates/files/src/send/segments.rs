@@ -8,7 +8,7 @@ use crate::error::{Cause, Error, Failure};
 use crate::extents::{Extents, UnitMap};
 use crate::limits::{FILE_BYTES, INLINE_BYTES, RESUME_UNITS, RUN_UNITS, UNIT_BYTES};
 use crate::message::{Piece, Record};
-use crate::positioned::read_in_steps;
+use crate::positioned::read_full;
 use crate::root::meta_of;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{Stat, fstat};
@@ -257,13 +257,10 @@ impl Source<'_> {
     /// Reads unit `index` to the front of `buffer`, holes as zeros; its digest.
     fn read_unit(&self, index: u64, buffer: &mut [u8]) -> Result<Digest, Cause> {
         let unit = &mut buffer[..unit_len(self.size, index)];
-        let mut hasher = self.digester.hasher();
-        let offset = index * UNIT_BYTES as u64;
-        let read = read_in_steps(self.file, unit, offset, |step| hasher.update(step))?;
-        match read < unit.len() {
-            true => Err(Cause::SourceChanged),
-            false => Ok(hasher.finish()),
+        if read_full(self.file, unit, index * UNIT_BYTES as u64)? < unit.len() {
+            return Err(Cause::SourceChanged);
         }
+        Ok(self.digester.digest(unit))
     }
 }
 

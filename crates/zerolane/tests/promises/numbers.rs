@@ -539,7 +539,7 @@ const DOCUMENTS: &[Document] = &[
                 &["TEMPORARY_NAMES", "TEMPORARY_NAMES"],
             ),
             Fact(
-                "circulate {8} data buffers of a little over {1 MiB}, one more for each millisecond of round trip \
+                "circulate {3} data buffers of a little over {1 MiB}, one more for each millisecond of round trip \
                  up to {56} (",
                 &["limits::DATA_BUFFERS", "UNIT_BYTES", "MAX_DATA_BUFFERS"],
             ),
