@@ -198,6 +198,10 @@ pub const MAX_UNCONFIRMED: usize = 1024;
 /// Datagrams that a train has more of: what is shorter leaves with a header in each.
 pub const MIN_TRAIN: u32 = 4;
 
+/// Bytes of payload that are worth a train in however few datagrams: on a path that takes such large ones, as loopback
+/// does.
+pub const LARGE_TRAIN: u32 = 16 << 10;
+
 /// Bytes of a page of memory, on most machines: trains begin where one does if their Block did.
 pub(crate) const PAGE: u32 = 4096;
 

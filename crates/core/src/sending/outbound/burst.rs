@@ -2,7 +2,7 @@
 
 use super::Outbox;
 use super::transfer::{Held, Outbound};
-use crate::limits::{MIN_TRAIN, PAGE};
+use crate::limits::{LARGE_TRAIN, MIN_TRAIN, PAGE};
 use crate::transmit::{BurstLimit, DataBurst, longest_train, split};
 use crate::{Delivery, Instant, TransferId, tiling};
 use zerolane_wire::{Flags, Header, Op, Profile, RequestToSend, Route, Train};
@@ -39,12 +39,13 @@ impl Shape {
     /// Cuts a burst of at most `rest` bytes at `address`; as a train, if it may be one and is worth it.
     pub(crate) fn cut(&self, address: u64, rest: u32, buffer_log2: u8, trains: bool) -> Cut {
         let segments = self.segments();
-        if trains && self.may_be_train() && segments >= MIN_TRAIN {
-            let datagram = self.stu + self.around;
+        let datagram = self.stu + self.around;
+        let holds_much = segments >= MIN_TRAIN || datagram > LARGE_TRAIN;
+        if trains && self.may_be_train() && holds_much {
             let most = longest_train(segments, datagram, self.train_around).min(self.limit.train);
             let (bytes, _) = tiling::burst(address, even(rest, most), most, buffer_log2, 1);
             let total = bytes + self.train_around;
-            if total > MIN_TRAIN * datagram {
+            if total > MIN_TRAIN * datagram || bytes >= LARGE_TRAIN {
                 let padding = u32::from(total.is_multiple_of(datagram));
                 return Cut {
                     bytes,

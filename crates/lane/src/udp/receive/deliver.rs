@@ -3,7 +3,7 @@
 use super::cmsg::{Ancillary, ECN_MASK};
 use super::layout::Message;
 use super::train_buffer::Expected;
-use super::{CONTROL_DATAGRAM, Receiver, SPILL};
+use super::{CONTROL_DATAGRAM, LARGE_DATAGRAM, Receiver, SINGLES, SPILL};
 use crate::cleanup::{Move, Source};
 use crate::{MoveCause, Registry, Turn};
 use zerolane_core::{DropReason, Placement, Run, Span};
@@ -76,10 +76,16 @@ impl Receiver {
         }
         let predicted = self.buffers.layouts[index].pairs > 0 || self.trains.is_lent();
         if message.segments() > 1 {
-            (self.singles, self.merges) = (0, true);
+            (self.singles, self.small_singles, self.merges) = (0, 0, true);
         } else if predicted && total > self.incoming.around() + OPTIONS_LEN {
             // What was not predicted says nothing about those that are: small puts come on their own.
             self.singles = self.singles.saturating_add(1);
+            if total >= LARGE_DATAGRAM {
+                (self.small_singles, self.merges) = (0, true);
+            } else {
+                self.small_singles = self.small_singles.saturating_add(1);
+                self.merges &= self.small_singles < SINGLES;
+            }
         }
         let around = self.incoming.around();
         let fits = |it: &Receiver| it.buffers.layouts[index].fits(total, message.segment, around);

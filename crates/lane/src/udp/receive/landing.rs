@@ -62,42 +62,48 @@ impl Receiver {
         let Some(landing) = self.trains.landing.take() else {
             return;
         };
-        let end = landing.filled + message.total;
-        if self.take_landed_train(&landing, message, turn) {
-            self.trains.landing = None;
-        } else if self.is_part(&landing, message, turn) {
-            self.trains.landing = Some(Landing {
-                filled: end,
-                datagram: message.segment,
-                ..landing
-            });
-        } else {
-            self.take_out(&landing, message, turn);
+        let all = landing.filled + message.total;
+        match self.landed_end(&landing, all, turn) {
+            Some(end) if self.take_landed_train(&landing, message, &end, turn) => {}
+            None if self.is_part(&landing, message, turn) => {
+                self.trains.landing = Some(Landing {
+                    filled: all,
+                    datagram: message.segment,
+                    ..landing
+                });
+            }
+            _ => self.take_out(&landing, message, turn),
         }
     }
 
-    /// Takes the train that `message` ends, if all of it is where it belongs. False if it is not.
+    /// The last bytes of the first `all`, if they are the end of a train.
+    fn landed_end(&self, landing: &Landing, all: usize, turn: &Turn<'_>) -> Option<[u8; END]> {
+        let mut bytes = [0; END];
+        let at = all.checked_sub(END)?;
+        if !self.read_landed(landing, at, &mut bytes, turn.memory) {
+            return None;
+        }
+        let header = Header::parse(&bytes).ok()?;
+        let is_train = turn.core.owns(&header) && Train::of(&header).is_ok_and(|it| it.is_some());
+        is_train.then_some(bytes)
+    }
+
+    /// Takes the train of this `end`, if all of it is where it belongs. False if it is not.
     fn take_landed_train(
         &mut self,
         landing: &Landing,
         message: Message,
+        end: &[u8; END],
         turn: &mut Turn<'_>,
     ) -> bool {
-        let mut bytes = [0; END];
-        let all = landing.filled + message.total;
-        let Some(at) = all.checked_sub(END) else {
-            return false;
-        };
-        let there = self.read_landed(landing, at, &mut bytes, turn.memory);
-        let (Some((head, digest)), true) = (bytes.split_first_chunk(), there) else {
-            return false;
-        };
-        let Ok(header) = Header::parse(head) else {
+        let (Some((head, digest)), Ok(header)) = (end.split_first_chunk(), Header::parse(end))
+        else {
             return false;
         };
         let Ok(Some(train)) = Train::of(&header) else {
             return false;
         };
+        let all = landing.filled + message.total;
         let around = END + usize::from(train.padding);
         let place = turn.core.place_of(&Train::data(&header), train.len);
         let Some(place) = place.filter(|it| {
@@ -110,13 +116,12 @@ impl Receiver {
             return false;
         }
         let datagram = message.segment.max(landing.datagram) as u32;
-        let now = turn.now;
-        let placement = turn.core.on_train(now, &header, datagram, Some(place));
+        let placement = turn.core.on_train(turn.now, &header, datagram, Some(place));
         self.note_placed(placement, place, turn);
         true
     }
 
-    /// Whether `message` is part of the train that is landing, so far as can be told, and not the last.
+    /// Whether `message`, which has no end, is part of the train that is landing, so far as can be told.
     fn is_part(&self, landing: &Landing, message: Message, turn: &Turn<'_>) -> bool {
         let Message { total, segment, .. } = message;
         let fits = (landing.filled + total) as u64 <= landing.place.len;

@@ -26,7 +26,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, SystemTime};
 use train_buffer::TrainBuffer;
 use unseal::Incoming;
-use zerolane_core::{Connection, RegionId};
+use zerolane_core::{Connection, RegionId, limits};
 use zerolane_handshake::{Exchange, Session};
 use zerolane_wire::HEADER_LEN;
 
@@ -40,6 +40,8 @@ const BATCH: u32 = 96 << 10;
 /// Lone datagrams in a row after which no super-packet is expected: the interface merges nothing. A
 /// few come in any stream, at the ends of Blocks and as repairs.
 const SINGLES: u32 = 16;
+/// Bytes of a datagram that is as good as many that were merged.
+const LARGE_DATAGRAM: usize = limits::LARGE_TRAIN as usize;
 /// Bytes of one message, a super-packet, behind which there are likely more.
 const MANY_BYTES: u32 = 8 << 10;
 /// Bytes of spill a message: the largest datagram or super-packet there is.
@@ -127,7 +129,9 @@ pub(super) struct Receiver {
     pub(super) gro: bool,
     /// Lone datagrams since the last super-packet.
     singles: u32,
-    /// The kernel merges what comes.
+    /// Small ones of these since the last large one.
+    small_singles: u32,
+    /// The kernel merges what comes, or it comes in large datagrams.
     merges: bool,
     /// Whether the core was told that trains are taken.
     takes_trains: bool,
@@ -160,6 +164,7 @@ impl Receiver {
         Receiver {
             gro: options.gro && socket::enable_gro(socket),
             singles: 0,
+            small_singles: 0,
             merges: false,
             takes_trains: false,
             trains: TrainBuffer::default(),

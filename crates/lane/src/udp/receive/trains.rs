@@ -4,9 +4,9 @@
 //! the pass that opens the train is the one that writes its place: nothing is written there before the peer sealed it, and
 //! nothing is copied twice. What is plain lands in its place, by the forecast; see [`super::landing`].
 
+use super::Receiver;
 use super::layout::Message;
 use super::train_buffer::is_operation;
-use super::{Receiver, SINGLES};
 use crate::cleanup::Source;
 use crate::seal::Trailer;
 use crate::{MoveCause, Turn};
@@ -17,7 +17,6 @@ use zerolane_wire::{Assembled, Flags, HEADER_LEN, Header, OPTIONS_LEN, Op, Train
 impl Receiver {
     /// Tells the core whether trains are taken, when that has changed.
     pub(super) fn offer_trains(&mut self, strict: bool, turn: &mut Turn<'_>) {
-        self.merges &= self.singles < SINGLES;
         // A burst that turns out to be none is copied, which strict mode forbids.
         let lands = self.incoming.lands_trains() && !strict;
         let takes = self.merges && (lands || self.incoming.opens_trains());
@@ -129,6 +128,10 @@ impl Receiver {
         datagram: u32,
         turn: &mut Turn<'_>,
     ) {
+        // What is in front of it was of no train, or of one that lost its end.
+        for _ in 0..payload.start.div_ceil(datagram.max(1) as usize) {
+            turn.core.on_dropped(DropReason::Malformed);
+        }
         let behind = payload.end + usize::from(header.param);
         let (front, head) = bytes.split_at_mut(behind);
         let payload = &mut front[payload];

@@ -41,7 +41,18 @@ fn carry_bulk(options: &Options) {
     assert_eq!(b.bytes_placed - before_b.bytes_placed, len);
     assert_eq!(b.bytes_moved(), before_b.bytes_moved());
     let given = a.bytes_given - before_a.bytes_given;
-    assert!(given > len - len / 8, "{given} of {len} given");
+    assert!(
+        given > len - len / 8,
+        "{given} of {len} given, {:?}",
+        (
+            b.dropped_socket_buffer,
+            b.dropped_truncated,
+            a.dropped_on_send,
+            a.protocol.bytes_resent,
+            before_a.protocol.bytes_resent,
+            b.protocol.reordered
+        )
+    );
     assert_eq!(a.protocol.bytes_resent, 0);
     assert_eq!(b.protocol.trains_spoiled, 0);
     let trains = b.protocol.trains_received - before_b.protocol.trains_received;
@@ -304,5 +315,24 @@ fn trains__both_ways_at_once() {
         while let Some(completion) = end.next_completion() {
             assert_eq!(completion.result, Ok(SIZE as u64));
         }
+    }
+}
+
+/// Datagrams of 64 KiB, as loopback takes them: each is a train, and none is copied by the sender's kernel.
+#[test]
+fn trains__of_one_datagram() {
+    for options in [Options::default(), plain()] {
+        let (mut a, mut b) = join(None, &options);
+        send(&mut a, &mut b, 1);
+        let (before_a, before_b) = (a.account(), b.account());
+        send(&mut a, &mut b, 4);
+        let (a, b) = (a.account(), b.account());
+        let len = 4 * SIZE as u64;
+        let given = a.bytes_given - before_a.bytes_given;
+        // What finds no slot is copied: the peer reports seldom on so short a path.
+        assert!(given > len / 2, "{given} of {len} given");
+        assert_eq!(a.protocol.bytes_resent, 0);
+        assert_eq!(b.bytes_moved(), before_b.bytes_moved());
+        assert_eq!(b.protocol.trains_spoiled, 0);
     }
 }
