@@ -236,6 +236,8 @@ fn is_refusal(error: &io::Error) -> bool {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
+    use socket2::{Domain, Type};
+    use std::io::Read;
 
     fn slot(giver: &mut Giver, seen: u32) -> Option<Box<[Slot]>> {
         giver.settle(seen);
@@ -279,6 +281,46 @@ mod tests {
         assert_eq!(reserved.count(), MAX_SLOTS_OF_PROCESS);
         slots.fetch_sub(1, Ordering::Relaxed);
         assert!(reserve(&slots) && !reserve(&slots));
+    }
+
+    #[test]
+    fn holds__what_was_lent_until_it_has_left_or_was_seen() {
+        // What the other has not read waits to leave.
+        let (socket, peer) = Socket::pair(Domain::UNIX, Type::DGRAM, None).expect("a pair");
+        let region = |index| RegionId {
+            index,
+            generation: 1,
+        };
+        let mut giver = Giver::default();
+        let end = giver.end().expect("room");
+        giver.given.push_back((7, Given::Lent(region(1), end)));
+        assert!(!giver.holds(&socket, region(1)), "nothing waits");
+        socket.send(&[1; 100]).expect("sent");
+        assert!(giver.holds(&socket, region(1)));
+        assert!(!giver.holds(&socket, region(2)), "another's");
+        giver.settle(6);
+        assert!(giver.holds(&socket, region(1)));
+        (&peer).read_exact(&mut [0; 100]).expect("read");
+        assert!(!giver.holds(&socket, region(1)), "it has left");
+        socket.send(&[1; 100]).expect("sent");
+        giver.settle(7);
+        assert!(!giver.holds(&socket, region(1)), "it was seen");
+    }
+
+    #[test]
+    fn lent__no_more_than_the_limit() {
+        let mut giver = Giver::default();
+        let region = RegionId {
+            index: 1,
+            generation: 1,
+        };
+        for number in 1..=MAX_LENT as u32 {
+            let end = giver.end().expect("room");
+            giver.given.push_back((number, Given::Lent(region, end)));
+        }
+        assert!(giver.end().is_none());
+        giver.settle(1);
+        assert!(giver.end().is_some());
     }
 
     #[test]
