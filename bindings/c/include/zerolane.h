@@ -2050,7 +2050,7 @@ typedef struct zl_account {
      */
     uint64_t receive_buffer;
     /**
-     * Of `bytes_sent`, those that the kernel sent from where they were sealed, without a copy of its own.
+     * Of `bytes_sent`, those that the kernel sent from where they lay, without a copy of its own.
      */
     uint64_t bytes_given;
     /**

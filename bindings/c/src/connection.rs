@@ -229,7 +229,7 @@ pub struct zl_account {
     pub receive_syscalls: u64,
     /// Receive buffer the kernel granted, bytes.
     pub receive_buffer: u64,
-    /// Of `bytes_sent`, those that the kernel sent from where they were sealed, without a copy of its own.
+    /// Of `bytes_sent`, those that the kernel sent from where they lay, without a copy of its own.
     pub bytes_given: u64,
     /// 0.
     pub reserved: [u64; 6],

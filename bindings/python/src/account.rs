@@ -11,7 +11,7 @@ pub(crate) struct Account {
     bytes_moved: u64,
     /// Payload bytes handed to the kernel.
     bytes_sent: u64,
-    /// Of these, the bytes that the kernel sent from where they were sealed, without a copy of its own.
+    /// Of these, the bytes that the kernel sent from where they lay, without a copy of its own.
     bytes_given: u64,
     /// Datagrams handed to the kernel.
     datagrams_sent: u64,

@@ -68,7 +68,7 @@ pub struct Account {
     moved: [u64; MoveCause::ALL.len()],
     /// Payload bytes handed to the kernel.
     pub bytes_sent: u64,
-    /// Of these, the bytes that the kernel sent from where they were sealed, without a copy of its own.
+    /// Of these, the bytes that the kernel sent from where they lay, without a copy of its own.
     pub bytes_given: u64,
     /// Datagrams handed to the kernel.
     pub datagrams_sent: u64,

@@ -15,7 +15,8 @@ pub struct Options {
     pub profiles: Profiles,
     /// End the connection instead of copying payload of a Transfer in user space, however short. What fits
     /// one datagram and comes unannounced ([`MoveCause::Unannounced`](crate::MoveCause)) is copied once all the same.
-    /// The peer is asked to send nothing else before it is granted.
+    /// The peer is asked to send nothing else before it is granted, and plain connections take no trains: a burst
+    /// that turns out to be none would be copied.
     pub strict: bool,
     /// Use UDP segmentation offload for sending, where the kernel has it.
     pub gso: bool,
