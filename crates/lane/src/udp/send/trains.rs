@@ -33,6 +33,8 @@ impl Sender {
         train: Train,
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
+        // The next burst, likely a train as well, is as long as can be, not as one that is lent.
+        self.lendable = false;
         match self.protection {
             Protection::Sealed(_) => self.sealed_train(socket, burst, train, turn),
             Protection::Plain => self.plain_train(socket, burst, train, turn),
