@@ -412,6 +412,11 @@ impl Connection {
         self.receiving.expects_trains()
     }
 
+    /// Whether the payload that is [forecast](Connection::forecast) first may come as trains: it was granted so.
+    pub fn next_may_be_train(&self) -> bool {
+        self.receiving.next_may_be_train()
+    }
+
     /// Whether `header` has port and key of this connection.
     pub fn owns(&self, header: &Header) -> bool {
         self.session.owns(&self.cx, header.d_port, header.d_key)

@@ -120,6 +120,11 @@ impl Receiving {
             .set_taken(takes && cx.profile == Profile::Extended);
     }
 
+    /// Whether what is forecast first may come as trains.
+    pub(crate) fn next_may_be_train(&self) -> bool {
+        self.inbox.grants.next_may_be_train()
+    }
+
     /// Whether payload may come as trains.
     pub(crate) fn expects_trains(&self) -> bool {
         self.inbox.grants.expects_trains()

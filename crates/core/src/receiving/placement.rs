@@ -479,6 +479,25 @@ impl PlacementTable {
         }
     }
 
+    /// Whether what is forecast first may come as trains.
+    pub(crate) fn next_may_be_train(&self) -> bool {
+        let next = |from: Place| {
+            let skip = self.index(from.0);
+            let missing = self
+                .blocks
+                .iter()
+                .enumerate()
+                .skip(skip)
+                .find(|(index, block)| {
+                    let at = if *index == skip { from.1 } else { 0 };
+                    block.live && block.gaps.from(at).is_some()
+                });
+            missing.map(|(_, block)| block.trains)
+        };
+        let first = next(self.cursor).or_else(|| next((self.base, 0)));
+        first.unwrap_or(false)
+    }
+
     fn forecast_from(&self, from: Place, stu: u32, mut stus: u32, out: &mut Forecast) {
         let skip = self.index(from.0);
         for (index, block) in self.blocks.iter().enumerate().skip(skip) {

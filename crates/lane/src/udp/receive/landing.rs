@@ -11,6 +11,7 @@ use super::train_buffer::{Expected, Landing, is_operation};
 use super::{Receiver, SPILL};
 use crate::udp::send::iovec;
 use crate::{Registry, Turn};
+use zerolane_core::limits::{LARGE_TRAIN, MIN_TRAIN};
 use zerolane_core::{Connection, Run};
 use zerolane_wire::{DIGEST_LEN, HEADER_LEN, Header, MAX_TRAIN, Train};
 
@@ -23,21 +24,28 @@ impl Receiver {
         if !self.incoming.lands_trains() || !self.trains.is_empty() {
             return Expected::Collected;
         }
-        if self.trains.expects_headers() {
+        if self.trains.expects_headers() || !core.next_may_be_train() {
             return Expected::Headers;
         }
-        match self.predict_landing(core, memory) {
+        let Some(run) = forecast(core).runs().next() else {
+            return Expected::Collected;
+        };
+        // What is left of a Block is no train if it is short.
+        let short =
+            run.span.len <= u64::from(MIN_TRAIN * run.stu) && run.span.len < LARGE_TRAIN.into();
+        if short && self.trains.landing.is_none() {
+            return Expected::Headers;
+        }
+        match self.predict_landing(run, memory) {
             true => Expected::Landing,
             false => Expected::Collected,
         }
     }
 
-    /// Predicts that the next message belongs to the train that is expected, or is landing. False if none is.
-    fn predict_landing(&mut self, core: &Connection, memory: &Registry) -> bool {
+    /// Predicts that the next message belongs to the train that is landing, or to one that begins where `run` does. False
+    /// if that has no place.
+    fn predict_landing(&mut self, run: Run, memory: &Registry) -> bool {
         let before = self.trains.landing.take();
-        let Some(run) = forecast(core).runs().next() else {
-            return false;
-        };
         let place = run.span.part(0, run.span.len.min(MAX_TRAIN.into()));
         // What was landing elsewhere is lost: it came by other ways.
         let landing = before.filter(|it| it.place == place).unwrap_or(Landing {
