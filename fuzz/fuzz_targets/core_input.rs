@@ -99,7 +99,7 @@ impl Pair {
 
     fn transmit(&mut self, side: usize) {
         let limit = BurstLimit {
-            trains: true,
+            train: zerolane_wire::MAX_TRAIN,
             ..BurstLimit::default()
         };
         for _ in 0..64 {
