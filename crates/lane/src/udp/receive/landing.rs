@@ -18,6 +18,13 @@ use zerolane_wire::{DIGEST_LEN, HEADER_LEN, Header, MAX_TRAIN, Train};
 /// Bytes of a train's end, padding aside.
 const END: usize = HEADER_LEN + DIGEST_LEN;
 
+/// What stands behind the payload of a train that landed.
+struct LandedEnd {
+    bytes: [u8; END],
+    header: Header,
+    train: Train,
+}
+
 impl Receiver {
     /// What is expected while trains may come; a prediction of one that lands is made.
     pub(super) fn expect(&mut self, core: &Connection, memory: &Registry) -> Expected {
@@ -33,7 +40,8 @@ impl Receiver {
         // What is left of a Block is no train if it is short.
         let short =
             run.span.len <= u64::from(MIN_TRAIN * run.stu) && run.span.len < LARGE_TRAIN.into();
-        if short && self.trains.landing.is_none() {
+        let begun = self.trains.landing.is_some_and(|it| it.filled > 0);
+        if short && !begun {
             return Expected::Headers;
         }
         match self.predict_landing(run, memory) {
@@ -84,16 +92,20 @@ impl Receiver {
         }
     }
 
-    /// The last bytes of the first `all`, if they are the end of a train.
-    fn landed_end(&self, landing: &Landing, all: usize, turn: &Turn<'_>) -> Option<[u8; END]> {
+    /// The last bytes of the first `all`, if they are the end of a train, and what they say.
+    fn landed_end(&self, landing: &Landing, all: usize, turn: &Turn<'_>) -> Option<LandedEnd> {
         let mut bytes = [0; END];
         let at = all.checked_sub(END)?;
         if !self.read_landed(landing, at, &mut bytes, turn.memory) {
             return None;
         }
         let header = Header::parse(&bytes).ok()?;
-        let is_train = turn.core.owns(&header) && Train::of(&header).is_ok_and(|it| it.is_some());
-        is_train.then_some(bytes)
+        let train = Train::of(&header).ok()??;
+        turn.core.owns(&header).then_some(LandedEnd {
+            bytes,
+            header,
+            train,
+        })
     }
 
     /// Takes the train of this `end`, if all of it is where it belongs. False if it is not.
@@ -101,19 +113,20 @@ impl Receiver {
         &mut self,
         landing: &Landing,
         message: Message,
-        end: &[u8; END],
+        end: &LandedEnd,
         turn: &mut Turn<'_>,
     ) -> bool {
-        let (Some((head, digest)), Ok(header)) = (end.split_first_chunk(), Header::parse(end))
-        else {
-            return false;
-        };
-        let Ok(Some(train)) = Train::of(&header) else {
+        let LandedEnd {
+            bytes,
+            header,
+            train,
+        } = end;
+        let Some((head, digest)) = bytes.split_first_chunk() else {
             return false;
         };
         let all = landing.filled + message.total;
         let around = END + usize::from(train.padding);
-        let place = turn.core.place_of(&Train::data(&header), train.len);
+        let place = turn.core.place_of(&Train::data(header), train.len);
         let Some(place) = place.filter(|it| {
             let begins = (it.region, it.offset) == (landing.place.region, landing.place.offset);
             begins && all == train.len as usize + around
@@ -124,7 +137,7 @@ impl Receiver {
             return false;
         }
         let datagram = message.segment.max(landing.datagram) as u32;
-        let placement = turn.core.on_train(turn.now, &header, datagram, Some(place));
+        let placement = turn.core.on_train(turn.now, header, datagram, Some(place));
         self.note_placed(placement, place, turn);
         true
     }
