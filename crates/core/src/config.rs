@@ -19,6 +19,9 @@ pub struct Config {
     pub max_window: u32,
     /// What holds payload back where grants do not (extended profile).
     pub control: Control,
+    /// Most payload that leaves, bytes per second, repeats included and headers not; `None`: as much as grants
+    /// and [`Config::control`] let. What is received is not limited.
+    pub max_rate: Option<u64>,
     /// Length of a Block to aim at (extended profile), bytes.
     pub block: u32,
     /// Largest STU payload this end takes, bytes.
@@ -32,6 +35,8 @@ pub struct Config {
     pub eager_credit: u32,
     /// Send and take several small operations in one datagram (extended profile).
     pub frames: bool,
+    /// Grant posted receives before Transfers are announced for them, and take such grants (extended profile).
+    pub advance_grants: bool,
     /// Ask for payload checksums.
     pub checksum: bool,
     /// log2 of the buffer size offered in the extended profile (STUs never cross its multiples).
@@ -64,12 +69,14 @@ impl Default for Config {
             window: 2 << 20,
             max_window: 128 << 20,
             control: Control::Auto,
+            max_rate: None,
             block: 1 << 20,
             max_stu: 65_467,
             burst_segments: 64,
             eager_limit: limits::DEFAULT_EAGER,
             eager_credit: limits::DEFAULT_EAGER_CREDIT,
             frames: true,
+            advance_grants: true,
             checksum: false,
             buffer_log2: 30,
             classic_buffer_log2: 12,
@@ -101,6 +108,7 @@ impl Config {
             },
             eager: if classic { Eager::NONE } else { self.eager() },
             frames: self.frames && !classic,
+            advance_grants: self.advance_grants && !classic,
         }
     }
 

@@ -351,6 +351,16 @@ impl Context {
         self.config.frames && self.profile == Profile::Extended
     }
 
+    /// Whether grants of what is not announced yet are taken.
+    pub(crate) fn takes_advance_grants(&self) -> bool {
+        self.config.advance_grants && self.profile == Profile::Extended
+    }
+
+    /// Whether they are given.
+    pub(crate) fn gives_advance_grants(&self) -> bool {
+        self.takes_advance_grants() && self.peer.is_some_and(|peer| peer.advance_grants)
+    }
+
     /// Whether it sends them so.
     pub(crate) fn sends_frames(&self) -> bool {
         self.takes_frames() && self.peer.is_some_and(|peer| peer.frames)

@@ -83,6 +83,8 @@ pub struct Counters {
     pub eager_received: u64,
     /// Of those, the ones that no receive was posted for: their payload was held.
     pub eager_held: u64,
+    /// Blocks granted before their Transfers were announced.
+    pub granted_in_advance: u64,
     /// Datagrams received that the path had marked "congestion experienced".
     pub marked: u64,
     /// Datagrams received that the path could have marked (ECN-capable), those marked included.

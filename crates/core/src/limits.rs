@@ -27,6 +27,9 @@ pub const MAX_GAPS_PER_BLOCK: usize = 1024;
 /// finds the rest dropped.
 pub const MAX_HELD_GRANTS: usize = 1024;
 
+/// Receives that are granted in advance at a time, and grants that an end holds for what it has not announced.
+pub const MAX_ADVANCE_GRANTS: usize = 64;
+
 /// Overtaken ranges watched at a time. At 10 Gb/s, 50 ms and 5 % loss there are about 2500 of them;
 /// what is beyond waits for the connection to fall silent.
 pub const MAX_OVERTAKEN: usize = 16_384;
@@ -239,6 +242,10 @@ pub const CONFIRM_EVERY: u32 = 32;
 /// How long a confirmation waits for something that carries it: longer than a peer that polls takes
 /// to answer, shorter than a user notices.
 pub const CONFIRM_DELAY: Duration = Duration::from_micros(20);
+
+/// How long an announcement waits for a grant in advance, which makes it needless, if the last one came within that: as long
+/// as a peer that polls takes to post a receive again when the one before is over.
+pub const ANNOUNCE_DELAY: Duration = Duration::from_micros(20);
 
 /// Confirmations of Transfers that wait so. One more leaves at once.
 pub const MAX_CONFIRMATIONS: usize = 8;

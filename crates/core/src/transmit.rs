@@ -1,6 +1,6 @@
 //! What is to leave: a control datagram, or a burst of Data described, not copied.
 
-use crate::Span;
+use crate::{Span, TransferId};
 use smallvec::SmallVec;
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::{
@@ -273,6 +273,8 @@ pub struct DataBurst {
     pub segments: u32,
     /// It is a train: payload, padding, and [`DataBurst::train_header`], cut every `stu` bytes.
     pub train: Option<Train>,
+    /// The train announces this Transfer.
+    pub(crate) announces: Option<TransferId>,
     pub(crate) first: Header,
     pub(crate) address: u64,
     pub(crate) buffer_log2: u8,
@@ -304,9 +306,13 @@ impl DataBurst {
 
     /// The header behind `train`, which the burst is.
     pub fn train_header(&self, train: Train) -> Header {
-        train.header(Header {
+        let data = Header {
             flags: self.last_flags,
             ..self.first
+        };
+        train.header(match self.announces {
+            Some(id) => Train::announcing(data, id),
+            None => data,
         })
     }
 

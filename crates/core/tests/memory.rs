@@ -343,6 +343,7 @@ fn fill_sender(attack: &mut Attack) {
                 length,
                 trains: false,
                 blocks_complete,
+                advance: None,
             }),
         })
     };

@@ -127,6 +127,10 @@ impl Flags {
     pub const FRAMES: Flags = Flags(0x080);
     /// Data: a train, whose header follows its payload. Clear_To_Send, Get: the Block may come as trains.
     pub const TRAIN: Flags = Flags(0x400);
+    /// Clear_To_Send: given in advance, for a Transfer that is not announced yet.
+    pub const ADVANCE: Flags = Flags(0x200);
+    /// On Data that is a train: it announces its Transfer, which was granted in advance.
+    pub const ANNOUNCES: Flags = Flags(0x200);
     /// Get: the bursts of the answer are to be numbered, as all of a Transfer.
     pub const NUMBERED: Flags = Flags(0x001);
     /// Get: of what was asked for before and did not come.
@@ -149,6 +153,8 @@ impl Flags {
     pub const CAP_EAGER: Flags = Flags(0x020);
     /// Request_Connection, Connection_Answer: takes frames.
     pub const CAP_FRAMES: Flags = Flags(0x040);
+    /// Request_Connection, Connection_Answer: takes grants in advance.
+    pub const CAP_ADVANCE: Flags = Flags(0x080);
 
     const MASK: u16 = 0x7ff;
 
@@ -417,6 +423,8 @@ pub enum Field {
     Bufx,
     /// The Offset field.
     Offset,
+    /// The B_num field.
+    BNum,
     /// The D_id field.
     DId,
     /// The S_id field.

@@ -39,10 +39,33 @@ impl Train {
     #[must_use]
     pub const fn data(header: &Header) -> Header {
         Header {
-            flags: header.flags.without(Flags::TRAIN),
+            flags: header.flags.without(Flags::TRAIN).without(Flags::ANNOUNCES),
             param: 0,
+            b_num: match header.flags.contains(Flags::ANNOUNCES) {
+                true => 0,
+                false => header.b_num,
+            },
             s_id: 0,
             ..*header
+        }
+    }
+
+    /// `data`, a header of Block 0, for a train that announces the Transfer that its source calls `s_id`.
+    #[must_use]
+    pub const fn announcing(data: Header, s_id: u32) -> Header {
+        Header {
+            flags: data.flags.with(Flags::ANNOUNCES),
+            b_num: s_id,
+            ..data
+        }
+    }
+
+    /// The source's identifier of the Transfer that the train of `header` announces, if it announces one.
+    #[must_use]
+    pub const fn announced(header: &Header) -> Option<u32> {
+        match header.flags.contains(Flags::ANNOUNCES) {
+            true => Some(header.b_num),
+            false => None,
         }
     }
 
@@ -67,6 +90,9 @@ impl Train {
         }
         if header.s_id == 0 || header.s_id > MAX_TRAIN {
             return Err(refused(Field::SId, u64::from(header.s_id)));
+        }
+        if Train::announced(header) == Some(0) {
+            return Err(refused(Field::BNum, 0));
         }
         if header.param > 1 {
             return Err(refused(Field::Param, u64::from(header.param)));
@@ -221,6 +247,19 @@ mod tests {
             let flags = train.flags.with(other);
             assert_eq!(field(Header { flags, ..train }), Err(Field::Flags));
         }
+    }
+
+    #[test]
+    fn announcing__is_told_apart_and_names_the_source() {
+        let train = Train { len: 9, padding: 1 };
+        let parsed = Header::parse(&train.header(Train::announcing(DATA, 77)).emit());
+        let parsed = parsed.expect("a header");
+        assert_eq!(Train::of(&parsed), Ok(Some(train)));
+        assert_eq!(Train::announced(&parsed), Some(77));
+        assert_eq!(Train::data(&parsed), DATA);
+        assert_eq!(Train::announced(&train.header(DATA)), None);
+        let nobody = train.header(Train::announcing(DATA, 0));
+        assert_eq!(Train::of(&nobody).map_err(|it| it.field), Err(Field::BNum));
     }
 
     const SEAL: usize = 8;

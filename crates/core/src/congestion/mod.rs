@@ -6,11 +6,13 @@
 
 mod auto;
 mod lan;
+mod limited;
 mod model;
 
 use alloc::boxed::Box;
 pub use auto::Auto;
 pub use lan::GrantsOnly;
+pub(crate) use limited::Limited;
 pub use model::Model;
 
 use crate::{Instant, limits};

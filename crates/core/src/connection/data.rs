@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::HANDLE;
-use crate::{DropReason, Instant, Placement, Span};
+use crate::{DropReason, Instant, Placement, Span, TransferId};
 use zerolane_wire::{Flags, Header, Op, RequestToSend, Target, Train};
 
 impl Connection {
@@ -62,8 +62,31 @@ impl Connection {
             self.on_dropped(reason);
             return Placement::Drop(reason);
         }
+        if let Some(s_id) = Train::announced(header)
+            && let Err(reason) = self.on_announced_by_train(now, data.d_id, s_id)
+        {
+            self.on_dropped(reason);
+            return Placement::Drop(reason);
+        }
         let stu = datagram.saturating_sub(self.cx.overhead()).max(1);
         self.on_data(now, &data, train.len, stu, landed)
+    }
+
+    /// A train announces the Transfer `s_id` of the peer, which was granted to receive `id` in advance.
+    fn on_announced_by_train(
+        &mut self,
+        now: Instant,
+        id: TransferId,
+        s_id: u32,
+    ) -> Result<(), DropReason> {
+        let Some(rts) = self.receiving.announced_by_train(id, s_id) else {
+            return Ok(());
+        };
+        self.cx.enter(now);
+        if self.receiving.on_request_to_send(&mut self.cx, &rts)? {
+            self.meet(&rts);
+        }
+        Ok(())
     }
 
     /// Counts a train that was dropped, as something of it was missing or wrong.
@@ -72,7 +95,7 @@ impl Connection {
     }
 
     /// The value that [`Placement::Value`] was told of.
-    pub fn on_value(&mut self, now: Instant, number: u32, id: crate::TransferId, value: u64) {
+    pub fn on_value(&mut self, now: Instant, number: u32, id: TransferId, value: u64) {
         self.cx.enter(now);
         self.one_sided
             .on_value(&mut self.cx, &mut self.sending, number, id, value);

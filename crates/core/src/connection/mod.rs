@@ -50,6 +50,7 @@ impl fmt::Debug for Connection {
             .field("profile", &self.cx.profile)
             .field("timers", &self.cx.timers)
             .field("sending", &self.sending)
+            .field("receiving", &self.receiving)
             .field("one_sided", &self.one_sided)
             .field("counters", &self.cx.counters)
             .finish_non_exhaustive()
@@ -94,7 +95,7 @@ impl Connection {
         let cx = Context::new(now, config, route, entropy.sync);
         Connection {
             session,
-            sending: Sending::new(),
+            sending: Sending::new(cx.config.max_rate),
             receiving: Receiving::new(&cx),
             one_sided: OneSided::new(entropy.key ^ entropy.sync),
             cx,
@@ -181,6 +182,12 @@ impl Connection {
     pub fn set_congestion(&mut self, congestion: Box<dyn Congestion>) {
         self.cx.stir();
         self.sending.set_congestion(&self.cx, congestion);
+    }
+
+    /// Replaces [`Config::max_rate`], from now on.
+    pub fn set_max_rate(&mut self, max_rate: Option<u64>) {
+        self.cx.stir();
+        self.sending.set_max_rate(max_rate);
     }
 
     /// The largest datagram (header included) that the interface towards the peer carries, in
@@ -410,11 +417,6 @@ impl Connection {
     /// Whether payload may come as trains, so that datagrams may have no header.
     pub fn expects_trains(&self) -> bool {
         self.receiving.expects_trains()
-    }
-
-    /// Whether the payload that is [forecast](Connection::forecast) first may come as trains: it was granted so.
-    pub fn next_may_be_train(&self) -> bool {
-        self.receiving.next_may_be_train()
     }
 
     /// Whether `header` has port and key of this connection.

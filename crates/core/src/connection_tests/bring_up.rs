@@ -149,6 +149,7 @@ fn request(version_min: u8, version_max: u8) -> Packet {
                 buffer_log2: 12,
                 eager: Eager::NONE,
                 frames: false,
+                advance_grants: false,
             },
             s_key: 4711,
             sync: 8,

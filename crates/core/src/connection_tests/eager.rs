@@ -35,14 +35,14 @@ fn quiet() -> Sim {
     sim_with(link(), 1, Config::default(), Config::default())
 }
 
-fn send(sim: &mut Sim, seed: u64, length: u64) -> TransferId {
+pub(super) fn send(sim: &mut Sim, seed: u64, length: u64) -> TransferId {
     let now = sim.now();
     let source = sim.a.filled(seed, length);
     let posted = sim.a.c().post_send(now, source, Delivery::Polled);
     posted.expect("posted")
 }
 
-fn receive(sim: &mut Sim, length: u64) -> (TransferId, Span) {
+pub(super) fn receive(sim: &mut Sim, length: u64) -> (TransferId, Span) {
     let now = sim.now();
     let target = sim.b.empty(length);
     let posted = sim.b.c().post_receive(now, target);

@@ -32,7 +32,12 @@ fn announced() -> (Sim, TransferId) {
     (sim, from.expect("posted"))
 }
 
-fn grant(d_id: TransferId, b_num: u32, transfer_offset: u64, length: u32) -> ClearToSend {
+pub(super) fn grant(
+    d_id: TransferId,
+    b_num: u32,
+    transfer_offset: u64,
+    length: u32,
+) -> ClearToSend {
     ClearToSend {
         block_log2: 0,
         mx: 5,
@@ -47,6 +52,7 @@ fn grant(d_id: TransferId, b_num: u32, transfer_offset: u64, length: u32) -> Cle
             length,
             trains: false,
             blocks_complete: 0,
+            advance: None,
         }),
     }
 }

@@ -1,5 +1,7 @@
 #![allow(non_snake_case)]
 
+mod advance;
+mod advance_trains;
 mod arrived;
 mod bare_messages;
 mod bring_up;
@@ -19,6 +21,7 @@ mod incast;
 mod lan;
 mod liars;
 mod limits;
+mod max_rate;
 mod memory;
 mod memory_faults;
 mod memory_hostile;

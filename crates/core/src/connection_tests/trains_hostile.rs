@@ -375,6 +375,7 @@ fn hostile__a_grant_across_a_boundary() {
             length: 60_000,
             trains: true,
             blocks_complete: 0,
+            advance: None,
         }),
     };
     sim.say(now, Side::B, Operation::ClearToSend(grant));

@@ -221,6 +221,7 @@ impl GetResponses {
             span,
             stu,
             segments,
+            announces: None,
             train,
             first,
             address,

@@ -10,7 +10,7 @@ use crate::{DropReason, Event, InboundState, Instant, TransferError, TransferId}
 use alloc::vec::Vec;
 use zerolane_wire::{
     Answer, Occasion, Operation, Reason, RequestAnswer, RequestState, RequestToReceive,
-    RequestToSend, State,
+    RequestToSend, State, Target,
 };
 
 impl Receiving {
@@ -33,6 +33,19 @@ impl Receiving {
         Ok(false)
     }
 
+    /// The announcement that the first train of a Transfer is, which the peer calls `s_id`: it is as long as Block 0 that
+    /// was granted in advance to receive `id`. `None` if another announcement met that.
+    pub(crate) fn announced_by_train(&self, id: TransferId, s_id: u32) -> Option<RequestToSend> {
+        let (sequence, length) = self.inbox.granted_as_one(id)?;
+        Some(RequestToSend {
+            length,
+            s_id,
+            target: Target::Receive,
+            sequence,
+            send_state: true,
+        })
+    }
+
     fn answer_again(&mut self, cx: &mut Context, rts: &RequestToSend, slot: Slot) {
         match slot.state {
             InboundState::Announced | InboundState::Unheard => cx.answer_later(rts.s_id),
@@ -40,6 +53,10 @@ impl Receiving {
                 cx.answer_later(rts.s_id);
             }
             InboundState::Receiving => {
+                if self.inbox.get(slot.id).is_some_and(|it| it.in_advance) {
+                    // Its source asks as long as it does not know that the announcement was heard.
+                    self.tell_progress(cx, slot.id);
+                }
                 self.repeat_grants(cx, slot.id);
                 self.ask_for_rest(cx, rts.sequence);
             }
@@ -101,7 +118,7 @@ impl Receiving {
 
     /// Matches announcements with posted receives.
     pub(crate) fn match_announcements(&mut self, cx: &mut Context) {
-        while let Some(matched) = self.inbox.match_next() {
+        while let Some(matched) = self.inbox.match_next(cx.now) {
             self.on_matched(cx, matched);
         }
         cx.owe(Debt::Grant);
@@ -126,6 +143,11 @@ impl Receiving {
     pub(super) fn on_receiving(&mut self, cx: &mut Context, id: TransferId, rts: &RequestToSend) {
         let received = self.inbox.get(id).map_or(0, |it| it.received);
         if received < rts.length {
+            if self.inbox.grants.outstanding() > 0 {
+                // Some of it may have been granted in advance.
+                let due = cx.now + cx.recovery.data_timeout();
+                cx.timers.set_earlier(Timer::Payload, due);
+            }
             return cx.owe(Debt::Grant);
         }
         self.transfer_complete(cx, id);

@@ -1,4 +1,5 @@
-//! Confirmations that wait for an answer of this end, to leave behind it.
+//! Confirmations that wait for an answer of this end, to leave behind it, or for the grant of the next receive, to leave
+//! with it.
 //!
 //! A program that answers what it receives is held up by whatever leaves before its answer, and its peer by
 //! taking that first. A program that does not answer must not hold up the confirmation. So one waits for a
@@ -14,6 +15,8 @@ pub(super) struct Done {
     /// The sender's identifier.
     pub(super) peer: u32,
     pub(super) id: TransferId,
+    /// Blocks that it was granted in.
+    pub(super) blocks: u32,
     /// Number of the message that it is the payload of.
     pub(super) message: Option<u32>,
 }
@@ -39,7 +42,7 @@ impl Confirmations {
         waits
     }
 
-    /// Payload or an operation leaves: what waits is to follow.
+    /// Payload, an operation or a grant in advance leaves: what waits is to follow.
     pub(super) fn on_departed(&mut self, now: Instant) {
         if let Some(at) = self.complete_at.take() {
             self.answered = now - at <= CONFIRM_DELAY;

@@ -7,6 +7,7 @@ fn done(id: TransferId) -> Done {
     Done {
         peer: id,
         id,
+        blocks: 0,
         message: None,
     }
 }

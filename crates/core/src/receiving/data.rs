@@ -223,15 +223,18 @@ impl Receiving {
             let done = Done {
                 peer: transfer.peer,
                 id,
+                blocks: transfer.next_b_num,
                 message,
             };
-            // What was granted is large: no answer to it is in a hurry.
-            let may_wait = transfer.next_b_num == 0 && !is_awaited;
+            // What was granted is large: no answer to it is in a hurry. But its memory may be posted again, and granted in
+            // advance; the last of a stream is not held up.
+            let goes_on = cx.gives_advance_grants() && self.inbox.has_more();
+            let may_wait = !is_awaited && (done.blocks == 0 || goes_on);
             match may_wait && self.confirmations.hold(cx.now, done) {
                 true => cx
                     .timers
                     .set_earlier(Timer::Confirmations, cx.now + limits::CONFIRM_DELAY),
-                false => self.confirm(cx, done, transfer.next_b_num),
+                false => self.confirm(cx, done),
             }
         }
         match transfer.origin {
@@ -254,11 +257,11 @@ impl Receiving {
 
 /// Confirmations of whole Transfers.
 impl Receiving {
-    fn confirm(&self, cx: &mut Context, done: Done, blocks: u32) {
+    fn confirm(&self, cx: &mut Context, done: Done) {
         let state = State {
             occasion: Occasion::Seen(self.seen_burst()),
             report: self.progress(cx),
-            ..complete(done.peer, done.id, blocks)
+            ..complete(done.peer, done.id, done.blocks)
         };
         cx.push_control(Operation::State(state));
         if let Some(number) = done.message {
@@ -270,11 +273,11 @@ impl Receiving {
     pub(crate) fn confirm_waiting(&mut self, cx: &mut Context) {
         cx.timers.stop(Timer::Confirmations);
         for done in self.confirmations.take() {
-            self.confirm(cx, done, 0);
+            self.confirm(cx, done);
         }
     }
 
-    /// Payload, or operations, leave: what waits follows.
+    /// Payload, operations or grants in advance leave: what waits follows.
     pub(crate) fn on_departed(&mut self, cx: &mut Context) {
         self.confirmations.on_departed(cx.now);
         self.confirm_waiting(cx);

@@ -10,6 +10,8 @@ pub struct Run {
     pub span: Span,
     /// Payload bytes an STU.
     pub stu: u32,
+    /// They may come as trains.
+    pub trains: bool,
 }
 
 impl Run {

@@ -92,6 +92,14 @@ impl Gaps {
         self.ranges.len()
     }
 
+    /// Nothing from `end` on is to come.
+    pub(crate) fn truncate(&mut self, end: u32) {
+        self.ranges.retain(|&mut (start, _)| start < end);
+        if let Some(last) = self.ranges.last_mut() {
+            last.1 = last.1.min(end);
+        }
+    }
+
     /// Missing bytes in all.
     pub(crate) fn missing(&self) -> u32 {
         self.ranges.iter().map(|&(a, b)| b - a).sum()

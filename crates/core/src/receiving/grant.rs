@@ -17,6 +17,10 @@ impl Receiving {
             return;
         };
         self.granted_window = geometry.window;
+        if !self.inbox.grants.has_room() {
+            // Those of receives that wait may be what is remembered.
+            self.inbox.revoke_advance_grants(0);
+        }
         while let Some(granted) = self.inbox.grant_next(cx.now, &geometry) {
             self.send_grant(cx, granted.sequence);
             if self.inbox.grants.is_only(granted.sequence) {
@@ -27,8 +31,25 @@ impl Receiving {
             cx.owe(Debt::Peer);
             self.repeat_overdue_grants(cx);
         }
+        self.grant_in_advance(cx, &geometry);
         if self.inbox.ungranted() > 0 && !self.inbox.grants.has_room() {
             cx.counters.grants_held += 1;
+        }
+    }
+
+    /// Grants to receives that no announcement met yet, where both ends know how, and no other connection wants the
+    /// room: what is not announced has no turn among them.
+    fn grant_in_advance(&mut self, cx: &mut Context, geometry: &Geometry) {
+        if !cx.gives_advance_grants() || geometry.window < self.receive_window.window() {
+            return;
+        }
+        let before = cx.counters.granted_in_advance;
+        while let Some(sequence) = self.inbox.grant_in_advance(cx.now, geometry) {
+            cx.counters.granted_in_advance += 1;
+            self.send_grant(cx, sequence);
+        }
+        if cx.counters.granted_in_advance > before {
+            self.on_departed(cx);
         }
     }
 

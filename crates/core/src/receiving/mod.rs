@@ -120,11 +120,6 @@ impl Receiving {
             .set_taken(takes && cx.profile == Profile::Extended);
     }
 
-    /// Whether what is forecast first may come as trains.
-    pub(crate) fn next_may_be_train(&self) -> bool {
-        self.inbox.grants.next_may_be_train()
-    }
-
     /// Whether payload may come as trains.
     pub(crate) fn expects_trains(&self) -> bool {
         self.inbox.grants.expects_trains()
@@ -209,7 +204,7 @@ impl Receiving {
     /// Queues a receive.
     pub(crate) fn post(&mut self, cx: &mut Context, span: Span) -> TransferId {
         let id = cx.new_id();
-        self.inbox.posted.push_back(Posted { id, span });
+        self.inbox.posted.push_back(Posted::new(id, span));
         cx.owe(Debt::Match);
         cx.owe(Debt::Peer);
         id
@@ -286,11 +281,9 @@ impl Receiving {
 
     /// Gives up a Transfer, a receive or a Read. False if it is none of those.
     pub(crate) fn cancel(&mut self, cx: &mut Context, id: TransferId, reason: Reason) -> bool {
-        let posted = self.inbox.posted.len();
-        self.inbox.posted.retain(|it| it.id != id);
-        self.cancel_transfer(cx, id, reason)
+        self.inbox.take_posted(id)
+            || self.cancel_transfer(cx, id, reason)
             || self.cancel_read(cx, id, reason)
-            || posted != self.inbox.posted.len()
     }
 
     fn cancel_transfer(&mut self, cx: &mut Context, id: TransferId, reason: Reason) -> bool {
@@ -359,6 +352,7 @@ impl Receiving {
         let ended = self.inbox.ended_by_peer(it.sequence);
         let ended = ended.map_err(|_| DropReason::Limit)?;
         if it.reason == Reason::Finished {
+            self.inbox.revoke_advance_grants(0);
             self.inbox.finish(Finished {
                 announcement: it.sequence,
                 operation: it.d_id,
@@ -404,7 +398,7 @@ impl Receiving {
 
     /// Forgets a Transfer, a receive or a Read: the connection is over.
     pub(crate) fn forget(&mut self, id: TransferId) {
-        self.inbox.posted.retain(|it| it.id != id);
+        self.inbox.take_posted(id);
         self.inbox.end(id, InboundEvent::Cancelled);
         self.inbox.reads.remove(id);
     }

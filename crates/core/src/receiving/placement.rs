@@ -6,8 +6,10 @@
 //! may live, the Block number and the bounds: the thesis's receive validation (Figure 14) with the
 //! generation it lacks. Port and key are checked before, they are the connection's.
 
+mod predict;
+mod reserve;
+
 use super::eager::Hold;
-use super::forecast::{Forecast, Run};
 use super::gaps::{Filled, Gaps};
 use crate::limits::{MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS, MAX_REMEMBERED_BLOCKS, MAX_RTO};
 use crate::transmit::join;
@@ -68,10 +70,32 @@ pub(crate) struct GrantedBlock {
     repeated: bool,
     /// It may come as trains.
     pub(crate) trains: bool,
+    advance: Advance,
     live: bool,
 }
 
+/// Whether a Block was granted before its Transfer was announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Advance {
+    No,
+    /// It was, and the Transfer is not announced yet: it is no part of the stream of payload, but what comes for it is
+    /// placed.
+    Reserved,
+    /// It was, and the Transfer is announced by now.
+    Claimed,
+}
+
 impl GrantedBlock {
+    /// Whether it was granted in advance, for a Transfer that is not announced yet.
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.advance == Advance::Reserved
+    }
+
+    /// Whether it is part of the stream of payload.
+    fn is_expected(&self) -> bool {
+        self.live && !self.is_reserved()
+    }
+
     pub(crate) fn len(&self) -> u32 {
         self.span.len as u32
     }
@@ -154,8 +178,12 @@ pub(crate) struct PlacementTable {
     live: usize,
     /// Of those, the ones that may come as trains.
     trains: usize,
-    /// Bytes granted and missing.
+    /// Of those, the ones granted in advance for what is not announced yet.
+    reserved: usize,
+    /// Bytes granted and missing, but for those of reserved Blocks.
     outstanding: u64,
+    /// Missing bytes of reserved Blocks.
+    reserved_bytes: u64,
     /// The STU expected next.
     cursor: Place,
     quiet: Quiet,
@@ -173,7 +201,9 @@ impl PlacementTable {
             base: 0,
             live: 0,
             trains: 0,
+            reserved: 0,
             outstanding: 0,
+            reserved_bytes: 0,
             cursor: (0, 0),
             quiet: Quiet::default(),
             delay: None,
@@ -181,8 +211,14 @@ impl PlacementTable {
         }
     }
 
+    /// Bytes granted and missing of Transfers that were announced.
     pub(crate) fn outstanding(&self) -> u64 {
         self.outstanding
+    }
+
+    /// Bytes granted in advance and missing.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes
     }
 
     /// Shortest time from a grant to its first byte since this was called last.
@@ -194,13 +230,15 @@ impl PlacementTable {
         self.live < MAX_LIVE_BLOCKS && self.blocks.len() < MAX_REMEMBERED_BLOCKS
     }
 
+    /// Whether no payload is expected.
     pub(crate) fn is_idle(&self) -> bool {
-        self.live == 0
+        self.live == self.reserved
     }
 
     /// Whether no other Block is granted.
     pub(crate) fn is_only(&self, sequence: u32) -> bool {
-        self.live == 1 && self.get(sequence).is_some()
+        let expected = self.get(sequence).is_some_and(GrantedBlock::is_expected);
+        self.live - self.reserved == 1 && expected
     }
 
     /// Grants a Block; [`PlacementTable::has_room`] must hold. Returns the number of the grant.
@@ -214,10 +252,7 @@ impl PlacementTable {
     ) -> u32 {
         let sequence = self.base.wrapping_add(self.blocks.len() as u32);
         let mx = self.allocate_mx(sequence);
-        if self.live == 0 {
-            self.cursor = (sequence, 0);
-            self.quiet.broken(now);
-        }
+        self.expect_from(now, sequence);
         self.live += 1;
         self.outstanding += span.len;
         self.blocks.push_back(GrantedBlock {
@@ -232,9 +267,18 @@ impl PlacementTable {
             granted: now,
             repeated: false,
             trains: false,
+            advance: Advance::No,
             live: true,
         });
         sequence
+    }
+
+    /// Payload of Block `sequence` is expected: if of nothing else, the stream goes on there.
+    fn expect_from(&mut self, now: Instant, sequence: u32) {
+        if self.is_idle() {
+            self.cursor = (sequence, 0);
+            self.quiet.broken(now);
+        }
     }
 
     /// The Block just granted may come as trains.
@@ -305,7 +349,8 @@ impl PlacementTable {
         let base = self.base;
         let blocks = self.blocks.iter_mut().enumerate();
         let overdue = blocks
-            .filter(|(_, it)| it.live && it.reached == 0 && !it.repeated && it.granted <= time);
+            .filter(|(_, it)| it.is_expected() && it.reached == 0)
+            .filter(|(_, it)| !it.repeated && it.granted <= time);
         overdue
             .map(|(index, block)| {
                 block.repeated = true;
@@ -342,7 +387,7 @@ impl PlacementTable {
         let (first, last) = (self.index(from.0), self.index(to.0));
         let blocks = self.blocks.iter().enumerate().take(last + 1).skip(first);
         blocks
-            .filter(|(_, block)| block.live)
+            .filter(|(_, block)| block.is_expected())
             .flat_map(move |(index, block)| {
                 let sequence = self.base.wrapping_add(index as u32);
                 let start = if index == first { from.1 } else { 0 };
@@ -385,18 +430,27 @@ impl PlacementTable {
             Filled::TooFragmented => return Err(DropReason::Limit),
         };
         // Once it was asked for again, its first byte may answer either grant (Karn).
-        if block.reached == 0 && !block.repeated {
+        // So may that of one granted in advance: it says nothing of the way.
+        if block.reached == 0 && !block.repeated && block.advance == Advance::No {
             self.delay = [self.delay, Some(now - block.granted)]
                 .into_iter()
                 .flatten()
                 .min();
         }
         block.reached = block.reached.max(start + len);
-        self.quiet.arrived(now);
-        self.outstanding -= u64::from(new_bytes);
         let span = block.span.part(u64::from(start), u64::from(len));
         let block_complete = block.gaps.is_empty();
-        let order = self.advance_cursor((sequence, start), start + len);
+        let order = match block.is_reserved() {
+            true => {
+                self.reserved_bytes -= u64::from(new_bytes);
+                Arrival::Behind
+            }
+            false => {
+                self.quiet.arrived(now);
+                self.outstanding -= u64::from(new_bytes);
+                self.advance_cursor((sequence, start), start + len)
+            }
+        };
         Ok(Accepted {
             span,
             new_bytes,
@@ -425,11 +479,14 @@ impl PlacementTable {
 
     /// Stops the program if counts and table do not say the same, or grew beyond their limits.
     pub(crate) fn assert_bounded(&self) {
-        let missing: u64 = self
-            .iter()
-            .map(|(_, it)| u64::from(it.gaps.missing()))
-            .sum();
-        assert_eq!(missing, self.outstanding);
+        let missing = |reserved: bool| -> u64 {
+            let such = self.iter().filter(|(_, it)| it.is_reserved() == reserved);
+            such.map(|(_, it)| u64::from(it.gaps.missing())).sum()
+        };
+        assert_eq!(missing(false), self.outstanding);
+        assert_eq!(missing(true), self.reserved_bytes);
+        let reserved = self.iter().filter(|(_, it)| it.is_reserved()).count();
+        assert_eq!(reserved, self.reserved);
         assert_eq!(self.iter().count(), self.live);
         assert_eq!(self.iter().filter(|(_, it)| it.trains).count(), self.trains);
         assert_eq!(self.table.iter().flatten().count(), self.live);
@@ -446,8 +503,13 @@ impl PlacementTable {
         let gaps = core::mem::take(&mut block.gaps);
         let (mx, missing) = (block.mx, u64::from(gaps.missing()));
         let trains = usize::from(block.trains);
+        let reserved = block.is_reserved();
         self.table[usize::from(mx) % MAX_LIVE_BLOCKS] = None;
-        self.outstanding -= missing;
+        match reserved {
+            true => self.reserved_bytes -= missing,
+            false => self.outstanding -= missing,
+        }
+        self.reserved -= usize::from(reserved);
         self.live -= 1;
         self.trains -= trains;
         while self.blocks.front().is_some_and(|block| !block.live) {
@@ -467,65 +529,6 @@ impl PlacementTable {
             .map(|(s, _)| s)
             .collect();
         of_it.into_iter().for_each(|sequence| self.revoke(sequence));
-    }
-
-    /// Predicts the next `stus` STUs of `stu` bytes each: the stream behind what arrived furthest,
-    /// and only when nothing of it is left to come, what was lost on the way.
-    pub(crate) fn forecast(&self, stu: u32, stus: u32, out: &mut Forecast) {
-        out.clear();
-        self.forecast_from(self.cursor, stu, stus, out);
-        if out.is_empty() {
-            self.forecast_from((self.base, 0), stu, stus, out);
-        }
-    }
-
-    /// Whether what is forecast first may come as trains.
-    pub(crate) fn next_may_be_train(&self) -> bool {
-        let next = |from: Place| {
-            let skip = self.index(from.0);
-            let missing = self
-                .blocks
-                .iter()
-                .enumerate()
-                .skip(skip)
-                .find(|(index, block)| {
-                    let at = if *index == skip { from.1 } else { 0 };
-                    block.live && block.gaps.from(at).is_some()
-                });
-            missing.map(|(_, block)| block.trains)
-        };
-        let first = next(self.cursor).or_else(|| next((self.base, 0)));
-        first.unwrap_or(false)
-    }
-
-    fn forecast_from(&self, from: Place, stu: u32, mut stus: u32, out: &mut Forecast) {
-        let skip = self.index(from.0);
-        for (index, block) in self.blocks.iter().enumerate().skip(skip) {
-            let mut at = if index == skip { from.1 } else { 0 };
-            while stus > 0 && block.live {
-                let Some((start, end)) = block.gaps.from(at) else {
-                    break;
-                };
-                let (bytes, count) = crate::tiling::burst(
-                    block.address + u64::from(start),
-                    end - start,
-                    stu,
-                    self.buffer_log2,
-                    stus,
-                );
-                if !out.push(Run {
-                    span: block.span.part(u64::from(start), u64::from(bytes)),
-                    stu,
-                }) {
-                    return;
-                }
-                stus -= count;
-                at = start + bytes;
-            }
-            if stus == 0 {
-                return;
-            }
-        }
     }
 
     /// The missing ranges of a Block from `start` to `end`.

@@ -3,6 +3,7 @@
 //! names a place is changed alone.
 
 use super::*;
+use crate::Forecast;
 use crate::RegionId;
 use crate::limits::{MAX_FORECAST_RUNS, MAX_GAPS_PER_BLOCK, MIN_BUFFER_LOG2};
 use crate::transmit::split;

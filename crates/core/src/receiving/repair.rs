@@ -254,6 +254,7 @@ impl Receiving {
         };
         let blocks: Vec<(u32, Vec<Range>)> = grants
             .iter()
+            .filter(|(_, block)| !block.is_reserved())
             .filter(waiting)
             .take(count)
             .map(|(sequence, block)| {

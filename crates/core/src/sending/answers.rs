@@ -4,6 +4,7 @@ use super::Sending;
 use super::offers::ReadRequest;
 use super::outbound::{LossReport, Outbound, OutboundEvent};
 use super::sent_log::{SentBurst, Timing};
+use crate::congestion::Congestion;
 use crate::congestion::{Lateness, transmission_time};
 use crate::context::{Context, Debt, Refusal};
 use crate::limits;
@@ -32,8 +33,15 @@ impl Sending {
         cx: &mut Context,
         it: &ClearToSend,
     ) -> Result<(), DropReason> {
-        cx.recovery.answered(Timed::Announcement(it.d_id), cx.now);
-        let missing = self.outbox.grant(it, cx.profile, cx.peer_buffer_log2())?;
+        if it.is_in_advance() && !cx.takes_advance_grants() {
+            return Err(DropReason::Unexpected);
+        }
+        if !it.is_in_advance() {
+            cx.recovery.answered(Timed::Announcement(it.d_id), cx.now);
+        }
+        let missing = self
+            .outbox
+            .grant(cx.now, it, cx.profile, cx.peer_buffer_log2())?;
         cx.recovery.progress();
         self.on_missing(cx, missing);
         Ok(())
@@ -101,6 +109,9 @@ impl Sending {
         it: &State,
     ) -> Result<Option<Ended>, DropReason> {
         self.on_seen(cx, it)?;
+        if !it.unknown {
+            self.outbox.on_heard(it.d_id, it.s_id);
+        }
         if matches!(it.report, Report::Progress(_)) && !it.complete {
             return Ok(None);
         }

@@ -1,13 +1,15 @@
 //! Bursts of payload: how much may leave now, and what leaves.
 
 use super::Sending;
-use super::outbound::{BareMessage, NextBurst, Outbound, Shape};
+use super::outbound::{Announcement, BareMessage, NextBurst, Outbound, Shape};
+use crate::congestion::Congestion;
 use crate::context::{Context, Debt};
 use crate::limits;
 use crate::timers::Timer;
 use crate::transmit::{BurstLimit, DataBurst};
 use crate::{OutboundState, TransferId};
 use alloc::vec::Vec;
+use core::mem::replace;
 use core::time::Duration;
 use zerolane_wire::{Operation, Profile, RequestState};
 
@@ -55,8 +57,20 @@ impl Sending {
             let wait = probe_timeout(cx);
             cx.timers.set(Timer::ProbeTimeout, cx.now + wait);
         }
-        let next = next?;
+        let mut next = next?;
         let len = next.burst.span.len;
+        let id = next.transfer();
+        if let Some(transfer) = self.outbox.get_mut(id)
+            && transfer.in_advance
+        {
+            // Its confirmation tells that the announcement was heard, and comes behind all of it.
+            transfer.resend_at = cx.now + cx.recovery.control_timeout();
+            let announcement = replace(&mut transfer.announcement, Announcement::Sent);
+            // What was granted otherwise than expected may leave before its announcement.
+            if announcement != Announcement::Sent && !next.announce(announcement) {
+                self.send_announcement(cx, id);
+            }
+        }
         cx.counters.bytes_sent += len;
         cx.counters.bytes_resent += if next.repair { len } else { 0 };
         self.on_departed(cx, len, answering);
@@ -105,7 +119,7 @@ impl Sending {
             self.outbox.sent_log.on_app_limited();
         }
         cx.counters.forgotten += self.outbox.sent_log.take_forgotten();
-        self.pacer.sent(cx.now, len, &*self.congestion);
+        self.pacer.sent(cx.now, len, &self.congestion);
         if !self.outbox.has_data() && !answering && !self.waits_for_grants() {
             self.pacer.rest();
         }
@@ -113,11 +127,7 @@ impl Sending {
 
     /// Whether the peer is expected to grant more of what is to be sent: that it does not may be its lateness, or ours.
     fn waits_for_grants(&self) -> bool {
-        self.outbox.iter().any(|(_, it)| match it.state {
-            OutboundState::Announced => true,
-            OutboundState::Sending => !it.all_sent(),
-            _ => false,
-        })
+        self.outbox.iter().any(|(_, it)| it.waits_for_grants())
     }
 
     /// Bytes, headers included, that the congestion controller lets leave now; if none, a timer or
@@ -158,7 +168,7 @@ impl Sending {
     /// peer was not heard for a payload timeout; `answering`: answers to Gets wait.
     pub(crate) fn on_probe_timeout(&mut self, cx: &mut Context, silent: bool, answering: bool) {
         let open = |it: &Outbound| it.state == OutboundState::Sending;
-        let sent = |it: &Outbound| open(it) || it.is_eager();
+        let sent = |it: &Outbound| open(it) || it.is_eager() || it.in_advance;
         if !answering && !self.outbox.iter().any(|(_, it)| sent(it)) {
             return;
         }

@@ -17,8 +17,8 @@ pub(crate) use self::sent_log::SentLog;
 use self::answers::waiting_interval;
 use self::ecn::EcnValidation;
 use self::offers::{Offer, Offers, ReadRequest};
-use self::outbound::{Outbound, OutboundEvent, Outbox, Withdrawal, Withdrawn};
-use crate::congestion::Pacer;
+use self::outbound::{Announcement, Outbound, OutboundEvent, Outbox, Withdrawal, Withdrawn};
+use crate::congestion::{Limited, Pacer};
 use crate::context::{Context, Debt};
 use crate::recovery::Timed;
 use crate::timers::Timer;
@@ -37,7 +37,7 @@ use zerolane_wire::{End, Operation, Reason, RequestToSend, Target};
 pub(crate) struct Sending {
     outbox: Outbox,
     offers: Offers,
-    congestion: Box<dyn Congestion>,
+    congestion: Limited,
     pacer: Pacer,
     ecn: EcnValidation,
     finish: Finish,
@@ -56,11 +56,15 @@ enum Finish {
 }
 
 impl Sending {
-    pub(crate) fn new() -> Sending {
+    /// Nothing to send yet, and at most `max_rate` bytes a second of what comes.
+    pub(crate) fn new(max_rate: Option<u64>) -> Sending {
         Sending {
             outbox: Outbox::new(),
             offers: Offers::default(),
-            congestion: Box::new(GrantsOnly),
+            congestion: Limited {
+                controller: Box::new(GrantsOnly),
+                max_rate,
+            },
             pacer: Pacer::default(),
             ecn: EcnValidation::default(),
             finish: Finish::No,
@@ -128,8 +132,12 @@ impl Sending {
     }
 
     pub(crate) fn set_congestion(&mut self, cx: &Context, congestion: Box<dyn Congestion>) {
-        self.congestion = congestion;
+        self.congestion.controller = congestion;
         self.congestion.on_new_path(cx.recovery.min_rtt());
+    }
+
+    pub(crate) fn set_max_rate(&mut self, max_rate: Option<u64>) {
+        self.congestion.max_rate = max_rate;
     }
 
     /// Whether datagrams are to leave ECN-capable.
@@ -226,9 +234,22 @@ impl Sending {
         self.end_withdrawn(cx);
         let slots = cx.peer_slots();
         while let Some(id) = self.outbox.announce_next(slots) {
-            match self.outbox.begin_eagerly(id, cx.peer_eager()) {
-                true => self.announce_eagerly(cx, id),
-                false => self.send_announcement(cx, id),
+            let buffer_log2 = cx.peer_buffer_log2();
+            if self.outbox.begin_eagerly(id, cx.peer_eager()) {
+                cx.counters.eager_sent += 1;
+                self.announce_by_payload(cx, id);
+                continue;
+            }
+            // A plain train lands by forecast, and nothing is forecast of what is not announced: it may be shorter than what
+            // was granted, and nothing behind it is written.
+            let by_train = cx.config.seal > 0;
+            match self
+                .outbox
+                .claim_advance_grants(cx.now, id, buffer_log2, by_train)
+            {
+                Announcement::Sent => self.send_announcement(cx, id),
+                Announcement::ByTrain => self.announce_by_payload(cx, id),
+                Announcement::Deferred => self.defer_announcement(cx, id),
             }
         }
     }
@@ -296,20 +317,30 @@ impl Sending {
     }
 
     /// The payload of a Transfer announces it. An announcement on its own follows if nothing is heard.
-    fn announce_eagerly(&mut self, cx: &mut Context, id: TransferId) {
+    fn announce_by_payload(&mut self, cx: &mut Context, id: TransferId) {
         let wait = cx.recovery.control_timeout();
         if let Some(transfer) = self.outbox.get_mut(id) {
             transfer.tries = 1;
             transfer.resend_at = cx.now + wait;
         }
-        cx.counters.eager_sent += 1;
         cx.timers.set_earlier(Timer::Answers, cx.now + wait);
+        cx.owe(Debt::Peer);
+    }
+
+    /// A Transfer is announced in a moment, if it is not granted before.
+    fn defer_announcement(&mut self, cx: &mut Context, id: TransferId) {
+        let at = cx.now + limits::ANNOUNCE_DELAY;
+        if let Some(transfer) = self.outbox.get_mut(id) {
+            transfer.resend_at = at;
+        }
+        cx.timers.set_earlier(Timer::Answers, at);
         cx.owe(Debt::Peer);
     }
 
     /// Sends, or repeats, the announcement of a Transfer.
     pub(crate) fn send_announcement(&mut self, cx: &mut Context, id: TransferId) {
         let wait = cx.recovery.control_timeout();
+        self.outbox.announce(id);
         let Some(transfer) = self.outbox.get_mut(id) else {
             return;
         };
@@ -349,7 +380,8 @@ impl Sending {
                 waiting.push(kind);
             }
             if it.resend_at <= now {
-                due.push((id, !waits));
+                let unanswered = !waits && it.announcement != Announcement::Deferred;
+                due.push((id, unanswered));
             }
         }
         due

@@ -56,10 +56,11 @@ fn report__of_payload_that_never_left_frees_the_window_of_what_is_too_old() {
             length: 3_000,
             trains: false,
             blocks_complete: 0,
+            advance: None,
         }),
     };
     outbox
-        .grant(&grant, Profile::Extended, 32)
+        .grant(Instant::ZERO, &grant, Profile::Extended, 32)
         .expect("granted");
     outbox.sent_log.on_sent(ms(1), 7, 0, 0, 500);
     let missing = [Range {

@@ -112,6 +112,8 @@ pub struct Capabilities {
     pub eager: Eager,
     /// Takes several numbered operations in one datagram.
     pub frames: bool,
+    /// Takes grants of Transfers that it has not announced yet (*ours*).
+    pub advance_grants: bool,
 }
 
 impl Capabilities {
@@ -125,7 +127,8 @@ impl Capabilities {
             .with_if(Flags::CAP_OUT_OF_ORDER, self.out_of_order)
             .with_if(Flags::CAP_PERSISTENT, self.persistent)
             .with_if(Flags::CAP_EAGER, self.eager.limit > 0)
-            .with_if(Flags::CAP_FRAMES, self.frames);
+            .with_if(Flags::CAP_FRAMES, self.frames)
+            .with_if(Flags::CAP_ADVANCE, self.advance_grants);
         header.b_id = self.slots;
         header.bufx = self.max_stu;
         header.offset = u32::from(self.buffer_log2);
@@ -155,6 +158,7 @@ impl Capabilities {
             buffer_log2: header.offset as u8,
             eager: Eager::parse(header, options)?,
             frames: flags.contains(Flags::CAP_FRAMES),
+            advance_grants: flags.contains(Flags::CAP_ADVANCE),
         })
     }
 }

@@ -238,6 +238,9 @@ pub struct Grant {
     pub blocks_complete: u32,
     /// The Block may come as trains.
     pub trains: bool,
+    /// Given in advance: D_id is the number of an announcement that the receiver has not heard, and is void unless all
+    /// from this number on up to that one meet receives. Then no Block is complete.
+    pub advance: Option<u32>,
 }
 
 impl Grant {
@@ -245,16 +248,20 @@ impl Grant {
         let mut options = [0; OPTIONS_LEN];
         options[..8].copy_from_slice(&self.transfer_offset.to_be_bytes());
         options[8..12].copy_from_slice(&self.length.to_be_bytes());
-        options[12..16].copy_from_slice(&self.blocks_complete.to_be_bytes());
+        let last = self.advance.unwrap_or(self.blocks_complete);
+        options[12..16].copy_from_slice(&last.to_be_bytes());
         options
     }
 
     fn parse(header: &Header, options: &Options) -> Result<Grant, ParseError> {
+        let last = be32(options, 12);
+        let advance = header.flags.contains(Flags::ADVANCE).then_some(last);
         let grant = Grant {
             transfer_offset: be64(options, 0),
             length: not_zero(Field::Options, be32(options, 8))?,
-            blocks_complete: be32(options, 12),
+            blocks_complete: advance.map_or(last, |_| 0),
             trains: header.flags.contains(Flags::TRAIN),
+            advance,
         };
         match grant.transfer_offset.checked_add(u64::from(grant.length)) {
             Some(_) => Ok(grant),
@@ -278,7 +285,7 @@ pub struct ClearToSend {
     pub sequence: u32,
     /// Number of the Block within the Transfer.
     pub b_num: u32,
-    /// The sender's Transfer identifier, not 0.
+    /// The sender's Transfer identifier, not 0; of a grant in advance, the number of the announcement.
     pub d_id: u32,
     /// The receiver's Transfer identifier, not 0.
     pub s_id: u32,
@@ -287,10 +294,18 @@ pub struct ClearToSend {
 }
 
 impl ClearToSend {
+    /// Whether it is for a Transfer that is not announced yet.
+    pub fn is_in_advance(&self) -> bool {
+        self.grant.is_some_and(|grant| grant.advance.is_some())
+    }
+
     pub(super) fn emit(&self, header: Header) -> (Header, Option<Options>) {
         let trains = self.grant.is_some_and(|grant| grant.trains);
         let header = Header {
-            flags: header.flags.with_if(Flags::TRAIN, trains),
+            flags: header
+                .flags
+                .with_if(Flags::TRAIN, trains)
+                .with_if(Flags::ADVANCE, self.is_in_advance()),
             param: u16::from(self.block_log2),
             b_id: self.mx,
             bufx: self.bufx,
@@ -322,7 +337,12 @@ impl ClearToSend {
             offset: header.offset,
             sequence: header.sync,
             b_num: header.b_num,
-            d_id: not_zero(Field::DId, header.d_id)?,
+            d_id: match grant {
+                Some(Grant {
+                    advance: Some(_), ..
+                }) => header.d_id,
+                _ => not_zero(Field::DId, header.d_id)?,
+            },
             s_id: not_zero(Field::SId, header.s_id)?,
             grant,
         })

@@ -93,6 +93,7 @@ fn capabilities(profiles: Profiles) -> Capabilities {
             credit: 0xcd_0000,
         },
         frames: true,
+        advance_grants: true,
     }
 }
 
@@ -317,6 +318,22 @@ fn transfer() -> Vec<(&'static str, Operation)> {
                     length: 0x0010_0000,
                     blocks_complete: B_NUM - 1,
                     trains: true,
+                    advance: None,
+                }),
+                ..grant
+            }),
+        ),
+        (
+            "clear_to_send_in_advance",
+            Operation::ClearToSend(ClearToSend {
+                block_log2: 0,
+                d_id: 0,
+                grant: Some(Grant {
+                    transfer_offset: WIDE,
+                    length: 0x0010_0000,
+                    blocks_complete: 0,
+                    trains: true,
+                    advance: Some(u32::MAX),
                 }),
                 ..grant
             }),

@@ -122,34 +122,28 @@ fn delivered() -> impl Strategy<Value = Delivered> {
 }
 
 fn capabilities(profiles: Profiles) -> impl Strategy<Value = Capabilities> {
-    (
-        any::<(bool, bool, bool, bool)>(),
-        1..=u16::MAX,
-        id(),
-        0..=32u8,
-        eager(),
-    )
-        .prop_map(
-            move |(
-                (checksum, out_of_order, persistent, frames),
+    (any::<[bool; 5]>(), 1..=u16::MAX, id(), 0..=32u8, eager()).prop_map(
+        move |(
+            [checksum, out_of_order, persistent, frames, advance_grants],
+            slots,
+            max_stu,
+            buffer_log2,
+            eager,
+        )| {
+            Capabilities {
+                profiles,
+                checksum,
+                out_of_order,
+                persistent,
                 slots,
                 max_stu,
                 buffer_log2,
                 eager,
-            )| {
-                Capabilities {
-                    profiles,
-                    checksum,
-                    out_of_order,
-                    persistent,
-                    slots,
-                    max_stu,
-                    buffer_log2,
-                    eager,
-                    frames,
-                }
-            },
-        )
+                frames,
+                advance_grants,
+            }
+        },
+    )
 }
 
 fn eager() -> impl Strategy<Value = Eager> {
@@ -237,12 +231,13 @@ fn target() -> impl Strategy<Value = Target> {
 }
 
 fn clear_to_send() -> impl Strategy<Value = Operation> {
-    let parts = (long(), id(), number(), any::<bool>());
-    let grant = parts.prop_map(|(start, length, blocks_complete, trains)| Grant {
+    let parts = (long(), id(), number(), any::<[bool; 2]>());
+    let grant = parts.prop_map(|(start, length, number, [trains, in_advance])| Grant {
         transfer_offset: start.min(u64::MAX - u64::from(length)),
         length,
-        blocks_complete,
+        blocks_complete: if in_advance { 0 } else { number },
         trains,
+        advance: in_advance.then_some(number),
     });
     let place = (any::<u16>(), number(), number());
     let names = (number(), number(), id(), id());

@@ -29,7 +29,7 @@ pub(crate) struct Geometry {
 
 impl Geometry {
     /// Length of a Block that is a whole number of bursts, so that no STU within it is short.
-    fn block_len(&self) -> u32 {
+    fn block_len(&self) -> u64 {
         let datagram = self.stu + self.around;
         let most = encapsulation::MAX_UDP_PAYLOAD_V4 as u32 / datagram;
         let most = most.clamp(1, self.burst_segments.max(1));
@@ -43,11 +43,18 @@ impl Geometry {
             .min(self.window / 2)
             .min(self.stu.saturating_mul(MAX_STUS_PER_BLOCK));
         let whole = target / burst * burst;
-        if whole > 0 {
+        u64::from(if whole > 0 {
             whole
         } else {
             (target / self.stu).max(1) * self.stu
-        }
+        })
+    }
+
+    /// Length of the Block that begins at `at`, of a Transfer of which `rest` bytes are not granted: it crosses no boundary
+    /// of a buffer.
+    pub(super) fn next_len(&self, at: u64, rest: u64) -> u64 {
+        let to_boundary = (1u64 << self.buffer_log2) - (at & ((1 << self.buffer_log2) - 1));
+        self.block_len().min(rest).min(to_boundary)
     }
 }
 
@@ -71,17 +78,13 @@ impl Inbox {
                 transfer.span.len,
                 geometry.block_log2,
             ),
-            Profile::Extended => {
-                let to_boundary =
-                    (1u64 << geometry.buffer_log2) - (at & ((1 << geometry.buffer_log2) - 1));
-                u64::from(geometry.block_len()).min(rest).min(to_boundary) as u32
-            }
+            Profile::Extended => geometry.next_len(at, rest) as u32,
         };
         let room = match geometry.profile {
             Profile::Classic => self.grants.is_idle(),
             Profile::Extended => {
-                self.grants.is_idle()
-                    || self.grants.outstanding() + u64::from(len) <= u64::from(geometry.window)
+                let held = self.grants.outstanding() + self.grants.reserved_bytes();
+                self.grants.is_idle() || held + u64::from(len) <= u64::from(geometry.window)
             }
         };
         if !room || !self.grants.has_room() {
@@ -125,7 +128,15 @@ impl Inbox {
     /// The Clear_To_Send of a live Block.
     pub(crate) fn clear_to_send(&self, sequence: u32, geometry: &Geometry) -> Option<ClearToSend> {
         let block = self.grants.get(sequence)?;
-        let transfer = self.transfers.get(&block.transfer)?;
+        let transfer = self.transfers.get(&block.transfer);
+        let (d_id, advance) = match transfer {
+            Some(transfer) => (transfer.peer, None),
+            None => {
+                let (number, unheard) = self.granted_to(block.transfer)?;
+                (number, Some(unheard))
+            }
+        };
+        let complete = |it| self.blocks_complete(block.transfer, it);
         let (bufx, offset) = split(block.address, geometry.buffer_log2);
         let extended = geometry.profile == Profile::Extended;
         Some(ClearToSend {
@@ -135,13 +146,14 @@ impl Inbox {
             offset,
             sequence,
             b_num: block.b_num,
-            d_id: transfer.peer,
+            d_id,
             s_id: block.transfer,
             grant: extended.then(|| Grant {
                 transfer_offset: block.transfer_offset,
                 length: block.len(),
-                blocks_complete: self.blocks_complete(block.transfer, transfer),
+                blocks_complete: transfer.map_or(0, complete),
                 trains: block.trains,
+                advance,
             }),
         })
     }

@@ -1,6 +1,7 @@
 //! The destination's side of Transfers: announcements kept in their slots, matched with posted
 //! receives in the order they were announced, granted Block by Block.
 
+mod advance;
 mod grant;
 mod slots;
 mod state;
@@ -25,6 +26,20 @@ use zerolane_wire::RequestToSend;
 pub(crate) struct Posted {
     pub(crate) id: TransferId,
     pub(crate) span: Span,
+    /// Bytes granted in advance, and in how many Blocks.
+    granted: u64,
+    blocks: u32,
+}
+
+impl Posted {
+    pub(crate) fn new(id: TransferId, span: Span) -> Posted {
+        Posted {
+            id,
+            span,
+            granted: 0,
+            blocks: 0,
+        }
+    }
 }
 
 /// Why a Transfer is being received.
@@ -58,6 +73,8 @@ pub(crate) struct Inbound {
     pub(crate) next_b_num: u32,
     pub(crate) delivery: Delivery,
     pub(crate) origin: Origin,
+    /// Some of it was granted before it was announced.
+    pub(crate) in_advance: bool,
 }
 
 impl Inbound {
@@ -79,6 +96,8 @@ pub(crate) struct Inbox {
     limit: u16,
     /// Announcement that the next posted receive gets.
     next_match: u32,
+    /// Length of the last Transfer that met a receive and was granted, bytes; 0 if it needed no grant.
+    usual: u64,
     finished: Option<Finished>,
     pub(crate) posted: VecDeque<Posted>,
     pub(crate) reads: Reads,
@@ -100,6 +119,7 @@ impl Inbox {
             base: 0,
             limit,
             next_match: 0,
+            usual: 0,
             finished: None,
             posted: VecDeque::new(),
             reads: Reads::default(),
@@ -159,6 +179,7 @@ impl Inbox {
             next_b_num: 0,
             delivery,
             origin,
+            in_advance: false,
         };
         self.transfers.insert(id, transfer);
         if rts.length > 0 && eager.is_none() {
@@ -178,6 +199,7 @@ impl Inbox {
             next_b_num: 0,
             delivery: Delivery::Interrupt,
             origin: Origin::Got { place, after },
+            in_advance: false,
         };
         self.ungranted += span.len;
         self.transfers.insert(id, transfer);

@@ -1,8 +1,8 @@
 //! The peer's announcements, and what meets them.
 
 use super::{InboundEvent, InboundState, Inbox, Origin, Posted};
-use crate::TransferId;
 use crate::context::Refusal;
+use crate::{Instant, TransferId};
 use zerolane_wire::{Delivered, Immediate, Place, Reason, RequestToSend, Target};
 
 /// One announcement of the peer.
@@ -136,26 +136,43 @@ impl Inbox {
             && !self.is_receiving(|origin| origin == Origin::Posted)
     }
 
+    /// Whether announcement `sequence` was heard, or its end.
+    pub(super) fn is_heard(&self, sequence: u32) -> bool {
+        let state = self.state(sequence);
+        state.is_some_and(|state| state != InboundState::Unheard)
+    }
+
     /// Matches the next announcement with the next posted receive, if both are there.
-    pub(crate) fn match_next(&mut self) -> Option<Matched> {
+    pub(crate) fn match_next(&mut self, now: Instant) -> Option<Matched> {
         loop {
             let next_match = self.next_match;
             let slot = *self.slot_mut(next_match)?;
             match slot.state {
                 InboundState::Unheard => return None,
                 InboundState::Announced if slot.waits_for_receive() => break,
-                _ => self.next_match = next_match.wrapping_add(1),
+                _ => {
+                    self.next_match = next_match.wrapping_add(1);
+                    self.revoke_advance_grants(0);
+                }
             }
         }
         let next_match = self.next_match;
         let rts = self.slot_mut(next_match)?.rts?;
         let posted = self.posted.pop_front()?;
         self.next_match = next_match.wrapping_add(1);
+        let is_eager = self.arrivals.get_mut(next_match).is_some();
+        self.usual = if is_eager { 0 } else { rts.length };
+        if is_eager || rts.length > posted.span.len {
+            self.grants.revoke_transfer(posted.id);
+        }
         if rts.length > posted.span.len {
             self.too_large(next_match, posted.span.len);
             return Some(Matched::TooLarge { posted, rts });
         }
         self.begin(posted.id, posted.span, &rts, Origin::Posted);
+        if !is_eager {
+            self.claim(now, &posted, &rts);
+        }
         Some(Matched::Receiving { id: posted.id, rts })
     }
 
@@ -171,10 +188,7 @@ impl Inbox {
         }
         if rts.length > read.span.len {
             self.too_large(rts.sequence, read.span.len);
-            let posted = Posted {
-                id: reader,
-                span: read.span,
-            };
+            let posted = Posted::new(reader, read.span);
             return Some(Matched::TooLarge { posted, rts: *rts });
         }
         self.begin(reader, read.span, rts, Origin::Posted);

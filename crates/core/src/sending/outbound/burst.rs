@@ -1,7 +1,7 @@
 //! Bursts of payload: what leaves next, and the header it has.
 
 use super::Outbox;
-use super::transfer::{Held, Outbound};
+use super::transfer::{Announcement, Held, Outbound};
 use crate::limits::{LARGE_TRAIN, MIN_TRAIN, PAGE};
 use crate::transmit::{BurstLimit, DataBurst, longest_train, split};
 use crate::{Delivery, Instant, TransferId, tiling};
@@ -98,6 +98,24 @@ pub(crate) struct NextBurst {
     pub(crate) burst: DataBurst,
     pub(crate) repair: bool,
     piece: Piece,
+}
+
+impl NextBurst {
+    /// The Transfer that it is of.
+    pub(crate) fn transfer(&self) -> TransferId {
+        self.piece.id
+    }
+
+    /// It announces its Transfer, if it is the train that can.
+    pub(crate) fn announce(&mut self, announcement: Announcement) -> bool {
+        let Piece { id, b_num, start } = self.piece;
+        let is_first = self.burst.train.is_some() && (b_num, start) == (0, 0);
+        let may = is_first && announcement == Announcement::ByTrain;
+        if may {
+            self.burst.announces = Some(id);
+        }
+        may
+    }
 }
 
 /// Where a burst starts.
@@ -289,6 +307,7 @@ fn cut(
         segments,
         train,
         first,
+        announces: None,
         address,
         buffer_log2,
         last_flags,

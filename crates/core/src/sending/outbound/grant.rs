@@ -4,17 +4,24 @@ use super::transfer::{Held, Outbound};
 use super::{LossReport, OutboundEvent, Outbox};
 use crate::limits::{BLACK_HOLE_REPAIRS, MAX_HELD_GRANTS};
 use crate::transmit::join;
-use crate::{DropReason, TransferId, tiling};
+use crate::{DropReason, Instant, TransferId, tiling};
 use zerolane_wire::{ClearToSend, Profile};
 
 impl Outbox {
     /// Takes a grant. `buffer_log2` is the receiver's.
     pub(crate) fn grant(
         &mut self,
+        now: Instant,
         cts: &ClearToSend,
         profile: Profile,
         buffer_log2: u8,
     ) -> Result<LossReport, DropReason> {
+        let advance = cts.grant.and_then(|grant| grant.advance);
+        if let Some(unheard) = advance {
+            self.grant_in_advance(now, cts, unheard, buffer_log2)?;
+            return Ok(LossReport::default());
+        }
+        self.forget_void(cts);
         let transfer = self
             .transfers
             .get_mut(&cts.d_id)
@@ -43,7 +50,7 @@ impl Outbox {
             .state
             .step(OutboundEvent::Granted)
             .ok_or(DropReason::Unexpected)?;
-        transfer.peer = cts.s_id;
+        (transfer.peer, transfer.in_advance) = (cts.s_id, false);
         let mut missing = LossReport::default();
         if let Some(eager) = transfer.eager.take() {
             // Granted after all: what left without did not find its place.
@@ -73,7 +80,7 @@ impl Outbox {
         Ok(missing)
     }
 
-    fn make_ready(&mut self, sequence: u32, id: TransferId, b_num: u32) {
+    pub(super) fn make_ready(&mut self, sequence: u32, id: TransferId, b_num: u32) {
         let after = |entry: &(u32, TransferId, u32)| sequence.wrapping_sub(entry.0) as i32 >= 0;
         let place = self
             .ready
@@ -85,7 +92,7 @@ impl Outbox {
 }
 
 /// The Block that a grant makes, if it lies in the Transfer and in addresses that exist.
-fn granted(
+pub(super) fn granted(
     transfer: &mut Outbound,
     cts: &ClearToSend,
     profile: Profile,

@@ -1,6 +1,7 @@
 //! The source's side of Transfers: announced, granted Block by Block, sent in the order of the
 //! grants, repaired where the receiver says so, done when it says so.
 
+mod advance;
 mod burst;
 mod credit;
 mod grant;
@@ -12,13 +13,14 @@ pub(crate) use self::burst::{BareMessage, Cut, NextBurst, Shape};
 pub(crate) use self::repair::{LossReport, without};
 pub(crate) use self::state::OutboundEvent;
 pub use self::state::OutboundState;
-pub(crate) use self::transfer::Outbound;
+pub(crate) use self::transfer::{Announcement, Outbound};
 use alloc::vec::Vec;
 
+use self::advance::AdvanceGrants;
 use self::credit::Credit;
 use self::repair::{Repair, Stuck};
 use self::transfer::Held;
-use crate::limits::{MAX_HELD_GRANTS, MAX_REPAIRS};
+use crate::limits::{MAX_ADVANCE_GRANTS, MAX_HELD_GRANTS, MAX_REPAIRS};
 use crate::sending::sent_log::SentLog;
 use crate::slot_window::SlotWindow;
 use crate::{Delivery, Instant, Span, TransferId};
@@ -53,6 +55,7 @@ pub(crate) struct Outbox {
     /// Eager Transfers with bytes never sent, in the order of their announcements.
     eager: VecDeque<TransferId>,
     credit: Credit,
+    advance: AdvanceGrants,
     repairs: VecDeque<Repair>,
     window: SlotWindow,
     held: usize,
@@ -71,6 +74,7 @@ impl Outbox {
             ready: VecDeque::new(),
             eager: VecDeque::new(),
             credit: Credit::default(),
+            advance: AdvanceGrants::default(),
             repairs: VecDeque::new(),
             window: SlotWindow::default(),
             held: 0,
@@ -144,6 +148,9 @@ impl Outbox {
             tries: 0,
             resend_at: Instant::ZERO,
             eager: None,
+            in_advance: false,
+            announcement: Announcement::Sent,
+            numbered: Instant::ZERO,
             held: BTreeMap::new(),
             first_open: 0,
             classic_start: None,
@@ -163,6 +170,7 @@ impl Outbox {
     pub(crate) fn number_withdrawn(&mut self, slots: u16) -> Option<(Withdrawn, u32)> {
         self.withdrawn.front()?;
         let sequence = self.window.open(slots)?;
+        self.advance.on_detour(sequence);
         Some((self.withdrawn.pop_front()?, sequence))
     }
 
@@ -185,6 +193,9 @@ impl Outbox {
         let state = transfer.state.step(OutboundEvent::SlotFree)?;
         transfer.sequence = self.window.open(slots)?;
         transfer.state = state;
+        if transfer.target != Target::Receive {
+            self.advance.on_detour(transfer.sequence);
+        }
         self.queued.pop_front();
         Some(id)
     }
@@ -222,12 +233,17 @@ impl Outbox {
     /// its slot until [`Outbox::resolve`].
     pub(crate) fn on_event(&mut self, id: TransferId, event: OutboundEvent) -> Option<Outbound> {
         let transfer = self.transfers.get_mut(&id)?;
+        let was_announced = transfer.state != OutboundState::Queued;
         transfer.state = transfer.state.step(event)?;
         if transfer.state != OutboundState::Ended {
             return None;
         }
         let transfer = self.transfers.remove(&id)?;
         self.held -= transfer.held.len();
+        if event == OutboundEvent::Cancelled && was_announced {
+            // Whether a receive met it is not known here.
+            self.advance.on_detour(transfer.sequence);
+        }
         self.puts -= usize::from(matches!(transfer.target, Target::Region(..)));
         self.ready.retain(|entry| entry.1 != id);
         self.eager.retain(|&other| other != id);
@@ -257,6 +273,7 @@ impl Outbox {
         assert!(held == self.held && held <= MAX_HELD_GRANTS);
         assert!(self.sent_log.len() <= crate::limits::MAX_FLIGHT);
         assert!(self.eager.len() <= self.transfers.len());
+        assert!(self.advance.len() <= MAX_ADVANCE_GRANTS);
         assert!(self.repairs.len() <= MAX_REPAIRS && self.ready.len() <= MAX_HELD_GRANTS);
     }
 }

@@ -20,6 +20,17 @@ pub(super) struct Held {
     pub(super) regrants: u32,
 }
 
+/// What tells the peer of a Transfer that was numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Announcement {
+    /// An operation, which was sent; or eager payload.
+    Sent,
+    /// None yet: a grant in advance is expected, which makes one needless.
+    Deferred,
+    /// Its first train: the Block that it was granted in advance is as long as it is.
+    ByTrain,
+}
+
 /// An outgoing Transfer.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbound {
@@ -37,6 +48,11 @@ pub(crate) struct Outbound {
     /// All of it as one Block that the peer did not grant: it leaves with its announcement. None once the
     /// peer granted after all.
     pub(super) eager: Option<Held>,
+    /// What is held was granted before the announcement, of which the peer may not have heard.
+    pub(crate) in_advance: bool,
+    pub(crate) announcement: Announcement,
+    /// When it was numbered.
+    pub(super) numbered: Instant,
     /// By Block number.
     pub(super) held: BTreeMap<u32, Held>,
     /// Blocks below this number are complete.
@@ -81,6 +97,15 @@ impl Outbound {
         match &mut self.eager {
             Some(eager) if b_num == 0 => Some(eager),
             _ => self.held.get_mut(&b_num),
+        }
+    }
+
+    /// Whether the peer is expected to grant more of it.
+    pub(crate) fn waits_for_grants(&self) -> bool {
+        match self.state {
+            OutboundState::Announced => self.sent < self.span.len,
+            OutboundState::Sending => !self.all_sent(),
+            _ => false,
         }
     }
 

@@ -1,0 +1,145 @@
+//! A limit to the rate, in virtual time: goodput stays within it, and near it.
+
+use super::sim::Sim;
+use crate::*;
+use netsim::link::{LinkConfig, Loss};
+use std::time::Duration;
+use zerolane_wire::{Profile, Profiles, Rights};
+
+const MS: Duration = Duration::from_millis(1);
+const MIB: u64 = 1 << 20;
+
+/// 1 Gb/s.
+fn link(rtt: Duration, loss: Loss) -> LinkConfig {
+    LinkConfig {
+        delay: rtt / 2,
+        rate_bits_per_s: Some(1_000_000_000),
+        queue_packets: 3_000,
+        loss,
+        ..LinkConfig::default()
+    }
+}
+
+/// Bytes a second of a Transfer of `length` bytes from an end with this limit, and bytes sent a second.
+fn rates(config: Config, link: LinkConfig, length: u64) -> (f64, f64, Sim) {
+    let mut sim = Sim::new(link, 1, config.clone(), config);
+    sim.connect();
+    sim.run_for(Duration::from_secs(1));
+    let (start, now) = (sim.net.now(), sim.now());
+    let source = sim.a.filled(7, length);
+    let target = sim.b.empty(length);
+    sim.b.c().post_receive(now, target).unwrap();
+    let from = sim.a.c().post_send(now, source, Delivery::Polled).unwrap();
+    sim.run_until(Duration::from_secs(36_000), |sim| sim.a.sent(from));
+    assert!(sim.b.holds(target, 7, length));
+    let seconds = (sim.net.now() - start).as_secs_f64();
+    let sent = sim.a.c().counters().bytes_sent as f64;
+    (length as f64 / seconds, sent / seconds, sim)
+}
+
+fn limited(max_rate: u64) -> Config {
+    Config {
+        max_rate: Some(max_rate),
+        ..Config::default()
+    }
+}
+
+/// With what may leave at once after a pause of the sender, in a Transfer of `seconds`.
+fn most(max_rate: u64, seconds: f64) -> f64 {
+    let at_once = 0.02 * max_rate as f64 + 12_000.0;
+    max_rate as f64 + at_once / seconds
+}
+
+#[test]
+fn max_rate__goodput_is_within_it_and_near_it() {
+    for (rtt, loss, least) in [
+        (MS / 10, Loss::None, 0.98),
+        (20 * MS, Loss::None, 0.97),
+        (MS / 10, Loss::Random(0.01), 0.95),
+        (20 * MS, Loss::Random(0.01), 0.9),
+    ] {
+        for max_rate in [MIB / 4, 10 * MIB, 50 * MIB] {
+            let length = 8 * max_rate;
+            let (goodput, sent, mut sim) = rates(limited(max_rate), link(rtt, loss), length);
+            let what = format!("{max_rate} B/s, {rtt:?}, {loss:?}: {goodput} B/s, {sent} sent");
+            assert!(sent <= most(max_rate, 8.0), "{what}");
+            assert!(goodput >= least * max_rate as f64, "{what}");
+            let resent = sim.a.c().counters().bytes_resent;
+            let part = resent as f64 / length as f64;
+            let expected = if loss == Loss::None { 0.0 } else { 0.02 };
+            assert!(part <= expected, "{what}: {part} sent again");
+        }
+    }
+}
+
+#[test]
+fn max_rate__more_than_the_path_carries_changes_nothing() {
+    let link = link(20 * MS, Loss::None);
+    let (free, ..) = rates(Config::default(), link, 64 * MIB);
+    let (goodput, ..) = rates(limited(1 << 40), link, 64 * MIB);
+    let ratio = goodput / free;
+    assert!((0.95..1.05).contains(&ratio), "{goodput} and {free}");
+}
+
+#[test]
+fn max_rate__holds_for_classic_and_for_answers_to_gets() {
+    let max_rate = 10 * MIB;
+    let classic = Config {
+        profiles: Profiles::only(Profile::Classic),
+        ..limited(max_rate)
+    };
+    let (goodput, sent, _) = rates(classic, link(MS / 10, Loss::None), 4 * max_rate);
+    assert!(sent <= most(max_rate, 4.0), "{sent}");
+    assert!(goodput >= 0.9 * max_rate as f64, "{goodput}");
+
+    let mut sim = Sim::new(
+        link(MS, Loss::None),
+        1,
+        limited(max_rate),
+        limited(max_rate),
+    );
+    sim.connect();
+    let (length, start, now) = (4 * max_rate, sim.net.now(), sim.now());
+    let source = sim.b.filled(7, length);
+    let target = sim.a.empty(length);
+    let (handle, mx) = sim.b.c().export(source, Rights::READ, None).unwrap();
+    let place = RemotePlace {
+        handle,
+        mx,
+        address: 0,
+    };
+    let id = sim.a.c().post_get(now, place, target, WorkFlags::default());
+    let id = id.unwrap();
+    sim.run_until(Duration::from_secs(3600), |sim| sim.a.outcomes(id) > 0);
+    assert!(sim.a.holds(target, 7, length));
+    let goodput = length as f64 / (sim.net.now() - start).as_secs_f64();
+    assert!(goodput <= most(max_rate, 4.0), "{goodput}");
+    assert!(goodput >= 0.95 * max_rate as f64, "{goodput}");
+}
+
+#[test]
+fn set_max_rate__counts_from_then_on() {
+    let max_rate = 10 * MIB;
+    let mut sim = Sim::new(
+        link(MS / 10, Loss::None),
+        1,
+        Config::default(),
+        Config::default(),
+    );
+    sim.connect();
+    let mut goodput = |limit: Option<u64>| {
+        sim.a.c().set_max_rate(limit);
+        let (start, now, length) = (sim.net.now(), sim.now(), 20 * MIB);
+        let source = sim.a.filled(7, length);
+        let target = sim.b.empty(length);
+        sim.b.c().post_receive(now, target).unwrap();
+        let from = sim.a.c().post_send(now, source, Delivery::Polled).unwrap();
+        sim.run_until(Duration::from_secs(3600), |sim| sim.a.sent(from));
+        length as f64 / (sim.net.now() - start).as_secs_f64()
+    };
+    let limit = max_rate as f64;
+    assert!(goodput(None) > 5.0 * limit);
+    let limited = goodput(Some(max_rate));
+    assert!((0.95 * limit..1.03 * limit).contains(&limited), "{limited}");
+    assert!(goodput(None) > 5.0 * limit);
+}
