@@ -37,6 +37,10 @@ pub struct Options {
     pub max_in_flight: u32,
     /// What keeps the sender from overloading the path.
     pub control: Control,
+    /// Most payload that this end sends over one connection, bytes per second, repeats included and headers not;
+    /// `None`: as much as the peer and the path take. Several connections have a limit each. What is received is the
+    /// peer's to limit.
+    pub max_rate: Option<u64>,
     /// Longest send, or payload of a message, that leaves with its announcement instead of waiting for a
     /// grant, bytes, at most 64 KiB; 0: none. The lesser of both ends' counts. It saves a round trip and costs
     /// the receiver a copy.
@@ -79,6 +83,7 @@ impl Default for Options {
             receive_buffer: 8 << 20,
             max_in_flight: config.max_window,
             control: config.control,
+            max_rate: config.max_rate,
             eager_limit: config.eager_limit,
             block: config.block,
             spin: Duration::from_micros(50),

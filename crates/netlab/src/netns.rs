@@ -29,7 +29,7 @@ pub use name::sweep_stale;
 pub use offload::{OffloadChange, Offloads};
 pub use star::{MAX_HOSTS, Star};
 
-use name::{NETNS_DIR, Names};
+use name::{NETNS_DIR, Names, maker_of, names_in_use};
 use netsim::Side;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{Signal, kill};
@@ -369,37 +369,7 @@ impl Namespace {
     /// [`Error::CommandFailed`] with what `ip` said, for example because the
     /// namespace is gone; [`Error::Io`] if a process does not end.
     pub fn kill_all(&self) -> Result<()> {
-        /// A killed process ends within moments, except in the kernel's depths.
-        const ATTEMPTS: u32 = 200;
-        const PAUSE: Duration = Duration::from_millis(10);
-        for _ in 0..ATTEMPTS {
-            let pids = self.processes()?;
-            if pids.is_empty() {
-                return Ok(());
-            }
-            for pid in pids {
-                // It may be gone already.
-                let _ = kill(pid, Signal::SIGKILL);
-            }
-            thread::sleep(PAUSE);
-        }
-        let busy = io::Error::from(io::ErrorKind::ResourceBusy);
-        Err(Error::io(
-            format!("end all processes in {}", self.name),
-            busy,
-        ))
-    }
-
-    /// The processes in the namespace, not this one.
-    fn processes(&self) -> Result<Vec<Pid>> {
-        let listing = IP.run(&["netns", "pids", &self.name])?;
-        let pids = listing
-            .split_whitespace()
-            .filter_map(|word| word.parse().ok());
-        Ok(pids
-            .map(Pid::from_raw)
-            .filter(|&pid| pid != Pid::this())
-            .collect())
+        end_processes(&self.name)
     }
 
     /// MTU of the device as it is now, in bytes.
@@ -430,4 +400,51 @@ fn mtu_in(line: &str) -> Option<u32> {
     let mut words = line.split_whitespace();
     words.find(|&word| word == "mtu")?;
     words.next()?.parse().ok()
+}
+/// Removes all namespaces that the process `maker` made, and ends what runs in them: for one that was killed, and cannot.
+///
+/// # Errors
+/// As [`sweep_stale`]; what can be removed is.
+pub fn remove_all_of(maker: u32) -> Result<()> {
+    let mut outcome = Ok(());
+    for name in names_in_use()? {
+        if maker_of(&name) == Some(maker) {
+            let ended = end_processes(&name);
+            let removed = IP.run(&["netns", "del", &name]).map(drop);
+            outcome = outcome.and(ended).and(removed);
+        }
+    }
+    outcome
+}
+
+/// Ends all processes in a namespace.
+fn end_processes(name: &str) -> Result<()> {
+    /// A killed process ends within moments, except in the kernel's depths.
+    const ATTEMPTS: u32 = 200;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 0..ATTEMPTS {
+        let pids = processes(name)?;
+        if pids.is_empty() {
+            return Ok(());
+        }
+        for pid in pids {
+            // It may be gone already.
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        thread::sleep(PAUSE);
+    }
+    let busy = io::Error::from(io::ErrorKind::ResourceBusy);
+    Err(Error::io(format!("end all processes in {name}"), busy))
+}
+
+/// The processes in a namespace, not this one.
+fn processes(name: &str) -> Result<Vec<Pid>> {
+    let listing = IP.run(&["netns", "pids", name])?;
+    let pids = listing
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok());
+    Ok(pids
+        .map(Pid::from_raw)
+        .filter(|&pid| pid != Pid::this())
+        .collect())
 }

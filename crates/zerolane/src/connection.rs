@@ -496,6 +496,12 @@ impl Connection {
         self.driver.set_weight(weight);
     }
 
+    /// Sets the most payload that this end sends from now on, bytes per second, in place of
+    /// [`Options::max_rate`]; `None`: no limit.
+    pub fn set_max_rate(&mut self, max_rate: Option<u64>) {
+        self.driver.set_max_rate(max_rate);
+    }
+
     /// A handle with which another thread ends a [`Connection::wait`] or [`Connection::announced`], or the
     /// next one if none is in progress. It ends no request: calls that wait for the end of one go on, and
     /// the wake is kept for the next wait.

@@ -82,6 +82,7 @@ fn request() -> Vec<u8> {
                 buffer_log2: 20,
                 eager: Eager::NONE,
                 frames: false,
+                advance_grants: false,
             },
             s_key: 0xabcd,
             sync: 42,

@@ -289,6 +289,12 @@ impl<L: Lane> Driver<L> {
         self.core.set_weight(weight);
     }
 
+    /// Sets the most payload that leaves from now on, bytes per second, as
+    /// [`Options::max_rate`](crate::Options::max_rate) has it.
+    pub fn set_max_rate(&mut self, max_rate: Option<u64>) {
+        self.core.set_max_rate(max_rate);
+    }
+
     /// Begins to disconnect.
     pub fn close(&mut self) {
         self.core.close(self.clock.now());

@@ -206,6 +206,7 @@ fn config(socket: &Socket, peer: SocketAddr, options: &Options) -> Config {
         window: socket::window(socket, options.max_in_flight),
         max_window: options.max_in_flight,
         control: options.control,
+        max_rate: options.max_rate,
         block: options.block,
         eager_limit: options.eager_limit,
         eager_credit: eager_credit(options),

@@ -119,18 +119,24 @@ pub(super) mod seam {
     /// Which sends are refused.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub(crate) enum Sends {
-        /// Those to be cut by the kernel.
+        /// Those of bulk to be cut by the kernel.
         Segmented,
+        /// Those of several control datagrams.
+        Together,
         /// Those without a copy.
         Zerocopy,
         /// Those of memory that is given.
         Given,
     }
 
+    /// What is sent together and is longer, bytes, is no control.
+    const LEAST_BULK: usize = 2048;
+
     thread_local! {
         static REFUSED: RefCell<Vec<(Sends, i32)>> = const { RefCell::new(Vec::new()) };
         static HOLDS_REPORTS: Cell<bool> = const { Cell::new(false) };
         static SAYS_NOT_COPIED: Cell<bool> = const { Cell::new(false) };
+        static MEASURES: Cell<bool> = const { Cell::new(false) };
     }
 
     /// The next of these sends is refused so.
@@ -153,14 +159,28 @@ pub(super) mod seam {
         HOLDS_REPORTS.set(hold);
     }
 
+    /// Whether trains are given or copied is found by measurement. Else, in tests, they are given, so that what they
+    /// show depends on no clock.
+    pub(crate) fn measure(measures: bool) {
+        MEASURES.set(measures);
+    }
+
+    pub(crate) fn always_gives() -> bool {
+        !MEASURES.get()
+    }
+
     /// The kernel says that it copied nothing.
     pub(crate) fn say_not_copied(say: bool) {
         SAYS_NOT_COPIED.set(say);
     }
 
     pub(super) fn refusal(message: &libc::msghdr, flags: i32) -> Option<io::Error> {
+        // SAFETY: the caller's promise: as many iovecs are there.
+        let pieces = unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) };
+        let len: usize = pieces.iter().map(|it| it.iov_len).sum();
         let is = |sends| match sends {
-            Sends::Segmented => message.msg_controllen > 0,
+            Sends::Segmented => message.msg_controllen > 0 && len > LEAST_BULK,
+            Sends::Together => message.msg_controllen > 0 && len <= LEAST_BULK,
             Sends::Zerocopy => flags & libc::MSG_ZEROCOPY != 0,
             Sends::Given => false,
         };

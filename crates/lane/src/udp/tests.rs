@@ -98,19 +98,20 @@ fn region(bytes: &[u8]) -> Region {
     region
 }
 
-/// Posts one Transfer from a to b and returns what b has.
-fn transfer(a: &mut End, b: &mut End, bytes: &[u8]) -> Option<Completion> {
+/// Posts one Transfer from a to b.
+fn post(a: &mut End, b: &mut End, bytes: &[u8]) {
     let place = Region::anonymous(bytes.len()).expect("memory");
     b.post_target(WorkRequest::Receive, Report::default(), place)
         .expect("posted");
-    a.post_source(
-        WorkRequest::Send {
-            delivery: Delivery::Interrupt,
-        },
-        Report::default(),
-        region(bytes).into(),
-    )
-    .expect("posted");
+    let delivery = Delivery::Interrupt;
+    let send = WorkRequest::Send { delivery };
+    a.post_source(send, Report::default(), region(bytes).into())
+        .expect("posted");
+}
+
+/// The same, and returns what b has.
+fn transfer(a: &mut End, b: &mut End, bytes: &[u8]) -> Option<Completion> {
+    post(a, b, bytes);
     drive(a, b, |_, b| b.has_completion());
     b.next_completion()
 }
@@ -160,6 +161,55 @@ fn gso__refused_at_run_time_loses_nothing() {
         assert_eq!(account.dropped_on_send, 0, "sent in the same call: {errno}");
         assert_eq!(account.protocol.bytes_resent, 0, "{errno}");
     }
+}
+
+/// What an end owes at once, and is of one length, is one call: here the announcements of four Transfers.
+#[test]
+fn control__of_one_length_leaves_together() {
+    for options in [plain(), Options::default()] {
+        for gso in [true, false] {
+            let Some(hosts) = hosts(1500) else { return };
+            let options = Options {
+                gso,
+                ..options.clone()
+            };
+            let (mut a, mut b) = join(Some(&hosts), &options);
+            let bytes = content(100_000, 1);
+            verify(transfer(&mut a, &mut b, &bytes), &bytes);
+            let before = a.account();
+            for seed in 1..5 {
+                post(&mut a, &mut b, &content(bytes.len(), seed));
+            }
+            let _ = a.turn().expect("a");
+            let after = a.account();
+            let calls = after.tx_control_syscalls - before.tx_control_syscalls;
+            assert_eq!(calls, if gso { 1 } else { 4 });
+            assert_eq!(after.datagrams_sent - before.datagrams_sent, 4);
+            for seed in 1..5 {
+                drive(&mut a, &mut b, |_, b| b.has_completion());
+                verify(b.next_completion(), &content(bytes.len(), seed));
+            }
+            assert_eq!(a.account().protocol.timeouts, 0);
+        }
+    }
+}
+
+/// Control that the socket has no room for leaves later, all of it.
+#[test]
+fn control__that_was_refused_leaves_later() {
+    let Some(hosts) = hosts(1500) else { return };
+    let (mut a, mut b) = join(Some(&hosts), &plain());
+    seam::refuse(Sends::Together, libc::EAGAIN);
+    for seed in 1..5 {
+        post(&mut a, &mut b, &content(50_000, seed));
+    }
+    for seed in 1..5 {
+        drive(&mut a, &mut b, |_, b| b.has_completion());
+        verify(b.next_completion(), &content(50_000, seed));
+    }
+    assert_eq!(seam::refusals_left(), 0);
+    assert_eq!(a.account().protocol.timeouts, 0);
+    assert_eq!(a.account().dropped_on_send, 0);
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub fn sweep_stale() -> Result<Vec<String>> {
     Ok(removed)
 }
 
-fn names_in_use() -> Result<Vec<String>> {
+pub(super) fn names_in_use() -> Result<Vec<String>> {
     let entries = match fs::read_dir(NETNS_DIR) {
         Ok(entries) => entries,
         // No named namespace was made since boot.
@@ -93,7 +93,7 @@ fn names_in_use() -> Result<Vec<String>> {
 }
 
 /// The pid in a name of our scheme; `None` for all other names.
-fn maker_of(name: &str) -> Option<u32> {
+pub(super) fn maker_of(name: &str) -> Option<u32> {
     let parts: Vec<&str> = name.split('-').collect();
     let &[SCHEME, prefix, pid, serial, label] = parts.as_slice() else {
         return None;

@@ -24,6 +24,14 @@ impl Access {
         }
     }
 
+    /// What the owner of `key` is called on the list.
+    pub fn name(&self, key: Option<PublicKey>) -> Option<String> {
+        match self {
+            Access::Anyone => None,
+            Access::Listed(list) => list.list().name(&key?).map(str::to_owned),
+        }
+    }
+
     /// [`AllowFile::news`] of the list, if there is one.
     pub fn news(&self) -> Option<Result<usize, String>> {
         match self {

@@ -1,12 +1,10 @@
 //! The clients that may connect to a server, and what they may do there.
 
-use super::file::{self, Secrecy};
-use super::{Error, lines};
-use crate::security::{PublicKey, Trust};
+use super::{Error, comment, lines};
+use crate::security::PublicKey;
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::path::{Component, Path};
 
 /// Longest name of a memory region, bytes: what its operation carries.
 const MAX_REGION_NAME: usize = zerolane_wire::OPTIONS_LEN;
@@ -60,7 +58,36 @@ impl Rights {
     }
 }
 
-/// Keys and their rights. One line for each:
+/// In the words of a line. A line cannot say everything, such as a path with spaces:
+/// [`AllowFile::add`](super::AllowFile::add) refuses what it cannot.
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.write { "read-write" } else { "read" })?;
+        if self.fetch && !self.write {
+            f.write_str(" fetch")?;
+        }
+        if let Some(below) = &self.below {
+            write!(f, " below={}", String::from_utf8_lossy(below))?;
+        }
+        if let Some(regions) = &self.regions {
+            write!(f, " regions={}", regions.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+/// A line of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllowedKey {
+    /// Who may connect.
+    pub key: PublicKey,
+    /// What its owner may do.
+    pub rights: Rights,
+    /// What the comment behind says, which is who it is; `None` without one.
+    pub name: Option<String>,
+}
+
+/// Keys and their rights. One line for each, with the owner's name behind `#`:
 ///
 /// ```text
 /// zl:...  read                  # may read everything
@@ -71,7 +98,10 @@ impl Rights {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList {
-    keys: HashMap<PublicKey, Rights>,
+    /// In the order of the lines.
+    lines: Vec<AllowedKey>,
+    /// Where a key is in `lines`.
+    places: HashMap<PublicKey, usize>,
 }
 
 impl AllowList {
@@ -82,7 +112,7 @@ impl AllowList {
     /// whole.
     pub fn parse(text: &str) -> Result<AllowList, Error> {
         let mut list = AllowList::default();
-        for (text, line) in lines(text)? {
+        for ((text, line), whole) in lines(text)?.zip(text.lines()) {
             let syntax = |problem| Error::Syntax { line, problem };
             let mut words = text.split_whitespace();
             let Some(key) = words.next() else {
@@ -90,9 +120,11 @@ impl AllowList {
             };
             let key = key.parse().map_err(|_| syntax("not a key"))?;
             let rights = rights(words).map_err(syntax)?;
-            if list.keys.insert(key, rights).is_some() {
+            let name = comment(whole).map(str::to_owned);
+            if list.rights(&key).is_some() {
                 return Err(syntax("this key has a line already"));
             }
+            list.put(AllowedKey { key, rights, name });
         }
         Ok(list)
     }
@@ -100,23 +132,47 @@ impl AllowList {
     /// The same list, and the owner of `key` with `rights`, whatever a line says.
     #[must_use]
     pub fn with(mut self, key: PublicKey, rights: Rights) -> AllowList {
-        self.keys.insert(key, rights);
+        let name = self.name(&key).map(str::to_owned);
+        self.put(AllowedKey { key, rights, name });
         self
+    }
+
+    fn put(&mut self, line: AllowedKey) {
+        let next = self.lines.len();
+        let place = *self.places.entry(line.key).or_insert(next);
+        match self.lines.get_mut(place) {
+            Some(there) => *there = line,
+            None => self.lines.push(line),
+        }
+    }
+
+    /// All that it lets in, in the order of the lines.
+    pub fn keys(&self) -> &[AllowedKey] {
+        &self.lines
+    }
+
+    fn line_of(&self, key: &PublicKey) -> Option<&AllowedKey> {
+        self.places.get(key).map(|&place| &self.lines[place])
     }
 
     /// What the owner of `key` may do; `None`: not even connect.
     pub fn rights(&self, key: &PublicKey) -> Option<&Rights> {
-        self.keys.get(key)
+        self.line_of(key).map(|line| &line.rights)
+    }
+
+    /// What the owner of `key` is called.
+    pub fn name(&self, key: &PublicKey) -> Option<&str> {
+        self.line_of(key)?.name.as_deref()
     }
 
     /// How many keys it has.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.lines.len()
     }
 
     /// Whether it lets no client in.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.lines.is_empty()
     }
 }
 
@@ -162,125 +218,4 @@ fn region_names(names: &str) -> Result<Vec<String>, &'static str> {
         _ => Err("a name of a region has 1 to 32 bytes"),
     };
     names.split(',').map(name).collect()
-}
-
-/// A list in a file, read again when the file changes. It then holds for new connections; those that
-/// are there go on. A file that cannot be used changes nothing.
-#[derive(Debug)]
-pub struct AllowFile {
-    path: PathBuf,
-    own: Option<PublicKey>,
-    loaded: Mutex<Loaded>,
-}
-
-#[derive(Debug)]
-struct Loaded {
-    stamp: Stamp,
-    list: Arc<AllowList>,
-    /// Why the file as it is now cannot be used; the list before it stays.
-    broken: Option<String>,
-    /// The list, or what is wrong with it, was not reported yet.
-    is_news: bool,
-}
-
-impl Loaded {
-    /// Takes what was read, or keeps what is there.
-    fn take(&mut self, read: Result<(Stamp, AllowList), Error>) {
-        match read {
-            Ok((stamp, list)) => {
-                *self = Loaded {
-                    stamp,
-                    list: Arc::new(list),
-                    broken: None,
-                    is_news: true,
-                };
-            }
-            Err(error) => {
-                let broken = Some(error.to_string());
-                self.is_news |= self.broken != broken;
-                self.broken = broken;
-            }
-        }
-    }
-}
-
-impl AllowFile {
-    /// Reads the list; without a file it is empty. The owner of `own` may do everything.
-    ///
-    /// # Errors
-    /// The file cannot be read or is broken.
-    pub fn load(path: &Path, own: Option<PublicKey>) -> Result<AllowFile, Error> {
-        let (stamp, list) = read(path, own)?;
-        Ok(AllowFile {
-            path: path.to_owned(),
-            own,
-            loaded: Mutex::new(Loaded {
-                stamp,
-                list: Arc::new(list),
-                broken: None,
-                is_news: false,
-            }),
-        })
-    }
-
-    /// The list as it is now.
-    pub fn list(&self) -> Arc<AllowList> {
-        let mut loaded = self.loaded();
-        if stamp(&self.path) != loaded.stamp {
-            loaded.take(read(&self.path, self.own));
-        }
-        Arc::clone(&loaded.list)
-    }
-
-    /// What became of the file since it was loaded, or this was asked last: `None`, if it is as it was;
-    /// how many keys the list has now; or why the file cannot be used, and the list stays as it was.
-    pub fn news(&self) -> Option<Result<usize, String>> {
-        let count = self.list().len();
-        let mut loaded = self.loaded();
-        let news = std::mem::take(&mut loaded.is_news);
-        news.then(|| loaded.broken.clone().map_or(Ok(count), Err))
-    }
-
-    /// Reads the file now, even if it looks unchanged, to find out whether this process still can.
-    pub fn reload(&self) {
-        let read = read(&self.path, self.own);
-        self.loaded().take(read);
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// No holder of the lock leaves it half changed.
-    fn loaded(&self) -> MutexGuard<'_, Loaded> {
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Trust for AllowFile {
-    fn trusts(&self, peer: &PublicKey) -> bool {
-        self.list().rights(peer).is_some()
-    }
-}
-
-/// What tells one content of a file from another: its number, time of change and length. The time is
-/// the one that a change of permissions or a move into place sets as well.
-type Stamp = Option<(u64, i64, i64, u64)>;
-
-fn stamp(path: &Path) -> Stamp {
-    let meta = std::fs::metadata(path).ok()?;
-    Some((meta.ino(), meta.ctime(), meta.ctime_nsec(), meta.len()))
-}
-
-fn read(path: &Path, own: Option<PublicKey>) -> Result<(Stamp, AllowList), Error> {
-    // Taken before the content: a change between the two is seen the next time.
-    let stamp = stamp(path);
-    let text = file::read(path, Secrecy::Public)?.unwrap_or_default();
-    let list = AllowList::parse(&text)?;
-    let list = match own {
-        Some(key) => list.with(key, Rights::ALL),
-        None => list,
-    };
-    Ok((stamp, list))
 }

@@ -2,8 +2,8 @@
 
 use super::{Error, MAX_BYTES};
 use data_encoding::HEXLOWER;
-use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, RenameFlags};
-use std::fs::File;
+use rustix::fs::{self, AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
+use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -38,7 +38,7 @@ pub(super) fn read(path: &Path, secrecy: Secrecy) -> Result<Option<String>, Erro
 }
 
 /// Refuses what others may read (a secret) or change (either).
-fn check(path: &Path, meta: &std::fs::Metadata, secrecy: Secrecy) -> Result<(), Error> {
+fn check(path: &Path, meta: &Metadata, secrecy: Secrecy) -> Result<(), Error> {
     let others = meta.permissions().mode() & 0o077;
     let what = match secrecy {
         Secrecy::Secret if others != 0 => "read",
@@ -50,9 +50,33 @@ fn check(path: &Path, meta: &std::fs::Metadata, secrecy: Secrecy) -> Result<(), 
     Err(Error::Exposed { path, what })
 }
 
-/// Puts `text` into place as a whole: a concurrent reader finds the old file or the new one.
-/// Makes its directory if there is none. With `fresh` an existing file stays.
-pub(super) fn write(path: &Path, text: &str, fresh: bool) -> Result<(), Error> {
+/// Changes a file that others may read: `change` makes of its text (empty, if there is none) the new one, or
+/// `None` if it stays. No two changes at a time; links are followed, and permissions and owner stay, for a server may
+/// be of another user than the one that changes its list.
+pub(super) fn update<T>(
+    path: &Path,
+    change: impl FnOnce(&str) -> Result<(Option<String>, T), Error>,
+) -> Result<T, Error> {
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let _lock = lock(make_directory(path)?);
+    let text = read(path, Secrecy::Public)?.unwrap_or_default();
+    let (text, done) = change(&text)?;
+    if let Some(text) = text {
+        write(path, &text, false)?;
+    }
+    Ok(done)
+}
+
+/// Keeps other programs from changing files in `directory` until it is dropped: the directory is locked, for a
+/// file that is replaced cannot be. Not where a file system has no such locks (NFS): there the last of two changes stays.
+fn lock(directory: &Path) -> Option<File> {
+    let directory = File::open(directory).ok()?;
+    fs::flock(&directory, FlockOperation::LockExclusive).ok()?;
+    Some(directory)
+}
+
+/// The directory of `path`, made if there is none.
+fn make_directory(path: &Path) -> Result<&Path, Error> {
     let io = |error: std::io::Error| Error::io(path, error);
     let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
@@ -60,12 +84,22 @@ pub(super) fn write(path: &Path, text: &str, fresh: bool) -> Result<(), Error> {
         std::fs::create_dir_all(directory).map_err(io)?;
         std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700)).map_err(io)?;
     }
+    Ok(directory)
+}
+
+/// Puts `text` into place as a whole: a concurrent reader finds the old file or the new one.
+/// Makes its directory if there is none. With `fresh` an existing file stays; otherwise the new one has its
+/// permissions and owner.
+pub(super) fn write(path: &Path, text: &str, fresh: bool) -> Result<(), Error> {
+    let io = |error: std::io::Error| Error::io(path, error);
+    let directory = make_directory(path)?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
     // Another process may have this one's number: in another container, with the same home.
     let random: [u8; 32] = zerolane_lane::random().map_err(Error::Random)?;
     name.push(format!(".{}.new", HEXLOWER.encode(&random[..16])));
     let beside = directory.join(name);
-    let written = write_new(&beside, text).and_then(|()| {
+    let old = path.metadata().ok().filter(|_| !fresh);
+    let written = write_new(&beside, text, old.as_ref()).and_then(|()| {
         let flags = match fresh {
             true => RenameFlags::NOREPLACE,
             false => RenameFlags::empty(),
@@ -81,9 +115,16 @@ pub(super) fn write(path: &Path, text: &str, fresh: bool) -> Result<(), Error> {
     })
 }
 
-fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+fn write_new(path: &Path, text: &str, old: Option<&Metadata>) -> std::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let mut file = File::from(fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?);
+    if let Some(old) = old {
+        let is_ours = file.metadata()?.uid() == old.uid() && file.metadata()?.gid() == old.gid();
+        if !is_ours {
+            std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
+        }
+        file.set_permissions(old.permissions())?;
+    }
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }

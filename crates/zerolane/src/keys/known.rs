@@ -1,7 +1,7 @@
 //! Servers met before, and their keys: trust on first use, as with ssh.
 
 use super::file::{self, Secrecy};
-use super::{Error, lines};
+use super::{Error, content, lines};
 use crate::security::{PublicKey, Trust};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -49,17 +49,50 @@ impl KnownHosts {
     /// # Errors
     /// The file cannot be written.
     pub fn remember(&self, host: &str, key: PublicKey) -> Result<(), Error> {
-        // As it is now: another process may have added a host meanwhile.
-        let mut text = file::read(&self.path, Secrecy::Public)?.unwrap_or_default();
-        if parse(&text)?.iter().any(|(name, _)| name == host) {
-            return Ok(());
-        }
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text += &format!("{host} {key}\n");
-        file::write(&self.path, &text, false)
+        file::update(&self.path, |text| {
+            // As it is now: another process may have added a host meanwhile.
+            if parse(text)?.iter().any(|(name, _)| name == host) {
+                return Ok((None, ()));
+            }
+            let gap = match text.is_empty() || text.ends_with('\n') {
+                true => "",
+                false => "\n",
+            };
+            Ok((Some(format!("{text}{gap}{host} {key}\n")), ()))
+        })
     }
+
+    /// All servers met, as name and port, and their keys.
+    pub fn hosts(&self) -> &[(String, PublicKey)] {
+        &self.hosts
+    }
+
+    /// Forgets a server: `host` is name and port as in [`hosts`](Self::hosts), or a name alone, which is all of its
+    /// ports. Returns what was forgotten; the next meeting is a first one again.
+    ///
+    /// # Errors
+    /// The file is broken, or cannot be written.
+    pub fn forget(path: &Path, host: &str) -> Result<Vec<(String, PublicKey)>, Error> {
+        file::update(path, |text| {
+            let (gone, _): (Vec<_>, Vec<_>) = parse(text)?
+                .into_iter()
+                .partition(|(it, _)| names(host, it));
+            let is_gone = |line: &&str| {
+                let first = content(line).split_whitespace().next();
+                first.is_some_and(|it| names(host, it))
+            };
+            let rest = text.lines().filter(|line| !is_gone(line));
+            let rest: String = rest.flat_map(|line| [line, "\n"]).collect();
+            Ok(((!gone.is_empty()).then_some(rest), gone))
+        })
+    }
+}
+
+/// Whether `host` means `known`, a name and a port: by both, or by the name, an IPv6 address with brackets or without.
+fn names(host: &str, known: &str) -> bool {
+    let bare = |name: &str| name.trim_matches(['[', ']']).to_owned();
+    let name = known.rsplit_once(':').map_or(known, |(name, _)| name);
+    host == known || bare(host) == bare(name)
 }
 
 fn parse(text: &str) -> Result<Vec<(String, PublicKey)>, Error> {
@@ -100,7 +133,7 @@ pub enum Meeting {
     },
 }
 
-/// The trust of one connection in one host.
+/// The trust of one program in one host: over all of its connections, that keeps the key which it showed first.
 #[derive(Debug)]
 pub struct HostTrust {
     known: Option<PublicKey>,
@@ -120,7 +153,7 @@ impl HostTrust {
         }
     }
 
-    /// Trusts every host, and remembers none.
+    /// Trusts the host whatever its key is, and does not remember it.
     pub fn anyone() -> HostTrust {
         HostTrust {
             known: None,
@@ -140,6 +173,15 @@ impl HostTrust {
 }
 
 impl HostTrust {
+    /// The key that the host showed at a meeting.
+    fn met(&self, meeting: Option<Meeting>) -> Option<PublicKey> {
+        match meeting? {
+            Meeting::First { key, .. } | Meeting::Again(key) => Some(key),
+            Meeting::Changed { known, .. } => Some(known),
+            Meeting::Own => self.own,
+        }
+    }
+
     fn keep(&self, key: PublicKey) -> bool {
         let kept = self.remember.as_ref();
         kept.is_some_and(|(hosts, host)| hosts.remember(host, key).is_ok())
@@ -149,19 +191,24 @@ impl HostTrust {
 impl Trust for HostTrust {
     fn trusts(&self, peer: &PublicKey) -> bool {
         let shown = *peer;
-        let meeting = match self.known {
+        let mut meeting = self
+            .meeting
+            .lock()
+            .unwrap_or_else(|error| error.into_inner());
+        let now = match self.known.or_else(|| self.met(*meeting)) {
             None if self.own == Some(shown) => Meeting::Own,
             None => Meeting::First {
                 key: shown,
                 kept: self.keep(shown),
             },
-            Some(known) if known == shown => Meeting::Again(shown),
+            // What is told of the first meeting stays to be told.
+            Some(known) if known == shown => match *meeting {
+                Some(first @ (Meeting::First { .. } | Meeting::Own)) => first,
+                _ => Meeting::Again(shown),
+            },
             Some(known) => Meeting::Changed { known, shown },
         };
-        *self
-            .meeting
-            .lock()
-            .unwrap_or_else(|error| error.into_inner()) = Some(meeting);
-        !matches!(meeting, Meeting::Changed { .. })
+        *meeting = Some(now);
+        !matches!(now, Meeting::Changed { .. })
     }
 }

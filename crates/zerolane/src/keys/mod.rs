@@ -12,12 +12,14 @@
 
 mod access;
 mod allow;
+mod allow_file;
 mod file;
 pub mod identity;
 mod known;
 
 pub use access::Access;
-pub use allow::{AllowFile, AllowList, Rights};
+pub use allow::{AllowList, AllowedKey, Rights};
+pub use allow_file::AllowFile;
 pub use known::{HostTrust, KnownHosts, Meeting};
 
 use std::path::PathBuf;
@@ -62,6 +64,12 @@ pub enum Error {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// What a key was to be allowed has spaces, a `#`, or is no path below a directory: a line of a list cannot say it.
+    #[error(
+        "a line of a list cannot say this: a path below the directory, without '..', and names of regions have no \
+         spaces and no '#', a name of a key has no line breaks"
+    )]
+    Unsayable,
     /// The system gives no random numbers.
     #[error("no random numbers: {0}")]
     Random(std::io::Error),
@@ -104,6 +112,12 @@ fn lines(text: &str) -> Result<impl Iterator<Item = (&str, usize)>, Error> {
 /// The content of a line without comment and space around it.
 fn content(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim()
+}
+
+/// The comment of a line, if it says anything.
+fn comment(line: &str) -> Option<&str> {
+    let (_, comment) = line.split_once('#')?;
+    Some(comment.trim()).filter(|it| !it.is_empty())
 }
 
 #[cfg(test)]

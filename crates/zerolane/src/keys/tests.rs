@@ -105,6 +105,30 @@ fn known_hosts__first_again_and_changed() {
     assert_eq!(known.key_of("a:1"), Some(key(1)), "never overwritten");
 }
 
+/// A program that connects again must not take another host for the first one.
+#[test]
+fn host_trust__keeps_the_key_of_the_first_meeting() {
+    let home = tempfile::tempdir().unwrap();
+    let known = KnownHosts::load(&home.path().join("known_hosts")).unwrap();
+    for (trust, first) in [
+        (known.trust("a:1", None), key(1)),
+        (known.trust("b:1", Some(key(3))), key(3)),
+        (HostTrust::anyone(), key(1)),
+    ] {
+        assert!(trust.trusts(&first));
+        let meeting = trust.meeting();
+        assert!(trust.trusts(&first));
+        assert_eq!(trust.meeting(), meeting);
+        assert!(!trust.trusts(&key(2)));
+        let changed = Meeting::Changed {
+            known: first,
+            shown: key(2),
+        };
+        assert_eq!(trust.meeting(), Some(changed));
+        assert!(trust.trusts(&first));
+    }
+}
+
 #[test]
 fn known_hosts__broken_or_writable_by_others_is_refused() {
     let home = tempfile::tempdir().unwrap();
@@ -258,5 +282,193 @@ fn lists__of_too_many_lines_are_refused() {
             assert!(AllowList::parse(&text).is_err_and(refused));
             assert!(KnownHosts::load(&path).is_err_and(refused));
         }
+    }
+}
+
+fn allowed(n: u8, line: &str, name: Option<&str>) -> AllowedKey {
+    let list = AllowList::parse(&format!("{} {line}", key(n))).unwrap();
+    let name = name.map(str::to_owned);
+    AllowedKey {
+        name,
+        ..list.keys()[0].clone()
+    }
+}
+
+#[test]
+fn allow_list__names_and_order_are_those_of_the_lines() {
+    let text = format!(
+        "# all\n{} read # b, of the lab \n{} read\n{} read #\n",
+        key(2),
+        key(1),
+        key(3)
+    );
+    let list = AllowList::parse(&text).unwrap();
+    assert_eq!(list.name(&key(2)), Some("b, of the lab"));
+    assert_eq!((list.name(&key(1)), list.name(&key(3))), (None, None));
+    let order: Vec<_> = list.keys().iter().map(|it| it.key).collect();
+    assert_eq!(order, [key(2), key(1), key(3)]);
+    let own = list.with(key(2), Rights::ALL);
+    assert_eq!(own.rights(&key(2)), Some(&Rights::ALL));
+    assert_eq!((own.len(), own.name(&key(2))), (3, Some("b, of the lab")));
+}
+
+#[test]
+fn allow_file__add_and_revoke_leave_other_lines_as_they_are() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("deep/allowed_keys");
+    let one = allowed(1, "read", Some("one"));
+    assert_eq!(AllowFile::add(&path, &one).unwrap(), None);
+    assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+    // As its owner left it: with comments, without a line break at the end, to be read by another user.
+    let before = format!("# mine\n\n  {}   read   #  one\n{} read", key(1), key(2));
+    std::fs::write(&path, &before).unwrap();
+    permit(&path, 0o644);
+    assert_eq!(AllowFile::add(&path, &one).unwrap(), Some(one.clone()));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), before, "the same");
+
+    let three = allowed(3, "read-write below=in/box regions=a,b", None);
+    AllowFile::add(&path, &three).unwrap();
+    let more = allowed(1, "read fetch", Some("one"));
+    assert_eq!(AllowFile::add(&path, &more).unwrap(), Some(one));
+    let expected = format!(
+        "# mine\n\n{} read fetch # one\n{} read\n{} read-write below=in/box regions=a,b\n",
+        key(1),
+        key(2),
+        key(3)
+    );
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+    assert_eq!(mode(&path), 0o644);
+
+    assert_eq!(AllowFile::revoke(&path, &key(4)).unwrap(), None);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+    assert_eq!(AllowFile::revoke(&path, &key(1)).unwrap(), Some(more));
+    let expected = expected.replace(&format!("{} read fetch # one\n", key(1)), "");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+    let left = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
+    assert_eq!(left, 1, "nothing beside it");
+}
+
+#[test]
+fn allow_file__add_through_a_link_changes_what_it_leads_to() {
+    let home = tempfile::tempdir().unwrap();
+    let (path, link) = (home.path().join("list"), home.path().join("link"));
+    std::fs::write(&path, "").unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    AllowFile::add(&link, &allowed(1, "read", None)).unwrap();
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    let list = AllowList::parse(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    assert!(list.rights(&key(1)).is_some());
+}
+
+#[test]
+fn allow_file__add_refuses_what_no_line_can_say() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("allowed_keys");
+    let below = |path: &[u8]| Rights {
+        below: Some(path.to_vec()),
+        ..Rights::ALL
+    };
+    let region = |name: &str| Rights {
+        regions: Some(vec![name.to_owned()]),
+        ..Rights::ALL
+    };
+    for (rights, name) in [
+        (below(b"a b"), None),
+        (below(b"a#b"), None),
+        (below(b"../up"), None),
+        (below(b"\xff"), None),
+        (region("a,b"), None),
+        (region(""), None),
+        (Rights::ALL, Some("one\nzl:")),
+        (Rights::ALL, Some(" one")),
+        (Rights::ALL, Some("")),
+    ] {
+        let name = name.map(str::to_owned);
+        let new = AllowedKey {
+            key: key(1),
+            rights,
+            name,
+        };
+        let refused = AllowFile::add(&path, &new);
+        assert!(matches!(refused, Err(Error::Unsayable)), "{new:?}");
+    }
+    assert!(!path.exists());
+}
+
+#[test]
+fn allow_file__a_broken_one_is_not_changed() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("allowed_keys");
+    let broken = format!("{} read\nnonsense\n", key(1));
+    std::fs::write(&path, &broken).unwrap();
+    let refused = AllowFile::add(&path, &allowed(2, "read", None));
+    assert!(matches!(refused, Err(Error::Syntax { line: 2, .. })));
+    let refused = AllowFile::revoke(&path, &key(1));
+    assert!(matches!(refused, Err(Error::Syntax { line: 2, .. })));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), broken);
+}
+
+/// Without a lock, one of two that read the same text undoes what the other wrote.
+#[test]
+fn lists__changed_by_many_at_once_lose_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("allowed_keys");
+    let hosts = home.path().join("known_hosts");
+    let known = KnownHosts::load(&hosts).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (path, known) = (&path, &known);
+            scope.spawn(move || {
+                for n in 0..10 {
+                    let n = thread * 10 + n;
+                    AllowFile::add(path, &allowed(n, "read", None)).unwrap();
+                    known.remember(&format!("host{n}:1"), key(n)).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(AllowFile::load(&path, None).unwrap().list().len(), 40);
+    assert_eq!(KnownHosts::load(&hosts).unwrap().hosts().len(), 40);
+}
+
+#[test]
+fn known_hosts__forget_one_port_or_all_of_a_name() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("known_hosts");
+    let text = format!(
+        "# met\na:1 {}\na:2 {}\nab:1 {}\n[::1]:1 {} # here",
+        key(1),
+        key(2),
+        key(3),
+        key(4)
+    );
+    std::fs::write(&path, &text).unwrap();
+    let forget = |host| KnownHosts::forget(&path, host).unwrap();
+    assert_eq!(forget("b"), []);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    assert_eq!(forget("a:2"), [("a:2".to_owned(), key(2))]);
+    assert_eq!(forget("::1"), [("[::1]:1".to_owned(), key(4))]);
+    let rest = format!("# met\na:1 {}\nab:1 {}\n", key(1), key(3));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), rest);
+    assert_eq!(forget("a").len(), 1);
+    let known = KnownHosts::load(&path).unwrap();
+    assert_eq!(known.hosts(), [("ab:1".to_owned(), key(3))]);
+}
+
+#[test]
+fn allow_file__reload_is_told_of_whether_it_changed_or_not() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("allowed_keys");
+    let file = AllowFile::load(&path, Some(key(9))).unwrap();
+    assert_eq!(file.news(), None);
+    for _ in 0..2 {
+        file.reload();
+        assert_eq!(file.news(), Some(Ok(1)));
+        assert_eq!(file.news(), None, "told once");
+    }
+    std::fs::write(&path, "nonsense\n").unwrap();
+    for _ in 0..2 {
+        file.reload();
+        assert!(matches!(file.news(), Some(Err(_))));
     }
 }

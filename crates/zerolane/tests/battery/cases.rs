@@ -9,7 +9,7 @@ use crate::path::{Pair, Path, plain};
 use std::time::Duration;
 use zerolane::failure::{Reason, TransferError};
 use zerolane::options::{Profile, Profiles};
-use zerolane::{Options, Region};
+use zerolane::{Connection, Options, Region};
 
 macro_rules! over_every_path {
     ($($case:ident),* $(,)?) => {
@@ -44,6 +44,7 @@ over_every_path!(
     transfer__every_size,
     transfer__both_directions_at_once,
     transfer__many_in_flight,
+    transfer__a_few_at_a_time_are_granted_in_advance,
     transfer__classic_profile,
     transfer__checksums,
     blocking__send_and_receive,
@@ -124,6 +125,50 @@ fn transfer__many_in_flight(path: Path, base: &Options) {
     };
     let lengths: Vec<usize> = (0..path.scale(3000)).map(|n| n * 7919 % 20_000).collect();
     transfer(&mut pair, 5000, &lengths);
+}
+
+/// Longer than eager ones, and posted as a program does that has few buffers.
+fn transfer__a_few_at_a_time_are_granted_in_advance(path: Path, base: &Options) {
+    const AHEAD: usize = 3;
+    let Some(mut pair) = path.connect(base) else {
+        return;
+    };
+    let count = path.scale(150);
+    let len = |n: usize| 20_000 + n * 7919 % 100_000;
+    let send = |a: &mut Connection| {
+        let (mut posted, mut done) = (0, 0);
+        while done < count {
+            while posted < count.min(done + AHEAD) {
+                let sent = a.post_send(content::region(posted as u64, len(posted)));
+                sent.expect("posted");
+                posted += 1;
+            }
+            next(a).result.expect("sent");
+            done += 1;
+        }
+    };
+    let receive = |b: &mut Connection| {
+        let mut posted = vec![];
+        for n in 0..count + AHEAD {
+            if n >= AHEAD {
+                let received = next(b);
+                let index = posted.iter().position(|&(id, _)| id == received.id);
+                let (_, of) = posted.swap_remove(index.expect("posted"));
+                assert_eq!(received.result, Ok(len(of)));
+                let memory = received.into_region();
+                content::verify(of as u64, &memory[..len(of)]);
+                assert!(memory[len(of)..].iter().all(|&byte| byte == 0));
+            }
+            if n < count {
+                // All have room for the longest.
+                let room = Region::anonymous(120_000).expect("memory");
+                posted.push((b.post_recv(room).expect("posted"), n));
+            }
+        }
+    };
+    both(&mut pair, send, receive);
+    let granted = pair.b.account().protocol.granted_in_advance;
+    assert!(granted > 0, "{granted}");
 }
 
 fn transfer__classic_profile(path: Path, base: &Options) {

@@ -469,6 +469,7 @@ fn accept__refuses_another_version_with_words_and_goes_on() {
         buffer_log2: 32,
         eager: Eager::NONE,
         frames: false,
+        advance_grants: false,
     };
     let request = Packet {
         route: Route {

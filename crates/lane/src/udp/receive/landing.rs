@@ -6,13 +6,12 @@
 //! such train is taken out again and put together in the buffer, as is one of which a part landed and the rest did not.
 
 use super::layout::Message;
-use super::predict::forecast;
 use super::train_buffer::{Expected, Landing, is_operation};
 use super::{Receiver, SPILL};
 use crate::udp::send::iovec;
 use crate::{Registry, Turn};
 use zerolane_core::limits::{LARGE_TRAIN, MIN_TRAIN};
-use zerolane_core::{Connection, Run};
+use zerolane_core::{Forecast, Run};
 use zerolane_wire::{DIGEST_LEN, HEADER_LEN, Header, MAX_TRAIN, Train};
 
 /// Bytes of a train's end, padding aside.
@@ -26,16 +25,19 @@ struct LandedEnd {
 }
 
 impl Receiver {
+    /// Whether what comes while trains may come is put together apart, wherever it belongs.
+    pub(super) fn is_collecting(&self) -> bool {
+        !self.incoming.lands_trains() || !self.trains.is_empty()
+    }
+
     /// What is expected while trains may come; a prediction of one that lands is made.
-    pub(super) fn expect(&mut self, core: &Connection, memory: &Registry) -> Expected {
-        if !self.incoming.lands_trains() || !self.trains.is_empty() {
+    pub(super) fn expect(&mut self, forecast: &Forecast, memory: &Registry) -> Expected {
+        if self.is_collecting() {
             return Expected::Collected;
         }
-        if self.trains.expects_headers() || !core.next_may_be_train() {
+        let next = forecast.runs().next().filter(|run| run.trains);
+        let Some(run) = next.filter(|_| !self.trains.expects_headers()) else {
             return Expected::Headers;
-        }
-        let Some(run) = forecast(core).runs().next() else {
-            return Expected::Collected;
         };
         // What is left of a Block is no train if it is short.
         let short =

@@ -18,6 +18,7 @@ fn layout(lens: &[u64]) -> Layout {
             len,
         },
         stu: STU,
+        trains: false,
     };
     let runs: Vec<_> = lens.iter().map(run).collect();
     Layout {

@@ -14,11 +14,15 @@ impl Receiver {
         self.buffers.messages.clear();
         self.buffers.layouts[0].clear();
         if self.trains.is_lent() {
-            self.trains.expected = self.expect(core, memory);
+            let forecast = match self.is_collecting() {
+                true => Forecast::default(),
+                false => forecast(core),
+            };
+            self.trains.expected = self.expect(&forecast, memory);
             match self.trains.expected {
                 Expected::Collected => self.predict_collected(),
                 Expected::Landing => {}
-                Expected::Headers => self.predict_super_packet(&forecast(core), memory),
+                Expected::Headers => self.predict_super_packet(&forecast, memory),
             }
             self.point_messages(1);
             return 1;
@@ -66,7 +70,7 @@ impl Receiver {
                 };
                 let layout = &mut self.buffers.layouts[message];
                 layout.runs.clear();
-                layout.runs.push(Run { span, stu: run.stu });
+                layout.runs.push(Run { span, ..run });
                 layout.pairs = 1;
                 layout.slot = message;
                 self.buffers

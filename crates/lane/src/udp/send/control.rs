@@ -1,11 +1,14 @@
 //! Sending what is no payload: control operations, messages of the key exchange, path probes.
 
-use super::{Protection, Sender, iovec};
-use crate::Account;
+use super::{Protection, Sender, iovec, is_full};
+use crate::{Account, Turn};
 use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddr;
-use zerolane_core::ControlDatagram;
+use zerolane_core::{ControlDatagram, Transmit};
+
+/// Most control datagrams in one call.
+const MAX_TOGETHER: usize = 8;
 
 /// Zeros behind a path probe.
 static PADDING: Padding = Padding([0; 65_536]);
@@ -28,7 +31,89 @@ impl Sender {
         self.send_alone(socket, account)
     }
 
-    pub(super) fn control(
+    /// Sends `first`, and with it, in one call, what control follows it of the same length: a confirmation and the grant of
+    /// the next receive cost the sender's peer one look at its socket. What follows those is held for the next burst of this
+    /// turn; `last`: there is none, and nothing that follows is asked for.
+    pub(super) fn controls(
+        &mut self,
+        socket: &Socket,
+        (first, last): (&ControlDatagram, bool),
+        turn: &mut Turn<'_>,
+    ) -> io::Result<()> {
+        let mut together = std::mem::take(&mut self.buffers.controls);
+        together.clear();
+        together.push(*first);
+        let len = first.bytes().len();
+        let mut behind = None;
+        while self.gso && !last && first.pad_to == 0 && together.len() < MAX_TOGETHER {
+            match self.next(turn) {
+                Some(Transmit::Control(it)) if it.pad_to == 0 && it.bytes().len() == len => {
+                    together.push(it);
+                }
+                other => {
+                    behind = other;
+                    break;
+                }
+            }
+        }
+        let outcome = match &together[..] {
+            [one] => self.control(socket, one, turn.account),
+            all => self.send_together(socket, all, turn),
+        };
+        let full = outcome.as_ref().is_err_and(is_full);
+        match behind {
+            // As where these are refused themselves.
+            Some(Transmit::Operations(it)) if full => turn.core.take_back(&it),
+            Some(other) => self.held.push_front(other),
+            None => {}
+        }
+        if full {
+            // The first one is held by the caller.
+            for it in together[1..].iter().rev() {
+                self.held.push_front(Transmit::Control(*it));
+            }
+        }
+        self.buffers.controls = together;
+        outcome
+    }
+
+    /// Sends control datagrams of one length.
+    fn send_together(
+        &mut self,
+        socket: &Socket,
+        all: &[ControlDatagram],
+        turn: &mut Turn<'_>,
+    ) -> io::Result<()> {
+        let len = all[0].bytes().len();
+        self.buffers.iovs.clear();
+        let segment = match &mut self.protection {
+            Protection::Plain => {
+                let bytes = all.iter().map(ControlDatagram::bytes);
+                self.buffers
+                    .iovs
+                    .extend(bytes.map(|it| iovec(it.as_ptr(), it.len())));
+                len
+            }
+            Protection::Waiting => return Ok(()),
+            Protection::Sealed(stage) => {
+                let mut end = 0;
+                for it in all {
+                    match stage.append(end, it.bytes(), None, turn.memory) {
+                        Ok(at) => end = at,
+                        Err(_) => return Ok(()),
+                    }
+                }
+                let bytes = stage.staged(end);
+                self.buffers.iovs.push(iovec(bytes.as_ptr(), end));
+                end / all.len()
+            }
+        };
+        turn.account.tx_control_syscalls += 1;
+        turn.account.datagrams_sent += all.len() as u64;
+        self.send_cut(socket, segment, turn.account)
+    }
+
+    fn control(
         &mut self,
         socket: &Socket,
         datagram: &ControlDatagram,

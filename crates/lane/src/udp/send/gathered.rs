@@ -29,7 +29,16 @@ impl Sender {
             Protection::Sealed(_) => AROUND,
             Protection::Plain | Protection::Waiting => HEADER_LEN,
         };
-        let segment = burst.stu as usize + around;
+        self.send_cut(socket, burst.stu as usize + around, account)
+    }
+
+    /// Sends what is gathered, cut every `segment` bytes.
+    pub(super) fn send_cut(
+        &mut self,
+        socket: &Socket,
+        segment: usize,
+        account: &mut Account,
+    ) -> io::Result<()> {
         if !self.gso {
             return self.send_separately(socket, segment);
         }

@@ -8,6 +8,7 @@
 //! Unlike MSG_ZEROCOPY this is not undone on loopback and veth, and needs no report of the kernel.
 
 use super::iovec;
+use super::method::Method;
 use crate::udp::{socket, system};
 use socket2::Socket;
 use std::cell::Cell;
@@ -91,8 +92,18 @@ impl Giver {
         }
     }
 
+    /// Memory for a train that leaves by `method`, if it takes some and there is some.
+    pub(super) fn slot_for(&mut self, method: Method) -> Option<Box<[Slot]>> {
+        (method == Method::Given).then(|| self.slot()).flatten()
+    }
+
+    /// Memory for the end of one that leaves so from where the user has it, if it takes some and may.
+    pub(super) fn end_for(&mut self, method: Method) -> Option<Box<TrainEnd>> {
+        (method == Method::Given).then(|| self.end()).flatten()
+    }
+
     /// Memory for a train, if there is some.
-    pub(super) fn slot(&mut self) -> Option<Box<[Slot]>> {
+    fn slot(&mut self) -> Option<Box<[Slot]>> {
         if self.refused {
             return None;
         }
@@ -100,7 +111,7 @@ impl Giver {
     }
 
     /// Memory for the end of a train that is given from where the user has it, if one may be.
-    pub(super) fn end(&mut self) -> Option<Box<TrainEnd>> {
+    fn end(&mut self) -> Option<Box<TrainEnd>> {
         if self.refused || self.given.len() >= MAX_LENT {
             return None;
         }

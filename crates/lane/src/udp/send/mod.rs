@@ -4,6 +4,7 @@ mod control;
 mod data;
 mod gathered;
 mod give;
+mod method;
 mod seal_buffer;
 mod small;
 mod trains;
@@ -16,11 +17,13 @@ use super::zerocopy::ZerocopyTracker;
 use crate::seal::Sealer;
 use crate::{LaneError, Mode, Options, Turn, Zerocopy};
 use give::Giver;
+use method::Chooser;
 use socket2::Socket;
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use zerolane_core::{BurstLimit, Instant, RegionId, Transmit};
+use zerolane_core::{BurstLimit, ControlDatagram, Instant, RegionId, Transmit};
 use zerolane_handshake::{Cipher, Exchange};
 use zerolane_wire::HEADER_LEN;
 
@@ -57,6 +60,8 @@ struct Buffers {
     /// Headers and short payloads of small operations.
     small: Vec<u8>,
     messages: Vec<libc::mmsghdr>,
+    /// Control that leaves together.
+    controls: Vec<ControlDatagram>,
 }
 
 impl Buffers {
@@ -67,6 +72,7 @@ impl Buffers {
             linear: Vec::new(),
             small: Vec::new(),
             messages: Vec::with_capacity(MAX_SEGMENTS),
+            controls: Vec::new(),
         })
     }
 }
@@ -76,6 +82,8 @@ pub(super) struct Sender {
     pub(super) gso: bool,
     zerocopy_tracker: ZerocopyTracker,
     giver: Giver,
+    /// Whether trains are given.
+    chooser: Chooser,
     /// The last burst was of memory that may be lent.
     lendable: bool,
     /// Lent by the thread for the length of a call: what they hold has left when that ends.
@@ -84,8 +92,8 @@ pub(super) struct Sender {
     ect: bool,
     /// The last transmission met a full socket buffer.
     full: bool,
-    /// That transmission, unless the core has it back.
-    held: Option<Transmit>,
+    /// That transmission, unless the core has it back, and what the core said behind it.
+    held: VecDeque<Transmit>,
     burst: u32,
     last: Instant,
     protection: Protection,
@@ -114,11 +122,12 @@ impl Sender {
             // What is sealed is the lane's own already, and written again for the next burst.
             zerocopy_tracker: ZerocopyTracker::new(socket, options.zerocopy && mode == Mode::Plain),
             giver: Giver::default(),
+            chooser: Chooser::default(),
             lendable: false,
             buffers: Box::default(),
             ect: false,
             full: false,
-            held: None,
+            held: VecDeque::new(),
             burst: FIRST_BURST,
             last: Instant::ZERO,
             protection: match mode {
@@ -166,7 +175,7 @@ impl Sender {
         self.giver.settle(turn.core.seen_burst());
         let settled = self.zerocopy_tracker.is_lending() && self.zerocopy_tracker.settle(socket);
         self.full = false;
-        if self.held.is_none() && turn.core.is_quiet() {
+        if self.held.is_empty() && turn.core.is_quiet() {
             return Ok(settled);
         }
         Ok(self.transmit_owed(socket, peer, exchange, turn)? || settled)
@@ -204,9 +213,9 @@ impl Sender {
 
     /// What leaves next.
     fn next(&mut self, turn: &mut Turn<'_>) -> Option<Transmit> {
-        // Hardly ever. Taking out what is not there copies all that there might be.
-        if self.held.is_some() {
-            return self.held.take();
+        // Hardly ever.
+        if !self.held.is_empty() {
+            return self.held.pop_front();
         }
         let limit = self.limit(turn.now, turn.core.stu());
         turn.core.poll_transmit(turn.now, limit)
@@ -229,7 +238,9 @@ impl Sender {
                     Some(it) => self.handshake(socket, it.bytes(), turn.account),
                     None => Ok(()),
                 },
-                Transmit::Control(it) => self.control(socket, it, turn.account),
+                Transmit::Control(it) => {
+                    self.controls(socket, (it, burst == BURSTS_PER_TURN), turn)
+                }
                 Transmit::Data(it) => self.data(socket, it, turn)?,
                 Transmit::Operations(it) => self.operations(socket, it, turn)?,
             };
@@ -239,7 +250,7 @@ impl Sender {
                     match transmit {
                         // What of it is over by the next turn need not leave.
                         Transmit::Operations(it) => turn.core.take_back(&it),
-                        transmit => self.held = Some(transmit),
+                        transmit => self.held.push_front(transmit),
                     }
                     break;
                 }
@@ -285,8 +296,10 @@ impl Sender {
         let Err(error) = outcome else {
             return Ok(SendOutcome::Done);
         };
+        if is_full(&error) {
+            return Ok(SendOutcome::Full);
+        }
         match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::ENOBUFS) => return Ok(SendOutcome::Full),
             Some(libc::ECONNREFUSED) => turn.core.unreachable(turn.now),
             Some(libc::EMSGSIZE | libc::EINVAL) => {
                 if let Some(datagram) = socket::path_datagram(socket, peer) {
@@ -308,4 +321,9 @@ impl Sender {
         turn.account.dropped_on_send += 1;
         Ok(SendOutcome::Lost)
     }
+}
+
+/// Whether the socket buffer has no room.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS))
 }

@@ -1,13 +1,15 @@
 //! Sending trains: sealed into memory of the lane's own, or plain from where the user has them; given to the kernel where
-//! that is possible, else copied by it.
+//! that is possible and costs less, else copied by it.
 
 use super::give::{Slot, TrainEnd};
+use super::method::Method;
 use super::seal_buffer::SealError;
 use super::{Protection, Sender, iovec};
 use crate::digest::Digest;
 use crate::{LaneError, Turn};
 use socket2::Socket;
 use std::io;
+use std::time::Duration;
 use zerolane_core::DataBurst;
 use zerolane_wire::{DIGEST_LEN, HEADER_LEN, MAX_TRAIN, Train};
 
@@ -35,24 +37,36 @@ impl Sender {
     ) -> Result<io::Result<()>, LaneError> {
         // The next burst, likely a train as well, is as long as can be, not as one that is lent.
         self.lendable = false;
-        match self.protection {
-            Protection::Sealed(_) => self.sealed_train(socket, burst, train, turn),
-            Protection::Plain => self.plain_train(socket, burst, train, turn),
+        let method = self.chooser.method();
+        let started = self.chooser.is_timing().then(|| turn.clock.now());
+        let given = turn.account.bytes_given;
+        let outcome = match self.protection {
+            Protection::Sealed(_) => self.sealed_train(socket, burst, (train, method), turn),
+            Protection::Plain => self.plain_train(socket, burst, (train, method), turn),
             Protection::Waiting => Ok(Ok(())),
+        };
+        if matches!(outcome, Ok(Ok(()))) {
+            let took = started.map_or(Duration::ZERO, |started| turn.clock.now() - started);
+            let method = match turn.account.bytes_given > given {
+                true => Method::Given,
+                false => Method::Copied,
+            };
+            self.chooser.note(method, train.len as usize, took);
         }
+        outcome
     }
 
     fn sealed_train(
         &mut self,
         socket: &Socket,
         burst: &DataBurst,
-        train: Train,
+        (train, method): (Train, Method),
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
         let Protection::Sealed(stage) = &mut self.protection else {
             return Ok(Ok(()));
         };
-        let mut slot = self.giver.slot();
+        let mut slot = self.giver.slot_for(method);
         let room = slot.as_mut().map(|slot| slot[0].bytes());
         let sealed = stage.train(burst, train, room, turn.memory);
         let (start, len) = match sealed {
@@ -75,18 +89,18 @@ impl Sender {
         &mut self,
         socket: &Socket,
         burst: &DataBurst,
-        train: Train,
+        (train, method): (Train, Method),
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
         let region = burst.span.region;
         let head = burst.train_header(train).emit();
         let whole = turn.memory.source(burst.span);
         let Some(payload) = whole.filter(|_| turn.memory.is_exclusive(region)) else {
-            return self.copied_train(socket, burst, (train, &head), turn);
+            return self.copied_train(socket, burst, (train, &head, method), turn);
         };
         let gone = || LaneError::Fault(region);
         let digest = turn.memory.digest(&head, burst.span).ok_or_else(gone)?;
-        let mut own = self.giver.end();
+        let mut own = self.giver.end_for(method);
         let mut copied = [0; size_of::<TrainEnd>()];
         let end = own.as_deref_mut().unwrap_or(&mut copied);
         let len = emit_end(end, train, &head, digest);
@@ -121,10 +135,10 @@ impl Sender {
         &mut self,
         socket: &Socket,
         burst: &DataBurst,
-        (train, head): (Train, &[u8; HEADER_LEN]),
+        (train, head, method): (Train, &[u8; HEADER_LEN], Method),
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
-        let mut slot = self.giver.slot();
+        let mut slot = self.giver.slot_for(method);
         let room = match &mut slot {
             Some(slot) => slot[0].bytes(),
             None => {

@@ -124,6 +124,22 @@ fn trains__not_without_merging_nor_in_plain_strictness() {
     }
 }
 
+/// Whichever costs less here, both are tried.
+#[test]
+fn trains__are_given_or_copied_as_measured() {
+    for options in [Options::default(), plain()] {
+        let Some(hosts) = hosts(1500) else { return };
+        let (mut a, mut b) = join(Some(&hosts), &options);
+        seam::measure(true);
+        send(&mut a, &mut b, 3);
+        seam::measure(false);
+        let (a, b) = (a.account(), b.account());
+        assert!(a.bytes_given > 0 && a.bytes_given < a.bytes_sent);
+        assert_eq!((a.protocol.bytes_resent, b.protocol.trains_spoiled), (0, 0));
+        assert_eq!(b.bytes_moved(), 0);
+    }
+}
+
 #[test]
 fn given__refused_is_copied() {
     let Some(hosts) = hosts(1500) else { return };
@@ -167,16 +183,7 @@ fn change_when_over(options: &Options) {
             seam::refuse(Sends::Given, libc::EAGAIN);
             seam::refuse(Sends::Segmented, libc::EMSGSIZE);
         }
-        let place = Region::anonymous(SIZE).expect("memory");
-        b.post_target(WorkRequest::Receive, Report::default(), place)
-            .expect("posted");
-        let delivery = Delivery::Interrupt;
-        a.post_source(
-            WorkRequest::Send { delivery },
-            Report::default(),
-            region(&bytes).into(),
-        )
-        .expect("posted");
+        post(&mut a, &mut b, &bytes);
         drive(&mut a, &mut b, |a, _| a.has_completion());
         let sent = a.next_completion().expect("over");
         assert_eq!(sent.result, Ok(SIZE as u64));

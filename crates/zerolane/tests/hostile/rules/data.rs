@@ -37,7 +37,13 @@ pub(super) fn grant(peer: &mut Peer, length: u64) -> (Header, Header) {
     peer.say_raw(&announcement, &[]);
     let (grant, _) =
         peer.await_heard(|header, _| header.op == Op::ClearToSend && header.d_id == s_id);
-    let data = Header {
+    let data = first_data(peer, &grant);
+    (grant, data)
+}
+
+/// The first Data under `grant`.
+pub(super) fn first_data(peer: &Peer, grant: &Header) -> Header {
+    Header {
         b_id: grant.b_id,
         bufx: grant.bufx,
         offset: grant.offset,
@@ -45,8 +51,7 @@ pub(super) fn grant(peer: &mut Peer, length: u64) -> (Header, Header) {
         d_id: grant.s_id,
         sync: 1,
         ..peer.header(Op::Data)
-    };
-    (grant, data)
+    }
 }
 
 /// Has the victim announce something: sends it a message, which it sends back. Returns the announcement.

@@ -20,6 +20,7 @@ pub(super) fn capabilities(terms: &Terms) -> Capabilities {
         buffer_log2: 30,
         eager: Eager::NONE,
         frames: false,
+        advance_grants: terms.advance,
     }
 }
 

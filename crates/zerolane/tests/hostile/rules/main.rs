@@ -12,6 +12,7 @@
 //! | `holdings` | what the process holds |
 #![allow(non_snake_case)]
 
+mod advance;
 mod announce;
 mod bare;
 mod data;

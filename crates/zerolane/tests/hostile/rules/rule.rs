@@ -3,7 +3,8 @@
 use super::peer::{Peer, Role};
 use super::victim::Ask;
 use super::{
-    announce, bare, data, eager, finish, form, frames, grant, memory, owner, protection, trains,
+    advance, announce, bare, data, eager, finish, form, frames, grant, memory, owner, protection,
+    trains,
 };
 use zerolane::counters::DropReason;
 use zerolane_handshake::Cipher;
@@ -34,6 +35,7 @@ pub(super) struct Rule {
 pub(super) struct Terms {
     pub(super) profile: Profile,
     pub(super) checksum: bool,
+    pub(super) advance: bool,
     pub(super) cipher: Cipher,
     /// What the Responder says before its answer.
     pub(super) before_answer: fn(&mut Peer, &RequestConnection),
@@ -60,6 +62,7 @@ pub(super) const fn rule(name: &'static str, script: fn(&mut Peer)) -> Rule {
         terms: Terms {
             profile: Profile::Extended,
             checksum: false,
+            advance: false,
             // Every end has it.
             cipher: Cipher::ChaCha20Poly1305,
             before_answer: |_, _| {},
@@ -83,6 +86,12 @@ impl Rule {
 
     pub(super) const fn classic(mut self) -> Rule {
         self.terms.profile = Profile::Classic;
+        self
+    }
+
+    /// It takes grants in advance.
+    pub(super) const fn advance(mut self) -> Rule {
+        self.terms.advance = true;
         self
     }
 
@@ -133,6 +142,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
         frames::RULES,
         bare::RULES,
         trains::RULES,
+        advance::RULES,
     ];
     parts.into_iter().flatten()
 }

@@ -25,6 +25,10 @@ pub(super) const RULES: &[Rule] = &[
         .with_trains()
         .drops(&[(OutOfBounds, 3), (NoGrant, 3)]),
     rule("train_comes_to_its_end", parts_without_end).with_trains(),
+    rule("train_announces_what_was_granted", announcements_that_lie)
+        .with_trains()
+        .advance()
+        .drops(&[(Malformed, 1), (NoGrant, 2)]),
 ];
 
 /// Bytes of a datagram.
@@ -177,6 +181,33 @@ fn trains_elsewhere(peer: &mut Peer) {
     for start in [0, 3000, 3000] {
         send(peer, data.with_wide(wide + start));
     }
+}
+
+/// Of no Transfer, of what is announced already, of what was granted to no receive, and again.
+fn announcements_that_lie(peer: &mut Peer) {
+    let data = header(offered(peer, 2 * LEN as u64));
+    let say = |peer: &mut Peer, s_id: u32, data: Header| {
+        let header = Train::announcing(data, s_id);
+        send(peer, header);
+    };
+    say(peer, 0, data);
+    for other in [
+        Header {
+            d_id: data.d_id + 1,
+            ..data
+        },
+        Header {
+            b_id: data.b_id ^ 1,
+            ..data
+        },
+    ] {
+        say(peer, u32::MAX, other);
+    }
+    // Payload of what is announced, whatever it calls that.
+    for _ in 0..2 {
+        say(peer, u32::MAX, data);
+    }
+    nothing_is_received(peer);
 }
 
 /// Parts of all sizes, of trains that never end.

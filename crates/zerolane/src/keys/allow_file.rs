@@ -1,0 +1,191 @@
+//! A list of clients in a file: followed by a server, changed by its owner.
+
+use super::file::{self, Secrecy};
+use super::{AllowList, AllowedKey, Error, Rights, content};
+use crate::security::{PublicKey, Trust};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A list in a file, read again when the file changes. It then holds for new connections; what becomes of those that
+/// are there is for the server to decide. A file that cannot be used changes nothing.
+#[derive(Debug)]
+pub struct AllowFile {
+    path: PathBuf,
+    own: Option<PublicKey>,
+    loaded: Mutex<Loaded>,
+    /// Somebody wants it read again, and to hear of it, whether it changed or not.
+    stale: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    stamp: Stamp,
+    list: Arc<AllowList>,
+    /// Why the file as it is now cannot be used; the list before it stays.
+    broken: Option<String>,
+    /// The list, or what is wrong with it, was not reported yet.
+    is_news: bool,
+}
+
+impl Loaded {
+    /// Takes what was read, or keeps what is there.
+    fn take(&mut self, read: Result<(Stamp, AllowList), Error>) {
+        match read {
+            Ok((stamp, list)) => {
+                *self = Loaded {
+                    stamp,
+                    list: Arc::new(list),
+                    broken: None,
+                    is_news: true,
+                };
+            }
+            Err(error) => {
+                let broken = Some(error.to_string());
+                self.is_news |= self.broken != broken;
+                self.broken = broken;
+            }
+        }
+    }
+}
+
+impl AllowFile {
+    /// Reads the list; without a file it is empty. The owner of `own` may do everything.
+    ///
+    /// # Errors
+    /// The file cannot be read or is broken.
+    pub fn load(path: &Path, own: Option<PublicKey>) -> Result<AllowFile, Error> {
+        let (stamp, list) = read(path, own)?;
+        Ok(AllowFile {
+            path: path.to_owned(),
+            own,
+            loaded: Mutex::new(Loaded {
+                stamp,
+                list: Arc::new(list),
+                broken: None,
+                is_news: false,
+            }),
+            stale: AtomicBool::new(false),
+        })
+    }
+
+    /// The list as it is now.
+    pub fn list(&self) -> Arc<AllowList> {
+        let mut loaded = self.loaded();
+        let wanted = self.stale.swap(false, Ordering::Relaxed);
+        if wanted || stamp(&self.path) != loaded.stamp {
+            loaded.take(read(&self.path, self.own));
+            loaded.is_news |= wanted;
+        }
+        Arc::clone(&loaded.list)
+    }
+
+    /// What became of the file since it was loaded, or this was asked last: `None`, if it is as it was;
+    /// how many keys the list has now; or why the file cannot be used, and the list stays as it was.
+    pub fn news(&self) -> Option<Result<usize, String>> {
+        let count = self.list().len();
+        let mut loaded = self.loaded();
+        let news = std::mem::take(&mut loaded.is_news);
+        news.then(|| loaded.broken.clone().map_or(Ok(count), Err))
+    }
+
+    /// Has the file read the next time that the list is asked for, even if it looks unchanged, and
+    /// [`news`](Self::news) tell of it in any case. It only sets a mark.
+    pub fn reload(&self) {
+        self.stale.store(true, Ordering::Relaxed);
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives a key its line in the list at `path`, which is made if there is none. The lines of others, and
+    /// comments, stay as they are. Returns the line that the key had before, which may be the same.
+    ///
+    /// # Errors
+    /// The list is broken, or cannot be written; or a line cannot say this, such as a path with spaces.
+    pub fn add(path: &Path, new: &AllowedKey) -> Result<Option<AllowedKey>, Error> {
+        let line = line(new).ok_or(Error::Unsayable)?;
+        file::update(path, |text| {
+            let list = AllowList::parse(text)?;
+            let before = list.keys().iter().find(|it| it.key == new.key);
+            if before == Some(new) {
+                return Ok((None, before.cloned()));
+            }
+            let mut lines: Vec<&str> = text.lines().collect();
+            match lines.iter().position(|it| is_of(it, &new.key)) {
+                Some(at) => lines[at] = &line,
+                None => lines.push(&line),
+            }
+            Ok((Some(joined(&lines)), before.cloned()))
+        })
+    }
+
+    /// Takes the line of `key` out of the list at `path`, and returns it; `None` if there is none.
+    ///
+    /// # Errors
+    /// The list is broken, or cannot be written.
+    pub fn revoke(path: &Path, key: &PublicKey) -> Result<Option<AllowedKey>, Error> {
+        file::update(path, |text| {
+            let list = AllowList::parse(text)?;
+            let found = list.keys().iter().find(|it| it.key == *key).cloned();
+            let rest: Vec<&str> = text.lines().filter(|it| !is_of(it, key)).collect();
+            Ok((found.is_some().then(|| joined(&rest)), found))
+        })
+    }
+
+    /// No holder of the lock leaves it half changed.
+    fn loaded(&self) -> MutexGuard<'_, Loaded> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Trust for AllowFile {
+    fn trusts(&self, peer: &PublicKey) -> bool {
+        self.list().rights(peer).is_some()
+    }
+}
+
+/// What tells one content of a file from another: its number, time of change and length. The time is
+/// the one that a change of permissions or a move into place sets as well.
+type Stamp = Option<(u64, i64, i64, u64)>;
+
+fn stamp(path: &Path) -> Stamp {
+    let meta = std::fs::metadata(path).ok()?;
+    Some((meta.ino(), meta.ctime(), meta.ctime_nsec(), meta.len()))
+}
+
+fn read(path: &Path, own: Option<PublicKey>) -> Result<(Stamp, AllowList), Error> {
+    // Taken before the content: a change between the two is seen the next time.
+    let stamp = stamp(path);
+    let text = file::read(path, Secrecy::Public)?.unwrap_or_default();
+    let list = AllowList::parse(&text)?;
+    let list = match own {
+        Some(key) => list.with(key, Rights::ALL),
+        None => list,
+    };
+    Ok((stamp, list))
+}
+
+/// The line that says this; `None` if none can.
+fn line(new: &AllowedKey) -> Option<String> {
+    let AllowedKey { key, rights, name } = new;
+    let line = match name {
+        Some(name) => format!("{key} {rights} # {name}"),
+        None => format!("{key} {rights}"),
+    };
+    let said = AllowList::parse(&line).ok()?;
+    (said.keys() == std::slice::from_ref(new)).then_some(line)
+}
+
+/// Whether a line is that of `key`.
+fn is_of(line: &str, key: &PublicKey) -> bool {
+    let first = content(line).split_whitespace().next();
+    first.is_some_and(|word| word.parse() == Ok(*key))
+}
+
+fn joined(lines: &[&str]) -> String {
+    lines.iter().flat_map(|line| [*line, "\n"]).collect()
+}
