@@ -1,29 +1,47 @@
-//! The client: `cp` and `ls` as functions.
+//! The client: `cp` and, in files of their own, `ls`, `sync`, `rm`, `mkdir` and `mv` as functions.
+
+mod change;
+mod list;
+mod spare;
+mod stream;
+mod sync;
+mod told;
+
+pub use change::Changes;
+pub use list::{Entry, Listed};
 
 use crate::digest::{Algorithm, Digester};
 use crate::error::{Cause, Error};
-use crate::limits::REPLY_SECONDS;
+use crate::glob::is_wild;
+use crate::limits::{LEAST_RATE, PATIENCE_SECONDS, REPLY_SECONDS};
 use crate::location::Host;
-use crate::message::{CopyOptions, Entry, Reply, Request, Totals};
-use crate::name::RelativePath;
+use crate::message::{CopyOptions, Landing, Reply, Request, Totals};
 use crate::observe::Observer;
 use crate::opening::{hear, say};
-use crate::pump::{self, CONTROL, DATA};
-use crate::receive::{FileReceiver, TopLevel};
+use crate::persist::Copying;
+use crate::pump::{CONTROL, DATA, run_watched};
+use crate::receive::{FileReceiver, Role, TopLevel};
 use crate::send::{FileSender, Start};
 use crate::stop::Stop;
 use crate::target::{Sources, resolve_local, top_level};
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::fcntl_dupfd_cloexec;
+use spare::Spare;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
 use std::time::Duration;
 use zerolane::{Connection, Options};
 
-/// The server to ask, and how the connection behaves. Each copy or listing is a connection of its own.
+/// The server to ask, and how the connection behaves. Each copy or listing is a connection of its own; a copy
+/// whose connection breaks goes on with another.
 ///
 /// ```no_run
 /// use zerolane_files::{Client, CopyOptions, Host};
-/// let client = Client::new(Host { name: "server".into(), port: 9181 });
+/// let client = Client::new(Host::new("server", 9181));
 /// let totals = client.put(&["data".into()], b"backup", &CopyOptions::default(), &())?;
 /// assert_eq!(totals.failed, 0);
 /// # Ok::<(), zerolane_files::Error>(())
@@ -31,17 +49,35 @@ use zerolane::{Connection, Options};
 #[derive(Clone, Debug)]
 pub struct Client {
     host: Host,
+    connector: Connector,
     transport: Options,
     stop: Stop,
+    patience: Duration,
+}
+
+/// Makes a connection, with these options.
+type Connect = dyn Fn(&Options) -> zerolane::Result<Connection> + Send + Sync;
+
+#[derive(Clone)]
+struct Connector(Arc<Connect>);
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector")
+    }
 }
 
 impl Client {
     /// A client of the file service at `host`.
     pub fn new(host: Host) -> Client {
+        let (name, port) = (host.name.clone(), host.port());
+        let connect = move |options: &Options| Connection::connect((name.as_str(), port), options);
         Client {
             host,
+            connector: Connector(Arc::new(connect)),
             transport: Options::default(),
             stop: Stop::default(),
+            patience: Duration::from_secs(PATIENCE_SECONDS),
         }
     }
 
@@ -51,14 +87,39 @@ impl Client {
         self
     }
 
+    /// Sends and receives at most so many bytes of content a second over each connection, as [`Options::max_rate`] has it:
+    /// the server is told, which sends when this end receives.
+    pub fn with_max_rate(mut self, max_rate: Option<u64>) -> Client {
+        self.transport.max_rate = max_rate;
+        self
+    }
+
     /// Ends early, with [`Error::Stopped`], when `stop` is requested.
     pub fn with_stop(mut self, stop: Stop) -> Client {
         self.stop = stop;
         self
     }
 
+    /// With connections that `connect` makes, at first and each time one breaks, in place of
+    /// [`Connection::connect`] to the host. It is called on a thread of its own. With an error of
+    /// [`io::Error::other`](std::io::Error::other) it says that there will be none any more.
+    pub fn with_connector(
+        mut self,
+        connect: impl Fn(&Options) -> zerolane::Result<Connection> + Send + Sync + 'static,
+    ) -> Client {
+        self.connector = Connector(Arc::new(connect));
+        self
+    }
+
+    /// How long a copy whose connection broke tries to go on without any progress, then ends with
+    /// [`Error::GaveUp`]: [`PATIENCE_SECONDS`] unless told otherwise. Zero: the first break ends it.
+    pub fn with_patience(mut self, patience: Duration) -> Client {
+        self.patience = patience;
+        self
+    }
+
     /// Copies local files to the host: into `destination` if that is a directory there, else under
-    /// that name. A source without a name of its own (`.`, `/`, `..`) stands for its contents.
+    /// that name. A source that ends with `/.`, or has no name of its own (`.`, `/`, `..`), stands for its contents.
     ///
     /// # Errors
     /// Whatever ends the whole copy. Files that fail alone are told to `observer` and counted in
@@ -70,30 +131,41 @@ impl Client {
         options: &CopyOptions,
         observer: &dyn Observer,
     ) -> Result<Totals, Error> {
-        let digester = Digester::offer()?;
-        let contents = sources.iter().any(|source| source.file_name().is_none());
-        let request = Request::Put {
-            destination: destination.to_vec(),
-            sources: u32::try_from(sources.len()).map_err(|_| Error::TooLong)?,
-            contents,
-            options: *options,
-            digester: digester.clone(),
-        };
-        let starts = sources
+        let offer = Digester::offer()?;
+        let contents = sources.iter().any(|source| is_contents(source));
+        let count = u32::try_from(sources.len()).map_err(|_| Error::TooLong)?;
+        let mut landing = Landing::AsCp;
+        let starts: Vec<_> = sources
             .iter()
             .map(|source| local_start(source, options))
             .collect();
-        let (mut connection, algorithm) = self.ask(&request)?;
-        let digester = digester.settle(algorithm)?;
-        let copied = pump::run(&mut connection, DATA, CONTROL, &self.stop, |port| {
-            FileSender::new(port, observer, *options, digester).send_all(starts)
-        });
-        close(connection);
-        copied
+        self.copying(observer).run(|copying| {
+            let request = Request::Put {
+                destination: destination.to_vec(),
+                sources: count,
+                contents,
+                landing,
+                options: *options,
+                digester: offer.clone(),
+            };
+            let (mut connection, accepted) = self.ask(&request, copying, options)?;
+            let digester = offer.settle(accepted.algorithm)?;
+            landing = accepted.landing;
+            let options = copying.options(options);
+            let reached = &mut copying.reached;
+            let mut spare = Spare::new(self);
+            let rings = (DATA, CONTROL);
+            let copied = run_watched(&mut connection, rings, &self.stop, &mut spare, |port| {
+                FileSender::new(port, observer, options, digester, reached).send_all(&starts)
+            });
+            end(connection, copied, copying, spare)
+        })
     }
 
     /// Copies files of the host here: into `destination` if that is a directory, else under that
-    /// name. An empty source stands for the contents of the served directory.
+    /// name. A source that ends with `/.` stands for the contents of that directory, an empty one for those of
+    /// the served directory. One that is not there as it is written is a pattern, as in a shell: `*`, `?`, `[a-z]`, and
+    /// `\\` before a character that means itself. `destination` has to be a directory then.
     ///
     /// # Errors
     /// As [`Client::put`], and [`Error::Local`] if `destination` cannot take the sources.
@@ -104,77 +176,229 @@ impl Client {
         options: &CopyOptions,
         observer: &dyn Observer,
     ) -> Result<Totals, Error> {
-        let wanted = wanted(sources);
-        let known = Sources {
-            count: u32::try_from(sources.len()).map_err(|_| Error::TooLong)?,
-            contents: wanted == TopLevel::Any,
-        };
-        let (base, new_name) =
-            resolve_local(destination, known).map_err(|cause| Error::local(destination, cause))?;
-        let digester = Digester::offer()?;
-        let request = Request::Get {
-            sources: sources.to_vec(),
-            options: *options,
-            digester: digester.clone(),
-        };
-        let (mut connection, algorithm) = self.ask(&request)?;
-        let digester = digester.settle(algorithm)?;
-        let top = top_level(new_name, wanted);
-        let copied = pump::run(&mut connection, CONTROL, DATA, &self.stop, |port| {
-            FileReceiver::new(port, observer, *options, digester, base, top).receive_all()
-        });
-        close(connection);
-        copied
+        self.get_wanted(
+            sources,
+            destination,
+            TopLevel::of(sources),
+            options,
+            observer,
+        )
     }
 
-    /// Tells `each` the entries of a directory of the host, in no order, or the one file.
-    ///
-    /// # Errors
-    /// Whatever ends the listing.
-    pub fn list(&self, path: &[u8], mut each: impl FnMut(Entry)) -> Result<(), Error> {
-        let mut connection = self.connect()?;
-        say(
-            &mut connection,
-            &Request::List {
-                path: path.to_vec(),
+    /// Copies all that a sender offers into a directory, which is made if need be.
+    pub(crate) fn get_offered(
+        &self,
+        directory: &Path,
+        options: &CopyOptions,
+        overwrite: bool,
+        observer: &dyn Observer,
+    ) -> Result<Totals, Error> {
+        let wanted = match overwrite {
+            true => TopLevel::Any,
+            false => TopLevel::New(Arc::default()),
+        };
+        self.get_wanted(&[Vec::new()], directory, wanted, options, observer)
+    }
+
+    /// Tells a sender that nothing of what it offers is wanted.
+    pub(crate) fn decline(&self) -> Result<(), Error> {
+        let mut connection = self.connect_once()?;
+        say(&mut connection, &Request::Decline, &self.stop, PATIENCE)?;
+        close(connection);
+        Ok(())
+    }
+
+    fn get_wanted(
+        &self,
+        sources: &[Vec<u8>],
+        destination: &Path,
+        wanted: TopLevel,
+        options: &CopyOptions,
+        observer: &dyn Observer,
+    ) -> Result<Totals, Error> {
+        let known = Sources {
+            count: match sources {
+                // It may match several.
+                [source] if is_wild(source) => u32::MAX,
+                _ => u32::try_from(sources.len()).map_err(|_| Error::TooLong)?,
             },
-            &self.stop,
-            PATIENCE,
-        )?;
+            contents: matches!(wanted, TopLevel::Any | TopLevel::New(_)),
+            device: options.in_place,
+        };
+        let local = |cause| Error::local(destination, cause);
+        // Once: what the copy makes does not change where it goes.
+        let (base, new_name) = resolve_local(destination, known).map_err(local)?;
+        let top = top_level(new_name, wanted);
+        let offer = Digester::offer()?;
+        self.copying(observer).run(|copying| {
+            let options = copying.options(options);
+            let request = Request::Get {
+                sources: sources.to_vec(),
+                options,
+                digester: offer.clone(),
+                from: copying.reached.position,
+                begun: copying.reached.begun,
+            };
+            let (mut connection, accepted) = self.ask(&request, copying, &options)?;
+            let digester = offer.settle(accepted.algorithm)?;
+            let base = fcntl_dupfd_cloexec(&base, 0).map_err(|errno| local(errno.into()))?;
+            let to = (base, top.clone());
+            let reached = &mut copying.reached;
+            let mut spare = Spare::new(self);
+            let rings = (CONTROL, DATA);
+            let copied = run_watched(&mut connection, rings, &self.stop, &mut spare, |port| {
+                let role = (Role::Asks, reached);
+                FileReceiver::new(port, observer, options, digester, to, role).receive_all()
+            });
+            end(connection, copied, copying, spare)
+        })
+    }
+
+    fn copying<'a>(&'a self, observer: &'a dyn Observer) -> Copying<'a> {
+        Copying::new(observer, &self.stop, self.patience)
+    }
+
+    /// Connects within the time that the options of the transport give.
+    pub(crate) fn connect_once(&self) -> Result<Connection, Error> {
+        self.connect(self.transport.connect_timeout)
+    }
+
+    /// Connects; a stop is heeded meanwhile.
+    fn connect(&self, timeout: Duration) -> Result<Connection, Error> {
+        let connecting = self.start_connecting(timeout)?;
         loop {
-            match hear(&mut connection, &self.stop, PATIENCE)? {
-                Reply::Refused(refusal) => return Err(refusal.into()),
-                Reply::Accepted(_) => return Err(Error::Protocol("accepts instead of listing")),
-                Reply::Entries { entries, last } => {
-                    entries.into_iter().for_each(&mut each);
-                    if last {
-                        close(connection);
-                        return Ok(());
-                    }
+            match connecting.recv_timeout(LOOK) {
+                Ok(connected) => {
+                    return connected.map_err(|source| Error::Connect {
+                        host: self.host.clone(),
+                        source,
+                    });
                 }
+                Err(RecvTimeoutError::Timeout) => self.stop.check()?,
+                Err(RecvTimeoutError::Disconnected) => return Err(Error::Internal),
             }
         }
     }
 
-    fn connect(&self) -> Result<Connection, Error> {
-        Connection::connect((self.host.name.as_str(), self.host.port), &self.transport).map_err(
-            |source| Error::Connect {
-                host: self.host.clone(),
-                source,
-            },
-        )
+    /// Begins to connect, on another thread. A connection that nobody takes any more ends.
+    fn start_connecting(
+        &self,
+        timeout: Duration,
+    ) -> Result<Receiver<zerolane::Result<Connection>>, Error> {
+        let (tell, hear) = channel();
+        let Connector(connect) = self.connector.clone();
+        let options = Options {
+            connect_timeout: timeout,
+            ..self.transport.clone()
+        };
+        thread::Builder::new()
+            .name("connect".into())
+            .spawn(move || {
+                let _ = tell.send(connect(&options));
+            })
+            .map_err(|_| Error::NoThread)?;
+        Ok(hear)
     }
 
     /// Connects, asks, and is accepted.
-    fn ask(&self, request: &Request) -> Result<(Connection, Algorithm), Error> {
-        let mut connection = self.connect()?;
+    fn ask(
+        &self,
+        request: &Request,
+        copying: &mut Copying<'_>,
+        options: &CopyOptions,
+    ) -> Result<(Connection, Accepted), Error> {
+        let timeout = copying.connect_timeout(self.transport.connect_timeout);
+        let connection = match copying.spare.take() {
+            Some(connection) => connection,
+            None => self.connect(timeout)?,
+        };
+        let (connection, accepted) = self.request(request, connection)?;
+        // Where files are put here, it is this system that must not have been started anew.
+        let durable =
+            options.durable || matches!(request, Request::Get { .. } | Request::Read { .. });
+        copying.accepted(accepted.boot, durable);
+        Ok((connection, accepted))
+    }
+
+    /// Asks for a copy on a new connection, and is accepted.
+    fn request(
+        &self,
+        request: &Request,
+        mut connection: Connection,
+    ) -> Result<(Connection, Accepted), Error> {
+        if let Some(max_rate) = self.transport.max_rate {
+            let limit = Request::Limit { max_rate };
+            say(&mut connection, &limit, &self.stop, PATIENCE)?;
+        }
         say(&mut connection, request, &self.stop, PATIENCE)?;
-        match hear(&mut connection, &self.stop, PATIENCE)? {
-            Reply::Accepted(algorithm) => Ok((connection, algorithm)),
+        let mut reply = hear(&mut connection, &self.stop, PATIENCE)?;
+        if let Reply::Limit { max_rate } = reply {
+            let own = self.transport.max_rate.unwrap_or(u64::MAX);
+            connection.set_max_rate(Some(own.min(max_rate.max(LEAST_RATE))));
+            reply = hear(&mut connection, &self.stop, PATIENCE)?;
+        }
+        match reply {
+            Reply::Accepted {
+                algorithm,
+                landing,
+                boot,
+            } => {
+                let accepted = Accepted {
+                    algorithm,
+                    landing,
+                    boot,
+                };
+                Ok((connection, accepted))
+            }
             Reply::Refused(refusal) => Err(refusal.into()),
-            Reply::Entries { .. } => Err(Error::Protocol("lists instead of accepting")),
+            Reply::Done { .. } | Reply::Limit { .. } | Reply::Offer { .. } => {
+                Err(Error::Protocol("does instead of accepting"))
+            }
         }
     }
+
+    /// Connects, and asks for something that is carried out once the server says so.
+    fn begin(&self, request: &Request, timeout: Duration) -> Result<Connection, Error> {
+        let mut connection = self.connect(timeout)?;
+        say(&mut connection, request, &self.stop, PATIENCE)?;
+        match hear(&mut connection, &self.stop, PATIENCE)? {
+            Reply::Refused(refusal) => Err(refusal.into()),
+            Reply::Done { last: false, .. } => Ok(connection),
+            Reply::Done { .. }
+            | Reply::Accepted { .. }
+            | Reply::Limit { .. }
+            | Reply::Offer { .. } => {
+                Err(Error::Protocol("another answer than one to this request"))
+            }
+        }
+    }
+}
+
+/// What a server says of the copy that it accepts.
+struct Accepted {
+    algorithm: Algorithm,
+    landing: Landing,
+    /// The server's system, as long as it is not started anew.
+    boot: [u8; 16],
+}
+
+/// How often a wait checks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The end of one connection of a copy.
+fn end(
+    connection: Connection,
+    copied: Result<Totals, Error>,
+    copying: &mut Copying<'_>,
+    spare: Spare<'_>,
+) -> Result<Totals, Error> {
+    copying.spare = spare.found;
+    match copied {
+        // Nobody is there who could be told.
+        Err(Error::Forgotten) => drop(connection),
+        _ => close(connection),
+    }
+    copied
 }
 
 /// Tells the server that this was all. What came of the copy is known: how the connection ends
@@ -187,41 +411,38 @@ const PATIENCE: Duration = Duration::from_secs(REPLY_SECONDS);
 
 /// Where sending a local source starts. Symbolic links on the way to it are the user's own and
 /// followed; the source itself, if it is one, is sent as a link.
-fn local_start(source: &Path, options: &CopyOptions) -> Start {
-    let missing = |cause| Start::Missing {
+pub(crate) fn local_start(source: &Path, options: &CopyOptions) -> Start {
+    find_local(source, options).unwrap_or_else(|cause| Start::Missing {
         path: source.as_os_str().as_bytes().to_vec(),
         cause,
-    };
-    let open = |path: &Path| {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        openat(CWD, path, flags, Mode::empty()).map_err(Cause::from)
-    };
-    let Some(name) = source.file_name() else {
+    })
+}
+
+fn find_local(source: &Path, options: &CopyOptions) -> Result<Start, Cause> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = |path: &Path| openat(CWD, path, flags, Mode::empty());
+    let Some(name) = source.file_name().filter(|_| !is_contents(source)) else {
+        let directory = open(source)?;
         return match options.recursive {
-            true => open(source).map_or_else(missing, Start::Contents),
-            false => missing(Cause::IsADirectory),
+            true => Ok(Start::Contents(directory)),
+            false => Err(Cause::NotRecursive),
         };
     };
+    if source.as_os_str().as_bytes().ends_with(b"/") {
+        // Only a directory may be written so.
+        open(source)?;
+    }
     let parent = match source.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let name = name.as_bytes().to_vec();
-    open(parent).map_or_else(missing, |directory| Start::Named { directory, name })
+    Ok(Start::Named {
+        directory: open(parent)?,
+        name: name.as_bytes().to_vec(),
+    })
 }
 
-/// The names that may arrive when these are asked for.
-fn wanted(sources: &[Vec<u8>]) -> TopLevel {
-    let mut names = std::collections::HashSet::new();
-    for source in sources {
-        // The server will refuse this path and send nothing for it.
-        let Ok(path) = RelativePath::parse(source) else {
-            continue;
-        };
-        match path.split_last() {
-            Some((_, name)) => names.insert(name.to_vec()),
-            None => return TopLevel::Any,
-        };
-    }
-    TopLevel::Only(names)
+/// Whether a local source stands for what is in a directory: it ends with `.`, or has no name of its own.
+fn is_contents(source: &Path) -> bool {
+    source.file_name().is_none() || source.as_os_str().as_bytes().ends_with(b"/.")
 }

@@ -10,7 +10,8 @@ use crate::observe::Observer;
 use crate::pack::PackWriter;
 use crate::part::Part;
 use crate::port::{Buffer, Event, Filled, Port, PumpEnd, port};
-use crate::receive::{FileReceiver, TopLevel};
+use crate::reached::Reached;
+use crate::receive::{FileReceiver, Role, TopLevel};
 use crate::send::{FileSender, Start};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -25,12 +26,14 @@ use std::thread;
 use std::time::Duration;
 
 const UNIT: u64 = UNIT_BYTES as u64;
-const RECURSIVE: CopyOptions = CopyOptions {
+pub(crate) const RECURSIVE: CopyOptions = CopyOptions {
     recursive: true,
     resume: false,
     durable: false,
     replace_read_only: false,
     count_first: false,
+    delta: false,
+    in_place: false,
 };
 const RESUME: CopyOptions = CopyOptions {
     resume: true,
@@ -75,11 +78,11 @@ fn buffers(count: usize, bytes: usize) -> Vec<Buffer> {
         .collect()
 }
 
-fn sender_port() -> (Port, PumpEnd) {
+pub(crate) fn sender_port() -> (Port, PumpEnd) {
     port(buffers(3, BUFFER_BYTES), buffers(2, CONTROL_BYTES), || {})
 }
 
-fn receiver_port() -> (Port, PumpEnd) {
+pub(crate) fn receiver_port() -> (Port, PumpEnd) {
     port(buffers(2, CONTROL_BYTES), buffers(3, BUFFER_BYTES), || {})
 }
 
@@ -131,7 +134,7 @@ fn next<T>(queue: &Receiver<T>, cut: &AtomicBool) -> Option<T> {
 }
 
 /// Joins two ports by a wire that is cut after `limit` Transfers of data.
-fn join<'scope>(
+pub(crate) fn join<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     sender: PumpEnd,
     receiver: PumpEnd,
@@ -190,15 +193,24 @@ fn copy_with(
         join(scope, send_end, receive_end, limit, &cut);
         let observer = &at_sender;
         let sending = scope.spawn(move || {
-            FileSender::new(send_port, observer, options, Digester::fixed()).send_all(starts)
+            let mut reached = Reached::default();
+            FileSender::new(
+                send_port,
+                observer,
+                options,
+                Digester::fixed(),
+                &mut reached,
+            )
+            .send_all(&starts)
         });
+        let mut reached = Reached::default();
         let received = FileReceiver::new(
             receive_port,
             &at_receiver,
             options,
             Digester::fixed(),
-            base,
-            top,
+            (base, top),
+            (Role::Tells, &mut reached),
         )
         .receive_all();
         (sending.join().unwrap(), received)
@@ -211,7 +223,7 @@ fn copy_with(
     }
 }
 
-fn start(path: &Path) -> Start {
+pub(crate) fn start(path: &Path) -> Start {
     let directory = File::open(path.parent().unwrap()).unwrap().into();
     Start::Named {
         directory,
@@ -420,7 +432,7 @@ fn copy__directory_without_recursive_is_refused() {
     let (_base, source, target) = places();
     let outcome = copy(&source, &target, CopyOptions::default());
     assert_eq!(outcome.complete().failed, 1);
-    assert_eq!(outcome.at_sender, [("source".into(), Cause::IsADirectory)]);
+    assert_eq!(outcome.at_sender, [("source".into(), Cause::NotRecursive)]);
     assert_eq!(names(&target), [""; 0]);
 }
 
@@ -663,7 +675,16 @@ fn receive_raw(
                 let _ = end.events.send(Event::Sent(feedback.buffer));
             }
         });
-        FileReceiver::new(receive_port, &(), options, Digester::fixed(), base, top).receive_all()
+        let mut reached = Reached::default();
+        FileReceiver::new(
+            receive_port,
+            &(),
+            options,
+            Digester::fixed(),
+            (base, top),
+            (Role::Asks, &mut reached),
+        )
+        .receive_all()
     })
 }
 
@@ -772,7 +793,7 @@ fn receive__only_what_was_asked_for() {
         size: 1,
         digest,
     };
-    let asked = TopLevel::Only([b"wanted".to_vec()].into());
+    let asked = TopLevel::of(&[b"wanted".to_vec(), b"*.gz".to_vec()]);
     refused(receive_raw(
         &target,
         asked,
@@ -811,6 +832,7 @@ fn receive__wrong_digest_keeps_the_old_file() {
                 meta,
                 size,
                 number: 0,
+                resume: false,
             },
             Record::Run { units: 2 },
         ],
@@ -841,6 +863,7 @@ fn receive__records_out_of_order_are_refused() {
         meta,
         size,
         number: 0,
+        resume: false,
     };
     let piece = |offset, len| crate::message::Piece { offset, len };
     let bad: Vec<Vec<Record<'_>>> = vec![
@@ -866,6 +889,7 @@ fn receive__records_out_of_order_are_refused() {
             meta,
             size: 1,
             number: 7,
+            resume: false,
         }],
         vec![
             open(UNIT),

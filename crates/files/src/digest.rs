@@ -120,6 +120,11 @@ impl Digester {
         }
     }
 
+    /// The key, drawn for the copy.
+    pub(crate) fn key(&self) -> &[u8; 32] {
+        &self.key
+    }
+
     /// How its digests are made.
     pub(crate) fn algorithm(&self) -> Algorithm {
         self.algorithm

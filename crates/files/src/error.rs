@@ -18,7 +18,7 @@ pub enum Cause {
     /// The operating system denies access.
     #[error("permission denied")]
     PermissionDenied,
-    /// A directory stands where a file is to be written, or was asked for without `-r`.
+    /// A directory stands where a file is to be written.
     #[error("is a directory")]
     IsADirectory,
     /// Something else stands where a directory is needed.
@@ -67,9 +67,63 @@ pub enum Cause {
     /// A device, socket, FIFO, or an open file of a process, named as the target.
     #[error("is no file or directory: copy to a file, then write that there")]
     NotAFile,
+    /// A directory was asked for, without [`recursive`](crate::CopyOptions::recursive).
+    #[error("is a directory: -r takes it, with all that is in it")]
+    NotRecursive,
     /// A symbolic link, named as the target, without anything at its end.
     #[error("is a symbolic link that leads nowhere: remove it, or make what it leads to")]
     LinkToNothing,
+    /// A directory whose names do not fit [`LISTING_HELD_BYTES`](crate::limits::LISTING_HELD_BYTES).
+    #[error("the directory has more names than can be sorted in memory: split it")]
+    TooManyNames,
+    /// It was looked at, and is another file or another content by now: left as it is.
+    #[error("changed since it was listed: run it again")]
+    ChangedSinceListed,
+    /// What was to replace it did not come: left as it is.
+    #[error("stays: what is to replace it did not come")]
+    NoReplacement,
+    /// A directory that is not empty stands where a file or link belongs, and may not be deleted.
+    #[error(
+        "a directory stands in the way: empty it, or sync with --delete and without filters for it"
+    )]
+    InTheWay,
+    /// A copy in place was killed, or failed, while it wrote this file.
+    #[error("is incomplete: a copy --in-place ended while it wrote it. Copy to it again")]
+    Unfinished,
+    /// A file that is to be written in place, on a file system without extended attributes.
+    #[error("its file system has no extended attributes to mark it with: copy without --in-place")]
+    CannotMark,
+    /// A device that is mounted, or a program that runs.
+    #[error("is in use: unmount or stop it")]
+    InUse,
+    /// It was written to while parts of it were copied into the new file.
+    #[error("the old file at the target changed meanwhile: copy it again")]
+    TargetChanged,
+    /// Something of this name is there, and is not to be replaced.
+    #[error("is there already")]
+    Exists,
+    /// Two sources of one copy, which would be one at the receiver.
+    #[error("another source has the same name: copy it on its own")]
+    SameName,
+    /// A pattern that nothing matches.
+    #[error("nothing matches this pattern")]
+    NoMatch,
+    /// A pattern that takes longer to expand than [`PATTERN_NAMES`](crate::limits::PATTERN_NAMES), or matches more than
+    /// fits [`PATTERN_HELD_BYTES`](crate::limits::PATTERN_HELD_BYTES).
+    #[error("too much to look through for this pattern: name a directory, or match less")]
+    TooManyMatches,
+    /// The served directory is not to be removed or renamed.
+    #[error("is the served directory itself")]
+    ServedDirectory,
+    /// A directory was to be moved to a place in it.
+    #[error("cannot be moved into itself")]
+    IntoItself,
+    /// A rename from one file system to another.
+    #[error("is on another file system than its new place: copy it, then remove it")]
+    OtherFileSystem,
+    /// Both names of a rename are of one file.
+    #[error("is the same file")]
+    SameFile,
 }
 
 impl From<Errno> for Cause {
@@ -125,7 +179,7 @@ pub enum Refusal {
     #[error("the server has all the connections it may have: try again later")]
     Full,
     /// The path asked for.
-    #[error("{}: {cause}", escape(.path))]
+    #[error("{}: {cause}, at the server", escape(.path))]
     Path {
         /// As asked for.
         path: Vec<u8>,
@@ -135,9 +189,19 @@ pub enum Refusal {
     /// The request could not be understood.
     #[error("the server does not understand the request")]
     Malformed,
-    /// The client's key has no rights here, or only below a directory that is not there.
-    #[error("the server does not allow that")]
+    /// The client's key has no rights here.
+    #[error("the server does not let this key in")]
     NotAllowed,
+    /// The client's key has rights only below a directory that is not there.
+    #[error(
+        "the directory that the server's list of keys names for this key is not there: its owner can make it"
+    )]
+    NoPlace,
+    /// The client's key may only read.
+    #[error(
+        "this key may only read there: the server's owner can give it more, by 'read-write' in the list of keys"
+    )]
+    ReadOnlyKey,
 }
 
 /// Why a whole copy or listing ended early.
@@ -149,6 +213,14 @@ pub enum Error {
     Connect {
         /// The server that was asked.
         host: Host,
+        /// What the transport says.
+        source: zerolane::Error,
+    },
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {}", without_prefix(.source))]
+    Listen {
+        /// As asked for.
+        address: String,
         /// What the transport says.
         source: zerolane::Error,
     },
@@ -177,6 +249,9 @@ pub enum Error {
     /// The peer sent what the protocol does not allow here.
     #[error("the peer broke the file service's protocol: {0}")]
     Protocol(&'static str),
+    /// The server's list of keys changed: the client may not do this any more.
+    #[error("its key was taken off the list of those that may connect, or given other rights")]
+    Revoked,
     /// The connection failed: the peer died, or the network did.
     #[error("the connection was lost: {0}")]
     Transport(#[from] zerolane::Error),
@@ -186,12 +261,25 @@ pub enum Error {
     /// The peer is alive but takes nothing, or says nothing, for longer than it may.
     #[error("the peer is alive but has stopped taking part")]
     Stalled,
+    /// Nothing was heard on the connection any more, while another one to the same peer was made: it was started again, or
+    /// this end has another address.
+    #[error("the peer does not know the connection any more")]
+    Forgotten,
     /// The request is longer than a message may be.
     #[error("the request is too long: too many or too long paths")]
     TooLong,
     /// The system gives no memory for buffers.
     #[error("the system gives no more memory")]
     NoMemory,
+    /// The notes of what a sync is to do could not be kept: no room for temporary files.
+    #[error("cannot write a temporary file (TMPDIR): {0}")]
+    Notes(#[source] std::io::Error),
+    /// The connection ended after the server began to carry out a request, and before it said what came of it.
+    #[error("{source}; how much of it was done is not known")]
+    Unanswered {
+        /// How the connection ended.
+        source: Box<Error>,
+    },
     /// The system gives no random bytes.
     #[error("the system gives no random numbers")]
     NoRandom,
@@ -204,9 +292,45 @@ pub enum Error {
     /// Wrong codes were tried so often that the one-time code is void.
     #[error("wrong codes were tried too often: the code is void")]
     CodeGuessed,
+    /// The connection broke, and for as long as it may nothing could be copied over another.
+    #[error("nothing could be copied for {} s: {source}", .patience.as_secs())]
+    GaveUp {
+        /// How long it was tried.
+        patience: std::time::Duration,
+        /// What the last try ended with.
+        source: Box<Error>,
+    },
+    /// The one client that a one-time code let in was not served to its end.
+    #[error("the client that had the code went before it had all: start again, for a new code")]
+    ClientLost,
+    /// Nobody on the network sends with this code.
+    #[error("nobody on this network sends with this code{}", in_brackets(.0))]
+    NoSender(Option<std::io::Error>),
+    /// The receiver said no.
+    #[error("the receiver declined")]
+    Declined,
+    /// What a stream is passed on to takes no more.
+    #[error("cannot write to standard output: {0}")]
+    Output(std::io::Error),
+    /// The connection broke in the middle of a stream that cannot be read again.
+    #[error("what came from standard input cannot be read again, so start anew: {0}")]
+    InputGone(#[source] Box<Error>),
     /// The copy was told to stop.
     #[error("stopped")]
     Stopped,
+}
+
+/// The system's own words: the network is not what is wrong.
+fn without_prefix(error: &zerolane::Error) -> String {
+    match error {
+        zerolane::Error::Io(error) => error.to_string(),
+        error => error.to_string(),
+    }
+}
+
+fn in_brackets(why: &Option<std::io::Error>) -> String {
+    why.as_ref()
+        .map_or_else(String::new, |why| format!(" ({why})"))
 }
 
 impl Error {

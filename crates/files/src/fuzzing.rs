@@ -2,15 +2,19 @@
 
 use crate::digest::Digester;
 use crate::error::Error;
-use crate::limits::{BUFFER_BYTES, CONTROL_BYTES};
+use crate::limits::{BUFFER_BYTES, CONTROL_BYTES, TREE_DEPTH};
 use crate::message::{
     CopyOptions, Record, Reply, Request, decode_feedback, decode_opening, decode_record,
     encode_feedback, encode_opening,
 };
-use crate::name::RelativePath;
+use crate::name::{RelativePath, check_name};
 use crate::pack::PackWriter;
 use crate::port::{Buffer, Event, Filled, port};
-use crate::receive::{FileReceiver, TopLevel};
+use crate::reached::Reached;
+use crate::receive::{FileReceiver, Role, TopLevel};
+use crate::sync::pages::Pages;
+use crate::sync::plan::next_step;
+use crate::sync::sight::{Listing, Sight};
 use std::fs::File;
 use std::path::Path;
 
@@ -23,16 +27,32 @@ pub fn messages(bytes: &[u8]) {
     if let Ok(request) = decode_opening::<Request>(bytes) {
         let again = encode_opening(&request).expect("as short as it came");
         assert_eq!(decode_opening::<Request>(&again).unwrap(), request);
+        let both: [Vec<u8>; 2];
         let paths = match &request {
             Request::Put { destination, .. } => std::slice::from_ref(destination),
-            Request::Get { sources, .. } => sources,
-            Request::List { path } => std::slice::from_ref(path),
+            Request::Get { sources: paths, .. }
+            | Request::List { paths, .. }
+            | Request::Delete { paths, .. }
+            | Request::MakeDirectories { paths, .. } => paths,
+            Request::Rename { from, to, .. } => {
+                both = [from.clone(), to.clone()];
+                &both
+            }
+            Request::Walk { path, .. }
+            | Request::Remove { path, .. }
+            | Request::Update {
+                destination: path, ..
+            }
+            | Request::Fetch { source: path, .. }
+            | Request::Read { source: path, .. } => std::slice::from_ref(path),
+            Request::Meet | Request::Decline | Request::Limit { .. } => &[],
         };
         for path in paths {
             if let Ok(path) = RelativePath::parse(path) {
                 let bytes = path.as_bytes();
-                assert!(!bytes.starts_with(b"/") && !bytes.contains(&0));
-                assert!(bytes.split(|&byte| byte == b'/').all(|name| name != b".."));
+                let up = bytes.split(|&byte| byte == b'/').any(|name| name == b"..");
+                assert_eq!(path.leaves(), bytes.starts_with(b"/") || up);
+                assert!(!bytes.contains(&0));
             }
         }
     }
@@ -44,6 +64,47 @@ pub fn messages(bytes: &[u8]) {
         let mut buffer = vec![0; bytes.len() + 16];
         let len = encode_feedback(&feedback, &mut buffer).expect("as short as it came");
         assert_eq!(decode_feedback(&buffer[..len]).unwrap(), feedback);
+    }
+}
+
+/// Reads `bytes` as the pages of a listing, each after its length (u8), and as the steps of a plan. What
+/// is taken is in order, its names are components, and it does not nest too deeply.
+pub fn listing(bytes: &[u8]) {
+    let (port, end) = port(vec![], vec![], || {});
+    let mut rest = bytes;
+    while let Some((&len, after)) = rest.split_first() {
+        let (page, after) = after.split_at(after.len().min(len.into()));
+        let mut buffer = Buffer::anonymous(page.len().max(1)).expect("memory");
+        buffer[..page.len()].copy_from_slice(page);
+        let len = page.len();
+        let filled = Filled { buffer, len };
+        end.events.send(Event::Arrived(filled)).expect("the port");
+        rest = after;
+    }
+    let released = end.released;
+    drop(end.events);
+    let mut pages = Pages::new(port);
+    let mut last = vec![Vec::new()];
+    while let Some(level) = last.last_mut() {
+        let Ok(sight) = pages.next() else {
+            break;
+        };
+        if let Some(name) = sight.name() {
+            check_name(name).expect("a component");
+            assert!(name > level.as_slice());
+            *level = name.to_vec();
+        }
+        match sight {
+            Sight::Leave => drop(last.pop()),
+            sight if sight.is_directory() => last.push(Vec::new()),
+            _ => {}
+        }
+        assert!(last.len() <= TREE_DEPTH + 1);
+    }
+    drop(released);
+    let mut plan = bytes;
+    while let Ok(Some(step)) = next_step(&mut plan) {
+        assert!(step.names().all(|name| check_name(name).is_ok()));
     }
 }
 
@@ -60,6 +121,8 @@ pub fn receive(directory: &Path, input: &[u8]) {
         durable: false,
         replace_read_only: choice & 4 != 0,
         count_first: false,
+        delta: choice & 64 != 0,
+        in_place: choice & 128 != 0,
     };
     let top = match choice & 8 {
         0 => TopLevel::Any,
@@ -76,7 +139,18 @@ pub fn receive(directory: &Path, input: &[u8]) {
     }
     drop(end);
     let base = File::open(directory).expect("a directory");
-    let receiver = FileReceiver::new(port, &(), options, Digester::fixed(), base.into(), top);
+    let role = match choice & 16 {
+        0 => Role::Asks,
+        _ => Role::Tells,
+    };
+    let to = (base.into(), top);
+    let mut reached = Reached::default();
+    let role = (role, &mut reached);
+    let receiver = FileReceiver::new(port, &(), options, Digester::fixed(), to, role);
+    let receiver = match choice & 32 {
+        0 => receiver,
+        _ => receiver.replacing(),
+    };
     let _: Result<_, Error> = receiver.receive_all();
 }
 
@@ -127,11 +201,21 @@ fn with_contents<'a>(record: Record<'a>, rest: &mut &'a [u8]) -> (Record<'a>, &'
             };
             (record, contents)
         }
+        Record::Part { size, .. } => {
+            let (contents, left) = rest.split_at(rest.len().min(size as usize % 64));
+            *rest = left;
+            let record = Record::Part {
+                size: contents.len() as u32,
+                digest: Digester::fixed().digest(contents),
+            };
+            (record, contents)
+        }
         Record::Open {
             name,
             meta,
             size,
             number,
+            resume,
         } => {
             let size = size.min(FILE_BYTES);
             let record = Record::Open {
@@ -139,6 +223,7 @@ fn with_contents<'a>(record: Record<'a>, rest: &mut &'a [u8]) -> (Record<'a>, &'
                 meta,
                 size,
                 number,
+                resume,
             };
             (record, &[])
         }

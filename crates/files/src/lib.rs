@@ -4,7 +4,12 @@
 //! guarantees and their limits are in `docs/files.md`, the numbers in [`limits`].
 //!
 //! ```text
+//!        meet           two who share a code: found, introduced, then a client and a server as any
+//!         |
 //!  client / server     opening: Request, Reply
+//!         |
+//!       sync ========= what differs, by two listings; then the same as any copy
+//!      persist            another connection, when one breaks: position, reached
 //!         |
 //!       pump ========= drives the Connection; one thread
 //!         |            port: buffers go round between the two threads
@@ -12,11 +17,12 @@
 //!     |      |
 //!  extents  open_file, part         holes; one file on its way in, written and given its name
 //!     |      |
-//!     |     temporary, mark          names, locks; what tells a temporary file from others
+//!     |     temporary, mark, in_place    names, locks; what tells a temporary or incomplete file from others
 //!     \______/
 //!   pack, message, digest           many files in a Transfer; records; BLAKE3 by units
-//!   name, root, target              nothing leaves the served directory
-//!   positioned, escape              reads and writes at an offset; bytes for people
+//!   name, root, target, glob        nothing leaves the served directory; patterns
+//!   positioned, attributes, escape  reads and writes at an offset; permissions, times; bytes for people
+//!   rendezvous                      what a client and the server started for it say over a login's channel
 //! ```
 //!
 //! Three rules hold it together. The end that has the files runs `send`, the other
@@ -38,7 +44,7 @@
 //! let stopped = stop.clone();
 //! let serving = std::thread::spawn(move || server.run(&stopped, &()));
 //!
-//! let client = Client::new(Host { name: address.ip().to_string(), port: address.port() });
+//! let client = Client::new(Host::from(address));
 //! let totals = client.put(&[here], b"there", &CopyOptions::default(), &())?;
 //! assert_eq!((totals.files, totals.failed), (1, 0));
 //! assert_eq!(std::fs::read(share.join("there"))?, b"content");
@@ -49,6 +55,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod client;
 mod confine;
 mod digest;
@@ -57,37 +64,55 @@ mod escape;
 mod extents;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod glob;
+mod in_place;
 pub mod limits;
 mod location;
 mod mark;
+mod meet;
 mod message;
 mod name;
 mod observe;
 mod opening;
 mod pack;
 mod part;
+mod persist;
 mod port;
+mod position;
 mod positioned;
 mod pump;
+mod reached;
 mod receive;
+mod rendezvous;
 mod root;
 mod send;
 mod server;
 mod stop;
+mod sync;
 mod target;
 mod temporary;
 
-pub use client::Client;
+pub use client::{Changes, Client, Entry, Listed};
 pub use confine::Confinement;
 pub use error::{Cause, Error, Failure, Refusal};
 pub use escape::escape;
 pub use location::{Host, Location, LocationError};
-pub use message::{CopyOptions, Entry, EntryKind, Meta, Totals};
-pub use observe::{Observer, ServerObserver};
+pub use meet::{Invitation, Meeting, MeetingCode, MeetingCodeError, Offer, Whereabouts};
+pub use message::{
+    CopyOptions, EntryKind, ListOptions, Meta, OfferedEntry, RemoveOptions, Replace, Totals,
+};
+pub use observe::{Observer, Peer, ServerObserver, Verb};
+pub use rendezvous::{Answer, Call, LineError};
 pub use server::{ServeOptions, Server};
 pub use stop::Stop;
+pub use sync::filter::{Filter, FilterError};
+pub use sync::options::{Action, Change, Kept, SyncObserver, SyncOptions, SyncPaths, SyncTotals};
 
 #[cfg(test)]
+mod change_tests;
+#[cfg(test)]
 mod copy_tests;
+#[cfg(test)]
+mod going_on_tests;
 #[cfg(test)]
 mod service_tests;

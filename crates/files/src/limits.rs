@@ -5,7 +5,7 @@
 pub const DEFAULT_PORT: u16 = 9181;
 
 /// Version of the file service's messages. Both ends must speak the same one.
-pub const FILE_PROTOCOL_VERSION: u16 = 2;
+pub const FILE_PROTOCOL_VERSION: u16 = 5;
 
 /// Bytes of a file that are hashed, compared on resume and transferred as one piece. Large enough to hide a Transfer's
 /// two round trips behind the others in flight, small enough that a ring of them stays in the last-level
@@ -59,8 +59,16 @@ pub const HAVE_DIGESTS: usize = 1024;
 /// for the first 512 GiB of one file; what lies beyond is sent again.
 pub const RESUME_UNITS: u64 = 512 << 10;
 
+/// Smallest file, bytes, of which a delta copy asks what the receiver has: asking costs a round trip, and less than two
+/// units are sent or kept as a whole.
+pub const DELTA_BYTES: u64 = 2 * UNIT_BYTES as u64;
+
 /// Largest file size in bytes: what `off_t` can say.
 pub const FILE_BYTES: u64 = i64::MAX as u64;
+
+/// Steps of a sync that goes on after an outage for which the receiver is asked what it has: one of them was on its
+/// way. More of them than directories nest, for each of those is a step; each large file costs a round trip.
+pub const BEGUN_STEPS: u64 = 2 * TREE_DEPTH as u64;
 
 /// Bytes of one name. The limit of Linux file systems (NAME_MAX).
 pub const NAME_BYTES: usize = 255;
@@ -93,6 +101,10 @@ pub const SERVER_CONNECTIONS: usize = 32;
 /// all others out.
 pub const SERVER_CONNECTIONS_OF_ORIGIN: usize = 24;
 
+/// Keys that were not let in and wait to be reported. A server looks after each connection and every 100 ms; a proof of
+/// a key takes it some 100 us, so a flood of strangers makes more. Those are counted.
+pub const REFUSED_KEYS: usize = 64;
+
 /// Milliseconds the connection's thread sleeps at most before it looks whether it is to stop.
 pub const PUMP_WAIT_MILLISECONDS: u64 = 50;
 
@@ -110,5 +122,88 @@ pub const ENTRY_OVERHEAD_BYTES: usize = 48;
 /// Seconds a client waits for the reply to its request, and a server for its reply to be taken.
 pub const REPLY_SECONDS: u64 = 30;
 
+/// Seconds a server waits until the connection that a client lost has let go of what it was writing.
+pub const TURN_SECONDS: u64 = 20;
+
+/// Seconds for which a client whose connection broke connects again, each time, unless told otherwise.
+pub const PATIENCE_SECONDS: u64 = 300;
+
+/// Milliseconds a client waits before it connects again, at first, and doubled up to the most.
+pub const FIRST_PAUSE_MILLISECONDS: u64 = 50;
+
+/// Most milliseconds between two tries to connect again.
+pub const MOST_PAUSE_MILLISECONDS: u64 = 1000;
+
+/// Seconds without a datagram of a live connection after which a client tries another one beside it: two of the pings, a
+/// tenth of the idle timeout each, that a peer which is there answers.
+pub const SILENCE_SECONDS: u64 = 3;
+
+/// Seconds that one try to connect again may take: the address may have changed meanwhile.
+pub const RECONNECT_SECONDS: u64 = 2;
+
 /// Seconds a connected client has to send its request.
 pub const REQUEST_SECONDS: u64 = 10;
+
+/// Least bytes of payload a second that a limit may let pass: a unit of 1 MiB then takes half of [`STALL_SECONDS`].
+pub const LEAST_RATE: u64 = 16 << 10;
+
+/// UDP port on which senders are asked for by broadcast. Beside [`DEFAULT_PORT`], for the same reasons.
+pub const DISCOVERY_PORT: u16 = 9182;
+
+/// Seconds for which a receiver looks for its sender.
+pub const SEARCH_SECONDS: u64 = 15;
+
+/// Milliseconds between two questions of a receiver: a broadcast may be lost.
+pub const QUESTION_MILLISECONDS: u64 = 500;
+
+/// Answers, or questions, that are taken at once, from each network.
+pub const ANSWERS_AT_ONCE: usize = 16;
+
+/// Receivers of which a sender remembers on which network it answers them.
+pub const ASKERS: usize = 64;
+
+/// Places that a receiver tries for one code. Each could be an attacker's, who has then one guess at the code: all
+/// together one chance in six million.
+pub const MEETING_PLACES: usize = 16;
+
+/// Of those, at one address: one host cannot keep the right one from being tried.
+pub const MEETING_PLACES_OF_HOST: usize = 4;
+
+/// Milliseconds that one place has for the key exchange: the right one is on the same network.
+pub const MEETING_ANSWER_MILLISECONDS: u64 = 2000;
+
+/// Names at the top of what a sender offers; a receiver remembers which it has made.
+pub const NEW_NAMES: usize = 64 << 10;
+
+/// Bytes of one message of a tree's listing: thousands of entries, and the other end begins to compare
+/// when the first of them is there.
+pub const LISTING_PAGE_BYTES: usize = 128 << 10;
+
+/// Bytes that a walk holds for names which are read and sorted and not yet looked at, in all open
+/// directories together: some three million names. A directory that needs more is refused.
+pub const LISTING_HELD_BYTES: usize = 96 << 20;
+
+/// Most entries of one listing. A peer could otherwise go on for ever.
+pub const LISTING_ENTRIES: u64 = 1 << 26;
+
+/// Bytes of the steps of a sync that one request carries out: some 50,000 files.
+pub const PLAN_BYTES: usize = UNIT_BYTES;
+
+/// Bytes of the steps of a sync that are held in memory. Beyond, they are in a temporary file without a
+/// name.
+pub const PLAN_HELD_BYTES: usize = 8 << 20;
+
+/// Names that a server looks at to find what the patterns of one request match. A second or two of work.
+pub const PATTERN_NAMES: u64 = 1 << 20;
+
+/// Bytes of the paths that the patterns of one request match: some 200,000 of them.
+pub const PATTERN_HELD_BYTES: usize = 8 << 20;
+
+/// Bytes of one pattern's expression, compiled.
+pub const PATTERN_BYTES: usize = 1 << 20;
+
+/// Seconds after which a server that is still removing files says so.
+pub const REMOVING_SECONDS: u64 = 5;
+
+/// Bytes of the one line that a client, and a server started for it, say over the channel of a login.
+pub const RENDEZVOUS_LINE_BYTES: usize = 512;

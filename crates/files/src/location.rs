@@ -1,9 +1,10 @@
-//! How a user names a file: a local path, or `HOST[:PORT]:PATH`.
+//! How a user names a file: a local path, or `[USER@]HOST[:PORT]:PATH`.
 
 use crate::escape::escape;
 use crate::limits::DEFAULT_PORT;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -15,6 +16,8 @@ use std::str::FromStr;
 /// | `HOST:PATH` | PATH below the directory that HOST serves, on [`DEFAULT_PORT`] |
 /// | `HOST:PORT:PATH` | the same on PORT |
 /// | `[IPV6]:PATH`, `[IPV6]:PORT:PATH` | an IPv6 address needs its brackets |
+/// | `USER@HOST:PATH` | PATH as USER there may reach it, over ssh: absolute, or from USER's home; PORT is ssh's |
+/// | `HOST:~/PATH` | the same as `HOST:PATH` |
 /// | anything else | a local path |
 ///
 /// The first `:` decides, unless a `/` stands before it: `./a:b` is local. A remote PATH that
@@ -23,24 +26,56 @@ use std::str::FromStr;
 pub enum Location {
     /// A path on this machine.
     Local(PathBuf),
-    /// A path below the directory that a host serves. Bytes: names need not be UTF-8.
+    /// A path below the directory that a host serves, or as a user there may reach it. Bytes: names need not be UTF-8.
     Remote(Host, Vec<u8>),
 }
 
-/// A host and the port its file service listens on.
+/// A host, and how its file service is reached: at a port, or as a user there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
+    /// The user for whom a server is to be started there.
+    pub user: Option<String>,
     /// Name or address, without brackets.
     pub name: String,
-    /// UDP port.
-    pub port: u16,
+    /// The UDP port of the server that is there, or the one at which users log in. `None`: the usual one.
+    pub port: Option<u16>,
 }
 
+impl Host {
+    /// A host whose file service listens on `port`.
+    pub fn new(name: impl Into<String>, port: u16) -> Host {
+        Host {
+            user: None,
+            name: name.into(),
+            port: Some(port),
+        }
+    }
+
+    /// The UDP port of the server that is there.
+    pub fn port(&self) -> u16 {
+        self.port.unwrap_or(DEFAULT_PORT)
+    }
+}
+
+impl From<SocketAddr> for Host {
+    fn from(address: SocketAddr) -> Host {
+        Host::new(address.ip().to_string(), address.port())
+    }
+}
+
+/// As in a location: with the port, unless it is a user's usual one.
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
         match self.name.contains(':') {
-            true => write!(f, "[{}]:{}", self.name, self.port),
-            false => write!(f, "{}:{}", self.name, self.port),
+            true => write!(f, "[{}]", self.name)?,
+            false => f.write_str(&self.name)?,
+        }
+        match (&self.user, self.port) {
+            (Some(_), None) => Ok(()),
+            _ => write!(f, ":{}", self.port()),
         }
     }
 }
@@ -48,12 +83,20 @@ impl fmt::Display for Host {
 /// Why a text is not a [`Location`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
+    /// Nothing between `@` and what follows, or nothing before it.
+    #[error(
+        "USER@HOST:PATH needs both a user and a host (a local name with '@' and ':' is written ./NAME)"
+    )]
+    NoUser,
     /// Nothing before the first `:`.
     #[error("no host before ':' (a local name that begins so is written ./:name)")]
     NoHost,
-    /// `[` without `]:`.
+    /// `[` without `]:`, or an IPv6 address without either.
     #[error("an IPv6 address is written [ADDRESS]:PATH")]
     Brackets,
+    /// An address that means another host on each interface, without one.
+    #[error("a link-local address needs its interface: [{0}%eth0]:PATH")]
+    Scope(Ipv6Addr),
     /// The host's name is not UTF-8.
     #[error("the host's name is not UTF-8")]
     HostName,
@@ -76,17 +119,33 @@ impl Location {
     /// ```
     pub fn parse(text: &OsStr) -> Result<Location, LocationError> {
         let bytes = text.as_bytes();
+        let (user, bytes) = split_user(bytes);
         let Some((host, rest)) = split_host(bytes)? else {
             return Ok(Location::Local(PathBuf::from(text)));
         };
+        if user.is_some_and(<[u8]>::is_empty) || (user.is_some() && host.is_empty()) {
+            return Err(LocationError::NoUser);
+        }
+        if begins_with_address(bytes) {
+            return Err(LocationError::Brackets);
+        }
         if host.is_empty() {
             return Err(LocationError::NoHost);
         }
-        let name = std::str::from_utf8(host)
-            .map_err(|_| LocationError::HostName)?
-            .to_owned();
+        if let Some(address) = as_address(host).filter(Ipv6Addr::is_unicast_link_local) {
+            return Err(LocationError::Scope(address));
+        }
+        let text = |bytes: &[u8]| {
+            let text = std::str::from_utf8(bytes).map(str::to_owned);
+            text.map_err(|_| LocationError::HostName)
+        };
         let (port, path) = split_port(rest)?;
-        Ok(Location::Remote(Host { name, port }, path.to_vec()))
+        let host = Host {
+            user: user.map(text).transpose()?,
+            name: text(host)?,
+            port,
+        };
+        Ok(Location::Remote(host, from_home(path).to_vec()))
     }
 }
 
@@ -103,6 +162,42 @@ impl fmt::Display for Location {
             Location::Local(path) => f.write_str(&escape(path.as_os_str().as_bytes())),
             Location::Remote(host, path) => write!(f, "{host}:{}", escape(path)),
         }
+    }
+}
+
+fn as_address(bytes: &[u8]) -> Option<Ipv6Addr> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+/// Whether an IPv6 address stands before one of the `:`, or is all there is.
+fn begins_with_address(bytes: &[u8]) -> bool {
+    let longest = bytes.len().min(LONGEST_ADDRESS + 1);
+    let mut ends = (2..=longest).filter(|&end| bytes.get(end).is_none_or(|&b| b == b':'));
+    ends.any(|end| as_address(&bytes[..end]).is_some())
+}
+
+/// Most bytes of an IPv6 address in text.
+const LONGEST_ADDRESS: usize = "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255".len();
+
+/// What stands before the last `@` of what stands before the first `:` or `/`, and the rest. A `[` begins an address,
+/// which may have an `@` in its scope.
+fn split_user(bytes: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    let end = bytes.iter().position(|b| b":/[".contains(b));
+    let found = bytes[..end.unwrap_or(0)].iter().rposition(|&b| b == b'@');
+    match found {
+        Some(at) => (Some(&bytes[..at]), &bytes[at + 1..]),
+        None => (None, bytes),
+    }
+}
+
+/// A path without the `~` that stands for the directory where it begins in any case.
+fn from_home(path: &[u8]) -> &[u8] {
+    match path.strip_prefix(b"~") {
+        Some(rest) if rest.is_empty() || rest[0] == b'/' => {
+            let slashes = rest.iter().take_while(|&&b| b == b'/').count();
+            &rest[slashes..]
+        }
+        _ => path,
     }
 }
 
@@ -125,14 +220,14 @@ fn split_host(bytes: &[u8]) -> Result<Option<HostAndRest<'_>>, LocationError> {
 }
 
 /// The port, if digits and a `:` come first, and the path.
-fn split_port(rest: &[u8]) -> Result<(u16, &[u8]), LocationError> {
+fn split_port(rest: &[u8]) -> Result<(Option<u16>, &[u8]), LocationError> {
     let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
     if digits == 0 || rest.get(digits) != Some(&b':') {
-        return Ok((DEFAULT_PORT, rest));
+        return Ok((None, rest));
     }
     let text = String::from_utf8_lossy(&rest[..digits]);
     match text.parse() {
-        Ok(port) if port != 0 => Ok((port, &rest[digits + 1..])),
+        Ok(port) if port != 0 => Ok((Some(port), &rest[digits + 1..])),
         _ => Err(LocationError::Port(text.into_owned())),
     }
 }
@@ -156,13 +251,55 @@ mod tests {
     use super::*;
 
     fn remote(name: &str, port: u16, path: &[u8]) -> Location {
-        Location::Remote(
-            Host {
-                name: name.into(),
-                port,
-            },
-            path.to_vec(),
-        )
+        let mut host = Host::new(name, port);
+        host.port = host.port.filter(|&port| port != DEFAULT_PORT);
+        Location::Remote(host, path.to_vec())
+    }
+
+    #[test]
+    fn parse__as_a_user() {
+        for (text, user, name, port, path) in [
+            ("me@host:a", "me", "host", None, &b"a"[..]),
+            ("me@host:/a/b", "me", "host", None, b"/a/b"),
+            ("me@host:", "me", "host", None, b""),
+            ("me@host:2222:a", "me", "host", Some(2222), b"a"),
+            ("me@realm@host:a", "me@realm", "host", None, b"a"),
+            ("me@[::1]:a", "me", "::1", None, b"a"),
+            ("me@[::1]:22:a", "me", "::1", Some(22), b"a"),
+            ("-oX@host:a", "-oX", "host", None, b"a"),
+        ] {
+            let (user, name) = (Some(user.to_owned()), name.to_owned());
+            let expected = Location::Remote(Host { user, name, port }, path.to_vec());
+            assert_eq!(text.parse(), Ok(expected.clone()), "{text}");
+            assert_eq!(
+                Location::parse(&OsString::from(expected.clone())),
+                Ok(expected)
+            );
+        }
+        for text in ["@host:a", "me@:a"] {
+            assert_eq!(
+                text.parse::<Location>(),
+                Err(LocationError::NoUser),
+                "{text}"
+            );
+        }
+        for text in ["me@host", "dir/me@host:a", "me@dir/x:y"] {
+            assert_eq!(text.parse(), Ok(Location::Local(text.into())), "{text}");
+        }
+    }
+
+    #[test]
+    fn parse__a_tilde_is_where_paths_begin() {
+        for (text, path) in [
+            ("h:~", &b""[..]),
+            ("h:~/", b""),
+            ("h:~//a", b"a"),
+            ("h:~a", b"~a"),
+            ("h:./~", b"./~"),
+            ("h:a/~", b"a/~"),
+        ] {
+            assert_eq!(text.parse(), Ok(remote("h", DEFAULT_PORT, path)), "{text}");
+        }
     }
 
     #[test]
@@ -179,11 +316,13 @@ mod tests {
             ("[fe80::1%eth0]:7000:x", remote("fe80::1%eth0", 7000, b"x")),
         ] {
             assert_eq!(text.parse(), Ok(expected.clone()), "{text}");
-            // Its text is read as the same location.
-            assert_eq!(
-                Location::parse(&OsString::from(expected.clone())),
-                Ok(expected)
-            );
+            // Its text is read as the same location, the port said.
+            let Location::Remote(host, path) = &expected else {
+                panic!("{text} is remote");
+            };
+            let again = Host::new(host.name.clone(), host.port());
+            let again = Location::Remote(again, path.clone());
+            assert_eq!(Location::parse(&OsString::from(expected)), Ok(again));
         }
     }
 
@@ -198,7 +337,27 @@ mod tests {
     fn parse__errors() {
         assert_eq!(":x".parse::<Location>(), Err(LocationError::NoHost));
         assert_eq!("[]:x".parse::<Location>(), Err(LocationError::NoHost));
-        assert_eq!("[::1".parse::<Location>(), Err(LocationError::Brackets));
+        for bare in [
+            "[::1",
+            "fd99::2:",
+            "fd99::2:a/b",
+            "fd99::2",
+            "::1:x",
+            "fe80::1:",
+        ] {
+            assert_eq!(
+                bare.parse::<Location>(),
+                Err(LocationError::Brackets),
+                "{bare}"
+            );
+        }
+        let link_local = "fe80::1".parse().unwrap();
+        for text in ["[fe80::1]:x", "[fe80::1]:7000:x"] {
+            assert_eq!(
+                text.parse::<Location>(),
+                Err(LocationError::Scope(link_local))
+            );
+        }
         assert_eq!(
             "h:0:x".parse::<Location>(),
             Err(LocationError::Port("0".into()))

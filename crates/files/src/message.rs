@@ -7,6 +7,7 @@
 use crate::digest::{Algorithm, Digest, Digester};
 use crate::error::{Cause, Error, Failure, Refusal};
 use crate::limits::{CONTROL_BYTES, FILE_PROTOCOL_VERSION, RECORD_BYTES};
+use crate::position::Position;
 use serde::{Deserialize, Serialize};
 
 /// First bytes of requests and replies.
@@ -22,17 +23,95 @@ pub(crate) enum Request {
         sources: u32,
         /// Whether a source is the contents of a directory, without a name of its own.
         contents: bool,
+        landing: Landing,
         options: CopyOptions,
+        /// Its key also says which copy this is: the connection before is ended.
         digester: Digester,
     },
     /// The server sends files, the client writes them.
     Get {
         sources: Vec<Vec<u8>>,
         options: CopyOptions,
+        /// As in a Put.
+        digester: Digester,
+        /// How far the connection before it came; the start, if there was none.
+        from: Position,
+        /// Steps that were begun there.
+        begun: u64,
+    },
+    /// The server sends what these paths and patterns name, and what is in the directories among it.
+    List {
+        paths: Vec<Vec<u8>>,
+        options: ListOptions,
+    },
+    /// The server sends the listing of a tree, in order.
+    Walk {
+        path: Vec<u8>,
+        /// Whether a directory that is not there counts as an empty one.
+        may_be_missing: bool,
+        /// With digests of files.
+        digests: bool,
+        /// As in a Put: a sync that goes on comes with the key of the connection that broke.
         digester: Digester,
     },
-    /// The server sends the entries of a directory, or the one file.
-    List { path: Vec<u8> },
+    /// The client sends files for places that it chose by a listing, the server writes them.
+    Update {
+        destination: Vec<u8>,
+        options: CopyOptions,
+        digester: Digester,
+    },
+    /// The server sends the files that the steps which follow name.
+    Fetch {
+        source: Vec<u8>,
+        options: CopyOptions,
+        digester: Digester,
+        /// As in a Get.
+        begun: u64,
+    },
+    /// The server removes what the steps which follow name.
+    Remove {
+        path: Vec<u8>,
+        /// Only its key matters, as in a Put.
+        digester: Digester,
+    },
+    /// The server sends one file as a stream, to be passed on.
+    Read {
+        source: Vec<u8>,
+        /// As in a Put.
+        digester: Digester,
+        /// The parts that the connections before passed on.
+        from: Position,
+    },
+    /// By one that proved the code: the server says what it offers.
+    Meet,
+    /// The client wants nothing of what it was offered.
+    Decline,
+    /// Before another request: the client takes at most so many bytes of payload a second.
+    Limit { max_rate: u64 },
+    /// The server removes what these paths and patterns name.
+    Delete {
+        paths: Vec<Vec<u8>>,
+        options: RemoveOptions,
+    },
+    /// The server makes directories; with `parents` also those above, and one that is there is no failure.
+    MakeDirectories { paths: Vec<Vec<u8>>, parents: bool },
+    /// The server gives what is at `from` the name `to`, or moves it into that directory.
+    Rename {
+        from: Vec<u8>,
+        to: Vec<u8>,
+        replace: Replace,
+    },
+}
+
+/// What a destination is to sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Landing {
+    /// As `cp` has it: a directory to copy into if it is one, else the new name of the one source.
+    AsCp,
+    /// A directory to copy into, as it was for the connection before.
+    Into,
+    /// The new name of the one source, as it was for the connection before: by now it may be a directory.
+    Named,
 }
 
 /// How to copy.
@@ -48,30 +127,77 @@ pub struct CopyOptions {
     pub replace_read_only: bool,
     /// Count files and bytes before sending, so that progress has a total.
     pub count_first: bool,
+    /// Of a file that is there already, send only the parts that differ: units of
+    /// [`UNIT_BYTES`](crate::limits::UNIT_BYTES) at the same offsets, compared by digest. What the old file has is
+    /// copied at the receiver. Files smaller than [`DELTA_BYTES`](crate::limits::DELTA_BYTES) are sent whole.
+    pub delta: bool,
+    /// Write a file that is there already itself, instead of a new one that replaces it. It is marked while it is
+    /// incomplete. A block device that is named as the target is written so, too.
+    pub in_place: bool,
+}
+
+/// What to list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListOptions {
+    /// Also what is in the directories below, at every depth.
+    pub recursive: bool,
+    /// Also names in directories that begin with a dot.
+    pub hidden: bool,
+}
+
+/// How to remove.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoveOptions {
+    /// Remove directories with all that is in them.
+    pub recursive: bool,
+    /// Remove files that have no write permission, too; what is not there is no failure.
+    pub force: bool,
+}
+
+/// What may be replaced when something gets a new name. A directory never is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Replace {
+    /// Files that have a write permission, and links.
+    #[default]
+    Writable,
+    /// All files and links.
+    Any,
+    /// Nothing.
+    Nothing,
 }
 
 /// The reply of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// The copy may begin, with digests made so.
-    Accepted(Algorithm),
+    /// The copy may begin.
+    Accepted {
+        /// How digests are made.
+        algorithm: Algorithm,
+        /// How the destination of a Put was understood: never [`Landing::AsCp`].
+        landing: Landing,
+        /// Differs after the server's system was started anew: what was written before that and not
+        /// synced may be lost.
+        boot: [u8; 16],
+    },
     /// It may not.
     Refused(Refusal),
-    /// Part of a listing.
-    Entries { entries: Vec<Entry>, last: bool },
-}
-
-/// One line of a listing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// Name in its directory, as bytes.
-    pub name: Vec<u8>,
-    /// What it is.
-    pub kind: EntryKind,
-    /// Bytes of content.
-    pub size: u64,
-    /// Permission bits and time of the last change of content.
-    pub meta: Meta,
+    /// How much was done since the last such reply, and what was not. The first one, with nothing of either, says that
+    /// the request is going to be carried out: nothing is done before that has arrived.
+    Done {
+        done: u64,
+        failures: Vec<Failure>,
+        last: bool,
+    },
+    /// Before another reply: the server takes at most so many bytes of payload a second.
+    Limit { max_rate: u64 },
+    /// What there is for one that knows the code: files and bytes in all, the first entries, and how many
+    /// more.
+    Offer {
+        files: u64,
+        bytes: u64,
+        entries: Vec<OfferedEntry>,
+        more: u64,
+    },
 }
 
 /// What a directory's entry is.
@@ -85,6 +211,19 @@ pub enum EntryKind {
     Link,
     /// A device, socket or FIFO; never copied.
     Special,
+}
+
+/// One of the files and directories that are offered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedEntry {
+    /// Its name, as bytes.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Bytes of content, of a directory those of all that is in it.
+    pub size: u64,
+    /// Permission bits and time of the last change of content.
+    pub meta: Meta,
 }
 
 /// What is kept of a file besides its name and content.
@@ -102,6 +241,14 @@ pub struct Meta {
 /// A record of the sender of files, in the manifest of a pack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Record<'a> {
+    /// What follows goes on from there. Before all other steps.
+    From { position: Position },
+    /// What follows is in this directory, which was entered on a connection before.
+    Reenter {
+        #[serde(borrow)]
+        name: &'a [u8],
+        meta: Meta,
+    },
     /// Files and bytes to come, as counted before.
     Total { files: u64, bytes: u64 },
     /// What follows, until the matching Leave, is in this directory.
@@ -135,6 +282,8 @@ pub(crate) enum Record<'a> {
         meta: Meta,
         size: u64,
         number: u64,
+        /// The receiver says first what it has of it.
+        resume: bool,
     },
     /// The next `units` units are one Transfer each, after this pack. The last record of its pack.
     Run { units: u64 },
@@ -148,6 +297,23 @@ pub(crate) enum Record<'a> {
     Close { digest: Digest },
     /// The open file cannot be completed.
     Abandon { cause: Cause },
+    /// The content is there, but permissions or time are to be these. `was`: what they were when it was
+    /// compared, so that no other content gets them.
+    Settle {
+        #[serde(borrow)]
+        name: &'a [u8],
+        size: u64,
+        meta: Meta,
+        was: Meta,
+    },
+    /// What came under the name `with` changes places with what stands at `name`. A file or link that was
+    /// there is removed then, a directory stays under the name `with`.
+    Exchange {
+        #[serde(borrow)]
+        name: &'a [u8],
+        #[serde(borrow)]
+        with: &'a [u8],
+    },
     /// The sender could not read this one.
     Unreadable {
         #[serde(borrow)]
@@ -156,6 +322,14 @@ pub(crate) enum Record<'a> {
     },
     /// Everything was sent.
     Finish,
+    /// A file whose length nobody knows yet, from a stream. Parts follow, until Close or Abandon.
+    Stream {
+        #[serde(borrow)]
+        name: &'a [u8],
+        meta: Meta,
+    },
+    /// The next part of the stream; its content stands in this pack. One of less than a unit is the last.
+    Part { size: u32, digest: Digest },
 }
 
 /// A piece of data in a unit that is partly holes.
@@ -170,13 +344,15 @@ pub(crate) struct Piece {
 /// A message of the receiver of files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Feedback {
-    /// Digests of the units it has of the open file, from the first; answers Open when resuming.
+    /// Digests of the units it has of the open file, from the first; answers an Open that asks for it.
     Have { digests: Vec<Digest>, last: bool },
     /// Files it could not write. `open`: the number of the file to stop sending, if it is one.
     Failed {
         failures: Vec<Failure>,
         open: Option<u64>,
     },
+    /// All steps up to there are taken, with these totals on this connection.
+    Settled { position: Position, totals: Totals },
     /// Everything is in its place, but for the failures. Answers Finish.
     Done(Totals),
 }
@@ -198,6 +374,21 @@ pub struct Totals {
     pub bytes_in_holes: u64,
     /// Files, directories and links that failed.
     pub failed: u64,
+}
+
+impl Totals {
+    /// Of two connections of one copy.
+    pub(crate) fn plus(self, other: Totals) -> Totals {
+        Totals {
+            files: self.files.saturating_add(other.files),
+            directories: self.directories.saturating_add(other.directories),
+            links: self.links.saturating_add(other.links),
+            bytes: self.bytes.saturating_add(other.bytes),
+            bytes_kept: self.bytes_kept.saturating_add(other.bytes_kept),
+            bytes_in_holes: self.bytes_in_holes.saturating_add(other.bytes_in_holes),
+            failed: self.failed.saturating_add(other.failed),
+        }
+    }
 }
 
 /// Encodes a request or a reply. At most [`CONTROL_BYTES`], or `None`.

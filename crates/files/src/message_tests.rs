@@ -4,6 +4,7 @@ use crate::digest::{Algorithm, Digester};
 use crate::limits::{
     FEEDBACK_FAILURES, HAVE_DIGESTS, NAME_BYTES, PATCH_PIECES, PATH_BYTES, UNIT_BYTES,
 };
+use crate::position::Position;
 use proptest::prelude::*;
 
 fn meta() -> impl Strategy<Value = Meta> {
@@ -46,6 +47,7 @@ fn encode_record__longest_fits() {
             meta,
             size: u64::MAX,
             number: u64::MAX,
+            resume: true,
         },
         Record::Patch {
             pieces: vec![piece; PATCH_PIECES],
@@ -89,9 +91,17 @@ fn decode_opening__not_this_service() {
     ));
 }
 
+fn accepted() -> Reply {
+    Reply::Accepted {
+        algorithm: Algorithm::Blake3,
+        landing: Landing::Named,
+        boot: [7; 16],
+    }
+}
+
 #[test]
 fn decode_opening__another_version() {
-    let mut bytes = encode_opening(&Reply::Accepted(Algorithm::Blake3)).unwrap();
+    let mut bytes = encode_opening(&accepted()).unwrap();
     bytes[4] = 77;
     assert!(matches!(
         decode_opening::<Reply>(&bytes),
@@ -108,6 +118,8 @@ fn decode_opening__roundtrip_and_truncation() {
             ..Default::default()
         },
         digester: Digester::fixed(),
+        from: Position::default(),
+        begun: 7,
     };
     let bytes = encode_opening(&request).unwrap();
     assert_eq!(decode_opening::<Request>(&bytes).unwrap(), request);
@@ -118,8 +130,9 @@ fn decode_opening__roundtrip_and_truncation() {
 
 #[test]
 fn encode_opening__too_long() {
-    let request = Request::List {
+    let request = Request::Remove {
         path: vec![b'x'; CONTROL_BYTES],
+        digester: Digester::fixed(),
     };
     assert_eq!(encode_opening(&request), None);
 }
@@ -140,7 +153,7 @@ proptest! {
         let _ = decode_opening::<Reply>(&bytes);
         let mut manifest = &bytes[..];
         while decode_record(&mut manifest).is_ok() && !manifest.is_empty() {}
-        let mut body = encode_opening(&Reply::Accepted(Algorithm::Blake3)).unwrap();
+        let mut body = encode_opening(&accepted()).unwrap();
         body.truncate(PROLOGUE_BYTES);
         body.extend(&bytes);
         let _ = decode_opening::<Request>(&body);
@@ -159,7 +172,7 @@ proptest! {
             Record::Enter { name: &name, meta },
             Record::Link { name: &name, target: &target, meta },
             Record::File { name: &name, meta, size: size as u32, digest: [7; 32] },
-            Record::Open { name: &name, meta, size, number: 3 },
+            Record::Open { name: &name, meta, size, number: 3, resume: true },
             Record::Run { units: size },
             Record::Patch { pieces: pieces.iter().map(|&(offset, len)| Piece { offset, len }).collect() },
             Record::Abandon { cause: Cause::SourceChanged },

@@ -15,41 +15,53 @@ pub(crate) fn check_name(name: &[u8]) -> Result<&[u8], Cause> {
     Ok(name)
 }
 
-/// A path below a served directory: components only, none of them `..`; the directory itself when
-/// it has no component.
+/// A path from a served directory: components only; the directory itself when it has no component. One that is absolute
+/// or has a `..` is told apart ([`leaves`](Self::leaves)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RelativePath {
+    /// Names, and `..` in a path that leaves.
     components: Vec<Vec<u8>>,
+    /// Written with a `/` in front.
+    absolute: bool,
     /// Written with a final `/`: must be a directory.
     directory: bool,
+    /// Written with a final `.` or `..`, or empty: what is in the directory, without its name.
+    contents: bool,
 }
+
+const UP: &[u8] = b"..";
 
 impl RelativePath {
     /// Parses what stands after `HOST:`. `.` and repeated `/` mean nothing.
     ///
     /// # Errors
-    /// [`Cause::OutsideRoot`] for an absolute path or a `..`, [`Cause::InvalidName`] for a NUL, a
-    /// component or a path too long.
+    /// [`Cause::InvalidName`] for a NUL, a component or a path too long.
     pub(crate) fn parse(path: &[u8]) -> Result<RelativePath, Cause> {
         if path.len() > PATH_BYTES {
             return Err(Cause::InvalidName);
-        }
-        if path.first() == Some(&b'/') {
-            return Err(Cause::OutsideRoot);
         }
         let mut components = Vec::new();
         for component in path.split(|&b| b == b'/') {
             match component {
                 b"" | b"." => {}
-                b".." => return Err(Cause::OutsideRoot),
+                UP => components.push(UP.to_vec()),
                 name => components.push(check_name(name)?.to_vec()),
             }
         }
-        let directory = path.ends_with(b"/") || path.ends_with(b"/.") || components.is_empty();
+        let nameless = components.last().is_none_or(|last| last == UP);
+        let contents = path.ends_with(b"/.") || nameless;
+        let directory = path.ends_with(b"/") || contents;
         Ok(RelativePath {
             components,
+            absolute: path.first() == Some(&b'/'),
             directory,
+            contents,
         })
+    }
+
+    /// Whether it leads out of a served directory: it is absolute, or has a `..`.
+    pub(crate) fn leaves(&self) -> bool {
+        self.absolute || self.components.iter().any(|it| it == UP)
     }
 
     /// Whether it was written so that only a directory fits.
@@ -57,20 +69,43 @@ impl RelativePath {
         self.directory
     }
 
+    /// Whether, as a source, it stands for what is in the directory.
+    pub(crate) fn is_contents(&self) -> bool {
+        self.contents
+    }
+
+    /// Whether it begins at the top of the file system.
+    pub(crate) fn is_absolute(&self) -> bool {
+        self.absolute
+    }
+
+    /// Its names, from the top, and `..` in a path that leaves.
+    pub(crate) fn components(&self) -> &[Vec<u8>] {
+        &self.components
+    }
+
     /// The path as the kernel takes it; `.` for the served directory itself.
     pub(crate) fn as_bytes(&self) -> Vec<u8> {
-        match self.components.is_empty() {
-            true => b".".to_vec(),
-            false => self.components.join(&b'/'),
+        let path = self.components.join(&b'/');
+        match (self.absolute, path.is_empty()) {
+            (true, _) => [b"/", &path[..]].concat(),
+            (false, true) => b".".to_vec(),
+            (false, false) => path,
         }
     }
 
-    /// The directory that holds it and its name there; `None` for the served directory itself.
+    /// The directory that holds it and its name there; `None` for the served directory itself, and for one
+    /// that has no name, such as `..`.
     pub(crate) fn split_last(&self) -> Option<(RelativePath, &[u8])> {
         let (name, parents) = self.components.split_last()?;
+        if name == UP {
+            return None;
+        }
         let parent = RelativePath {
             components: parents.to_vec(),
+            absolute: self.absolute,
             directory: true,
+            contents: false,
         };
         Some((parent, name))
     }
@@ -121,12 +156,39 @@ mod tests {
     fn relative_path__final_slash_asks_for_a_directory() {
         assert!(RelativePath::parse(b"a/").unwrap().must_be_directory());
         assert!(RelativePath::parse(b"a/.").unwrap().must_be_directory());
+        for (path, contents) in [
+            (&b"a"[..], false),
+            (b"a/", false),
+            (b"a/.", true),
+            (b"", true),
+            (b"./", true),
+            (b"a.", false),
+        ] {
+            let path = RelativePath::parse(path).unwrap();
+            assert_eq!(path.is_contents(), contents, "{path:?}");
+        }
     }
 
     #[test]
-    fn relative_path__outside_is_refused() {
-        for bad in [&b"/etc/passwd"[..], b"..", b"a/../..", b"a/..", b"../x"] {
-            assert_eq!(RelativePath::parse(bad), Err(Cause::OutsideRoot), "{bad:?}");
+    fn relative_path__outside_is_told_apart() {
+        for (outside, same, name) in [
+            (&b"/etc/passwd"[..], &b"/etc/passwd"[..], Some("passwd")),
+            (b"//etc/", b"/etc", Some("etc")),
+            (b"/", b"/", None),
+            (b"..", b"..", None),
+            (b"a/../..", b"a/../..", None),
+            (b"a/..", b"a/..", None),
+            (b"../x", b"../x", Some("x")),
+        ] {
+            let path = RelativePath::parse(outside).unwrap();
+            assert!(path.leaves());
+            assert_eq!(path.as_bytes(), same);
+            let last = path.split_last();
+            assert_eq!(last.map(|(_, name)| name), name.map(str::as_bytes));
+            assert_eq!(path.is_contents(), name.is_none());
+        }
+        for inside in [&b""[..], b".", b"a/b", b"..a/b.."] {
+            assert!(!RelativePath::parse(inside).unwrap().leaves());
         }
         assert_eq!(RelativePath::parse(b"a\0"), Err(Cause::InvalidName));
         assert_eq!(RelativePath::parse(&[b'a'; 5000]), Err(Cause::InvalidName));

@@ -3,6 +3,9 @@
 use crate::error::{Error, Failure, Refusal};
 use crate::message::Totals;
 use std::net::SocketAddr;
+use std::time::Duration;
+use zerolane::counters::{Account, GateCounters, ListenerCounters};
+use zerolane::security::PublicKey;
 
 /// Gets the events of a copy, from the threads that do it. Every method may be left out.
 pub trait Observer: Send + Sync {
@@ -21,30 +24,114 @@ pub trait Observer: Send + Sync {
         let _ = bytes;
     }
 
-    /// A file was not copied; the others go on.
+    /// A file was not copied because of this end; the others go on.
     fn failed(&self, failure: &Failure) {
         let _ = failure;
+    }
+
+    /// A file was not copied because of the other end.
+    fn failed_there(&self, failure: &Failure) {
+        self.failed(failure);
+    }
+
+    /// The connection broke because of `why`; another one is tried, for `left` at most.
+    fn interrupted(&self, why: &Error, left: Duration) {
+        let _ = (why, left);
+    }
+
+    /// The next try comes soon; `left` of the time for it.
+    fn waiting(&self, left: Duration) {
+        let _ = left;
+    }
+
+    /// Connected again, `outage` after the connection broke. Files with `bytes` bytes are done; those that
+    /// follow are told anew.
+    fn taken_up(&self, outage: Duration, bytes: u64) {
+        let _ = (outage, bytes);
     }
 }
 
 /// Ignores all events.
 impl Observer for () {}
 
+/// The client of one connection of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Where it was when it connected.
+    pub address: SocketAddr,
+    /// The key that it proved; `None` with plain connections.
+    pub key: Option<PublicKey>,
+    /// What the list of keys calls it.
+    pub name: Option<String>,
+}
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verb {
+    /// Files, to be sent to it.
+    Read,
+    /// To take files from it.
+    Write,
+    /// The entries of a directory.
+    List,
+    /// The listing of a whole tree, for a sync.
+    Compare,
+    /// To remove files.
+    Remove,
+    /// To make directories.
+    Make,
+    /// To give something another name: the old one, then the new one.
+    Rename,
+}
+
+impl Verb {
+    /// The verb in one word, such as `read`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verb::Read => "read",
+            Verb::Write => "write",
+            Verb::List => "list",
+            Verb::Compare => "compare",
+            Verb::Remove => "remove",
+            Verb::Make => "make",
+            Verb::Rename => "rename",
+        }
+    }
+}
+
 /// Gets the events of a server, from the threads of its connections. Every method may be left out.
 pub trait ServerObserver: Sync {
-    /// A client asks for something; `what` is a text for users.
-    fn asked(&self, peer: SocketAddr, what: &str) {
-        let _ = (peer, what);
+    /// A client asks for something at `paths`, which are as the client sent them, as bytes.
+    fn asked(&self, peer: &Peer, verb: Verb, paths: &[Vec<u8>]) {
+        let _ = (peer, verb, paths);
     }
 
-    /// The list of keys changed: how many it has now, or why the file cannot be used and the list
+    /// What strangers caused so far, by the counters of the endpoint: told several times a second. `gate` is `None` with
+    /// plain connections.
+    fn strangers(&self, gate: Option<&GateCounters>, listener: &ListenerCounters) {
+        let _ = (gate, listener);
+    }
+
+    /// `bytes` more bytes of the files that a client asked for were read or written, or need not be.
+    fn advanced(&self, peer: &Peer, bytes: u64) {
+        let _ = (peer, bytes);
+    }
+
+    /// The list of keys changed, or was read again: how many it has now, or why the file cannot be used and the list
     /// before it stays in force.
     fn list_changed(&self, news: Result<usize, String>) {
         let _ = news;
     }
 
+    /// The owners of these keys proved them and got no connection, for they are not on the list; and so did
+    /// `more`, whose keys were not kept.
+    fn not_let_in(&self, keys: &[PublicKey], more: u64) {
+        let _ = (keys, more);
+    }
+
     /// A client was connected, and is turned away because of `why`.
-    fn turned_away(&self, peer: SocketAddr, why: &Refusal) {
+    fn turned_away(&self, peer: &Peer, why: &Refusal) {
         let _ = (peer, why);
     }
 
@@ -53,11 +140,64 @@ pub trait ServerObserver: Sync {
         let _ = left;
     }
 
-    /// The outcome. `None`: there is nothing to count (a listing).
-    fn ended(&self, peer: SocketAddr, outcome: &Result<Option<Totals>, Error>) {
-        let _ = (peer, outcome);
+    /// A file was not written or read; the others go on.
+    fn failed(&self, peer: &Peer, failure: &Failure) {
+        let _ = (peer, failure);
+    }
+
+    /// The outcome, and what the transport counted. `None`: there is nothing to count (a listing).
+    fn ended(&self, peer: &Peer, outcome: &Result<Option<Totals>, Error>, account: &Account) {
+        let _ = (peer, outcome, account);
     }
 }
 
 /// Ignores all events.
 impl ServerObserver for () {}
+
+/// Tells both, the first one first.
+impl<A: ServerObserver, B: ServerObserver> ServerObserver for (A, B) {
+    fn asked(&self, peer: &Peer, verb: Verb, paths: &[Vec<u8>]) {
+        self.0.asked(peer, verb, paths);
+        self.1.asked(peer, verb, paths);
+    }
+
+    fn strangers(&self, gate: Option<&GateCounters>, listener: &ListenerCounters) {
+        self.0.strangers(gate, listener);
+        self.1.strangers(gate, listener);
+    }
+
+    fn advanced(&self, peer: &Peer, bytes: u64) {
+        self.0.advanced(peer, bytes);
+        self.1.advanced(peer, bytes);
+    }
+
+    fn list_changed(&self, news: Result<usize, String>) {
+        self.0.list_changed(news.clone());
+        self.1.list_changed(news);
+    }
+
+    fn not_let_in(&self, keys: &[PublicKey], more: u64) {
+        self.0.not_let_in(keys, more);
+        self.1.not_let_in(keys, more);
+    }
+
+    fn turned_away(&self, peer: &Peer, why: &Refusal) {
+        self.0.turned_away(peer, why);
+        self.1.turned_away(peer, why);
+    }
+
+    fn wrong_code(&self, left: u32) {
+        self.0.wrong_code(left);
+        self.1.wrong_code(left);
+    }
+
+    fn failed(&self, peer: &Peer, failure: &Failure) {
+        self.0.failed(peer, failure);
+        self.1.failed(peer, failure);
+    }
+
+    fn ended(&self, peer: &Peer, outcome: &Result<Option<Totals>, Error>, account: &Account) {
+        self.0.ended(peer, outcome, account);
+        self.1.ended(peer, outcome, account);
+    }
+}

@@ -19,6 +19,16 @@ pub(crate) fn say(
     patience: Duration,
 ) -> Result<(), Error> {
     let bytes = encode_opening(message).ok_or(Error::TooLong)?;
+    send(connection, bytes, stop, patience)
+}
+
+/// Sends bytes that the peer expects and waits until they have arrived.
+pub(crate) fn send(
+    connection: &mut Connection,
+    bytes: Vec<u8>,
+    stop: &Stop,
+    patience: Duration,
+) -> Result<(), Error> {
     let posted = connection.post_send(Region::from_vec(bytes));
     posted.map_err(zerolane::Error::from)?;
     complete(connection, stop, patience).map(drop)
@@ -30,11 +40,24 @@ pub(crate) fn hear<M: DeserializeOwned>(
     stop: &Stop,
     patience: Duration,
 ) -> Result<M, Error> {
-    let posted = connection.post_recv(Region::from_vec(vec![0; CONTROL_BYTES]));
+    receive(connection, CONTROL_BYTES, stop, patience, |bytes| {
+        decode_opening(bytes)
+    })
+}
+
+/// Receives at most `limit` bytes and gives them to `read`.
+pub(crate) fn receive<T>(
+    connection: &mut Connection,
+    limit: usize,
+    stop: &Stop,
+    patience: Duration,
+    read: impl FnOnce(&[u8]) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let posted = connection.post_recv(Region::from_vec(vec![0; limit]));
     posted.map_err(zerolane::Error::from)?;
     let completion = complete(connection, stop, patience)?;
     let len = completion.result.as_ref().map_or(0, |&len| len);
-    decode_opening(&completion.into_region()[..len])
+    read(&completion.into_region()[..len])
 }
 
 /// The completion of the one Transfer in flight.

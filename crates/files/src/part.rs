@@ -6,14 +6,16 @@
 //! leaves it there. In both cases the file that was written gets the name, not another file that
 //! has the temporary name by then.
 
+use crate::attributes::{set_meta, times};
 use crate::error::Cause;
+use crate::in_place::InPlace;
 use crate::mark::Mark;
 use crate::message::{CopyOptions, Meta};
 use crate::positioned::write_at;
-use crate::root::stat_at;
+use crate::root::{is_write_protected, stat_at};
 use crate::temporary::{self, Lasting};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, Timespec, Timestamps};
+use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -28,6 +30,8 @@ pub(crate) struct Part {
     left_over: u64,
     /// Where the content ends.
     end: u64,
+    /// What it is to get.
+    meta: Meta,
 }
 
 /// Its place until it is complete.
@@ -39,6 +43,8 @@ enum Place {
     Random(Vec<u8>),
     /// Where a later copy looks for it.
     Lasting { name: Vec<u8>, mark: Mark },
+    /// The target's own.
+    Target(InPlace),
 }
 
 impl Part {
@@ -61,7 +67,35 @@ impl Part {
             place,
             left_over: 0,
             end: 0,
+            meta: Meta::default(),
         })
+    }
+
+    /// The file or device that stands under the target's name, to be written where it is, `size` bytes long then.
+    /// `None` if there is nothing of the kind. `named`: as of [`InPlace::open`].
+    ///
+    /// # Errors
+    /// Those of [`InPlace::open`].
+    pub(crate) fn in_place(
+        directory: &Arc<OwnedFd>,
+        target: &[u8],
+        (size, meta): (u64, Meta),
+        named: bool,
+        options: &CopyOptions,
+    ) -> Result<Option<Part>, Cause> {
+        if !options.in_place {
+            return Ok(None);
+        }
+        let opened = InPlace::open(directory.as_fd(), target, size, named, options)?;
+        Ok(opened.map(|(file, in_place)| Part {
+            directory: directory.clone(),
+            target: target.to_vec(),
+            file,
+            left_over: in_place.len(),
+            end: in_place.len(),
+            place: Place::Target(in_place),
+            meta,
+        }))
     }
 
     /// A file that a killed copy leaves, and with which this copy goes on if it is to resume. The target
@@ -97,6 +131,7 @@ impl Part {
             place: Place::Lasting { name, mark },
             left_over,
             end: left_over,
+            meta: Meta::default(),
         })
     }
 
@@ -112,22 +147,56 @@ impl Part {
 
     /// Writes all of `bytes` at `offset`.
     pub(crate) fn write(&mut self, bytes: &[u8], offset: u64) -> Result<(), Cause> {
-        let until = offset + bytes.len() as u64;
+        self.begin(offset, offset + bytes.len() as u64)?;
+        write_at(self.file.as_fd(), bytes, offset)
+    }
+
+    /// Copies `[offset, offset + len)` of another file to the same place: the same blocks of the disk where
+    /// the file system can share them. False if the system cannot, and nothing certain is there then.
+    pub(crate) fn copy(
+        &mut self,
+        from: BorrowedFd<'_>,
+        offset: u64,
+        len: u64,
+    ) -> Result<bool, Cause> {
+        self.begin(offset, offset + len)?;
+        let (mut here, mut there) = (offset, offset);
+        while here < offset + len {
+            let left = usize::try_from(offset + len - here).unwrap_or(usize::MAX);
+            let file = self.file.as_fd();
+            match fs::copy_file_range(from, Some(&mut here), file, Some(&mut there), left) {
+                Ok(0) => return Ok(false),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::NOSPC | Errno::DQUOT) => return Err(Cause::NoSpace),
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Before `[offset, until)` is written.
+    fn begin(&mut self, offset: u64, until: u64) -> Result<(), Cause> {
+        if let Place::Target(in_place) = &mut self.place {
+            in_place.change(self.file.as_fd(), &self.meta)?;
+        }
         if until > self.end {
             if let Place::Lasting { mark, .. } = &self.place {
                 mark.make_way(self.file.as_fd(), self.end, offset, until)?;
             }
             self.end = until;
         }
-        write_at(self.file.as_fd(), bytes, offset)
+        Ok(())
     }
 
     /// Makes `[offset, offset + len)` read as zeros, as a hole where the file system can. Only what
-    /// a killed copy left needs it: elsewhere there is a hole already.
+    /// a killed copy left, or what is written in place, needs it: elsewhere there is a hole already.
     pub(crate) fn make_hole(&mut self, offset: u64, len: u64) -> Result<(), Cause> {
         let len = len.min(self.left_over.saturating_sub(offset));
         if len == 0 {
             return Ok(());
+        }
+        if let Place::Target(in_place) = &mut self.place {
+            in_place.change(self.file.as_fd(), &self.meta)?;
         }
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fs::fallocate(&self.file, punch, offset, len) {
@@ -150,7 +219,12 @@ impl Part {
     /// Gives the file its size (holes at its end included), permissions and time, then its name, if
     /// what stands there may still be replaced. If it is to be durable, content and name are on the
     /// disk when it returns.
-    pub(crate) fn commit(self, size: u64, meta: &Meta, options: &CopyOptions) -> Result<(), Cause> {
+    pub(crate) fn commit(
+        mut self,
+        size: u64,
+        meta: &Meta,
+        options: &CopyOptions,
+    ) -> Result<(), Cause> {
         let done = self
             .settle(size, meta, options.durable)
             .and_then(|()| self.give_name(options.replace_read_only));
@@ -158,15 +232,16 @@ impl Part {
             self.give_up(&cause);
             return Err(cause);
         }
-        if options.durable {
+        if options.durable && !matches!(self.place, Place::Target(_)) {
             fs::fsync(&self.directory)?;
         }
         Ok(())
     }
 
-    fn settle(&self, size: u64, meta: &Meta, durable: bool) -> Result<(), Cause> {
+    fn settle(&mut self, size: u64, meta: &Meta, durable: bool) -> Result<(), Cause> {
         let file = self.file.as_fd();
-        match &self.place {
+        match &mut self.place {
+            Place::Target(in_place) => return in_place.finish(file, size, meta),
             Place::Lasting { mark, .. } => {
                 if durable {
                     // This takes long. While the mark is there, the file of a copy killed now is found again.
@@ -187,6 +262,7 @@ impl Part {
     fn give_name(&self, replace_read_only: bool) -> Result<(), Cause> {
         let directory = self.directory.as_fd();
         match &self.place {
+            Place::Target(_) => Ok(()),
             Place::Unnamed => {
                 if !temporary::link(directory, self.file.as_fd(), &self.target)? {
                     check_target(directory, &self.target, replace_read_only)?;
@@ -238,7 +314,8 @@ impl Part {
     /// Removes the temporary file: it is not needed.
     pub(crate) fn discard(&self) {
         match &self.place {
-            Place::Unnamed => {}
+            // What was not written in full stays marked.
+            Place::Unnamed | Place::Target(_) => {}
             Place::Random(name) | Place::Lasting { name, .. } => {
                 temporary::remove(self.directory.as_fd(), name, self.file.as_fd());
             }
@@ -260,20 +337,10 @@ pub(crate) fn check_target(
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => Err(Cause::IsADirectory),
         FileType::Symlink => Ok(()),
-        FileType::RegularFile if stat.st_mode & 0o222 != 0 || replace_read_only => Ok(()),
+        FileType::RegularFile if !is_write_protected(stat.st_mode) || replace_read_only => Ok(()),
         FileType::RegularFile => Err(Cause::ReadOnly),
         _ => Err(Cause::Special),
     }
-}
-
-/// Sets permissions and time of change.
-pub(crate) fn set_meta(file: BorrowedFd<'_>, meta: &Meta) -> Result<(), Cause> {
-    let mode = meta.mode & 0o777;
-    if mode != 0o600 {
-        fs::fchmod(file, Mode::from_raw_mode(mode))?;
-    }
-    fs::futimens(file, &times(meta))?;
-    Ok(())
 }
 
 /// Makes the symbolic link `name`, replacing a file or link there.
@@ -295,21 +362,6 @@ pub(crate) fn make_link(
     named?;
     temporary::remove_left_over(directory, name);
     Ok(())
-}
-
-fn times(meta: &Meta) -> Timestamps {
-    let modified = Timespec {
-        tv_sec: meta.mtime_seconds,
-        tv_nsec: i64::from(meta.mtime_nanoseconds.min(999_999_999)),
-    };
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: rustix::fs::UTIME_OMIT,
-    };
-    Timestamps {
-        last_access: now,
-        last_modification: modified,
-    }
 }
 
 #[cfg(test)]

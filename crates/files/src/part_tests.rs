@@ -10,6 +10,8 @@ const FRESH: CopyOptions = CopyOptions {
     durable: false,
     replace_read_only: false,
     count_first: false,
+    delta: false,
+    in_place: false,
 };
 const RESUME: CopyOptions = CopyOptions {
     resume: true,
@@ -42,6 +44,7 @@ fn names(path: &Path) -> Vec<String> {
 fn each(dir: &Arc<OwnedFd>, target: &[u8]) -> [Part; 3] {
     let (file, name) = temporary::random(dir.as_fd()).unwrap();
     let random = Part {
+        meta: Meta::default(),
         directory: dir.clone(),
         target: target.to_vec(),
         file,

@@ -60,6 +60,22 @@ impl Ring {
     }
 }
 
+/// Looks after a connection while it is driven.
+pub(crate) trait Watch {
+    /// Told every now and then while nothing completes: how many datagrams came so far.
+    ///
+    /// # Errors
+    /// What the connection is to be ended with.
+    fn look(&mut self, datagrams_received: u64) -> Result<(), Error>;
+}
+
+/// Watches nothing.
+impl Watch for () {
+    fn look(&mut self, _: u64) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
 /// Runs `work`, which reads or writes files, on a thread of its own while this one drives the
 /// connection for it.
 pub(crate) fn run<T: Send>(
@@ -67,6 +83,17 @@ pub(crate) fn run<T: Send>(
     outgoing: Ring,
     incoming: Ring,
     stop: &Stop,
+    work: impl FnOnce(Port) -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    run_watched(connection, (outgoing, incoming), stop, &mut (), work)
+}
+
+/// The same, with somebody who looks after the connection.
+pub(crate) fn run_watched<T: Send>(
+    connection: &mut Connection,
+    (outgoing, incoming): (Ring, Ring),
+    stop: &Stop,
+    watch: &mut dyn Watch,
     work: impl FnOnce(Port) -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
     let waker = connection.waker();
@@ -79,7 +106,7 @@ pub(crate) fn run<T: Send>(
             .name("files".into())
             .spawn_scoped(scope, move || work(port))
             .map_err(|_| Error::NoThread)?;
-        let pumped = Pump::new(connection, end, rings, stop).run();
+        let pumped = Pump::new(connection, end, rings, (stop, watch)).run();
         let worked = worker.join().unwrap_or(Err(Error::Internal));
         match (pumped, worked) {
             // The worker only sees that the connection has ended; the pump knows why.
@@ -102,6 +129,7 @@ struct Pump<'a> {
     end: PumpEnd,
     rings: Rings,
     stop: &'a Stop,
+    watch: &'a mut dyn Watch,
     sending: VecDeque<Sending>,
     /// Receives posted, in the order in which the peer sends.
     receiving: VecDeque<Receiving>,
@@ -124,12 +152,18 @@ struct Receiving {
 }
 
 impl<'a> Pump<'a> {
-    fn new(connection: &'a mut Connection, end: PumpEnd, rings: Rings, stop: &'a Stop) -> Pump<'a> {
+    fn new(
+        connection: &'a mut Connection,
+        end: PumpEnd,
+        rings: Rings,
+        (stop, watch): (&'a Stop, &'a mut dyn Watch),
+    ) -> Pump<'a> {
         Pump {
             connection,
             end,
             rings,
             stop,
+            watch,
             sending: VecDeque::new(),
             receiving: VecDeque::new(),
             moved: Instant::now(),
@@ -217,8 +251,10 @@ impl<'a> Pump<'a> {
     }
 
     /// Checks whether to go on when nothing completed.
-    fn check(&self) -> Result<(), Error> {
+    fn check(&mut self) -> Result<(), Error> {
         self.stop.check()?;
+        self.watch
+            .look(self.connection.account().datagrams_received)?;
         let stalled = self.moved.elapsed() > Duration::from_secs(STALL_SECONDS);
         match stalled && !self.sending.is_empty() {
             true => Err(Error::Stalled),

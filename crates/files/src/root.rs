@@ -5,6 +5,9 @@
 //! path that would leave, even if the tree changes at that moment. Everything below a resolved directory is
 //! reached name by name, opened under the same rules ([`open_in`]) or, where the system call opens
 //! nothing (rename, unlink and the like), as one checked name whose link is not followed.
+//!
+//! A server that a login started for itself serves all that the login may ([`Root::of_login`]): there the kernel takes
+//! the paths of requests as any other program's. What is below them is reached in the same way.
 
 use crate::error::Cause;
 use crate::message::{EntryKind, Meta};
@@ -40,10 +43,11 @@ pub(crate) fn open_in(
     fs::openat2(directory, name, flags, mode, BENEATH)
 }
 
-/// A directory and the right to all that is below it.
+/// A directory and the right to all that is below it, or to all that this process may reach from it.
 #[derive(Debug)]
 pub(crate) struct Root {
     directory: OwnedFd,
+    of_login: bool,
 }
 
 impl Root {
@@ -52,35 +56,61 @@ impl Root {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Root {
             directory: fs::openat(CWD, path, flags, Mode::empty())?,
+            of_login: false,
         })
+    }
+
+    /// The working directory, and whatever this process may reach from it: absolute paths, `..` and
+    /// symbolic links are followed.
+    pub(crate) fn of_login() -> Result<Root, Cause> {
+        Ok(Root {
+            of_login: true,
+            ..Root::open(Path::new("."))?
+        })
+    }
+
+    /// Whether it is [`of_login`](Self::of_login).
+    pub(crate) fn is_of_login(&self) -> bool {
+        self.of_login
     }
 
     /// A directory below, and the right to what is below that only.
     pub(crate) fn below(&self, path: &RelativePath) -> Result<Root, Cause> {
         let directory = self.open_directory(path)?;
-        Ok(Root { directory })
+        Ok(Root {
+            directory,
+            of_login: false,
+        })
+    }
+
+    /// Whether a path may be looked at at all.
+    pub(crate) fn check(&self, path: &RelativePath) -> Result<(), Cause> {
+        match path.leaves() && !self.of_login {
+            true => Err(Cause::OutsideRoot),
+            false => Ok(()),
+        }
     }
 
     /// Opens a directory below (or the root itself).
     pub(crate) fn open_directory(&self, path: &RelativePath) -> Result<OwnedFd, Cause> {
         // Without O_NOFOLLOW, a link at the end is told apart from a file there (ELOOP, ENOTDIR).
         let flags = DIRECTORY.difference(OFlags::NOFOLLOW);
-        Ok(open_in(
-            &self.directory,
-            &path.as_bytes(),
-            flags,
-            Mode::empty(),
-        )?)
+        let bytes = path.as_bytes();
+        self.check(path)?;
+        Ok(match self.of_login {
+            true => fs::openat(&self.directory, bytes, flags, Mode::empty())?,
+            false => open_in(&self.directory, &bytes, flags, Mode::empty())?,
+        })
     }
 
     /// The directory that holds the last component, and that component.
-    /// `None` for the root itself.
+    /// `None` for the root itself, and for another directory without a name (`..`).
     pub(crate) fn open_parent<'p>(
         &self,
         path: &'p RelativePath,
     ) -> Result<Option<(OwnedFd, &'p [u8])>, Cause> {
         match path.split_last() {
-            None => Ok(None),
+            None => self.check(path).map(|()| None),
             Some((parent, name)) => Ok(Some((self.open_directory(&parent)?, name))),
         }
     }
@@ -110,6 +140,11 @@ pub(crate) fn entry_kind(file_type: FileType) -> EntryKind {
         FileType::Symlink => EntryKind::Link,
         _ => EntryKind::Special,
     }
+}
+
+/// Whether nobody may write to a file of this mode.
+pub(crate) fn is_write_protected(mode: u32) -> bool {
+    mode & 0o222 == 0
 }
 
 /// What is kept of a file.
@@ -173,6 +208,35 @@ mod tests {
         );
         let path = parse(b"out/secret");
         assert_eq!(root.open_parent(&path).unwrap_err(), Cause::OutsideRoot);
+    }
+
+    #[test]
+    fn open__paths_that_leave_are_refused_below_and_the_kernels_for_a_login() {
+        let (base, root) = tree();
+        let absolute = base.path().join("outside").into_os_string();
+        let absolute = absolute.as_encoded_bytes();
+        let login = Root {
+            of_login: true,
+            ..Root::open(&base.path().join("root")).unwrap()
+        };
+        for leaves in [absolute, b"../outside", b"out", b"within/../out"] {
+            let secret = parse(&[leaves, b"/secret"].concat());
+            assert_eq!(
+                root.open_directory(&parse(leaves)).unwrap_err(),
+                Cause::OutsideRoot
+            );
+            assert_eq!(root.open_parent(&secret).unwrap_err(), Cause::OutsideRoot);
+            let (parent, name) = login.open_parent(&secret).unwrap().unwrap();
+            assert_eq!(kind_of(&stat_at(&parent, name).unwrap()), EntryKind::File);
+            login.open_directory(&parse(leaves)).unwrap();
+        }
+        for nameless in [&b".."[..], b"/", b"inside/.."] {
+            assert_eq!(
+                root.open_parent(&parse(nameless)).unwrap_err(),
+                Cause::OutsideRoot
+            );
+            assert!(login.open_parent(&parse(nameless)).unwrap().is_none());
+        }
     }
 
     #[test]

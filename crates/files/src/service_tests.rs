@@ -5,13 +5,19 @@
 use super::*;
 use crate::digest::{Algorithm, Digester};
 use crate::limits::UNIT_BYTES;
-use crate::message::{Reply, Request, encode_opening};
+use crate::message::{Landing, Reply, Request, encode_opening};
 use crate::opening::hear;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use zerolane::counters::Account;
+use zerolane::keys::{Access, AllowFile};
+use zerolane::security::{Identity, PublicKey};
 use zerolane::{Connection, Options, Region};
 
 const RECURSIVE: CopyOptions = CopyOptions {
@@ -20,6 +26,8 @@ const RECURSIVE: CopyOptions = CopyOptions {
     durable: false,
     replace_read_only: false,
     count_first: true,
+    delta: false,
+    in_place: false,
 };
 
 /// A server of `share` in a temporary directory that also has `local`; stopped when dropped.
@@ -58,10 +66,7 @@ impl Lab {
     }
 
     fn client(&self) -> Client {
-        Client::new(Host {
-            name: self.address.ip().to_string(),
-            port: self.address.port(),
-        })
+        Client::new(Host::from(self.address))
     }
 
     fn share(&self, name: &str) -> PathBuf {
@@ -200,57 +205,17 @@ fn get__outside_fails_that_source_only() {
 }
 
 #[test]
-fn list__directory_file_and_nothing() {
-    let lab = Lab::new(true);
-    fs::create_dir(lab.share("d")).unwrap();
-    for i in 0..3000 {
-        fs::write(
-            lab.share(&format!("d/a-file-with-quite-a-long-name-{i:06}")),
-            b"12345",
-        )
-        .unwrap();
-    }
-    let mut names = Vec::new();
-    lab.client()
-        .list(b"d", |entry| names.push((entry.name, entry.size)))
-        .unwrap();
-    names.sort();
-    assert_eq!(names.len(), 3000);
-    assert_eq!(
-        names[7],
-        (b"a-file-with-quite-a-long-name-000007".to_vec(), 5)
-    );
-
-    let mut one = Vec::new();
-    lab.client()
-        .list(b"d/a-file-with-quite-a-long-name-000007", |entry| {
-            one.push(entry.kind)
-        })
-        .unwrap();
-    assert_eq!(one, [EntryKind::File]);
-
-    match lab.client().list(b"none", |_| {}) {
-        Err(Error::Refused(Refusal::Path {
-            cause: Cause::NotFound,
-            ..
-        })) => {}
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
 fn connect__nothing_there() {
     let address = {
         // A port that was just free.
         let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         socket.local_addr().unwrap()
     };
-    let client = Client::new(Host {
-        name: "127.0.0.1".into(),
-        port: address.port(),
-    });
+    let client = Client::new(Host::new("127.0.0.1", address.port()));
     assert!(matches!(
-        client.list(b"", |_| {}),
+        client.list(&[Vec::new()], ListOptions::default(), |_| {
+            ControlFlow::Continue(())
+        }),
         Err(Error::Connect { .. })
     ));
 }
@@ -269,15 +234,19 @@ fn open_with(lab: &Lab, bytes: &[u8]) -> Result<Reply, Error> {
     hear(&mut connection, &lab.stop, Duration::from_secs(5))
 }
 
+fn list(path: Vec<u8>) -> Request {
+    Request::List {
+        paths: vec![path],
+        options: ListOptions::default(),
+    }
+}
+
 #[test]
 fn serve__malformed_requests_are_answered_and_survived() {
     let lab = Lab::new(false);
-    let mut another_version = encode_opening(&Request::List { path: Vec::new() }).unwrap();
+    let mut another_version = encode_opening(&list(Vec::new())).unwrap();
     another_version[4] = 99;
-    let mut cut = encode_opening(&Request::List {
-        path: vec![b'x'; 100],
-    })
-    .unwrap();
+    let mut cut = encode_opening(&list(vec![b'x'; 100])).unwrap();
     cut.truncate(20);
     for bytes in [
         &b"GET / HTTP/1.1\r\n"[..],
@@ -292,7 +261,9 @@ fn serve__malformed_requests_are_answered_and_survived() {
             "{reply:?}"
         );
     }
-    lab.client().list(b"", |_| {}).unwrap();
+    let all = ListOptions::default();
+    let each = |_: Listed<'_>| ControlFlow::Continue(());
+    lab.client().list(&[Vec::new()], all, each).unwrap();
 }
 
 #[test]
@@ -303,12 +274,181 @@ fn serve__client_that_asks_and_goes_away() {
             destination: b"x".to_vec(),
             sources: 1,
             contents: false,
+            landing: Landing::AsCp,
             options: RECURSIVE,
             digester: Digester::fixed().settle(algorithm).unwrap(),
         };
         let reply = open_with(&lab, &encode_opening(&request).unwrap());
-        assert_eq!(reply.unwrap(), Reply::Accepted(algorithm));
+        assert!(
+            matches!(
+                reply,
+                Ok(Reply::Accepted { algorithm: it, landing: Landing::Named, .. }) if it == algorithm
+            ),
+            "{reply:?}"
+        );
     }
     fs::write(lab.local("a"), b"a").unwrap();
     assert_eq!(lab.put("a", "").unwrap().files, 1);
+}
+
+/// Hands what it hears of to the test.
+struct Told(std::sync::mpsc::Sender<(PublicKey, Result<(), Error>)>);
+
+impl ServerObserver for Told {
+    fn asked(&self, peer: &Peer, _: Verb, _: &[Vec<u8>]) {
+        self.0.send((peer.key.unwrap(), Ok(()))).unwrap();
+    }
+
+    fn ended(&self, peer: &Peer, outcome: &Result<Option<Totals>, Error>, _: &Account) {
+        if let Err(Error::Revoked) = outcome {
+            self.0
+                .send((peer.key.unwrap(), Err(Error::Revoked)))
+                .unwrap();
+        }
+    }
+}
+
+#[test]
+fn serve__a_key_that_is_taken_off_the_list_has_its_connections_ended() {
+    let base = tempfile::tempdir().unwrap();
+    let (share, list) = (base.path().join("share"), base.path().join("list"));
+    fs::create_dir(&share).unwrap();
+    let [leaves, stays] = [1, 2].map(|n| Arc::new(Identity::from_secret([n; 32])));
+    let line = |who: &Identity| format!("{} read-write\n", who.public());
+    fs::write(&list, line(&leaves) + &line(&stays)).unwrap();
+    let allowed = Arc::new(AllowFile::load(&list, None).unwrap());
+    let options = ServeOptions {
+        access: Access::Listed(allowed),
+        ..ServeOptions::default()
+    };
+    let mut server = Server::bind(&share, (Ipv4Addr::LOCALHOST, 0), options).unwrap();
+    let (address, stop) = (server.local_addr(), Stop::default());
+    let (heeded, (told, events)) = (stop.clone(), std::sync::mpsc::channel());
+    let serving = thread::spawn(move || server.run(&heeded, &Told(told)));
+
+    // Two clients that asked to write, and are silent.
+    let connect = |who: &Arc<Identity>| {
+        let mut options = Options::default();
+        options.security.identity = Some(Arc::clone(who));
+        let mut connection = Connection::connect(address, &options).unwrap();
+        let request = Request::Put {
+            destination: b"there".to_vec(),
+            sources: 1,
+            contents: false,
+            landing: Landing::AsCp,
+            options: CopyOptions::default(),
+            digester: Digester::fixed(),
+        };
+        let request = encode_opening(&request).unwrap();
+        connection.post_send(Region::from_vec(request)).unwrap();
+        let sent = connection.wait(Some(Duration::from_secs(60))).unwrap();
+        assert!(sent.is_some());
+        let reply = hear::<Reply>(&mut connection, &Stop::default(), Duration::from_secs(10));
+        assert!(matches!(reply, Ok(Reply::Accepted { .. })));
+        connection
+    };
+    let next = || events.recv_timeout(Duration::from_secs(60)).unwrap();
+    let _open = [connect(&leaves), connect(&stays)];
+    for who in [&leaves, &stays] {
+        assert!(matches!(next(), (key, Ok(())) if key == who.public()));
+    }
+    fs::write(&list, line(&stays)).unwrap();
+    assert!(matches!(next(), (key, Err(Error::Revoked)) if key == leaves.public()));
+    // The other one is there until its rights are less.
+    fs::write(&list, line(&stays).replace("read-write", "read")).unwrap();
+    assert!(matches!(next(), (key, Err(Error::Revoked)) if key == stays.public()));
+    stop.request();
+    serving.join().unwrap().unwrap();
+}
+
+#[test]
+fn Stop__of_a_part_is_not_that_of_the_whole() {
+    let whole = Stop::default();
+    let [one, other] = [whole.of_part(), whole.of_part()];
+    one.request();
+    assert!(one.requested() && one.requested_here());
+    assert!(!whole.requested() && !other.requested());
+    whole.request();
+    assert!(other.requested() && !other.requested_here());
+}
+
+/// Asks to stop as soon as something moves.
+struct StopsAtOnce(Stop);
+
+impl Observer for StopsAtOnce {
+    fn advanced(&self, _: u64) {
+        self.0.request();
+    }
+}
+
+#[test]
+fn put__heeds_a_stop_while_it_moves() {
+    let lab = Lab::new(false);
+    fs::write(lab.local("large"), content(64 * UNIT_BYTES)).unwrap();
+    let stop = Stop::default();
+    let client = lab.client().with_stop(stop.clone());
+    let sources = [lab.local("large")];
+    let ended = client.put(&sources, b"", &CopyOptions::default(), &StopsAtOnce(stop));
+    assert!(matches!(ended, Err(Error::Stopped)), "{ended:?}");
+    assert!(!lab.share("large").exists());
+}
+
+/// Forwards between a client and `server` until `limit` datagrams came from the client; then nothing any more, in
+/// neither direction. Its address.
+fn relay(server: SocketAddr, limit: usize) -> SocketAddr {
+    let socket = || std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (front, back) = (socket(), socket());
+    back.connect(server).unwrap();
+    let address = front.local_addr().unwrap();
+    let (answers, to_client) = (back.try_clone().unwrap(), front.try_clone().unwrap());
+    let (tell, client) = std::sync::mpsc::channel();
+    let cut = Arc::new(AtomicBool::new(false));
+    let heard = Arc::clone(&cut);
+    thread::spawn(move || {
+        let mut datagram = vec![0; 1 << 16];
+        for number in 0..limit {
+            let (len, from) = front.recv_from(&mut datagram).unwrap();
+            if number == 0 {
+                tell.send(from).unwrap();
+            }
+            let _ = back.send(&datagram[..len]);
+        }
+        cut.store(true, Relaxed);
+    });
+    thread::spawn(move || {
+        let client: SocketAddr = client.recv().unwrap();
+        let mut datagram = vec![0; 1 << 16];
+        while let (Ok(len), false) = (answers.recv(&mut datagram), heard.load(Relaxed)) {
+            let _ = to_client.send_to(&datagram[..len], client);
+        }
+    });
+    address
+}
+
+/// The client finds out first that its connection is lost; the server's end of it still has the file.
+#[test]
+fn put__goes_on_while_the_server_holds_the_connection_before() {
+    let lab = Lab::new(false);
+    let content: Vec<u8> = (0..40 * UNIT_BYTES / 4)
+        .flat_map(|i| (i as u32).wrapping_mul(2_654_435_761).to_le_bytes())
+        .collect();
+    fs::write(lab.local("large"), &content).unwrap();
+    let addresses = [relay(lab.address, 150), lab.address];
+    let tries = AtomicUsize::new(0);
+    let client = lab
+        .client()
+        .with_transport(Options {
+            idle_timeout: Duration::from_millis(700),
+            ..Options::default()
+        })
+        .with_connector(move |options| {
+            let number = tries.fetch_add(1, Relaxed);
+            Connection::connect(addresses[number.min(1)], options)
+        });
+    let totals = client.put(&[lab.local("large")], b"", &CopyOptions::default(), &());
+    let totals = totals.unwrap();
+    assert_eq!((totals.files, totals.failed), (1, 0));
+    assert!(totals.bytes_kept > 0, "{totals:?}");
+    assert!(fs::read(lab.share("large")).unwrap() == content);
+    assert_eq!(fs::read_dir(lab.share("")).unwrap().count(), 1);
 }

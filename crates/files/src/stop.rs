@@ -14,17 +14,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// assert!(heard.requested());
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    requested: AtomicBool,
+    /// A request made there is one made here, too.
+    above: Option<Stop>,
+}
 
 impl Stop {
     /// Asks.
     pub fn request(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.requested.store(true, Ordering::Relaxed);
     }
 
     /// Whether a stop was requested.
     pub fn requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.requested_here() || self.0.above.as_ref().is_some_and(Stop::requested)
+    }
+
+    /// A stop for a part of what this one stops.
+    pub fn of_part(&self) -> Stop {
+        Stop(Arc::new(State {
+            requested: AtomicBool::new(false),
+            above: Some(self.clone()),
+        }))
+    }
+
+    /// Whether this part alone was asked to stop.
+    pub(crate) fn requested_here(&self) -> bool {
+        self.0.requested.load(Ordering::Relaxed)
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {

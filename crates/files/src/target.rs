@@ -1,13 +1,14 @@
 //! Where a copy goes: into a directory, or under a new name. The same rules as `cp`, at either end.
 
 use crate::error::Cause;
-use crate::message::EntryKind;
+use crate::message::{EntryKind, Landing};
 use crate::name::{RelativePath, check_name};
 use crate::receive::TopLevel;
 use crate::root::{DIRECTORY, Root, kind_of, open_in, stat_at};
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{self, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, openat2};
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -18,6 +19,8 @@ pub(crate) struct Sources {
     pub(crate) count: u32,
     /// Whether one of them is the contents of a directory, without a name of its own.
     pub(crate) contents: bool,
+    /// Whether the target may be a block device.
+    pub(crate) device: bool,
 }
 
 impl Sources {
@@ -35,7 +38,26 @@ pub(crate) fn resolve_below(
     root: &Root,
     path: &RelativePath,
     sources: Sources,
+    landing: Landing,
 ) -> Result<Target, Cause> {
+    if landing == Landing::Into {
+        return Ok((root.open_directory(path)?, None));
+    }
+    if root.is_of_login() && path.split_last().is_some() {
+        // As on this machine: what a link at the end leads to is written, and the link stays.
+        let bytes = path.as_bytes();
+        let slash = if path.must_be_directory() { "/" } else { "" };
+        let path = [&bytes, slash.as_bytes()].concat();
+        return match resolve_local(Path::new(OsStr::from_bytes(&path)), sources)? {
+            // It was a name before.
+            (_, None) if landing == Landing::Named => Err(Cause::IsADirectory),
+            target => Ok(target),
+        };
+    }
+    if landing == Landing::Named {
+        let (parent, name) = root.open_parent(path)?.ok_or(Cause::NotADirectory)?;
+        return Ok((parent, Some(name.to_vec())));
+    }
     match root.open_directory(path) {
         Ok(directory) => return Ok((directory, None)),
         Err(Cause::NotFound | Cause::NotADirectory) => {}
@@ -63,7 +85,7 @@ pub(crate) fn resolve_local(path: &Path, sources: Sources) -> Result<Target, Cau
         Err(Cause::NotFound | Cause::NotADirectory | Cause::OutsideRoot) => {}
         Err(cause) => return Err(cause),
     }
-    let path = &*end_of_links(path)?;
+    let path = &*end_of_links(path, sources.device)?;
     let name = path.file_name().ok_or(Cause::NotFound)?.as_bytes();
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => open(parent)?,
@@ -80,15 +102,15 @@ pub(crate) fn resolve_local(path: &Path, sources: Sources) -> Result<Target, Cau
 }
 
 /// Where the file at `path` really is, which is no directory: what a symbolic link leads to is written,
-/// and the link stays. What is there and no file is not to be replaced by one.
-fn end_of_links(path: &Path) -> Result<Cow<'_, Path>, Cause> {
+/// and the link stays. What is there and no file is not to be replaced by one; a block `device` may be written.
+fn end_of_links(path: &Path, device: bool) -> Result<Cow<'_, Path>, Cause> {
     let Ok(stat) = stat_at(CWD, path.as_os_str().as_bytes()) else {
         return Ok(path.into());
     };
     let kind = kind_of(&stat);
     if kind != EntryKind::Link {
         return match kind {
-            EntryKind::Special => Err(Cause::NotAFile),
+            EntryKind::Special if !(device && is_block_device(&stat)) => Err(Cause::NotAFile),
             _ => Ok(path.into()),
         };
     }
@@ -106,13 +128,18 @@ fn end_of_links(path: &Path) -> Result<Cow<'_, Path>, Cause> {
     };
     // An open file of a process, such as its standard output, is not to be replaced under it.
     let in_files_only = open(ResolveFlags::NO_MAGICLINKS).is_ok();
-    match kind_of(&fs::fstat(end)?) {
-        EntryKind::File if in_files_only => {
+    let stat = fs::fstat(end)?;
+    match kind_of(&stat) == EntryKind::File || device && is_block_device(&stat) {
+        true if in_files_only => {
             let path = path.canonicalize();
             Ok(path.map_err(|_| Cause::LinkToNothing)?.into())
         }
         _ => Err(Cause::NotAFile),
     }
+}
+
+fn is_block_device(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice
 }
 
 /// The target is not a directory yet: `name` in `parent` is new, or a file.
@@ -152,14 +179,17 @@ mod tests {
     const ONE: Sources = Sources {
         count: 1,
         contents: false,
+        device: false,
     };
     const TWO: Sources = Sources {
         count: 2,
         contents: false,
+        device: false,
     };
     const CONTENTS: Sources = Sources {
         count: 1,
         contents: true,
+        device: false,
     };
 
     /// Both resolvers must agree.
@@ -169,6 +199,7 @@ mod tests {
             &root,
             &RelativePath::parse(path.as_bytes()).unwrap(),
             sources,
+            Landing::AsCp,
         );
         let below = below.map(|(_, name)| name);
         if !sources.contents {
@@ -203,6 +234,24 @@ mod tests {
     }
 
     #[test]
+    fn resolve_below__again_as_before() {
+        let base = tempfile::tempdir().unwrap();
+        let root = Root::open(base.path()).unwrap();
+        let path = RelativePath::parse(b"new").unwrap();
+        let name = |landing| {
+            let target = resolve_below(&root, &path, ONE, landing);
+            target.map(|(_, name)| name)
+        };
+        assert_eq!(name(Landing::AsCp), Ok(Some(b"new".to_vec())));
+        assert_eq!(name(Landing::Into), Err(Cause::NotFound));
+        // What a copy made before its connection was lost.
+        std::fs::create_dir(base.path().join("new")).unwrap();
+        assert_eq!(name(Landing::AsCp), Ok(None));
+        assert_eq!(name(Landing::Into), Ok(None));
+        assert_eq!(name(Landing::Named), Ok(Some(b"new".to_vec())));
+    }
+
+    #[test]
     fn resolve_below__links_are_refused() {
         let base = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/tmp", base.path().join("link")).unwrap();
@@ -210,7 +259,7 @@ mod tests {
         for path in [&b"link"[..], b"link/", b"link/x"] {
             let path = RelativePath::parse(path).unwrap();
             assert_eq!(
-                resolve_below(&root, &path, ONE).unwrap_err(),
+                resolve_below(&root, &path, ONE, Landing::AsCp).unwrap_err(),
                 Cause::OutsideRoot
             );
         }

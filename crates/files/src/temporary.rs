@@ -48,6 +48,12 @@ pub(super) fn random_name() -> Result<Vec<u8>, Cause> {
     Ok([b".zlpart-", &digits.as_bytes()[..32]].concat())
 }
 
+/// Whether `name` is of the form of [`random_name`].
+pub(super) fn is_random_name(name: &[u8]) -> bool {
+    name.strip_prefix(b".zlpart-")
+        .is_some_and(|it| it.len() == 32 && it.iter().all(u8::is_ascii_hexdigit))
+}
+
 /// Makes and locks a lasting temporary file for `target`, or takes what a killed copy left.
 ///
 /// # Errors

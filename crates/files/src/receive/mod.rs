@@ -2,14 +2,20 @@
 //!
 //! Straight-line code on a thread of its own. What the peer sends is checked here against the one
 //! order the protocol allows; a violation ends the copy. What the file system refuses fails one
-//! file, is reported, and the rest goes on. `open` and `tree` hold parts of [`FileReceiver`]'s own code, so they and
-//! this file name each other.
+//! file, is reported, and the rest goes on. `open`, `replace`, `settle` and `tree` hold parts of
+//! [`FileReceiver`]'s own code, so they and this file name each other.
 
+mod expected;
 mod open;
 mod open_file;
+mod output;
+mod replace;
+mod settle;
+mod stream;
 mod top_level;
 mod tree;
 
+pub(crate) use output::StreamReceiver;
 pub(crate) use top_level::TopLevel;
 
 use crate::digest::{Digest, Digester};
@@ -20,10 +26,14 @@ use crate::observe::Observer;
 use crate::pack::PackReader;
 use crate::part::Part;
 use crate::port::{Buffer, Port};
+use crate::position::{Position, Step};
+use crate::reached::Reached;
+use expected::Expected;
 use open::NOT_OPEN;
 use open_file::OpenFile;
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
+use stream::OpenStream;
 use tree::Level;
 
 /// Receives files through a [`Port`].
@@ -37,6 +47,7 @@ pub(crate) struct FileReceiver<'a> {
     top_entries: u64,
     levels: Vec<Level>,
     open: Option<OpenFile>,
+    stream: Option<OpenStream>,
     opened: u64,
     /// Units announced that have not arrived.
     run: u64,
@@ -46,17 +57,38 @@ pub(crate) struct FileReceiver<'a> {
     failed_open: Option<u64>,
     path: Vec<u8>,
     finished: bool,
+    /// Whether what is here may be replaced and settled as a sync does.
+    may_replace: bool,
+    /// What was asked for, if it is known one by one.
+    expected: Option<Expected>,
+    position: Position,
+    /// Where the sender was asked to go on from, if it was asked.
+    asked: Option<Position>,
+    /// Steps that the sender was last told to be settled; `None`: it need not be told.
+    told: Option<u64>,
+    /// Name of the open file, as it is at the sender.
+    open_name: Vec<u8>,
+    reached: &'a mut Reached,
+}
+
+/// What else a receiver has to do with the connections of its copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It asked the sender to go on where it was.
+    Asks,
+    /// It tells the sender, which asks again if the connection is lost, what is settled.
+    Tells,
 }
 
 impl<'a> FileReceiver<'a> {
-    /// Receives into `base`.
+    /// Receives into `base`; keeps `reached` up to date.
     pub(crate) fn new(
         port: Port,
         observer: &'a dyn Observer,
         options: CopyOptions,
         digester: Digester,
-        base: OwnedFd,
-        top: TopLevel,
+        (base, top): (OwnedFd, TopLevel),
+        (role, reached): (Role, &'a mut Reached),
     ) -> FileReceiver<'a> {
         FileReceiver {
             port,
@@ -68,6 +100,7 @@ impl<'a> FileReceiver<'a> {
             top_entries: 0,
             levels: Vec::new(),
             open: None,
+            stream: None,
             opened: 0,
             run: 0,
             totals: Totals::default(),
@@ -75,7 +108,26 @@ impl<'a> FileReceiver<'a> {
             failed_open: None,
             path: Vec::new(),
             finished: false,
+            may_replace: false,
+            expected: None,
+            position: Position::default(),
+            asked: (role == Role::Asks).then_some(reached.position),
+            told: (role == Role::Tells).then_some(0),
+            open_name: Vec::new(),
+            reached,
         }
+    }
+
+    /// Of a sync: what is here is replaced by whatever comes in its place.
+    pub(crate) fn replacing(mut self) -> FileReceiver<'a> {
+        self.may_replace = true;
+        self
+    }
+
+    /// Of a sync that asked for the steps of `plan`: nothing else may come.
+    pub(crate) fn expecting(mut self, plan: Vec<u8>) -> FileReceiver<'a> {
+        self.expected = Some(Expected::new(plan));
+        self.replacing()
     }
 
     /// Receives until the sender has finished; returns the totals.
@@ -88,6 +140,7 @@ impl<'a> FileReceiver<'a> {
             };
             self.port.release(filled.buffer);
             taken?;
+            self.tell_settled()?;
         }
         self.report()?;
         self.say(&Feedback::Done(self.totals))?;
@@ -117,6 +170,7 @@ impl<'a> FileReceiver<'a> {
     /// Notes the outcome of a segment of the open file.
     fn note_open(&mut self, outcome: Result<(), Cause>, bytes: u64) {
         self.observer.advanced(bytes);
+        self.reached.units += 1;
         if let Err(cause) = outcome {
             self.fail_open(cause);
         }
@@ -137,19 +191,16 @@ impl<'a> FileReceiver<'a> {
     }
 
     fn take_record(&mut self, record: Record<'_>, pack: &mut PackReader<'_>) -> Result<(), Error> {
-        let of_open_file = matches!(
-            record,
-            Record::Run { .. }
-                | Record::Hole { .. }
-                | Record::Keep { .. }
-                | Record::Patch { .. }
-                | Record::Close { .. }
-                | Record::Abandon { .. }
-        );
-        if of_open_file != self.open.is_some() {
+        if !self.may_come(&record) {
             return Err(NOT_OPEN);
         }
+        if let Some(expected) = &mut self.expected {
+            expected.check(&record)?;
+        }
+        self.begin(&record)?;
         match record {
+            Record::From { position } => return self.go_on_from(position),
+            Record::Reenter { name, meta } => return self.reenter(name, meta),
             Record::Total { files, bytes } => self.observer.counted(files, bytes),
             Record::Enter { name, meta } => return self.enter(name, meta),
             Record::Leave => return self.leave(),
@@ -171,17 +222,43 @@ impl<'a> FileReceiver<'a> {
                 meta,
                 size,
                 number,
-            } => return self.open(name, meta, size, number),
+                resume,
+            } => return self.open(name, meta, size, (number, resume)),
+            Record::Settle {
+                name,
+                size,
+                meta,
+                was,
+            } => return self.settle_meta(name, size, &meta, &was),
+            Record::Exchange { name, with } => return self.exchange(name, with),
             Record::Unreadable { name, cause } => self.unreadable(name, cause),
             Record::Run { units } => return self.announce(units),
             Record::Hole { units } => return self.holes(units),
             Record::Keep { units } => return self.keep(units),
             Record::Patch { pieces } => return self.patch(&pieces, pack),
+            Record::Stream { name, meta } => return self.stream(name, meta),
+            Record::Part { size, digest } => return self.part(size, &digest, pack),
+            Record::Close { digest } if self.stream.is_some() => return self.close_stream(&digest),
             Record::Close { digest } => return self.close(&digest),
+            Record::Abandon { cause } if self.stream.is_some() => self.abandon_stream(cause),
             Record::Abandon { cause } => self.abandon(cause),
             Record::Finish => return self.finish(),
         }
         Ok(())
+    }
+
+    /// Whether it belongs to what is open, or nothing is and it needs nothing.
+    fn may_come(&self, record: &Record<'_>) -> bool {
+        let (file, stream) = (self.open.is_some(), self.stream.is_some());
+        match record {
+            Record::Run { .. }
+            | Record::Hole { .. }
+            | Record::Keep { .. }
+            | Record::Patch { .. } => file,
+            Record::Part { .. } => stream,
+            Record::Close { .. } | Record::Abandon { .. } => file || stream,
+            _ => !file && !stream,
+        }
     }
 
     fn finish(&mut self) -> Result<(), Error> {
@@ -199,17 +276,24 @@ impl<'a> FileReceiver<'a> {
         contents: &[u8],
         digest: &Digest,
     ) -> Result<(), Error> {
-        let (directory, name) = self.place(name)?;
-        let written = directory.ok_or(Cause::NoDirectory).and_then(|directory| {
+        let called = name;
+        let (directory, name) = self.place(called)?;
+        let named = self.is_named();
+        let written = directory.and_then(|directory| {
             if self.digester.digest(contents) != *digest {
                 return Err(Cause::DigestMismatch);
             }
-            let mut part = Part::brief(&directory, &name)?;
+            let size = contents.len() as u64;
+            let in_place = Part::in_place(&directory, &name, (size, *meta), named, &self.options)?;
+            let mut part = match in_place {
+                Some(part) => part,
+                None => Part::brief(&directory, &name)?,
+            };
             if let Err(cause) = part.write(contents, 0) {
                 part.give_up(&cause);
                 return Err(cause);
             }
-            part.commit(contents.len() as u64, meta, &self.options)
+            part.commit(size, meta, &self.options)
         });
         self.at(&name, |this| {
             this.observer
@@ -220,14 +304,19 @@ impl<'a> FileReceiver<'a> {
                 Err(cause) => this.fail(cause),
             }
         });
+        self.settle(Step::Entry, called);
         Ok(())
     }
 
     fn unreadable(&mut self, name: &[u8], cause: Cause) {
-        self.at(name, |this| {
-            this.totals.failed += 1;
-            this.observer.failed(&Failure::new(&this.path, cause));
-        });
+        self.at(name, |this| this.fail_there(cause));
+        self.settle(Step::Entry, name);
+    }
+
+    /// Notes that what is at the current path failed at the sender.
+    fn fail_there(&mut self, cause: Cause) {
+        self.totals.failed += 1;
+        self.observer.failed_there(&Failure::new(&self.path, cause));
     }
 
     // Accounts and feedback.

@@ -3,10 +3,11 @@
 use super::FileReceiver;
 use super::open_file::{OpenFile, hash_left_over};
 use crate::digest::Digest;
-use crate::error::{Cause, Error, Failure};
+use crate::error::{Cause, Error};
 use crate::limits::{FILE_BYTES, RUN_UNITS};
-use crate::message::{Feedback, Meta, Piece};
+use crate::message::{CopyOptions, Feedback, Meta, Piece};
 use crate::pack::PackReader;
+use crate::position::Step;
 
 pub(super) const NOT_OPEN: Error =
     Error::Protocol("a segment without an open file, or a file inside another");
@@ -18,17 +19,32 @@ impl FileReceiver<'_> {
         name: &[u8],
         meta: Meta,
         size: u64,
-        number: u64,
+        (number, resume): (u64, bool),
     ) -> Result<(), Error> {
         if number != self.opened || size > FILE_BYTES {
             return Err(Error::Protocol("a file opened out of order or too large"));
         }
+        if resume && !self.may_resume() {
+            return Err(Error::Protocol(
+                "asks what there is of a file that was not begun",
+            ));
+        }
         self.opened += 1;
+        self.open_name = name.to_vec();
+        self.reached.units = 0;
+        let next = self.position.steps.saturating_add(1);
+        self.reached.begun = self.reached.begun.max(next);
+        let options = CopyOptions {
+            resume,
+            ..self.options
+        };
         let (directory, name) = self.place(name)?;
+        let named = self.is_named();
         let outer = self.push_path(&name);
         self.observer.file_started(&self.path, size);
-        let created = directory.ok_or(Cause::NoDirectory).and_then(|directory| {
-            OpenFile::create(&directory, &name, meta, size, &self.options, &self.digester)
+        let created = directory.and_then(|directory| {
+            let name = (&*name, named);
+            OpenFile::create(&directory, name, meta, size, &options, &self.digester)
         });
         let (mut open, failed) = match created {
             Ok(open) => (open, None),
@@ -36,7 +52,7 @@ impl FileReceiver<'_> {
         };
         open.number = number;
         open.outer_path = outer;
-        if self.options.resume {
+        if resume {
             self.offer(&mut open)?;
         }
         self.open = Some(open);
@@ -132,7 +148,13 @@ impl FileReceiver<'_> {
             }
         }
         self.path.truncate(outer);
+        self.settle_open();
         Ok(())
+    }
+
+    fn settle_open(&mut self) {
+        let name = std::mem::take(&mut self.open_name);
+        self.settle(Step::Entry, &name);
     }
 
     pub(super) fn abandon(&mut self, cause: Cause) {
@@ -140,10 +162,10 @@ impl FileReceiver<'_> {
             let outer = open.outer_path;
             if !open.has_failed() {
                 open.discard();
-                self.totals.failed += 1;
-                self.observer.failed(&Failure::new(&self.path, cause));
+                self.fail_there(cause);
             }
             self.path.truncate(outer);
+            self.settle_open();
         }
     }
 

@@ -1,23 +1,24 @@
 //! One large file that arrives: segments taken in order, hashed, written, compared at the end.
 
+use crate::attributes::replace_meta;
 use crate::digest::{Digest, Digester, Hasher, unit_count, unit_len};
 use crate::error::{Cause, Error};
+use crate::in_place::is_unfinished;
 use crate::limits::{HAVE_DIGESTS, RESUME_UNITS, UNIT_BYTES};
 use crate::message::{CopyOptions, EntryKind, Meta, Piece};
-use crate::part::{Part, set_meta};
+use crate::part::Part;
 use crate::positioned::read_full;
 use crate::root::{READ_FILE, kind_of, open_in};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, fstat};
 use std::sync::Arc;
 
-/// The content that a resumed copy can use.
+/// A file under the target's name whose content a copy can use: one of the right size, perhaps of an earlier copy,
+/// or for a delta any.
 #[derive(Debug)]
-enum Basis {
-    /// What a killed copy left in the temporary file, if anything.
-    Part,
-    /// A complete file of the right size under the target's name, perhaps of an earlier copy.
-    Target(OwnedFd),
+struct Old {
+    file: OwnedFd,
+    size: u64,
 }
 
 /// A file between Open and Close.
@@ -32,11 +33,14 @@ pub(crate) struct OpenFile {
     meta: Meta,
     /// `None` once the file has failed here: what still arrives is discarded.
     part: Option<Part>,
-    basis: Basis,
-    /// Units of the basis that exist, and the digests of those hashed so far.
+    /// Units that the temporary file has of a killed copy, or what is written in place of before.
+    part_units: u64,
+    /// Has the units after these.
+    old: Option<Old>,
+    /// Units of both that are offered, and the digests of those hashed so far.
     basis_units: u64,
     have: Vec<Digest>,
-    /// Units of [`Basis::Target`] kept so far and not copied: if all units are, nothing has to
+    /// Units of the old file kept so far and not copied: if it is kept as a whole, nothing has to
     /// be copied at all.
     uncopied: u64,
     /// The next unit to arrive.
@@ -49,25 +53,30 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    /// Creates the temporary file and, to resume, finds the content that it can use.
+    /// Creates the temporary file, or opens what is written in place, and finds the content that it can use.
+    /// `named`: the user named the target.
     pub(crate) fn create(
         directory: &Arc<OwnedFd>,
-        name: &[u8],
+        (name, named): (&[u8], bool),
         meta: Meta,
         size: u64,
         options: &CopyOptions,
         digester: &Digester,
     ) -> Result<OpenFile, Cause> {
-        let part = Part::lasting(directory, name, options)?;
         let mut open = OpenFile::failed(meta, size, digester);
-        open.basis_units = usable_units(size, part.left_over());
-        if options.resume
-            && part.left_over() == 0
-            && let Some(target) = open_target(directory.as_fd(), name, size)
-        {
-            open.basis = Basis::Target(target);
-            open.basis_units = unit_count(size).min(RESUME_UNITS);
+        let in_place = Part::in_place(directory, name, (size, meta), named, options)?;
+        let replaces = in_place.is_none();
+        let part = match in_place {
+            Some(part) => part,
+            None => Part::lasting(directory, name, options)?,
+        };
+        open.part_units = usable_units(size, part.left_over());
+        if options.resume && replaces {
+            let fits = |old: &Old| options.delta || part.left_over() == 0 && old.size == size;
+            open.old = open_old(directory.as_fd(), name).filter(fits);
         }
+        let old = open.old.as_ref().map_or(0, |old| old.size);
+        open.basis_units = open.part_units.max(usable_units(size, old));
         open.part = Some(part);
         Ok(open)
     }
@@ -82,7 +91,8 @@ impl OpenFile {
             bytes_in_holes: 0,
             meta,
             part: None,
-            basis: Basis::Part,
+            part_units: 0,
+            old: None,
             basis_units: 0,
             have: Vec::new(),
             uncopied: 0,
@@ -191,17 +201,17 @@ impl OpenFile {
         let digest = *self.have.get(self.next as usize).ok_or(NEVER_OFFERED)?;
         let len = self.next_unit_len() as u64;
         self.bytes_kept += len;
-        let behind = matches!(self.basis, Basis::Target(_)) && !self.has_failed();
+        let elsewhere = self.next >= self.part_units && !self.has_failed();
         self.advance(digest);
-        if behind && self.uncopied == self.next - 1 {
+        if elsewhere && self.uncopied == self.next - 1 {
             self.uncopied += 1;
-        } else if behind {
+        } else if elsewhere {
             return Ok(self.copy_kept(self.next - 1));
         }
         Ok(Ok(()))
     }
 
-    /// Copies the units of the target that were kept, now that the file turns out to differ.
+    /// Copies the units of the old file that were kept, now that the file turns out to differ.
     fn catch_up(&mut self) -> Result<(), Cause> {
         for index in 0..std::mem::take(&mut self.uncopied) {
             self.copy_kept(index)?;
@@ -209,22 +219,30 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Copies unit `index` from the target, which must still be what was offered.
+    /// Copies unit `index` from the old file. What has come over must still be what was offered.
     fn copy_kept(&mut self, index: u64) -> Result<(), Cause> {
-        let Basis::Target(target) = &self.basis else {
+        let (Some(old), Some(part)) = (&self.old, &mut self.part) else {
             return Ok(());
         };
-        let mut unit = std::mem::take(&mut self.scratch);
-        let read = read_unit(target.as_fd(), self.size, index, &mut unit, &self.digester);
+        let (size, digester) = (self.size, &self.digester);
+        let (offset, len) = (index * UNIT_BYTES as u64, unit_len(size, index));
         let digest = self.have.get(index as usize).copied();
-        let copied = match read {
-            Ok(read) if Some(read) != digest => Err(Cause::DigestMismatch),
-            Ok(read) if read == self.digester.digest_of_zeros(unit.len()) => Ok(()),
-            Ok(_) => self.write(&unit, index * UNIT_BYTES as u64),
-            Err(cause) => Err(cause),
+        if digest == Some(digester.digest_of_zeros(len)) {
+            return part.make_hole(offset, len as u64);
+        }
+        let copied = part.copy(old.file.as_fd(), offset, len as u64)?;
+        let from = match copied {
+            true => part.file(),
+            false => old.file.as_fd(),
         };
-        self.scratch = unit;
-        copied
+        let read = read_unit(from, size, index, &mut self.scratch, digester);
+        if read.ok() != digest {
+            return Err(Cause::TargetChanged);
+        }
+        match copied {
+            true => Ok(()),
+            false => part.write(&self.scratch, offset),
+        }
     }
 
     /// Goes on to the next unit; returns the offset of the one before.
@@ -244,18 +262,28 @@ impl OpenFile {
 
     /// Compares digests and gives the file its name.
     pub(crate) fn close(mut self, digest: &Digest, options: &CopyOptions) -> Result<(), Cause> {
-        let Some(part) = self.part.take() else {
-            return Err(Cause::NoDirectory);
+        let units = std::mem::replace(&mut self.units, self.digester.hasher());
+        let kept = self.old.take_if(|old| {
+            let whole = (self.uncopied, old.size) == (self.next, self.size);
+            whole && !is_unfinished(old.file.as_fd())
+        });
+        let complete = match (units.finish() == *digest, &kept) {
+            (false, _) => Err(Cause::DigestMismatch),
+            (true, Some(_)) => Ok(()),
+            (true, None) => self.catch_up(),
         };
-        if self.units.finish() != *digest {
-            part.discard();
-            return Err(Cause::DigestMismatch);
+        let part = self.part.take().ok_or(Cause::NoDirectory)?;
+        if let Err(cause) = complete {
+            part.give_up(&cause);
+            return Err(cause);
         }
-        if let (Basis::Target(target), true) = (&self.basis, self.uncopied == self.next) {
-            part.discard();
-            return set_meta(target.as_fd(), &self.meta);
+        match kept {
+            Some(old) => {
+                part.discard();
+                replace_meta(old.file.as_fd(), &self.meta)
+            }
+            None => part.commit(self.size, &self.meta, options),
         }
-        part.commit(self.size, &self.meta, options)
     }
 
     /// The file fails here.
@@ -282,11 +310,12 @@ fn usable_units(size: u64, present: u64) -> u64 {
     units.min(RESUME_UNITS)
 }
 
-/// The target, if it is a file of the right size already.
-fn open_target(directory: BorrowedFd<'_>, name: &[u8], size: u64) -> Option<OwnedFd> {
-    let target = open_in(directory, name, READ_FILE, Mode::empty()).ok()?;
-    let stat = fstat(&target).ok()?;
-    (kind_of(&stat) == EntryKind::File && stat.st_size as u64 == size).then_some(target)
+/// What stands at the target, if it is a file.
+fn open_old(directory: BorrowedFd<'_>, name: &[u8]) -> Option<Old> {
+    let file = open_in(directory, name, READ_FILE, Mode::empty()).ok()?;
+    let stat = fstat(&file).ok()?;
+    let size = stat.st_size as u64;
+    (kind_of(&stat) == EntryKind::File).then_some(Old { file, size })
 }
 
 fn read_unit(
@@ -311,10 +340,10 @@ pub(crate) fn hash_left_over(open: &mut OpenFile) -> (Vec<Digest>, bool) {
     let first = open.have.len() as u64;
     let mut unit = std::mem::take(&mut open.scratch);
     for index in first..open.basis_units.min(first + HAVE_DIGESTS as u64) {
-        let file = match (&open.basis, &open.part) {
-            (Basis::Target(target), _) => target.as_fd(),
-            (Basis::Part, Some(part)) => part.file(),
-            (Basis::Part, None) => {
+        let file = match (&open.old, &open.part) {
+            (_, Some(part)) if index < open.part_units => part.file(),
+            (Some(old), _) => old.file.as_fd(),
+            _ => {
                 open.basis_units = index;
                 break;
             }
@@ -332,3 +361,7 @@ pub(crate) fn hash_left_over(open: &mut OpenFile) -> (Vec<Digest>, bool) {
     let last = open.have.len() as u64 >= open.basis_units;
     (digests, last)
 }
+
+#[cfg(test)]
+#[path = "open_file_tests.rs"]
+mod tests;

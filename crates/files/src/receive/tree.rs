@@ -2,17 +2,19 @@
 
 use super::FileReceiver;
 use super::top_level::TopLevel;
+use crate::attributes::replace_meta;
 use crate::error::{Cause, Error};
-use crate::limits::{PATH_BYTES, TREE_DEPTH};
+use crate::limits::{NEW_NAMES, PATH_BYTES, TREE_DEPTH};
 use crate::message::Meta;
 use crate::name::check_name;
-use crate::part::{make_link, set_meta};
-use crate::root::{DIRECTORY, open_in};
+use crate::part::make_link;
+use crate::position::Step;
+use crate::root::{DIRECTORY, open_in, stat_at};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// A directory being filled.
 pub(super) struct Level {
@@ -23,8 +25,8 @@ pub(super) struct Level {
     outer: usize,
 }
 
-/// A directory, `None` if it could not be made, and a name in it.
-pub(super) type Place<'n> = (Option<Arc<OwnedFd>>, Cow<'n, [u8]>);
+/// A directory, or why nothing can be put there, and a name in it.
+pub(super) type Place<'n> = (Result<Arc<OwnedFd>, Cause>, Cow<'n, [u8]>);
 
 impl FileReceiver<'_> {
     /// The directory that the next entry goes into, and the name it gets there.
@@ -32,16 +34,35 @@ impl FileReceiver<'_> {
         let name =
             check_name(name).map_err(|_| Error::Protocol("a name that is not one component"))?;
         if let Some(level) = self.levels.last() {
-            return Ok((level.directory.clone(), name.into()));
+            let directory = level.directory.clone().ok_or(Cause::NoDirectory);
+            return Ok((directory, name.into()));
         }
         self.top_entries += 1;
         let name = match &self.top {
             TopLevel::Any => name.into(),
-            TopLevel::Only(names) if names.contains(name) => name.into(),
+            TopLevel::New(own) => {
+                let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
+                let free = own.contains(name)
+                    || stat_at(&self.base, name).is_err_and(|cause| cause == Cause::NotFound);
+                if !free {
+                    return Ok((Err(Cause::Exists), name.into()));
+                }
+                if own.len() >= NEW_NAMES && !own.contains(name) {
+                    return Err(Error::Protocol("more than was offered"));
+                }
+                own.insert(name.to_vec());
+                name.into()
+            }
+            TopLevel::Only(wanted) if wanted.contains(name) => name.into(),
             TopLevel::One(renamed) if self.top_entries == 1 => renamed.clone().into(),
             _ => return Err(Error::Protocol("something that was not asked for")),
         };
-        Ok((Some(self.base.clone()), name))
+        Ok((Ok(self.base.clone()), name))
+    }
+
+    /// Whether the user named what was just placed, and not a directory that it is in.
+    pub(super) fn is_named(&self) -> bool {
+        self.levels.is_empty() && matches!(self.top, TopLevel::One(_))
     }
 
     /// Runs `work` with the path of `name` as the current one.
@@ -62,6 +83,20 @@ impl FileReceiver<'_> {
     }
 
     pub(super) fn enter(&mut self, name: &[u8], meta: Meta) -> Result<(), Error> {
+        match self.go_in(name, meta)? {
+            Ok(()) => self.totals.directories += 1,
+            Err(cause) => self.fail(cause),
+        }
+        self.settle(Step::Enter, name);
+        Ok(())
+    }
+
+    /// Into a directory that was entered, and counted, on a connection before.
+    pub(super) fn reenter(&mut self, name: &[u8], meta: Meta) -> Result<(), Error> {
+        self.go_in(name, meta).map(drop)
+    }
+
+    fn go_in(&mut self, name: &[u8], meta: Meta) -> Result<Result<(), Cause>, Error> {
         if self.levels.len() >= TREE_DEPTH {
             return Err(Error::Protocol("directories nest too deeply"));
         }
@@ -73,24 +108,29 @@ impl FileReceiver<'_> {
         let (parent, name) = self.place(name)?;
         let outer = self.push_path(&name);
         let made = parent
-            .ok_or(Cause::NoDirectory)
-            .and_then(|parent| make_directory(&parent, &name));
-        let directory = match made {
-            Ok(directory) => {
-                self.totals.directories += 1;
-                Some(Arc::new(directory))
-            }
-            Err(cause) => {
-                self.fail(cause);
-                None
-            }
+            .and_then(|parent| make_directory(&parent, &name))
+            .inspect(|directory| self.unlock(directory));
+        let (directory, outcome) = match made {
+            Ok(directory) => (Some(Arc::new(directory)), Ok(())),
+            Err(cause) => (None, Err(cause)),
         };
         self.levels.push(Level {
             directory,
             meta,
             outer,
         });
-        Ok(())
+        Ok(outcome)
+    }
+
+    /// Lets its owner write to a directory that was there: its permissions are set when it is complete.
+    fn unlock(&self, directory: &OwnedFd) {
+        if let (true, Ok(stat)) = (self.may_replace, fs::fstat(directory))
+            && stat.st_mode & 0o300 != 0o300
+        {
+            let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 | 0o300);
+            // What it is needed for fails, and says why.
+            let _ = fs::fchmod(directory, mode);
+        }
     }
 
     /// A directory is complete: only now its permissions and time, which filling it would change
@@ -100,11 +140,12 @@ impl FileReceiver<'_> {
             .levels
             .pop()
             .ok_or(Error::Protocol("left more directories than entered"))?;
-        let settle = |directory: Arc<OwnedFd>| set_meta(directory.as_fd(), &level.meta);
+        let settle = |directory: Arc<OwnedFd>| replace_meta(directory.as_fd(), &level.meta);
         if let Some(Err(cause)) = level.directory.map(settle) {
             self.fail(cause);
         }
         self.path.truncate(level.outer);
+        self.settle(Step::Leave, b"");
         Ok(())
     }
 
@@ -112,15 +153,16 @@ impl FileReceiver<'_> {
         if target.is_empty() || target.len() > PATH_BYTES || target.contains(&0) {
             return Err(Error::Protocol("a link's target that cannot be"));
         }
-        let (directory, name) = self.place(name)?;
+        let called = name;
+        let (directory, name) = self.place(called)?;
         let force = self.options.replace_read_only;
         let made = directory
-            .ok_or(Cause::NoDirectory)
             .and_then(|directory| make_link(directory.as_fd(), &name, target, meta, force));
         match made {
             Ok(()) => self.totals.links += 1,
             Err(cause) => self.at(&name, |this| this.fail(cause)),
         }
+        self.settle(Step::Entry, called);
         Ok(())
     }
 }

@@ -8,23 +8,25 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, FileType, Mode};
 
 /// Files and bytes below `starts`. What cannot be read counts nothing: it is reported later.
-pub(super) fn count(starts: &[Start], recursive: bool) -> (u64, u64) {
+pub(crate) fn count(starts: &[Start], recursive: bool) -> (u64, u64) {
     let mut sum = (0, 0);
     for start in starts {
-        match start {
-            Start::Named { directory, name } => count_entry(
-                directory.as_fd(),
-                name,
-                None,
-                recursive,
-                TREE_DEPTH,
-                &mut sum,
-            ),
-            Start::Contents(directory) => count_contents(directory, TREE_DEPTH, &mut sum),
-            Start::Missing { .. } => {}
-        }
+        count_start(start, recursive, &mut sum);
     }
     sum
+}
+
+fn count_start(start: &Start, recursive: bool, sum: &mut (u64, u64)) {
+    match start {
+        Start::Named { directory, name } => {
+            count_entry(directory.as_fd(), name, None, recursive, TREE_DEPTH, sum);
+        }
+        Start::Contents(directory) => count_contents(directory, TREE_DEPTH, sum),
+        Start::Below { root, path } => {
+            count_start(&Start::open(root, path, recursive), recursive, sum);
+        }
+        Start::Missing { .. } => {}
+    }
 }
 
 fn count_entry(

@@ -1,31 +1,39 @@
 //! The end that reads files: walks the sources, packs small files, streams large ones.
 //!
 //! Straight-line code on a thread of its own; it blocks on its [`Port`] when everything it may
-//! send is in flight. `packing` and `segments` hold parts of [`FileSender`]'s own code, so they and this file
-//! name each other.
+//! send is in flight. `packing`, `planned`, `segments` and `skipping` hold parts of [`FileSender`]'s own code,
+//! so they and this file name each other.
 
 mod count;
 mod packing;
+mod planned;
 mod segments;
+mod skipping;
 mod start;
+mod stream;
 mod trouble;
 
+pub(crate) use count::count;
 pub(crate) use start::Start;
+pub(crate) use stream::Source;
 
 use crate::digest::{Digest, Digester};
 use crate::error::{Cause, Error, Failure};
+use crate::in_place::is_unfinished;
 use crate::limits::{INLINE_BYTES, PATH_BYTES, TREE_DEPTH};
 use crate::message::{CopyOptions, EntryKind, Record, Totals};
 use crate::observe::Observer;
 use crate::pack::PackWriter;
 use crate::port::{Buffer, Port};
+use crate::position::{Position, Step};
 use crate::positioned::read_full;
+use crate::reached::Reached;
 use crate::root::{DIRECTORY, READ_FILE, entry_kind, kind_of, meta_of, open_in, stat_at};
-use count::count;
 use packing::Pending;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, FileType, Mode, Stat, fstat, readlinkat};
 use segments::changed;
+use skipping::Way;
 use trouble::Trouble;
 
 /// Sends files through a [`Port`].
@@ -39,6 +47,8 @@ pub(crate) struct FileSender<'a> {
     pack_buffer: Option<Buffer>,
     /// Hole or Keep units not yet recorded.
     pending: Option<Pending>,
+    /// Whether the receiver may have an old file of what is sent next.
+    may_be_there: bool,
     /// Files opened so far.
     opened: u64,
     /// The last opened file that the receiver gave up.
@@ -47,16 +57,26 @@ pub(crate) struct FileSender<'a> {
     have: Vec<Digest>,
     have_all: bool,
     done: Option<Totals>,
+    /// Where the walk is.
+    position: Position,
+    way: Way,
+    /// Steps that an earlier connection may have done: of files among these the receiver says what it has.
+    begun: u64,
+    /// Totals of the connections before.
+    before: Totals,
+    reached: &'a mut Reached,
     /// Path of what is being sent, for reports.
     path: Vec<u8>,
 }
 
 impl<'a> FileSender<'a> {
+    /// Goes on where `reached` says, and keeps it up to date.
     pub(crate) fn new(
         port: Port,
         observer: &'a dyn Observer,
         options: CopyOptions,
         digester: Digester,
+        reached: &'a mut Reached,
     ) -> FileSender<'a> {
         FileSender {
             port,
@@ -66,50 +86,63 @@ impl<'a> FileSender<'a> {
             pack: PackWriter::default(),
             pack_buffer: None,
             pending: None,
+            may_be_there: true,
             opened: 0,
             refused: None,
             have: Vec::new(),
             have_all: false,
             done: None,
+            position: Position::default(),
+            way: Way::to(reached.position),
+            begun: reached.begun,
+            before: reached.totals,
+            reached,
             path: Vec::new(),
         }
     }
 
     /// Sends everything and waits until the receiver has put it in its place.
-    pub(crate) fn send_all(mut self, starts: Vec<Start>) -> Result<Totals, Error> {
+    pub(crate) fn send_all(mut self, starts: &[Start]) -> Result<Totals, Error> {
         if self.options.count_first {
-            let (files, bytes) = count(&starts, self.options.recursive);
+            let (files, bytes) = count(starts, self.options.recursive);
             self.observer.counted(files, bytes);
             self.add(&Record::Total { files, bytes }, 0)?;
         }
-        for start in starts {
-            self.start(start)?;
-        }
+        self.walk(starts)?;
+        self.finish()
+    }
+
+    /// Tells how many files and bytes there are.
+    pub(crate) fn counting(mut self, files: u64, bytes: u64) -> Result<FileSender<'a>, Error> {
+        self.add(&Record::Total { files, bytes }, 0)?;
+        Ok(self)
+    }
+
+    /// Says that this was all, and waits for what the receiver has done.
+    fn finish(mut self) -> Result<Totals, Error> {
         self.add(&Record::Finish, 0)?;
         self.flush()?;
         loop {
             self.take_feedback()?;
             if let Some(totals) = self.done {
-                return Ok(totals);
+                return Ok(self.before.plus(totals));
             }
             self.port.wait()?;
         }
     }
 
-    fn start(&mut self, start: Start) -> Result<(), Error> {
+    fn start(&mut self, start: &Start) -> Result<(), Error> {
         match start {
             Start::Named { directory, name } => {
-                self.entry(directory.as_fd(), &name, None, TREE_DEPTH)
+                self.entry(directory.as_fd(), name, None, TREE_DEPTH)
             }
-            Start::Contents(directory) => self.contents(&directory, TREE_DEPTH),
+            Start::Contents(directory) => self.contents(directory, TREE_DEPTH),
+            Start::Below { root, path } => {
+                self.start(&Start::open(root, path, self.options.recursive))
+            }
             Start::Missing { path, cause } => {
                 let name = path.rsplit(|&b| b == b'/').next().unwrap_or(b"");
-                let record = Record::Unreadable {
-                    name: &name[..name.len().min(PATH_BYTES)],
-                    cause: cause.clone(),
-                };
-                self.observer.failed(&Failure::new(&path, cause));
-                self.add(&record, 0)
+                self.unreadable_at(&name[..name.len().min(PATH_BYTES)], path, cause.clone())
             }
         }
     }
@@ -122,6 +155,9 @@ impl<'a> FileSender<'a> {
         kind: Option<EntryKind>,
         depth: usize,
     ) -> Result<(), Error> {
+        if self.way == Way::Astray {
+            return Ok(());
+        }
         let outer = self.path.len();
         if outer > 0 {
             self.path.push(b'/');
@@ -137,9 +173,18 @@ impl<'a> FileSender<'a> {
     }
 
     fn unreadable(&mut self, name: &[u8], cause: Cause) -> Result<(), Error> {
-        self.observer
-            .failed(&Failure::new(&self.path, cause.clone()));
-        self.add(&Record::Unreadable { name, cause }, 0)
+        let path = std::mem::take(&mut self.path);
+        let told = self.unreadable_at(name, &path, cause);
+        self.path = path;
+        told
+    }
+
+    fn unreadable_at(&mut self, name: &[u8], path: &[u8], cause: Cause) -> Result<(), Error> {
+        if self.way == Way::Sending {
+            self.observer.failed(&Failure::new(path, cause.clone()));
+            self.add(&Record::Unreadable { name, cause }, 0)?;
+        }
+        self.pass(Step::Entry, name)
     }
 
     fn send_entry(
@@ -154,11 +199,13 @@ impl<'a> FileSender<'a> {
             None => kind_of(&stat_at(directory, name)?),
         };
         match kind {
-            EntryKind::File => self.file(directory, name),
-            EntryKind::Directory => self.directory(directory, name, depth),
-            EntryKind::Link => self.link(directory, name),
-            EntryKind::Special => Err(Cause::Special.into()),
+            EntryKind::Directory => return self.directory(directory, name, depth),
+            _ if self.way != Way::Sending => {}
+            EntryKind::File => self.file(directory, name, name)?,
+            EntryKind::Link => self.link(directory, name, name)?,
+            EntryKind::Special => return Err(Cause::Special.into()),
         }
+        Ok(self.pass(Step::Entry, name)?)
     }
 
     fn directory(
@@ -168,14 +215,14 @@ impl<'a> FileSender<'a> {
         depth: usize,
     ) -> Result<(), Trouble> {
         if !self.options.recursive {
-            return Err(Cause::IsADirectory.into());
+            return Err(Cause::NotRecursive.into());
         }
         let depth = depth.checked_sub(1).ok_or(Cause::TooDeep)?;
         let directory = open_in(parent, name, DIRECTORY, Mode::empty())?;
         let meta = meta_of(&fstat(&directory)?);
-        self.add(&Record::Enter { name, meta }, 0)?;
+        self.enter(name, meta)?;
         self.contents(&directory, depth)?;
-        Ok(self.add(&Record::Leave, 0)?)
+        Ok(self.leave()?)
     }
 
     fn contents(&mut self, directory: &OwnedFd, depth: usize) -> Result<(), Error> {
@@ -201,12 +248,18 @@ impl<'a> FileSender<'a> {
         Ok(())
     }
 
-    fn link(&mut self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Trouble> {
+    /// A symbolic link, to be called `sent_as` over there.
+    fn link(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        name: &[u8],
+        sent_as: &[u8],
+    ) -> Result<(), Trouble> {
         let meta = meta_of(&stat_at(directory, name)?);
         let target = readlinkat(directory, name, Vec::new())?;
         Ok(self.add(
             &Record::Link {
-                name,
+                name: sent_as,
                 target: target.as_bytes(),
                 meta,
             },
@@ -214,19 +267,28 @@ impl<'a> FileSender<'a> {
         )?)
     }
 
-    fn file(&mut self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Trouble> {
+    /// A file, to be called `sent_as` over there.
+    fn file(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        name: &[u8],
+        sent_as: &[u8],
+    ) -> Result<(), Trouble> {
         let file = open_in(directory, name, READ_FILE, Mode::empty())?;
         let stat = fstat(&file)?;
         if kind_of(&stat) != EntryKind::File {
             return Err(Cause::Special.into());
         }
+        if is_unfinished(file.as_fd()) {
+            return Err(Cause::Unfinished.into());
+        }
         let size = stat.st_size as u64;
         self.observer.file_started(&self.path, size);
         let sparse = (stat.st_blocks as u64) * 512 < size;
         if size <= INLINE_BYTES as u64 && !sparse {
-            self.inline_file(file.as_fd(), name, &stat)
+            self.inline_file(file.as_fd(), sent_as, &stat)
         } else {
-            self.open_file(file.as_fd(), name, &stat)
+            self.open_file(file.as_fd(), sent_as, &stat)
         }
     }
 

@@ -122,7 +122,11 @@ impl FileSender<'_> {
                     self.refused = open.or(self.refused);
                     failures
                         .iter()
-                        .for_each(|failure| self.observer.failed(failure));
+                        .for_each(|failure| self.observer.failed_there(failure));
+                }
+                Feedback::Settled { position, totals } => {
+                    self.reached.position = position;
+                    self.reached.totals = self.before.plus(totals);
                 }
                 Feedback::Done(totals) => self.done = Some(totals),
             }

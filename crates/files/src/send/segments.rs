@@ -6,7 +6,7 @@ use super::trouble::Trouble;
 use crate::digest::{Digest, Digester, Hasher, unit_count, unit_len};
 use crate::error::{Cause, Error, Failure};
 use crate::extents::{Extents, UnitMap};
-use crate::limits::{FILE_BYTES, INLINE_BYTES, RESUME_UNITS, RUN_UNITS, UNIT_BYTES};
+use crate::limits::{DELTA_BYTES, FILE_BYTES, INLINE_BYTES, RESUME_UNITS, RUN_UNITS, UNIT_BYTES};
 use crate::message::{Piece, Record};
 use crate::positioned::read_full;
 use crate::root::meta_of;
@@ -38,12 +38,17 @@ impl FileSender<'_> {
         }
         let number = self.opened;
         self.opened += 1;
+        let delta = self.options.delta && self.may_be_there && size >= DELTA_BYTES;
+        let resume = self.options.resume || delta || self.position.steps < self.begun;
+        self.reached.units = 0;
+        self.note_begun();
         self.add(
             &Record::Open {
                 name,
                 meta: meta_of(stat),
                 size,
                 number,
+                resume,
             },
             0,
         )?;
@@ -54,7 +59,7 @@ impl FileSender<'_> {
             units: self.digester.hasher(),
             digester: self.digester.clone(),
         };
-        match self.segments(source, stat, number) {
+        match self.segments(source, stat, number, resume) {
             Ok(digest) => Ok(self.add(&Record::Close { digest }, 0)?),
             Err(Trouble::Copy(error)) => Err(Trouble::Copy(error)),
             Err(Trouble::Refused) => Ok(self.abandon(Cause::SourceChanged)?),
@@ -76,9 +81,10 @@ impl FileSender<'_> {
         mut source: Source<'_>,
         stat: &Stat,
         number: u64,
+        resume: bool,
     ) -> Result<Digest, Trouble> {
         self.have.clear();
-        if self.options.resume {
+        if resume {
             self.wait_for_have(unit_count(source.size))?;
         }
         let units = unit_count(source.size);
@@ -88,6 +94,7 @@ impl FileSender<'_> {
                 return Err(Trouble::Refused);
             }
             next += self.segment(&mut source, next)?;
+            self.reached.units = next;
         }
         if changed(source.file, stat)? {
             return Err(Cause::SourceChanged.into());

@@ -1,7 +1,10 @@
 //! Where sending starts.
 
 use crate::error::Cause;
+use crate::name::RelativePath;
+use crate::root::Root;
 use rustix::fd::OwnedFd;
+use std::sync::Arc;
 
 /// Where sending starts.
 #[derive(Debug)]
@@ -15,6 +18,14 @@ pub(crate) enum Start {
     },
     /// The entries of a directory, without a directory around them.
     Contents(OwnedFd),
+    /// What is at this path of a served directory. It is opened when its turn comes: there may be more than this
+    /// process may have open.
+    Below {
+        /// The served directory.
+        root: Arc<Root>,
+        /// Below it.
+        path: Vec<u8>,
+    },
     /// Something that was asked for and cannot be had.
     Missing {
         /// As asked for.
@@ -22,4 +33,30 @@ pub(crate) enum Start {
         /// Why not.
         cause: Cause,
     },
+}
+
+impl Start {
+    /// Opens what is at `path` below a served directory.
+    pub(crate) fn open(root: &Root, path: &[u8], recursive: bool) -> Start {
+        let found = RelativePath::parse(path).and_then(|path| find(root, &path, recursive));
+        found.unwrap_or_else(|cause| Start::Missing {
+            path: path.to_vec(),
+            cause,
+        })
+    }
+}
+
+fn find(root: &Root, path: &RelativePath, recursive: bool) -> Result<Start, Cause> {
+    if path.must_be_directory() {
+        let directory = root.open_directory(path)?;
+        match (path.is_contents(), recursive) {
+            (true, true) => return Ok(Start::Contents(directory)),
+            (true, false) => return Err(Cause::NotRecursive),
+            (false, _) => {}
+        }
+    }
+    let found = root.open_parent(path)?;
+    let (directory, name) = found.ok_or(Cause::IsADirectory)?;
+    let name = name.to_vec();
+    Ok(Start::Named { directory, name })
 }

@@ -1,73 +1,131 @@
-//! A listing on its way out, a message at a time.
+//! What a client asked to see, on its way out.
 
-use crate::error::Cause;
-use crate::limits::{CONTROL_BYTES, ENTRY_OVERHEAD_BYTES, NAME_BYTES};
-use crate::message::Entry;
+use super::expand::Expander;
+use crate::digest::Digest;
+use crate::error::{Cause, Error};
+use crate::message::{EntryKind, ListOptions};
 use crate::name::RelativePath;
 use crate::root::{Root, kind_of, meta_of, stat_at};
-use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::Dir;
+use crate::sync::sight::{Detail, Listing, Seen, Sight};
+use crate::sync::walk::{Walker, see};
+use rustix::fd::OwnedFd;
+use rustix::fs::fstat;
 
-/// A directory's entries, or the one that was asked for.
-pub(super) enum Listing {
-    One(Option<Entry>),
-    Directory(Box<Dir>),
+/// What paths and patterns name, as one listing: at the top the paths, what is no directory first; what is in a directory
+/// follows it.
+pub(super) struct Asked<'a> {
+    root: &'a Root,
+    paths: std::vec::IntoIter<Result<Vec<u8>, Sight>>,
+    options: ListOptions,
+    /// The directory that is being listed, and how far inside of it.
+    inside: Option<(Walker, usize)>,
 }
 
-impl Listing {
-    pub(super) fn open(root: &Root, path: &RelativePath) -> Result<Listing, Cause> {
-        match root.open_directory(path) {
-            Ok(directory) => return Ok(Listing::Directory(Box::new(Dir::new(directory)?))),
-            Err(Cause::NotADirectory | Cause::OutsideRoot) if !path.must_be_directory() => {}
+impl<'a> Asked<'a> {
+    pub(super) fn new(root: &'a Root, paths: &[Vec<u8>], options: ListOptions) -> Asked<'a> {
+        let mut expander = Expander::new(root);
+        let mut found = Vec::new();
+        for path in paths {
+            match expander.expand(path) {
+                Ok(paths) => found.extend(paths.into_iter().map(Ok)),
+                Err(cause) => found.push(Err(unseen(path.clone(), cause))),
+            }
+        }
+        found.sort_by_key(|path| path.as_ref().is_ok_and(|path| is_directory(root, path)));
+        Asked {
+            root,
+            paths: found.into_iter(),
+            options,
+            inside: None,
+        }
+    }
+
+    fn top(&mut self, path: &[u8]) -> Result<Sight, Cause> {
+        let parsed = RelativePath::parse(path)?;
+        let mut seen = match self.root.open_directory(&parsed) {
+            Ok(directory) => {
+                let seen = directory_seen(&directory)?;
+                let walker = Walker::new(Some(directory), None).flat(!self.options.recursive);
+                self.inside = Some((walker, 0));
+                seen
+            }
+            // A file, or a link.
+            Err(Cause::NotADirectory | Cause::OutsideRoot | Cause::NotFound)
+                if !parsed.must_be_directory() =>
+            {
+                let (parent, name) = self.root.open_parent(&parsed)?.ok_or(Cause::NotFound)?;
+                let seen = see(&parent, name)?;
+                if seen.kind == EntryKind::Directory {
+                    return Err(Cause::ChangedSinceListed);
+                }
+                seen
+            }
             Err(cause) => return Err(cause),
-        }
-        let (parent, name) = root.open_parent(path)?.ok_or(Cause::NotFound)?;
-        Ok(Listing::One(Some(entry(parent.as_fd(), name)?)))
-    }
-
-    /// As many entries as one message holds, and whether they are the last.
-    pub(super) fn next_entries(&mut self) -> (Vec<Entry>, bool) {
-        match self {
-            Listing::One(entry) => (entry.take().into_iter().collect(), true),
-            Listing::Directory(directory) => next_entries(directory),
-        }
-    }
-}
-
-fn next_entries(directory: &mut Dir) -> (Vec<Entry>, bool) {
-    let mut entries = Vec::new();
-    let mut room = CONTROL_BYTES - 2 * ENTRY_OVERHEAD_BYTES;
-    while let Some(next) = directory.next() {
-        // An error ends the directory; what was read of it is shown.
-        let Ok(next) = next else {
-            return (entries, true);
         };
-        let name = next.file_name().to_bytes();
-        if name == b"." || name == b".." {
-            continue;
-        }
-        // Gone meanwhile, perhaps: not shown.
-        let found = directory
-            .fd()
-            .map_err(Cause::from)
-            .and_then(|fd| entry(fd, name));
-        if let Ok(found) = found {
-            room = room.saturating_sub(found.name.len() + ENTRY_OVERHEAD_BYTES);
-            entries.push(found);
-        }
-        if room < NAME_BYTES + ENTRY_OVERHEAD_BYTES {
-            return (entries, false);
-        }
+        seen.name = path.to_vec();
+        Ok(Sight::Entry(seen))
     }
-    (entries, true)
 }
 
-fn entry(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Entry, Cause> {
-    let stat = stat_at(directory, name)?;
-    Ok(Entry {
-        name: name.to_vec(),
-        kind: kind_of(&stat),
+impl Listing for Asked<'_> {
+    fn next(&mut self) -> Result<Sight, Error> {
+        while let Some((walker, depth)) = &mut self.inside {
+            let sight = walker.next()?;
+            let hidden = sight.name().is_some_and(|name| name.starts_with(b"."));
+            if hidden && !self.options.hidden {
+                if sight.is_directory() {
+                    walker.prune();
+                    walker.next()?;
+                }
+                continue;
+            }
+            match &sight {
+                Sight::Leave if *depth == 0 => self.inside = None,
+                Sight::Leave => *depth -= 1,
+                sight if sight.is_directory() => *depth += 1,
+                _ => {}
+            }
+            return Ok(sight);
+        }
+        Ok(match self.paths.next() {
+            None => Sight::Leave,
+            Some(Err(unseen)) => unseen,
+            Some(Ok(path)) => match self.top(&path) {
+                Ok(sight) => sight,
+                Err(cause) => unseen(path, cause),
+            },
+        })
+    }
+
+    fn digest(&mut self, _: &Seen) -> Result<Digest, Cause> {
+        Err(Cause::ChangedSinceListed)
+    }
+}
+
+fn unseen(name: Vec<u8>, cause: Cause) -> Sight {
+    Sight::Unseen { name, cause }
+}
+
+fn is_directory(root: &Root, path: &[u8]) -> bool {
+    let parsed = RelativePath::parse(path);
+    let directory = parsed.and_then(|path| match root.open_parent(&path)? {
+        Some((parent, name)) => Ok(match kind_of(&stat_at(parent, name)?) {
+            EntryKind::Link => root.is_of_login() && root.open_directory(&path).is_ok(),
+            kind => kind == EntryKind::Directory,
+        }),
+        None => Ok(true),
+    });
+    directory == Ok(true)
+}
+
+fn directory_seen(directory: &OwnedFd) -> Result<Seen, Cause> {
+    let stat = fstat(directory)?;
+    Ok(Seen {
+        name: Vec::new(),
+        kind: EntryKind::Directory,
         size: stat.st_size as u64,
         meta: meta_of(&stat),
+        inode: stat.st_ino,
+        detail: Detail::None,
     })
 }

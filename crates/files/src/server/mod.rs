@@ -1,27 +1,37 @@
 //! The server: one directory, a thread for each connection.
 
+mod change;
+mod door;
+mod expand;
 mod listing;
+mod remove_tree;
 mod session;
+mod sync;
+mod tally;
+mod turns;
 
 use crate::confine::{Confinement, confine};
 use crate::error::{Error, Refusal};
 use crate::limits::{SERVER_CONNECTIONS, SERVER_CONNECTIONS_OF_ORIGIN};
-use crate::message::Reply;
+use crate::message::{Reply, Request};
 use crate::name::RelativePath;
-use crate::observe::ServerObserver;
-use crate::opening::say;
+use crate::observe::{Peer, ServerObserver};
+use crate::opening::{hear, say};
 use crate::root::Root;
 use crate::stop::Stop;
+use door::{Door, Guests};
 use rustix::fd::AsFd;
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use session::Session;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-use zerolane::keys::Access;
+use turns::Turns;
+use zerolane::keys::{Access, Rights};
 use zerolane::security::{CODE_GUESSES, PublicKey, Trust};
 use zerolane::{Connection, Endpoint, Options};
 
@@ -36,24 +46,40 @@ pub struct ServeOptions {
     pub transport: Options,
 }
 
-/// What the owner of `key` sees of `root`, and whether it may write there; `None`: nothing.
-fn admit(access: &Access, key: Option<PublicKey>, root: &Arc<Root>) -> Option<(Arc<Root>, bool)> {
-    let rights = access.rights(key)?;
-    let below = rights.files()?;
+/// What is served.
+#[derive(Clone, Debug)]
+enum Served {
+    /// All that is below a directory.
+    Below(Arc<Root>),
+    /// These, wherever they are, to be read as a whole.
+    Offered(Arc<[PathBuf]>),
+}
+
+/// What a client with these rights sees of `served`, and whether it may write there.
+fn admit(rights: &Rights, served: &Served) -> Result<(Served, bool), Refusal> {
+    let below = rights.files().ok_or(Refusal::NotAllowed)?;
     if below.is_empty() {
-        return Some((Arc::clone(root), rights.write));
+        return Ok((served.clone(), rights.write));
     }
-    let below = RelativePath::parse(below).ok()?;
-    Some((Arc::new(root.below(&below).ok()?), rights.write))
+    let Served::Below(root) = served else {
+        return Err(Refusal::NoPlace);
+    };
+    let below = RelativePath::parse(below).map_err(|_| Refusal::NoPlace)?;
+    let root = root.below(&below).map_err(|_| Refusal::NoPlace)?;
+    Ok((Served::Below(Arc::new(root)), rights.write))
 }
 
 /// A directory being served.
 #[derive(Debug)]
 pub struct Server {
-    root: Arc<Root>,
+    served: Served,
     endpoint: Endpoint,
     read_only: bool,
     access: Access,
+    /// With a list.
+    door: Option<Arc<Door>>,
+    pub(crate) boot: [u8; 16],
+    max_rate: Option<u64>,
 }
 
 impl Server {
@@ -61,27 +87,70 @@ impl Server {
     /// below the directory and, unless read-only, write there.
     ///
     /// # Errors
-    /// [`Error::Local`] if the directory cannot be opened, [`Error::Transport`] if the address
-    /// cannot be listened on.
+    /// [`Error::Local`] if the directory cannot be opened, [`Error::Listen`] if the address
+    /// cannot be listened on, [`Error::Transport`] if its name cannot be resolved.
     pub fn bind(
         directory: &Path,
         address: impl ToSocketAddrs,
         options: ServeOptions,
     ) -> Result<Server, Error> {
         let root = Root::open(directory).map_err(|cause| Error::local(directory, cause))?;
+        Server::of(Served::Below(Arc::new(root)), address, options)
+    }
+
+    /// The same, for a login that reaches its own files: clients name them as its programs on this machine would, from
+    /// the working directory on or by an absolute path, with `..` and through symbolic links. What the user of this process may not
+    /// do, they may not.
+    ///
+    /// # Errors
+    /// As [`Server::bind`], of the working directory.
+    pub fn bind_login(address: impl ToSocketAddrs, options: ServeOptions) -> Result<Server, Error> {
+        let here = Path::new(".");
+        let root = Root::of_login().map_err(|cause| Error::local(here, cause))?;
+        Server::of(Served::Below(Arc::new(root)), address, options)
+    }
+
+    /// Listens on `address` and has these sources to be read, and nothing else.
+    pub(crate) fn offering(
+        sources: Arc<[PathBuf]>,
+        address: SocketAddr,
+        options: ServeOptions,
+    ) -> Result<Server, Error> {
+        Server::of(Served::Offered(sources), address, options)
+    }
+
+    fn of(
+        served: Served,
+        address: impl ToSocketAddrs,
+        options: ServeOptions,
+    ) -> Result<Server, Error> {
         let mut transport = options.transport;
-        if let Access::Listed(list) = &options.access {
+        let max_rate = transport.max_rate;
+        let door = match &options.access {
+            Access::Listed(list) => Some(Arc::new(Door::new(Arc::clone(list)))),
+            Access::Anyone => None,
+        };
+        if let Some(door) = &door {
             // A client that is not on the list gets no connection.
-            transport.security.trust = Arc::clone(list) as Arc<dyn Trust>;
+            transport.security.trust = Arc::clone(door) as Arc<dyn Trust>;
         }
         let of_origin = &mut transport.max_connections_of_origin;
         *of_origin = SERVER_CONNECTIONS_OF_ORIGIN.min(*of_origin);
-        let endpoint = Endpoint::bind(address, transport)?;
+        let addresses = address.to_socket_addrs().map_err(zerolane::Error::from)?;
+        let addresses: Vec<_> = addresses.collect();
+        let endpoint =
+            Endpoint::bind(&addresses[..], transport).map_err(|source| Error::Listen {
+                address: in_words(&addresses),
+                source,
+            })?;
         Ok(Server {
-            root: Arc::new(root),
+            served,
             endpoint,
             read_only: options.read_only,
             access: options.access,
+            door,
+            boot: boot()?,
+            max_rate,
         })
     }
 
@@ -110,59 +179,100 @@ impl Server {
     /// they are.
     ///
     /// It is a second lock, behind the first, should that fail: no request names anything outside of
-    /// the directory. Connections are UDP, which Landlock does not know.
+    /// the directory. A [login](Self::bind_login)'s server keeps all files of the login, and loses the rest. Connections are UDP, which Landlock does not know.
     ///
     /// # Errors
     /// The kernel has Landlock and refuses. What of `readable` is not there is left out.
     pub fn confine(&self, readable: &[&Path]) -> io::Result<Confinement> {
-        confine(self.root.as_fd(), !self.read_only, readable)
+        let Served::Below(root) = &self.served else {
+            // It was started for these and ends after them: they may be anywhere.
+            return Ok(Confinement::None);
+        };
+        let all;
+        let served = match root.is_of_login() {
+            true => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                all = openat(CWD, "/", flags, Mode::empty())?;
+                all.as_fd()
+            }
+            false => root.as_fd(),
+        };
+        confine(served, !self.read_only, readable)
     }
 
     /// Serves until `stop` is requested, then lets running copies end early. With a one-time code
     /// ([`PreShared::Code`](zerolane::security::PreShared)), until the one client that it lets in is served.
+    /// When the list of keys changes, connections end that it would not let in any more with the same rights.
     ///
     /// # Errors
     /// If the endpoint itself fails; what goes wrong with one connection ends only that one.
-    /// [`Error::CodeGuessed`] if wrong codes were tried so often that the code is void.
+    /// [`Error::CodeGuessed`] if wrong codes were tried so often that the code is void, [`Error::ClientLost`] if the
+    /// one client with the code was not served to its end.
     pub fn run(&mut self, stop: &Stop, observer: &dyn ServerObserver) -> Result<(), Error> {
         let Server {
-            root,
+            served,
             endpoint,
             read_only,
             access,
+            door,
+            boot,
+            max_rate,
         } = self;
+        let turns = Turns::default();
+        let turns = &turns;
+        let mut guests = Guests::default();
         let active = AtomicUsize::new(0);
+        let all_served = AtomicBool::new(true);
+        let all_served = &all_served;
         let mut told = 0;
         thread::scope(|scope| {
             while !stop.requested() {
+                let accepted = endpoint.accept(Some(ACCEPT_WAIT))?;
+                // Also if the one who connected was the first to see it: what it asks is told after that.
                 if let Some(news) = access.news() {
                     observer.list_changed(news);
+                    guests.check(access);
                 }
-                let accepted = endpoint.accept(Some(ACCEPT_WAIT))?;
+                observer.strangers(endpoint.gate_counters(), &endpoint.counters());
                 tell_wrong_codes(endpoint, &mut told, observer);
+                if let Some(door) = door {
+                    door.report(observer);
+                }
                 let Some(connection) = accepted else {
                     if endpoint.is_spent() && active.load(Ordering::Acquire) == 0 {
-                        return how_spent(endpoint);
+                        return how_spent(endpoint, all_served.load(Ordering::Acquire));
                     }
                     continue;
                 };
+                let peer = peer(&connection, access);
                 if active.load(Ordering::Acquire) >= SERVER_CONNECTIONS {
-                    observer.turned_away(connection.peer_addr(), &Refusal::Full);
+                    observer.turned_away(&peer, &Refusal::Full);
                     turn_away(connection, Refusal::Full, stop);
                     continue;
                 }
-                let Some((root, write)) = admit(access, connection.peer_key(), root) else {
-                    observer.turned_away(connection.peer_addr(), &Refusal::NotAllowed);
-                    turn_away(connection, Refusal::NotAllowed, stop);
-                    continue;
+                let rights = access.rights(peer.key).ok_or(Refusal::NotAllowed);
+                let admitted = rights.and_then(|it| Ok((admit(&it, served)?, it)));
+                let ((served, may_write), rights) = match admitted {
+                    Ok(admitted) => admitted,
+                    Err(why) => {
+                        observer.turned_away(&peer, &why);
+                        turn_away(connection, why, stop);
+                        continue;
+                    }
                 };
                 let session = Session {
-                    root,
-                    read_only: *read_only || !write,
-                    stop,
+                    served,
+                    read_only: *read_only,
+                    may_write,
+                    stop: stop.of_part(),
                     observer,
-                    peer: connection.peer_addr(),
+                    key: lasting_key(access, peer.key),
+                    peer,
+                    turns,
+                    boot: *boot,
+                    max_rate: *max_rate,
                 };
+                guests.enter(&session.peer, rights, session.stop.clone());
                 let slot = Slot::take(&active);
                 // Without a thread the connection is dropped: its client sees it end.
                 let _ =
@@ -170,12 +280,50 @@ impl Server {
                         .name("serve".into())
                         .spawn_scoped(scope, move || {
                             let _slot = slot;
-                            session.serve(connection);
+                            let served = session.serve(connection);
+                            all_served.fetch_and(served, Ordering::AcqRel);
                         });
             }
             Ok(())
         })
     }
+}
+
+fn peer(connection: &Connection, access: &Access) -> Arc<Peer> {
+    let key = connection.peer_key();
+    Arc::new(Peer {
+        address: connection.peer_addr(),
+        key,
+        name: access.name(key),
+    })
+}
+
+/// The key by which a client is known when it comes again: one that is let in without a list may have drawn
+/// its key for one connection.
+fn lasting_key(access: &Access, key: Option<PublicKey>) -> Option<PublicKey> {
+    match access {
+        Access::Listed(_) => key,
+        Access::Anyone => None,
+    }
+}
+
+/// Which start of this system it is, as far as the system says; else, which start of this server.
+fn boot() -> Result<[u8; 16], Error> {
+    let told = std::fs::read("/proc/sys/kernel/random/boot_id");
+    let told = match told {
+        Ok(id) => id,
+        Err(_) => zerolane::security::random()
+            .map_err(|_| Error::NoRandom)?
+            .to_vec(),
+    };
+    let digest = blake3::hash(&told);
+    let (halves, _) = digest.as_bytes().as_chunks();
+    Ok(halves[0])
+}
+
+fn in_words(addresses: &[SocketAddr]) -> String {
+    let words: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+    words.join(", ")
 }
 
 /// How long the accept loop waits before it looks whether it is to stop.
@@ -192,15 +340,18 @@ fn tell_wrong_codes(endpoint: &Endpoint, told: &mut u32, observer: &dyn ServerOb
     }
 }
 
-/// Why a code admits no more clients.
-fn how_spent(endpoint: &Endpoint) -> Result<(), Error> {
+/// What came of a code that admits no more clients.
+fn how_spent(endpoint: &Endpoint, served: bool) -> Result<(), Error> {
     match endpoint.gate_counters() {
         Some(strangers) if strangers.admitted == 0 => Err(Error::CodeGuessed),
+        _ if !served => Err(Error::ClientLost),
         _ => Ok(()),
     }
 }
 
 fn turn_away(mut connection: Connection, why: Refusal, stop: &Stop) {
+    // What it asks is taken first: a client whose request is never taken sees the connection end, and not why.
+    let _: Result<Request, _> = hear(&mut connection, stop, TURN_AWAY);
     let _ = say(&mut connection, &Reply::Refused(why), stop, TURN_AWAY);
 }
 

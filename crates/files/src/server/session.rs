@@ -1,43 +1,67 @@
 //! One connection of a server: what the client asks for, and whether it may.
 
-use super::listing::Listing;
+use super::Served;
+use super::expand::starts;
+use super::listing::Asked;
+use super::turns::{Turn, Turns};
+use crate::client::local_start;
 use crate::digest::Digester;
-use crate::error::{Cause, Error, Refusal};
-use crate::escape::escape;
-use crate::limits::{REPLY_SECONDS, REQUEST_SECONDS};
-use crate::message::{CopyOptions, Reply, Request, Totals};
+use crate::error::{Cause, Error, Failure, Refusal};
+use crate::limits::{LEAST_RATE, REPLY_SECONDS, REQUEST_SECONDS};
+use crate::message::{CopyOptions, EntryKind, Landing, ListOptions, Meta, Reply, Request, Totals};
 use crate::name::RelativePath;
-use crate::observe::ServerObserver;
+use crate::observe::{Observer, Peer, ServerObserver, Verb};
 use crate::opening::{hear, say};
+use crate::position::Position;
 use crate::pump::{self, CONTROL, DATA};
-use crate::receive::{FileReceiver, TopLevel};
-use crate::root::Root;
-use crate::send::{FileSender, Start};
+use crate::reached::Reached;
+use crate::receive::{FileReceiver, Role, TopLevel};
+use crate::root::{READ_FILE, Root, kind_of, open_in};
+use crate::send::{FileSender, Source};
 use crate::stop::Stop;
+use crate::sync::pages;
 use crate::target::{Sources, resolve_below, top_level};
-use std::net::SocketAddr;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, fstat};
 use std::sync::Arc;
 use std::time::Duration;
 use zerolane::Connection;
+use zerolane::security::PublicKey;
 
 /// One connection and what it may do.
 pub(super) struct Session<'a> {
-    pub(super) root: Arc<Root>,
+    pub(super) served: Served,
+    /// The server is.
     pub(super) read_only: bool,
-    pub(super) stop: &'a Stop,
+    /// The client is allowed to.
+    pub(super) may_write: bool,
+    pub(super) stop: Stop,
     pub(super) observer: &'a dyn ServerObserver,
-    pub(super) peer: SocketAddr,
+    pub(super) peer: Arc<Peer>,
+    /// The client's, if it has one that lasts.
+    pub(super) key: Option<PublicKey>,
+    pub(super) turns: &'a Turns,
+    /// Which start of the system this is.
+    pub(super) boot: [u8; 16],
+    /// Most bytes of payload a second, each way.
+    pub(super) max_rate: Option<u64>,
 }
 
 impl Session<'_> {
-    pub(super) fn serve(&self, mut connection: Connection) {
-        let outcome = self.answer(&mut connection);
-        self.observer.ended(self.peer, &outcome);
+    /// Serves it; whether all went as the client asked.
+    pub(super) fn serve(&self, mut connection: Connection) -> bool {
+        let outcome = match self.answer(&mut connection) {
+            Err(Error::Stopped) if self.stop.requested_here() => Err(Error::Revoked),
+            outcome => outcome,
+        };
+        self.observer
+            .ended(&self.peer, &outcome, &connection.account());
         let _ = connection.close();
+        outcome.is_ok()
     }
 
     fn answer(&self, connection: &mut Connection) -> Result<Option<Totals>, Error> {
-        let request = match hear(connection, self.stop, Duration::from_secs(REQUEST_SECONDS)) {
+        let request = match self.hear_request(connection) {
             Ok(request) => request,
             Err(error @ (Error::NotFileService | Error::Version { .. } | Error::Protocol(_))) => {
                 // The reply carries our version, so that another one's client can tell.
@@ -46,66 +70,147 @@ impl Session<'_> {
             }
             Err(error) => return Err(error),
         };
-        self.observer.asked(self.peer, &describe(&request));
+        self.tell_asked(&request);
         match request {
             Request::Put {
                 destination,
                 sources,
                 contents,
+                landing,
                 options,
                 digester,
-            } => self
-                .put(
+            } => {
+                let sources = Sources {
+                    count: sources,
+                    contents,
+                    device: options.in_place,
+                };
+                let turn = self.turns.take(self.key, &digester, &self.stop)?;
+                self.put(
                     connection,
-                    &destination,
-                    Sources {
-                        count: sources,
-                        contents,
-                    },
+                    (&destination, landing, sources),
                     options,
-                    digester.accept(),
+                    (digester.accept(), &turn),
                 )
-                .map(Some),
+                .map(Some)
+            }
             Request::Get {
                 sources,
                 options,
                 digester,
-            } => self
-                .get(connection, &sources, options, digester.accept())
-                .map(Some),
-            Request::List { path } => self.list(connection, &path).map(|()| None),
+                from,
+                begun,
+            } => {
+                let reached = Reached {
+                    position: from,
+                    begun,
+                    ..Reached::default()
+                };
+                let turn = self.turns.take(self.key, &digester, &self.stop)?;
+                let digester = (digester.accept(), &turn);
+                self.get(connection, &sources, options, digester, reached)
+                    .map(Some)
+            }
+            Request::List { paths, options } => {
+                self.list(connection, &paths, options).map(|()| None)
+            }
+            Request::Walk {
+                path,
+                may_be_missing,
+                digests,
+                digester,
+            } => {
+                let turn = self.turns.take(self.key, &digester, &self.stop)?;
+                let digester = (digester.accept(), &turn);
+                self.walk(connection, &path, may_be_missing, digests, digester)
+                    .map(|()| None)
+            }
+            Request::Update {
+                destination,
+                options,
+                digester,
+            } => {
+                let turn = self.turns.take(self.key, &digester, &self.stop)?;
+                let digester = (digester.accept(), &turn);
+                self.update(connection, &destination, options, digester)
+                    .map(Some)
+            }
+            Request::Fetch {
+                source,
+                options,
+                digester,
+                begun,
+            } => {
+                let turn = self.turns.take(self.key, &digester, &self.stop)?;
+                let digester = (digester.accept(), &turn);
+                self.fetch(connection, &source, options, digester, begun)
+                    .map(Some)
+            }
+            Request::Remove { path, digester } => {
+                let turn = self.turns.take(self.key, &digester, &self.stop)?;
+                self.remove(connection, &path, &turn).map(|()| None)
+            }
+            Request::Read {
+                source,
+                digester,
+                from,
+            } => {
+                let turn = self.turns.take(self.key, &digester, &self.stop)?;
+                let digester = (digester.accept(), &turn);
+                self.read(connection, &source, digester, from).map(Some)
+            }
+            Request::Delete { paths, options } => {
+                self.delete(connection, &paths, options).map(|()| None)
+            }
+            Request::MakeDirectories { paths, parents } => self
+                .make_directories(connection, &paths, parents)
+                .map(|()| None),
+            Request::Rename { from, to, replace } => {
+                self.rename(connection, &from, &to, replace).map(|()| None)
+            }
+            Request::Decline => Err(Error::Declined),
+            Request::Meet | Request::Limit { .. } => self.refuse(connection, Refusal::Malformed),
         }
+    }
+
+    /// The client's request. It may say before how much it takes a second.
+    fn hear_request(&self, connection: &mut Connection) -> Result<Request, Error> {
+        let patience = Duration::from_secs(REQUEST_SECONDS);
+        let max_rate = match hear(connection, &self.stop, patience)? {
+            Request::Limit { max_rate } => max_rate.max(LEAST_RATE),
+            request => return Ok(request),
+        };
+        let own = self.max_rate.unwrap_or(u64::MAX);
+        connection.set_max_rate(Some(own.min(max_rate)));
+        hear(connection, &self.stop, patience)
     }
 
     fn put(
         &self,
         connection: &mut Connection,
-        destination: &[u8],
-        sources: Sources,
+        (destination, landing, sources): (&[u8], Landing, Sources),
         options: CopyOptions,
-        digester: Digester,
+        (digester, turn): (Digester, &Turn<'_>),
     ) -> Result<Totals, Error> {
-        if self.read_only {
-            return self.refuse(connection, Refusal::ReadOnly);
-        }
+        self.check_writable(connection)?;
         let target = RelativePath::parse(destination)
-            .and_then(|path| resolve_below(&self.root, &path, sources));
+            .and_then(|path| resolve_below(self.root()?, &path, sources, landing));
         let (base, new_name) = match target {
             Ok(target) => target,
             Err(cause) => {
-                return self.refuse(
-                    connection,
-                    Refusal::Path {
-                        path: destination.to_vec(),
-                        cause,
-                    },
-                );
+                return self.refuse_path(connection, destination, cause);
             }
         };
-        self.say(connection, &Reply::Accepted(digester.algorithm()))?;
-        let top = top_level(new_name, TopLevel::Any);
-        pump::run(connection, CONTROL, DATA, self.stop, |port| {
-            FileReceiver::new(port, &(), options, digester, base, top).receive_all()
+        let landing = match new_name {
+            Some(_) => Landing::Named,
+            None => Landing::Into,
+        };
+        self.accept(connection, &digester, landing)?;
+        let to = (base, top_level(new_name, TopLevel::Any));
+        let mut reached = Reached::default();
+        pump::run(connection, CONTROL, DATA, turn.stop(), |port| {
+            let role = (Role::Tells, &mut reached);
+            FileReceiver::new(port, self, options, digester, to, role).receive_all()
         })
     }
 
@@ -114,83 +219,192 @@ impl Session<'_> {
         connection: &mut Connection,
         sources: &[Vec<u8>],
         options: CopyOptions,
-        digester: Digester,
+        (digester, turn): (Digester, &Turn<'_>),
+        mut reached: Reached,
     ) -> Result<Totals, Error> {
-        let starts = sources
-            .iter()
-            .map(|source| self.start(source, &options))
-            .collect();
-        self.say(connection, &Reply::Accepted(digester.algorithm()))?;
-        pump::run(connection, DATA, CONTROL, self.stop, |port| {
-            FileSender::new(port, &(), options, digester).send_all(starts)
+        let starts: Vec<_> = match &self.served {
+            Served::Below(root) => starts(root, sources),
+            Served::Offered(offered) => {
+                offered.iter().map(|it| local_start(it, &options)).collect()
+            }
+        };
+        self.accept(connection, &digester, Landing::Into)?;
+        pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
+            FileSender::new(port, self, options, digester, &mut reached).send_all(&starts)
         })
     }
 
-    fn start(&self, source: &[u8], options: &CopyOptions) -> Start {
-        let missing = |cause| Start::Missing {
-            path: source.to_vec(),
-            cause,
+    /// Sends a file as a stream.
+    fn read(
+        &self,
+        connection: &mut Connection,
+        source: &[u8],
+        (digester, turn): (Digester, &Turn<'_>),
+        from: Position,
+    ) -> Result<Totals, Error> {
+        let (file, size) = match self.open_file(source) {
+            Ok(opened) => opened,
+            Err(cause) => return self.refuse_path(connection, source, cause),
         };
-        let found =
-            RelativePath::parse(source).and_then(|path| match self.root.open_parent(&path)? {
-                Some((directory, name)) => Ok(Start::Named {
-                    directory,
-                    name: name.to_vec(),
-                }),
-                None if options.recursive => Ok(Start::Contents(self.root.open_directory(&path)?)),
-                None => Err(Cause::IsADirectory),
-            });
-        found.unwrap_or_else(missing)
+        self.accept(connection, &digester, Landing::Into)?;
+        let file = Source::File(file);
+        let mut reached = Reached::default();
+        pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
+            let sender =
+                FileSender::new(port, self, CopyOptions::default(), digester, &mut reached);
+            sender
+                .counting(1, size)?
+                .send_stream(b"-", Meta::default(), &file, from)
+        })
     }
 
-    fn list(&self, connection: &mut Connection, path: &[u8]) -> Result<(), Error> {
-        let listing = RelativePath::parse(path).and_then(|path| Listing::open(&self.root, &path));
-        let mut listing = match listing {
-            Ok(listing) => listing,
-            Err(cause) => {
-                return self.refuse(
-                    connection,
-                    Refusal::Path {
-                        path: path.to_vec(),
-                        cause,
-                    },
-                );
-            }
-        };
-        loop {
-            let (entries, last) = listing.next_entries();
-            self.say(connection, &Reply::Entries { entries, last })?;
-            if last {
-                return Ok(());
-            }
+    fn open_file(&self, source: &[u8]) -> Result<(OwnedFd, u64), Cause> {
+        let path = RelativePath::parse(source)?;
+        let found = self.root()?.open_parent(&path)?;
+        let (directory, name) = found.ok_or(Cause::IsADirectory)?;
+        let file = open_in(&directory, name, READ_FILE, Mode::empty())?;
+        let stat = fstat(&file)?;
+        match kind_of(&stat) {
+            EntryKind::File if path.must_be_directory() => Err(Cause::NotADirectory),
+            EntryKind::File => Ok((file, stat.st_size as u64)),
+            EntryKind::Directory => Err(Cause::IsADirectory),
+            _ => Err(Cause::Special),
         }
     }
 
-    fn say(&self, connection: &mut Connection, reply: &Reply) -> Result<(), Error> {
-        let patience = Duration::from_secs(REPLY_SECONDS);
-        say(connection, reply, self.stop, patience)
+    /// The directory that is served. Of what is offered as it is, nothing can be reached by a path.
+    pub(super) fn root(&self) -> Result<&Root, Cause> {
+        match &self.served {
+            Served::Below(root) => Ok(root),
+            Served::Offered(_) => Err(Cause::OutsideRoot),
+        }
     }
 
-    fn refuse<T>(&self, connection: &mut Connection, refusal: Refusal) -> Result<T, Error> {
+    /// The same for a request of these paths, which is refused else.
+    pub(super) fn root_for(
+        &self,
+        connection: &mut Connection,
+        paths: &[Vec<u8>],
+    ) -> Result<&Root, Error> {
+        let path = paths.first().map_or(&b""[..], Vec::as_slice);
+        match self.root() {
+            Ok(root) => Ok(root),
+            Err(cause) => self.refuse_path(connection, path, cause),
+        }
+    }
+
+    fn list(
+        &self,
+        connection: &mut Connection,
+        paths: &[Vec<u8>],
+        options: ListOptions,
+    ) -> Result<(), Error> {
+        let root = self.root_for(connection, paths)?;
+        for path in paths {
+            if let Err(cause) = RelativePath::parse(path).and_then(|it| root.check(&it)) {
+                return self.refuse_path(connection, path, cause);
+            }
+        }
+        let asked = Asked::new(root, paths, options);
+        self.begin(connection)?;
+        pump::run(connection, DATA, CONTROL, &self.stop, |port| {
+            pages::send(port, asked, &self.stop)
+        })
+    }
+
+    /// Says that a request is going to be carried out. Nothing of it is done before the client has heard that.
+    pub(super) fn begin(&self, connection: &mut Connection) -> Result<(), Error> {
+        let nothing_yet = Reply::Done {
+            done: 0,
+            failures: Vec::new(),
+            last: false,
+        };
+        self.say(connection, &nothing_yet)
+    }
+
+    /// Refuses a client that may not write here.
+    pub(super) fn check_writable(&self, connection: &mut Connection) -> Result<(), Error> {
+        if self.read_only {
+            return self.refuse(connection, Refusal::ReadOnly);
+        }
+        match self.may_write {
+            true => Ok(()),
+            false => self.refuse(connection, Refusal::ReadOnlyKey),
+        }
+    }
+
+    pub(super) fn accept(
+        &self,
+        connection: &mut Connection,
+        digester: &Digester,
+        landing: Landing,
+    ) -> Result<(), Error> {
+        if let Some(max_rate) = self.max_rate {
+            self.say(connection, &Reply::Limit { max_rate })?;
+        }
+        let accepted = Reply::Accepted {
+            algorithm: digester.algorithm(),
+            landing,
+            boot: self.boot,
+        };
+        self.say(connection, &accepted)
+    }
+
+    pub(super) fn say(&self, connection: &mut Connection, reply: &Reply) -> Result<(), Error> {
+        let patience = Duration::from_secs(REPLY_SECONDS);
+        say(connection, reply, &self.stop, patience)
+    }
+
+    pub(super) fn refuse<T>(
+        &self,
+        connection: &mut Connection,
+        refusal: Refusal,
+    ) -> Result<T, Error> {
         self.say(connection, &Reply::Refused(refusal.clone()))?;
         Err(refusal.into())
     }
+
+    /// Refuses a path, and says why.
+    pub(super) fn refuse_path<T>(
+        &self,
+        connection: &mut Connection,
+        path: &[u8],
+        cause: Cause,
+    ) -> Result<T, Error> {
+        let path = path.to_vec();
+        self.refuse(connection, Refusal::Path { path, cause })
+    }
+
+    fn tell_asked(&self, request: &Request) {
+        let both: [Vec<u8>; 2];
+        let (verb, paths) = match request {
+            Request::Put { destination, .. } => (Verb::Write, std::slice::from_ref(destination)),
+            Request::Get { sources, .. } => (Verb::Read, &sources[..]),
+            Request::List { paths, .. } => (Verb::List, &paths[..]),
+            Request::Walk { path, .. } => (Verb::Compare, std::slice::from_ref(path)),
+            Request::Update { destination, .. } => (Verb::Write, std::slice::from_ref(destination)),
+            Request::Fetch { source, .. } => (Verb::Read, std::slice::from_ref(source)),
+            Request::Remove { path, .. } => (Verb::Remove, std::slice::from_ref(path)),
+            Request::Read { source, .. } => (Verb::Read, std::slice::from_ref(source)),
+            Request::Delete { paths, .. } => (Verb::Remove, &paths[..]),
+            Request::MakeDirectories { paths, .. } => (Verb::Make, &paths[..]),
+            Request::Rename { from, to, .. } => {
+                both = [from.clone(), to.clone()];
+                (Verb::Rename, &both[..])
+            }
+            Request::Meet | Request::Decline | Request::Limit { .. } => return,
+        };
+        self.observer.asked(&self.peer, verb, paths);
+    }
 }
 
-/// A request in words.
-fn describe(request: &Request) -> String {
-    let list = |paths: &[Vec<u8>]| {
-        paths
-            .iter()
-            .map(|path| escape(path))
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
-    match request {
-        Request::Put { destination, .. } => {
-            format!("write to {:?}", escape(destination))
-        }
-        Request::Get { sources, .. } => format!("read {:?}", list(sources)),
-        Request::List { path } => format!("list {:?}", escape(path)),
+/// Passes on what becomes of its files.
+impl Observer for Session<'_> {
+    fn advanced(&self, bytes: u64) {
+        self.observer.advanced(&self.peer, bytes);
+    }
+
+    fn failed(&self, failure: &Failure) {
+        self.observer.failed(&self.peer, failure);
     }
 }

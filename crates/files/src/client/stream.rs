@@ -1,0 +1,109 @@
+//! `cp` from standard input, and to standard output.
+
+use super::{Client, close};
+use crate::digest::Digester;
+use crate::error::{Cause, Error, Refusal};
+use crate::message::{CopyOptions, Landing, Request, Totals};
+use crate::observe::Observer;
+use crate::persist::heals;
+use crate::position::Position;
+use crate::pump::{self, CONTROL, DATA};
+use crate::reached::Reached;
+use crate::receive::StreamReceiver;
+use crate::send::{FileSender, Source};
+use rustix::fd::AsFd;
+
+impl Client {
+    /// Copies what can be read from `input`, up to its end, to the file `destination` of the host, which has its name
+    /// only when all of it is there. An end is an end: that the program which writes to a pipe was killed cannot be
+    /// told from that it was done.
+    ///
+    /// # Errors
+    /// As [`Client::put`]. [`Error::InputGone`] when the connection breaks: what was read is not kept, and cannot be
+    /// read again.
+    pub fn put_stream(
+        &self,
+        input: impl AsFd,
+        destination: &[u8],
+        options: &CopyOptions,
+        observer: &dyn Observer,
+    ) -> Result<Totals, Error> {
+        let source = Source::Input(input.as_fd());
+        let meta = source.meta().unwrap_or_default();
+        let offer = Digester::offer()?;
+        let request = Request::Put {
+            destination: destination.to_vec(),
+            sources: 1,
+            contents: false,
+            landing: Landing::AsCp,
+            options: CopyOptions {
+                resume: false,
+                count_first: false,
+                ..*options
+            },
+            digester: offer.clone(),
+        };
+        let connection = self.connect_once()?;
+        let (mut connection, accepted) = self.request(&request, connection)?;
+        if accepted.landing == Landing::Into {
+            close(connection);
+            return Err(Error::Refused(Refusal::Path {
+                path: destination.to_vec(),
+                cause: Cause::IsADirectory,
+            }));
+        }
+        let digester = offer.settle(accepted.algorithm)?;
+        let mut reached = Reached::default();
+        let copied = pump::run(&mut connection, DATA, CONTROL, &self.stop, |port| {
+            let sender = FileSender::new(port, observer, *options, digester, &mut reached);
+            sender.send_stream(NAME, meta, &source, Position::default())
+        });
+        close(connection);
+        copied.map_err(|error| match heals(&error) {
+            true => Error::InputGone(Box::new(error)),
+            false => error,
+        })
+    }
+
+    /// Copies one file of the host to `out`, such as standard output: part by part, each as soon as it has come and
+    /// was compared. So what was written when it fails is the beginning of the file.
+    ///
+    /// # Errors
+    /// As [`Client::get`], and [`Error::Output`].
+    pub fn get_stream(
+        &self,
+        source: &[u8],
+        out: impl AsFd,
+        observer: &dyn Observer,
+    ) -> Result<Totals, Error> {
+        let out = out.as_fd();
+        let offer = Digester::offer()?;
+        self.copying(observer).run(|copying| {
+            let request = Request::Read {
+                source: source.to_vec(),
+                digester: offer.clone(),
+                from: copying.reached.position,
+            };
+            let options = CopyOptions::default();
+            let (mut connection, accepted) = self.ask(&request, copying, &options)?;
+            let digester = offer.settle(accepted.algorithm)?;
+            let reached = &mut copying.reached;
+            let copied = pump::run(&mut connection, CONTROL, DATA, &self.stop, |port| {
+                let receiver = StreamReceiver {
+                    port,
+                    observer,
+                    digester,
+                    out,
+                    reached,
+                    path: source,
+                };
+                receiver.receive()
+            });
+            close(connection);
+            copied
+        })
+    }
+}
+
+/// What it is called on its way: it gets the name that was asked for.
+const NAME: &[u8] = b"-";

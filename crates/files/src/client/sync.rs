@@ -1,0 +1,364 @@
+//! `sync` as a function: compares two trees, copies what differs, removes what is too much.
+//!
+//! When a connection breaks, the next one begins with a comparison: it finds what was done, whatever the end that
+//! did it could say of it, and costs two listings.
+
+use super::told::Told;
+use super::{Accepted, Client, PATIENCE, close};
+use crate::digest::Digester;
+use crate::error::{Cause, Error, Failure};
+use crate::limits::BEGUN_STEPS;
+use crate::message::{CopyOptions, Request, Totals};
+use crate::observe::Observer;
+use crate::opening::send;
+use crate::persist::Copying;
+use crate::pump::{self, CONTROL, DATA};
+use crate::reached::Reached;
+use crate::receive::{FileReceiver, Role, TopLevel};
+use crate::send::FileSender;
+use crate::sync::merge::{Merge, Outcome};
+use crate::sync::options::{Kept, SyncObserver, SyncOptions, SyncPaths, SyncTotals};
+use crate::sync::pages::Pages;
+use crate::sync::plan::{BATCH_BYTES, Notes};
+use crate::sync::remove::remove;
+use crate::sync::walk::Walker;
+use crate::target::{Sources, resolve_local};
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::path::Path;
+use zerolane::Connection;
+
+impl Client {
+    /// Makes the content of one directory equal to that of another: copies what is not there or differs
+    /// and, if asked to, then removes what the source has not. The directories themselves keep their
+    /// permissions and times. When its connection breaks it compares again, and goes on with what is left.
+    ///
+    /// # Errors
+    /// Whatever ends the whole sync: nothing is removed then, but for what an earlier connection removed after all
+    /// was copied. What fails alone is told to `observer` and counted in [`SyncTotals::failed`].
+    pub fn sync(
+        &self,
+        paths: &SyncPaths,
+        options: &SyncOptions,
+        observer: &dyn SyncObserver,
+    ) -> Result<SyncTotals, Error> {
+        let mut progress = Progress {
+            offer: Digester::offer()?,
+            first: None,
+            connections: 0,
+            kept: Totals::default(),
+            deleted: 0,
+        };
+        let observer = Told::new(observer);
+        self.copying(&observer).run(|copying| {
+            observer.begin();
+            let attempt = Attempt {
+                client: self,
+                paths,
+                options,
+                observer: &observer,
+                copying,
+                progress: &mut progress,
+                begun: 0,
+            };
+            attempt.run()
+        })
+    }
+}
+
+/// A sync over all of its connections.
+struct Progress {
+    /// With its key the server knows the connection that may have broken, and ends it.
+    offer: Digester,
+    /// What the first comparison found.
+    first: Option<SyncTotals>,
+    connections: u64,
+    /// Of what was copied: directories, and bytes that were not sent.
+    kept: Totals,
+    /// Removed, as far as it was told.
+    deleted: u64,
+}
+
+/// A sync from a comparison to its end, or to the break of a connection.
+struct Attempt<'s, 'c, 'o> {
+    client: &'s Client,
+    paths: &'s SyncPaths,
+    options: &'s SyncOptions,
+    observer: &'s Told<'o>,
+    copying: &'s mut Copying<'c>,
+    progress: &'s mut Progress,
+    /// Steps that the connection before may have begun.
+    begun: u64,
+}
+
+impl Attempt<'_, '_, '_> {
+    fn run(mut self) -> Result<SyncTotals, Error> {
+        let Outcome {
+            copy,
+            remove,
+            totals: found,
+            source_is_empty,
+        } = self.compare()?;
+        self.observer.compared();
+        let connections = self.progress.connections;
+        self.progress.connections += 1;
+        self.begun = connections.min(1) * BEGUN_STEPS;
+        let first = *self.progress.first.get_or_insert(found);
+        let done = first.done_by(&found);
+        let mut totals = SyncTotals {
+            failed: found.failed,
+            ..first
+        };
+        if !self.options.dry_run {
+            let files = done.copied.files + found.copied.files;
+            let bytes = done.copied.bytes + found.copied.bytes;
+            self.observer.counted(files, bytes);
+            self.copying.reached.totals = done.copied;
+            totals.copied = self.copy_planned(copy)?.plus(done.copied);
+            totals.failed += totals.copied.failed;
+            // Those of the connections before, which were lost.
+            totals.copied = totals.copied.plus(self.progress.kept);
+            totals.deleted = 0;
+        }
+        totals.kept = match totals.failed {
+            _ if remove.is_empty() => None,
+            _ if source_is_empty && !self.options.allow_empty_source => Some(Kept::EmptySource),
+            0 => None,
+            _ => Some(Kept::Failures),
+        };
+        match totals.kept {
+            Some(_) => totals.deleted = 0,
+            None if self.options.dry_run => {}
+            None => {
+                totals.deleted = done.deleted.max(self.progress.deleted);
+                self.remove_planned(remove, &mut totals)?;
+            }
+        }
+        Ok(totals)
+    }
+
+    /// Asks for a part of the sync and settles how its digests are made.
+    fn ask(
+        &mut self,
+        request: impl FnOnce(Digester) -> Request,
+    ) -> Result<(Connection, Digester), Error> {
+        let request = request(self.progress.offer.clone());
+        let copying = &mut *self.copying;
+        let options = CopyOptions {
+            durable: self.options.durable || matches!(self.paths, SyncPaths::Pull { .. }),
+            ..CopyOptions::default()
+        };
+        let (connection, accepted): (_, Accepted) = self.client.ask(&request, copying, &options)?;
+        let digester = self.progress.offer.settle(accepted.algorithm)?;
+        Ok((connection, digester))
+    }
+
+    /// A part of the sync is over: the next has a key of its own, for it is not this one come again.
+    fn over<T>(&mut self, connection: Connection, outcome: Result<T, Error>) -> Result<T, Error> {
+        close(connection);
+        let outcome = outcome?;
+        self.progress.offer = Digester::offer()?;
+        Ok(outcome)
+    }
+
+    fn compare(&mut self) -> Result<Outcome, Error> {
+        let (path, push) = match self.paths {
+            SyncPaths::Push { destination, .. } => (destination, true),
+            SyncPaths::Pull { source, .. } => (source, false),
+        };
+        let local = match self.paths {
+            SyncPaths::Push { source, .. } => Some(open(source)?),
+            SyncPaths::Pull { destination, .. } => match open(destination) {
+                Err(Error::Local {
+                    cause: Cause::NotFound,
+                    ..
+                }) => None,
+                opened => Some(opened?),
+            },
+        };
+        let (options, observer, stop) = (self.options, self.observer, &self.client.stop);
+        let (mut connection, digester) = self.ask(|digester| Request::Walk {
+            path: path.clone(),
+            may_be_missing: push,
+            digests: options.checksum,
+            digester,
+        })?;
+        let compared = pump::run(&mut connection, CONTROL, DATA, stop, |port| {
+            let mut there = Pages::new(port);
+            let mut here = Walker::new(local, digester);
+            match push {
+                true => Merge::new(&mut here, &mut there, options, observer, stop).run(),
+                false => Merge::new(&mut there, &mut here, options, observer, stop).run(),
+            }
+        });
+        self.over(connection, compared)
+    }
+
+    /// Copies, a batch of the plan at a time.
+    fn copy_planned(&mut self, plan: Notes) -> Result<Totals, Error> {
+        let options = CopyOptions {
+            recursive: true,
+            resume: self.options.resume,
+            durable: self.options.durable,
+            replace_read_only: true,
+            count_first: false,
+            delta: self.options.delta,
+            in_place: self.options.in_place,
+        };
+        let mut totals = Totals::default();
+        let mut batches = plan.batches()?;
+        while let Some(batch) = batches.next(BATCH_BYTES)? {
+            let mut reached = Reached {
+                begun: std::mem::take(&mut self.begun),
+                ..Reached::default()
+            };
+            let done = match self.paths {
+                SyncPaths::Push {
+                    source,
+                    destination,
+                } => self.push(source, destination, &options, &batch, &mut reached),
+                SyncPaths::Pull {
+                    source,
+                    destination,
+                } => self.pull(source, destination, &options, batch, &mut reached),
+            };
+            self.note(&reached, &totals, done.is_err());
+            totals = totals.plus(done?);
+        }
+        Ok(totals)
+    }
+
+    /// Notes what a batch has reached; `broken`: files and links of this attempt, whose `totals` it had before, will
+    /// be known by comparing again, the rest is not.
+    fn note(&mut self, reached: &Reached, totals: &Totals, broken: bool) {
+        let all = &mut self.copying.reached;
+        all.position.steps += reached.position.steps;
+        all.units = reached.units;
+        if broken {
+            let copied = totals.plus(reached.totals);
+            self.progress.kept = self.progress.kept.plus(Totals {
+                directories: copied.directories,
+                bytes_kept: copied.bytes_kept,
+                bytes_in_holes: copied.bytes_in_holes,
+                ..Totals::default()
+            });
+        }
+    }
+
+    fn push(
+        &mut self,
+        source: &Path,
+        destination: &[u8],
+        options: &CopyOptions,
+        batch: &[u8],
+        reached: &mut Reached,
+    ) -> Result<Totals, Error> {
+        let base = open(source)?;
+        let (observer, stop) = (self.observer, &self.client.stop);
+        let (mut connection, digester) = self.ask(|digester| Request::Update {
+            destination: destination.to_vec(),
+            options: *options,
+            digester,
+        })?;
+        let copied = pump::run(&mut connection, DATA, CONTROL, stop, |port| {
+            FileSender::new(port, observer, *options, digester, reached).send_planned(base, batch)
+        });
+        self.over(connection, copied)
+    }
+
+    fn pull(
+        &mut self,
+        source: &[u8],
+        destination: &Path,
+        options: &CopyOptions,
+        batch: Vec<u8>,
+        reached: &mut Reached,
+    ) -> Result<Totals, Error> {
+        let contents = Sources {
+            count: 1,
+            contents: true,
+            device: false,
+        };
+        let (base, _) = resolve_local(destination, contents)
+            .map_err(|cause| Error::local(destination, cause))?;
+        let (observer, stop) = (self.observer, &self.client.stop);
+        let begun = reached.begun;
+        let (mut connection, digester) = self.ask(|digester| Request::Fetch {
+            source: source.to_vec(),
+            options: *options,
+            digester,
+            begun,
+        })?;
+        send(&mut connection, batch.clone(), stop, PATIENCE)?;
+        let copied = pump::run(&mut connection, CONTROL, DATA, stop, |port| {
+            let to = (base, TopLevel::Any);
+            let role = (Role::Asks, reached);
+            FileReceiver::new(port, observer, *options, digester, to, role)
+                .expecting(batch)
+                .receive_all()
+        });
+        self.over(connection, copied)
+    }
+
+    fn remove_planned(&mut self, plan: Notes, totals: &mut SyncTotals) -> Result<(), Error> {
+        let observer = self.observer;
+        let mut removed_so_far = totals.deleted;
+        let mut note = |removed: u64, failures: &[Failure]| {
+            removed_so_far += removed;
+            totals.failed += failures.len() as u64;
+            failures.iter().for_each(|failure| observer.failed(failure));
+        };
+        let mut outcome = Ok(());
+        let mut batches = plan.batches()?;
+        while let (Ok(()), Some(batch)) = (&outcome, batches.next(BATCH_BYTES)?) {
+            outcome = match self.paths {
+                SyncPaths::Push { destination, .. } => {
+                    self.remove_there(destination, batch, &mut note)
+                }
+                SyncPaths::Pull { destination, .. } => {
+                    remove(open(destination)?, &batch, &self.client.stop, |outcome| {
+                        match outcome {
+                            Ok(()) => note(1, &[]),
+                            Err(failure) => note(0, &[failure]),
+                        }
+                        Ok(())
+                    })
+                }
+            };
+        }
+        totals.deleted = removed_so_far;
+        self.progress.deleted = removed_so_far;
+        self.copying.reached.position.steps += removed_so_far;
+        outcome
+    }
+
+    fn remove_there(
+        &mut self,
+        path: &[u8],
+        batch: Vec<u8>,
+        note: &mut dyn FnMut(u64, &[Failure]),
+    ) -> Result<(), Error> {
+        let request = Request::Remove {
+            path: path.to_vec(),
+            digester: self.progress.offer.clone(),
+        };
+        let timeout = self
+            .copying
+            .connect_timeout(self.client.transport.connect_timeout);
+        self.client
+            .carry_out(&request, timeout, Some(batch), note)
+            .map_err(|error| match error {
+                // The next comparison finds what was done.
+                Error::Unanswered { source } => *source,
+                error => error,
+            })?;
+        self.progress.offer = Digester::offer()?;
+        Ok(())
+    }
+}
+
+/// Opens a directory that the user named, through whatever links lead to it.
+fn open(path: &Path) -> Result<OwnedFd, Error> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, path, flags, Mode::empty()).map_err(|errno| Error::local(path, errno))
+}

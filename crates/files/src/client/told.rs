@@ -1,0 +1,131 @@
+//! What a sync tells of its differences.
+
+use crate::error::{Error, Failure};
+use crate::observe::Observer;
+use crate::sync::options::{Change, SyncObserver};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Tells of a difference once, though it is found again after an outage.
+pub(super) struct Told<'a> {
+    observer: &'a dyn SyncObserver,
+    /// Changes found by this comparison, and the most that were by one.
+    found: AtomicU64,
+    told: AtomicU64,
+    /// After a whole comparison all is told.
+    all: AtomicU64,
+}
+
+impl Told<'_> {
+    pub(super) fn new(observer: &dyn SyncObserver) -> Told<'_> {
+        Told {
+            observer,
+            found: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            all: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Another comparison begins.
+    pub(super) fn begin(&self) {
+        self.found.store(0, Ordering::Relaxed);
+    }
+
+    /// A comparison came to its end.
+    pub(super) fn compared(&self) {
+        self.all
+            .fetch_min(self.told.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+impl Observer for Told<'_> {
+    fn counted(&self, files: u64, bytes: u64) {
+        self.observer.counted(files, bytes);
+    }
+
+    fn file_started(&self, path: &[u8], size: u64) {
+        self.observer.file_started(path, size);
+    }
+
+    fn advanced(&self, bytes: u64) {
+        self.observer.advanced(bytes);
+    }
+
+    fn failed(&self, failure: &Failure) {
+        self.observer.failed(failure);
+    }
+
+    fn failed_there(&self, failure: &Failure) {
+        self.observer.failed_there(failure);
+    }
+
+    fn interrupted(&self, why: &Error, left: Duration) {
+        self.observer.interrupted(why, left);
+    }
+
+    fn waiting(&self, left: Duration) {
+        self.observer.waiting(left);
+    }
+
+    fn taken_up(&self, outage: Duration, bytes: u64) {
+        self.observer.taken_up(outage, bytes);
+    }
+}
+
+impl SyncObserver for Told<'_> {
+    fn change(&self, change: &Change<'_>) {
+        let number = self.found.fetch_add(1, Ordering::Relaxed);
+        let told = self.told.load(Ordering::Relaxed);
+        if number >= told && number < self.all.load(Ordering::Relaxed) {
+            self.told.store(number + 1, Ordering::Relaxed);
+            self.observer.change(change);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::message::EntryKind;
+    use crate::sync::options::Action;
+    use std::sync::Mutex;
+
+    #[derive(Default)]
+    struct Seen(Mutex<Vec<Vec<u8>>>);
+
+    impl Observer for Seen {}
+
+    impl SyncObserver for Seen {
+        fn change(&self, change: &Change<'_>) {
+            self.0.lock().unwrap().push(change.path.to_vec());
+        }
+    }
+
+    #[test]
+    fn change__is_told_once_over_all_comparisons() {
+        let seen = Seen::default();
+        let told = Told::new(&seen);
+        let compare = |paths: &[&str]| {
+            told.begin();
+            for path in paths {
+                told.change(&Change {
+                    path: path.as_bytes(),
+                    kind: EntryKind::File,
+                    size: 0,
+                    action: Action::Create,
+                });
+            }
+        };
+        // The first two do not come to their ends.
+        compare(&["a", "b"]);
+        compare(&["a", "b", "c"]);
+        compare(&["a", "b", "c", "d"]);
+        told.compared();
+        compare(&["c", "d"]);
+        told.compared();
+        compare(&["a", "b", "c", "d", "e"]);
+        let seen = seen.0.into_inner().unwrap();
+        assert_eq!(seen, ["a", "b", "c", "d"].map(|it| it.as_bytes().to_vec()));
+    }
+}

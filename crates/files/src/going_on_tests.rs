@@ -1,0 +1,245 @@
+//! A copy whose wire is cut, at each place in turn, and that goes on over another one.
+
+#![allow(non_snake_case)]
+
+use crate::copy_tests::{RECURSIVE, join, receiver_port, sender_port, start};
+use crate::digest::Digester;
+use crate::error::Error;
+use crate::limits::{INLINE_BYTES, UNIT_BYTES};
+use crate::message::Totals;
+use crate::observe::Observer;
+use crate::reached::Reached;
+use crate::receive::{FileReceiver, Role, TopLevel};
+use crate::send::FileSender;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+/// How often each file was read.
+#[derive(Default)]
+struct Reads(Mutex<BTreeMap<String, usize>>);
+
+impl Observer for Reads {
+    fn file_started(&self, path: &[u8], _size: u64) {
+        let mut reads = self.0.lock().unwrap();
+        *reads.entry(crate::escape(path)).or_default() += 1;
+    }
+}
+
+/// The end that lasts, while the other one is made anew for each connection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Client {
+    Sends,
+    Receives,
+}
+
+struct Copy<'a> {
+    source: &'a Path,
+    target: &'a Path,
+    top: TopLevel,
+    client: Client,
+    reached: Reached,
+    reads: Reads,
+}
+
+impl<'a> Copy<'a> {
+    fn new(source: &'a Path, target: &'a Path, top: TopLevel, client: Client) -> Copy<'a> {
+        Copy {
+            source,
+            target,
+            top,
+            client,
+            reached: Reached::default(),
+            reads: Reads::default(),
+        }
+    }
+
+    /// Goes on over a wire that is cut after `limit` Transfers; the client's outcome.
+    fn connect(&mut self, limit: usize) -> Result<Totals, Error> {
+        let base = File::open(self.target).unwrap().into();
+        let to = (base, self.top.clone());
+        let (send_port, send_end) = sender_port();
+        let (receive_port, receive_end) = receiver_port();
+        let mut other = match self.client {
+            Client::Sends => Reached::default(),
+            Client::Receives => Reached {
+                position: self.reached.position,
+                begun: self.reached.begun,
+                ..Reached::default()
+            },
+        };
+        let (sends, receives, role) = match self.client {
+            Client::Sends => (&mut self.reached, &mut other, Role::Tells),
+            Client::Receives => (&mut other, &mut self.reached, Role::Asks),
+        };
+        let (reads, starts) = (&self.reads, [start(self.source)]);
+        let cut = AtomicBool::new(false);
+        let digester = Digester::fixed();
+        let (sent, received) = thread::scope(|scope| {
+            join(scope, send_end, receive_end, limit, &cut);
+            let digests = digester.clone();
+            let sending = scope.spawn(move || {
+                FileSender::new(send_port, reads, RECURSIVE, digests, sends).send_all(&starts)
+            });
+            let role = (role, receives);
+            let received =
+                FileReceiver::new(receive_port, &(), RECURSIVE, digester, to, role).receive_all();
+            (sending.join().unwrap(), received)
+        });
+        match self.client {
+            Client::Sends => sent,
+            Client::Receives => received,
+        }
+    }
+}
+
+fn content(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let mut reader = blake3::Hasher::new()
+        .update(&seed.to_le_bytes())
+        .finalize_xof();
+    reader.fill(&mut bytes);
+    bytes
+}
+
+/// Files on both sides of every limit, in directories that are half done when the wire is cut.
+fn tree(base: &Path) -> PathBuf {
+    let source = base.join("tree");
+    for (at, directory) in ["", "a/b/c", "d", "empty"].iter().enumerate() {
+        let directory = source.join(directory);
+        fs::create_dir_all(&directory).unwrap();
+        let seed = 100 * at as u64;
+        if directory.ends_with("empty") {
+            continue;
+        }
+        fs::write(directory.join("one"), content(seed, 2 * UNIT_BYTES + 77)).unwrap();
+        for small in 1..4 {
+            let content = content(seed + small, INLINE_BYTES - small as usize);
+            fs::write(directory.join(format!("small{small}")), content).unwrap();
+        }
+        symlink("one", directory.join("link")).unwrap();
+    }
+    // Cannot be copied, which is told once.
+    nix::unistd::mkfifo(&source.join("a/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    source
+}
+
+fn files(path: &Path) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut todo = vec![path.to_owned()];
+    while let Some(directory) = todo.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap().path();
+            let kind = entry.symlink_metadata().unwrap().file_type();
+            let name = entry.strip_prefix(path).unwrap().as_os_str().as_bytes();
+            if kind.is_dir() {
+                todo.push(entry.clone());
+            }
+            let content = match kind.is_file() {
+                true => Some(fs::read(&entry).unwrap()),
+                false => None,
+            };
+            if kind.is_file() || kind.is_dir() || kind.is_symlink() {
+                found.insert(name.to_vec(), content);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_cut_copy_goes_on__and_reads_nothing_twice_that_is_done() {
+    for client in [Client::Sends, Client::Receives] {
+        let mut whole = None;
+        for limit in (1..).take_while(|_| whole.is_none()) {
+            let base = tempfile::tempdir().unwrap();
+            let source = tree(base.path());
+            let target = base.path().join("target");
+            fs::create_dir(&target).unwrap();
+            // A name that stands for a directory when the second connection comes.
+            let top = TopLevel::One(b"new".to_vec());
+            let mut copy = Copy::new(&source, &target, top, client);
+            let first = copy.connect(limit);
+            if let Ok(totals) = first {
+                whole = Some(totals);
+                break;
+            }
+            let settled = copy.reached.totals.files;
+            let before: usize = copy.reads.0.lock().unwrap().len();
+            let totals = copy.connect(usize::MAX).unwrap();
+            let context = format!("{client:?}, cut after {limit}: {totals:?}");
+            assert_eq!(files(&target.join("new")), files(&source), "{context}");
+            assert_eq!(
+                (
+                    totals.files,
+                    totals.links,
+                    totals.directories,
+                    totals.failed
+                ),
+                (12, 3, 6, 1),
+                "{context}"
+            );
+            assert_eq!(copy.reached.restarts, 0, "{context}");
+            let reads = copy.reads.0.lock().unwrap();
+            let twice = reads.values().filter(|&&reads| reads > 1).count();
+            assert!(reads.values().all(|&reads| reads <= 2), "{context}");
+            assert!(twice <= before - settled as usize, "{context}: {twice}");
+        }
+        assert_eq!(whole.unwrap().files, 12);
+    }
+}
+
+#[test]
+fn a_large_file_goes_on_from_its_units() {
+    for client in [Client::Sends, Client::Receives] {
+        let base = tempfile::tempdir().unwrap();
+        let source = base.path().join("large");
+        fs::write(&source, content(1, 20 * UNIT_BYTES)).unwrap();
+        let target = base.path().join("target");
+        fs::create_dir(&target).unwrap();
+        let mut copy = Copy::new(&source, &target, TopLevel::Any, client);
+        // Announcements and 12 units or so.
+        assert!(copy.connect(14).is_err());
+        let totals = copy.connect(usize::MAX).unwrap();
+        assert!(totals.bytes_kept >= 8 * UNIT_BYTES as u64, "{totals:?}");
+        assert_eq!((totals.files, totals.bytes), (1, 20 * UNIT_BYTES as u64));
+        assert_eq!(files(&target).len(), 1);
+        assert_eq!(
+            fs::read(target.join("large")).unwrap(),
+            fs::read(&source).unwrap()
+        );
+    }
+}
+
+#[test]
+fn a_tree_that_changed_meanwhile_is_copied_anew() {
+    for client in [Client::Sends, Client::Receives] {
+        let base = tempfile::tempdir().unwrap();
+        let source = base.path().join("tree");
+        fs::create_dir(&source).unwrap();
+        for name in ["f", "g", "h", "i"] {
+            fs::write(source.join(name), content(1, 2 * UNIT_BYTES)).unwrap();
+        }
+        let target = base.path().join("target");
+        fs::create_dir(&target).unwrap();
+        let mut copy = Copy::new(&source, &target, TopLevel::Any, client);
+        assert!(copy.connect(9).is_err());
+        assert!(copy.reached.position.steps > 1, "{:?}", copy.reached);
+        // None of what was there has its name any more.
+        for name in ["f", "g", "h", "i"] {
+            fs::rename(source.join(name), source.join(format!("{name}2"))).unwrap();
+        }
+        let totals = copy.connect(usize::MAX).unwrap();
+        assert_eq!(copy.reached.restarts, 1);
+        assert_eq!((totals.files, totals.directories, totals.failed), (4, 1, 0));
+        let copied = files(&target.join("tree"));
+        for (name, content) in files(&source) {
+            assert_eq!(copied.get(&name), Some(&content));
+        }
+    }
+}

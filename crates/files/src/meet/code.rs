@@ -1,0 +1,117 @@
+//! What two people read to each other: where to look, which everybody may know, and the secret.
+
+use std::fmt;
+use std::str::FromStr;
+use zerolane::security::Code;
+
+/// Digits of the channel.
+const CHANNEL_DIGITS: usize = 4;
+const CHANNELS: u64 = 10_000;
+/// Digits of the secret.
+const SECRET_DIGITS: usize = 8;
+
+/// The code of `send` and `receive`: twelve digits, `1234-5678-9012` in text.
+///
+/// The first four are the channel. They are asked for and answered in the open, so that the other eight need not be:
+/// of those nothing is sent, not even a digest, which could be tried out elsewhere. They are the
+/// [`Code`] of the key exchange, which tests one guess for each time that somebody takes part.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MeetingCode {
+    channel: u16,
+    secret: Code,
+}
+
+impl MeetingCode {
+    /// A code from bytes that cannot be guessed. The channel and the secret are drawn from different ones.
+    pub(crate) fn from_random(channel: [u8; 32], secret: [u8; 32]) -> MeetingCode {
+        let [a, b, c, d, e, f, g, h, ..] = channel;
+        let number = u64::from_le_bytes([a, b, c, d, e, f, g, h]) % CHANNELS;
+        MeetingCode {
+            channel: number as u16,
+            secret: Code::from_random(secret),
+        }
+    }
+
+    /// The part that is no secret.
+    pub(crate) fn channel(&self) -> u16 {
+        self.channel
+    }
+
+    pub(crate) fn secret(&self) -> &Code {
+        &self.secret
+    }
+}
+
+impl fmt::Display for MeetingCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04}-{}", self.channel, self.secret)
+    }
+}
+
+impl fmt::Debug for MeetingCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MeetingCode")
+            .field("channel", &self.channel)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The text is not a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a code of `zerolane send`: expected twelve digits, as 1234-5678-9012")]
+pub struct MeetingCodeError;
+
+/// As people write it: dashes and spaces between the digits are ignored.
+impl FromStr for MeetingCode {
+    type Err = MeetingCodeError;
+    fn from_str(text: &str) -> Result<MeetingCode, MeetingCodeError> {
+        let digits: String = text.chars().filter(|it| !"- ".contains(*it)).collect();
+        let right = digits.len() == CHANNEL_DIGITS + SECRET_DIGITS
+            && digits.bytes().all(|it| it.is_ascii_digit());
+        if !right {
+            return Err(MeetingCodeError);
+        }
+        let (channel, secret) = digits.split_at(CHANNEL_DIGITS);
+        Ok(MeetingCode {
+            channel: channel.parse().map_err(|_| MeetingCodeError)?,
+            secret: secret.parse().map_err(|_| MeetingCodeError)?,
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn MeetingCode__is_read_as_it_is_shown() {
+        for seed in 0..50 {
+            let code = MeetingCode::from_random([seed; 32], [seed + 1; 32]);
+            assert_eq!(code.to_string().len(), 14);
+            assert_eq!(code.to_string().parse(), Ok(code.clone()));
+            let spoken = code.to_string().replace('-', " ");
+            assert_eq!(spoken.parse(), Ok(code));
+        }
+        for wrong in [
+            "",
+            "1234-5678",
+            "1234-5678-901",
+            "1234-5678-90123",
+            "1234-5678-901x",
+            "١٢٣٤-5678-9012",
+        ] {
+            assert_eq!(
+                wrong.parse::<MeetingCode>(),
+                Err(MeetingCodeError),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn MeetingCode__shows_no_secret_by_accident() {
+        let code: MeetingCode = "1234-5678-9012".parse().unwrap();
+        assert_eq!(format!("{code:?}"), "MeetingCode { channel: 1234, .. }");
+    }
+}

@@ -1,0 +1,135 @@
+#![allow(non_snake_case)]
+use super::*;
+use crate::error::Refusal;
+use crate::message::{ListOptions, RemoveOptions, Replace};
+use std::fs;
+use std::net::Ipv4Addr;
+
+#[test]
+fn Places__a_flood_is_bounded_and_one_host_does_not_take_it_all() {
+    let mut places = Places::default();
+    for port in 1..=1000 {
+        places.add(SocketAddr::from(([10, 0, 0, 1], port)));
+        places.add(SocketAddr::from(([10, 0, 0, 1], port)));
+    }
+    assert_eq!(places.known.len(), MEETING_PLACES_OF_HOST);
+    places.add(SocketAddr::from(([10, 0, 0, 2], 7)));
+    let tried: Vec<_> = std::iter::from_fn(|| places.next()).collect();
+    assert_eq!(tried.last(), Some(&SocketAddr::from(([10, 0, 0, 2], 7))));
+    for host in 0..=255 {
+        places.add(SocketAddr::from(([10, 0, 1, host], 7)));
+    }
+    assert!(places.is_full());
+    assert_eq!(places.known.len(), MEETING_PLACES);
+}
+
+/// What is offered, and a directory to receive into.
+fn places(names: &[&str]) -> (tempfile::TempDir, Vec<PathBuf>, PathBuf) {
+    let base = tempfile::tempdir().unwrap();
+    let (from, to) = (base.path().join("from"), base.path().join("to"));
+    fs::create_dir(&from).unwrap();
+    fs::create_dir(&to).unwrap();
+    for name in names {
+        fs::write(from.join(name), format!("new {name}")).unwrap();
+    }
+    let sources = names.iter().map(|name| from.join(name)).collect();
+    (base, sources, to)
+}
+
+/// Has `receiver` meet somebody who offers `sources`, over loopback.
+fn meet(sources: Vec<PathBuf>, receiver: impl FnOnce(Meeting)) {
+    let local = (Ipv4Addr::LOCALHOST, 0).into();
+    let lo = ["lo".to_owned()];
+    let options = Options::default();
+    let invitation = Invitation::new(sources, local, &lo, options.clone()).unwrap();
+    let (code, at) = (invitation.code().clone(), invitation.local_addr());
+    let stop = Stop::default();
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let mut server = invitation.wait(&stop, |_| panic!("a wrong code")).unwrap();
+            server.run(&stop, &()).unwrap();
+        });
+        let host = Host::from(at);
+        let meeting = Meeting::find(&code, &Whereabouts::At(host), &options, &stop).unwrap();
+        let received = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| receiver(meeting)));
+        stop.request();
+        sending.join().unwrap();
+        received.unwrap();
+    });
+}
+
+#[test]
+fn Meeting__a_name_that_came_after_the_offer_stays() {
+    let (_base, sources, to) = places(&["a", "b"]);
+    fs::create_dir(to.join("a")).unwrap();
+    meet(sources, |meeting| {
+        let options = CopyOptions::default();
+        let patience = Duration::ZERO;
+        assert_eq!((meeting.offer().files, meeting.offer().bytes), (2, 10));
+        let totals = meeting
+            .receive(&to, &options, false, patience, &())
+            .unwrap();
+        assert_eq!((totals.files, totals.failed), (1, 1));
+        assert!(to.join("a").is_dir());
+        assert_eq!(fs::read(to.join("b")).unwrap(), b"new b");
+        // By now both are there.
+        let totals = meeting
+            .receive(&to, &options, false, patience, &())
+            .unwrap();
+        assert_eq!((totals.files, totals.failed), (0, 2));
+        fs::remove_dir(to.join("a")).unwrap();
+        let totals = meeting.receive(&to, &options, true, patience, &()).unwrap();
+        assert_eq!((totals.files, totals.failed), (2, 0));
+    });
+}
+
+#[test]
+fn Invitation__gives_nothing_but_what_it_offers() {
+    let (base, sources, to) = places(&["a", "secret"]);
+    meet(sources[..1].to_vec(), |meeting| {
+        let client = &meeting.client;
+        let options = CopyOptions {
+            recursive: true,
+            ..CopyOptions::default()
+        };
+        let refused = |outcome: Result<(), Error>| {
+            assert!(matches!(outcome, Err(Error::Refused(_))), "{outcome:?}");
+        };
+        for path in [&b""[..], b"secret", b"/", b"..", b"from/secret"] {
+            let paths = [path.to_vec()];
+            refused(client.list(&paths, ListOptions::default(), |_| panic!("listed")));
+            refused(client.get_stream(path, std::io::stderr(), &()).map(drop));
+            refused(
+                client
+                    .put(&[base.path().join("from/a")], path, &options, &())
+                    .map(drop),
+            );
+        }
+        let all = RemoveOptions {
+            recursive: true,
+            force: true,
+        };
+        let secret = [b"secret".to_vec()];
+        refused(client.remove(&secret, all, &()).map(drop));
+        refused(
+            client
+                .rename(b"secret", b"new", Replace::Any, &())
+                .map(drop),
+        );
+        // Whatever is asked for, what is offered comes.
+        let asked = client.get(&[b"secret".to_vec()], &to.join("x"), &options, &());
+        assert!(
+            fs::read(to.join("x")).is_ok_and(|it| it == b"new a"),
+            "{asked:?}"
+        );
+        let read_only = client.put_stream(std::io::stdin(), b"new", &options, &());
+        assert!(matches!(read_only, Err(Error::Refused(Refusal::ReadOnly))));
+        // Its key is not known to anybody else.
+        let stranger = client.clone().with_transport(Options::default());
+        let stranger = stranger.list(&[Vec::new()], ListOptions::default(), |_| panic!("listed"));
+        assert!(
+            matches!(stranger, Err(Error::Connect { .. })),
+            "{stranger:?}"
+        );
+    });
+}

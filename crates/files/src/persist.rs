@@ -1,0 +1,201 @@
+//! A copy that goes on by itself: when its connection breaks, another one takes it up where it was.
+
+use crate::error::{Error, Refusal};
+use crate::limits::{FIRST_PAUSE_MILLISECONDS, MOST_PAUSE_MILLISECONDS, RECONNECT_SECONDS};
+use crate::message::CopyOptions;
+use crate::observe::Observer;
+use crate::reached::Reached;
+use crate::stop::Stop;
+use std::io;
+use std::time::{Duration, Instant};
+use zerolane::Connection;
+use zerolane::failure::{CloseReason, Reason, TransferError};
+
+/// How often a wait checks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A copy over all of its connections.
+pub(crate) struct Copying<'a> {
+    pub(crate) observer: &'a dyn Observer,
+    pub(crate) stop: &'a Stop,
+    /// How long it goes on without progress.
+    pub(crate) patience: Duration,
+    pub(crate) reached: Reached,
+    /// Which start of the server's system accepted it.
+    pub(crate) boot: Option<[u8; 16]>,
+    /// A connection that was made while the one before was silent.
+    pub(crate) spare: Option<Connection>,
+    outage: Option<Outage>,
+}
+
+/// The time in which nothing was copied.
+struct Outage {
+    since: Instant,
+    /// What was reached by then.
+    mark: (u64, u64, u64),
+    tries: u32,
+    /// Whether a connection was accepted meanwhile.
+    taken_up: bool,
+}
+
+impl<'a> Copying<'a> {
+    pub(crate) fn new(
+        observer: &'a dyn Observer,
+        stop: &'a Stop,
+        patience: Duration,
+    ) -> Copying<'a> {
+        Copying {
+            observer,
+            stop,
+            patience,
+            reached: Reached::default(),
+            boot: None,
+            spare: None,
+            outage: None,
+        }
+    }
+
+    /// Makes `attempt` with a new connection each, until one copies everything, or fails in a way that time does
+    /// not heal, or nothing was copied for as long as it has patience. A copy that was never accepted is not
+    /// tried again.
+    ///
+    /// # Errors
+    /// The attempt's; [`Error::GaveUp`].
+    pub(crate) fn run<T>(
+        mut self,
+        mut attempt: impl FnMut(&mut Copying<'a>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        loop {
+            let why = match attempt(&mut self) {
+                Err(why) if self.boot.is_some() && heals(&why) => why,
+                done => return done,
+            };
+            self.stop.check()?;
+            self.wait(why)?;
+        }
+    }
+
+    /// How to copy over the next connection: what there is to copy is counted once.
+    pub(crate) fn options(&self, options: &CopyOptions) -> CopyOptions {
+        CopyOptions {
+            count_first: options.count_first && self.outage.is_none(),
+            ..*options
+        }
+    }
+
+    /// Longest that connecting may take, of `usual`: short at first, for this end's address may have changed
+    /// meanwhile, and then nothing answers to the one that it began with.
+    pub(crate) fn connect_timeout(&self, usual: Duration) -> Duration {
+        let short = Duration::from_secs(RECONNECT_SECONDS);
+        match &self.outage {
+            None => usual,
+            Some(outage) => usual.min(short * (1 << outage.tries.min(8))),
+        }
+    }
+
+    /// A server accepted it.
+    pub(crate) fn accepted(&mut self, boot: [u8; 16], durable: bool) {
+        let before = self.boot.replace(boot);
+        if !durable && before.is_some_and(|before| before != boot) {
+            // Its system was started anew: what was done and not synced may be lost.
+            self.reached.restart();
+        }
+        if let Some(outage) = self.outage.as_mut().filter(|it| !it.taken_up) {
+            outage.taken_up = true;
+            let bytes = self.reached.totals.bytes;
+            self.observer.taken_up(outage.since.elapsed(), bytes);
+        }
+    }
+
+    /// Waits until it is time for the next try.
+    fn wait(&mut self, why: Error) -> Result<(), Error> {
+        let now = Instant::now();
+        let mark = self.reached.mark();
+        if self.outage.as_ref().is_none_or(|outage| mark > outage.mark) {
+            self.outage = None;
+        }
+        let first = self.outage.as_ref().is_none_or(|outage| outage.taken_up);
+        let outage = self.outage.get_or_insert(Outage {
+            since: now,
+            mark,
+            tries: 0,
+            taken_up: false,
+        });
+        let left = self.patience.saturating_sub(outage.since.elapsed());
+        if left.is_zero() {
+            return Err(match self.patience.is_zero() {
+                true => why,
+                false => Error::GaveUp {
+                    patience: self.patience,
+                    source: Box::new(why),
+                },
+            });
+        }
+        if first {
+            outage.taken_up = false;
+            self.observer.interrupted(&why, left);
+        }
+        self.observer.waiting(left);
+        let pause = FIRST_PAUSE_MILLISECONDS << outage.tries.min(8);
+        outage.tries += 1;
+        let pause = Duration::from_millis(pause.min(MOST_PAUSE_MILLISECONDS));
+        self.sleep(pause.min(left))
+    }
+
+    fn sleep(&self, pause: Duration) -> Result<(), Error> {
+        let until = Instant::now() + pause;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            std::thread::sleep(left.min(LOOK));
+            self.stop.check()?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether time may mend it: the network, a server that is away or full. No server that refuses, and none
+/// that is not the one it was.
+pub(crate) fn heals(error: &Error) -> bool {
+    match error {
+        Error::Connect { source, .. } | Error::Transport(source) => heals_below(source),
+        Error::Refused(refusal) => *refusal == Refusal::Full,
+        Error::PeerGone | Error::Stalled | Error::Forgotten => true,
+        _ => false,
+    }
+}
+
+fn heals_below(error: &zerolane::Error) -> bool {
+    match error {
+        // What a connector says itself is final.
+        zerolane::Error::Io(error) => error.kind() != io::ErrorKind::Other,
+        zerolane::Error::NoAddress
+        | zerolane::Error::ConnectTimeout(_)
+        | zerolane::Error::Transfer(TransferError::Refused(_) | TransferError::Cancelled) => true,
+        zerolane::Error::Closed(reason)
+        | zerolane::Error::Transfer(TransferError::Closed(reason)) => ends_for_now(*reason),
+        _ => false,
+    }
+}
+
+fn ends_for_now(reason: CloseReason) -> bool {
+    match reason {
+        CloseReason::ConnectTimeout | CloseReason::PeerDead | CloseReason::Unreachable => true,
+        CloseReason::Peer(reason)
+        | CloseReason::Rejected { reason, .. }
+        | CloseReason::ExchangeRefused(reason) => matches!(
+            reason,
+            Reason::Normal
+                | Reason::NoListener
+                | Reason::Busy
+                | Reason::NotReady
+                | Reason::Cancelled
+                | Reason::Unknown
+                | Reason::TimedOut
+                | Reason::GoingAway
+        ),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+#[path = "persist_tests.rs"]
+mod tests;

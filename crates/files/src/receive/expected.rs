@@ -1,0 +1,118 @@
+//! What a client asked for, step by step: nothing else may arrive, and nothing may be left out.
+
+use crate::error::Error;
+use crate::message::Record;
+use crate::sync::plan::{Step, next_step};
+
+const NOT_ASKED: Error = Error::Protocol("something that was not asked for");
+
+/// The steps that were not answered so far.
+pub(super) struct Expected {
+    plan: Vec<u8>,
+    /// Bytes of the plan that were answered.
+    answered: usize,
+    /// The directories that are open, with the name under which each came first.
+    open: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// What has to change places next.
+    exchange: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Expected {
+    pub(super) fn new(plan: Vec<u8>) -> Expected {
+        Expected {
+            plan,
+            answered: 0,
+            open: Vec::new(),
+            exchange: None,
+        }
+    }
+
+    /// Checks that `record` is what comes next.
+    pub(super) fn check(&mut self, record: &Record<'_>) -> Result<(), Error> {
+        if let Some((first, second)) = self.exchange.take() {
+            return match record {
+                Record::Exchange { name, with } if *name == first && *with == second => Ok(()),
+                _ => Err(NOT_ASKED),
+            };
+        }
+        match record {
+            Record::Enter { name, .. } => self.entered(name),
+            Record::Leave => self.left(),
+            Record::Link { name, .. } | Record::File { name, .. } | Record::Open { name, .. } => {
+                self.came(name)
+            }
+            Record::Settle { name, .. } => match self.next()? {
+                Step::Settle { name: asked, .. } if asked == *name => Ok(()),
+                _ => Err(NOT_ASKED),
+            },
+            Record::Unreadable { name, .. } => self.failed(name),
+            Record::Finish if self.answered < self.plan.len() => Err(Error::Protocol(
+                "finished before everything that was asked for",
+            )),
+            Record::Exchange { .. } | Record::Stream { .. } => Err(NOT_ASKED),
+            _ => Ok(()),
+        }
+    }
+
+    fn next(&mut self) -> Result<Step, Error> {
+        let mut rest = &self.plan[self.answered..];
+        let step = next_step(&mut rest)?.ok_or(NOT_ASKED)?;
+        self.answered = self.plan.len() - rest.len();
+        Ok(step)
+    }
+
+    fn entered(&mut self, came: &[u8]) -> Result<(), Error> {
+        match self.next()? {
+            Step::Enter { name, instead } if instead.as_deref().unwrap_or(&name) == came => {
+                self.open.push((name, instead));
+                Ok(())
+            }
+            _ => Err(NOT_ASKED),
+        }
+    }
+
+    fn left(&mut self) -> Result<(), Error> {
+        match (self.next()?, self.open.pop()) {
+            (Step::Leave, Some((name, instead))) => {
+                self.exchange = instead.map(|with| (name, with));
+                Ok(())
+            }
+            _ => Err(NOT_ASKED),
+        }
+    }
+
+    fn came(&mut self, came: &[u8]) -> Result<(), Error> {
+        match self.next()? {
+            Step::Copy { name, instead, .. } if instead.as_deref().unwrap_or(&name) == came => {
+                self.exchange = instead.map(|with| (name, with));
+                Ok(())
+            }
+            // It changed since it was listed.
+            Step::Settle { name, .. } if name == came => Ok(()),
+            _ => Err(NOT_ASKED),
+        }
+    }
+
+    /// The sender cannot read this one: of a directory, nothing comes.
+    fn failed(&mut self, failed: &[u8]) -> Result<(), Error> {
+        match self.next()? {
+            Step::Copy { name, .. } | Step::Settle { name, .. } if name == failed => Ok(()),
+            Step::Enter { name, .. } if name == failed => {
+                let mut depth = 1_usize;
+                while depth > 0 {
+                    match self.next()? {
+                        Step::Enter { .. } => depth += 1,
+                        Step::Leave => depth -= 1,
+                        _ => {}
+                    }
+                }
+                Ok(())
+            }
+            _ => Err(NOT_ASKED),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "expected_tests.rs"]
+mod tests;

@@ -1,0 +1,133 @@
+#![allow(non_snake_case)]
+use super::*;
+use crate::limits::{BUFFER_BYTES, CONTROL_BYTES};
+use crate::message::Meta;
+use crate::pack::PackWriter;
+use crate::port::{Buffer, Event, Filled, port};
+use std::os::fd::AsFd;
+
+const STREAM: Record<'static> = Record::Stream {
+    name: b"-",
+    meta: Meta {
+        mode: 0,
+        mtime_seconds: 0,
+        mtime_nanoseconds: 0,
+    },
+};
+
+/// A part of these bytes, whose digest is that of `meant`.
+fn part(bytes: &[u8], meant: &[u8]) -> (Record<'static>, Vec<u8>) {
+    let digest = Digester::fixed().digest(meant);
+    let size = bytes.len() as u32;
+    (Record::Part { size, digest }, bytes.to_vec())
+}
+
+/// What is passed on of these records, each in a pack of its own, and what comes of it.
+fn receive(records: Vec<(Record<'static>, Vec<u8>)>) -> (Vec<u8>, Result<Totals, Error>) {
+    let control = (0..4).map(|_| Buffer::anonymous(CONTROL_BYTES).unwrap());
+    let (port, end) = port(control.collect(), vec![], || {});
+    for (record, contents) in records {
+        let mut buffer = Buffer::anonymous(BUFFER_BYTES).unwrap();
+        buffer[..contents.len()].copy_from_slice(&contents);
+        let mut pack = PackWriter::default();
+        pack.add(&record, contents.len()).unwrap();
+        let len = pack.finish(&mut buffer);
+        let filled = Filled { buffer, len };
+        end.events.send(Event::Arrived(filled)).unwrap();
+    }
+    let outgoing = end.outgoing;
+    drop((end.events, end.released));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut reached = Reached::default();
+    let receiver = StreamReceiver {
+        port,
+        observer: &(),
+        digester: Digester::fixed(),
+        out: file.as_file().as_fd(),
+        reached: &mut reached,
+        path: b"s",
+    };
+    let done = receiver.receive();
+    drop(outgoing);
+    (std::fs::read(file.path()).unwrap(), done)
+}
+
+fn whole() -> Vec<u8> {
+    vec![7; UNIT_BYTES]
+}
+
+fn closed(parts: &[&[u8]]) -> (Record<'static>, Vec<u8>) {
+    let mut position = crate::position::Position::default();
+    for part in parts {
+        position.pass(Step::Entry, &Digester::fixed().digest(part));
+    }
+    let digest = position.digest();
+    (Record::Close { digest }, vec![])
+}
+
+fn none(record: Record<'static>) -> (Record<'static>, Vec<u8>) {
+    (record, vec![])
+}
+
+#[test]
+fn receive__parts_in_order() {
+    let (out, done) = receive(vec![
+        none(STREAM),
+        part(&whole(), &whole()),
+        part(b"end", b"end"),
+        closed(&[&whole(), b"end"]),
+        none(Record::Finish),
+    ]);
+    assert_eq!(out, [&whole()[..], b"end"].concat());
+    let totals = done.unwrap();
+    assert_eq!(
+        (totals.files, totals.failed, totals.bytes),
+        (1, 0, out.len() as u64)
+    );
+}
+
+#[test]
+fn receive__nothing_leaves_from_a_part_that_is_not_what_was_read_on() {
+    let (out, done) = receive(vec![
+        none(STREAM),
+        part(&whole(), &whole()),
+        part(&whole(), b"other"),
+        part(b"end", b"end"),
+        closed(&[&whole(), &whole(), b"end"]),
+        none(Record::Finish),
+    ]);
+    assert_eq!(out, whole());
+    let totals = done.unwrap();
+    assert_eq!((totals.files, totals.failed), (0, 1));
+    // Parts that are right each, and not all.
+    let (_, done) = receive(vec![
+        none(STREAM),
+        part(&whole(), &whole()),
+        closed(&[&whole(), b"end"]),
+        none(Record::Finish),
+    ]);
+    assert_eq!(done.unwrap().failed, 1);
+}
+
+#[test]
+fn receive__what_is_out_of_order_ends_it() {
+    let stream = || none(STREAM);
+    let end = || part(b"end", b"end");
+    for records in [
+        vec![end()],
+        vec![stream(), stream()],
+        vec![stream(), none(Record::Finish)],
+        vec![stream(), end(), end()],
+        vec![stream(), part(b"", b"")],
+        vec![stream(), none(Record::Leave)],
+        vec![stream(), (Record::Finish, b"more".to_vec())],
+    ] {
+        let said = format!("{:?}", records.iter().map(|it| &it.0).collect::<Vec<_>>());
+        let (_, done) = receive(records);
+        assert!(matches!(done, Err(Error::Protocol(_))), "{said}: {done:?}");
+    }
+    // The connection ends before the stream does.
+    let (out, done) = receive(vec![stream(), part(&whole(), &whole())]);
+    assert!(matches!(done, Err(Error::PeerGone)), "{done:?}");
+    assert_eq!(out, whole());
+}

@@ -1,0 +1,106 @@
+//! What only a sync does to what is here: permissions and times of files whose content stays, and things
+//! of another type put in the place of what was there.
+
+use super::FileReceiver;
+use crate::attributes::replace_meta;
+use crate::error::{Cause, Error};
+use crate::message::{EntryKind, Meta};
+use crate::name::check_name;
+use crate::root::{READ_FILE, kind_of, meta_of, open_in, stat_at};
+use crate::temporary::is_random_name;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, RenameFlags, fstat, fsync, renameat_with, unlinkat};
+
+const NOT_ASKED: Error = Error::Protocol("a replacement in a copy that is no sync");
+
+impl FileReceiver<'_> {
+    pub(super) fn settle_meta(
+        &mut self,
+        name: &[u8],
+        size: u64,
+        meta: &Meta,
+        was: &Meta,
+    ) -> Result<(), Error> {
+        if !self.may_replace {
+            return Err(NOT_ASKED);
+        }
+        let (directory, name) = self.place(name)?;
+        let settled =
+            directory.and_then(|directory| settle_meta(&directory, &name, size, meta, was));
+        if let Err(cause) = settled {
+            self.at(&name, |this| this.fail(cause));
+        }
+        Ok(())
+    }
+
+    pub(super) fn exchange(&mut self, name: &[u8], with: &[u8]) -> Result<(), Error> {
+        // Only what this copy has made can have such a name, or what an earlier one left.
+        if !self.may_replace || !is_random_name(with) || check_name(with).is_err() {
+            return Err(NOT_ASKED);
+        }
+        let (directory, name) = self.place(name)?;
+        let exchanged = directory.and_then(|directory| {
+            exchange(&directory, &name, with)?;
+            match self.options.durable {
+                true => Ok(fsync(&directory)?),
+                false => Ok(()),
+            }
+        });
+        if let Err(cause) = exchanged {
+            self.at(&name, |this| this.fail(cause));
+        }
+        Ok(())
+    }
+}
+
+fn settle_meta(
+    directory: &OwnedFd,
+    name: &[u8],
+    size: u64,
+    meta: &Meta,
+    was: &Meta,
+) -> Result<(), Cause> {
+    let file = open_in(directory, name, READ_FILE, Mode::empty())?;
+    let stat = fstat(&file)?;
+    let same = kind_of(&stat) == EntryKind::File && stat.st_size as u64 == size;
+    match same && meta_of(&stat) == *was {
+        true => replace_meta(file.as_fd(), meta),
+        false => Err(Cause::ChangedSinceListed),
+    }
+}
+
+/// Puts what stands at `with` in the place of `name`, in one step. A directory that was there is called
+/// `with` then: it stays until all else is done.
+fn exchange(directory: &OwnedFd, name: &[u8], with: &[u8]) -> Result<(), Cause> {
+    let Ok(new) = stat_at(directory, with) else {
+        return Err(Cause::NoReplacement);
+    };
+    let old = match stat_at(directory, name) {
+        Ok(old) => kind_of(&old),
+        Err(Cause::NotFound) => return rename(directory, with, name, RenameFlags::NOREPLACE),
+        Err(cause) => return Err(cause),
+    };
+    match (kind_of(&new), old) {
+        // A served directory's server may move no device, only remove it; there is nothing in it to lose.
+        (EntryKind::Directory, EntryKind::Special) => {
+            unlinkat(directory, name, AtFlags::empty())?;
+            rename(directory, with, name, RenameFlags::NOREPLACE)
+        }
+        (EntryKind::Directory, _) | (_, EntryKind::Directory) => {
+            rename(directory, with, name, RenameFlags::EXCHANGE)?;
+            match old {
+                EntryKind::Directory => Ok(()),
+                _ => Ok(unlinkat(directory, with, AtFlags::empty())?),
+            }
+        }
+        _ => rename(directory, with, name, RenameFlags::empty()),
+    }
+}
+
+fn rename(directory: &OwnedFd, from: &[u8], to: &[u8], how: RenameFlags) -> Result<(), Cause> {
+    Ok(renameat_with(directory, from, directory, to, how)?)
+}
+
+#[cfg(test)]
+#[path = "replace_tests.rs"]
+mod tests;

@@ -1,0 +1,70 @@
+//! How far the copy is: for the next connection, should this one be lost.
+
+use super::FileReceiver;
+use crate::error::Error;
+use crate::limits::CONTROL_BYTES;
+use crate::message::{Feedback, Record, encode_feedback};
+use crate::position::{Position, Step};
+
+impl FileReceiver<'_> {
+    /// Before a record is taken. A sender that was asked to go on, and does not say first that it does, begins
+    /// anew.
+    pub(super) fn begin(&mut self, record: &Record<'_>) -> Result<(), Error> {
+        let quiet = matches!(record, Record::From { .. } | Record::Total { .. });
+        if !quiet && self.position.steps == 0 && self.asked.is_some_and(|asked| asked.steps > 0) {
+            self.asked = Some(Position::default());
+            self.reached.restart();
+        }
+        Ok(())
+    }
+
+    /// The sender goes on where an earlier connection came to.
+    pub(super) fn go_on_from(&mut self, position: Position) -> Result<(), Error> {
+        let first = self.position.steps == 0 && self.levels.is_empty();
+        if !first || self.asked.is_some_and(|asked| asked != position) {
+            return Err(Error::Protocol("goes on from where it was not asked to"));
+        }
+        self.position = position;
+        self.totals = self.reached.totals;
+        Ok(())
+    }
+
+    /// Whether the sender may ask what there is of the next file: a client may, a server only if it was told to or
+    /// this end began the file on an earlier connection (all of them, perhaps, if the sender began anew).
+    pub(super) fn may_resume(&self) -> bool {
+        let tells = self.told.is_some();
+        tells
+            || self.options.resume
+            || self.options.delta
+            || self.position.steps < self.reached.begun
+    }
+
+    /// A step is taken: what belongs to it is in its place, or has failed.
+    pub(super) fn settle(&mut self, step: Step, name: &[u8]) {
+        self.position.pass(step, name);
+        self.reached.position = self.position;
+        self.reached.totals = self.totals;
+        self.reached.units = 0;
+    }
+
+    /// Tells the sender how far this end is, if that is new and can be said at once.
+    pub(super) fn tell_settled(&mut self) -> Result<(), Error> {
+        let news = self.told.is_some_and(|told| told < self.position.steps);
+        if !news || self.finished {
+            return Ok(());
+        }
+        self.port.poll()?;
+        let Some(mut buffer) = self.port.take_free() else {
+            return Ok(());
+        };
+        let settled = Feedback::Settled {
+            position: self.position,
+            totals: self.totals,
+        };
+        let room = CONTROL_BYTES.min(buffer.len());
+        let len = encode_feedback(&settled, &mut buffer[..room])
+            .ok_or(Error::Protocol("feedback longer than its limit"))?;
+        self.told = Some(self.position.steps);
+        self.port.submit(buffer, len)
+    }
+}

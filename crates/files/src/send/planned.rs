@@ -1,0 +1,184 @@
+//! Sending what a sync has chosen, instead of all there is.
+
+use super::FileSender;
+use super::trouble::Trouble;
+use crate::error::{Cause, Error};
+use crate::limits::TREE_DEPTH;
+use crate::message::{EntryKind, Meta, Record, Totals};
+use crate::root::{DIRECTORY, kind_of, meta_of, open_in, stat_at};
+use crate::sync::plan::{Step, next_step};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, fstat};
+
+/// A directory of the source that steps are in.
+struct Level {
+    /// `None` if it cannot be read: nothing in it is sent.
+    directory: Option<OwnedFd>,
+    name: Vec<u8>,
+    instead: Option<Vec<u8>>,
+    /// Length of the path before it.
+    outer: usize,
+}
+
+impl FileSender<'_> {
+    /// Carries out the steps of `plan` below `base` and waits until the receiver has put everything in
+    /// its place.
+    ///
+    /// # Errors
+    /// As [`FileSender::send_all`], and [`Error::Protocol`] for a plan that cannot be.
+    pub(crate) fn send_planned(mut self, base: OwnedFd, mut plan: &[u8]) -> Result<Totals, Error> {
+        let mut levels = vec![Level {
+            directory: Some(base),
+            name: Vec::new(),
+            instead: None,
+            outer: 0,
+        }];
+        while let Some(step) = next_step(&mut plan)? {
+            match step {
+                Step::Enter { name, instead } => self.enter_planned(&mut levels, name, instead)?,
+                Step::Leave if levels.len() > 1 => self.leave_planned(&mut levels)?,
+                step => self.carry_out(levels.last(), &step)?,
+            }
+        }
+        match levels.len() {
+            1 => self.finish(),
+            _ => Err(Error::Protocol("a plan that ends inside a directory")),
+        }
+    }
+
+    fn enter_planned(
+        &mut self,
+        levels: &mut Vec<Level>,
+        name: Vec<u8>,
+        instead: Option<Vec<u8>>,
+    ) -> Result<(), Error> {
+        if levels.len() > TREE_DEPTH {
+            return Err(Error::Protocol("directories nest too deeply"));
+        }
+        let parent = levels.last().and_then(|level| level.directory.as_ref());
+        let outer = self.path.len();
+        if outer > 0 {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(&name);
+        let opened = parent.map(|parent| -> Result<_, Cause> {
+            let directory = open_in(parent, &name, DIRECTORY, Mode::empty())?;
+            let meta = meta_of(&fstat(&directory)?);
+            Ok((directory, meta))
+        });
+        let directory = match opened {
+            // Told already.
+            None => None,
+            Some(Err(cause)) => {
+                self.unreadable(&name, cause)?;
+                None
+            }
+            Some(Ok((directory, meta))) => {
+                let name = instead.as_deref().unwrap_or(&name);
+                self.enter(name, meta)?;
+                Some(directory)
+            }
+        };
+        levels.push(Level {
+            directory,
+            name,
+            instead,
+            outer,
+        });
+        Ok(())
+    }
+
+    fn leave_planned(&mut self, levels: &mut Vec<Level>) -> Result<(), Error> {
+        let level = levels.pop().ok_or(Error::Internal)?;
+        self.path.truncate(level.outer);
+        if level.directory.is_some() {
+            self.leave()?;
+            self.exchange(&level.name, level.instead.as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// What came under the name `instead` is to take its place.
+    fn exchange(&mut self, name: &[u8], instead: Option<&[u8]>) -> Result<(), Error> {
+        match instead {
+            Some(with) => self.add(&Record::Exchange { name, with }, 0),
+            None => Ok(()),
+        }
+    }
+
+    fn carry_out(&mut self, level: Option<&Level>, step: &Step) -> Result<(), Error> {
+        let directory = level.and_then(|level| level.directory.as_ref());
+        let (name, instead) = match step {
+            Step::Copy { name, instead, old } => {
+                self.may_be_there = *old;
+                (name, instead.as_deref())
+            }
+            Step::Settle { name, .. } => {
+                self.may_be_there = true;
+                (name, None)
+            }
+            _ => return Err(Error::Protocol("a step that sends nothing")),
+        };
+        let Some(directory) = directory else {
+            return Ok(());
+        };
+        let outer = self.path.len();
+        if outer > 0 {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(name);
+        let sent = match step {
+            Step::Settle {
+                size, meta, was, ..
+            } => self.settle(directory, name, *size, meta, was),
+            _ => self.chosen(directory, name, instead.unwrap_or(name)),
+        };
+        let told = match sent {
+            Ok(()) => self.exchange(name, instead),
+            Err(Trouble::Copy(error)) => Err(error),
+            Err(Trouble::File(cause)) => self.unreadable(name, cause),
+            Err(Trouble::Refused) => Ok(()),
+        };
+        self.path.truncate(outer);
+        told
+    }
+
+    /// A file or link.
+    fn chosen(&mut self, directory: &OwnedFd, name: &[u8], sent_as: &[u8]) -> Result<(), Trouble> {
+        let directory = directory.as_fd();
+        match kind_of(&stat_at(directory, name)?) {
+            EntryKind::File => self.file(directory, name, sent_as)?,
+            EntryKind::Link => self.link(directory, name, sent_as)?,
+            EntryKind::Directory | EntryKind::Special => {
+                return Err(Cause::ChangedSinceListed.into());
+            }
+        }
+        Ok(self.pass(crate::position::Step::Entry, sent_as)?)
+    }
+
+    /// Permissions and time only, if the source is still what was compared.
+    fn settle(
+        &mut self,
+        directory: &OwnedFd,
+        name: &[u8],
+        size: u64,
+        meta: &Meta,
+        was: &Meta,
+    ) -> Result<(), Trouble> {
+        let now = stat_at(directory, name)?;
+        let same = kind_of(&now) == EntryKind::File && now.st_size as u64 == size;
+        if !same || meta_of(&now) != *meta {
+            return self.chosen(directory, name, name);
+        }
+        let (meta, was) = (*meta, *was);
+        Ok(self.add(
+            &Record::Settle {
+                name,
+                size,
+                meta,
+                was,
+            },
+            0,
+        )?)
+    }
+}

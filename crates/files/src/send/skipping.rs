@@ -1,0 +1,111 @@
+//! The walk over the sources, and going on in the middle of it: what an earlier connection did is passed without
+//! being read.
+
+use super::FileSender;
+use super::start::Start;
+use crate::error::Error;
+use crate::message::{Meta, Record, Totals};
+use crate::position::{Position, Step};
+
+/// What is done with what the walk meets.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// It is sent.
+    Sending,
+    /// It is passed, up to `goal`.
+    Skipping {
+        goal: Position,
+        /// Directories that the walk is in.
+        inside: Vec<(Vec<u8>, Meta)>,
+    },
+    /// The walk is not the one before: it is broken off.
+    Astray,
+}
+
+impl Way {
+    pub(super) fn to(goal: Position) -> Way {
+        match goal.steps {
+            0 => Way::Sending,
+            _ => Way::Skipping {
+                goal,
+                inside: Vec::new(),
+            },
+        }
+    }
+}
+
+impl FileSender<'_> {
+    /// Sends everything. If entries came, went or changed places among those that were sent before, all is
+    /// sent again: what is there already of large files is compared, not sent.
+    pub(super) fn walk(&mut self, starts: &[Start]) -> Result<(), Error> {
+        self.walk_once(starts)?;
+        if self.way == Way::Sending {
+            return Ok(());
+        }
+        self.reached.restart();
+        self.begun = self.reached.begun;
+        self.before = Totals::default();
+        self.position = Position::default();
+        self.way = Way::Sending;
+        self.walk_once(starts)
+    }
+
+    fn walk_once(&mut self, starts: &[Start]) -> Result<(), Error> {
+        starts.iter().try_for_each(|start| self.start(start))
+    }
+
+    pub(super) fn enter(&mut self, name: &[u8], meta: Meta) -> Result<(), Error> {
+        match &mut self.way {
+            Way::Sending => self.add(&Record::Enter { name, meta }, 0)?,
+            Way::Skipping { inside, .. } => inside.push((name.to_vec(), meta)),
+            Way::Astray => {}
+        }
+        self.pass(Step::Enter, name)
+    }
+
+    pub(super) fn leave(&mut self) -> Result<(), Error> {
+        match &mut self.way {
+            Way::Sending => self.add(&Record::Leave, 0)?,
+            Way::Skipping { inside, .. } => {
+                inside.pop();
+            }
+            Way::Astray => {}
+        }
+        self.pass(Step::Leave, b"")
+    }
+
+    /// Passes a step, which was sent or skipped.
+    pub(super) fn pass(&mut self, step: Step, name: &[u8]) -> Result<(), Error> {
+        self.position.pass(step, name);
+        match &mut self.way {
+            Way::Sending => self.note_begun(),
+            Way::Skipping { goal, inside } if *goal == self.position => {
+                let inside = std::mem::take(inside);
+                self.way = Way::Sending;
+                return self.go_on(&inside);
+            }
+            Way::Skipping { goal, .. } if goal.steps <= self.position.steps => {
+                self.way = Way::Astray;
+            }
+            Way::Skipping { .. } | Way::Astray => {}
+        }
+        Ok(())
+    }
+
+    /// Where the connection before came to: from here on everything is sent.
+    fn go_on(&mut self, inside: &[(Vec<u8>, Meta)]) -> Result<(), Error> {
+        let position = self.position;
+        self.add(&Record::From { position }, 0)?;
+        for (name, meta) in inside {
+            let (name, meta) = (&name[..], *meta);
+            self.add(&Record::Reenter { name, meta }, 0)?;
+        }
+        Ok(())
+    }
+
+    /// The step that comes next may be in its place from now on.
+    pub(super) fn note_begun(&mut self) {
+        let next = self.position.steps.saturating_add(1);
+        self.reached.begun = self.reached.begun.max(next);
+    }
+}

@@ -1,0 +1,175 @@
+//! A stream: content whose length is not known when it begins. Each part carries its digest, so that a receiver can
+//! pass it on when it has come, and the end is said.
+
+use super::FileSender;
+use super::segments::changed;
+use super::trouble::Trouble;
+use crate::digest::Digest;
+use crate::error::{Cause, Error, Failure};
+use crate::limits::{PUMP_WAIT_MILLISECONDS, UNIT_BYTES};
+use crate::message::{Meta, Record, Totals};
+use crate::port::Port;
+use crate::position::{Position, Step};
+use crate::positioned::read_full;
+use crate::root::meta_of;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::fstat;
+use rustix::io::{Errno, read};
+
+/// What a stream is read from.
+#[derive(Debug)]
+pub(crate) enum Source<'f> {
+    /// Something that is read once, such as standard input.
+    Input(BorrowedFd<'f>),
+    /// A file.
+    File(OwnedFd),
+}
+
+impl FileSender<'_> {
+    /// Sends `source` as a stream called `name`, from the part on that `from` says: what is before it is read and
+    /// compared.
+    pub(crate) fn send_stream(
+        mut self,
+        name: &[u8],
+        meta: Meta,
+        source: &Source<'_>,
+        from: Position,
+    ) -> Result<Totals, Error> {
+        self.path = name.to_vec();
+        match self.stream(name, meta, source, from) {
+            Ok(digest) => self.add(&Record::Close { digest }, 0)?,
+            Err(Trouble::Copy(error)) => return Err(error),
+            Err(Trouble::Refused) => self.end_stream(Cause::SourceChanged)?,
+            Err(Trouble::File(cause)) => {
+                let failure = Failure::new(&self.path, cause.clone());
+                self.observer.failed(&failure);
+                self.end_stream(cause)?;
+            }
+        }
+        self.finish()
+    }
+
+    fn end_stream(&mut self, cause: Cause) -> Result<(), Error> {
+        self.add(&Record::Abandon { cause }, 0)
+    }
+
+    /// The digest of all of it.
+    fn stream(
+        &mut self,
+        name: &[u8],
+        meta: Meta,
+        source: &Source<'_>,
+        from: Position,
+    ) -> Result<Digest, Trouble> {
+        self.add(&Record::Stream { name, meta }, 0)?;
+        self.flush()?;
+        let before = match source {
+            Source::Input(_) => None,
+            Source::File(file) => Some(fstat(file)?),
+        };
+        let mut position = Position::default();
+        loop {
+            if self.refused.is_some() {
+                return Err(Trouble::Refused);
+            }
+            let mut buffer = self.acquire()?;
+            let unit = &mut buffer[..UNIT_BYTES];
+            let len = match source.read(unit, position.steps, &mut self.port) {
+                Ok(len) => len,
+                Err(trouble) => {
+                    self.port.put_back(buffer);
+                    return Err(trouble);
+                }
+            };
+            let digest = self.digester.digest(&buffer[..len]);
+            if len > 0 {
+                position.pass(Step::Entry, &digest);
+                self.observer.advanced(len as u64);
+            }
+            if len == 0 || position.steps <= from.steps {
+                self.port.put_back(buffer);
+            } else {
+                let size = len as u32;
+                self.pack_buffer = Some(buffer);
+                self.add_fitting(&Record::Part { size, digest }, len)?;
+                self.flush()?;
+            }
+            if position.steps == from.steps && position != from {
+                return Err(Cause::SourceChanged.into());
+            }
+            if len < UNIT_BYTES {
+                break;
+            }
+        }
+        if position.steps < from.steps {
+            return Err(Cause::SourceChanged.into());
+        }
+        if let (Source::File(file), Some(before)) = (source, before)
+            && changed(file.as_fd(), &before)?
+        {
+            return Err(Cause::SourceChanged.into());
+        }
+        Ok(position.digest())
+    }
+}
+
+impl Source<'_> {
+    /// What a copy of it is to have: of something without a name, what a new file of this process would.
+    pub(crate) fn meta(&self) -> Result<Meta, Cause> {
+        match self {
+            Source::File(file) => Ok(meta_of(&fstat(file)?)),
+            Source::Input(_) => {
+                let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+                Ok(Meta {
+                    mode: 0o666 & !umask(),
+                    mtime_seconds: now.tv_sec,
+                    mtime_nanoseconds: now.tv_nsec as u32,
+                })
+            }
+        }
+    }
+
+    /// Fills `unit`, the one with this index, unless the end comes before; how much it is.
+    fn read(&self, unit: &mut [u8], index: u64, port: &mut Port) -> Result<usize, Trouble> {
+        match self {
+            Source::File(file) => Ok(read_full(file.as_fd(), unit, index * UNIT_BYTES as u64)?),
+            Source::Input(input) => read_input(*input, unit, port),
+        }
+    }
+}
+
+/// Reads until `unit` is full or the end is there; looks meanwhile whether the copy was given up.
+fn read_input(input: BorrowedFd<'_>, unit: &mut [u8], port: &mut Port) -> Result<usize, Trouble> {
+    let mut done = 0;
+    while done < unit.len() {
+        let look = Timespec {
+            tv_sec: 0,
+            tv_nsec: PUMP_WAIT_MILLISECONDS as i64 * 1_000_000,
+        };
+        let mut ready = [PollFd::from_borrowed_fd(input, PollFlags::IN)];
+        match poll(&mut ready, Some(&look)) {
+            Ok(0) | Err(Errno::INTR) => {
+                port.poll()?;
+                continue;
+            }
+            Ok(_) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        match read(input, &mut unit[done..]) {
+            Ok(0) => break,
+            Ok(len) => done += len,
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(done)
+}
+
+/// The permissions that this process does not give to new files, as the system says; the usual ones if it does not.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok())
+        .unwrap_or(0o022)
+}

@@ -1,0 +1,132 @@
+//! The server's part in a sync: it lists, takes, sends and removes as the client chooses.
+
+use super::session::Session;
+use super::tally::Tally;
+use super::turns::Turn;
+use crate::digest::Digester;
+use crate::error::{Cause, Error};
+use crate::limits::{PLAN_BYTES, REQUEST_SECONDS};
+use crate::message::{CopyOptions, Landing, Totals};
+use crate::name::RelativePath;
+use crate::opening::receive;
+use crate::pump::{self, CONTROL, DATA};
+use crate::reached::Reached;
+use crate::receive::{FileReceiver, Role, TopLevel};
+use crate::send::FileSender;
+use crate::sync::pages;
+use crate::sync::remove::remove;
+use crate::sync::walk::Walker;
+use crate::target::{Sources, resolve_below};
+use rustix::fd::OwnedFd;
+use std::time::Duration;
+use zerolane::Connection;
+
+/// What an update goes into: as the contents of one directory, which is made if need be.
+const CONTENTS: Sources = Sources {
+    count: 1,
+    contents: true,
+    device: false,
+};
+
+impl Session<'_> {
+    /// Sends the listing of a tree.
+    pub(super) fn walk(
+        &self,
+        connection: &mut Connection,
+        path: &[u8],
+        may_be_missing: bool,
+        digests: bool,
+        (digester, turn): (Digester, &Turn<'_>),
+    ) -> Result<(), Error> {
+        let directory = match self.directory(path) {
+            Ok(directory) => Some(directory),
+            Err(Cause::NotFound) if may_be_missing => None,
+            Err(cause) => return self.refuse_path(connection, path, cause),
+        };
+        self.accept(connection, &digester, Landing::Into)?;
+        let walker = Walker::new(directory, digester).with_digests(digests);
+        pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
+            pages::send(port, walker, turn.stop())
+        })
+    }
+
+    /// Takes what the client has chosen to send.
+    pub(super) fn update(
+        &self,
+        connection: &mut Connection,
+        destination: &[u8],
+        options: CopyOptions,
+        (digester, turn): (Digester, &Turn<'_>),
+    ) -> Result<Totals, Error> {
+        self.check_writable(connection)?;
+        let target = RelativePath::parse(destination)
+            .and_then(|path| resolve_below(self.root()?, &path, CONTENTS, Landing::AsCp));
+        let base = match target {
+            Ok((base, _)) => base,
+            Err(cause) => return self.refuse_path(connection, destination, cause),
+        };
+        self.accept(connection, &digester, Landing::Into)?;
+        let mut reached = Reached::default();
+        pump::run(connection, CONTROL, DATA, turn.stop(), |port| {
+            let to = (base, TopLevel::Any);
+            let role = (Role::Tells, &mut reached);
+            FileReceiver::new(port, self, options, digester, to, role)
+                .replacing()
+                .receive_all()
+        })
+    }
+
+    /// Sends what the client has chosen to have.
+    pub(super) fn fetch(
+        &self,
+        connection: &mut Connection,
+        source: &[u8],
+        options: CopyOptions,
+        (digester, turn): (Digester, &Turn<'_>),
+        begun: u64,
+    ) -> Result<Totals, Error> {
+        let base = match self.directory(source) {
+            Ok(base) => base,
+            Err(cause) => return self.refuse_path(connection, source, cause),
+        };
+        self.accept(connection, &digester, Landing::Into)?;
+        let plan = self.hear_plan(connection)?;
+        let mut reached = Reached {
+            begun,
+            ..Reached::default()
+        };
+        pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
+            FileSender::new(port, self, options, digester, &mut reached).send_planned(base, &plan)
+        })
+    }
+
+    /// Removes what the client has chosen to remove.
+    pub(super) fn remove(
+        &self,
+        connection: &mut Connection,
+        path: &[u8],
+        turn: &Turn<'_>,
+    ) -> Result<(), Error> {
+        self.check_writable(connection)?;
+        let base = match self.directory(path) {
+            Ok(base) => base,
+            Err(cause) => return self.refuse_path(connection, path, cause),
+        };
+        self.begin(connection)?;
+        let plan = self.hear_plan(connection)?;
+        let mut tally = Tally::new(self, connection);
+        remove(base, &plan, turn.stop(), |outcome| tally.tell(outcome))?;
+        tally.finish()
+    }
+
+    fn directory(&self, path: &[u8]) -> Result<OwnedFd, Cause> {
+        self.root()?.open_directory(&RelativePath::parse(path)?)
+    }
+
+    fn hear_plan(&self, connection: &mut Connection) -> Result<Vec<u8>, Error> {
+        let patience = Duration::from_secs(REQUEST_SECONDS);
+        receive(connection, PLAN_BYTES, &self.stop, patience, |plan| {
+            Ok(plan.to_vec())
+        })
+    }
+}

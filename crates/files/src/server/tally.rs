@@ -1,0 +1,64 @@
+//! What came of the parts of a request, told while they are done.
+
+use super::session::Session;
+use crate::error::{Error, Failure};
+use crate::limits::{CONTROL_BYTES, FEEDBACK_FAILURES, REMOVING_SECONDS, REPORT_PATH_BYTES};
+use crate::message::Reply;
+use std::time::{Duration, Instant};
+use zerolane::Connection;
+
+// A reply of failures has to fit its message.
+const _: () = assert!(FEEDBACK_FAILURES * (REPORT_PATH_BYTES + 64) < CONTROL_BYTES);
+
+/// Tells the client how much was done and what was not, every few seconds.
+pub(super) struct Tally<'s, 'o> {
+    session: &'s Session<'o>,
+    connection: &'s mut Connection,
+    done: u64,
+    failures: Vec<Failure>,
+    said: Instant,
+}
+
+impl<'s, 'o> Tally<'s, 'o> {
+    pub(super) fn new(session: &'s Session<'o>, connection: &'s mut Connection) -> Tally<'s, 'o> {
+        Tally {
+            session,
+            connection,
+            done: 0,
+            failures: Vec::new(),
+            said: Instant::now(),
+        }
+    }
+
+    /// Notes what came of one part.
+    pub(super) fn tell(&mut self, outcome: Result<(), Failure>) -> Result<(), Error> {
+        match outcome {
+            Ok(()) => self.done += 1,
+            Err(failure) => {
+                let session = self.session;
+                session.observer.failed(&session.peer, &failure);
+                self.failures.push(failure);
+            }
+        }
+        let quiet = self.said.elapsed() < Duration::from_secs(REMOVING_SECONDS);
+        match quiet && self.failures.len() < FEEDBACK_FAILURES {
+            true => Ok(()),
+            false => self.say(false),
+        }
+    }
+
+    /// That was all.
+    pub(super) fn finish(mut self) -> Result<(), Error> {
+        self.say(true)
+    }
+
+    fn say(&mut self, last: bool) -> Result<(), Error> {
+        self.said = Instant::now();
+        let reply = Reply::Done {
+            done: std::mem::take(&mut self.done),
+            failures: std::mem::take(&mut self.failures),
+            last,
+        };
+        self.session.say(self.connection, &reply)
+    }
+}

@@ -1,0 +1,67 @@
+//! When two files count as the same.
+
+use crate::message::Meta;
+
+/// To what file systems cut times, nanoseconds: ext3 and HFS+, exFAT, some network file systems, NTFS.
+const GRAINS: [u32; 5] = [1_000_000_000, 10_000_000, 1_000_000, 1000, 100];
+
+/// Whether `there` is the time `here` as the target's file system keeps it, or differs by at most
+/// `window` whole seconds. Only the times of the two files count, never a clock.
+pub(super) fn same_time(here: &Meta, there: &Meta, window: u32) -> bool {
+    let apart = here.mtime_seconds.abs_diff(there.mtime_seconds);
+    if apart > 0 || window > 0 {
+        return apart <= u64::from(window);
+    }
+    let (here, there) = (here.mtime_nanoseconds, there.mtime_nanoseconds);
+    here == there || GRAINS.iter().any(|grain| here - here % grain == there)
+}
+
+/// Whether the permissions are the same, of those that are kept.
+pub(super) fn same_mode(here: &Meta, there: &Meta) -> bool {
+    (here.mode ^ there.mode) & 0o777 == 0
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64, nanoseconds: u32) -> Meta {
+        Meta {
+            mode: 0,
+            mtime_seconds: seconds,
+            mtime_nanoseconds: nanoseconds,
+        }
+    }
+
+    #[test]
+    fn same_time__what_a_coarse_file_system_keeps() {
+        let here = at(100, 123_456_789);
+        for there in [
+            123_456_789,
+            0,
+            120_000_000,
+            123_000_000,
+            123_456_000,
+            123_456_700,
+        ] {
+            assert!(same_time(&here, &at(100, there), 0), "{there}");
+        }
+        // The source is the one that was cut: the target is another time.
+        for there in [1, 123_456_788, 123_456_790, 999_999_999] {
+            assert!(!same_time(&here, &at(100, there), 0), "{there}");
+        }
+        assert!(!same_time(&at(100, 0), &here, 0));
+        assert!(!same_time(&here, &at(101, 123_456_789), 0));
+        assert!(!same_time(&at(i64::MIN, 0), &at(i64::MAX, 0), 0));
+    }
+
+    #[test]
+    fn same_time__a_window_of_whole_seconds() {
+        // FAT keeps even seconds.
+        assert!(same_time(&at(101, 900_000_000), &at(100, 0), 1));
+        assert!(same_time(&at(100, 0), &at(101, 1), 1));
+        assert!(!same_time(&at(102, 0), &at(100, 0), 1));
+        assert!(same_time(&at(-1, 0), &at(1, 0), 2));
+    }
+}

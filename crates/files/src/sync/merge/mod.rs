@@ -1,0 +1,304 @@
+//! Two listings side by side: what differs becomes steps. `pair` holds a part of [`Merge`]'s own code, so
+//! it and this file name each other.
+
+mod pair;
+
+use super::options::{Action, Change, SyncObserver, SyncOptions, SyncTotals};
+use super::plan::{Notes, Step};
+use super::sight::{Listing, Seen, Sight};
+use crate::error::{Cause, Error, Failure};
+use crate::message::EntryKind;
+use crate::stop::Stop;
+
+/// What is to be done.
+pub(crate) struct Outcome {
+    pub(crate) copy: Notes,
+    pub(crate) remove: Notes,
+    /// `copied` and `deleted` are what there is to do.
+    pub(crate) totals: SyncTotals,
+    /// Whether the source has anything, directories and what was skipped included.
+    pub(crate) source_is_empty: bool,
+}
+
+/// A comparison.
+pub(crate) struct Merge<'a> {
+    source: &'a mut dyn Listing,
+    target: &'a mut dyn Listing,
+    options: &'a SyncOptions,
+    observer: &'a dyn SyncObserver,
+    stop: &'a Stop,
+    path: Vec<u8>,
+    outcome: Outcome,
+}
+
+/// Which of the two listings.
+#[derive(Clone, Copy)]
+enum Side {
+    Source,
+    Target,
+}
+
+/// What stands at one name of a directory, at either end or at both.
+enum Pair {
+    New(Sight),
+    Extra(Sight),
+    Both(Sight, Sight),
+}
+
+impl<'a> Merge<'a> {
+    pub(crate) fn new(
+        source: &'a mut dyn Listing,
+        target: &'a mut dyn Listing,
+        options: &'a SyncOptions,
+        observer: &'a dyn SyncObserver,
+        stop: &'a Stop,
+    ) -> Merge<'a> {
+        Merge {
+            source,
+            target,
+            options,
+            observer,
+            stop,
+            path: Vec::new(),
+            outcome: Outcome {
+                copy: Notes::new(),
+                remove: Notes::new(),
+                totals: SyncTotals::default(),
+                source_is_empty: true,
+            },
+        }
+    }
+
+    /// Compares the two to their ends.
+    pub(crate) fn run(mut self) -> Result<Outcome, Error> {
+        self.directory()?;
+        Ok(self.outcome)
+    }
+
+    /// The rest of a directory that is at both ends.
+    fn directory(&mut self) -> Result<(), Error> {
+        let (mut here, mut there) = (self.next(Side::Source)?, self.next(Side::Target)?);
+        loop {
+            let pair = match (here.take(), there.take()) {
+                (None, None) => return Ok(()),
+                (Some(new), None) => Pair::New(new),
+                (None, Some(extra)) => Pair::Extra(extra),
+                (Some(new), Some(extra)) => match new.name().cmp(&extra.name()) {
+                    std::cmp::Ordering::Less => {
+                        there = Some(extra);
+                        Pair::New(new)
+                    }
+                    std::cmp::Ordering::Greater => {
+                        here = Some(new);
+                        Pair::Extra(extra)
+                    }
+                    std::cmp::Ordering::Equal => Pair::Both(new, extra),
+                },
+            };
+            // One end is a name ahead: what it has there comes before anything that is in it.
+            match pair {
+                Pair::New(sight) => {
+                    self.named(&sight, |this, sight| this.new_entry(sight, None))?;
+                    here = self.next(Side::Source)?;
+                }
+                Pair::Extra(sight) => {
+                    self.named(&sight, |this, sight| this.extra(sight).map(drop))?;
+                    there = self.next(Side::Target)?;
+                }
+                Pair::Both(new, extra) => {
+                    self.named(&new, |this, new| this.both(new, &extra))?;
+                    here = self.next(Side::Source)?;
+                    there = self.next(Side::Target)?;
+                }
+            }
+        }
+    }
+
+    fn listing(&mut self, side: Side) -> &mut dyn Listing {
+        match side {
+            Side::Source => self.source,
+            Side::Target => self.target,
+        }
+    }
+
+    /// The next entry of the directory that filters do not leave out; `None` at its end.
+    fn next(&mut self, side: Side) -> Result<Option<Sight>, Error> {
+        self.next_and_left_out(side).map(|(sight, _)| sight)
+    }
+
+    /// The same, and whether something before it was left out.
+    fn next_and_left_out(&mut self, side: Side) -> Result<(Option<Sight>, bool), Error> {
+        let mut left_out = false;
+        loop {
+            self.stop.check()?;
+            let sight = self.listing(side).next()?;
+            match &sight {
+                Sight::Leave => return Ok((None, left_out)),
+                Sight::Cut { cause } => {
+                    let cause = cause.clone();
+                    self.fail(cause);
+                    left_out = true;
+                    continue;
+                }
+                _ => {}
+            }
+            let directory = sight.is_directory();
+            let excluded = self.named(&sight, |this, _| {
+                Ok(this.options.filter.excludes(&this.path, directory))
+            })?;
+            if !excluded {
+                if matches!(side, Side::Source) {
+                    self.outcome.source_is_empty = false;
+                }
+                return Ok((Some(sight), left_out));
+            }
+            left_out = true;
+            self.pass_over(side, &sight)?;
+        }
+    }
+
+    /// Goes past what is in a directory.
+    fn pass_over(&mut self, side: Side, sight: &Sight) -> Result<(), Error> {
+        if !sight.is_directory() {
+            return Ok(());
+        }
+        self.listing(side).prune();
+        let mut depth = 1_usize;
+        while depth > 0 {
+            self.stop.check()?;
+            match self.listing(side).next()? {
+                Sight::Leave => depth -= 1,
+                sight if sight.is_directory() => depth += 1,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `work` with the path of `sight` as the current one.
+    fn named<T>(
+        &mut self,
+        sight: &Sight,
+        work: impl FnOnce(&mut Self, &Sight) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let outer = self.path.len();
+        if outer > 0 {
+            self.path.push(b'/');
+        }
+        self.path
+            .extend_from_slice(sight.name().unwrap_or_default());
+        let done = work(self, sight);
+        self.path.truncate(outer);
+        done
+    }
+
+    fn fail(&mut self, cause: Cause) {
+        self.outcome.totals.failed += 1;
+        let path: &[u8] = match self.path.is_empty() {
+            true => b".",
+            false => &self.path,
+        };
+        self.observer.failed(&Failure::new(path, cause));
+    }
+
+    fn tell(&self, seen: &Seen, action: Action) {
+        self.observer.change(&Change {
+            path: &self.path,
+            kind: seen.kind,
+            size: seen.size,
+            action,
+        });
+    }
+
+    /// Something of the source that goes over, under its name or another one first.
+    fn new_entry(&mut self, sight: &Sight, instead: Option<Vec<u8>>) -> Result<(), Error> {
+        let seen = match sight {
+            Sight::Entry(seen) => seen,
+            Sight::Unseen { cause, .. } => {
+                self.fail(cause.clone());
+                return Ok(());
+            }
+            Sight::Cut { .. } | Sight::Leave => return Ok(()),
+        };
+        let action = match instead {
+            None => Action::Create,
+            Some(_) => Action::Replace,
+        };
+        match seen.kind {
+            EntryKind::Special => self.skip(seen),
+            EntryKind::File | EntryKind::Link => self.copy(seen, instead, action)?,
+            EntryKind::Directory => {
+                self.tell(seen, action);
+                self.outcome.totals.copied.directories += 1;
+                self.outcome.copy.enter(&seen.name, instead);
+                self.outcome.copy.touch()?;
+                while let Some(inner) = self.next(Side::Source)? {
+                    self.named(&inner, |this, inner| this.new_entry(inner, None))?;
+                }
+                self.outcome.copy.leave()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, seen: &Seen) {
+        self.outcome.totals.skipped += 1;
+        self.tell(seen, Action::Skip);
+    }
+
+    fn copy(&mut self, seen: &Seen, instead: Option<Vec<u8>>, action: Action) -> Result<(), Error> {
+        let totals = &mut self.outcome.totals;
+        totals.listed += 1;
+        match seen.kind {
+            EntryKind::File => {
+                totals.copied.files += 1;
+                totals.copied.bytes += seen.size;
+            }
+            _ => totals.copied.links += 1,
+        }
+        self.tell(seen, action);
+        let name = seen.name.clone();
+        let old = action == Action::Update;
+        self.outcome.copy.add(&Step::Copy { name, instead, old })
+    }
+
+    /// Something that only the target has; whether it will go, with all that is in it.
+    fn extra(&mut self, sight: &Sight) -> Result<bool, Error> {
+        let seen = match sight {
+            Sight::Entry(seen) if self.options.delete => seen,
+            Sight::Unseen { cause, .. } if self.options.delete => {
+                self.fail(cause.clone());
+                return Ok(false);
+            }
+            _ => {
+                self.pass_over(Side::Target, sight)?;
+                return Ok(false);
+            }
+        };
+        if seen.kind == EntryKind::Directory && !self.empty_out(&seen.name)? {
+            return Ok(false);
+        }
+        self.outcome.totals.deleted += 1;
+        self.tell(seen, Action::Remove);
+        self.outcome.remove.add(&Step::Remove {
+            name: seen.name.clone(),
+            kind: seen.kind,
+            inode: seen.inode,
+        })?;
+        Ok(true)
+    }
+
+    /// Removes what is in a directory of the target, called `name` by then; whether nothing stays.
+    fn empty_out(&mut self, name: &[u8]) -> Result<bool, Error> {
+        self.outcome.remove.enter(name, None);
+        let mut all = true;
+        loop {
+            let (inner, left_out) = self.next_and_left_out(Side::Target)?;
+            all &= !left_out;
+            let Some(inner) = inner else { break };
+            all &= self.named(&inner, |this, inner| this.extra(inner))?;
+        }
+        self.outcome.remove.leave()?;
+        Ok(all)
+    }
+}

@@ -1,0 +1,138 @@
+//! One name that is at both ends: the same, changed, or of another type.
+
+use super::{Merge, Side};
+use crate::error::{Cause, Error};
+use crate::message::EntryKind;
+use crate::sync::compare::{same_mode, same_time};
+use crate::sync::options::Action;
+use crate::sync::plan::Step;
+use crate::sync::sight::{Detail, Seen, Sight};
+use crate::temporary::random_name;
+
+impl Merge<'_> {
+    /// The same name at both ends.
+    pub(super) fn both(&mut self, here: &Sight, there: &Sight) -> Result<(), Error> {
+        let (Sight::Entry(new), Sight::Entry(old)) = (here, there) else {
+            return self.half_seen(here, there);
+        };
+        match (new.kind, old.kind) {
+            (EntryKind::Special, _) => {
+                self.skip(new);
+                self.pass_over(Side::Target, there)
+            }
+            (EntryKind::Directory, EntryKind::Directory) => {
+                self.outcome.copy.enter(&new.name, None);
+                self.outcome.remove.enter(&new.name, None);
+                if !same_mode(&new.meta, &old.meta) || !self.same_time(new, old) {
+                    self.tell(new, Action::Settle);
+                    self.outcome.copy.touch()?;
+                }
+                self.directory()?;
+                self.outcome.copy.leave()?;
+                self.outcome.remove.leave()
+            }
+            (EntryKind::Directory, _) | (_, EntryKind::Special) => {
+                let instead = random_name().map_err(|_| Error::NoRandom)?;
+                self.new_entry(here, Some(instead))
+            }
+            (_, EntryKind::Directory) => self.file_for_directory(here, there),
+            (EntryKind::File, EntryKind::File) => self.files(new, old),
+            (EntryKind::Link, EntryKind::Link) if new.detail == old.detail => {
+                self.unchanged();
+                Ok(())
+            }
+            _ => self.copy(new, None, Action::Update),
+        }
+    }
+
+    /// One of the two could not be looked at.
+    fn half_seen(&mut self, here: &Sight, there: &Sight) -> Result<(), Error> {
+        match here {
+            // What cannot be read over there may be replaced all the same.
+            Sight::Entry(new) if new.kind != EntryKind::Directory => self.new_entry(here, None),
+            Sight::Entry(_) => {
+                if let Sight::Unseen { cause, .. } = there {
+                    self.fail(cause.clone());
+                }
+                self.pass_over(Side::Source, here)
+            }
+            Sight::Unseen { cause, .. } => {
+                self.fail(cause.clone());
+                self.pass_over(Side::Target, there)
+            }
+            Sight::Cut { .. } | Sight::Leave => Ok(()),
+        }
+    }
+
+    /// A file or link of the source where the target has a directory. That goes only if it may be emptied.
+    fn file_for_directory(&mut self, here: &Sight, there: &Sight) -> Result<(), Error> {
+        if !self.options.delete {
+            self.fail(Cause::InTheWay);
+            return self.pass_over(Side::Target, there);
+        }
+        let Sight::Entry(old) = there else {
+            return Ok(());
+        };
+        let instead = random_name().map_err(|_| Error::NoRandom)?;
+        if !self.empty_out(&instead)? {
+            self.fail(Cause::InTheWay);
+            return Ok(());
+        }
+        self.outcome.totals.deleted += 1;
+        self.tell(old, Action::Remove);
+        self.outcome.remove.add(&Step::Remove {
+            name: instead.clone(),
+            kind: old.kind,
+            inode: old.inode,
+        })?;
+        self.new_entry(here, Some(instead))
+    }
+
+    fn files(&mut self, new: &Seen, old: &Seen) -> Result<(), Error> {
+        let same = match (new.size == old.size, self.options.checksum) {
+            (false, _) => false,
+            (true, false) => self.same_time(new, old),
+            (true, true) => self.same_content(new, old),
+        };
+        if !same {
+            return self.copy(new, None, Action::Update);
+        }
+        if same_mode(&new.meta, &old.meta) && self.same_time(new, old) {
+            self.unchanged();
+            return Ok(());
+        }
+        // What its own owner cannot open is replaced.
+        if old.meta.mode & 0o400 == 0 {
+            return self.copy(new, None, Action::Update);
+        }
+        self.outcome.totals.listed += 1;
+        self.outcome.totals.settled += 1;
+        self.tell(new, Action::Settle);
+        self.outcome.copy.add(&Step::Settle {
+            name: new.name.clone(),
+            size: new.size,
+            meta: new.meta,
+            was: old.meta,
+        })
+    }
+
+    fn unchanged(&mut self) {
+        self.outcome.totals.listed += 1;
+        self.outcome.totals.unchanged += 1;
+    }
+
+    fn same_time(&self, new: &Seen, old: &Seen) -> bool {
+        same_time(&new.meta, &old.meta, self.options.modify_window)
+    }
+
+    /// Whether the contents are the same. Where one cannot be read, the copy will say so.
+    fn same_content(&mut self, new: &Seen, old: &Seen) -> bool {
+        // The end that has sent a digest says whether the other one is needed at all.
+        let known = matches!(old.detail, Detail::Digest(_));
+        let (first, second) = match known {
+            true => (self.target.digest(old), self.source.digest(new)),
+            false => (self.source.digest(new), self.target.digest(old)),
+        };
+        matches!((first, second), (Ok(one), Ok(another)) if one == another)
+    }
+}

@@ -1,0 +1,207 @@
+//! A listing on its way: written into messages at one end; read, and believed in nothing, at the other.
+
+use super::sight::{Detail, Listing, Seen, Sight};
+use crate::digest::Digest;
+use crate::error::{Cause, Error};
+use crate::limits::{
+    FILE_BYTES, LISTING_ENTRIES, LISTING_PAGE_BYTES, PATH_BYTES, RECORD_BYTES, TREE_DEPTH,
+};
+use crate::message::EntryKind;
+use crate::name::{RelativePath, check_name};
+use crate::port::{Buffer, Filled, Port};
+use crate::stop::Stop;
+
+/// Sends a listing.
+pub(crate) fn send(mut port: Port, mut listing: impl Listing, stop: &Stop) -> Result<(), Error> {
+    let mut depth = 1_usize;
+    while depth > 0 {
+        let mut buffer = acquire(&mut port)?;
+        let mut len = 0;
+        while depth > 0 && len + RECORD_BYTES <= LISTING_PAGE_BYTES {
+            stop.check()?;
+            let sight = listing.next()?;
+            match &sight {
+                Sight::Leave => depth -= 1,
+                sight if sight.is_directory() => depth += 1,
+                _ => {}
+            }
+            len += sight.encode(&mut buffer[len..]).ok_or(Error::Internal)?;
+        }
+        port.submit(buffer, len)?;
+    }
+    Ok(())
+}
+
+fn acquire(port: &mut Port) -> Result<Buffer, Error> {
+    port.poll()?;
+    loop {
+        if let Some(buffer) = port.take_free() {
+            return Ok(buffer);
+        }
+        port.wait()?;
+    }
+}
+
+/// A listing that arrives.
+pub(crate) struct Pages {
+    port: Port,
+    page: Option<Filled>,
+    /// Bytes of the page that were read.
+    read: usize,
+    order: Order,
+}
+
+impl Pages {
+    pub(crate) fn new(port: Port) -> Pages {
+        Pages {
+            port,
+            page: None,
+            read: 0,
+            order: Order::default(),
+        }
+    }
+
+    /// A listing whose top entries are paths, in whatever order. `leaving`: also those that lead out of a served directory,
+    /// as a login has them.
+    pub(crate) fn of_paths(port: Port, leaving: bool) -> Pages {
+        let mut pages = Pages::new(port);
+        pages.order.paths = true;
+        pages.order.leaving = leaving;
+        pages
+    }
+
+    /// Sees to it that there is a page of which something is left to read.
+    fn fetch(&mut self) -> Result<(), Error> {
+        loop {
+            match self.page.take() {
+                Some(page) if self.read < page.len => {
+                    self.page = Some(page);
+                    return Ok(());
+                }
+                Some(page) => self.port.release(page.buffer),
+                None => {}
+            }
+            self.read = 0;
+            self.page = self.port.take_arrived();
+            if self.page.is_none() {
+                self.port.wait()?;
+            }
+        }
+    }
+}
+
+impl Listing for Pages {
+    fn next(&mut self) -> Result<Sight, Error> {
+        self.fetch()?;
+        let page = self.page.as_ref().ok_or(Error::Internal)?;
+        let mut rest = &page.bytes()[self.read..];
+        let sight = Sight::decode(&mut rest)?;
+        self.read = page.len - rest.len();
+        self.order.check(&sight)?;
+        Ok(sight)
+    }
+
+    fn digest(&mut self, seen: &Seen) -> Result<Digest, Cause> {
+        match seen.detail {
+            Detail::Digest(digest) => Ok(digest),
+            _ => Err(Cause::ChangedSinceListed),
+        }
+    }
+}
+
+/// The one order that a listing may have.
+#[derive(Debug)]
+struct Order {
+    /// The last name in each open directory.
+    last: Vec<Vec<u8>>,
+    /// Only a Leave may come.
+    cut: bool,
+    entries: u64,
+    /// At the top there are paths.
+    paths: bool,
+    /// Which may lead out.
+    leaving: bool,
+}
+
+impl Default for Order {
+    fn default() -> Order {
+        Order {
+            last: vec![Vec::new()],
+            cut: false,
+            entries: 0,
+            paths: false,
+            leaving: false,
+        }
+    }
+}
+
+impl Order {
+    fn check(&mut self, sight: &Sight) -> Result<(), Error> {
+        self.entries += 1;
+        if self.entries > LISTING_ENTRIES {
+            return Err(Error::Protocol("a listing without end"));
+        }
+        if std::mem::take(&mut self.cut) && *sight != Sight::Leave {
+            return Err(Error::Protocol("a listing that goes on after its end"));
+        }
+        match sight {
+            Sight::Entry(seen) => {
+                self.name(&seen.name)?;
+                check_seen(seen)?;
+                if seen.kind == EntryKind::Directory {
+                    if self.last.len() > TREE_DEPTH + usize::from(self.paths) {
+                        return Err(Error::Protocol("directories nest too deeply"));
+                    }
+                    self.last.push(Vec::new());
+                }
+            }
+            Sight::Unseen { name, .. } => self.name(name)?,
+            Sight::Cut { .. } => self.cut = true,
+            Sight::Leave => drop(self.last.pop()),
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, name: &[u8]) -> Result<(), Error> {
+        if self.paths && self.last.len() == 1 {
+            return match RelativePath::parse(name) {
+                Ok(path) if self.leaving || !path.leaves() => Ok(()),
+                _ => Err(Error::Protocol("a path that leads outside")),
+            };
+        }
+        check_name(name).map_err(|_| Error::Protocol("a name that is not one component"))?;
+        // Nothing is left to leave: another listing has begun behind the end of this one.
+        let last = (self.last.last_mut()).ok_or(Error::Protocol("a listing after its end"))?;
+        if name <= last.as_slice() {
+            return Err(Error::Protocol(
+                "a listing out of order, or with a name twice",
+            ));
+        }
+        last.clear();
+        last.extend_from_slice(name);
+        Ok(())
+    }
+}
+
+fn check_seen(seen: &Seen) -> Result<(), Error> {
+    let link = match &seen.detail {
+        Detail::Link(target) => {
+            if target.is_empty() || target.len() > PATH_BYTES || target.contains(&0) {
+                return Err(Error::Protocol("a link's target that cannot be"));
+            }
+            true
+        }
+        _ => false,
+    };
+    if link != (seen.kind == EntryKind::Link) {
+        return Err(Error::Protocol("a link without target, or one of no link"));
+    }
+    match seen.size > FILE_BYTES || seen.meta.mtime_nanoseconds > 999_999_999 {
+        true => Err(Error::Protocol("a size or time that cannot be")),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "pages_tests.rs"]
+mod tests;

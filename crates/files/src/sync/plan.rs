@@ -1,0 +1,226 @@
+//! What a sync is to do, step by step: noted while the listings are compared, carried out after that.
+//!
+//! The steps go through the tree as the listings do. Memory does not grow with them: beyond a limit
+//! they are in a temporary file that has no name.
+
+use crate::error::{Cause, Error};
+use crate::limits::{PLAN_BYTES, PLAN_HELD_BYTES, TREE_DEPTH};
+use crate::message::{EntryKind, Meta};
+use crate::name::check_name;
+use serde::{Deserialize, Serialize};
+use std::io::{BufReader, Read, Seek, Write};
+use tempfile::SpooledTempFile;
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Step {
+    /// What follows, until the matching Leave, is in this directory. With a name `instead`, it comes
+    /// under that name first, and changes places with what stands under its own when it is complete.
+    Enter {
+        name: Vec<u8>,
+        instead: Option<Vec<u8>>,
+    },
+    /// The directory is done.
+    Leave,
+    /// This file or link goes over; `instead` as above. `old`: the target has a file of this name.
+    Copy {
+        name: Vec<u8>,
+        instead: Option<Vec<u8>>,
+        old: bool,
+    },
+    /// The file's content is there; its permissions or time are not. As it was seen at the source, and
+    /// what the target's were.
+    Settle {
+        name: Vec<u8>,
+        size: u64,
+        meta: Meta,
+        was: Meta,
+    },
+    /// This goes; a directory only if it is empty.
+    Remove {
+        name: Vec<u8>,
+        kind: EntryKind,
+        inode: u64,
+    },
+}
+
+impl Step {
+    /// The names in it.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Vec<u8>> {
+        let (name, instead) = match self {
+            Step::Enter { name, instead } | Step::Copy { name, instead, .. } => {
+                (Some(name), instead.as_ref())
+            }
+            Step::Settle { name, .. } | Step::Remove { name, .. } => (Some(name), None),
+            Step::Leave => (None, None),
+        };
+        name.into_iter().chain(instead)
+    }
+}
+
+/// Takes the next step off a plan that may have come from a peer.
+///
+/// # Errors
+/// [`Error::Protocol`]: it is none, or has a name that is not one component.
+pub(crate) fn next_step(plan: &mut &[u8]) -> Result<Option<Step>, Error> {
+    if plan.is_empty() {
+        return Ok(None);
+    }
+    let (step, rest) =
+        postcard::take_from_bytes::<Step>(plan).map_err(|_| Error::Protocol("malformed plan"))?;
+    *plan = rest;
+    let checked: Result<Vec<_>, Cause> = step.names().map(|name| check_name(name)).collect();
+    checked.map_err(|_| Error::Protocol("a name that is not one component"))?;
+    Ok(Some(step))
+}
+
+/// Steps in the making. A directory is noted when there is a step in it, or about itself.
+pub(crate) struct Notes {
+    spool: SpooledTempFile,
+    /// The directories that are open, and whether they were noted.
+    open: Vec<(Step, bool)>,
+    empty: bool,
+}
+
+impl Notes {
+    pub(crate) fn new() -> Notes {
+        Notes {
+            spool: SpooledTempFile::new(PLAN_HELD_BYTES),
+            open: Vec::new(),
+            empty: true,
+        }
+    }
+
+    /// Whether there is nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.empty
+    }
+
+    /// Goes into a directory.
+    pub(crate) fn enter(&mut self, name: &[u8], instead: Option<Vec<u8>>) {
+        let name = name.to_vec();
+        self.open.push((Step::Enter { name, instead }, false));
+    }
+
+    /// Notes the directory itself, even if there is no step in it.
+    pub(crate) fn touch(&mut self) -> Result<(), Error> {
+        for at in 0..self.open.len() {
+            let (step, noted) = &mut self.open[at];
+            if !std::mem::replace(noted, true) {
+                let frame = frame(step)?;
+                self.write(&frame)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a step in the directory.
+    pub(crate) fn add(&mut self, step: &Step) -> Result<(), Error> {
+        self.touch()?;
+        let frame = frame(step)?;
+        self.write(&frame)
+    }
+
+    /// Goes out of the directory.
+    pub(crate) fn leave(&mut self) -> Result<(), Error> {
+        match self.open.pop() {
+            Some((_, true)) => self.write(&frame(&Step::Leave)?),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self, frame: &[u8]) -> Result<(), Error> {
+        self.empty = false;
+        self.spool.write_all(frame).map_err(Error::Notes)
+    }
+
+    /// The steps, to be carried out.
+    pub(crate) fn batches(mut self) -> Result<Batches, Error> {
+        self.spool.rewind().map_err(Error::Notes)?;
+        Ok(Batches {
+            notes: BufReader::new(self.spool),
+            open: Vec::new(),
+            pending: None,
+        })
+    }
+}
+
+/// A step as it is noted: how long it is, then it.
+fn frame(step: &Step) -> Result<Vec<u8>, Error> {
+    let bytes = postcard::to_extend(step, vec![0; 2]).map_err(|_| Error::Internal)?;
+    let len = u16::try_from(bytes.len() - 2).map_err(|_| Error::Internal)?;
+    let mut bytes: Vec<u8> = bytes;
+    bytes[..2].copy_from_slice(&len.to_le_bytes());
+    Ok(bytes)
+}
+
+/// Bytes left free in a batch, to leave all directories.
+const ROOM: usize = 2 * TREE_DEPTH;
+
+/// The steps in parts that one request can carry, each complete in itself.
+pub(crate) struct Batches {
+    notes: BufReader<SpooledTempFile>,
+    /// The directories that are open.
+    open: Vec<Vec<u8>>,
+    /// A step that the last batch had no room for.
+    pending: Option<Vec<u8>>,
+}
+
+impl Batches {
+    /// The next part, of at most `limit` bytes; `None` after the last.
+    pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Vec<u8>>, Error> {
+        let mut batch = Vec::new();
+        for name in &self.open {
+            let (name, instead) = (name.clone(), None);
+            batch = encode(&Step::Enter { name, instead }, batch)?;
+        }
+        let mut any = false;
+        while let Some(step) = self.read()? {
+            if any && batch.len() + step.len() + ROOM > limit {
+                self.pending = Some(step);
+                break;
+            }
+            self.follow(&step)?;
+            batch.extend(step);
+            any = true;
+        }
+        for _ in &self.open {
+            batch = encode(&Step::Leave, batch)?;
+        }
+        Ok(any.then_some(batch))
+    }
+
+    fn follow(&mut self, mut step: &[u8]) -> Result<(), Error> {
+        match next_step(&mut step)? {
+            Some(Step::Enter { name, .. }) => self.open.push(name),
+            Some(Step::Leave) => drop(self.open.pop()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        if let Some(step) = self.pending.take() {
+            return Ok(Some(step));
+        }
+        let mut len = [0; 2];
+        match self.notes.read(&mut len[..1]).map_err(Error::Notes)? {
+            0 => return Ok(None),
+            _ => self.notes.read_exact(&mut len[1..]).map_err(Error::Notes)?,
+        }
+        let mut step = vec![0; u16::from_le_bytes(len).into()];
+        self.notes.read_exact(&mut step).map_err(Error::Notes)?;
+        Ok(Some(step))
+    }
+}
+
+fn encode(step: &Step, batch: Vec<u8>) -> Result<Vec<u8>, Error> {
+    postcard::to_extend(step, batch).map_err(|_| Error::Internal)
+}
+
+/// Bytes of the parts that are sent.
+pub(crate) const BATCH_BYTES: usize = PLAN_BYTES;
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,319 @@
+//! Whole comparisons, of listings that are made up, and a sync whose source goes while it runs.
+
+#![allow(non_snake_case)]
+
+use super::merge::{Merge, Outcome};
+use super::options::{Action, Change, SyncObserver, SyncOptions};
+use super::plan::{BATCH_BYTES, Step, next_step};
+use super::sight::{Detail, Listing, Seen, Sight};
+use crate::digest::Digest;
+use crate::error::{Cause, Error, Failure};
+use crate::message::{EntryKind, Meta};
+use crate::observe::Observer;
+use crate::stop::Stop;
+use crate::{Client, Host, Kept, ServeOptions, Server, SyncPaths};
+use std::collections::VecDeque;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::thread;
+
+/// A listing from memory.
+struct Listed(VecDeque<Sight>);
+
+impl Listing for Listed {
+    fn next(&mut self) -> Result<Sight, Error> {
+        self.0.pop_front().ok_or(Error::PeerGone)
+    }
+
+    fn digest(&mut self, seen: &Seen) -> Result<Digest, Cause> {
+        match seen.detail {
+            Detail::Digest(digest) => Ok(digest),
+            _ => Err(Cause::PermissionDenied),
+        }
+    }
+}
+
+/// A listing in words: `d{f f}`; a file's name ends with its time, a directory's is one letter, `!` is
+/// something that cannot be seen, `#` the rest that cannot.
+fn listed(words: &str) -> Listed {
+    let mut sights = VecDeque::new();
+    for word in words
+        .replace('{', "{ ")
+        .replace('}', " } ")
+        .split_whitespace()
+    {
+        let seen = |kind, name: &str, time| {
+            Sight::Entry(Seen {
+                name: name.into(),
+                kind,
+                size: 5,
+                meta: Meta {
+                    mode: 0o644,
+                    mtime_seconds: time,
+                    mtime_nanoseconds: 0,
+                },
+                inode: 1,
+                detail: Detail::None,
+            })
+        };
+        sights.push_back(match word {
+            "}" => Sight::Leave,
+            "#" => Sight::Cut {
+                cause: Cause::PermissionDenied,
+            },
+            _ if word.ends_with('{') => seen(EntryKind::Directory, word.trim_end_matches('{'), 0),
+            _ if word.ends_with('!') => Sight::Unseen {
+                name: word.trim_end_matches('!').into(),
+                cause: Cause::PermissionDenied,
+            },
+            _ if word.ends_with('=') => seen(EntryKind::Special, word.trim_end_matches('='), 0),
+            _ => {
+                let name = word.trim_end_matches(|it: char| it.is_ascii_digit());
+                seen(
+                    EntryKind::File,
+                    name,
+                    word[name.len()..].parse().unwrap_or(0),
+                )
+            }
+        });
+    }
+    sights.push_back(Sight::Leave);
+    Listed(sights)
+}
+
+/// What was told, in words.
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Observer for Told {
+    fn failed(&self, failure: &Failure) {
+        self.0.lock().unwrap().push(format!("failed {failure}"));
+    }
+}
+
+impl SyncObserver for Told {
+    fn change(&self, change: &Change<'_>) {
+        let line = format!("{} {}", change.action, crate::escape(change.path));
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+fn compare(source: &str, target: &str, options: &SyncOptions) -> (Vec<String>, Outcome) {
+    let (mut source, mut target) = (listed(source), listed(target));
+    let told = Told::default();
+    let stop = Stop::default();
+    let outcome = Merge::new(&mut source, &mut target, options, &told, &stop)
+        .run()
+        .unwrap();
+    assert!(source.0.is_empty() && target.0.is_empty());
+    (told.0.into_inner().unwrap(), outcome)
+}
+
+fn changes(source: &str, target: &str, options: &SyncOptions) -> Vec<String> {
+    compare(source, target, options).0
+}
+
+fn delete() -> SyncOptions {
+    SyncOptions {
+        delete: true,
+        ..SyncOptions::default()
+    }
+}
+
+#[test]
+fn Merge__what_is_new_changed_and_too_much() {
+    let none: [&str; 0] = [];
+    let trees = "a1 d{ b2 e{ c3 } } z4";
+    assert_eq!(changes(trees, trees, &delete()), none);
+    assert_eq!(
+        changes(trees, "", &delete()),
+        ["new a", "new d", "new d/b", "new d/e", "new d/e/c", "new z"]
+    );
+    assert_eq!(
+        changes("", trees, &delete()),
+        [
+            "deleted a",
+            "deleted d/b",
+            "deleted d/e/c",
+            "deleted d/e",
+            "deleted d",
+            "deleted z"
+        ]
+    );
+    assert_eq!(changes("", trees, &SyncOptions::default()), none);
+    assert_eq!(
+        changes("b2 d{ x1 } y1", "a1 b3 d{ } x1", &delete()),
+        ["deleted a", "changed b", "new d/x", "deleted x", "new y"]
+    );
+}
+
+#[test]
+fn Merge__types_that_differ() {
+    assert_eq!(
+        changes("x1", "x{ a1 }", &SyncOptions::default()),
+        [
+            "failed x: a directory stands in the way: empty it, or sync with --delete and without filters for it"
+        ]
+    );
+    let told = changes("x1 y1", "x{ a1 b{ } } y1", &delete());
+    assert_eq!(
+        told,
+        ["deleted x/a", "deleted x/b", "deleted x", "replaced x"]
+    );
+    let told = changes("x{ a1 } y1", "x1 y1", &SyncOptions::default());
+    assert_eq!(told, ["replaced x", "new x/a"]);
+    assert_eq!(
+        changes("x=", "x{ a1 }", &delete()),
+        ["skipped x"],
+        "what stands where a device is skipped is not removed"
+    );
+}
+
+#[test]
+fn Merge__what_cannot_be_seen_is_neither_overwritten_nor_removed() {
+    for (source, target, told) in [
+        ("x!", "x1", "failed x: permission denied"),
+        ("x!", "x{ a1 }", "failed x: permission denied"),
+        ("d{ # }", "d{ x1 }", "failed d: permission denied"),
+        ("#", "x1", "failed .: permission denied"),
+        ("", "x!", "failed x: permission denied"),
+        ("", "d{ # }", "failed d: permission denied"),
+        ("d{ a1 }", "d!", "failed d: permission denied"),
+    ] {
+        let (lines, outcome) = compare(source, target, &delete());
+        assert!(lines.contains(&told.to_owned()), "{source:?} {lines:?}");
+        assert_eq!(outcome.totals.failed, 1, "{source:?} over {target:?}");
+        assert!(outcome.copy.is_empty());
+    }
+    // A file over there that cannot be looked at is replaced all the same.
+    assert_eq!(changes("x1", "x!", &delete()), ["new x"]);
+}
+
+#[test]
+fn Merge__what_filters_leave_out_stays_at_both_ends() {
+    let mut options = delete();
+    options.filter.exclude(b"*.o").unwrap();
+    options.filter.exclude(b"cache/").unwrap();
+    assert_eq!(
+        changes("a.o1 cache{ x1 } m1", "b.o1 cache{ y1 } n1", &options),
+        ["new m", "deleted n"]
+    );
+    // A directory that holds something of it stays with it.
+    assert_eq!(
+        changes("", "d{ a.o1 x1 } e{ x1 } ", &options),
+        ["deleted d/x", "deleted e/x", "deleted e"]
+    );
+    // A file does not take the place of such a directory, either.
+    let (lines, outcome) = compare("d1", "d{ a.o1 }", &options);
+    assert!(lines[0].starts_with("failed d: a directory stands in the way"));
+    assert!(outcome.copy.is_empty());
+}
+
+#[test]
+fn Merge__only_time_differs() {
+    let options = SyncOptions {
+        checksum: true,
+        ..SyncOptions::default()
+    };
+    let with = |digest: u8, time| {
+        let mut listing = listed(&format!("x{time}"));
+        if let Some(Sight::Entry(seen)) = listing.0.front_mut() {
+            seen.detail = Detail::Digest([digest; 32]);
+        }
+        listing
+    };
+    for (digest, time, action) in [
+        (1, 5, None),
+        (1, 6, Some(Action::Settle)),
+        (2, 5, Some(Action::Update)),
+    ] {
+        let told = Told::default();
+        let stop = Stop::default();
+        let (mut source, mut target) = (with(1, 5), with(digest, time));
+        let outcome = Merge::new(&mut source, &mut target, &options, &told, &stop)
+            .run()
+            .unwrap();
+        let expected: Vec<_> = action.iter().map(|it| format!("{it} x")).collect();
+        assert_eq!(told.0.into_inner().unwrap(), expected);
+        assert_eq!(outcome.totals.unchanged, u64::from(action.is_none()));
+        if action == Some(Action::Settle) {
+            let mut batches = outcome.copy.batches().unwrap();
+            let batch = batches.next(BATCH_BYTES).unwrap().unwrap();
+            let step = next_step(&mut &batch[..]).unwrap().unwrap();
+            assert!(
+                matches!(step, Step::Settle { meta, was, .. }
+                    if meta.mtime_seconds == 5 && was.mtime_seconds == 6),
+                "{step:?}"
+            );
+        }
+    }
+}
+
+/// Spoils the source once, when it was compared or when it begins to be read.
+struct Spoiling {
+    source: PathBuf,
+    compared: bool,
+    failed: Mutex<Vec<Cause>>,
+}
+
+impl Observer for Spoiling {
+    fn file_started(&self, _path: &[u8], _size: u64) {
+        if !self.compared {
+            let file = fs::File::options().write(true).open(&self.source);
+            file.unwrap().set_len(1).unwrap();
+        }
+    }
+
+    fn failed(&self, failure: &Failure) {
+        self.failed.lock().unwrap().push(failure.cause.clone());
+    }
+}
+
+impl SyncObserver for Spoiling {
+    fn change(&self, change: &Change<'_>) {
+        if self.compared && change.action == Action::Replace {
+            fs::remove_file(&self.source).unwrap();
+        }
+    }
+}
+
+#[test]
+fn sync__what_is_to_replace_a_directory_does_not_come() {
+    for (compared, cause) in [(true, Cause::NotFound), (false, Cause::SourceChanged)] {
+        let base = tempfile::tempdir().unwrap();
+        let (share, local) = (base.path().join("share"), base.path().join("local"));
+        fs::create_dir_all(share.join("t/x")).unwrap();
+        fs::create_dir(&local).unwrap();
+        fs::write(share.join("t/x/old"), b"directory").unwrap();
+        fs::write(share.join("t/extra"), b"x").unwrap();
+        fs::write(local.join("x"), vec![7; 3 << 20]).unwrap();
+        let localhost = (Ipv4Addr::LOCALHOST, 0);
+        let mut server = Server::bind(&share, localhost, ServeOptions::default()).unwrap();
+        let address = server.local_addr();
+        let stop = Stop::default();
+        let stopped = stop.clone();
+        let serving = thread::spawn(move || server.run(&stopped, &()));
+        let client = Client::new(Host::from(address));
+        let observer = Spoiling {
+            source: local.join("x"),
+            compared,
+            failed: Mutex::default(),
+        };
+        let paths = SyncPaths::Push {
+            source: local,
+            destination: b"t".to_vec(),
+        };
+        let totals = client.sync(&paths, &delete(), &observer).unwrap();
+        stop.request();
+        serving.join().unwrap().unwrap();
+        assert!(observer.failed.lock().unwrap().contains(&cause), "{cause}");
+        assert_eq!((totals.copied.files, totals.deleted), (0, 0), "{cause}");
+        assert_eq!(totals.kept, Some(Kept::Failures), "{cause}");
+        // The directory is there, and what came of the file is not.
+        assert_eq!(fs::read(share.join("t/x/old")).unwrap(), b"directory");
+        let entries = fs::read_dir(share.join("t")).unwrap();
+        assert_eq!(entries.count(), 2, "{cause}");
+    }
+}

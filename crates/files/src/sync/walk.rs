@@ -1,0 +1,251 @@
+//! A tree on this machine, listed in order.
+
+use super::sight::{Detail, Listing, Seen, Sight};
+use crate::digest::{Digest, Digester, unit_count, unit_len};
+use crate::error::{Cause, Error};
+use crate::limits::{LISTING_HELD_BYTES, TREE_DEPTH, UNIT_BYTES};
+use crate::message::EntryKind;
+use crate::positioned::read_full;
+use crate::root::{DIRECTORY, READ_FILE, kind_of, meta_of, open_in, stat_at};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Dir, Mode, fstat, readlinkat};
+
+/// Walks a tree: one descriptor and the sorted names of what is still to come for each open directory.
+pub(crate) struct Walker {
+    levels: Vec<Level>,
+    digester: Option<Digester>,
+    /// Only the top directory is read.
+    flat: bool,
+    /// Whether to hash every file, for the other end.
+    digests: bool,
+    /// Bytes held for names, in all levels, and the most that there may be.
+    held: usize,
+    most_held: usize,
+}
+
+struct Level {
+    /// `None`: there is no such directory, or it could not be opened.
+    directory: Option<OwnedFd>,
+    names: Names,
+    /// Why what is here is not all.
+    cut: Option<Cause>,
+}
+
+/// Sorted names in little memory.
+#[derive(Default)]
+struct Names {
+    bytes: Vec<u8>,
+    /// Where each begins and how long it is; sorted, the next one last.
+    places: Vec<(u32, u8)>,
+}
+
+impl Walker {
+    /// Of the tree below `directory`, an empty one if there is none. Without a digester there are no digests.
+    pub(crate) fn new(directory: Option<OwnedFd>, digester: impl Into<Option<Digester>>) -> Walker {
+        let mut walker = Walker {
+            levels: Vec::new(),
+            digester: digester.into(),
+            flat: false,
+            digests: false,
+            held: 0,
+            most_held: LISTING_HELD_BYTES,
+        };
+        walker.open(directory.map(Ok));
+        walker
+    }
+
+    /// With a digest of every file.
+    pub(crate) fn with_digests(mut self, digests: bool) -> Walker {
+        self.digests = digests;
+        self
+    }
+
+    /// Of the directory alone: those in it are listed as empty ones.
+    pub(crate) fn flat(mut self, flat: bool) -> Walker {
+        self.flat = flat;
+        self
+    }
+
+    fn open(&mut self, directory: Option<Result<OwnedFd, Cause>>) {
+        let mut level = Level {
+            directory: None,
+            names: Names::default(),
+            cut: None,
+        };
+        match directory {
+            None => {}
+            Some(Err(cause)) => level.cut = Some(cause),
+            Some(Ok(directory)) => {
+                let room = self.most_held.saturating_sub(self.held);
+                level.cut = level.names.read(&directory, room).err();
+                level.directory = Some(directory);
+            }
+        }
+        self.held += level.names.held();
+        self.levels.push(level);
+    }
+
+    fn close(&mut self) {
+        if let Some(level) = self.levels.pop() {
+            self.held -= level.names.held();
+        }
+    }
+
+    /// What stands under `name` in the innermost directory; `None` if it has gone.
+    fn look(&mut self, name: &[u8]) -> Option<Sight> {
+        let directory = self.levels.last()?.directory.as_ref()?;
+        match see(directory, name) {
+            Ok(mut seen) if self.digests && seen.kind == EntryKind::File => {
+                match digest(directory, &seen, self.digester.as_ref()) {
+                    Ok(digest) => seen.detail = Detail::Digest(digest),
+                    Err(cause) => return Some(unseen(name, cause)),
+                }
+                Some(Sight::Entry(seen))
+            }
+            Ok(seen) if seen.kind == EntryKind::Directory => {
+                if self.flat {
+                    self.open(None);
+                    return Some(Sight::Entry(seen));
+                }
+                if self.levels.len() > TREE_DEPTH {
+                    return Some(unseen(name, Cause::TooDeep));
+                }
+                let below = open_in(directory, name, DIRECTORY, Mode::empty());
+                self.open(Some(below.map_err(Cause::from)));
+                Some(Sight::Entry(seen))
+            }
+            Ok(seen) => Some(Sight::Entry(seen)),
+            Err(Cause::NotFound) => None,
+            Err(cause) => Some(unseen(name, cause)),
+        }
+    }
+}
+
+fn unseen(name: &[u8], cause: Cause) -> Sight {
+    Sight::Unseen {
+        name: name.to_vec(),
+        cause,
+    }
+}
+
+impl Listing for Walker {
+    fn next(&mut self) -> Result<Sight, Error> {
+        loop {
+            let level = self.levels.last_mut().ok_or(Error::Internal)?;
+            match level.names.pop() {
+                Some(name) => {
+                    if let Some(sight) = self.look(&name) {
+                        return Ok(sight);
+                    }
+                }
+                None => {
+                    if let Some(cause) = level.cut.take() {
+                        return Ok(Sight::Cut { cause });
+                    }
+                    self.close();
+                    return Ok(Sight::Leave);
+                }
+            }
+        }
+    }
+
+    fn prune(&mut self) {
+        if let Some(level) = self.levels.last_mut() {
+            self.held -= level.names.held();
+            level.names = Names::default();
+            level.cut = None;
+        }
+    }
+
+    fn digest(&mut self, seen: &Seen) -> Result<Digest, Cause> {
+        let level = self.levels.last().ok_or(Cause::NotFound)?;
+        let directory = level.directory.as_ref().ok_or(Cause::NotFound)?;
+        digest(directory, seen, self.digester.as_ref())
+    }
+}
+
+impl Names {
+    /// Reads the names of `directory`. None are kept unless all fit `room` bytes.
+    fn read(&mut self, directory: &OwnedFd, room: usize) -> Result<(), Cause> {
+        let entries = Dir::read_from(directory)?;
+        let mut outcome = Ok(());
+        for entry in entries {
+            match entry {
+                Err(errno) => outcome = Err(errno.into()),
+                Ok(entry) => self.add(entry.file_name().to_bytes()),
+            }
+            if outcome.is_err() {
+                break;
+            }
+            if self.held() > room {
+                *self = Names::default();
+                return Err(Cause::TooManyNames);
+            }
+        }
+        let bytes = &self.bytes;
+        let name = |&(at, len): &(u32, u8)| &bytes[at as usize..][..len as usize];
+        self.places.sort_unstable_by(|a, b| name(b).cmp(name(a)));
+        outcome
+    }
+
+    fn add(&mut self, name: &[u8]) {
+        if name == b"." || name == b".." {
+            return;
+        }
+        // A file system gives no longer names, and room is less than u32.
+        if let (Ok(len), Ok(at)) = (u8::try_from(name.len()), u32::try_from(self.bytes.len())) {
+            self.places.push((at, len));
+            self.bytes.extend_from_slice(name);
+        }
+    }
+
+    fn pop(&mut self) -> Option<Vec<u8>> {
+        let (at, len) = self.places.pop()?;
+        Some(self.bytes[at as usize..][..len as usize].to_vec())
+    }
+
+    fn held(&self) -> usize {
+        self.bytes.capacity() + self.places.capacity() * size_of::<(u32, u8)>()
+    }
+}
+
+/// What stands under `name`.
+pub(crate) fn see(directory: &OwnedFd, name: &[u8]) -> Result<Seen, Cause> {
+    let stat = stat_at(directory, name)?;
+    let kind = kind_of(&stat);
+    let detail = match kind {
+        EntryKind::Link => Detail::Link(readlinkat(directory, name, Vec::new())?.into_bytes()),
+        _ => Detail::None,
+    };
+    Ok(Seen {
+        name: name.to_vec(),
+        kind,
+        size: stat.st_size as u64,
+        meta: meta_of(&stat),
+        inode: stat.st_ino,
+        detail,
+    })
+}
+
+/// The digest of a file's content, made as a copy makes it but that holes are read.
+fn digest(directory: &OwnedFd, seen: &Seen, digester: Option<&Digester>) -> Result<Digest, Cause> {
+    let digester = digester.ok_or(Cause::ChangedSinceListed)?;
+    let file = open_in(directory, &seen.name, READ_FILE, Mode::empty())?;
+    if kind_of(&fstat(&file)?) != EntryKind::File {
+        return Err(Cause::ChangedSinceListed);
+    }
+    let mut unit = vec![0; unit_len(seen.size, 0)];
+    let mut units = digester.hasher();
+    for index in 0..unit_count(seen.size) {
+        let unit = &mut unit[..unit_len(seen.size, index)];
+        if read_full(file.as_fd(), unit, index * UNIT_BYTES as u64)? < unit.len() {
+            return Err(Cause::ChangedSinceListed);
+        }
+        units.update(&digester.digest(unit));
+    }
+    Ok(units.finish())
+}
+
+#[cfg(test)]
+#[path = "walk_tests.rs"]
+mod tests;

@@ -1,0 +1,147 @@
+#![allow(non_snake_case)]
+
+use super::*;
+use std::fs;
+use std::path::Path;
+
+fn walker(path: &Path) -> Walker {
+    Walker::new(
+        Some(fs::File::open(path).unwrap().into()),
+        Digester::fixed(),
+    )
+}
+
+/// The whole listing, and the most bytes that were held for names.
+fn walk(mut walker: Walker) -> (Vec<Sight>, usize) {
+    let (mut sights, mut most) = (Vec::new(), walker.held);
+    while !walker.levels.is_empty() {
+        sights.push(walker.next().unwrap());
+        most = most.max(walker.held);
+    }
+    assert_eq!(walker.held, 0);
+    (sights, most)
+}
+
+fn names(sights: &[Sight]) -> Vec<String> {
+    let name = |sight: &Sight| match sight {
+        Sight::Entry(seen) => crate::escape(&seen.name),
+        Sight::Unseen { name, cause } => format!("{}: {cause}", crate::escape(name)),
+        Sight::Cut { cause } => format!("cut: {cause}"),
+        Sight::Leave => "/".into(),
+    };
+    sights.iter().map(name).collect()
+}
+
+#[test]
+fn Walker__in_the_order_of_bytes() {
+    let base = tempfile::tempdir().unwrap();
+    let at = |name: &str| base.path().join(name);
+    fs::create_dir_all(at("b/c")).unwrap();
+    for name in ["b/z", "b/Z", "b-", "b0", "a\u{e9}", "\u{7f}", "10", "9"] {
+        fs::write(at(name), b"x").unwrap();
+    }
+    std::os::unix::fs::symlink("b", at("link")).unwrap();
+    let (sights, _) = walk(walker(base.path()));
+    assert_eq!(
+        names(&sights),
+        [
+            "10", "9", "a\u{e9}", "b", "Z", "c", "/", "z", "/", "b-", "b0", "link", "\\x7f", "/"
+        ]
+    );
+}
+
+#[test]
+fn Walker__holds_the_names_of_open_directories_only() {
+    const DIRECTORIES: usize = 50;
+    const FILES: usize = 200;
+    let base = tempfile::tempdir().unwrap();
+    for directory in 0..DIRECTORIES {
+        let directory = base.path().join(format!("directory {directory}"));
+        fs::create_dir(&directory).unwrap();
+        for file in 0..FILES {
+            fs::write(directory.join(format!("file {file:03}")), b"").unwrap();
+        }
+    }
+    let (sights, most) = walk(walker(base.path()));
+    assert_eq!(sights.len(), DIRECTORIES * (FILES + 2) + 1);
+    // Of one directory and of the top, and twice that for what vectors keep free.
+    let name = size_of::<(u32, u8)>() + 12;
+    let bound = 2 * name * (DIRECTORIES + FILES);
+    assert!(most <= bound, "{most} > {bound}");
+    // A million files in one directory fit.
+    assert!(2 * name * 1_000_000 < LISTING_HELD_BYTES);
+}
+
+#[test]
+fn Walker__too_many_names_are_refused_in_words() {
+    let base = tempfile::tempdir().unwrap();
+    fs::create_dir(base.path().join("large")).unwrap();
+    for file in 0..1000 {
+        fs::write(base.path().join(format!("large/{file}")), b"").unwrap();
+    }
+    fs::write(base.path().join("other"), b"").unwrap();
+    let mut walker = walker(base.path());
+    walker.most_held = 8000;
+    let (sights, most) = walk(walker);
+    assert_eq!(
+        names(&sights),
+        [
+            "large",
+            "cut: the directory has more names than can be sorted in memory: split it",
+            "/",
+            "other",
+            "/"
+        ]
+    );
+    assert!(most <= 8000);
+}
+
+#[test]
+fn Walker__too_deep() {
+    let base = tempfile::tempdir().unwrap();
+    let mut path = base.path().to_owned();
+    for _ in 0..=TREE_DEPTH {
+        path.push("d");
+        fs::create_dir(&path).unwrap();
+    }
+    let (sights, _) = walk(walker(base.path()));
+    let deep = "d: directories nest too deeply";
+    let names = names(&sights);
+    assert_eq!(names.iter().filter(|it| *it == "d").count(), TREE_DEPTH);
+    assert_eq!(names.iter().filter(|it| *it == deep).count(), 1);
+}
+
+#[test]
+fn Walker__prune_leaves_out_what_is_in_a_directory() {
+    let base = tempfile::tempdir().unwrap();
+    fs::create_dir_all(base.path().join("a/b")).unwrap();
+    fs::write(base.path().join("c"), b"").unwrap();
+    let mut walker = walker(base.path());
+    assert!(walker.next().unwrap().is_directory());
+    walker.prune();
+    let (sights, _) = walk(walker);
+    assert_eq!(names(&sights), ["/", "c", "/"]);
+}
+
+#[test]
+fn Walker__digests_are_of_the_content() {
+    let base = tempfile::tempdir().unwrap();
+    let long = vec![7; UNIT_BYTES + 5];
+    for (name, content) in [("a", &long[..]), ("b", &long[..]), ("c", b"x"), ("d", b"")] {
+        fs::write(base.path().join(name), content).unwrap();
+    }
+    let (sights, _) = walk(walker(base.path()).with_digests(true));
+    let digests: Vec<_> = sights
+        .iter()
+        .filter_map(|sight| match sight {
+            Sight::Entry(Seen {
+                detail: Detail::Digest(digest),
+                ..
+            }) => Some(*digest),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(digests.len(), 4);
+    assert_eq!(digests[0], digests[1]);
+    assert!(digests[0] != digests[2] && digests[2] != digests[3]);
+}
