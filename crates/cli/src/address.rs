@@ -1,6 +1,9 @@
 //! Addresses as users write them, with or without a port.
 
-use std::net::{IpAddr, SocketAddr};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+
+use anyhow::{Context, Result as Outcome, ensure};
 
 /// `ADDR` or `ADDR:PORT`, an IPv6 address with a port in brackets.
 pub(crate) fn parse_listen(text: &str, default_port: u16) -> Result<SocketAddr, String> {
@@ -31,6 +34,52 @@ pub(crate) fn parse_host(text: &str, default_port: u16) -> Result<(String, u16),
     }
 }
 
+/// Where to listen: an address or a name of this host, and a port, 0 for any free one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listen {
+    name: String,
+    port: u16,
+}
+
+impl Listen {
+    /// Only this machine can reach it.
+    pub(crate) fn loopback(port: u16) -> Listen {
+        let name = Ipv4Addr::LOCALHOST.to_string();
+        Listen { name, port }
+    }
+
+    /// As [`parse_host`], and port 0 besides.
+    pub(crate) fn parse(text: &str, default_port: u16) -> Result<Listen, String> {
+        let (name, port) = match text.strip_suffix(":0") {
+            Some(name) if parse_listen(text, default_port).is_err() => (parse_host(name, 1)?.0, 0),
+            _ => parse_host(text, default_port)?,
+        };
+        Ok(Listen { name, port })
+    }
+
+    /// The addresses that it stands for: one, but for names that have several.
+    ///
+    /// # Errors
+    /// There is no such name.
+    pub(crate) fn resolve(&self) -> Outcome<Vec<SocketAddr>> {
+        let found = (self.name.as_str(), self.port).to_socket_addrs();
+        let found: Vec<_> = found
+            .with_context(|| format!("cannot find the address of {:?}", self.name))?
+            .collect();
+        ensure!(!found.is_empty(), "{:?} has no address", self.name);
+        Ok(found)
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.contains(':') {
+            true => write!(f, "[{}]:{}", self.name, self.port),
+            false => write!(f, "{}:{}", self.name, self.port),
+        }
+    }
+}
+
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
@@ -52,6 +101,33 @@ mod tests {
             );
         }
         assert!(parse_listen("host", 9181).is_err());
+    }
+
+    #[test]
+    fn Listen__addresses_and_names() {
+        for (text, expected) in [
+            ("10.0.0.1", "10.0.0.1:5"),
+            ("10.0.0.1:0", "10.0.0.1:0"),
+            ("::1", "[::1]:5"),
+            ("[::1]:0", "[::1]:0"),
+            ("localhost", "localhost:5"),
+            ("localhost:7", "localhost:7"),
+            ("localhost:0", "localhost:0"),
+        ] {
+            let listen = Listen::parse(text, 5).unwrap();
+            assert_eq!(listen.to_string(), expected, "{text}");
+        }
+        for bad in ["", ":0", "host:", "host:x", "a:b:0"] {
+            assert!(Listen::parse(bad, 5).is_err(), "{bad}");
+        }
+        let found = Listen::parse("localhost:0", 5).unwrap().resolve().unwrap();
+        assert!(
+            found
+                .iter()
+                .all(|it| it.ip().is_loopback() && it.port() == 0)
+        );
+        let missing = Listen::parse("no-such-host.invalid", 5).unwrap();
+        assert!(missing.resolve().is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{files, keys, lab, mem};
+use crate::{config, doctor, files, keys, lab, mem};
 
 /// Move data between machines: it lands once, in its final place.
 #[derive(Debug, Parser)]
@@ -30,16 +30,37 @@ pub enum Command {
     Serve(files::serve::Args),
     /// Copy files to or from a host that serves them
     Cp(files::copy::Args),
-    /// List a directory of a host that serves it
+    /// Make a directory equal to one of a host, or the other way round
+    Sync(files::sync::Args),
+    /// Send files to somebody on the same network who knows a code
+    Send(files::send::Args),
+    /// Receive what somebody sends, by the code
+    Receive(files::receive::Args),
+    /// List files and directories of a host that serves them
     Ls(files::list::Args),
+    /// Remove files and directories of a host that serves them
+    Rm(files::change::RemoveArgs),
+    /// Make directories at a host
+    Mkdir(files::change::MakeArgs),
+    /// Rename a file or directory of a host, or move it into another directory there
+    Mv(files::change::MoveArgs),
     /// Export memory to other hosts; read, write and count in theirs
     Mem(mem::Args),
     /// Make a key to be known by
     Keygen(keys::Args),
     /// Say which key you are known by
     Id(keys::Args),
+    /// List, add and remove the keys that may connect here, and forget servers
+    Keys(keys::lists::Args),
+    /// Say what the configuration files set, and where
+    Config(config::shown::Args),
+    /// Find out what is in the way on this machine, or on the way to a host
+    Doctor(doctor::Args),
     /// Run any program over an emulated network: delay, loss, rate and more
     Lab(lab::Args),
+    /// End what a lab that was killed left running
+    #[command(name = lab::guard::SUBCOMMAND, hide = true)]
+    LabGuard(lab::guard::Args),
 }
 
 impl Command {
@@ -49,13 +70,23 @@ impl Command {
     /// What failed, as a message; with an [`Exit`] attached where it is not [`Exit::Failure`].
     pub fn run(self) -> Result<Exit> {
         let done = match self {
-            Command::Serve(args) => files::serve::run(args),
+            Command::Serve(args) => return files::serve::run(args),
             Command::Cp(args) => files::copy::run(args),
+            Command::Sync(args) => files::sync::run(args),
+            Command::Send(args) => files::send::run(args),
+            Command::Receive(args) => files::receive::run(args),
             Command::Ls(args) => files::list::run(args),
+            Command::Rm(args) => files::change::remove(args),
+            Command::Mkdir(args) => files::change::make(args),
+            Command::Mv(args) => files::change::rename(args),
             Command::Mem(args) => mem::run(args),
             Command::Keygen(args) => keys::generate(args),
             Command::Id(args) => keys::show(args),
+            Command::Keys(args) => keys::lists::run(args),
+            Command::Config(args) => config::shown::run(args),
+            Command::Doctor(args) => doctor::run(args),
             Command::Lab(args) => return lab::run(args),
+            Command::LabGuard(args) => lab::guard::run(args),
         };
         done.map(|()| Exit::Success)
     }

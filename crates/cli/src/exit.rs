@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::{ExitCode, Termination};
 
+use zerolane::failure::{CloseReason, Reason};
+
 use crate::console;
 
 /// The exit codes of every subcommand. `--help` prints [`Exit::HELP`].
@@ -21,8 +23,14 @@ pub enum Exit {
     Unreachable,
     /// Data arrived, and it was not the data that was sent.
     Corrupt,
-    /// Some of the files were copied, others were not; the messages say which.
+    /// Some of it was done, such as some files copied or removed, and some was not; the messages say which.
     Partial,
+    /// The other host does not let this key in, or does not know this code.
+    Refused,
+    /// The other host's key is not the one it had, or not the one named.
+    Changed,
+    /// The other host is at a limit of its own.
+    Busy,
     /// The command that `lab` was to run does not exist. Shells exit with this
     /// number too.
     CommandNotFound,
@@ -41,9 +49,30 @@ Exit codes:
   2    the command line was wrong
   3    the other host does not answer, is not Zerolane, or speaks another version
   4    data arrived wrong
-  5    some files were copied, others not; the messages say which
+  5    some files were copied (listed, removed), others not; the messages say which
+  6    the other host does not let this key in, or does not know this code
+  7    the other host's key is not the one that it had, or that was named
+  8    the other host has as many connections as it may have: try again later
   127  lab: no such command; otherwise lab exits as its command does
   130  ended by Ctrl-C or SIGTERM, after cleaning up";
+
+    /// What it means that there is no connection, because of `why`.
+    pub(crate) fn of_connecting(why: &zerolane::Error) -> Exit {
+        let zerolane::Error::Closed(reason) = why else {
+            return Exit::Unreachable;
+        };
+        match reason {
+            CloseReason::Untrusted(_) => Exit::Changed,
+            CloseReason::Rejected { reason, .. } | CloseReason::ExchangeRefused(reason) => {
+                match reason {
+                    Reason::Denied => Exit::Refused,
+                    Reason::Busy => Exit::Busy,
+                    _ => Exit::Unreachable,
+                }
+            }
+            _ => Exit::Unreachable,
+        }
+    }
 
     /// The number that the parent sees.
     pub fn code(self) -> u8 {
@@ -54,6 +83,9 @@ Exit codes:
             Exit::Unreachable => 3,
             Exit::Corrupt => 4,
             Exit::Partial => 5,
+            Exit::Refused => 6,
+            Exit::Changed => 7,
+            Exit::Busy => 8,
             Exit::CommandNotFound => 127,
             Exit::Interrupted => 130,
             Exit::Command(code) => code,
@@ -96,7 +128,10 @@ impl fmt::Display for Exit {
             Exit::Usage => "wrong usage",
             Exit::Unreachable => "no answer",
             Exit::Corrupt => "data arrived wrong",
-            Exit::Partial => "some files were not copied",
+            Exit::Partial => "not all was done",
+            Exit::Refused => "refused",
+            Exit::Changed => "not the host that is trusted",
+            Exit::Busy => "busy",
             Exit::CommandNotFound => "nothing was run",
             Exit::Interrupted => "interrupted",
             Exit::Command(code) => return write!(f, "the command ended with {code}"),
@@ -145,6 +180,9 @@ mod tests {
             Exit::Unreachable,
             Exit::Corrupt,
             Exit::Partial,
+            Exit::Refused,
+            Exit::Changed,
+            Exit::Busy,
             Exit::CommandNotFound,
             Exit::Interrupted,
         ] {

@@ -7,13 +7,18 @@
 
 mod address;
 mod commands;
+mod config;
 pub mod console;
+mod doctor;
 pub mod exit;
 mod files;
+pub mod generate;
 pub mod interrupt;
 mod keys;
 pub mod lab;
+mod login;
 mod mem;
+mod ports;
 pub mod program;
 mod security;
 

@@ -11,7 +11,7 @@ use std::process;
 use anyhow::anyhow;
 use clap::Subcommand;
 use zerolane_cli::exit::Exit;
-use zerolane_cli::{Args, program};
+use zerolane_cli::{Args, generate, program};
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -24,6 +24,9 @@ enum Command {
     /// Measure Zerolane against the kernel's TCP
     #[command(disable_help_flag = true)]
     Bench(Words),
+    /// Make the manual pages and completions
+    #[command(hide = true)]
+    Generate(generate::Args),
 }
 
 /// Arguments that are passed on unchanged.
@@ -41,6 +44,7 @@ fn main() -> Exit {
         Command::Own(command) => command.run(),
         Command::Demo(Words { words }) => Err(become_bench("demo", &words)),
         Command::Bench(Words { words }) => Err(become_bench("bench", &words)),
+        Command::Generate(args) => generate::run::<Command>(&args).map(|()| Exit::Success),
     })
 }
 

@@ -12,13 +12,15 @@ use zerolane::options::{Profile, Profiles};
 use zerolane::security::{Code, Identity, Mode, PublicKey};
 
 use crate::console;
+use crate::exit::Exit;
+use crate::login::LoginArgs;
 
 /// Files in the directory of the user's keys.
 const IDENTITY: &str = "identity";
 const KNOWN_HOSTS: &str = "known_hosts";
 const ALLOWED_KEYS: &str = "allowed_keys";
 
-/// Options of the commands that connect: `cp`, `ls`, `mem put` and its like.
+/// Options of all commands that connect: `cp`, `ls`, `mem put` and its like.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Security")]
 pub(crate) struct ClientArgs {
@@ -31,15 +33,25 @@ pub(crate) struct ClientArgs {
     /// Do not encrypt, only authenticate. The server must be told the same
     #[arg(long, conflicts_with = "plain")]
     authenticated: bool,
-    /// The one-time code that `serve --code` showed there, in place of keys
-    #[arg(long, value_name = "CODE", conflicts_with_all = ["plain", "authenticated", "server_key", "identity"])]
-    code: Option<Code>,
     /// Use no protection. The server must be told the same
     #[arg(long)]
     plain: bool,
     /// How the protocol behaves. The server must be told the same
     #[arg(long, value_enum, default_value_t = ProfileName::Extended)]
     pub(crate) profile: ProfileName,
+}
+
+/// Options of the commands that reach what `serve` offers, which can ask for a code.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Security")]
+pub(crate) struct FileClientArgs {
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// The one-time code that `serve --code` showed there, in place of keys
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["plain", "authenticated", "server_key", "identity"])]
+    pub(crate) code: Option<Code>,
+    #[command(flatten)]
+    pub(crate) login: LoginArgs,
 }
 
 /// Options of the commands that listen: `serve`, `mem export`.
@@ -101,13 +113,62 @@ pub(crate) fn identity_file(given: Option<PathBuf>) -> Result<PathBuf> {
         .ok_or_else(|| anyhow!("no directory for keys: set HOME or ZEROLANE_HOME"))
 }
 
+/// The list of keys that may connect, if there is a place for it.
+pub(crate) fn allowed_keys_file(given: Option<PathBuf>) -> Option<PathBuf> {
+    given.or_else(|| keys::home().map(|home| home.join(ALLOWED_KEYS)))
+}
+
+/// The file of servers met, if there is a place for it.
+pub(crate) fn known_hosts_file() -> Option<PathBuf> {
+    keys::home().map(|home| home.join(KNOWN_HOSTS))
+}
+
 /// This end's identity. Without a place to keep it, one for this process only.
 fn own(given: Option<PathBuf>) -> Result<Option<Arc<Identity>>> {
     match identity_file(given) {
-        Ok(path) => Ok(Some(Arc::new(identity::load_or_create(&path)?))),
+        Ok(path) => {
+            let identity = identity::load_or_create(&path);
+            let identity = identity.with_context(|| path.display().to_string())?;
+            Ok(Some(Arc::new(identity)))
+        }
         Err(why) => {
             console::note(format_args!("A key for this time only: {why:#}."));
             Ok(None)
+        }
+    }
+}
+
+impl FileClientArgs {
+    /// Whether a one-time code is to let it in.
+    pub(crate) fn has_code(&self) -> bool {
+        self.code.is_some()
+    }
+
+    /// Trusts the server with this key and no other, if the command line says nothing else.
+    pub(crate) fn expect_key(&mut self, key: PublicKey) {
+        if !self.client.plain && self.code.is_none() {
+            self.client.server_key.get_or_insert(key);
+        }
+    }
+
+    /// Refuses what has no meaning for a server that a login starts: both ends have keys of their own then, for this
+    /// time only.
+    pub(crate) fn check_for_login(&self) -> Result<()> {
+        let client = &self.client;
+        let given = [
+            (self.code.is_some(), "--code"),
+            (client.identity.is_some(), "--identity"),
+            (client.server_key.is_some(), "--server-key"),
+            (client.authenticated, "--authenticated"),
+            (client.plain, "--plain"),
+            (client.profile == ProfileName::Classic, "--profile classic"),
+        ];
+        match given.iter().find(|(given, _)| *given) {
+            Some((_, option)) => Err(anyhow!(
+                "{option} is for servers that are there already, not for one that ssh starts"
+            )
+            .context(Exit::Usage)),
+            None => Ok(()),
         }
     }
 }
@@ -119,30 +180,37 @@ pub(crate) struct Caution {
     host: String,
     mode: Mode,
     by_code: bool,
+    /// The key was named on the command line.
+    key_named: bool,
 }
 
 impl Caution {
-    /// Trust in `host` (name and port) as `args` say, and what a connection needs for it.
-    pub(crate) fn new(host: String, args: ClientArgs) -> Result<(Caution, Security)> {
+    /// Trust in `host` (name and port) as `args` and `code` say, and what a connection needs for it.
+    pub(crate) fn new(
+        host: String,
+        args: ClientArgs,
+        code: Option<Code>,
+    ) -> Result<(Caution, Security)> {
         let without_keys = |host, mode| Caution {
             trust: Arc::new(HostTrust::anyone()),
             own: None,
             host,
             mode,
             by_code: mode != Mode::Plain,
+            key_named: false,
         };
         if args.plain {
             return Ok((without_keys(host, Mode::Plain), Security::plain()));
         }
-        if let Some(code) = args.code {
+        if let Some(code) = code {
             return Ok((without_keys(host, Mode::Encrypted), by_code(code)));
         }
         let identity = own(args.identity)?;
         let own = identity.as_ref().map(|identity| identity.public());
-        let trust = match (args.server_key, keys::home()) {
+        let key_named = args.server_key.is_some();
+        let trust = match (args.server_key, known_hosts_file()) {
             (Some(key), _) => HostTrust::only(key),
-            (None, Some(home)) => {
-                let path = home.join(KNOWN_HOSTS);
+            (None, Some(path)) => {
                 let known = KnownHosts::load(&path).with_context(|| path.display().to_string())?;
                 known.trust(&host, own)
             }
@@ -160,8 +228,21 @@ impl Caution {
             host,
             mode: security.mode,
             by_code: false,
+            key_named,
         };
         Ok((caution, security))
+    }
+
+    /// Trust in `host`, whose key was told in another way.
+    pub(crate) fn of_known(host: String, key: PublicKey) -> Caution {
+        Caution {
+            trust: Arc::new(HostTrust::only(key)),
+            own: None,
+            host,
+            mode: Mode::Encrypted,
+            by_code: false,
+            key_named: false,
+        }
     }
 
     /// Says which server it met, before anything else is said.
@@ -199,11 +280,16 @@ impl Caution {
     fn advice(&self, why: Option<&zerolane::Error>) -> Option<String> {
         let host = &self.host;
         if let Some(Meeting::Changed { known, shown }) = self.trust.meeting() {
+            if self.key_named {
+                return Some(format!(
+                    "{host} has the key {shown}, and --server-key names {known} (or server-key in a configuration file). If that was not mistyped, \
+                     another program is listening in its place"
+                ));
+            }
             return Some(format!(
                 "WARNING: {host} IS NOT WHO IT WAS. Its key was {known} and now is {shown}. Another \
-                 program may be listening in its place. If you know that it has a new key, remove its line \
-                 from {}",
-                place(KNOWN_HOSTS)
+                 program may be listening in its place. If you know that it has a new key: \
+                 `zerolane keys forget {host}`"
             ));
         }
         match (why?, self.own) {
@@ -225,8 +311,8 @@ impl Caution {
                 }),
                 Some(own),
             ) => Some(format!(
-                "{host} does not let you in. Its owner can: by the line '{own} read' (or read-write) \
-                 in its allowed_keys"
+                "{host} does not let you in. Its owner can: by `zerolane keys add {own} read` (or read-write), \
+                 which is the line '{own} read' in its allowed_keys"
             )),
             _ => None,
         }
@@ -241,12 +327,6 @@ impl std::fmt::Display for Advice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-/// The path of a file of the user's, for messages.
-fn place(name: &str) -> String {
-    let path = keys::home().map(|home| home.join(name));
-    path.map_or(name.into(), |path| path.display().to_string())
 }
 
 /// Protection by a code in place of keys: those are made for the one connection.
@@ -277,6 +357,13 @@ impl Doors {
 }
 
 impl ServerArgs {
+    /// Keys from this file may connect, if the options say nothing else.
+    pub(crate) fn expect_list(&mut self, file: PathBuf) {
+        if !self.plain && !self.anyone {
+            self.allowed.get_or_insert(file);
+        }
+    }
+
     /// Reads the files that the options name.
     pub(crate) fn doors(self) -> Result<Doors> {
         if self.plain {
@@ -314,7 +401,7 @@ impl ServerArgs {
 }
 
 fn listed(given: Option<PathBuf>, own: Option<PublicKey>) -> Result<(Access, String)> {
-    let path = given.or_else(|| keys::home().map(|home| home.join(ALLOWED_KEYS)));
+    let path = allowed_keys_file(given);
     let path = path.context("no list of keys: name one with --allowed, or say --anyone")?;
     let list = AllowFile::load(&path, own).with_context(|| path.display().to_string())?;
     let others = list.list().len() - usize::from(own.is_some());

@@ -6,6 +6,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use netlab::netns;
 use nix::sys::signal::{Signal, kill};
@@ -210,6 +211,36 @@ fn lab__a_signal_ends_everything_and_leaves_nothing() {
     }
 }
 
+/// The process that is to outlive this lab.
+fn guard_of(lab: u32) -> Pid {
+    let children = std::fs::read_to_string(format!("/proc/{lab}/task/{lab}/children")).unwrap();
+    let mut children = children.split_whitespace();
+    let is_guard = |pid: &&str| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        text(&words).contains("lab-guard")
+    };
+    let guard = children.find(is_guard).expect("a guard");
+    Pid::from_raw(guard.parse().unwrap())
+}
+
+#[test]
+fn lab__a_killed_one_leaves_nothing_running() {
+    if !permitted() {
+        return;
+    }
+    // Neither the command nor what it started, in another group of processes or not.
+    let (mut running, sleepers) =
+        Running::start("sleep 1000 & a=$!; setsid sleep 1001 & echo $$ $a $!; wait");
+    let pid = running.0.id();
+    running.signal(Signal::SIGKILL);
+    running.0.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while sleepers.split(' ').any(is_running) || !namespaces_of(pid).is_empty() {
+        assert!(Instant::now() < deadline, "{sleepers}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn lab__the_next_one_removes_what_a_killed_one_left() {
     if !permitted() {
@@ -217,9 +248,10 @@ fn lab__the_next_one_removes_what_a_killed_one_left() {
     }
     let (mut running, sleeper) = Running::start("echo $$; exec sleep 1000");
     let pid = running.0.id();
+    kill(guard_of(pid), Signal::SIGKILL).unwrap();
     running.signal(Signal::SIGKILL);
     running.0.wait().unwrap();
-    // The command outlives a lab that was killed; only this test can end it.
+    // The command outlives a lab that was killed with its guard; only this test can end it.
     let _ = kill(Pid::from_raw(sleeper.parse().unwrap()), Signal::SIGKILL);
     assert!(output(lab("", "true")).status.success());
     assert_eq!(namespaces_of(pid), Vec::<String>::new());

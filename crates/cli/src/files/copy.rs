@@ -1,26 +1,38 @@
 //! `zerolane cp`.
 
 use std::ffi::OsString;
+use std::io::{ErrorKind, stdin, stdout};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use signal_hook::consts::SIGPIPE;
+use signal_hook::low_level::emulate_default_handler;
 use zerolane_files::{Client, CopyOptions, Error, Host, Location, LocationError, Totals};
 
 use super::guarded::Guarded;
-use super::progress::Progress;
+use super::limit::LimitArgs;
+use super::progress::{Progress, Talk};
 use super::stop_on_signals;
 use crate::exit::Exit;
-use crate::security::ClientArgs;
+use crate::security::FileClientArgs;
 
 /// Arguments of `zerolane cp`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 One side is remote: HOST:PATH, HOST:PORT:PATH, or [IPV6]:PATH, where PATH is below the directory \
-that HOST serves. A local name with a ':' is written ./NAME.
+that HOST serves. A local name with a ':' is written ./NAME. As the only source, - is standard input; \
+as the target of one file it is standard output (./- is a file of that name).
+
+USER@HOST:PATH needs no server: zerolane is started there over ssh, and ends with the copy. PATH is \
+what USER may reach, absolute or from USER's home; USER@HOST:PORT:PATH names the port of ssh.
 
 Every file is written under a temporary name, verified end to end, then renamed. With \
---resume, what a killed copy left is hashed at both ends and only what differs is sent.")]
+--resume, what a killed copy left is hashed at both ends and only what differs is sent.
+
+When the connection breaks, another one goes on with what is there: once the network, or the server, \
+is back, and for as long as --timeout says.")]
 pub struct Args {
     /// What to copy, then where to: a directory, or a new name for one source
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"],
@@ -32,20 +44,34 @@ pub struct Args {
     /// Continue a killed copy: keep what is there and the same
     #[arg(long)]
     resume: bool,
+    /// Of files that are there already, send only the parts that differ
+    #[arg(long)]
+    delta: bool,
+    /// Write files that are there already themselves, and block devices that are named; marked while incomplete
+    #[arg(long)]
+    in_place: bool,
     /// Have each file on the disk (fsync) before it gets its name
     #[arg(long)]
     fsync: bool,
     /// Replace target files without write permission
     #[arg(short, long)]
     force: bool,
+    /// When the connection breaks, try for this many seconds to go on with another one; 0: not at all [default: 300]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
     /// Events for machines, one JSON object a line
     #[arg(long)]
     json: bool,
-    /// No progress
+    /// No progress, and no summary at the end
     #[arg(short, long)]
     quiet: bool,
+    /// Name each file that is copied
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
     #[command(flatten)]
-    security: ClientArgs,
+    limit: LimitArgs,
+    #[command(flatten)]
+    security: FileClientArgs,
 }
 
 fn parse_location(text: OsString) -> Result<Location, LocationError> {
@@ -65,44 +91,90 @@ enum Direction {
         sources: Vec<Vec<u8>>,
         destination: PathBuf,
     },
+    /// Standard input to a file there.
+    PutStream { host: Host, destination: Vec<u8> },
+    /// A file from there to standard output.
+    GetStream { host: Host, source: Vec<u8> },
 }
 
 impl Direction {
     /// The remote side.
     fn host(&self) -> &Host {
         match self {
-            Direction::Put { host, .. } | Direction::Get { host, .. } => host,
+            Direction::Put { host, .. }
+            | Direction::Get { host, .. }
+            | Direction::PutStream { host, .. }
+            | Direction::GetStream { host, .. } => host,
+        }
+    }
+
+    /// What speaks against these options, in words.
+    fn check(&self, resume: bool, json: bool) -> Result<(), &'static str> {
+        match self {
+            Direction::PutStream { .. } | Direction::GetStream { .. } if resume => {
+                Err("there is nothing to resume: what came through - before is not known")
+            }
+            Direction::GetStream { .. } if json => {
+                Err("--json prints events on standard output, which is the target")
+            }
+            _ => Ok(()),
         }
     }
 }
 
 /// Copies; the exit code says whether everything, something or nothing was.
 pub(crate) fn run(args: Args) -> Result<()> {
-    let progress = Progress::new(args.json, args.quiet);
+    let talk = match (args.quiet, args.verbose) {
+        (true, _) => Talk::Quiet,
+        (false, true) => Talk::Verbose,
+        (false, false) => Talk::Normal,
+    };
+    let progress = Progress::new(args.json, talk);
     let options = CopyOptions {
         recursive: args.recursive,
         resume: args.resume,
         durable: args.fsync,
         replace_read_only: args.force,
         count_first: progress.wants_total(),
+        delta: args.delta,
+        in_place: args.in_place,
     };
-    let direction =
-        direction(args.locations).map_err(|words| anyhow!(words).context(Exit::Usage))?;
-    let guarded = Guarded::new(direction.host().clone(), args.security)?;
-    let copied = copy(&guarded.client, &direction, &options, &progress);
+    let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
+    let direction = direction(args.locations).map_err(usage)?;
+    direction.check(args.resume, args.json).map_err(usage)?;
+    let patience = args.timeout.map(Duration::from_secs);
+    let guarded = Guarded::patient(direction.host().clone(), args.security, patience)?;
+    let client = guarded.client.clone();
+    let client = client.with_max_rate(args.limit.max_rate);
+    let copied = copy(client, &direction, &options, &progress);
     progress.clear();
-    let totals = guarded.explain(copied)?;
+    if let Err(Error::Output(error)) = &copied
+        && error.kind() == ErrorKind::BrokenPipe
+    {
+        // Whoever read it has enough: the end is that of other tools, without a word.
+        let _ = emulate_default_handler(SIGPIPE);
+    }
+    let can_resume = matches!(direction, Direction::Put { .. } | Direction::Get { .. });
+    let broke = can_resume && copied.as_ref().err().is_some_and(is_broken);
+    let totals = guarded.explain(copied).map_err(|error| match broke {
+        true => error.context(LEFT),
+        false => error,
+    })?;
     progress.summarize(&totals);
-    judge(&totals, progress.saw_corruption())
+    judge(&totals, progress.saw_corruption())?;
+    ensure!(
+        progress.said_all(),
+        "everything was copied, but not all events could be written to standard output"
+    );
+    Ok(())
 }
 
 fn copy(
-    client: &Client,
+    client: Client,
     direction: &Direction,
     options: &CopyOptions,
     progress: &Progress,
 ) -> Result<Totals, Error> {
-    let client = client.clone();
     // Without the handler, Ctrl-C ends the process at once: a killed copy is safe.
     let client = match stop_on_signals() {
         Ok(stop) => client.with_stop(stop),
@@ -119,12 +191,29 @@ fn copy(
             destination,
             ..
         } => client.get(sources, destination, options, progress),
+        Direction::PutStream { destination, .. } => {
+            client.put_stream(stdin(), destination, options, progress)
+        }
+        Direction::GetStream { source, .. } => client.get_stream(source, stdout(), progress),
     }
 }
 
 /// The copy that the locations ask for, or a message why there is none.
 fn direction(mut locations: Vec<Location>) -> Result<Direction, &'static str> {
     const BOTH: &str = "one side must be HOST:PATH and the other local";
+    const ALONE: &str = "- is standard input or output, and goes with one HOST:PATH alone";
+    let is_stream = |location: &Location| *location == Location::Local(STREAM.into());
+    if locations.iter().any(is_stream) {
+        return match <[Location; 2]>::try_from(locations) {
+            Ok([Location::Local(_), Location::Remote(host, destination)]) => {
+                Ok(Direction::PutStream { host, destination })
+            }
+            Ok([Location::Remote(host, source), Location::Local(_)]) => {
+                Ok(Direction::GetStream { host, source })
+            }
+            _ => Err(ALONE),
+        };
+    }
     match locations.pop() {
         Some(Location::Remote(host, destination)) => {
             let local = |location| match location {
@@ -162,7 +251,22 @@ fn direction(mut locations: Vec<Location>) -> Result<Direction, &'static str> {
     }
 }
 
-fn judge(totals: &Totals, corrupt: bool) -> Result<()> {
+/// How standard input or output is written in place of a local path.
+const STREAM: &str = "-";
+
+/// What to do when a copy ended before its end.
+const LEFT: &str =
+    "the copy is not complete: say it again with --resume, to go on with what is there";
+
+/// Whether the connection broke, after copying had begun.
+pub(super) fn is_broken(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::GaveUp { .. } | Error::Transport(_) | Error::PeerGone | Error::Stalled
+    )
+}
+
+pub(super) fn judge(totals: &Totals, corrupt: bool) -> Result<()> {
     let copied = totals.files + totals.links + totals.directories;
     match (totals.failed, copied) {
         (0, _) => Ok(()),
@@ -194,6 +298,23 @@ mod tests {
             &["h:a", "h:b"],
             &["a", "h:b", "c"],
             &["a", "h:b", "h:c"],
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(matches!(
+            parse(&["-", "h:c"]),
+            Ok(Direction::PutStream { .. })
+        ));
+        assert!(matches!(
+            parse(&["h:c", "-"]),
+            Ok(Direction::GetStream { .. })
+        ));
+        assert!(matches!(parse(&["./-", "h:c"]), Ok(Direction::Put { .. })));
+        for bad in [
+            &["-", "a", "h:c"][..],
+            &["-", "-"],
+            &["h:a", "h:b", "-"],
+            &["a", "-"],
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }

@@ -1,41 +1,132 @@
 //! A client of the file service that checks the identity of the server.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use zerolane::Options;
+use zerolane_files::limits::PATIENCE_SECONDS;
 use zerolane_files::{Client, Error, Host};
 
 use super::with_exit_code;
-use crate::security::{Caution, ClientArgs};
+use crate::config::{Config, Section};
+use crate::login::{RemoteEnd, of_environment};
+use crate::security::{Caution, FileClientArgs};
 
 /// A client of one host, and its trust in that host.
 pub(crate) struct Guarded {
     pub(crate) client: Client,
     caution: Caution,
+    /// If it was started for this client.
+    remote: Option<RemoteEnd>,
 }
 
 impl Guarded {
-    /// A client with the trust that `args` ask for.
-    pub(crate) fn new(host: Host, args: ClientArgs) -> Result<Guarded> {
-        let profiles = args.profile.into();
-        let (caution, security) = Caution::new(host.to_string(), args)?;
+    /// A client with the trust that `args` ask for. What `host` names a user of, or `args` a remote shell for, is started
+    /// there. What neither says, the configuration does.
+    pub(crate) fn new(host: Host, args: FileClientArgs) -> Result<Guarded> {
+        Guarded::patient(host, args, None)
+    }
+
+    /// The same for a client with so much patience, for which it also waits.
+    pub(crate) fn patient(
+        mut host: Host,
+        mut args: FileClientArgs,
+        patience: Option<Duration>,
+    ) -> Result<Guarded> {
+        let config = Config::load()?;
+        let sections = [Section::Host(host.name.clone()), Section::Client];
+        let by_login = complete(&mut host, &mut args, &config, &sections);
+        let patience = patience.unwrap_or_else(|| {
+            let seconds = config.number(&sections, "timeout");
+            Duration::from_secs(seconds.unwrap_or(PATIENCE_SECONDS))
+        });
+        if by_login {
+            return Guarded::by_login(host, args, patience);
+        }
+        let profiles = args.client.profile.into();
+        let (caution, security) = Caution::new(host.to_string(), args.client, args.code)?;
         let transport = Options {
             security,
             profiles,
             ..Options::default()
         };
         let client = Client::new(host).with_transport(transport);
-        Ok(Guarded { client, caution })
+        Ok(Guarded {
+            client: client.with_patience(patience),
+            caution,
+            remote: None,
+        })
+    }
+
+    /// `host` is one that is reached by a login.
+    fn by_login(host: Host, args: FileClientArgs, patience: Duration) -> Result<Guarded> {
+        args.check_for_login()?;
+        let (remote, security) = RemoteEnd::start(&host, &args.login, patience)?;
+        let caution = Caution::of_known(host.to_string(), remote.key());
+        let transport = Options {
+            security,
+            ..Options::default()
+        };
+        let end = remote.clone();
+        let client = Client::new(host).with_transport(transport);
+        Ok(Guarded {
+            client: client
+                .with_patience(patience)
+                .with_connector(move |options| end.connect(options)),
+            caution,
+            remote: Some(remote),
+        })
     }
 
     /// Says which server it met, before anything else is said, and adds to an error what the user can do.
     pub(crate) fn explain<T>(&self, outcome: Result<T, Error>) -> Result<T> {
         self.caution.introduce();
         outcome.map_err(|error| {
-            let advise = self.caution.advise(match &error {
+            let connecting = match &error {
                 Error::Connect { source, .. } => Some(source),
                 _ => None,
-            });
-            advise(with_exit_code(error))
+            };
+            let advise = self.caution.advise(connecting);
+            let is_connecting = connecting.is_some();
+            let is_known = matches!(
+                error,
+                Error::Stopped | Error::Refused(_) | Error::Local { .. }
+            );
+            let error = advise(with_exit_code(error));
+            match &self.remote {
+                Some(remote) if !is_known => remote.advise(error, is_connecting),
+                _ => error,
+            }
         })
     }
+}
+
+/// Adds to what the command line says what the environment and the configuration do; whether the host is reached by
+/// a login.
+fn complete(
+    host: &mut Host,
+    args: &mut FileClientArgs,
+    config: &Config,
+    sections: &[Section; 2],
+) -> bool {
+    let text = |key| config.text(sections, key).map(str::to_owned);
+    let of_host = &sections[..1];
+    let login = &mut args.login;
+    let user = config.text(of_host, "user").map(str::to_owned);
+    host.user = host.user.take().or(user);
+    // For all hosts it is which remote shell, not whether.
+    let has_shell = login.rsh.is_some() || config.text(of_host, "rsh").is_some();
+    login.rsh = login.rsh.take().or_else(of_environment).or(text("rsh"));
+    login.remote_program = login.remote_program.take().or(text("remote-program"));
+    login.remote_listen = login.remote_listen.take().or(text("remote-listen"));
+    let port = config.number(of_host, "port");
+    host.port = host.port.or(port.and_then(|port| port.try_into().ok()));
+    let by_login = host.user.is_some() || has_shell;
+    if let Some(key) = config.parsed(of_host, "server-key").filter(|_| !by_login) {
+        args.expect_key(key);
+    }
+    if let Some(name) = config.text(of_host, "name") {
+        host.name = name.to_owned();
+    }
+    by_login
 }

@@ -1,75 +1,201 @@
 //! `zerolane ls`.
 
-use anyhow::Result;
-use zerolane_files::{Entry, EntryKind, Host, escape};
+use std::ops::ControlFlow;
+
+use anyhow::{Result, anyhow};
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use indicatif::HumanBytes;
+use jiff::Timestamp;
+use zerolane_files::{Entry, EntryKind, Host, ListOptions, Listed, Meta, escape};
 
 use super::guarded::Guarded;
-use super::{parse_remote, stop_on_signals};
+use super::{at_one_host, parse_remote, stop_on_signals};
 use crate::console;
-use crate::security::ClientArgs;
+use crate::exit::Exit;
+use crate::security::FileClientArgs;
 
 /// Arguments of `zerolane ls`.
 #[derive(Debug, clap::Args)]
+#[command(
+    disable_help_flag = true,
+    after_long_help = "\
+Paths are patterns as in a shell (quote them), unless there is a file of that very name: '*', '?', '[a-z]', and \
+'\\' before a character that means itself."
+)]
 pub struct Args {
-    /// What to list, `HOST[:PORT]:PATH`; an empty PATH is the served directory
-    #[arg(value_name = "HOST:PATH", value_parser = parse_remote)]
-    location: (Host, Vec<u8>),
+    /// What to list, `[USER@]HOST[:PORT]:PATH`; an empty PATH is the served directory, or USER's home
+    #[arg(required = true, value_name = "HOST:PATH",
+          value_parser = OsStringValueParser::new().try_map(parse_remote))]
+    locations: Vec<(Host, Vec<u8>)>,
+    /// Permissions, size and time (UTC) before each name, and where links lead
+    #[arg(short, long)]
+    long: bool,
+    /// Sizes with units
+    // -h is taken from the help by this, as it is in ls.
+    #[arg(short = 'h', long)]
+    human_readable: bool,
+    /// Also what is in the directories below, a line for each path
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Also names that begin with a dot
+    #[arg(short, long)]
+    all: bool,
     /// One JSON object a line instead of text
     #[arg(long)]
     json: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
     #[command(flatten)]
-    security: ClientArgs,
+    security: FileClientArgs,
 }
 
 /// One line of `--json`.
 #[derive(serde::Serialize)]
-struct Line {
+struct Line<'a> {
     /// Escaped as on screen if it is not plain text.
     name: String,
+    /// What was asked for and is in it, if that may be several directories.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    directory: Option<&'a str>,
     kind: &'static str,
     bytes: u64,
     mode: u32,
     mtime: i64,
+    /// Where a link leads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
 }
 
-/// Lists, sorted by name.
+/// Lists, in the order of the names' bytes.
 pub(crate) fn run(args: Args) -> Result<()> {
-    let (host, path) = args.location;
+    let (host, paths) = at_one_host(args.locations)?;
+    let options = ListOptions {
+        recursive: args.recursive,
+        hidden: args.all,
+    };
+    let mut shown = Shown {
+        long: args.long,
+        human: args.human_readable,
+        json: args.json,
+        several: paths.len() > 1 || paths.iter().any(|path| may_match_several(path)),
+        directory: String::new(),
+        listed: 0,
+        failed: 0,
+        said: Ok(()),
+    };
     let guarded = Guarded::new(host, args.security)?;
     let client = guarded.client.clone().with_stop(stop_on_signals()?);
-    let mut entries = Vec::new();
-    guarded.explain(client.list(&path, |entry| entries.push(entry)))?;
-    entries.sort_by(|a: &Entry, b| a.name.cmp(&b.name));
-    for entry in entries {
-        match args.json {
-            true => console::say(serde_json::to_string(&Line::of(&entry))?)?,
-            false => console::say(format_args!(
-                "{}{} {:>14}  {}",
-                letter(entry.kind),
-                permissions(entry.meta.mode),
-                entry.size,
-                escape(&entry.name)
-            ))?,
-        }
+    let listed = client.list(&paths, options, |it| shown.show(it));
+    guarded.explain(listed)?;
+    shown.said?;
+    match (shown.failed, shown.listed) {
+        (0, _) => Ok(()),
+        (failed, 0) => Err(anyhow!("nothing was listed, {failed} failed").context(Exit::Failure)),
+        (failed, _) => Err(anyhow!("{failed} could not be listed").context(Exit::Partial)),
     }
-    Ok(())
 }
 
-impl Line {
-    fn of(entry: &Entry) -> Line {
-        let kind = match entry.kind {
-            EntryKind::File => "file",
-            EntryKind::Directory => "directory",
-            EntryKind::Link => "link",
-            EntryKind::Special => "special",
+/// Whether a path has a character of a pattern.
+fn may_match_several(path: &[u8]) -> bool {
+    path.iter().any(|byte| b"*?[".contains(byte))
+}
+
+/// Shows a listing as it comes.
+struct Shown {
+    long: bool,
+    human: bool,
+    json: bool,
+    /// Whether to say which directory things are in.
+    several: bool,
+    /// The one that is being listed.
+    directory: String,
+    listed: u64,
+    failed: u64,
+    said: Result<()>,
+}
+
+impl Shown {
+    fn show(&mut self, listed: Listed<'_>) -> ControlFlow<()> {
+        let said = match listed {
+            Listed::Top(path, entry) if entry.kind == EntryKind::Directory => self.begin(path),
+            Listed::Top(path, entry) | Listed::Below(path, entry) => {
+                let below = matches!(listed, Listed::Below(..));
+                self.line(path, entry, below)
+            }
+            Listed::Failed(failure) => {
+                self.failed += 1;
+                console::note(format_args!("{failure}, at the server"));
+                return ControlFlow::Continue(());
+            }
         };
-        Line {
-            name: escape(&entry.name),
-            kind,
-            bytes: entry.size,
-            mode: entry.meta.mode,
-            mtime: entry.meta.mtime_seconds,
+        self.listed += 1;
+        self.said = said;
+        match self.said {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
         }
+    }
+
+    /// A directory that was asked for: what follows is in it.
+    fn begin(&mut self, path: &[u8]) -> Result<()> {
+        self.directory = escape(path);
+        if self.json || !self.several {
+            return Ok(());
+        }
+        if self.listed > 0 {
+            console::say("")?;
+        }
+        console::say(format_args!("{}:", self.directory))
+    }
+
+    fn line(&self, path: &[u8], entry: &Entry, below: bool) -> Result<()> {
+        let name = escape(path);
+        let target = entry.target.as_deref().map(escape);
+        if self.json {
+            let line = Line {
+                name,
+                directory: (self.several && below).then_some(&self.directory),
+                kind: kind(entry.kind),
+                bytes: entry.size,
+                mode: entry.meta.mode,
+                mtime: entry.meta.mtime_seconds,
+                target,
+            };
+            return console::say(serde_json::to_string(&line)?);
+        }
+        let size = match self.human {
+            true => HumanBytes(entry.size).to_string(),
+            false => entry.size.to_string(),
+        };
+        let leads = target.map_or(String::new(), |target| format!(" -> {target}"));
+        match (self.long, self.human) {
+            (true, _) => console::say(format_args!(
+                "{}{} {size:>14}  {}  {name}{leads}",
+                letter(entry.kind),
+                permissions(entry.meta.mode),
+                time(&entry.meta),
+            )),
+            (false, true) => console::say(format_args!("{size:>14}  {name}")),
+            (false, false) => console::say(name),
+        }
+    }
+}
+
+/// To the minute, in UTC; a time that no calendar has, in seconds.
+fn time(meta: &Meta) -> String {
+    match Timestamp::from_second(meta.mtime_seconds) {
+        Ok(time) => time.strftime("%Y-%m-%d %H:%M").to_string(),
+        Err(_) => meta.mtime_seconds.to_string(),
+    }
+}
+
+pub(super) fn kind(kind: EntryKind) -> &'static str {
+    match kind {
+        EntryKind::File => "file",
+        EntryKind::Directory => "directory",
+        EntryKind::Link => "link",
+        EntryKind::Special => "special",
     }
 }
 
@@ -101,6 +227,20 @@ fn permissions(mode: u32) -> String {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time__in_utc() {
+        let of = |mtime_seconds| {
+            time(&Meta {
+                mtime_seconds,
+                ..Meta::default()
+            })
+        };
+        assert_eq!(of(0), "1970-01-01 00:00");
+        assert_eq!(of(1_790_000_059), "2026-09-21 14:14");
+        assert_eq!(of(-1), "1969-12-31 23:59");
+        assert_eq!(of(i64::MAX), i64::MAX.to_string());
+    }
 
     #[test]
     fn permissions__every_bit() {

@@ -1,17 +1,33 @@
-//! `zerolane serve`, `cp` and `ls`: arguments, progress and exit codes of the file service. What
+//! `zerolane serve`, `cp`, `sync`, `ls`, `rm`, `mkdir`, `mv`, `send` and `receive`: arguments, progress and exit codes of the file
+//! service. What
 //! they do is `zerolane_files`.
 
+pub(crate) mod change;
 pub(crate) mod copy;
+mod filters;
 mod guarded;
+mod limit;
 pub(crate) mod list;
+mod log;
+mod metrics;
+mod pace;
 mod progress;
+pub(crate) mod receive;
+pub(crate) mod send;
 pub(crate) mod serve;
+mod stdio;
+pub(crate) mod sync;
 mod user;
 
-use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use zerolane_files::{Error, Host, Location, Stop};
+use zerolane::keys::AllowFile;
+use zerolane_files::{Error, Host, Location, Refusal, Stop};
 
 use crate::exit::Exit;
 
@@ -34,10 +50,35 @@ pub(crate) fn stop_on_signals() -> Result<Stop> {
     Ok(stop)
 }
 
+/// Has SIGHUP read the list of keys again. Without a list it is ignored. A program that was started on a terminal ends
+/// with that, as every other.
+fn on_hangup(list: Option<Arc<AllowFile>>, stop: &Stop) -> Result<()> {
+    let on_terminal = std::io::stderr().is_terminal();
+    let stop = stop.clone();
+    let mut signals = Signals::new([SIGHUP]).context("taking over SIGHUP")?;
+    std::thread::Builder::new()
+        .name("hangup".into())
+        .spawn(move || {
+            for _ in signals.forever() {
+                match &list {
+                    // The terminal is gone.
+                    _ if on_terminal && !std::io::stderr().is_terminal() => stop.request(),
+                    Some(list) => list.reload(),
+                    None => {}
+                }
+            }
+        })
+        .context("starting the thread that waits for SIGHUP")?;
+    Ok(())
+}
+
 /// An error of the file service with its exit code.
 fn with_exit_code(error: Error) -> anyhow::Error {
     let exit = match &error {
-        Error::Connect { .. } | Error::NotFileService | Error::Version { .. } => Exit::Unreachable,
+        Error::Connect { source, .. } => Exit::of_connecting(source),
+        Error::NotFileService | Error::Version { .. } | Error::NoSender(_) => Exit::Unreachable,
+        Error::Refused(Refusal::NotAllowed | Refusal::NoPlace) => Exit::Refused,
+        Error::Refused(Refusal::Full) => Exit::Busy,
         Error::Stopped => return Exit::Interrupted.into(),
         _ => return error.into(),
     };
@@ -45,10 +86,20 @@ fn with_exit_code(error: Error) -> anyhow::Error {
 }
 
 /// A location that must be remote.
-fn parse_remote(text: &str) -> Result<(Host, Vec<u8>), String> {
-    match text.parse() {
+fn parse_remote(text: OsString) -> Result<(Host, Vec<u8>), String> {
+    match Location::parse(&text) {
         Ok(Location::Remote(host, path)) => Ok((host, path)),
-        Ok(Location::Local(_)) => Err("not of the form HOST[:PORT]:PATH".into()),
+        Ok(Location::Local(_)) => Err("not of the form [USER@]HOST[:PORT]:PATH".into()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The one host of all these locations, and the paths there.
+fn at_one_host(locations: Vec<(Host, Vec<u8>)>) -> Result<(Host, Vec<Vec<u8>>)> {
+    let (mut hosts, paths): (Vec<_>, Vec<_>) = locations.into_iter().unzip();
+    hosts.dedup();
+    match <[Host; 1]>::try_from(hosts) {
+        Ok([host]) => Ok((host, paths)),
+        Err(_) => Err(anyhow!("all paths must be on one host").context(Exit::Usage)),
     }
 }

@@ -1,12 +1,14 @@
 //! How a copy shows its progress: a bar on a terminal, events for machines, or nothing.
 
+use std::ffi::OsStr;
+use std::fmt::Display;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use serde::Serialize;
-use zerolane_files::{Cause, Failure, Observer, Totals, escape};
+use zerolane_files::{Cause, Error, Failure, Observer, Totals, escape};
 
 use crate::console;
 
@@ -18,8 +20,18 @@ enum Event<'a> {
     Counted { files: u64, bytes: u64 },
     /// How far it is, at most once a second.
     Progress { bytes: u64 },
+    /// A file begins; only with `-v`.
+    Started { path: &'a str, bytes: u64 },
     /// A file was not copied. The path is escaped as on screen if it is not plain text.
-    Failed { path: &'a str, cause: &'a str },
+    Failed {
+        path: &'a str,
+        cause: &'a str,
+        at_server: bool,
+    },
+    /// The connection broke; another one is tried for as long as that.
+    Interrupted { cause: &'a str, seconds_left: f64 },
+    /// Another one goes on, after so long; files with so many bytes are done.
+    TakenUp { outage_seconds: f64, bytes: u64 },
     /// The last event.
     Summary(Summary),
 }
@@ -34,13 +46,26 @@ struct Summary {
     bytes_kept: u64,
     bytes_in_holes: u64,
     failed: u64,
+    taken_up: u64,
     seconds: f64,
+}
+
+/// How much a copy says besides of what goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Talk {
+    /// Nothing.
+    Quiet,
+    /// A bar on a terminal, a line at the end.
+    Normal,
+    /// Each file besides.
+    Verbose,
 }
 
 /// Shows the progress of one copy.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     json: bool,
+    talk: Talk,
     started: Instant,
     bytes: AtomicU64,
     /// Milliseconds after the start at which the next progress event is due.
@@ -48,22 +73,30 @@ pub(crate) struct Progress {
     corrupt: AtomicBool,
     /// Files for which the disk was full.
     no_space: AtomicU64,
+    /// How often another connection went on after one broke.
+    taken_up: AtomicU64,
+    /// An event could not be written.
+    unsaid: AtomicBool,
 }
 
 const EVENT_MILLISECONDS: u64 = 1000;
 
 impl Progress {
-    /// A bar if standard error is a terminal and nothing else is asked for.
-    pub(crate) fn new(json: bool, quiet: bool) -> Progress {
-        let terminal = std::io::stderr().is_terminal();
+    /// A bar if standard error is a terminal that can show one and nothing else is asked for.
+    pub(crate) fn new(json: bool, talk: Talk) -> Progress {
+        let term = std::env::var_os("TERM");
+        let terminal = std::io::stderr().is_terminal() && moves_back(term.as_deref());
         Progress {
-            bar: (terminal && !json && !quiet).then(bar),
+            bar: (terminal && !json && talk != Talk::Quiet).then(bar),
             json,
+            talk,
             started: Instant::now(),
             bytes: AtomicU64::new(0),
             next_event: AtomicU64::new(EVENT_MILLISECONDS),
             corrupt: AtomicBool::new(false),
             no_space: AtomicU64::new(0),
+            taken_up: AtomicU64::new(0),
+            unsaid: AtomicBool::new(false),
         }
     }
 
@@ -75,6 +108,16 @@ impl Progress {
     /// Whether a digest did not match.
     pub(crate) fn saw_corruption(&self) -> bool {
         self.corrupt.load(Ordering::Relaxed)
+    }
+
+    /// How often another connection went on after one broke.
+    pub(crate) fn times_taken_up(&self) -> u64 {
+        self.taken_up.load(Ordering::Relaxed)
+    }
+
+    /// Whether all events were written.
+    pub(crate) fn said_all(&self) -> bool {
+        !self.unsaid.load(Ordering::Relaxed)
     }
 
     /// The copy is over: removes the bar, and says what was not said for each file.
@@ -92,11 +135,37 @@ impl Progress {
     /// Says what the copy did.
     pub(crate) fn summarize(&self, totals: &Totals) {
         let elapsed = self.started.elapsed();
+        let taken_up = self.times_taken_up();
         if self.json {
-            return emit(&Event::Summary(summary(totals, elapsed)));
+            return self.emit(&Event::Summary(summary(totals, elapsed, taken_up)));
         }
-        if std::io::stderr().is_terminal() {
-            console::note(in_words(totals, elapsed));
+        if self.talk != Talk::Quiet {
+            console::note(in_words(totals, elapsed, taken_up));
+        }
+    }
+
+    /// A line for people, above the bar.
+    fn note(&self, line: impl Display) {
+        match (&self.bar, self.json || self.talk == Talk::Quiet) {
+            (_, true) => {}
+            (Some(bar), _) => bar.suspend(|| console::note(line)),
+            (None, _) => console::note(line),
+        }
+    }
+
+    /// Writes an event. That it cannot is no reason to stop a copy.
+    fn emit(&self, event: &Event<'_>) {
+        let said = serde_json::to_string(event).is_ok_and(|line| console::say(line).is_ok());
+        if !said {
+            self.unsaid.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Prints a line on standard output, above the bar. A closed standard output is no reason to stop.
+    pub(crate) fn line(&self, line: String) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| drop(console::say(line))),
+            None => drop(console::say(line)),
         }
     }
 
@@ -107,9 +176,15 @@ impl Progress {
         if now >= due {
             self.next_event
                 .store(now + EVENT_MILLISECONDS, Ordering::Relaxed);
-            emit(&Event::Progress { bytes });
+            self.emit(&Event::Progress { bytes });
         }
     }
+}
+
+/// Whether a terminal of this kind can write over a line: a bar is drawn again and again. One that is called dumb, or
+/// nothing, as in an editor's window, cannot.
+fn moves_back(term: Option<&OsStr>) -> bool {
+    term.is_some_and(|term| !term.is_empty() && term != "dumb")
 }
 
 fn bar() -> ProgressBar {
@@ -121,14 +196,7 @@ fn bar() -> ProgressBar {
     style.map_or(bar.clone(), |style| bar.with_style(style))
 }
 
-/// A closed standard output is no reason to stop a copy.
-fn emit(event: &Event<'_>) {
-    if let Ok(line) = serde_json::to_string(event) {
-        let _ = console::say(line);
-    }
-}
-
-fn summary(totals: &Totals, elapsed: Duration) -> Summary {
+fn summary(totals: &Totals, elapsed: Duration, taken_up: u64) -> Summary {
     Summary {
         files: totals.files,
         directories: totals.directories,
@@ -137,11 +205,12 @@ fn summary(totals: &Totals, elapsed: Duration) -> Summary {
         bytes_kept: totals.bytes_kept,
         bytes_in_holes: totals.bytes_in_holes,
         failed: totals.failed,
+        taken_up,
         seconds: elapsed.as_secs_f64(),
     }
 }
 
-fn in_words(totals: &Totals, elapsed: Duration) -> String {
+fn in_words(totals: &Totals, elapsed: Duration, taken_up: u64) -> String {
     let rate = totals.bytes as f64 / elapsed.as_secs_f64().max(1e-9);
     let mut words = format!(
         "{} files, {}, {:.2} s, {}/s, verified",
@@ -153,10 +222,48 @@ fn in_words(totals: &Totals, elapsed: Duration) -> String {
     if totals.bytes_kept > 0 {
         words += &format!("; {} were there already", HumanBytes(totals.bytes_kept));
     }
+    match taken_up {
+        0 => {}
+        1 => words += "; taken up again once",
+        times => words += &format!("; taken up again {times} times"),
+    }
     if totals.failed > 0 {
         words += &format!("; {} failed", totals.failed);
     }
     words
+}
+
+impl Progress {
+    /// Tells of a file that failed, at the server or here.
+    fn tell(&self, failure: &Failure, at_server: bool) {
+        if failure.cause == Cause::DigestMismatch {
+            self.corrupt.store(true, Ordering::Relaxed);
+        }
+        // A full disk fails all files that follow: one message is enough.
+        let no_space = failure.cause == Cause::NoSpace;
+        if no_space && self.no_space.fetch_add(1, Ordering::Relaxed) > 0 && !self.json {
+            return;
+        }
+        let path = escape(&failure.path);
+        let cause = failure.cause.to_string();
+        if self.json {
+            return self.emit(&Event::Failed {
+                path: &path,
+                cause: &cause,
+                at_server,
+            });
+        }
+        let end = match (at_server, &failure.cause) {
+            (true, _) => ", at the server",
+            (false, Cause::PermissionDenied) => ", here",
+            (false, _) => "",
+        };
+        let line = format_args!("{path}: {cause}{end}");
+        match &self.bar {
+            Some(bar) => bar.suspend(|| console::note(line)),
+            None => console::note(line),
+        }
+    }
 }
 
 impl Observer for Progress {
@@ -165,11 +272,23 @@ impl Observer for Progress {
             bar.set_length(bytes);
         }
         if self.json {
-            emit(&Event::Counted { files, bytes });
+            self.emit(&Event::Counted { files, bytes });
         }
     }
 
-    fn file_started(&self, path: &[u8], _size: u64) {
+    fn file_started(&self, path: &[u8], size: u64) {
+        if self.talk == Talk::Verbose {
+            let path = escape(path);
+            let line = || console::note(format_args!("{path}, {}", HumanBytes(size)));
+            match (&self.bar, self.json) {
+                (_, true) => self.emit(&Event::Started {
+                    path: &path,
+                    bytes: size,
+                }),
+                (Some(bar), _) => bar.suspend(line),
+                (None, _) => line(),
+            }
+        }
         if let Some(bar) = &self.bar {
             let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
             bar.set_message(escape(name));
@@ -186,25 +305,52 @@ impl Observer for Progress {
         }
     }
 
-    fn failed(&self, failure: &Failure) {
-        if failure.cause == Cause::DigestMismatch {
-            self.corrupt.store(true, Ordering::Relaxed);
-        }
-        // A full disk fails all files that follow: one message is enough.
-        let no_space = failure.cause == Cause::NoSpace;
-        if no_space && self.no_space.fetch_add(1, Ordering::Relaxed) > 0 && !self.json {
-            return;
-        }
-        let path = escape(&failure.path);
-        let cause = failure.cause.to_string();
-        match (&self.bar, self.json) {
-            (_, true) => emit(&Event::Failed {
-                path: &path,
+    fn interrupted(&self, why: &Error, left: Duration) {
+        if self.json {
+            let cause = why.to_string();
+            return self.emit(&Event::Interrupted {
                 cause: &cause,
-            }),
-            (Some(bar), _) => bar.suspend(|| console::note(format_args!("{path}: {cause}"))),
-            (None, _) => console::note(format_args!("{path}: {cause}")),
+                seconds_left: left.as_secs_f64(),
+            });
         }
+        self.note(format_args!(
+            "The copy is interrupted: {why}. It goes on when the server can be reached again, within {} s \
+             (--timeout).",
+            left.as_secs_f64().ceil()
+        ));
+    }
+
+    fn waiting(&self, left: Duration) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("waiting, {} s left", left.as_secs()));
+        }
+    }
+
+    fn taken_up(&self, outage: Duration, bytes: u64) {
+        self.taken_up.fetch_add(1, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        if self.json {
+            return self.emit(&Event::TakenUp {
+                outage_seconds: outage.as_secs_f64(),
+                bytes,
+            });
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position(bytes);
+            bar.set_message("");
+        }
+        self.note(format_args!(
+            "Connected again after {:.1} s: the copy goes on.",
+            outage.as_secs_f64()
+        ));
+    }
+
+    fn failed(&self, failure: &Failure) {
+        self.tell(failure, false);
+    }
+
+    fn failed_there(&self, failure: &Failure) {
+        self.tell(failure, true);
     }
 }
 
@@ -220,18 +366,25 @@ mod tests {
             bytes: 2048,
             ..Totals::default()
         };
-        let words = in_words(&totals, Duration::from_secs(1));
+        let words = in_words(&totals, Duration::from_secs(1), 0);
         assert_eq!(words, "3 files, 2.00 KiB, 1.00 s, 2.00 KiB/s, verified");
         let totals = Totals {
             bytes_kept: 1024,
             failed: 1,
             ..totals
         };
-        let words = in_words(&totals, Duration::from_secs(1));
+        let words = in_words(&totals, Duration::from_secs(1), 2);
         assert!(
-            words.ends_with("; 1.00 KiB were there already; 1 failed"),
+            words.ends_with("; 1.00 KiB were there already; taken up again 2 times; 1 failed"),
             "{words}"
         );
+    }
+
+    #[test]
+    fn moves_back__not_a_dumb_terminal() {
+        let of = |term: &'static str| moves_back(Some(OsStr::new(term)));
+        assert!(of("xterm-256color") && of("linux"));
+        assert!(!of("dumb") && !of("") && !moves_back(None));
     }
 
     #[test]
@@ -242,6 +395,7 @@ mod tests {
                 ..Totals::default()
             },
             Duration::ZERO,
+            0,
         ));
         let json = serde_json::to_value(event).unwrap();
         assert_eq!(

@@ -1,38 +1,48 @@
 //! `zerolane serve`.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
+use clap::ValueEnum;
 use zerolane::Options;
 use zerolane::keys::{Access, AllowFile};
 use zerolane::options::{Schedule, Scheduler};
 use zerolane::security::Code;
 use zerolane_files::limits::DEFAULT_PORT;
-use zerolane_files::{Confinement, Error, Refusal, ServeOptions, Server, ServerObserver, Totals};
+use zerolane_files::{Confinement, ServeOptions, Server, ServerObserver};
 
-use super::{stop_on_signals, user, with_exit_code};
-use crate::address::parse_listen;
+use super::limit::LimitArgs;
+use super::log::{Format, Log};
+use super::metrics::{self, Metrics};
+use super::{on_hangup, stdio, stop_on_signals, user, with_exit_code};
+use crate::address::Listen;
+use crate::config::{Config, Section};
 use crate::console;
-use crate::security::{self, Doors, ServerArgs};
+use crate::exit::Exit;
+use crate::security::{Doors, ServerArgs};
 
 /// Arguments of `zerolane serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The directory; nothing outside it can be reached
-    #[arg(value_name = "DIR")]
-    directory: PathBuf,
-    /// Address to listen on, with or without a port (port 0: any free one)
-    #[arg(long, value_name = "ADDR", value_parser = parse_address,
-          default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)))]
-    listen: SocketAddr,
-    /// Refuse to write
-    #[arg(long)]
-    read_only: bool,
-    /// How senders share the link when several write at once
-    #[arg(long, value_enum, default_value_t = ScheduleName::Auto)]
-    schedule: ScheduleName,
+    #[arg(value_name = "DIR", required_unless_present = "stdio")]
+    directory: Option<PathBuf>,
+    /// Address to listen on, or a name of this host, with or without a port (port 0: any free one) [default:
+    /// 127.0.0.1:9181]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Serve the one client at the other end of standard input and output, which ssh connects to it, and end with it.
+    /// `cp USER@HOST:` starts this. Without DIR it reaches what the login may
+    #[arg(long, conflicts_with_all = ["code", "user", "metrics", "log", "identity", "allowed", "anyone", "authenticated", "plain", "profile"])]
+    stdio: bool,
+    /// Refuse to write; --read-only=false takes back what a configuration file says
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    read_only: Option<bool>,
+    /// How senders share the link when several write at once [default: auto]
+    #[arg(long, value_enum)]
+    schedule: Option<ScheduleName>,
     /// As root: once the address is bound, become this user, who must be able to read the list of
     /// keys and to do in DIR what clients may do there
     #[arg(long, value_name = "NAME")]
@@ -40,6 +50,14 @@ pub struct Args {
     /// Let in one client that has a one-time code, which is shown here, instead of keys; end after it
     #[arg(long, conflicts_with_all = ["identity", "allowed", "anyone", "authenticated", "plain"])]
     code: bool,
+    /// How the log on standard error looks: what was asked for, by whom, and what became of it [default: text]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    log: Option<Format>,
+    /// Publish what is counted, for Prometheus, at this loopback address: http://ADDR:PORT/metrics
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    limit: LimitArgs,
     #[command(flatten)]
     security: ServerArgs,
 }
@@ -68,12 +86,45 @@ impl From<ScheduleName> for Schedule {
     }
 }
 
-fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    parse_listen(text, DEFAULT_PORT)
+fn parse_listen(text: &str) -> Result<Listen> {
+    let parsed = Listen::parse(text, DEFAULT_PORT);
+    parsed.map_err(|why| anyhow!("--listen {text}: {why}").context(Exit::Usage))
 }
 
-/// Serves until Ctrl-C or SIGTERM.
-pub(crate) fn run(args: Args) -> Result<()> {
+/// Where the configuration has it.
+const OWN: [Section; 1] = [Section::Serve];
+
+/// What a word of the configuration means, which was checked when it was read.
+fn value_of<T: ValueEnum>(word: &str) -> Option<T> {
+    T::from_str(word, false).ok()
+}
+
+/// Serves until Ctrl-C or SIGTERM. That a signal ended it is no error to be told: what is on standard error is the log.
+pub(crate) fn run(mut args: Args) -> Result<Exit> {
+    let config = Config::load()?;
+    let text = |key| config.text(&OWN, key);
+    let read_only = args.read_only.or(config.flag(&OWN, "read-only"));
+    let read_only = read_only.unwrap_or(false);
+    let schedule = args.schedule.or(text("schedule").and_then(value_of));
+    let schedule = schedule.unwrap_or(ScheduleName::Auto);
+    if args.stdio {
+        return stdio::run(stdio::Terms {
+            directory: args.directory.as_deref(),
+            listen: args.listen.as_deref().or(text("stdio-listen")),
+            read_only,
+            scheduler: Scheduler::new(schedule.into()),
+        });
+    }
+    let directory = args.directory.context("no directory to serve")?;
+    let listen = match args.listen.as_deref().or(text("listen")) {
+        Some(listen) => parse_listen(listen)?,
+        None => Listen::loopback(DEFAULT_PORT),
+    };
+    if let Some(list) = text("allowed") {
+        args.security.expect_list(list.into());
+    }
+    let metrics = args.metrics.or(config.parsed(&OWN, "metrics"));
+    let log = args.log.or(text("log").and_then(value_of));
     let stop = stop_on_signals()?;
     let user = args.user.as_deref().map(user::find).transpose()?;
     let code = args.code.then(one_time_code).transpose()?;
@@ -91,16 +142,20 @@ pub(crate) fn run(args: Args) -> Result<()> {
         Access::Anyone => None,
     };
     let options = ServeOptions {
-        read_only: args.read_only,
+        read_only,
         access: allowed,
         transport: Options {
-            scheduler: Some(Scheduler::new(args.schedule.into())),
+            scheduler: Some(Scheduler::new(schedule.into())),
             security,
             profiles,
+            max_rate: args.limit.max_rate,
             ..Options::default()
         },
     };
-    let mut server = Server::bind(&args.directory, args.listen, options).map_err(with_exit_code)?;
+    // Before the kernel takes TCP away.
+    let published = metrics.map(metrics::listen).transpose()?;
+    let listen = listen.resolve()?;
+    let mut server = Server::bind(&directory, &listen[..], options).map_err(with_exit_code)?;
     let address = server.local_addr();
     if let Some(user) = &user {
         server
@@ -109,15 +164,18 @@ pub(crate) fn run(args: Args) -> Result<()> {
             .with_context(|| format!("giving {address} to {}", user.name))?;
         user::become_user(user, address.port())?;
     }
-    confine(&server, list.as_deref())?;
-    let access = if args.read_only {
+    let log = Log::new(log.unwrap_or(Format::Text));
+    confine(&server, list.as_deref(), &log)?;
+    // Before it is known that this process is here: until then SIGHUP ends it.
+    on_hangup(list, &stop)?;
+    let access = if read_only {
         "reading"
     } else {
         "reading and writing"
     };
     console::say(format_args!(
         "Serving {} on {address} for {access}.",
-        args.directory.display()
+        directory.display()
     ))?;
     if let (Some(key), None) = (server.public_key(), &code) {
         console::say(format_args!("Its key: {key}"))?;
@@ -132,7 +190,17 @@ pub(crate) fn run(args: Args) -> Result<()> {
     if address.ip().is_loopback() {
         console::say("Only this machine can reach it; --listen ADDR opens it to others.")?;
     }
-    server.run(&stop, &Log).map_err(with_exit_code)
+    let metrics = Metrics::default();
+    if let Some(listener) = published {
+        let address = listener.local_addr().context("the address of --metrics")?;
+        metrics.publish(listener)?;
+        console::say(format_args!("Metrics: http://{address}/metrics"))?;
+    }
+    server.run(&stop, &(log, metrics)).map_err(with_exit_code)?;
+    match stop.requested() {
+        true => Ok(Exit::Interrupted),
+        false => Ok(Exit::Success),
+    }
 }
 
 fn one_time_code() -> Result<Code> {
@@ -149,7 +217,7 @@ fn place(address: SocketAddr) -> String {
 }
 
 /// Confines this process to the directory and its list of keys.
-fn confine(server: &Server, list: Option<&AllowFile>) -> Result<()> {
+fn confine(server: &Server, list: Option<&AllowFile>, log: &Log) -> Result<()> {
     let readable = list.map(|list| place_of(list.path()));
     let confined = server.confine(readable.as_slice());
     let why = match confined.context("confining this process to what it serves")? {
@@ -160,7 +228,7 @@ fn confine(server: &Server, list: Option<&AllowFile>) -> Result<()> {
         Confinement::None => Some("This kernel does not (no Landlock)"),
     };
     if let Some(why) = why {
-        console::note(format_args!(
+        log.note(format_args!(
             "The kernel is to keep this process to the directory even if it goes wrong. {why}."
         ));
     }
@@ -168,7 +236,7 @@ fn confine(server: &Server, list: Option<&AllowFile>) -> Result<()> {
         // Whether it still can be read.
         list.reload();
         if let Some(broken @ Err(_)) = list.news() {
-            security::tell_news(broken);
+            log.list_changed(broken);
         }
     }
     Ok(())
@@ -180,39 +248,20 @@ fn place_of(file: &Path) -> &Path {
     directory.unwrap_or(Path::new("."))
 }
 
-/// One line for each request and each end, on standard error.
-struct Log;
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
 
-impl ServerObserver for Log {
-    fn list_changed(&self, news: Result<usize, String>) {
-        security::tell_news(news);
-    }
-
-    fn asked(&self, peer: SocketAddr, what: &str) {
-        console::note(format_args!("{peer}: {what}"));
-    }
-
-    fn turned_away(&self, peer: SocketAddr, why: &Refusal) {
-        console::note(format_args!("{peer}: turned away: {why}"));
-    }
-
-    fn wrong_code(&self, left: u32) {
-        console::note(match left {
-            0 => "WARNING: a wrong code was tried again. This one is void now.".into(),
-            _ => {
-                format!("WARNING: a client tried a wrong code. After {left} more this one is void.")
-            }
-        });
-    }
-
-    fn ended(&self, peer: SocketAddr, outcome: &Result<Option<Totals>, Error>) {
-        match outcome {
-            Ok(None) => {}
-            Ok(Some(totals)) => console::note(format_args!(
-                "{peer}: {} files, {} bytes, {} failed",
-                totals.files, totals.bytes, totals.failed
-            )),
-            Err(error) => console::note(format_args!("{peer}: {error}")),
+    #[test]
+    fn value_of__every_word_that_a_configuration_may_have() {
+        for word in ["auto", "fair", "fast", "shortest"] {
+            assert!(value_of::<ScheduleName>(word).is_some(), "{word}");
         }
+        assert_eq!(ScheduleName::value_variants().len(), 4);
+        for word in ["text", "json"] {
+            assert!(value_of::<Format>(word).is_some(), "{word}");
+        }
+        assert_eq!(Format::value_variants().len(), 2);
     }
 }

@@ -5,9 +5,11 @@
 //! | `units`, `link` | from the command line to the link's configuration |
 //! | `changes` | changes of the link while they run |
 //! | `program` | the programs in the hosts |
+//! | `guard` | ends them if the lab is killed |
 //! | `report` | what became of the frames |
 
 mod changes;
+pub(crate) mod guard;
 pub mod link;
 mod program;
 mod report;
@@ -24,6 +26,7 @@ use crate::console;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use changes::Change;
+use guard::Guard;
 use link::LinkArgs;
 use program::Programs;
 
@@ -134,6 +137,7 @@ fn run_in_lab(
             "removed {name}, left behind by a killed process"
         ));
     }
+    let _guard = Guard::start()?;
     let lab = Lab::start(config).context("cannot set up the lab")?;
     let code = std::thread::scope(|scope| {
         let (running, ended) = std::sync::mpsc::channel();

@@ -15,6 +15,7 @@ pub(crate) fn of(stats: &LabStats) -> String {
         "lost",
         "queue full",
         "too big",
+        "down",
         "doubled",
         "overtaken",
         "marked",
@@ -39,7 +40,8 @@ fn row(number: u32, link: LinkStats) -> Vec<String> {
         link.delivered,
         link.lost,
         link.queue_dropped,
-        link.too_big + link.down,
+        link.too_big,
+        link.down,
         link.duplicated,
         link.reordered,
         link.marked,
@@ -104,6 +106,20 @@ mod tests {
         assert!(text.contains("host 1") && text.contains("host 2"), "{text}");
         assert!(text.contains("1234"), "{text}");
         assert!(!text.contains("NOT EMULATED"), "{text}");
+    }
+
+    #[test]
+    fn of__tells_what_a_link_that_was_down_dropped_from_what_was_too_big() {
+        let mut stats = stats(0);
+        stats.towards[0].too_big = 21;
+        stats.towards[0].down = 43;
+        let text = of(&stats);
+        let row = text.lines().find(|line| line.contains("host 1")).unwrap();
+        let counts: Vec<&str> = row.split_whitespace().collect();
+        let header = text.lines().find(|line| line.contains("towards")).unwrap();
+        assert!(header.contains("too big   down"), "{header}");
+        let at = counts.iter().position(|&it| it == "21");
+        assert_eq!(at.map(|at| counts[at + 1]), Some("43"), "{row}");
     }
 
     #[test]

@@ -59,6 +59,7 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 
 fn parse_name(text: &str) -> Result<String, String> {
     match text.len() {
+        _ if text.contains('@') => Err("a name without '@': NAME@OFFSET is how it is read".into()),
         1..=NAME_MAX => Ok(text.to_owned()),
         len => Err(format!("{len} bytes: a name has 1 to {NAME_MAX}")),
     }
@@ -258,6 +259,7 @@ mod tests {
     #[test]
     fn parse_name__has_a_length() {
         assert!(parse_name("").is_err());
+        assert!(parse_name("a@b").is_err(), "a@b means place b in a");
         assert!(parse_name(&"n".repeat(NAME_MAX)).is_ok());
         assert!(parse_name(&"n".repeat(NAME_MAX + 1)).is_err());
     }

@@ -30,7 +30,7 @@ impl Host {
     fn connect(&self, security: &ClientArgs) -> Result<Connection> {
         let Host { name, port } = self;
         let profiles = security.profile.into();
-        let (caution, security) = Caution::new(self.to_string(), security.clone())?;
+        let (caution, security) = Caution::new(self.to_string(), security.clone(), None)?;
         let options = Options {
             security,
             profiles,
@@ -41,7 +41,8 @@ impl Host {
         connected.map_err(|error| {
             let advise = caution.advise(Some(&error));
             let words = format!("cannot reach {name} at port {port}");
-            advise(anyhow!(error).context(words).context(Exit::Unreachable))
+            let exit = Exit::of_connecting(&error);
+            advise(anyhow!(error).context(words).context(exit))
         })
     }
 }

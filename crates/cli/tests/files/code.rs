@@ -85,10 +85,10 @@ fn code__copies_for_one_client_that_has_it_and_ends() {
 fn code__a_wrong_one_gets_nothing_and_the_right_one_still_works() {
     let coded = Coded::new();
     fs::write(coded.lab.share("a"), b"theirs").unwrap();
-    fail(coded.get(&coded.wrong()), 3, "does not know this code");
+    fail(coded.get(&coded.wrong()), 6, "does not know this code");
     assert!(!coded.lab.local("a").exists());
     // Nor does one without a code, which is told.
-    fail(coded.lab.get(&[], "a", ""), 3, "wants a one-time code");
+    fail(coded.lab.get(&[], "a", ""), 6, "wants a one-time code");
     succeed(coded.get(&coded.code));
     assert_eq!(fs::read(coded.lab.local("a")).unwrap(), b"theirs");
     let (status, said) = coded.ends();
@@ -105,7 +105,7 @@ fn code__guessed_at_too_often_is_void() {
     let coded = Coded::new();
     fs::write(coded.lab.share("a"), b"theirs").unwrap();
     for _ in 0..3 {
-        fail(coded.get(&coded.wrong()), 3, "does not know this code");
+        fail(coded.get(&coded.wrong()), 6, "does not know this code");
     }
     assert!(!coded.lab.local("a").exists());
     let (status, said) = coded.ends();
@@ -118,7 +118,7 @@ fn code__guessed_at_too_often_is_void() {
 fn code__to_a_server_that_has_none() {
     let lab = Lab::new(&[]);
     let get = lab.get(&["--code", "1234-5678"], "a", "");
-    fail(get, 3, "does not know this code");
+    fail(get, 6, "does not know this code");
     let get = lab.get(&["--code", "1234"], "a", "");
     fail(get, 2, "eight digits");
 }
@@ -140,7 +140,7 @@ fn code__a_relay_without_it_gets_in_nowhere() {
     let mut client = zerolane();
     client.args(["cp", "--code", &coded.code]);
     client.arg(format!("{there}:a")).arg(coded.lab.local("a"));
-    let client = std::thread::spawn(move || fail(client, 3, "does not know this code"));
+    let client = std::thread::spawn(move || fail(client, 6, "does not know this code"));
     let accepted = loop {
         let accepted = false_server
             .accept(Some(Duration::from_millis(50)))
@@ -159,4 +159,16 @@ fn code__a_relay_without_it_gets_in_nowhere() {
     succeed(coded.get(&coded.code));
     assert_eq!(fs::read(coded.lab.local("a")).unwrap(), b"theirs");
     assert!(coded.ends().0.success());
+}
+
+#[test]
+fn code__its_client_lost_midway_is_a_failure() {
+    let coded = Coded::new();
+    fs::write(coded.lab.share("a"), content(1, 192 << 20)).unwrap();
+    let local = coded.lab.local("");
+    let midway = || super::lab::part_bytes(&local, "a") > 8 << 20;
+    assert!(super::lab::kill_when(coded.get(&coded.code), midway));
+    let (status, said) = coded.ends();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("went before it had all"), "{said}");
 }

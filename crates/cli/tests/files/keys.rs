@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use super::lab::*;
@@ -13,15 +14,15 @@ fn keys__a_client_not_on_the_list_is_told_what_to_do() {
     let own = own_key();
     let hint = format!("'{own} read'");
     let (code, _, err) = run(lab.get(&[], "a", ""));
-    assert_eq!(code, 3, "{err}");
-    assert!(err.contains(&hint), "{err}");
+    assert_eq!(code, 6, "{err}");
+    assert!(err.contains(&hint) && !err.contains("no answer"), "{err}");
 
     // The owner adds it while the server runs.
     let list = home.path().join("allowed_keys");
     fs::write(&list, format!("{own} read # a friend\n")).unwrap();
     succeed(lab.get(&[], "a", ""));
     assert_eq!(fs::read(lab.local("a")).unwrap(), b"theirs");
-    fail(lab.put(&[], "a", "b"), 1, "the server is read-only");
+    fail(lab.put(&[], "a", "b"), 1, "this key may only read there");
 
     fs::create_dir(lab.share("in")).unwrap();
     fs::write(&list, format!("{own} read-write below=in\n")).unwrap();
@@ -52,8 +53,15 @@ fn keys__a_server_is_remembered_and_another_in_its_place_refused() {
     program.env("ZEROLANE_HOME", other.path());
     lab.start(program, &["--anyone"], &port);
     let (code, _, err) = run(ls(&lab));
-    assert_eq!(code, 3, "{err}");
+    assert_eq!(code, 7, "{err}");
     assert!(err.contains("IS NOT WHO IT WAS"), "{err}");
+    // Named on the command line, no line of a file is to blame.
+    let mut named = ls(&lab);
+    named.args(["--server-key", &own_key()]);
+    let (code, _, err) = run(named);
+    assert_eq!(code, 7, "{err}");
+    assert!(err.contains("--server-key names"), "{err}");
+    assert!(!err.contains("known_hosts"), "{err}");
 }
 
 #[test]
@@ -113,4 +121,50 @@ fn keys__made_once_and_never_overwritten() {
     assert_eq!(succeed(command("id")), made);
     fail(command("keygen"), 1, "is there already");
     assert_eq!(succeed(command("id")), made);
+}
+
+#[test]
+fn keys__that_may_less_are_told_what() {
+    let (lab, home) = strangers(&[]);
+    fs::write(lab.local("a"), b"a").unwrap();
+    let own = own_key();
+    let list = home.path().join("allowed_keys");
+    let allow = |rights: &str| fs::write(&list, format!("{own} {rights}\n")).unwrap();
+    for (rights, exit, words) in [
+        ("read", 1, "this key may only read there"),
+        ("read-write below=missing", 6, "its owner can make it"),
+    ] {
+        allow(rights);
+        eventually(words, || {
+            let (code, _, err) = run(lab.put(&[], "a", ""));
+            (code == exit && err.contains(words) && !err.contains("server is read-only"))
+                .then_some(())
+        });
+    }
+}
+
+#[test]
+fn keys__a_broken_identity_is_named() {
+    let lab = Lab::new(&[]);
+    let home = tempfile::tempdir().unwrap();
+    let identity = home.path().join("identity");
+    fs::write(&identity, "nonsense\n").unwrap();
+    fs::set_permissions(&identity, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut ls = zerolane();
+    ls.env("ZEROLANE_HOME", home.path())
+        .arg("ls")
+        .arg(lab.there(""));
+    fail(ls, 1, &identity.display().to_string());
+}
+
+#[test]
+fn serve__an_address_in_use_is_named() {
+    let lab = Lab::new(&[]);
+    let mut second = zerolane();
+    second
+        .arg("serve")
+        .arg(lab.share(""))
+        .args(["--listen", &lab.address]);
+    let words = format!("cannot listen on {}: Address already in use", lab.address);
+    fail(second, 1, &words);
 }

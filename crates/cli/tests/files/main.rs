@@ -1,12 +1,26 @@
-//! `zerolane serve`, `cp` and `ls` as a user starts them: real files over loopback, and what goes
+//! `zerolane serve`, `cp`, `sync`, `ls`, `rm`, `mkdir` and `mv` as a user starts them: real files over loopback, and what goes
 //! wrong.
 
 #![allow(non_snake_case)]
 
 mod code;
+mod config;
 mod confined;
 mod copy;
+mod doctor;
+mod key_lists;
 mod keys;
 mod lab;
 mod links;
+mod list;
+mod log;
+mod login;
+mod meet;
+mod metrics;
+mod outage;
+mod patterns;
+mod remote;
+mod stream;
+mod sync;
 mod temporary;
+mod words;

@@ -195,7 +195,7 @@ fn cp__many_at_once_to_one_target() {
         for source in 0..4 {
             let name = format!("from{source}");
             fs::write(lab.local(&name), content(source, size)).unwrap();
-            let mut copy = lab.put(&[], &name, "to");
+            let mut copy = lab.put(&["-q"], &name, "to");
             let copy = copy.stdout(Stdio::null()).stderr(Stdio::piped());
             copies.push(copy.spawn().unwrap());
         }
@@ -318,11 +318,11 @@ fn cp__full_disk_is_told_once_for_all_that_follows() {
         let bytes = content(number, 200 << 10);
         fs::write(lab.local("tree").join(number.to_string()), bytes).unwrap();
     }
-    let (code, _, err) = run(lab.put(&["-r"], "tree", ""));
+    let (code, _, err) = run(lab.put(&["-rq"], "tree", ""));
     assert_eq!(code, 5, "{err}");
     let lines: Vec<_> = err.lines().collect();
     assert!(
-        lines[0].ends_with(": no space left on the target's disk"),
+        lines[0].ends_with(": no space left on the target's disk, at the server"),
         "{err}"
     );
     assert!(

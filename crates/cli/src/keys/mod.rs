@@ -1,4 +1,6 @@
-//! `zerolane keygen` and `zerolane id`.
+//! `zerolane keygen`, `zerolane id` and `zerolane keys`.
+
+pub(crate) mod lists;
 
 use std::path::PathBuf;
 

@@ -1,0 +1,127 @@
+//! The configuration files: defaults of the options of `cp` and its like, for single hosts too, and of `serve`.
+
+mod file;
+mod schema;
+pub(crate) mod shown;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use zerolane::keys;
+
+use crate::exit::Exit;
+pub(crate) use schema::Section;
+use schema::Value;
+
+/// The variable that names one file in place of all others.
+const VARIABLE: &str = "ZEROLANE_CONFIG";
+/// In the directory of the user's keys.
+const OF_USER: &str = "config.toml";
+const OF_SYSTEM: &str = "/etc/zerolane/config.toml";
+
+/// What the files say.
+#[derive(Debug, Default)]
+pub(crate) struct Config {
+    /// Those looked at, the one that counts more first, and whether it is there.
+    files: Vec<(PathBuf, bool)>,
+    /// In the order in which they count.
+    settings: Vec<Setting>,
+}
+
+/// One line of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Setting {
+    section: Section,
+    key: &'static str,
+    value: Value,
+    /// Where it is said.
+    file: PathBuf,
+    line: usize,
+}
+
+impl Config {
+    /// Reads the files there are.
+    ///
+    /// # Errors
+    /// One cannot be read, or says what it may not; with its name and line.
+    pub(crate) fn load() -> Result<Config> {
+        let named = std::env::var_os(VARIABLE).filter(|it| !it.is_empty());
+        let paths = match &named {
+            Some(file) => vec![PathBuf::from(file)],
+            None => {
+                let of_user = keys::home().map(|home| home.join(OF_USER));
+                of_user.into_iter().chain([OF_SYSTEM.into()]).collect()
+            }
+        };
+        let mut config = Config::default();
+        for path in paths {
+            let read = config.add(&path, named.is_some());
+            read.with_context(|| format!("the configuration in {}", path.display()))
+                .context(Exit::Usage)?;
+        }
+        Ok(config)
+    }
+
+    /// Adds what `path` says to what counts more.
+    fn add(&mut self, path: &Path, must_be_there: bool) -> Result<()> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_be_there => {
+                self.files.push((path.to_owned(), false));
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.settings.extend(file::parse(&text, path)?);
+        self.files.push((path.to_owned(), true));
+        Ok(())
+    }
+
+    /// What is set for `key` in one of the sections: the first file that says anything decides, and in it the first
+    /// section.
+    fn find(&self, sections: &[Section], key: &str) -> Option<&Setting> {
+        let in_file = |file: &Path, section: &Section| {
+            let mut all = self.settings.iter();
+            all.find(|it| it.file == file && it.section == *section && it.key == key)
+        };
+        let mut files = self.files.iter();
+        files.find_map(|(file, _)| sections.iter().find_map(|section| in_file(file, section)))
+    }
+
+    /// A text; of a setting that is one.
+    pub(crate) fn text(&self, sections: &[Section], key: &str) -> Option<&str> {
+        match &self.find(sections, key)?.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A text that is something else, and was checked when it was read.
+    pub(crate) fn parsed<T: std::str::FromStr>(
+        &self,
+        sections: &[Section],
+        key: &str,
+    ) -> Option<T> {
+        self.text(sections, key)?.parse().ok()
+    }
+
+    /// A number.
+    pub(crate) fn number(&self, sections: &[Section], key: &str) -> Option<u64> {
+        match self.find(sections, key)?.value {
+            Value::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Whether it is set to true or false.
+    pub(crate) fn flag(&self, sections: &[Section], key: &str) -> Option<bool> {
+        match self.find(sections, key)?.value {
+            Value::Flag(flag) => Some(flag),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

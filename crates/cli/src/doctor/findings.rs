@@ -1,0 +1,244 @@
+//! What a value that was read means, and what mends it.
+
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use zerolane::failure::CloseReason;
+use zerolane::keys;
+use zerolane::security::Cipher;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    Ok,
+    /// It works, and would be faster otherwise.
+    Slow,
+    Wrong,
+}
+
+/// What one check found.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    pub(super) check: String,
+    pub(super) state: State,
+    found: String,
+    /// A command, or what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mend: Option<String>,
+}
+
+impl Finding {
+    fn ok(check: &str, found: impl Into<String>) -> Finding {
+        Finding {
+            check: check.into(),
+            state: State::Ok,
+            found: found.into(),
+            mend: None,
+        }
+    }
+
+    fn bad(
+        check: &str,
+        state: State,
+        found: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            state,
+            mend: Some(mend.into()),
+            ..Finding::ok(check, found)
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::Ok => "ok",
+            State::Slow => "slow",
+            State::Wrong => "WRONG",
+        };
+        write!(f, "{state:5}  {}: {}", self.check, self.found)?;
+        self.mend
+            .iter()
+            .try_for_each(|mend| write!(f, "\n       {mend}"))
+    }
+}
+
+/// What a socket of this process got of what it asked for, and the limit for those without rights, in bytes. The kernel
+/// grants twice what it is asked for, for its own needs.
+pub(super) fn receive_buffer(granted: usize, wanted: usize, limit: Option<usize>) -> Finding {
+    let check = "receive buffer";
+    let words = format!("{} KiB of {} KiB", granted / 2048, wanted / 1024);
+    match limit {
+        _ if granted / 2 < wanted => Finding::bad(
+            check,
+            State::Slow,
+            words,
+            format!("sysctl -w net.core.rmem_max={wanted}   # and in /etc/sysctl.d"),
+        ),
+        Some(limit) if limit < wanted => Finding::ok(
+            check,
+            format!(
+                "{words}; {} KiB for processes without CAP_NET_ADMIN",
+                limit / 1024
+            ),
+        ),
+        _ => Finding::ok(check, words),
+    }
+}
+
+pub(super) fn offload(name: &str, used: bool, since: &str) -> Finding {
+    match used {
+        true => Finding::ok(name, "the kernel has it"),
+        false => Finding::bad(
+            name,
+            State::Slow,
+            "the kernel, or what stands between it and this process, does not have it",
+            format!("Linux {since} or later; not in a sandbox that emulates sockets"),
+        ),
+    }
+}
+
+pub(super) fn cipher(cipher: Option<Cipher>) -> Finding {
+    let name = cipher.map_or("none", Cipher::name);
+    match cipher {
+        Some(Cipher::ChaCha20Poly1305) => Finding::bad(
+            "cipher",
+            State::Slow,
+            format!("{name}: this processor has no instructions for AES, or hides them"),
+            "a virtual machine shows them with the host's CPU model (-cpu host)",
+        ),
+        _ => Finding::ok("cipher", name),
+    }
+}
+
+pub(super) fn no_loopback(error: &zerolane::Error) -> Finding {
+    Finding::bad(
+        "UDP on this machine",
+        State::Wrong,
+        format!("a connection over 127.0.0.1 fails: {error}"),
+        "ip link set lo up; then look at the firewall's rules for lo (nft list ruleset)",
+    )
+}
+
+/// Times of files come from it, and those of the log.
+pub(super) fn clock(now: SystemTime, made: Option<SystemTime>) -> Finding {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    match made {
+        Some(made) if now + DAY < made => Finding::bad(
+            "clock",
+            State::Wrong,
+            "it is before this program was made",
+            "timedatectl set-ntp true",
+        ),
+        _ => Finding::ok("clock", format!("{:.0}", jiff::Timestamp::now())),
+    }
+}
+
+/// Every datagram asks for the time.
+pub(super) fn clock_source(name: &str) -> Finding {
+    match name {
+        "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies" => Finding::bad(
+            "clock source",
+            State::Slow,
+            format!("{name}: each reading is a system call"),
+            "dmesg | grep -i clocksource   # says why the kernel gave up tsc",
+        ),
+        _ => Finding::ok("clock source", name),
+    }
+}
+
+pub(super) fn no_home() -> Finding {
+    Finding::bad(
+        "own key",
+        State::Wrong,
+        "there is no place for keys: neither HOME nor ZEROLANE_HOME is set",
+        "export ZEROLANE_HOME=/var/lib/zerolane",
+    )
+}
+
+/// What is in a file of keys, `None` without one.
+pub(super) fn key_file(
+    check: &str,
+    path: &Path,
+    found: Result<Option<String>, keys::Error>,
+) -> Finding {
+    let path = path.display();
+    let (words, mend) = match found {
+        Ok(Some(found)) => return Finding::ok(check, format!("{found}, in {path}")),
+        Ok(None) => return Finding::ok(check, format!("none yet, in {path}")),
+        Err(keys::Error::Exposed { what, .. }) => (
+            format!("others may {what} {path}, so it is not used"),
+            format!("chmod 600 {path}   # and chown it, if it is another user's"),
+        ),
+        Err(keys::Error::Syntax { line, problem }) => (
+            format!("{path} is broken: line {line}: {problem}"),
+            format!("${{EDITOR:-vi}} +{line} {path}"),
+        ),
+        Err(error) => (error.to_string(), format!("ls -l {path}")),
+    };
+    Finding::bad(check, State::Wrong, words, mend)
+}
+
+/// The path MTU to `host`, as the kernel knows it.
+pub(super) fn mtu(host: &str, mtu: u32) -> Finding {
+    /// What IPv6 promises, and Zerolane needs.
+    const LEAST: u32 = 1280;
+    let check = format!("MTU to {host}");
+    match mtu {
+        LEAST.. => Finding::ok(&check, format!("{mtu}, as far as this machine knows")),
+        _ => Finding::bad(
+            &check,
+            State::Wrong,
+            format!("{mtu}: datagrams have {LEAST} bytes at least"),
+            format!("ip route get {host}   # and then: ip link set DEVICE mtu {LEAST}"),
+        ),
+    }
+}
+
+pub(super) fn no_address(host: &str, error: &dyn fmt::Display) -> Finding {
+    Finding::bad(
+        &format!("address of {host}"),
+        State::Wrong,
+        error.to_string(),
+        format!("getent hosts {host}"),
+    )
+}
+
+/// What came of trying to connect with a key made for that.
+pub(super) fn answer(host: &str, tried: Result<(), &zerolane::Error>) -> Finding {
+    let check = format!("UDP to {host}");
+    let error = match tried {
+        Ok(()) => return Finding::ok(&check, "answered, and lets any client in"),
+        Err(error) => error,
+    };
+    let (words, mend) = match error {
+        zerolane::Error::Closed(CloseReason::Rejected { .. } | CloseReason::ExchangeRefused(_)) => {
+            return Finding::ok(&check, format!("answered ({error})"));
+        }
+        zerolane::Error::Closed(CloseReason::Unreachable) => (
+            format!(
+                "the host, or one on the way, says that nothing is to be reached there: {error}"
+            ),
+            "start `zerolane serve --listen` there, and compare the port",
+        ),
+        zerolane::Error::ConnectTimeout(_)
+        | zerolane::Error::Closed(CloseReason::ConnectTimeout) => (
+            "no answer at all: it is down, nothing listens, or a firewall drops UDP".to_owned(),
+            "there: `ss -lun` shows whether it listens, `nft list ruleset` what is dropped; let UDP to that port pass",
+        ),
+        error => (
+            error.to_string(),
+            "ip route get ADDRESS   # is there a way?",
+        ),
+    };
+    Finding::bad(&check, State::Wrong, words, mend)
+}
+
+#[cfg(test)]
+#[path = "findings_tests.rs"]
+mod tests;

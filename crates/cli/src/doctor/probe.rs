@@ -1,0 +1,70 @@
+//! Trying it out.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use zerolane::counters::Account;
+use zerolane::{Connection, Endpoint, Options};
+
+use super::findings::{self, Finding};
+
+/// For an answer of a host that is there.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a connection of this process to itself gets.
+pub(super) fn loopback() -> Result<Account, zerolane::Error> {
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+    let address = endpoint.local_addr();
+    let options = Options {
+        connect_timeout: PATIENCE,
+        ..Options::default()
+    };
+    let connecting = std::thread::spawn(move || Connection::connect(address, &options));
+    let accepted = endpoint.accept(Some(PATIENCE))?;
+    let connected = connecting
+        .join()
+        .map_err(|_| zerolane::Error::TimedOut(PATIENCE))??;
+    drop(accepted);
+    Ok(connected.account())
+}
+
+/// What is known of the way to a host, and whether it answers there.
+pub(super) fn way_to(name: &str, port: u16) -> Vec<Finding> {
+    let addresses = match (name, port).to_socket_addrs() {
+        Ok(addresses) => addresses.collect::<Vec<_>>(),
+        Err(error) => return vec![findings::no_address(name, &error)],
+    };
+    let options = Options {
+        connect_timeout: PATIENCE,
+        ..Options::default()
+    };
+    let look = |address: SocketAddr| {
+        // A key made for it: which key this user has is nobody's business.
+        let tried = Connection::connect(address, &options).map(drop);
+        let mtu = mtu(address).map(|it| findings::mtu(&address.ip().to_string(), it));
+        mtu.ok()
+            .into_iter()
+            .chain([findings::answer(
+                &address.to_string(),
+                tried.as_ref().map(|_| ()),
+            )])
+            .collect::<Vec<_>>()
+    };
+    addresses.into_iter().flat_map(look).collect()
+}
+
+/// The path MTU to an address: of the interface, unless the kernel was told of a smaller one.
+fn mtu(to: SocketAddr) -> io::Result<u32> {
+    let any: SocketAddr = match to {
+        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(to)?;
+    Ok(match to {
+        SocketAddr::V4(_) => sockopt::ip_mtu(&socket)?,
+        SocketAddr::V6(_) => sockopt::ipv6_mtu(&socket)?,
+    })
+}

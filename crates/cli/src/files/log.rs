@@ -1,0 +1,242 @@
+//! The log of a server: a line for each event on standard error, as text or as JSON.
+//!
+//! What clients cause is bounded: of lines of one kind only so many are written, the others are counted, and that is
+//! said with the next one.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use zerolane::counters::Account;
+use zerolane::security::PublicKey;
+use zerolane_files::{Error, Failure, Peer, Refusal, ServerObserver, Totals, Verb, escape};
+
+use super::pace::{Kind, Pace};
+use crate::console;
+
+/// How lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// Writes the lines.
+pub(crate) struct Log {
+    format: Format,
+    pace: Mutex<Pace>,
+    /// When connections asked for what they do.
+    since: Mutex<HashMap<SocketAddr, Instant>>,
+}
+
+/// A line. What it has not is left out.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Line {
+    time: String,
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<SocketAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// Escaped as on screen.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    paths: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+    /// Lines left out, keys not named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
+    /// Why, or what there is to say besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+impl Line {
+    fn new(event: &'static str) -> Line {
+        Line {
+            event,
+            ..Line::default()
+        }
+    }
+
+    fn of(event: &'static str, peer: &Peer) -> Line {
+        Line {
+            event,
+            peer: Some(peer.address),
+            key: peer.key.map(|key| key.to_string()),
+            name: peer.name.as_ref().map(|name| escape(name.as_bytes())),
+            ..Line::default()
+        }
+    }
+
+    fn because(self, reason: impl std::fmt::Display) -> Line {
+        Line {
+            reason: Some(reason.to_string()),
+            ..self
+        }
+    }
+
+    /// Time, who, what: a line of text.
+    fn text(&self) -> String {
+        let mut words = vec![self.time.clone()];
+        words.extend(self.peer.map(|peer| peer.to_string()));
+        words.extend(self.key.clone());
+        words.extend(self.name.as_ref().map(|name| format!("({name})")));
+        words.push(format!("{}:", self.event));
+        words.extend(self.paths.iter().map(|path| format!("{path:?}")));
+        let counts = [
+            (self.files, "files"),
+            (self.bytes, "bytes"),
+            (self.failed, "failed"),
+            (self.count, "more"),
+        ];
+        let counts = counts
+            .iter()
+            .filter_map(|(count, of)| count.map(|count| format!("{count} {of}")));
+        let seconds = self.seconds.map(|seconds| format!("{seconds:.3} s"));
+        let rest: Vec<String> = counts.chain(seconds).chain(self.reason.clone()).collect();
+        words.push(rest.join(", "));
+        words.join(" ").trim_end_matches([' ', ':']).to_owned()
+    }
+}
+
+impl Log {
+    pub(crate) fn new(format: Format) -> Log {
+        Log {
+            format,
+            pace: Mutex::new(Pace::new(Instant::now())),
+            since: Mutex::default(),
+        }
+    }
+
+    /// Something about the server itself.
+    pub(crate) fn note(&self, reason: impl std::fmt::Display) {
+        self.write(Line::new("note").because(reason));
+    }
+
+    /// Writes a line if its kind has room.
+    fn tell(&self, kind: Kind, line: Line) {
+        let now = Instant::now();
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(left_out) = pace.admit(kind, now) else {
+            return;
+        };
+        drop(pace);
+        if left_out > 0 {
+            let count = Some(left_out);
+            let line = Line {
+                count,
+                ..Line::new("left-out")
+            };
+            self.write(line.because(format_args!("{} were too many to be written", kind.words())));
+        }
+        self.write(line);
+    }
+
+    fn write(&self, line: Line) {
+        let time = format!("{:.3}", Timestamp::now());
+        let line = Line { time, ..line };
+        match self.format {
+            Format::Text => console::note(line.text()),
+            // Its fields are numbers and texts: that cannot fail.
+            Format::Json => console::note(serde_json::to_string(&line).unwrap_or_default()),
+        }
+    }
+
+    fn since(&self) -> std::sync::MutexGuard<'_, HashMap<SocketAddr, Instant>> {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ServerObserver for Log {
+    fn asked(&self, peer: &Peer, verb: Verb, paths: &[Vec<u8>]) {
+        self.since().insert(peer.address, Instant::now());
+        let paths = paths.iter().map(|path| escape(path)).collect();
+        let line = Line::of(verb.word(), peer);
+        self.tell(Kind::Request, Line { paths, ..line });
+    }
+
+    fn list_changed(&self, news: Result<usize, String>) {
+        let line = Line::new("keys");
+        self.write(match news {
+            Ok(count) => line.because(format_args!(
+                "the list of keys was read again: {count} may connect"
+            )),
+            Err(why) => line.because(format_args!(
+                "WARNING: the list of keys stays as it was, for it cannot be used: {why}"
+            )),
+        });
+    }
+
+    fn not_let_in(&self, keys: &[PublicKey], more: u64) {
+        for key in keys {
+            let line = Line {
+                key: Some(key.to_string()),
+                ..Line::new("refused")
+            };
+            self.tell(Kind::Refusal, line.because("not on the list of keys"));
+        }
+        if more > 0 {
+            let line = Line {
+                count: Some(more),
+                ..Line::new("refused")
+            };
+            self.tell(Kind::Refusal, line.because("not on the list of keys"));
+        }
+    }
+
+    fn turned_away(&self, peer: &Peer, why: &Refusal) {
+        self.tell(Kind::Refusal, Line::of("refused", peer).because(why));
+    }
+
+    fn wrong_code(&self, left: u32) {
+        let line = Line::new("wrong-code");
+        self.write(match left {
+            0 => line.because("WARNING: a wrong code was tried again. This one is void now"),
+            _ => line.because(format_args!(
+                "WARNING: a client tried a wrong code. After {left} more this one is void"
+            )),
+        });
+    }
+
+    fn failed(&self, peer: &Peer, failure: &Failure) {
+        let line = Line {
+            paths: vec![escape(&failure.path)],
+            ..Line::of("not-copied", peer)
+        };
+        self.tell(Kind::File, line.because(&failure.cause));
+    }
+
+    fn ended(&self, peer: &Peer, outcome: &Result<Option<Totals>, Error>, _: &Account) {
+        let since = self.since().remove(&peer.address);
+        let seconds = since.map(|since| since.elapsed().as_secs_f64());
+        let line = match outcome {
+            Ok(totals) => Line {
+                files: totals.as_ref().map(|it| it.files),
+                bytes: totals.as_ref().map(|it| it.bytes),
+                failed: totals.as_ref().map(|it| it.failed),
+                ..Line::of("done", peer)
+            },
+            Err(Error::Refused(why)) => Line::of("refused", peer).because(why),
+            Err(error) => Line::of("ended", peer).because(error),
+        };
+        self.tell(Kind::Request, Line { seconds, ..line });
+    }
+}
+
+#[cfg(test)]
+#[path = "log_tests.rs"]
+mod tests;

@@ -1,0 +1,135 @@
+//! What a server counted, for Prometheus.
+
+mod counts;
+mod http;
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result, anyhow};
+use zerolane::counters::{Account, GateCounters, ListenerCounters};
+use zerolane::security::PublicKey;
+use zerolane_files::{Error, Failure, Peer, Refusal, ServerObserver, Totals, Verb};
+
+use crate::exit::Exit;
+use counts::Counts;
+
+/// Counts what it hears of.
+#[derive(Clone, Default)]
+pub(super) struct Metrics(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    counts: Counts,
+    /// What those connections that are there asked for.
+    asked: HashMap<SocketAddr, Verb>,
+}
+
+impl Metrics {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn text(&self) -> String {
+        let state = self.state();
+        state.counts.text(state.asked.len())
+    }
+
+    /// Answers requests at `listener`, from a thread of its own, until the process ends.
+    pub(super) fn publish(&self, listener: TcpListener) -> Result<()> {
+        let metrics = self.clone();
+        std::thread::Builder::new()
+            .name("metrics".into())
+            .spawn(move || http::serve(&listener, &|| metrics.text()))
+            .context("starting the thread that answers with metrics")?;
+        Ok(())
+    }
+}
+
+/// A place to publish metrics at. There is no access control, so only this machine may reach it.
+pub(super) fn listen(address: SocketAddr) -> Result<TcpListener> {
+    if !address.ip().is_loopback() {
+        let words = format!(
+            "--metrics {address}: anybody could read them there; name a loopback address such as 127.0.0.1:{}",
+            address.port()
+        );
+        return Err(anyhow!(words).context(Exit::Usage));
+    }
+    TcpListener::bind(address).with_context(|| format!("cannot listen on {address} for --metrics"))
+}
+
+impl ServerObserver for Metrics {
+    fn asked(&self, peer: &Peer, verb: Verb, _: &[Vec<u8>]) {
+        let mut state = self.state();
+        state.asked.insert(peer.address, verb);
+        state.counts.asked(verb);
+    }
+
+    fn strangers(&self, gate: Option<&GateCounters>, listener: &ListenerCounters) {
+        let counts = &mut self.state().counts;
+        counts.gate = gate.copied().unwrap_or_default();
+        counts.listener = *listener;
+    }
+
+    fn not_let_in(&self, keys: &[PublicKey], more: u64) {
+        self.state()
+            .counts
+            .refused("not-on-list", keys.len() as u64 + more);
+    }
+
+    fn turned_away(&self, _: &Peer, why: &Refusal) {
+        self.state().counts.refused(reason(why), 1);
+    }
+
+    fn wrong_code(&self, _: u32) {
+        self.state().counts.refused("wrong-code", 1);
+    }
+
+    fn advanced(&self, peer: &Peer, bytes: u64) {
+        let mut state = self.state();
+        if let Some(&verb) = state.asked.get(&peer.address) {
+            state.counts.advanced(verb, bytes);
+        }
+    }
+
+    fn failed(&self, _: &Peer, _: &Failure) {
+        self.state().counts.files_failed += 1;
+    }
+
+    fn ended(&self, peer: &Peer, outcome: &Result<Option<Totals>, Error>, account: &Account) {
+        let mut state = self.state();
+        let verb = state.asked.remove(&peer.address);
+        let counts = &mut state.counts;
+        counts.account(account);
+        let how = match outcome {
+            Ok(totals) => {
+                if let (Some(verb), Some(totals)) = (verb, totals) {
+                    counts.files(verb, totals.files);
+                }
+                "done"
+            }
+            Err(Error::Refused(why)) => {
+                counts.refused(reason(why), 1);
+                "refused"
+            }
+            Err(Error::Revoked) => "revoked",
+            Err(Error::Stopped) => "stopped",
+            Err(Error::Transport(_) | Error::PeerGone | Error::Stalled) => "lost",
+            Err(_) => "other",
+        };
+        counts.ended(how);
+    }
+}
+
+/// A refusal as a label.
+fn reason(why: &Refusal) -> &'static str {
+    match why {
+        Refusal::ReadOnly => "read-only",
+        Refusal::Full => "full",
+        Refusal::Path { .. } => "path",
+        Refusal::Malformed => "malformed",
+        Refusal::NotAllowed => "not-allowed",
+        _ => "other",
+    }
+}

@@ -1,0 +1,178 @@
+//! `zerolane receive`.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use indicatif::HumanBytes;
+use zerolane::Options;
+use zerolane_files::limits::PATIENCE_SECONDS;
+use zerolane_files::{CopyOptions, Error, Host, Meeting, MeetingCode, Offer, Whereabouts, escape};
+
+use super::copy::{is_broken, judge};
+use super::limit::LimitArgs;
+use super::progress::{Progress, Talk};
+use super::{stop_on_signals, with_exit_code};
+use crate::address;
+use crate::console;
+use crate::exit::Exit;
+
+/// Arguments of `zerolane receive`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+The sender is looked for by broadcasts on this host's networks; --from names it where those do not reach. What it sends \
+is verified, and belongs to nobody else: the code proves each to the other.
+
+Without -f, a name that is there already is refused. On a terminal it shows what comes, and asks.")]
+pub struct Args {
+    /// The code that `zerolane send` shows there
+    #[arg(value_name = "CODE")]
+    code: MeetingCode,
+    /// Where to put what comes; made if it is not there
+    #[arg(value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+    /// Where the sender is, as it shows
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_host, conflicts_with = "interfaces")]
+    from: Option<Host>,
+    /// Look on the network of this interface only; may be repeated
+    #[arg(long = "interface", value_name = "NAME")]
+    interfaces: Vec<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// Replace what is there
+    #[arg(short, long)]
+    force: bool,
+    /// Continue an earlier one: keep what is there and the same. Directories that are there need -f
+    #[arg(long)]
+    resume: bool,
+    /// When the connection breaks, try for this many seconds to go on with another one; 0: not at all
+    #[arg(long, value_name = "SECONDS", default_value_t = PATIENCE_SECONDS)]
+    timeout: u64,
+    /// Events for machines, one JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// No progress, and no summary at the end
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    limit: LimitArgs,
+}
+
+fn parse_host(text: &str) -> Result<Host, String> {
+    let (name, port) = address::parse_host(text, 0)?;
+    match port {
+        0 => Err("the sender shows HOST:PORT".into()),
+        port => Ok(Host::new(name, port)),
+    }
+}
+
+/// Receives; the exit code says whether everything, something or nothing was.
+pub(crate) fn run(args: Args) -> Result<()> {
+    let stop = stop_on_signals()?;
+    let transport = Options {
+        max_rate: args.limit.max_rate,
+        ..Options::default()
+    };
+    let whereabouts = match args.from {
+        Some(host) => Whereabouts::At(host),
+        None => Whereabouts::Near(args.interfaces),
+    };
+    let met = Meeting::find(&args.code, &whereabouts, &transport, &stop);
+    let meeting = met.map_err(advise)?;
+    let taken = match args.force {
+        true => None,
+        false => first_taken(&args.directory, meeting.offer()),
+    };
+    if let Some(taken) = taken {
+        let _ = meeting.decline();
+        return Err(anyhow!("{taken} is there already: -f replaces it").context(Exit::Failure));
+    }
+    if !args.yes && stdin().is_terminal() && stderr().is_terminal() {
+        show(meeting.offer());
+        if !agrees(&args.directory)? {
+            let _ = meeting.decline();
+            return Err(anyhow!("nothing was received").context(Exit::Failure));
+        }
+    }
+    let talk = if args.quiet {
+        Talk::Quiet
+    } else {
+        Talk::Normal
+    };
+    let progress = Progress::new(args.json, talk);
+    let options = CopyOptions {
+        recursive: true,
+        resume: args.resume,
+        replace_read_only: args.force,
+        count_first: progress.wants_total(),
+        ..CopyOptions::default()
+    };
+    let patience = Duration::from_secs(args.timeout);
+    let received = meeting.receive(&args.directory, &options, args.force, patience, &progress);
+    progress.clear();
+    let broke = received.as_ref().err().is_some_and(is_broken);
+    let totals = received.map_err(with_exit_code).map_err(|error| match broke {
+        true => error.context(
+            "not all of it came: have it sent again, and say --resume -f, to go on with what is there",
+        ),
+        false => error,
+    })?;
+    progress.summarize(&totals);
+    judge(&totals, progress.saw_corruption())
+}
+
+/// What the user can do about it.
+fn advise(error: Error) -> anyhow::Error {
+    let advice = match &error {
+        Error::NoSender(_) => {
+            "check that `zerolane send` runs there; where broadcasts do not reach, say --from HOST:PORT, as it shows"
+        }
+        Error::Connect { source, .. } if Exit::of_connecting(source) == Exit::Refused => {
+            "the sender does not know this code: it was mistyped, or is used up"
+        }
+        _ => return with_exit_code(error),
+    };
+    with_exit_code(error).context(advice)
+}
+
+/// The first name that is there already.
+fn first_taken(directory: &Path, offer: &Offer) -> Option<String> {
+    let mut places = offer
+        .entries
+        .iter()
+        .map(|it| directory.join(OsStr::from_bytes(&it.name)));
+    let taken = places.find(|it| it.symlink_metadata().is_ok())?;
+    Some(escape(taken.as_os_str().as_bytes()))
+}
+
+/// Says what comes.
+fn show(offer: &Offer) {
+    for entry in offer.entries.iter().take(SHOWN) {
+        let name = escape(&entry.name);
+        console::note(format_args!(
+            "  {:>11}  {name}",
+            HumanBytes(entry.size).to_string()
+        ));
+    }
+    let more = offer.more + offer.entries.len().saturating_sub(SHOWN) as u64;
+    if more > 0 {
+        console::note(format_args!("  and {more} more"));
+    }
+    let bytes = HumanBytes(offer.bytes);
+    console::note(format_args!("{} files, {bytes}", offer.files));
+}
+
+/// Names shown on a terminal: what else comes scrolls away.
+const SHOWN: usize = 20;
+
+fn agrees(directory: &Path) -> Result<bool> {
+    let directory = escape(directory.as_os_str().as_bytes());
+    write!(stderr(), "Receive into {directory}? [y/N] ").context("asking")?;
+    let mut answer = String::new();
+    stdin().lock().read_line(&mut answer).context("no answer")?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

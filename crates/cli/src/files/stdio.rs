@@ -1,0 +1,292 @@
+//! The other end of a login: serves the one client that calls over standard input, and ends with it.
+
+use std::collections::HashSet;
+use std::io::{BufRead, IsTerminal, Read, stdin};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use zerolane::counters::Account;
+use zerolane::failure::{CloseReason, TransferError};
+use zerolane::keys::{Access, HostTrust};
+use zerolane::options::Scheduler;
+use zerolane::security::Identity;
+use zerolane::{Options, Security};
+use zerolane_files::limits::RENDEZVOUS_LINE_BYTES;
+use zerolane_files::{
+    Answer, Call, Error, LineError, Peer, ServeOptions, Server, ServerObserver, Stop, Totals, Verb,
+};
+
+use super::{on_hangup, stop_on_signals, with_exit_code};
+use crate::console;
+use crate::exit::Exit;
+use crate::login::DONE;
+use crate::ports::Ports;
+
+/// The variable in which sshd says where a login came from and came in.
+const CONNECTION: &str = "SSH_CONNECTION";
+
+/// How long a client may take from the answer to its first request: the address that it tries may not be
+/// the right one.
+const FIRST: Duration = Duration::from_secs(60);
+/// A client that leaves in order, without a word over the channel, has this long to come again.
+const AFTERWARDS: Duration = Duration::from_secs(5);
+/// Least time for which a client may be away: it does not stay connected between the parts of a sync.
+const LEAST_PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked whether this is the end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How to serve.
+#[derive(Debug)]
+pub(super) struct Terms<'a> {
+    /// A directory to keep to; else all that the login may reach.
+    pub(super) directory: Option<&'a Path>,
+    /// Where to listen, whatever the client asks for.
+    pub(super) listen: Option<&'a str>,
+    pub(super) read_only: bool,
+    pub(super) scheduler: Scheduler,
+}
+
+/// Serves the client at the other end of standard input and output, and nobody else.
+pub(super) fn run(terms: Terms<'_>) -> Result<Exit> {
+    if stdin().is_terminal() {
+        let why = anyhow!("--stdio is for a login: `zerolane cp USER@HOST:PATH` starts it so");
+        return Err(why.context(Exit::Usage));
+    }
+    let stop = stop_on_signals()?;
+    on_hangup(None, &stop)?;
+    let call = hear_call()?;
+    let listen = terms.listen.or(call.listen.as_deref());
+    let ports = listen.map_or(Ok(Ports::ANY), Ports::parse);
+    let ports = ports.map_err(|why| anyhow!("where to listen: {why}"))?;
+    let addresses = ports.resolve(arrived().as_deref())?;
+    let secret = zerolane::security::random().context("no random numbers for a key")?;
+    let identity = Identity::from_secret(secret);
+    let options = ServeOptions {
+        read_only: terms.read_only,
+        access: Access::Anyone,
+        transport: Options {
+            scheduler: Some(terms.scheduler),
+            security: Security {
+                identity: Some(Arc::new(identity)),
+                trust: Arc::new(HostTrust::only(call.key)),
+                ..Security::default()
+            },
+            ..Options::default()
+        },
+    };
+    let bound = match terms.directory {
+        Some(directory) => Server::bind(directory, &addresses[..], options),
+        None => Server::bind_login(&addresses[..], options),
+    };
+    let mut server = bound.map_err(|error| match (&error, &addresses[..]) {
+        (Error::Listen { source, .. }, [first, .., last]) => {
+            anyhow!("cannot listen on any of {first} to {last}: {source}")
+        }
+        _ => with_exit_code(error),
+    })?;
+    // Where the kernel cannot, nothing is lost that another program of the login would not do as well.
+    let _ = server
+        .confine(&[])
+        .context("confining this process to files")?;
+    let key = server.public_key().context("no key")?;
+    let address = server.local_addr();
+    let visit = Visit::default();
+    watch(&visit, &stop, call.patience.max(LEAST_PATIENCE))?;
+    // After whatever the login's shell printed, perhaps without an end of line.
+    console::say(format_args!("\n{}", Answer { key, address }))?;
+    server.run(&stop, &visit).map_err(with_exit_code)?;
+    match visit.state().came {
+        true => Ok(Exit::Success),
+        false => Ok(Exit::Failure),
+    }
+}
+
+/// Reads the client's call, and answers one of another version.
+fn hear_call() -> Result<Call> {
+    let mut line = Vec::new();
+    let most = RENDEZVOUS_LINE_BYTES as u64 + 1;
+    let read = stdin().lock().take(most).read_until(b'\n', &mut line);
+    read.context("reading from the client")?;
+    if line.pop_if(|last| *last == b'\n').is_none() {
+        bail!("the client went, or is none: nothing that it calls with came over standard input");
+    }
+    Call::parse(&line).map_err(|why| {
+        if matches!(why, LineError::Version { .. }) {
+            // It tells the user.
+            let _ = console::say(format_args!("\n{}", Answer::of_version()));
+        }
+        anyhow!(why).context("the client's call")
+    })
+}
+
+/// The address of this host at which the login came in.
+fn arrived() -> Option<String> {
+    let connection = std::env::var(CONNECTION).ok()?;
+    // Address and port of the client, then of this end.
+    let arrived = connection.split(' ').nth(2)?;
+    // Without a network sshd says UNKNOWN. The interface of a link-local address stands behind a '%'.
+    let ip = arrived.split('%').next()?.parse::<IpAddr>();
+    ip.is_ok().then(|| arrived.to_owned())
+}
+
+/// The client of this server, over all of its connections.
+#[derive(Clone, Debug)]
+struct Visit(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    /// It asked for something.
+    came: bool,
+    here: HashSet<SocketAddr>,
+    /// The last connection broke: it may come again.
+    broke: bool,
+    /// It has no connection since then.
+    away: Instant,
+    /// Nothing more comes over the channel.
+    channel_closed: bool,
+    /// It said so.
+    done: bool,
+}
+
+impl Default for Visit {
+    fn default() -> Visit {
+        Visit(Arc::new(Mutex::new(State {
+            came: false,
+            here: HashSet::new(),
+            broke: false,
+            away: Instant::now(),
+            channel_closed: false,
+            done: false,
+        })))
+    }
+}
+
+impl Visit {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ServerObserver for Visit {
+    fn asked(&self, peer: &Peer, _: Verb, _: &[Vec<u8>]) {
+        let mut state = self.state();
+        state.came = true;
+        state.here.insert(peer.address);
+    }
+
+    fn ended(&self, peer: &Peer, outcome: &Result<Option<Totals>, Error>, _: &Account) {
+        let mut state = self.state();
+        if state.here.remove(&peer.address) {
+            state.broke = outcome.as_ref().is_err_and(is_break);
+            state.away = Instant::now();
+        }
+    }
+}
+
+impl State {
+    /// Whether the client is gone for good, `patience` being the time in which it may come again.
+    fn is_over(&self, patience: Duration) -> bool {
+        let away = self.away.elapsed();
+        match self.came {
+            _ if self.done => true,
+            false => self.channel_closed || away > FIRST,
+            true if !self.here.is_empty() => false,
+            true if self.channel_closed && !self.broke => away > AFTERWARDS,
+            true => away > patience,
+        }
+    }
+}
+
+/// Whether the connection ended by itself, not by its client.
+fn is_break(error: &Error) -> bool {
+    let (Error::Transport(zerolane::Error::Closed(reason))
+    | Error::Transport(zerolane::Error::Transfer(TransferError::Closed(reason)))) = error
+    else {
+        return matches!(error, Error::Stalled);
+    };
+    !matches!(reason, CloseReason::Peer(_))
+}
+
+/// Listens to the channel, and requests `stop` when the client is gone.
+fn watch(visit: &Visit, stop: &Stop, patience: Duration) -> Result<()> {
+    let (heard, watched, stop) = (visit.clone(), visit.clone(), stop.clone());
+    let listen = move || {
+        let mut line = Vec::new();
+        let most = DONE.len() as u64;
+        let _ = stdin().lock().take(most).read_to_end(&mut line);
+        let mut state = heard.state();
+        state.done = line == DONE;
+        state.channel_closed = true;
+    };
+    let look = move || {
+        while !watched.state().is_over(patience) {
+            thread::sleep(LOOK);
+        }
+        stop.request();
+    };
+    thread::Builder::new()
+        .name("channel".into())
+        .spawn(listen)
+        .context("starting a thread")?;
+    thread::Builder::new()
+        .name("watch".into())
+        .spawn(look)
+        .context("starting a thread")?;
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_over__when_the_client_cannot_come_again() {
+        const PATIENCE: Duration = Duration::from_secs(100);
+        let ago = |seconds| {
+            Instant::now()
+                .checked_sub(Duration::from_secs(seconds))
+                .unwrap()
+        };
+        let state = |came, here: bool, broke, away, channel_closed, done| State {
+            came,
+            here: here
+                .then(|| "192.0.2.1:7".parse().unwrap())
+                .into_iter()
+                .collect(),
+            broke,
+            away: ago(away),
+            channel_closed,
+            done,
+        };
+        for (state, over) in [
+            (state(false, false, false, 0, false, false), false),
+            (state(false, false, false, 0, true, false), true),
+            (state(false, false, false, 61, false, false), true),
+            (state(true, true, false, 1000, false, false), false),
+            (state(true, true, false, 1000, true, false), false),
+            (state(true, true, false, 0, true, true), true),
+            (state(true, false, false, 0, true, false), false),
+            (state(true, false, false, 6, true, false), true),
+            (state(true, false, true, 99, true, false), false),
+            (state(true, false, true, 101, true, false), true),
+            (state(true, false, true, 101, false, false), true),
+            (state(true, false, false, 99, false, false), false),
+        ] {
+            assert_eq!(state.is_over(PATIENCE), over, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn is_break__only_if_the_client_may_come_again() {
+        let closed = |reason| Error::Transport(zerolane::Error::Closed(reason));
+        assert!(is_break(&closed(CloseReason::PeerDead)));
+        assert!(is_break(&Error::Stalled));
+        let left = CloseReason::Peer(zerolane::failure::Reason::Cancelled);
+        assert!(!is_break(&closed(left)) && !is_break(&Error::PeerGone));
+    }
+}

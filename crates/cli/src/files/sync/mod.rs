@@ -1,0 +1,254 @@
+//! `zerolane sync`.
+
+mod shown;
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use zerolane_files::{Host, Kept, Location, LocationError, SyncOptions, SyncPaths, SyncTotals};
+
+use super::filters::Filters;
+use super::guarded::Guarded;
+use super::limit::LimitArgs;
+use super::progress::{Progress, Talk};
+use super::stop_on_signals;
+use crate::console;
+use crate::exit::Exit;
+use crate::security::FileClientArgs;
+use shown::{Shown, Summary, in_words};
+
+/// Arguments of `zerolane sync`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Makes the content of the directory DST that of the directory SRC; a '/' at the end means nothing. One \
+of the two is remote: HOST:PATH, HOST:PORT:PATH, or [IPV6]:PATH; or USER@HOST:PATH, where zerolane is \
+started over ssh. DST is made if it is not there.
+
+A file of the same size and time at both ends is unchanged. What differs is copied as by 'cp -r', and \
+what is too much stays unless --delete is given: then it is removed when all else succeeded.")]
+pub struct Args {
+    /// The directory whose content it is
+    #[arg(value_name = "SRC", value_parser = OsStringValueParser::new().try_map(parse_location))]
+    source: Location,
+    /// The directory that is to have it
+    #[arg(value_name = "DST", value_parser = OsStringValueParser::new().try_map(parse_location))]
+    destination: Location,
+    /// Say what would be done, and do nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Remove from DST what SRC has not, after everything else succeeded
+    #[arg(long)]
+    delete: bool,
+    /// With --delete: also if SRC is empty
+    #[arg(long, requires = "delete")]
+    allow_empty_source: bool,
+    /// Compare contents, not sizes and times
+    #[arg(long)]
+    checksum: bool,
+    #[command(flatten)]
+    filters: Filters,
+    /// Times that differ by so many seconds are the same (FAT: 1)
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    modify_window: u32,
+    /// Keep what a killed sync left of a large file, where it is the same
+    #[arg(long)]
+    resume: bool,
+    /// Of files that are there already, send only the parts that differ
+    #[arg(long)]
+    delta: bool,
+    /// Write files that are there already themselves, and block devices that are named; marked while incomplete
+    #[arg(long)]
+    in_place: bool,
+    /// Have each file on the disk (fsync) before it gets its name
+    #[arg(long)]
+    fsync: bool,
+    /// When the connection breaks, try for this many seconds to go on with another one; 0: not at all [default: 300]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Say what is done with each file
+    #[arg(short, long)]
+    verbose: bool,
+    /// Events for machines, one JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// No progress and no summary
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    limit: LimitArgs,
+    #[command(flatten)]
+    security: FileClientArgs,
+}
+
+fn parse_location(text: OsString) -> Result<Location, LocationError> {
+    Location::parse(&text)
+}
+
+/// Syncs; the exit code says whether everything, something or nothing was done.
+pub(crate) fn run(args: Args) -> Result<()> {
+    let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
+    let (host, paths) = paths(args.source, args.destination).map_err(usage)?;
+    if args.security.has_code() {
+        return Err(usage(
+            "a one-time code lets in one connection, and sync makes several: use cp --code, or keys",
+        ));
+    }
+    let options = SyncOptions {
+        dry_run: args.dry_run,
+        delete: args.delete,
+        allow_empty_source: args.allow_empty_source,
+        checksum: args.checksum,
+        modify_window: args.modify_window,
+        resume: args.resume,
+        durable: args.fsync,
+        delta: args.delta,
+        in_place: args.in_place,
+        filter: args.filters.0,
+    };
+    // What is done with each file is said by the sync itself.
+    let talk = match args.quiet {
+        true => Talk::Quiet,
+        false => Talk::Normal,
+    };
+    let shown = Shown {
+        progress: Progress::new(args.json, talk),
+        lines: args.verbose || args.dry_run,
+        json: args.json,
+    };
+    let started = Instant::now();
+    let patience = args.timeout.map(Duration::from_secs);
+    let guarded = Guarded::patient(host, args.security, patience)?;
+    let client = guarded.client.clone();
+    let client = client.with_max_rate(args.limit.max_rate);
+    // Without the handler, Ctrl-C ends the process at once: a killed sync is safe.
+    let client = match stop_on_signals() {
+        Ok(stop) => client.with_stop(stop),
+        Err(_) => client,
+    };
+    let synced = client.sync(&paths, &options, &shown);
+    shown.progress.clear();
+    let totals = guarded.explain(synced)?;
+    let taken_up = shown.progress.times_taken_up();
+    if args.json {
+        let summary = Summary::of(&totals, &options, started, taken_up);
+        console::say(serde_json::to_string(&summary)?)?;
+    } else if !args.quiet {
+        console::note(in_words(&totals, &options, started, taken_up));
+    }
+    judge(&totals, shown.progress.saw_corruption())
+}
+
+fn paths(source: Location, destination: Location) -> Result<(Host, SyncPaths), &'static str> {
+    match (source, destination) {
+        (Location::Local(source), Location::Remote(host, destination)) => {
+            let destination = trimmed(destination);
+            Ok((
+                host,
+                SyncPaths::Push {
+                    source,
+                    destination,
+                },
+            ))
+        }
+        (Location::Remote(host, source), Location::Local(destination)) => {
+            let source = trimmed(source);
+            Ok((
+                host,
+                SyncPaths::Pull {
+                    source,
+                    destination,
+                },
+            ))
+        }
+        _ => Err("one of SRC and DST must be HOST:PATH and the other local"),
+    }
+}
+
+/// Without the slashes at its end: a sync is of directories whether they are there or not.
+fn trimmed(mut path: Vec<u8>) -> Vec<u8> {
+    while path.len() > 1 && path.ends_with(b"/") {
+        path.pop();
+    }
+    path
+}
+
+fn judge(totals: &SyncTotals, corrupt: bool) -> Result<()> {
+    let advice = match totals.kept {
+        Some(Kept::EmptySource) => {
+            "; nothing was deleted: the source is empty (--allow-empty-source if that is right)"
+        }
+        Some(_) => "; nothing was deleted",
+        None => "",
+    };
+    let (failed, sent) = (totals.failed, totals.copied.files + totals.copied.links);
+    match failed {
+        0 if totals.kept.is_none() => Ok(()),
+        0 => Err(anyhow!("{}", advice.trim_start_matches("; ")).context(Exit::Failure)),
+        _ if corrupt => Err(anyhow!("{failed} failed{advice}").context(Exit::Corrupt)),
+        _ if sent + totals.unchanged + totals.settled + totals.deleted == 0 => {
+            Err(anyhow!("nothing was sent, {failed} failed{advice}").context(Exit::Failure))
+        }
+        _ => Err(anyhow!(
+            "{failed} failed, {sent} sent, {} unchanged{advice}",
+            totals.unchanged
+        )
+        .context(Exit::Partial)),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths__one_side_is_remote() {
+        let of = |source: &str, destination: &str| {
+            paths(source.parse().unwrap(), destination.parse().unwrap())
+        };
+        let (_, push) = of("a/", "h:b//").unwrap();
+        let destination = b"b".to_vec();
+        let source = "a/".into();
+        assert_eq!(
+            push,
+            SyncPaths::Push {
+                source,
+                destination
+            }
+        );
+        assert!(
+            matches!(of("h:", "b"), Ok((_, SyncPaths::Pull { source, .. })) if source.is_empty())
+        );
+        assert!(of("a", "b").is_err() && of("h:a", "h:b").is_err());
+    }
+
+    #[test]
+    fn judge__exit_codes() {
+        let code = |totals: SyncTotals, corrupt| {
+            judge(&totals, corrupt).map_or_else(|error| Exit::of(&error), |()| Exit::Success)
+        };
+        let totals = SyncTotals {
+            unchanged: 1,
+            ..SyncTotals::default()
+        };
+        assert_eq!(code(totals, false), Exit::Success);
+        let failed = SyncTotals {
+            failed: 1,
+            ..totals
+        };
+        assert_eq!(code(failed, false), Exit::Partial);
+        assert_eq!(code(failed, true), Exit::Corrupt);
+        let nothing = SyncTotals {
+            unchanged: 0,
+            ..failed
+        };
+        assert_eq!(code(nothing, false), Exit::Failure);
+        let kept = SyncTotals {
+            kept: Some(Kept::EmptySource),
+            ..totals
+        };
+        assert_eq!(code(kept, false), Exit::Failure);
+    }
+}

@@ -1,0 +1,216 @@
+//! What a sync shows: what is done with each file, and how much it was.
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use indicatif::HumanBytes;
+use serde::Serialize;
+use zerolane_files::{
+    Action, Change, EntryKind, Error, Failure, Observer, SyncObserver, SyncOptions, SyncTotals,
+    escape,
+};
+
+use crate::files::list::kind;
+use crate::files::progress::Progress;
+
+/// A progress that also shows changes.
+pub(super) struct Shown {
+    pub(super) progress: Progress,
+    /// Whether to say what is done with each file.
+    pub(super) lines: bool,
+    pub(super) json: bool,
+}
+
+/// A change, as an event of `--json`.
+#[derive(Serialize)]
+struct Event<'a> {
+    event: &'static str,
+    action: &'a str,
+    kind: &'static str,
+    path: &'a str,
+    bytes: u64,
+}
+
+impl Observer for Shown {
+    fn counted(&self, files: u64, bytes: u64) {
+        self.progress.counted(files, bytes);
+    }
+
+    fn file_started(&self, path: &[u8], size: u64) {
+        self.progress.file_started(path, size);
+    }
+
+    fn advanced(&self, bytes: u64) {
+        self.progress.advanced(bytes);
+    }
+
+    fn failed(&self, failure: &Failure) {
+        self.progress.failed(failure);
+    }
+
+    fn failed_there(&self, failure: &Failure) {
+        self.progress.failed_there(failure);
+    }
+
+    fn interrupted(&self, why: &Error, left: Duration) {
+        self.progress.interrupted(why, left);
+    }
+
+    fn waiting(&self, left: Duration) {
+        self.progress.waiting(left);
+    }
+
+    fn taken_up(&self, outage: Duration, bytes: u64) {
+        self.progress.taken_up(outage, bytes);
+    }
+}
+
+impl SyncObserver for Shown {
+    fn change(&self, change: &Change<'_>) {
+        // What is left out is told in any case.
+        if !self.lines && change.action != Action::Skip {
+            return;
+        }
+        match self.json {
+            true => {
+                let event = Event {
+                    event: "change",
+                    action: &change.action.to_string(),
+                    kind: kind(change.kind),
+                    path: &escape(change.path),
+                    bytes: change.size,
+                };
+                if let Ok(line) = serde_json::to_string(&event) {
+                    self.progress.line(line);
+                }
+            }
+            false => self.progress.line(line(change)),
+        }
+    }
+}
+
+/// What is done with one path: `new         dir/file (1.00 KiB)`.
+fn line(change: &Change<'_>) -> String {
+    let path = escape(change.path);
+    let end = match change.kind {
+        EntryKind::Directory => "/".into(),
+        EntryKind::File => format!(" ({})", HumanBytes(change.size)),
+        EntryKind::Link => " (link)".into(),
+        EntryKind::Special => " (device, socket or FIFO)".into(),
+    };
+    format!("{:<11}{path}{end}", change.action)
+}
+
+/// The last event of `--json`.
+#[derive(Serialize)]
+pub(super) struct Summary {
+    event: &'static str,
+    dry_run: bool,
+    listed: u64,
+    unchanged: u64,
+    attributes: u64,
+    sent: u64,
+    directories: u64,
+    links: u64,
+    bytes: u64,
+    bytes_kept: u64,
+    bytes_in_holes: u64,
+    deleted: u64,
+    skipped: u64,
+    failed: u64,
+    taken_up: u64,
+    not_deleted: Option<String>,
+    unused_filters: Vec<String>,
+    seconds: f64,
+}
+
+impl Summary {
+    pub(super) fn of(
+        totals: &SyncTotals,
+        options: &SyncOptions,
+        started: Instant,
+        taken_up: u64,
+    ) -> Summary {
+        Summary {
+            event: "summary",
+            dry_run: options.dry_run,
+            listed: totals.listed,
+            unchanged: totals.unchanged,
+            attributes: totals.settled,
+            sent: totals.copied.files,
+            directories: totals.copied.directories,
+            links: totals.copied.links,
+            bytes: totals.copied.bytes,
+            bytes_kept: totals.copied.bytes_kept,
+            bytes_in_holes: totals.copied.bytes_in_holes,
+            deleted: totals.deleted,
+            skipped: totals.skipped,
+            failed: totals.failed,
+            taken_up,
+            not_deleted: totals.kept.as_ref().map(ToString::to_string),
+            unused_filters: options.filter.unused(),
+            seconds: started.elapsed().as_secs_f64(),
+        }
+    }
+}
+
+pub(super) fn in_words(
+    totals: &SyncTotals,
+    options: &SyncOptions,
+    started: Instant,
+    taken_up: u64,
+) -> String {
+    let would = if options.dry_run { "to be " } else { "" };
+    let mut words = format!(
+        "{} listed, {} unchanged, {} {would}sent ({}), {} {would}deleted, {} failed; {:.2} s",
+        totals.listed,
+        totals.unchanged,
+        totals.copied.files + totals.copied.links,
+        HumanBytes(totals.copied.bytes),
+        totals.deleted,
+        totals.failed,
+        started.elapsed().as_secs_f64(),
+    );
+    let mut add = |number: u64, what: &dyn Display| {
+        if number > 0 {
+            words += &format!("; {number} {what}");
+        }
+    };
+    add(totals.settled, &"with other permissions or time only");
+    add(totals.skipped, &"devices, sockets or FIFOs skipped");
+    match taken_up {
+        0 => {}
+        1 => words += "; taken up again once",
+        times => words += &format!("; taken up again {times} times"),
+    }
+    let unused = options.filter.unused();
+    if !unused.is_empty() {
+        words += &format!("; filters that matched nothing: {}", unused.join(" "));
+    }
+    words
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line__says_what_and_where() {
+        let change = |path, kind, action| Change {
+            path,
+            kind,
+            size: 2048,
+            action,
+        };
+        let said = |it: Change<'_>| line(&it);
+        assert_eq!(
+            said(change(b"a/b\n", EntryKind::File, Action::Update)),
+            "changed    a/b\\n (2.00 KiB)"
+        );
+        assert_eq!(
+            said(change(b"a", EntryKind::Directory, Action::Remove)),
+            "deleted    a/"
+        );
+    }
+}

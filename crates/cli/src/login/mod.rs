@@ -1,0 +1,336 @@
+//! `USER@HOST:PATH`: the other end is started by a login there, over ssh, and told by its channel which key may come.
+//! Nothing has to be set up there but the program, and no key is kept at either end.
+
+mod command;
+mod lines;
+
+use std::io::Write;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use zerolane::failure::CloseReason;
+use zerolane::keys::HostTrust;
+use zerolane::security::{Identity, PublicKey};
+use zerolane::{Connection, Options, Security};
+use zerolane_files::{Answer, Call, Host, LineError, escape};
+
+use crate::exit::Exit;
+use crate::ports;
+use command::Program;
+use lines::Said;
+
+/// Options of the commands that may start the other end.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Over ssh")]
+pub(crate) struct LoginArgs {
+    /// The remote shell, and its options, that starts the other end; hosts without USER@ are reached by it, too
+    /// [default for USER@HOST: $ZEROLANE_RSH, or ssh]
+    #[arg(short = 'e', long, value_name = "COMMAND")]
+    pub(crate) rsh: Option<String>,
+    /// How the shell there starts zerolane: a path, or a command [default: zerolane]
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) remote_program: Option<String>,
+    /// Where the other end listens for UDP, such as ':60000-60010' [default: at the address that ssh came in,
+    /// any free port]
+    #[arg(long, value_name = "[ADDR][:PORT[-PORT]]", value_parser = ports::check)]
+    pub(crate) remote_listen: Option<String>,
+}
+
+/// The variable that names the remote shell.
+const SHELL_VARIABLE: &str = "ZEROLANE_RSH";
+
+/// The remote shell that the environment names.
+pub(crate) fn of_environment() -> Option<String> {
+    let named = std::env::var(SHELL_VARIABLE).ok();
+    named.filter(|it| !it.trim().is_empty())
+}
+
+/// A server that a login started for this process. It ends with this.
+#[derive(Clone, Debug)]
+pub(crate) struct RemoteEnd(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    host: Host,
+    /// Where it may be reached, most likely first.
+    addresses: Vec<SocketAddr>,
+    key: PublicKey,
+    /// It answered there at least once.
+    was_connected: AtomicBool,
+    shell: Mutex<Shell>,
+}
+
+/// The remote shell's process.
+#[derive(Debug)]
+struct Shell {
+    child: Child,
+    /// Until it was told that this was all.
+    input: Option<ChildStdin>,
+}
+
+/// What a client says over the channel when it is done.
+pub(crate) const DONE: &[u8] = b"done\n";
+
+/// How long the other end may take to end once it was told that this was all.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// How often the shell is asked whether it has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+impl RemoteEnd {
+    /// Starts the server there and waits for its answer, however long a login takes; and what a connection to it needs.
+    ///
+    /// # Errors
+    /// There is none, and why, with an exit code.
+    pub(crate) fn start(
+        host: &Host,
+        args: &LoginArgs,
+        patience: Duration,
+    ) -> Result<(RemoteEnd, Security)> {
+        let program = Program {
+            shell: args.rsh.as_deref(),
+            remote: args.remote_program.as_deref(),
+        };
+        let mut command = command::of(host, &program).map_err(|why| why.context(Exit::Usage))?;
+        let secret = zerolane::security::random().context("no random numbers for a key")?;
+        let identity = Identity::from_secret(secret);
+        let call = Call {
+            key: identity.public(),
+            patience,
+            listen: args.remote_listen.clone(),
+        };
+        let shell = command.get_program().to_string_lossy().into_owned();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| match &*shell {
+                "ssh" => "cannot start ssh (install it, or name another remote shell with --rsh)"
+                    .to_owned(),
+                _ => format!("cannot start the remote shell {shell:?}"),
+            })?;
+        let mut input = child.stdin.take();
+        let output = child
+            .stdout
+            .take()
+            .context("no channel to the remote shell")?;
+        // It waits there until the program reads it. If the shell ends before, that tells why.
+        let _ = input.as_mut().map(|input| writeln!(input, "{call}"));
+        let said = lines::answer(output);
+        let answer = match said {
+            Said::Answer(line) => Answer::parse(&line).map_err(|why| not_understood(host, &line, &why)),
+            Said::TooMuch(noise) => Err(anyhow!(
+                "{} says too much before zerolane does ({}): its login should print nothing to a program",
+                host.name,
+                in_words(&noise)
+            )
+            .context(Exit::Unreachable)),
+            Said::End(noise) => {
+                drop(input.take());
+                let status = child.wait().context("waiting for the remote shell")?;
+                return Err(ended(host, &shell, status, &program, &noise));
+            }
+        };
+        let shell = Mutex::new(Shell { child, input });
+        let answer = answer.inspect_err(|_| locked(&shell).end(Duration::ZERO))?;
+        let shared = Shared {
+            addresses: addresses(host, answer.address),
+            host: host.clone(),
+            key: answer.key,
+            was_connected: AtomicBool::new(false),
+            shell,
+        };
+        let security = Security {
+            identity: Some(Arc::new(identity)),
+            trust: Arc::new(HostTrust::only(answer.key)),
+            ..Security::default()
+        };
+        Ok((RemoteEnd(Arc::new(shared)), security))
+    }
+
+    /// The key of the server.
+    pub(crate) fn key(&self) -> PublicKey {
+        self.0.key
+    }
+
+    /// Connects to it at whichever of its addresses answers first.
+    pub(crate) fn connect(&self, options: &Options) -> zerolane::Result<Connection> {
+        let addresses = &self.0.addresses;
+        let (tell, hear) = channel();
+        for &address in addresses {
+            let (tell, options) = (tell.clone(), options.clone());
+            // One that comes too late ends with the receiver.
+            let connect = move || drop(tell.send(Connection::connect(address, &options)));
+            thread::Builder::new()
+                .name("connect".into())
+                .spawn(connect)?;
+        }
+        drop(tell);
+        let mut why = zerolane::Error::NoAddress;
+        for tried in hear {
+            match tried {
+                Ok(connection) => {
+                    self.0.was_connected.store(true, Ordering::Relaxed);
+                    return Ok(connection);
+                }
+                Err(error) => why = error,
+            }
+        }
+        let unreachable = matches!(why, zerolane::Error::Closed(CloseReason::Unreachable));
+        match self.has_ended() {
+            // Nothing listens there, and nothing starts it again.
+            Some(_) if unreachable => Err(std::io::Error::other("the other end is gone").into()),
+            _ => Err(why),
+        }
+    }
+
+    fn has_ended(&self) -> Option<ExitStatus> {
+        let mut shell = locked(&self.0.shell);
+        shell.child.try_wait().ok().flatten()
+    }
+
+    /// Puts in front of an error what is known of the other end, and what the user can do. `connecting`: there is no
+    /// connection.
+    pub(crate) fn advise(&self, error: anyhow::Error, connecting: bool) -> anyhow::Error {
+        let Shared {
+            host, addresses, ..
+        } = &*self.0;
+        let was_connected = self.0.was_connected.load(Ordering::Relaxed);
+        if let Some(status) = self.has_ended() {
+            let gone = format!(
+                "the zerolane that was started at {host} is gone (its remote shell {})",
+                words_of(status)
+            );
+            return match connecting && was_connected {
+                true => anyhow!("{gone}: say it again with --resume, to go on with what is there"),
+                false => error.context(gone),
+            };
+        }
+        if !connecting || was_connected {
+            return error;
+        }
+        let places: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+        error.context(format!(
+            "{host} was reached by its login, and started zerolane, but UDP from here does not reach it at {}. A firewall is \
+             between: have it let in UDP to some ports, such as by 'ufw allow 60000:60010/udp' there, and name \
+             them: --remote-listen :60000-60010",
+            places.join(" or ")
+        ))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        locked(&self.shell).end(FAREWELL);
+    }
+}
+
+impl Shell {
+    /// Says that this was all, and waits until the other end has ended, for so long at most.
+    fn end(&mut self, patience: Duration) {
+        if let Some(mut input) = self.input.take() {
+            let _ = input.write_all(DONE);
+        }
+        let until = Instant::now() + patience;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() >= until {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+fn locked(shell: &Mutex<Shell>) -> MutexGuard<'_, Shell> {
+    shell.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where a server that listens on `told` may be reached: there, and where the name leads from here, for the host may be
+/// behind a router that translates addresses, or have said none.
+fn addresses(host: &Host, told: SocketAddr) -> Vec<SocketAddr> {
+    let needs_interface = match told.ip() {
+        std::net::IpAddr::V4(_) => false,
+        std::net::IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    let mut addresses = Vec::new();
+    if !told.ip().is_unspecified() && !needs_interface {
+        addresses.push(told);
+    }
+    let named = (host.name.as_str(), told.port()).to_socket_addrs();
+    addresses.extend(named.into_iter().flatten());
+    let mut seen = Vec::new();
+    addresses.retain(|it| {
+        !seen.contains(it) && {
+            seen.push(*it);
+            true
+        }
+    });
+    addresses.truncate(MOST_ADDRESSES);
+    addresses
+}
+
+/// Most addresses that are tried at once.
+const MOST_ADDRESSES: usize = 8;
+
+fn not_understood(host: &Host, line: &[u8], why: &LineError) -> anyhow::Error {
+    let name = &host.name;
+    let error = match why {
+        LineError::Version { .. } => anyhow!("{name}: {why}"),
+        _ => anyhow!("{name} says {}: {why}", in_words(line)),
+    };
+    error.context(Exit::Unreachable)
+}
+
+/// Why the remote shell ended without an answer.
+fn ended(
+    host: &Host,
+    shell: &str,
+    status: ExitStatus,
+    program: &Program<'_>,
+    noise: &[u8],
+) -> anyhow::Error {
+    let name = &host.name;
+    let heard = match noise.is_empty() {
+        true => String::new(),
+        false => format!("; before that it said {}", in_words(noise)),
+    };
+    let words = match status.code() {
+        Some(126 | 127) => format!(
+            "there is no {} at {name}: install zerolane there, or say where it is with --remote-program PATH",
+            program.remote()
+        ),
+        Some(2) => format!(
+            "the zerolane at {name} does not know how to be started so: install the same version at both ends"
+        ),
+        Some(255) => format!("no login at {name}: {shell} failed"),
+        _ => format!(
+            "{name} did not start zerolane: {shell} {}",
+            words_of(status)
+        ),
+    };
+    anyhow!("{words}{heard}").context(Exit::Unreachable)
+}
+
+fn words_of(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("ended with {code}"),
+        None => "was killed".into(),
+    }
+}
+
+/// What was heard, short and escaped, in quotes.
+fn in_words(bytes: &[u8]) -> String {
+    let most = &bytes[..bytes.len().min(WORDS_BYTES)];
+    let dots = if most.len() < bytes.len() { "..." } else { "" };
+    format!("\"{}{dots}\"", escape(most.trim_ascii()))
+}
+
+/// Bytes of what a login printed that a message repeats.
+const WORDS_BYTES: usize = 200;

@@ -1,0 +1,95 @@
+//! A remote shell that is a script: it runs the command on this machine, in a home of its own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::super::lab::*;
+
+/// `home` of the user there, `local`, `keys` (which stays empty), and the script.
+pub(super) struct Login {
+    base: tempfile::TempDir,
+}
+
+/// Runs what it is asked to.
+const OBEY: &str = "exec sh -c \"exec $command\"";
+
+impl Login {
+    pub(super) fn new() -> Login {
+        Login::with(OBEY)
+    }
+
+    /// With a script that notes its arguments, goes home, and does `script`: `$command` is what it is asked to run.
+    pub(super) fn with(script: &str) -> Login {
+        let base = tempfile::tempdir_in("/dev/shm").unwrap();
+        for name in ["home", "local", "keys", "bin"] {
+            fs::create_dir(base.path().join(name)).unwrap();
+        }
+        let own = Path::new(env!("CARGO_BIN_EXE_zerolane"));
+        let head = format!(
+            "#!/bin/sh\n\
+             base='{}'\n\
+             {{ for word; do printf '%s|' \"$word\"; done; echo; }} >>\"$base/ran\"\n\
+             while [ \"$1\" = -l ] || [ \"$1\" = -p ]; do shift 2; done\n\
+             shift\n\
+             command=\"$*\"\n\
+             cd \"$base/home\"\n\
+             export SSH_CONNECTION='127.0.0.1 1 127.0.0.1 2' PATH='{}':\"$PATH\"\n\
+             echo $$ >>\"$base/pids\"\n",
+            base.path().display(),
+            own.parent().unwrap().display()
+        );
+        let login = Login { base };
+        let shell = login.path("rsh");
+        fs::write(&shell, format!("{head}{script}\n")).unwrap();
+        fs::set_permissions(shell, fs::Permissions::from_mode(0o755)).unwrap();
+        login
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.base.path().join(name)
+    }
+
+    pub(super) fn there(&self, path: &str) -> String {
+        format!("me@localhost:{path}")
+    }
+
+    pub(super) fn shell(&self) -> String {
+        format!("'{}'", self.path("rsh").display())
+    }
+
+    /// `zerolane ARGUMENT... --rsh SCRIPT`, in the base directory.
+    pub(super) fn zerolane(&self, arguments: &[&str]) -> Command {
+        let mut command = self.without_rsh(arguments);
+        command.args(["--rsh", &self.shell()]);
+        command
+    }
+
+    pub(super) fn without_rsh(&self, arguments: &[&str]) -> Command {
+        let mut command = zerolane();
+        command
+            .args(arguments)
+            .current_dir(self.base.path())
+            .env("ZEROLANE_HOME", self.path("keys"));
+        command
+    }
+
+    /// The processes that the script became.
+    pub(super) fn pids(&self) -> Vec<i32> {
+        let pids = fs::read_to_string(self.path("pids")).unwrap_or_default();
+        pids.lines().map(|pid| pid.parse().unwrap()).collect()
+    }
+
+    /// Waits until none of them is left.
+    pub(super) fn all_ended(&self) {
+        for pid in self.pids() {
+            eventually("the other end ends", || (!runs(pid)).then_some(()));
+        }
+    }
+}
+
+/// Whether the process is there, and no zombie.
+fn runs(pid: i32) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+}

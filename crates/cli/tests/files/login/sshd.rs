@@ -1,0 +1,274 @@
+//! A real sshd, run by the test as its own user, on loopback.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, User, geteuid};
+
+use super::super::lab::*;
+
+const SSHD: &str = "/usr/sbin/sshd";
+
+struct Sshd {
+    base: tempfile::TempDir,
+    port: u16,
+    user: User,
+    server: Option<Running>,
+}
+
+impl Sshd {
+    /// `None`, said aloud, where there can be none.
+    fn start(options: &str) -> Option<Sshd> {
+        let user = User::from_uid(geteuid()).unwrap();
+        let why = match &user {
+            _ if !fs::exists(SSHD).unwrap() => "no sshd (openssh-server)",
+            None => "this user has no name",
+            Some(user) if !is_shell(&user.shell) => "this user may not log in",
+            Some(_) => "",
+        };
+        let Some(user) = user.filter(|_| why.is_empty()) else {
+            println!("skipped: {why}");
+            return None;
+        };
+        if user.uid.is_root() {
+            // As the service of the package does.
+            fs::create_dir_all("/run/sshd").unwrap();
+        }
+        let base = tempfile::tempdir_in("/dev/shm").unwrap();
+        for name in ["home", "local", "keys"] {
+            fs::create_dir(base.path().join(name)).unwrap();
+        }
+        let mut sshd = Sshd {
+            base,
+            port: 0,
+            user,
+            server: None,
+        };
+        for key in ["host", "client", "stranger"] {
+            let mut make = Command::new("ssh-keygen");
+            make.args(["-q", "-t", "ed25519", "-N", "", "-f"])
+                .arg(sshd.path(key));
+            succeed(make);
+        }
+        fs::copy(sshd.path("client.pub"), sshd.path("authorized")).unwrap();
+        let forced = format!(
+            "#!/bin/sh\n\
+             echo \"$SSH_ORIGINAL_COMMAND\" >>'{base}/ran'\n\
+             cd '{base}/home'\n\
+             echo 'Welcome to this host'\n\
+             export ZEROLANE_HOME='{base}/keys'\n\
+             exec sh -c \"$SSH_ORIGINAL_COMMAND\"\n",
+            base = sshd.base.path().display()
+        );
+        fs::write(sshd.path("forced"), forced).unwrap();
+        fs::set_permissions(sshd.path("forced"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(sshd.path("banner"), "Only for guests.\n").unwrap();
+        let at = |name: &str| sshd.path(name).display().to_string();
+        let config = format!(
+            "HostKey {}\nAuthorizedKeysFile {}\nForceCommand {}\nBanner {}\nListenAddress 127.0.0.1\n\
+             PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nPermitUserRC no\nPrintMotd no\n\
+             PasswordAuthentication no\nKbdInteractiveAuthentication no\n{options}\n",
+            at("host"),
+            at("authorized"),
+            at("forced"),
+            at("banner")
+        );
+        fs::write(sshd.path("config"), config).unwrap();
+        sshd.listen();
+        let host_key = fs::read_to_string(sshd.path("host.pub")).unwrap();
+        let known = format!("[127.0.0.1]:{} {host_key}", sshd.port);
+        fs::write(sshd.path("known"), known).unwrap();
+        Some(sshd)
+    }
+
+    /// At a port that was free a moment ago.
+    fn listen(&mut self) {
+        for _ in 0..10 {
+            let port = TcpListener::bind("127.0.0.1:0")
+                .unwrap()
+                .local_addr()
+                .unwrap()
+                .port();
+            let log = fs::File::create(self.path("log")).unwrap();
+            let mut sshd = Command::new(SSHD);
+            sshd.arg("-De")
+                .arg("-f")
+                .arg(self.path("config"))
+                .args(["-p", &port.to_string()]);
+            sshd.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+            let mut running = Running(sshd.spawn().unwrap());
+            let log = || fs::read_to_string(self.path("log")).unwrap();
+            let listens = eventually("sshd listens", || {
+                let ended = fs::read_link(format!("/proc/{}/exe", running.0.id())).is_err();
+                log()
+                    .contains("Server listening")
+                    .then_some(true)
+                    .or(ended.then_some(false))
+            });
+            if listens && running.0.try_wait().unwrap().is_none() {
+                self.port = port;
+                self.server = Some(running);
+                return;
+            }
+            println!("sshd did not start at {port}: {}", log());
+        }
+        panic!("sshd does not start");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.base.path().join(name)
+    }
+
+    fn there(&self, path: &str) -> String {
+        format!("{}@127.0.0.1:{}:{path}", self.user.name, self.port)
+    }
+
+    /// ssh, of which nothing is in the home of this user, with these options first.
+    fn ssh(&self, options: &str) -> String {
+        let at = |name: &str| self.path(name).display().to_string();
+        format!(
+            "ssh -F none {options} -i '{}' -o UserKnownHostsFile='{}' -o GlobalKnownHostsFile=none \
+             -o IdentitiesOnly=yes -o IdentityAgent=none -o UpdateHostKeys=no",
+            at("client"),
+            at("known")
+        )
+    }
+
+    fn zerolane(&self, arguments: &[&str], ssh: &str) -> Command {
+        let program = format!("'{}'", env!("CARGO_BIN_EXE_zerolane"));
+        let mut command = zerolane();
+        command
+            .args(arguments)
+            .args(["--rsh", ssh, "--remote-program", &program])
+            .current_dir(self.base.path())
+            .env("ZEROLANE_HOME", self.path("keys"));
+        command
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.path("log"));
+            println!("sshd: {}", log.unwrap_or_default());
+        }
+    }
+}
+
+fn is_shell(shell: &std::path::Path) -> bool {
+    let name = shell.file_name().and_then(|it| it.to_str());
+    name.is_none_or(|it| !matches!(it, "nologin" | "false"))
+}
+
+fn same(a: PathBuf, b: PathBuf) {
+    let differ = Command::new("diff").arg("-r").args([a, b]).output();
+    let differ = differ.unwrap();
+    assert!(differ.status.success(), "{differ:?}");
+}
+
+#[test]
+fn sshd__cp_and_sync_both_ways_and_ls() {
+    let Some(sshd) = Sshd::start("") else { return };
+    let ssh = sshd.ssh("-o BatchMode=yes");
+    fs::create_dir_all(sshd.path("local/tree/deep")).unwrap();
+    fs::write(sshd.path("local/tree/deep/large"), content(1, 5 * MIB)).unwrap();
+    fs::write(sshd.path("local/tree/a b"), b"spaces").unwrap();
+    let absolute = sshd.path("home/absolute").display().to_string();
+    for (verb, there, at) in [
+        (&["cp", "-r"][..], "relative", "home/relative"),
+        (&["cp", "-r"], &absolute, "home/absolute"),
+        (&["sync"], "synced", "home/synced"),
+    ] {
+        let there = sshd.there(there);
+        let back = format!("local/back-{}", at.replace('/', "-"));
+        for (from, to) in [("local/tree", &*there), (&*there, &*back)] {
+            let arguments = [verb, &[from, to]].concat();
+            let (code, out, err) = run(sshd.zerolane(&arguments, &ssh));
+            assert_eq!(code, 0, "{out}{err}");
+            assert!(
+                err.contains("Only for guests.") && !err.contains("Welcome"),
+                "{err}"
+            );
+        }
+        same(sshd.path("local/tree"), sshd.path(at));
+        same(sshd.path("local/tree"), sshd.path(&back));
+    }
+    let (code, out, err) = run(sshd.zerolane(&["ls", &sshd.there("relative")], &ssh));
+    assert!(code == 0 && out == "a b\ndeep\n", "{out}{err}");
+    let ran = fs::read_to_string(sshd.path("ran")).unwrap();
+    let command = format!("'{}' serve --stdio", env!("CARGO_BIN_EXE_zerolane"));
+    assert!(
+        ran.lines().count() == 7 && ran.lines().all(|it| it == command),
+        "{ran}"
+    );
+    assert_eq!(names(&sshd.path("keys")), [""; 0]);
+}
+
+#[test]
+fn sshd__that_refuses_or_is_another_host() {
+    let Some(sshd) = Sshd::start("") else { return };
+    let get = |ssh: &str| sshd.zerolane(&["cp", &sshd.there("a"), "local/"], ssh);
+    let ssh = sshd.ssh("-o BatchMode=yes");
+    let stranger = ssh.replace("/client'", "/stranger'");
+    fail(get(&stranger), 3, "Permission denied (publickey)");
+    fail(get(&stranger), 3, "no login at 127.0.0.1: ssh failed");
+    let other = fs::read_to_string(sshd.path("stranger.pub")).unwrap();
+    let known = format!("[127.0.0.1]:{} {other}", sshd.port);
+    fs::write(sshd.path("known"), known).unwrap();
+    fail(get(&ssh), 3, "REMOTE HOST IDENTIFICATION HAS CHANGED");
+}
+
+#[test]
+fn sshd__ssh_may_ask() {
+    let Some(sshd) = Sshd::start("") else { return };
+    fs::write(sshd.path("home/a"), b"theirs").unwrap();
+    fs::write(sshd.path("known"), "").unwrap();
+    let ask = format!(
+        "#!/bin/sh\necho \"$1\" >>'{}'\necho yes\n",
+        sshd.path("asked").display()
+    );
+    fs::write(sshd.path("ask"), ask).unwrap();
+    fs::set_permissions(sshd.path("ask"), fs::Permissions::from_mode(0o755)).unwrap();
+    let ssh = sshd.ssh("-o StrictHostKeyChecking=ask");
+    let mut get = sshd.zerolane(&["cp", &sshd.there("a"), "local/b"], &ssh);
+    get.env("SSH_ASKPASS", sshd.path("ask"))
+        .env("SSH_ASKPASS_REQUIRE", "force");
+    let (code, out, err) = run(get);
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(fs::read(sshd.path("local/b")).unwrap(), b"theirs");
+    let asked = fs::read_to_string(sshd.path("asked")).unwrap();
+    assert!(asked.contains("continue connecting"), "{asked}");
+}
+
+#[test]
+fn sshd__a_copy_outlives_its_ssh() {
+    const LARGE: usize = 192 * MIB;
+    let Some(sshd) = Sshd::start("") else { return };
+    fs::write(sshd.path("local/large"), content(1, LARGE)).unwrap();
+    let shell = format!(
+        "#!/bin/sh\necho $$ >'{}'\nexec {} \"$@\"\n",
+        sshd.path("pid").display(),
+        sshd.ssh("-o BatchMode=yes")
+    );
+    fs::write(sshd.path("shell"), shell).unwrap();
+    fs::set_permissions(sshd.path("shell"), fs::Permissions::from_mode(0o755)).unwrap();
+    let shell = sshd.path("shell").display().to_string();
+    let mut put = sshd.zerolane(&["cp", "local/large", &sshd.there("")], &shell);
+    let mut copy = Running(
+        put.stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    while part_bytes(&sshd.path("home"), "large") <= 8 * MIB as u64 {
+        assert!(copy.0.try_wait().unwrap().is_none());
+    }
+    let pid = fs::read_to_string(sshd.path("pid")).unwrap();
+    kill(Pid::from_raw(pid.trim().parse().unwrap()), Signal::SIGKILL).unwrap();
+    assert_eq!(copy.0.wait().unwrap().code(), Some(0));
+    assert!(fs::read(sshd.path("home/large")).unwrap() == content(1, LARGE));
+}

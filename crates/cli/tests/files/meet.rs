@@ -1,0 +1,394 @@
+//! `zerolane send` and `receive`, over loopback.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use zerolane::security::PreShared;
+use zerolane::{Connection, Endpoint, Options, Security};
+use zerolane_files::limits::DISCOVERY_PORT;
+
+use super::lab::*;
+
+/// Only loopback is asked.
+const HERE: [&str; 2] = ["--interface", "lo"];
+
+/// A directory with what is sent and what is received, and the one who sends.
+struct Sender {
+    base: tempfile::TempDir,
+    child: Option<Running>,
+    code: String,
+    address: String,
+    _said: BufReader<std::process::ChildStdout>,
+}
+
+fn places() -> tempfile::TempDir {
+    let base = tempfile::tempdir_in("/dev/shm").unwrap();
+    for name in ["from", "to"] {
+        fs::create_dir(base.path().join(name)).unwrap();
+    }
+    base
+}
+
+impl Sender {
+    fn new(base: tempfile::TempDir, options: &[&str], names: &[&str]) -> Sender {
+        let mut command = zerolane();
+        command
+            .arg("send")
+            .args(HERE)
+            .args(["--listen", "127.0.0.1:0"])
+            .args(options);
+        command.args(names).current_dir(base.path().join("from"));
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child: Child = command.spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut word = |behind: &str| {
+            let mut line = String::new();
+            said.read_line(&mut line).unwrap();
+            let rest = line
+                .split(behind)
+                .nth(1)
+                .unwrap_or_else(|| panic!("{line:?}"));
+            rest.trim().to_owned()
+        };
+        word("To be sent: ");
+        let code = word("zerolane receive ");
+        let address = word("--from ");
+        assert_eq!(code.len(), 14, "{code}");
+        Sender {
+            base,
+            child: Some(Running(child)),
+            code,
+            address,
+            _said: said,
+        }
+    }
+
+    fn to(&self, name: &str) -> PathBuf {
+        self.base.path().join("to").join(name)
+    }
+
+    fn from(&self, name: &str) -> PathBuf {
+        self.base.path().join("from").join(name)
+    }
+
+    fn receive(&self, options: &[&str]) -> Command {
+        self.receive_by(&self.code, options)
+    }
+
+    fn receive_by(&self, code: &str, options: &[&str]) -> Command {
+        let mut command = zerolane();
+        command.args(["receive", code]).arg(self.to(""));
+        if !options.contains(&"--from") {
+            command.args(HERE);
+        }
+        command.args(options);
+        command
+    }
+
+    /// The code but for its last digit: the channel is right.
+    fn wrong(&self) -> String {
+        let (front, last) = self.code.split_at(self.code.len() - 1);
+        format!("{front}{}", (last.parse::<u8>().unwrap() + 1) % 10)
+    }
+
+    /// Waits for the sender's end.
+    fn ends(&mut self) -> (ExitStatus, String) {
+        let mut child = self.child.take().unwrap();
+        let mut words = String::new();
+        let mut errors = child.0.stderr.take().unwrap();
+        errors.read_to_string(&mut words).unwrap();
+        (child.0.wait().unwrap(), words)
+    }
+}
+
+fn same(a: &Path, b: &Path) {
+    let mut differ = Command::new("diff");
+    differ.arg("-r").args([a, b]);
+    let (code, out, err) = run(differ);
+    assert_eq!(code, 0, "{out}{err}");
+}
+
+#[test]
+fn send__files_and_directories_to_the_one_with_the_code() {
+    let base = places();
+    let from = base.path().join("from");
+    fs::create_dir_all(from.join("dir/deep")).unwrap();
+    fs::write(from.join("dir/deep/large"), content(1, 5 * MIB)).unwrap();
+    let odd = std::ffi::OsStr::from_bytes(b"a\n\xff b:c'\x1b[31m");
+    fs::write(from.join("dir").join(odd), b"odd").unwrap();
+    fs::write(from.join("empty"), b"").unwrap();
+    fs::write(from.join("new\nline"), content(2, 300_000)).unwrap();
+    fs::write(from.join("not named"), b"stays").unwrap();
+    let mut sender = Sender::new(base, &[], &["dir", "empty", "new\nline"]);
+    // As people say it.
+    let spoken = sender.code.replace('-', " ");
+    let (code, out, err) = run(sender.receive_by(&spoken, &[]));
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    assert!(
+        err.contains("4 files, ") && err.contains("verified"),
+        "{err}"
+    );
+    for name in ["dir", "empty", "new\nline"] {
+        same(&sender.from(name), &sender.to(name));
+    }
+    assert!(!sender.to("not named").exists());
+    let (status, words) = sender.ends();
+    assert!(status.success(), "{words}");
+    assert!(words.contains("4 files, "), "{words}");
+    // The code is used up.
+    fail(sender.receive(&["--from", &sender.address.clone()]), 3, "");
+}
+
+#[test]
+fn send__found_by_its_address_and_into_a_new_directory() {
+    let base = places();
+    fs::write(base.path().join("from/a"), b"a").unwrap();
+    let mut sender = Sender::new(base, &["--limit", "10MiB/s"], &["a"]);
+    let mut command = zerolane();
+    command.args([
+        "receive",
+        &sender.code,
+        "--from",
+        &sender.address,
+        "--limit",
+        "80mbit",
+    ]);
+    command.arg(sender.to("new"));
+    succeed(command);
+    assert_eq!(fs::read(sender.to("new/a")).unwrap(), b"a");
+    assert!(sender.ends().0.success());
+}
+
+#[test]
+fn receive__replaces_nothing_unless_told() {
+    let base = places();
+    fs::write(base.path().join("from/a"), b"new").unwrap();
+    fs::write(base.path().join("from/b"), b"b").unwrap();
+    fs::write(base.path().join("to/a"), b"old").unwrap();
+    let mut sender = Sender::new(base, &[], &["a", "b"]);
+    fail(sender.receive(&[]), 1, "is there already: -f replaces it");
+    assert_eq!(fs::read(sender.to("a")).unwrap(), b"old");
+    assert!(!sender.to("b").exists());
+    let (status, words) = sender.ends();
+    assert_eq!(status.code(), Some(1));
+    assert!(words.contains("the receiver declined"), "{words}");
+    let mut sender = Sender::new(sender.base, &[], &["a", "b"]);
+    succeed(sender.receive(&["-f"]));
+    assert_eq!(fs::read(sender.to("a")).unwrap(), b"new");
+    assert!(sender.ends().0.success());
+}
+
+#[test]
+fn send__wrong_codes_get_nothing_and_three_make_it_void() {
+    let base = places();
+    fs::write(base.path().join("from/a"), b"a").unwrap();
+    let mut sender = Sender::new(base, &[], &["a"]);
+    let wrong = sender.wrong();
+    for left in (0..3).rev() {
+        let from = sender.address.clone();
+        let how: &[&str] = match left {
+            2 => &[],
+            _ => &["--from", &from],
+        };
+        fail(sender.receive_by(&wrong, how), 6, "does not know this code");
+    }
+    let (status, words) = sender.ends();
+    assert_eq!(status.code(), Some(1), "{words}");
+    assert!(
+        words.contains("Somebody tried a wrong code; 2 more"),
+        "{words}"
+    );
+    assert!(words.contains("the code is void"), "{words}");
+    assert!(names(&sender.to("")).is_empty());
+    // Another channel finds nobody.
+    fail(sender.receive_by("12", &[]), 2, "twelve digits");
+}
+
+#[test]
+fn receive__false_answers_cost_the_right_sender_no_guess() {
+    let base = places();
+    fs::write(base.path().join("from/a"), content(1, 3 * MIB)).unwrap();
+    let mut sender = Sender::new(base, &[], &["a"]);
+    // They hear the question, and say at once that they are the ones: one does not answer, one does not know the
+    // code, and the third is not what it says.
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let by_code = |code: &str| Options {
+        security: Security {
+            pre_shared: Some(PreShared::Code(code.parse().unwrap())),
+            ..Security::default()
+        },
+        ..Options::default()
+    };
+    let mut guessing = Endpoint::bind("127.0.0.1:0", by_code("0000-0000")).unwrap();
+    let mut open = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
+    let ports = [
+        silent.local_addr().unwrap().port(),
+        guessing.local_addr().port(),
+        open.local_addr().port(),
+    ];
+    let ear = eavesdropper();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let done = &done;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut question = [0; 64];
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let Ok((len, from)) = ear.recv_from(&mut question) else {
+                    continue;
+                };
+                let mouth = UdpSocket::bind("127.0.0.1:0").unwrap();
+                for garbage in [&b"ZLrv"[..], &[0xff; 26], &question[..len]] {
+                    mouth.send_to(garbage, from).unwrap();
+                }
+                for port in ports {
+                    let mut answer = question;
+                    answer[5] = 2;
+                    answer[24..26].copy_from_slice(&port.to_le_bytes());
+                    mouth.send_to(&answer[..len], from).unwrap();
+                }
+            }
+        });
+        for endpoint in [&mut guessing, &mut open] {
+            scope.spawn(move || {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let accepted = endpoint.accept(Some(Duration::from_millis(20)));
+                    assert!(accepted.unwrap().is_none(), "it let the receiver in");
+                }
+            });
+        }
+        let received = run(sender.receive(&[]));
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(received.0, 0, "{received:?}");
+    });
+    assert!(fs::read(sender.to("a")).unwrap() == content(1, 3 * MIB));
+    let (status, words) = sender.ends();
+    assert!(status.success(), "{words}");
+    assert!(!words.contains("wrong code"), "{words}");
+}
+
+/// Hears the questions of the receivers on this host.
+fn eavesdropper() -> UdpSocket {
+    use nix::sys::socket::{
+        AddressFamily, SockFlag, SockType, SockaddrIn, bind, setsockopt, socket, sockopt,
+    };
+    use std::os::fd::AsRawFd;
+    let family = AddressFamily::Inet;
+    let ear = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    setsockopt(&ear, sockopt::ReuseAddr, &true).unwrap();
+    let place = SockaddrIn::new(127, 255, 255, 255, DISCOVERY_PORT);
+    bind(ear.as_raw_fd(), &place).unwrap();
+    let ear = UdpSocket::from(ear);
+    ear.set_read_timeout(Some(Duration::from_millis(50)))
+        .unwrap();
+    ear
+}
+
+#[test]
+fn receive__nothing_of_the_secret_is_said_in_the_open() {
+    let base = places();
+    fs::write(base.path().join("from/a"), b"a").unwrap();
+    let ear = eavesdropper();
+    let mut sender = Sender::new(base, &[], &["a"]);
+    let channel: u16 = sender.code[..4].parse().unwrap();
+    succeed(sender.receive(&[]));
+    let mut question = [0; 64];
+    // Other tests ask as well.
+    let mut nonces = Vec::new();
+    while let Ok((len, _)) = ear.recv_from(&mut question) {
+        assert_eq!(len, 26);
+        if question[6..8] == channel.to_le_bytes() {
+            // All but what was drawn for the question is the channel.
+            assert_eq!(&question[..6], b"ZLrv\x01\x01");
+            assert_eq!(&question[24..26], &[0, 0]);
+            nonces.push(question[8..24].to_vec());
+        }
+    }
+    assert!(!nonces.is_empty());
+    assert!(sender.ends().0.success());
+}
+
+#[test]
+fn receive__who_knows_the_code_and_breaks_the_protocol_gets_nothing() {
+    let base = places();
+    fs::write(base.path().join("from/a"), b"a").unwrap();
+    let mut sender = Sender::new(base, &[], &["a"]);
+    let code: zerolane::security::Code = sender.code[5..].parse().unwrap();
+    let options = Options {
+        security: Security {
+            pre_shared: Some(code.into()),
+            ..Security::default()
+        },
+        ..Options::default()
+    };
+    let mut connection = Connection::connect(sender.address.as_str(), &options).unwrap();
+    connection.send(b"garbage").unwrap();
+    let (status, words) = sender.ends();
+    assert_eq!(status.code(), Some(3), "{words}");
+    assert!(words.contains("not a Zerolane file service"), "{words}");
+}
+
+#[test]
+fn receive__killed_and_sent_again_goes_on() {
+    let base = places();
+    fs::write(base.path().join("from/large"), content(1, 192 * MIB)).unwrap();
+    let mut sender = Sender::new(base, &["--timeout", "1"], &["large"]);
+    let to = sender.to("");
+    let midway = || part_bytes(&to, "large") > 24 * MIB as u64;
+    assert!(kill_when(sender.receive(&[]), midway));
+    let (status, words) = sender.ends();
+    assert_eq!(status.code(), Some(1), "{words}");
+    assert!(words.contains("went before it had all"), "{words}");
+    let mut sender = Sender::new(sender.base, &[], &["large"]);
+    let (code, out, err) = run(sender.receive(&["--resume", "--json"]));
+    assert_eq!(code, 0, "{err}");
+    let last = out.lines().last().unwrap();
+    let summary: serde_json::Value = serde_json::from_str(last).unwrap();
+    assert!(
+        summary["bytes_kept"].as_u64().unwrap() > 16 * MIB as u64,
+        "{out}"
+    );
+    assert!(fs::read(sender.to("large")).unwrap() == content(1, 192 * MIB));
+    assert!(sender.ends().0.success());
+}
+
+#[test]
+fn receive__nobody_there() {
+    let base = places();
+    let mut receive = zerolane();
+    let started = Instant::now();
+    receive
+        .args(["receive", "9876-5432-1098"])
+        .args(HERE)
+        .arg(base.path().join("to"));
+    fail(receive, 3, "nobody on this network sends with this code");
+    assert!(started.elapsed() < Duration::from_secs(120));
+    let mut receive = zerolane();
+    receive.args(["receive", "9876-5432-1098", "--interface", "none"]);
+    fail(receive, 3, "no interface none");
+}
+
+#[test]
+fn send__what_cannot_be_sent_is_said_first() {
+    let base = places();
+    fs::create_dir(base.path().join("from/d")).unwrap();
+    for name in ["a", "d/a"] {
+        fs::write(base.path().join("from").join(name), name).unwrap();
+    }
+    for (sources, words) in [
+        (&["none"][..], "no such file or directory"),
+        (&["a", "d/a"], "another source has the same name"),
+    ] {
+        let mut command = zerolane();
+        command
+            .arg("send")
+            .args(HERE)
+            .args(sources)
+            .current_dir(base.path().join("from"));
+        fail(command, 1, words);
+    }
+}

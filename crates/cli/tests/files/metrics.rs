@@ -1,0 +1,188 @@
+//! What a server publishes for Prometheus.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{ChildStdout, Stdio};
+
+use super::lab::*;
+
+struct Measured {
+    lab: Lab,
+    metrics: String,
+    /// Kept open: a program ends when its standard output is closed.
+    _said: BufReader<ChildStdout>,
+}
+
+impl Measured {
+    fn new() -> Measured {
+        let mut lab = Lab::new(&[]);
+        lab.server = None;
+        let mut server = zerolane()
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--metrics",
+                "127.0.0.1:0",
+            ])
+            .arg(lab.share(""))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(server.stdout.take().unwrap());
+        lab.server = Some(Running(server));
+        let (mut first, mut line) = (String::new(), String::new());
+        said.read_line(&mut first).unwrap();
+        while !line.starts_with("Metrics: ") {
+            line.clear();
+            assert_ne!(said.read_line(&mut line).unwrap(), 0);
+        }
+        lab.address = first
+            .split(" on ")
+            .nth(1)
+            .unwrap()
+            .split(' ')
+            .next()
+            .unwrap()
+            .to_owned();
+        let metrics = line.trim().strip_prefix("Metrics: http://").unwrap();
+        let metrics = metrics.strip_suffix("/metrics").unwrap().to_owned();
+        Measured {
+            lab,
+            metrics,
+            _said: said,
+        }
+    }
+
+    /// Sends a request; the answer's first line and body.
+    fn ask(&self, request: &[u8]) -> (String, String) {
+        let mut client = TcpStream::connect(&self.metrics).unwrap();
+        // An answer may come before all was sent.
+        let _ = client.write_all(request);
+        let mut answer = Vec::new();
+        let _ = client.read_to_end(&mut answer);
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        (
+            head.lines().next().unwrap_or_default().to_owned(),
+            body.to_owned(),
+        )
+    }
+
+    fn numbers(&self) -> HashMap<String, f64> {
+        let (status, body) = self.ask(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n");
+        assert_eq!(status, "HTTP/1.1 200 OK");
+        parse(&body)
+    }
+}
+
+/// The numbers of a text in Prometheus' format: each of a metric that has a type and a help in front, none twice.
+fn parse(text: &str) -> HashMap<String, f64> {
+    let mut numbers = HashMap::new();
+    let (mut helped, mut typed) = ("", "");
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            helped = help.split_once(' ').unwrap().0;
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert!(
+                name == helped && ["counter", "gauge"].contains(&kind),
+                "{line}"
+            );
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            typed = name;
+        } else {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert_eq!(name.split('{').next(), Some(typed), "{line}");
+            assert!(
+                typed.chars().all(|it| it.is_ascii_lowercase() || it == '_'),
+                "{line}"
+            );
+            let before = numbers.insert(name.to_owned(), value.parse().unwrap());
+            assert_eq!(before, None, "{line}");
+        }
+    }
+    numbers
+}
+
+#[test]
+fn metrics__count_what_was_done() {
+    let measured = Measured::new();
+    let lab = &measured.lab;
+    assert_eq!(measured.numbers()["zerolane_connections"], 0.0);
+    fs::write(lab.share("a"), content(1, 3_000_000)).unwrap();
+    fs::write(lab.local("b"), content(2, 1000)).unwrap();
+    succeed(lab.get(&[], "a", "a"));
+    succeed(lab.put(&[], "b", "b"));
+    fail(lab.get(&[], "none", "none"), 1, "no such file");
+    fail(lab.put(&[], "b", "../b"), 1, "outside");
+    let numbers = eventually("the last connection is over", || {
+        let numbers = measured.numbers();
+        let done = numbers.get("zerolane_connections_ended_total{how=\"done\"}") == Some(&3.0);
+        (done && numbers.contains_key("zerolane_refused_total{reason=\"path\"}")).then_some(numbers)
+    });
+    for (name, expected) in [
+        ("requests_total{verb=\"read\"}", 2.0),
+        ("requests_total{verb=\"write\"}", 2.0),
+        ("refused_total{reason=\"path\"}", 1.0),
+        ("connections_ended_total{how=\"refused\"}", 1.0),
+        ("files_total{verb=\"read\"}", 1.0),
+        ("files_total{verb=\"write\"}", 1.0),
+        ("file_bytes_total{verb=\"read\"}", 3_000_000.0),
+        ("file_bytes_total{verb=\"write\"}", 1000.0),
+        ("files_failed_total", 1.0),
+        ("connections", 0.0),
+    ] {
+        assert_eq!(
+            numbers[&format!("zerolane_{name}")],
+            expected,
+            "{name}: {numbers:?}"
+        );
+    }
+    assert!(
+        numbers["zerolane_payload_sent_bytes_total"] >= 3_000_000.0,
+        "{numbers:?}"
+    );
+    assert!(
+        numbers["zerolane_handshakes_completed_total"] >= 4.0,
+        "{numbers:?}"
+    );
+    assert!(numbers.contains_key("zerolane_payload_resent_bytes_total"));
+    assert!(numbers.contains_key("zerolane_payload_moved_bytes_total{cause=\"mispredicted\"}"));
+}
+
+#[test]
+fn metrics__are_for_this_machine_only() {
+    let mut serve = zerolane();
+    serve.args(["serve", "--metrics", "0.0.0.0:0", "."]);
+    fail(serve, 2, "name a loopback address");
+}
+
+#[test]
+fn metrics__whatever_is_asked_is_bounded_and_answered_or_dropped() {
+    let measured = Measured::new();
+    for (request, status) in [
+        (
+            &b"GET /other HTTP/1.1\r\n\r\n"[..],
+            "HTTP/1.1 404 Not Found",
+        ),
+        (
+            b"POST /metrics HTTP/1.1\r\n\r\n",
+            "HTTP/1.1 405 Method Not Allowed",
+        ),
+        (b"\xff\xfe\r\n\r\n", "HTTP/1.1 400 Bad Request"),
+        (&[b'x'; 4096], "HTTP/1.1 400 Bad Request"),
+    ] {
+        assert_eq!(measured.ask(request).0, status);
+    }
+    // One that says nothing, and one that goes away: others are answered all the same.
+    let silent = TcpStream::connect(&measured.metrics).unwrap();
+    drop(TcpStream::connect(&measured.metrics).unwrap());
+    measured.numbers();
+    drop(silent);
+    measured.ask(&[b'x'; 100_000]);
+    measured.numbers();
+}

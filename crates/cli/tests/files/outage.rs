@@ -1,0 +1,286 @@
+//! A copy whose connection breaks goes on by itself.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::lab::*;
+
+/// Large enough to be killed in the middle.
+const LARGE: usize = 192 * MIB;
+
+/// What a running copy says is read from there.
+struct Copy {
+    child: Running,
+    out: std::path::PathBuf,
+}
+
+impl Copy {
+    fn start(lab: &Lab, mut command: Command) -> Copy {
+        let out = lab.base.path().join("out");
+        let file = fs::File::create(&out).unwrap();
+        let child: Child = command.stdout(file).stderr(Stdio::null()).spawn().unwrap();
+        Copy {
+            child: Running(child),
+            out,
+        }
+    }
+
+    /// Waits until `ready`, or its end; whether it still runs.
+    fn until(&mut self, ready: impl Fn() -> bool) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !ready() && self.child.0.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.child.0.try_wait().unwrap().is_none()
+    }
+
+    fn says(&self, what: &str) -> bool {
+        fs::read_to_string(&self.out).unwrap().contains(what)
+    }
+
+    /// Its exit code and last event.
+    fn end(mut self) -> (Option<i32>, serde_json::Value) {
+        let status = self.child.0.wait().unwrap();
+        let out = fs::read_to_string(&self.out).unwrap();
+        let last = out.lines().last().unwrap_or("null");
+        (status.code(), serde_json::from_str(last).unwrap())
+    }
+}
+
+/// Kills the server and starts it again, at the same address.
+fn restart(lab: &mut Lab) {
+    drop(lab.server.take());
+    let address = lab.address.clone();
+    lab.start(zerolane(), &[], &address);
+}
+
+fn no_temporaries(directory: &Path) {
+    for name in names(directory) {
+        assert!(!name.contains("zlpart"), "{name}");
+        if directory.join(&name).is_dir() {
+            no_temporaries(&directory.join(&name));
+        }
+    }
+}
+
+fn same(a: &Path, b: &Path) {
+    let differ = Command::new("diff").arg("-r").args([a, b]).output();
+    let differ = differ.unwrap();
+    assert!(differ.status.success(), "{differ:?}");
+}
+
+/// Both directions at a time: it takes some seconds until the client knows that the server is another one. It knows by a
+/// connection that it made meanwhile, long before the transport is sure that the old one is dead, and says so.
+#[test]
+fn cp__goes_on_when_the_server_was_killed_in_a_large_file() {
+    for_both_directions(|lab, from, to, put| {
+        fs::write(from.join("large"), content(1, LARGE)).unwrap();
+        let command = match put {
+            true => lab.put(&["--json"], "large", ""),
+            false => lab.get(&["--json"], "large", ""),
+        };
+        let mut copy = Copy::start(lab, command);
+        let middle = || part_bytes(to, "large") > 24 * MIB as u64;
+        assert!(copy.until(middle), "too fast to be interrupted");
+        restart(lab);
+        let out = copy.out.clone();
+        let (code, summary) = copy.end();
+        let said = fs::read_to_string(out).unwrap();
+        assert!(
+            said.contains("does not know the connection any more"),
+            "{said}"
+        );
+        assert_eq!(code, Some(0), "{summary}");
+        assert_eq!(summary["files"], 1, "{summary}");
+        assert_eq!(summary["bytes"], LARGE as u64, "{summary}");
+        assert_eq!(summary["taken_up"], 1, "{summary}");
+        assert!(
+            summary["bytes_kept"].as_u64().unwrap() > 16 * MIB as u64,
+            "{summary}"
+        );
+        assert!(fs::read(to.join("large")).unwrap() == content(1, LARGE));
+        no_temporaries(to);
+    });
+}
+
+#[test]
+fn cp__goes_on_when_the_server_was_killed_in_a_tree() {
+    for_both_directions(|lab, from, to, put| {
+        for directory in 0..20 {
+            let directory = from.join(format!("tree/d{directory}/deep"));
+            fs::create_dir_all(&directory).unwrap();
+            for file in 0..100 {
+                let content = content(file, 1000 * file as usize);
+                fs::write(directory.join(format!("f{file}")), content).unwrap();
+            }
+            fs::write(directory.join("large"), content(7, 8 * MIB)).unwrap();
+        }
+        let command = match put {
+            true => lab.put(&["-r", "--json"], "tree", "new"),
+            false => lab.get(&["-r", "--json"], "tree", "new"),
+        };
+        let mut copy = Copy::start(lab, command);
+        let middle = || fs::read_dir(to.join("new")).is_ok_and(|entries| entries.count() > 5);
+        assert!(copy.until(middle), "too fast to be interrupted");
+        restart(lab);
+        let (code, summary) = copy.end();
+        assert_eq!(code, Some(0), "{summary}");
+        let counts =
+            ["files", "directories", "failed", "taken_up"].map(|name| summary[name].clone());
+        assert_eq!(
+            counts,
+            [2020, 41, 0, 1].map(serde_json::Value::from),
+            "{summary}"
+        );
+        same(&from.join("tree"), &to.join("new"));
+        no_temporaries(to);
+    });
+}
+
+/// Runs `test` for an upload and a download at the same time.
+fn for_both_directions(test: impl Fn(&mut Lab, &Path, &Path, bool) + Sync) {
+    std::thread::scope(|scope| {
+        for put in [true, false] {
+            let test = &test;
+            scope.spawn(move || {
+                let mut lab = Lab::new(&[]);
+                let (local, share) = (lab.local(""), lab.share(""));
+                match put {
+                    true => test(&mut lab, &local, &share, put),
+                    false => test(&mut lab, &share, &local, put),
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn cp__gives_up_or_is_interrupted_when_the_server_stays_away() {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut lab = Lab::new(&[]);
+            fs::write(lab.local("large"), content(1, LARGE)).unwrap();
+            let share = lab.share("");
+            let ready = || part_bytes(&share, "large") > 8 * MIB as u64;
+            let command = lab.put(&["--timeout", "1"], "large", "");
+            let mut copy = command;
+            let child = copy.stdout(Stdio::null()).stderr(Stdio::piped());
+            let mut child = Running(child.spawn().unwrap());
+            while !ready() {
+                assert!(child.0.try_wait().unwrap().is_none());
+            }
+            drop(lab.server.take());
+            let mut words = String::new();
+            let mut err = child.0.stderr.take().unwrap();
+            std::io::Read::read_to_string(&mut err, &mut words).unwrap();
+            assert_eq!(child.0.wait().unwrap().code(), Some(1), "{words}");
+            for said in [
+                "within 1 s (--timeout)",
+                "again with --resume",
+                "nothing could be copied for 1 s",
+                "cannot connect to",
+            ] {
+                assert!(words.contains(said), "{words}");
+            }
+        });
+        scope.spawn(|| {
+            let mut lab = Lab::new(&[]);
+            fs::write(lab.local("large"), content(1, LARGE)).unwrap();
+            let share = lab.share("");
+            let mut copy = Copy::start(&lab, lab.put(&["--json"], "large", ""));
+            assert!(copy.until(|| part_bytes(&share, "large") > 8 * MIB as u64));
+            drop(lab.server.take());
+            let out = copy.out.clone();
+            let waits = || fs::read_to_string(&out).unwrap().contains("interrupted");
+            assert!(copy.until(waits));
+            assert!(copy.says("seconds_left"));
+            let pid = Pid::from_raw(copy.child.0.id() as i32);
+            kill(pid, Signal::SIGINT).unwrap();
+            let asked = Instant::now();
+            assert_eq!(copy.child.0.wait().unwrap().code(), Some(130));
+            // It had minutes left; a try alone takes seconds.
+            assert!(asked.elapsed() < Duration::from_secs(60));
+        });
+    });
+}
+
+#[test]
+fn cp__does_not_go_on_with_another_server_or_as_one_refused() {
+    let (mut lab, home) = strangers(&["--anyone"]);
+    fs::write(lab.local("large"), content(1, LARGE)).unwrap();
+    let share = lab.share("");
+    let known = tempfile::tempdir().unwrap();
+    let mut command = lab.put(&[], "large", "");
+    command.env("ZEROLANE_HOME", known.path());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = Running(child.spawn().unwrap());
+    while part_bytes(&share, "large") <= 8 * MIB as u64 {
+        assert!(child.0.try_wait().unwrap().is_none());
+    }
+    drop(lab.server.take());
+    // Another key, at the same address.
+    fs::remove_file(home.path().join("identity")).unwrap();
+    let mut another = zerolane();
+    another.env("ZEROLANE_HOME", home.path());
+    let address = lab.address.clone();
+    lab.start(another, &["--anyone"], &address);
+    let mut words = String::new();
+    let mut err = child.0.stderr.take().unwrap();
+    std::io::Read::read_to_string(&mut err, &mut words).unwrap();
+    assert!(words.contains("IS NOT WHO IT WAS"), "{words}");
+    assert_ne!(child.0.wait().unwrap().code(), Some(0));
+}
+
+/// Both ends differ in all ways: what is new, changed, of another type, too much.
+#[test]
+fn sync__goes_on_when_the_server_was_killed() {
+    for_both_directions(|lab, from, to, put| {
+        for directory in 0..10 {
+            for file in 0..100 {
+                let bytes = content(file, 1000 * file as usize);
+                let place = from.join(format!("tree/d{directory}"));
+                fs::create_dir_all(&place).unwrap();
+                fs::write(place.join(format!("f{file}")), bytes).unwrap();
+            }
+        }
+        fs::write(from.join("tree/d5/large"), content(7, LARGE)).unwrap();
+        fs::create_dir_all(to.join("new/d0/f1/was a directory")).unwrap();
+        fs::create_dir_all(to.join("new/d6/f1/was a directory")).unwrap();
+        fs::create_dir_all(to.join("new/extra/deep")).unwrap();
+        fs::write(to.join("new/extra/deep/file"), b"x").unwrap();
+        fs::write(to.join("new/d3"), b"was a file").unwrap();
+        let mut command = zerolane();
+        command.args(["sync", "--delete", "--json", "-v"]);
+        match put {
+            true => command.arg(lab.local("tree")).arg(lab.there("new")),
+            false => command.arg(lab.there("tree")).arg(lab.local("new")),
+        };
+        let mut sync = Copy::start(lab, command);
+        let place = to.join("new/d5");
+        let middle = || place.is_dir() && part_bytes(&place, "large") > 24 * MIB as u64;
+        assert!(sync.until(middle), "too fast to be interrupted");
+        restart(lab);
+        let out = sync.out.clone();
+        let (code, summary) = sync.end();
+        assert_eq!(code, Some(0), "{summary}");
+        let counts = ["listed", "sent", "failed", "taken_up", "deleted"];
+        let counts = counts.map(|name| summary[name].as_u64().unwrap());
+        assert_eq!(counts, [1001, 1001, 0, 1, 7], "{summary}");
+        assert!(
+            summary["bytes_kept"].as_u64().unwrap() > 16 * MIB as u64,
+            "{summary}"
+        );
+        // Each difference is told once.
+        let said = fs::read_to_string(out).unwrap();
+        let changes = said.lines().filter(|it| it.contains("\"change\"")).count();
+        assert_eq!(changes, 1001 + 10 + 7, "{said}");
+        same(&from.join("tree"), &to.join("new"));
+        no_temporaries(to);
+    });
+}

@@ -1,0 +1,181 @@
+//! What goes: what is too much, and what stands in the way.
+
+use super::*;
+
+#[test]
+fn sync__delete_removes_what_is_too_much() {
+    let lab = Lab::new(&[]);
+    plant(&lab);
+    write(&lab.local("outside"), b"outside");
+    numbers(push(&lab, &[], "a", "t"));
+    // What leads outside goes as a link, and nothing behind it is touched.
+    write(&lab.share("outside/file"), b"outside");
+    symlink("../outside", lab.share("t/out")).unwrap();
+    write(&lab.share("t/extra/deep/er"), b"x");
+    write(&lab.share("t/sub/more"), b"x");
+    let before = tree(&lab.share(""), true);
+    let without = numbers(push(&lab, &[], "a", "t"));
+    assert_eq!(
+        (&without["sent"], &without["deleted"]),
+        (&0.into(), &0.into())
+    );
+    assert!(lab.share("t/extra/deep/er").exists());
+    let dry = numbers(push(&lab, &["-n", "--delete"], "a", "t"));
+    assert_eq!(dry["deleted"], 5);
+    let same = |(path, words): (&String, &String)| {
+        let directory = words.starts_with("directory");
+        directory || tree(&lab.share(""), true).get(path) == Some(words)
+    };
+    assert!(before.iter().all(same));
+    let done = numbers(push(&lab, &["--delete"], "a", "t"));
+    assert_eq!((&done["deleted"], &done["failed"]), (&5.into(), &0.into()));
+    assert_eq!(tree(&lab.local("a"), false), tree(&lab.share("t"), false));
+    assert_eq!(fs::read(lab.share("outside/file")).unwrap(), b"outside");
+    // And the other way.
+    numbers(pull(&lab, &[], "t", "b"));
+    symlink(lab.local("outside"), lab.local("b/out")).unwrap();
+    write(&lab.local("b/extra/deep/er"), b"x");
+    let done = numbers(pull(&lab, &["--delete"], "t", "b"));
+    assert_eq!((&done["deleted"], &done["failed"]), (&4.into(), &0.into()));
+    assert_eq!(tree(&lab.local("a"), false), tree(&lab.local("b"), false));
+    assert_eq!(fs::read(lab.local("outside")).unwrap(), b"outside");
+}
+
+#[test]
+fn sync__delete_is_refused() {
+    let lab = Lab::new(&[]);
+    fs::create_dir(lab.local("empty")).unwrap();
+    write(&lab.share("t/file"), b"x");
+    let words = "nothing was deleted: the source is empty (--allow-empty-source";
+    fail(push(&lab, &["--delete"], "empty", "t"), 1, words);
+    fail(push(&lab, &["-n", "--delete"], "empty", "t"), 1, words);
+    // Also if filters leave nothing of it.
+    write(&lab.local("filtered/a.o"), b"x");
+    fail(
+        push(&lab, &["--delete", "--exclude=*.o"], "filtered", "t"),
+        1,
+        words,
+    );
+    // A source that is not there is none.
+    fail(
+        push(&lab, &["--delete"], "missing", "t"),
+        1,
+        "missing: no such file or directory",
+    );
+    fail(
+        pull(&lab, &["--delete"], "missing", "empty"),
+        1,
+        "missing: no such file or directory",
+    );
+    // Something that does not go over keeps everything.
+    write(&lab.local("a/d"), b"a file");
+    write(&lab.local("a/new"), b"new");
+    write(&lab.share("t/d/stays.o"), b"x");
+    let (code, out, err) = run(push(&lab, &["--delete", "--exclude=*.o"], "a", "t"));
+    assert_eq!(code, 5, "{out}{err}");
+    assert!(err.contains("d: a directory stands in the way"), "{err}");
+    assert!(
+        err.contains("1 failed, 1 sent, 0 unchanged; nothing was deleted"),
+        "{err}"
+    );
+    assert_eq!(paths(&lab.share("t")), ["d", "d/stays.o", "file", "new"]);
+    let done = numbers(push(
+        &lab,
+        &["--delete", "--allow-empty-source"],
+        "empty",
+        "t",
+    ));
+    assert_eq!(done["deleted"], 4);
+    assert_eq!(names(&lab.share("t")), [""; 0]);
+    fail(
+        push(&lab, &["--allow-empty-source"], "empty", "t"),
+        2,
+        "--delete",
+    );
+}
+
+#[test]
+fn sync__another_type_takes_the_place() {
+    let lab = Lab::new(&[]);
+    let (a, t) = (lab.local("a"), lab.share("t"));
+    write(&a.join("to directory/file"), b"in it");
+    write(&a.join("to directory/sub/file"), b"in it");
+    write(&a.join("to file"), b"a file");
+    write(&a.join("to large"), &content(1, MIB));
+    symlink("to file", a.join("to link")).unwrap();
+    write(&a.join("link to file"), b"a file");
+    write(&a.join("link out/file"), b"in it");
+    write(&t.join("to directory"), b"was a file");
+    write(&t.join("to file/was/a"), b"directory");
+    fs::create_dir(t.join("to large")).unwrap();
+    write(&t.join("to link/was/a"), b"directory");
+    symlink("nowhere", t.join("link to file")).unwrap();
+    // Nothing is written through it.
+    write(&lab.share("outside/file"), b"outside");
+    symlink("../outside", t.join("link out")).unwrap();
+    // Directories that are not empty stay without --delete, and are named.
+    let (code, _, err) = run(push(&lab, &[], "a", "t"));
+    assert_eq!(code, 5, "{err}");
+    for path in ["to file", "to large", "to link"] {
+        let words = format!("{path}: a directory stands in the way");
+        assert!(err.contains(&words), "{err}");
+    }
+    assert_eq!(fs::read(t.join("to file/was/a")).unwrap(), b"directory");
+    numbers(push(&lab, &["--delete"], "a", "t"));
+    assert_eq!(tree(&a, false), tree(&t, false));
+    assert_eq!(fs::read(lab.share("outside/file")).unwrap(), b"outside");
+    // The same here.
+    let b = lab.local("b");
+    write(&b.join("to directory"), b"was a file");
+    write(&b.join("to file/was/a"), b"directory");
+    numbers(pull(&lab, &["--delete"], "t", "b"));
+    assert_eq!(tree(&a, false), tree(&b, false));
+}
+
+#[test]
+fn sync__special_files_are_told_and_kept() {
+    let lab = Lab::new(&[]);
+    write(&lab.local("a/file"), b"x");
+    nix::unistd::mkfifo(&lab.local("a/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    write(&lab.share("t/fifo"), b"a file of that name");
+    write(&lab.share("t/extra"), b"x");
+    let out = succeed(push(&lab, &["--delete"], "a", "t"));
+    assert!(
+        out.contains("skipped    fifo (device, socket or FIFO)"),
+        "{out}"
+    );
+    assert_eq!(paths(&lab.share("t")), ["fifo", "file"]);
+    // A FIFO over there makes way, as anything else.
+    nix::unistd::mkfifo(&lab.share("t/file2"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    write(&lab.local("a/file2"), b"x");
+    succeed(push(&lab, &[], "a", "t"));
+    assert_eq!(fs::read(lab.share("t/file2")).unwrap(), b"x");
+}
+
+#[test]
+fn sync__directories_that_may_not_be_written_to() {
+    let lab = Lab::new(&[]);
+    let close = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    write(&lab.local("a/closed/file"), b"old");
+    write(&lab.local("a/closed/extra"), b"x");
+    write(&lab.local("a/closed/hidden"), b"x");
+    close(&lab.local("a/closed/hidden"), 0o400);
+    close(&lab.local("a/closed"), 0o555);
+    numbers(push(&lab, &[], "a", "t"));
+    close(&lab.local("a/closed"), 0o755);
+    fs::remove_file(lab.local("a/closed/extra")).unwrap();
+    write(&lab.local("a/closed/file"), b"another");
+    close(&lab.local("a/closed"), 0o555);
+    // Its owner may always change that, and does for as long as it takes.
+    close(&lab.share("t/closed/hidden"), 0);
+    let done = numbers(push(&lab, &["--delete"], "a", "t"));
+    assert_eq!((&done["sent"], &done["deleted"]), (&2.into(), &1.into()));
+    assert_eq!(numbers(pull(&lab, &[], "t", "b"))["sent"], 2);
+    assert_eq!(tree(&lab.local("a"), false), tree(&lab.local("b"), false));
+    for closed in ["a/closed", "b/closed"] {
+        close(&lab.local(closed), 0o755);
+    }
+    close(&lab.share("t/closed"), 0o755);
+}

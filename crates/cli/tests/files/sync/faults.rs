@@ -1,0 +1,103 @@
+//! File systems that are full, or take two names for one.
+
+use super::*;
+use nix::unistd::geteuid;
+
+/// Runs a script in a mount namespace of its own, where it may mount what it likes; `None` if this user, or this
+/// machine, cannot. `$ZL` is the program, `$THERE` what is served, `$BASE` a directory of its own.
+fn alone(lab: &Lab, script: &str) -> Option<String> {
+    if !geteuid().is_root() {
+        println!("skipped: only root mounts");
+        return None;
+    }
+    let base = lab.base.path().join("mounts");
+    fs::create_dir_all(&base).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c"]);
+    command.arg(format!("exec 2>&1\nset -e\n{script}"));
+    command.env("ZEROLANE_HOME", HOME);
+    command.env("ZL", zerolane().get_program());
+    command.env("THERE", lab.there("a")).env("BASE", &base);
+    let Ok(done) = command.output() else {
+        println!("skipped: there is no unshare");
+        return None;
+    };
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    if let Some(why) = said.lines().find(|line| line.starts_with("skipped")) {
+        println!("{why}");
+        return None;
+    }
+    assert!(done.status.success(), "{said}");
+    Some(said)
+}
+
+#[test]
+fn sync__to_a_full_file_system_deletes_nothing_and_goes_on_when_there_is_room() {
+    let lab = Lab::new(&[]);
+    let from = lab.share("a");
+    for number in 0..20 {
+        write(&from.join(format!("f{number}")), &content(number, 200_000));
+    }
+    write(&from.join("large"), &content(99, 5 * MIB));
+    for options in ["", "--delta", "--in-place", "--checksum"] {
+        let script = format!(
+            r#"
+            mount -t tmpfs -o size=12m tmpfs $BASE || {{ echo "skipped: no tmpfs"; exit; }}
+            mkdir $BASE/t; echo old > $BASE/t/f3; echo old > $BASE/t/large; echo x > $BASE/t/extra
+            head -c 9000000 /dev/zero > $BASE/filler
+            code=0; $ZL sync {options} --delete $THERE $BASE/t || code=$?
+            test $code = 5 || {{ echo "code $code"; exit 1; }}
+            test "$(cat $BASE/t/extra)" = x
+            rm $BASE/filler
+            $ZL sync {options} --delete $THERE $BASE/t
+            diff -r {} $BASE/t
+            "#,
+            from.display()
+        );
+        let Some(said) = alone(&lab, &script) else {
+            return;
+        };
+        assert!(said.contains("no space left"), "{said}");
+        assert!(said.contains("nothing was deleted"), "{said}");
+    }
+}
+
+#[test]
+fn sync__to_a_file_system_that_takes_two_names_for_one() {
+    let lab = Lab::new(&[]);
+    for (name, bytes) in [
+        ("README", "one"),
+        ("readme", "two"),
+        ("d/x", "x"),
+        ("D/y", "y"),
+    ] {
+        write(&lab.share("a").join(name), bytes.as_bytes());
+    }
+    for make in [
+        "mkfs.vfat $BASE/image",
+        "mkfs.ext4 -q -O casefold $BASE/image",
+    ] {
+        let script = format!(
+            r#"
+            truncate -s 64M $BASE/image
+            mkdir -p $BASE/m
+            {{ {make} && mount -o loop $BASE/image $BASE/m; }} > $BASE/why 2>&1 ||
+                {{ echo "skipped: this kernel mounts none of {make}: $(cat $BASE/why)"; exit; }}
+            mkdir $BASE/m/t
+            chattr +F $BASE/m/t 2> /dev/null || true
+            echo a > $BASE/m/t/probe; test -e $BASE/m/t/PROBE || {{ echo "skipped: this kernel mounts none that folds"; exit; }}
+            rm $BASE/m/t/probe
+            for time in 1 2 3; do
+                code=0; $ZL sync --delete --modify-window 2 $THERE $BASE/m/t || code=$?
+                echo "time $time: code $code"; ls -R $BASE/m/t
+                # Both names stand for one file, which is one of the two; nothing is lost but what cannot be there.
+                case "$(cat $BASE/m/t/readme)" in one|two) ;; *) exit 1;; esac
+            done
+            umount $BASE/m
+            "#
+        );
+        if let Some(said) = alone(&lab, &script) {
+            println!("{said}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Filters, and whether rsync has the same.
+
+use super::*;
+
+#[test]
+fn sync__filters_that_match_nothing_are_told() {
+    let lab = Lab::new(&[]);
+    write(&lab.local("a/x.o"), b"x");
+    write(&lab.local("a/y"), b"y");
+    fs::write(lab.local("rules"), "# rules\n- *.o\n- never*\n").unwrap();
+    let rules = lab.local("rules");
+    let from = ["--filter-from", rules.to_str().unwrap()];
+    let (code, _, err) = run(push(&lab, &from, "a", "t"));
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        err.contains("filters that matched nothing: never*"),
+        "{err}"
+    );
+    assert_eq!(paths(&lab.share("t")), ["y"]);
+    fail(
+        push(&lab, &["--exclude", "[a"], "a", "t"),
+        2,
+        "not a pattern: [a",
+    );
+    fs::write(lab.local("rules"), "*.o\n").unwrap();
+    fail(push(&lab, &from, "a", "t"), 2, "line 1: a rule is");
+}
+
+/// Numbers that follow from a seed.
+struct Random(Vec<u8>);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        usize::from(self.0.pop().expect("enough of them")) % bound
+    }
+
+    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+        from[self.below(from.len())]
+    }
+
+    /// A tree with few names, so that patterns match.
+    fn tree(&mut self, base: &Path) {
+        for _ in 0..24 {
+            let mut path = base.to_owned();
+            for _ in 0..self.below(3) {
+                path.push(self.pick(&["a", "b", "ab", "c"]));
+            }
+            path.push(self.pick(&["a", "b", "ab", "c", "x.o", "*"]));
+            // A file may be in the way, or a directory.
+            if fs::create_dir_all(path.parent().unwrap()).is_ok() && !path.exists() {
+                fs::write(&path, &[0; 5][..self.below(5)]).unwrap();
+            }
+        }
+    }
+
+    fn pattern(&mut self) -> String {
+        let mut pattern = String::new();
+        for _ in 0..1 + self.below(4) {
+            pattern += self.pick(&["a", "b", "*", "?", "**", "[ab]", "[!a]", "/", "c", ".o"]);
+        }
+        pattern += self.pick(&["", "", "", "/", "/**", "/***"]);
+        if pattern.trim_matches('/').is_empty() || pattern.contains("//") {
+            return "a/*".into();
+        }
+        pattern
+    }
+}
+
+/// Run with `ZEROLANE_SEED` to repeat what failed.
+#[test]
+fn sync__filters_as_rsync_has_them() {
+    if Command::new("rsync").arg("--version").output().is_err() {
+        println!("skipped: there is no rsync");
+        return;
+    }
+    let given = std::env::var("ZEROLANE_SEED").ok();
+    let first: u64 = given.map_or(271, |seed| seed.parse().unwrap());
+    for seed in first..first + 40 {
+        println!("ZEROLANE_SEED={seed}");
+        let lab = Lab::new(&[]);
+        let mut random = Random(content(seed, 4096));
+        fs::create_dir(lab.local("a")).unwrap();
+        random.tree(&lab.local("a"));
+        random.tree(&lab.share("t"));
+        let mut copy = Command::new("cp");
+        succeed({
+            copy.arg("-a").arg(lab.share("t")).arg(lab.local("r"));
+            copy
+        });
+        let rules: Vec<_> = (0..1 + random.below(3))
+            .map(|_| {
+                let name = random.pick(&["--exclude", "--exclude", "--include"]);
+                format!("{name}={}", random.pattern())
+            })
+            .collect();
+        let mut options: Vec<_> = rules.iter().map(String::as_str).collect();
+        options.extend(["--delete", "--checksum"]);
+        let mut rsync = Command::new("rsync");
+        rsync.arg("-a").args(&options);
+        rsync.arg(lab.local("a/")).arg(lab.local("r"));
+        let (_, _, err) = run(rsync);
+        options.push("--allow-empty-source");
+        let (own_code, out, own_err) = run(push(&lab, &options, "a", "t"));
+        // A directory that filters leave alone stands where a file belongs, or the other way round. rsync
+        // removes what is in the way, or other things all the same.
+        let in_the_way = [
+            ": a directory stands in the way",
+            ": is a directory",
+            ": is not a directory",
+        ];
+        if in_the_way.iter().any(|words| own_err.contains(words)) {
+            assert!(own_code == 5 || own_code == 1, "{err}{own_err}");
+            continue;
+        }
+        assert_eq!(own_code, 0, "{out}{own_err}");
+        assert_eq!(
+            paths(&lab.share("t")),
+            paths(&lab.local("r")),
+            "{rules:?} of {:?}: {err}{out}",
+            paths(&lab.local("a"))
+        );
+    }
+}
