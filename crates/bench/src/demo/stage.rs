@@ -2,12 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use blake3::{Hash, Hasher};
 use bytesize::ByteSize;
 use nix::sys::statvfs::statvfs;
+use nix::unistd::geteuid;
 use tempfile::TempDir;
 
 use crate::content::pattern::{Pattern, mix};
@@ -34,6 +36,8 @@ const PIECE_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Stage {
     directory: TempDir,
+    /// As long as it is held, the directory is in use.
+    _lock: File,
     /// Bytes of the file.
     pub(crate) bytes: u64,
     digest: Hash,
@@ -42,6 +46,12 @@ pub(crate) struct Stage {
 impl Stage {
     /// Makes the file, smaller than asked if there is not the room, and says so.
     pub(crate) fn set_up(asked: u64, interrupt: &Interrupt) -> Result<Stage> {
+        for name in sweep(&Place::directories()) {
+            console::note(format_args!(
+                "removed {}, left behind by a killed demo",
+                name.display()
+            ));
+        }
         let place = Place::with_most_room()?;
         let bytes = fitting(asked, place.room)?;
         if bytes < asked {
@@ -53,11 +63,10 @@ impl Stage {
                 ByteSize(asked)
             ));
         }
-        let directory = tempfile::Builder::new()
-            .prefix("zerolane-demo-")
-            .tempdir_in(&place.path)?;
+        let (directory, lock) = make_locked(&place.path)?;
         let mut stage = Stage {
             directory,
+            _lock: lock,
             bytes,
             digest: Hash::from_bytes([0; 32]),
         };
@@ -109,6 +118,38 @@ impl Stage {
     }
 }
 
+/// How the directories of demos begin.
+const PREFIX: &str = "zerolane-demo-";
+
+/// Makes a directory that no other demo takes for one left behind.
+fn make_locked(place: &Path) -> Result<(TempDir, File)> {
+    loop {
+        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(place)?;
+        // Between these two, another one may remove it.
+        let Ok(lock) = File::open(directory.path()) else {
+            continue;
+        };
+        if lock.try_lock().is_ok() && directory.path().exists() {
+            return Ok((directory, lock));
+        }
+    }
+}
+
+/// Removes the directories of this user's demos that nobody holds: those of killed ones.
+fn sweep(places: &[PathBuf]) -> Vec<PathBuf> {
+    let entries = places.iter().filter_map(|place| fs::read_dir(place).ok());
+    let paths = entries.flatten().flatten().map(|entry| entry.path());
+    let left_behind = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default();
+        name.as_encoded_bytes().starts_with(PREFIX.as_bytes())
+            && fs::symlink_metadata(path)
+                .is_ok_and(|it| it.is_dir() && it.uid() == geteuid().as_raw())
+            && File::open(path)
+                .is_ok_and(|lock| lock.try_lock().is_ok() && fs::remove_dir_all(path).is_ok())
+    };
+    paths.filter(left_behind).collect()
+}
+
 /// A directory and how many bytes fit into it.
 struct Place {
     path: PathBuf,
@@ -116,17 +157,21 @@ struct Place {
 }
 
 impl Place {
+    /// Where there may be one.
+    fn directories() -> [PathBuf; 2] {
+        [PathBuf::from("/dev/shm"), std::env::temp_dir()]
+    }
+
     /// tmpfs if it can be used at all: then nothing is measured but the copying.
     fn with_most_room() -> Result<Place> {
         let memory = available_memory().unwrap_or(0).saturating_sub(SPARE_BYTES);
-        let tmpfs = PathBuf::from("/dev/shm");
+        let [tmpfs, path] = Place::directories();
         if let Ok(free) = free_bytes(&tmpfs) {
             let room = free.min(memory);
             if room >= FILES * SMALLEST_BYTES {
                 return Ok(Place { path: tmpfs, room });
             }
         }
-        let path = std::env::temp_dir();
         let room = free_bytes(&path)?.saturating_sub(SPARE_BYTES);
         Ok(Place { path, room })
     }
@@ -223,8 +268,10 @@ mod tests {
     }
 
     fn stage(directory: TempDir, bytes: u64) -> Stage {
+        let lock = File::open(directory.path()).unwrap();
         let mut stage = Stage {
             directory,
+            _lock: lock,
             bytes,
             digest: Hash::from_bytes([0; 32]),
         };
@@ -250,6 +297,27 @@ mod tests {
         fs::write(&to, wrong).unwrap();
         let error = stage.verify_copy(&interrupt).unwrap_err();
         assert_eq!(Exit::of(&error), Exit::Corrupt);
+    }
+
+    #[test]
+    fn sweep__what_nobody_holds_and_nothing_else() {
+        let place = TempDir::new().unwrap();
+        let make = |name: &str| {
+            let path = place.path().join(name);
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("file"), b"x").unwrap();
+            path
+        };
+        let (left, other) = (make("zerolane-demo-killed"), make("of-another"));
+        fs::write(place.path().join("zerolane-demo-file"), b"x").unwrap();
+        std::os::unix::fs::symlink(&other, place.path().join("zerolane-demo-link")).unwrap();
+        let (held, lock) = make_locked(place.path()).unwrap();
+        assert_eq!(sweep(&[place.path().into()]), std::slice::from_ref(&left));
+        assert!(!left.exists() && other.join("file").exists() && held.path().exists());
+        assert!(place.path().join("zerolane-demo-file").exists());
+        // Its holder ends, by whatever.
+        drop(lock);
+        assert_eq!(sweep(&[place.path().into()]), [held.path()]);
     }
 
     #[test]

@@ -14,6 +14,9 @@ use crate::job::Laps;
 /// A piece's length is a multiple of this.
 const GRAIN: usize = 64 << 10;
 
+/// A piece is at least so long, if the buffer is: each costs its announcement and its confirmation.
+const LEAST: usize = 128 << 10;
+
 /// The pieces of a buffer.
 pub(crate) struct Pieces {
     pattern: Pattern,
@@ -35,7 +38,11 @@ impl Pieces {
         laps: &Laps,
         check: Check,
     ) -> Turns<Pieces> {
-        let len = buffer.len().div_ceil(count).next_multiple_of(GRAIN);
+        let len = buffer
+            .len()
+            .div_ceil(count)
+            .max(LEAST)
+            .next_multiple_of(GRAIN);
         let mut rest = buffer;
         let mut regions = Vec::new();
         while !rest.is_empty() {

@@ -36,7 +36,7 @@ use crate::measured::Measured;
 use crate::measured::progress::Progress;
 
 /// Pieces of a buffer that is sent a number of times.
-const PIECES_OF_LAPS: usize = 4;
+const PIECES_OF_LAPS: usize = 2;
 
 /// Pieces of a flow's buffer. So many that looking one through, in which time the sender gets no answer, takes less
 /// than a round trip, and that enough are in flight on a long path meanwhile.
