@@ -1,0 +1,49 @@
+# Installs the program, its manual, its completions and its service: make install PREFIX=/usr/local [DESTDIR=...]
+#
+# Manual and completions are made by the program itself, from what reads its command line.
+
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+MANDIR ?= $(PREFIX)/share/man
+BASHDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
+FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+SYSCONFDIR ?= /etc
+CARGO ?= cargo
+INSTALL ?= install
+
+built = $(or $(CARGO_TARGET_DIR),target)/release
+made = $(built)/generated
+# Files of the administrator's stay.
+install_once = test -e $(DESTDIR)$(2) || $(INSTALL) -D -m 644 $(1) $(DESTDIR)$(2)
+
+.PHONY: build install uninstall deb
+
+build:
+	$(CARGO) build --locked --release --package zerolane-cli
+	$(RM) -r $(made)
+	$(built)/zerolane generate $(made)
+
+install: build
+	$(INSTALL) -D -m 755 $(built)/zerolane $(DESTDIR)$(BINDIR)/zerolane
+	$(INSTALL) -d $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(UNITDIR)
+	$(INSTALL) -m 644 $(made)/man1/*.1 $(DESTDIR)$(MANDIR)/man1
+	$(INSTALL) -D -m 644 $(made)/bash/zerolane.bash $(DESTDIR)$(BASHDIR)/zerolane
+	$(INSTALL) -D -m 644 $(made)/zsh/_zerolane $(DESTDIR)$(ZSHDIR)/_zerolane
+	$(INSTALL) -D -m 644 $(made)/fish/zerolane.fish $(DESTDIR)$(FISHDIR)/zerolane.fish
+	sed -e 's,/usr/bin/zerolane,$(BINDIR)/zerolane,' -e 's,/etc/,$(SYSCONFDIR)/,' packaging/zerolane.service \
+		>$(DESTDIR)$(UNITDIR)/zerolane.service
+	chmod 644 $(DESTDIR)$(UNITDIR)/zerolane.service
+	$(call install_once,packaging/zerolane.default,$(SYSCONFDIR)/default/zerolane)
+	$(call install_once,packaging/allowed_keys,$(SYSCONFDIR)/zerolane/allowed_keys)
+
+# What the administrator wrote stays.
+uninstall:
+	$(RM) $(DESTDIR)$(BINDIR)/zerolane $(DESTDIR)$(MANDIR)/man1/zerolane.1 $(DESTDIR)$(MANDIR)/man1/zerolane-*.1 \
+		$(DESTDIR)$(BASHDIR)/zerolane $(DESTDIR)$(ZSHDIR)/_zerolane $(DESTDIR)$(FISHDIR)/zerolane.fish \
+		$(DESTDIR)$(UNITDIR)/zerolane.service
+
+# Needs cargo-deb (cargo install cargo-deb --locked). The package is below $(built)/../debian.
+deb: build
+	$(CARGO) deb --locked --package zerolane-cli --no-build --strip
