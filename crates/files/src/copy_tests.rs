@@ -650,45 +650,39 @@ fn copy__target_being_written_is_refused() {
     assert_eq!(names(&target), ["a"]);
 }
 
+/// What `receive` makes of a port at which these packs arrived and then the connection ended.
+pub(crate) fn fed<R>(packs: Vec<Vec<u8>>, receive: impl FnOnce(Port) -> R) -> R {
+    let (port, end) = port(buffers(4, CONTROL_BYTES), vec![], || {});
+    for pack in packs {
+        let mut buffer = Buffer::anonymous(BUFFER_BYTES).unwrap();
+        buffer[..pack.len()].copy_from_slice(&pack);
+        let len = pack.len();
+        end.events
+            .send(Event::Arrived(Filled { buffer, len }))
+            .unwrap();
+    }
+    // What the receiver answers goes nowhere, but it goes.
+    let _outgoing = end.outgoing;
+    drop((end.events, end.released));
+    receive(port)
+}
+
 /// Sends hand-made packs to a receiver; what it says.
-fn receive_raw(
+pub(crate) fn receive_raw(
     target: &Path,
     top: TopLevel,
     options: CopyOptions,
-    transfers: Vec<Vec<u8>>,
+    packs: Vec<Vec<u8>>,
 ) -> Result<Totals, Error> {
-    let base: OwnedFd = File::open(target).unwrap().into();
-    let (receive_port, end) = receiver_port();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            for transfer in transfers {
-                let Ok(mut buffer) = end.released.recv() else {
-                    return;
-                };
-                buffer[..transfer.len()].copy_from_slice(&transfer);
-                let _ = end.events.send(Event::Arrived(Filled {
-                    buffer,
-                    len: transfer.len(),
-                }));
-            }
-            while let Ok(feedback) = end.outgoing.recv() {
-                let _ = end.events.send(Event::Sent(feedback.buffer));
-            }
-        });
-        let mut reached = Reached::default();
-        FileReceiver::new(
-            receive_port,
-            &(),
-            options,
-            Digester::fixed(),
-            (base, top),
-            (Role::Asks, &mut reached),
-        )
-        .receive_all()
+    let to = (File::open(target).unwrap().into(), top);
+    let mut reached = Reached::default();
+    let role = (Role::Asks, &mut reached);
+    fed(packs, |port| {
+        FileReceiver::new(port, &(), options, Digester::fixed(), to, role).receive_all()
     })
 }
 
-fn pack(records: &[Record<'_>], contents: &[u8]) -> Vec<u8> {
+pub(crate) fn pack(records: &[Record<'_>], contents: &[u8]) -> Vec<u8> {
     let mut buffer = vec![0; BUFFER_BYTES];
     buffer[..contents.len()].copy_from_slice(contents);
     let mut writer = PackWriter::default();

@@ -21,18 +21,13 @@ struct Coded {
 impl Coded {
     fn new() -> Coded {
         let mut lab = Lab::new(&[]);
-        lab.server = None;
-        let mut server = zerolane()
+        let mut serve = zerolane();
+        serve
             .args(["serve", "--code", "--listen", "127.0.0.1:0"])
-            .arg(lab.share(""))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(server.stdout.take().unwrap());
-        lab.server = Some(super::lab::Running(server));
+            .stderr(Stdio::piped());
+        let mut said = lab.serve(serve);
         let mut hint = String::new();
-        for _ in 0..3 {
+        for _ in 0..2 {
             hint.clear();
             said.read_line(&mut hint).unwrap();
         }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -51,25 +51,33 @@ impl Lab {
         lab
     }
 
-    pub(crate) fn start(&mut self, mut program: Command, options: &[&str], listen: &str) {
-        let mut child = program
-            .arg("serve")
-            .arg(self.base.path().join("share"))
-            .args(["--listen", listen])
-            .args(options)
+    /// Starts `zerolane serve` instead of the server that runs; its output after the address.
+    pub(crate) fn serve(&mut self, mut serve: Command) -> BufReader<ChildStdout> {
+        self.server = None;
+        let mut child = serve
+            .arg(self.share(""))
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
-        out.read_line(&mut line).unwrap();
         self.server = Some(Running(child));
+        out.read_line(&mut line).unwrap();
         let address = line
             .split(" on ")
             .nth(1)
             .and_then(|rest| rest.split(' ').next());
         self.address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
+        out
+    }
+
+    pub(crate) fn start(&mut self, mut program: Command, options: &[&str], listen: &str) {
+        program
+            .args(["serve", "--listen", listen])
+            .args(options)
+            .stderr(Stdio::null());
+        let mut out = self.serve(program);
+        let mut line = String::new();
         // A server of another test, with another key, may have had this port.
         let known = fs::read_to_string(Path::new(HOME).join("known_hosts"));
         if known.is_ok_and(|known| known.contains(&format!("{} ", self.address))) {

@@ -22,23 +22,15 @@ struct Logged {
 impl Logged {
     fn new(options: &[&str], listen: &str) -> Logged {
         let (mut lab, home) = strangers(&[]);
-        lab.server = None;
-        let mut server = zerolane()
+        let mut serve = zerolane();
+        serve
             .env("ZEROLANE_HOME", home.path())
             .args(["serve", "--listen", listen])
             .args(options)
-            .arg(lab.share(""))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(server.stdout.take().unwrap());
-        let lines = BufReader::new(server.stderr.take().unwrap()).lines();
-        lab.server = Some(Running(server));
-        let mut line = String::new();
-        said.read_line(&mut line).unwrap();
-        let address = line.split(" on ").nth(1).unwrap();
-        lab.address = address.split(' ').next().unwrap().to_owned();
+            .stderr(Stdio::piped());
+        let said = lab.serve(serve);
+        let stderr = lab.server.as_mut().unwrap().0.stderr.take().unwrap();
+        let lines = BufReader::new(stderr).lines();
         Logged {
             lab,
             home,

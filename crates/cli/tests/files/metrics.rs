@@ -18,36 +18,17 @@ struct Measured {
 impl Measured {
     fn new() -> Measured {
         let mut lab = Lab::new(&[]);
-        lab.server = None;
-        let mut server = zerolane()
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--metrics",
-                "127.0.0.1:0",
-            ])
-            .arg(lab.share(""))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(server.stdout.take().unwrap());
-        lab.server = Some(Running(server));
-        let (mut first, mut line) = (String::new(), String::new());
-        said.read_line(&mut first).unwrap();
+        let mut serve = zerolane();
+        let loopback = "127.0.0.1:0";
+        serve
+            .args(["serve", "--listen", loopback, "--metrics", loopback])
+            .stderr(Stdio::null());
+        let mut said = lab.serve(serve);
+        let mut line = String::new();
         while !line.starts_with("Metrics: ") {
             line.clear();
             assert_ne!(said.read_line(&mut line).unwrap(), 0);
         }
-        lab.address = first
-            .split(" on ")
-            .nth(1)
-            .unwrap()
-            .split(' ')
-            .next()
-            .unwrap()
-            .to_owned();
         let metrics = line.trim().strip_prefix("Metrics: http://").unwrap();
         let metrics = metrics.strip_suffix("/metrics").unwrap().to_owned();
         Measured {

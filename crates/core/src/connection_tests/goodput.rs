@@ -7,7 +7,7 @@ use netsim::Side;
 use netsim::link::{LinkConfig, Loss, Reorder};
 use std::fmt::Write;
 use std::time::Duration;
-use zerolane_wire::{Profile, Profiles, Rights};
+use zerolane_wire::{Profile, Profiles};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -47,14 +47,7 @@ fn transfer_seeded(profile: Profile, link: LinkConfig, length: u64, seed: u64) -
     let mut sim = Sim::new(link, seed, config.clone(), config);
     sim.connect();
     sim.run_for(Duration::from_secs(1));
-    let (start, now) = (sim.net.now(), sim.now());
-    let source = sim.a.filled(7, length);
-    let target = sim.b.empty(length);
-    sim.b.c().post_receive(now, target).unwrap();
-    let from = sim.a.c().post_send(now, source, Delivery::Polled).unwrap();
-    sim.run_until(Duration::from_secs(36_000), |sim| sim.a.sent(from));
-    assert!(sim.b.holds(target, 7, length));
-    let seconds = (sim.net.now() - start).as_secs_f64();
+    let seconds = sim.timed_send(length).as_secs_f64();
     let stats = sim.net.link(Side::A).stats();
     Outcome {
         mbps: length as f64 * 8.0 / seconds / 1e6,
@@ -75,20 +68,7 @@ fn got(link: LinkConfig, length: u64) -> Outcome {
     let mut sim = Sim::new(link, 1, Config::default(), Config::default());
     sim.connect();
     sim.run_for(Duration::from_secs(1));
-    let (start, now) = (sim.net.now(), sim.now());
-    let source = sim.b.filled(7, length);
-    let target = sim.a.empty(length);
-    let (handle, mx) = sim.b.c().export(source, Rights::READ, None).unwrap();
-    let place = RemotePlace {
-        handle,
-        mx,
-        address: 0,
-    };
-    let flags = WorkFlags::default();
-    let id = sim.a.c().post_get(now, place, target, flags).unwrap();
-    sim.run_until(Duration::from_secs(36_000), |sim| sim.a.outcomes(id) > 0);
-    assert!(sim.a.holds(target, 7, length));
-    let seconds = (sim.net.now() - start).as_secs_f64();
+    let seconds = sim.timed_get(length).as_secs_f64();
     let stats = sim.net.link(Side::B).stats();
     Outcome {
         mbps: length as f64 * 8.0 / seconds / 1e6,

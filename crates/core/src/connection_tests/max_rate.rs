@@ -4,7 +4,7 @@ use super::sim::Sim;
 use crate::*;
 use netsim::link::{LinkConfig, Loss};
 use std::time::Duration;
-use zerolane_wire::{Profile, Profiles, Rights};
+use zerolane_wire::{Profile, Profiles};
 
 const MS: Duration = Duration::from_millis(1);
 const MIB: u64 = 1 << 20;
@@ -25,14 +25,7 @@ fn rates(config: Config, link: LinkConfig, length: u64) -> (f64, f64, Sim) {
     let mut sim = Sim::new(link, 1, config.clone(), config);
     sim.connect();
     sim.run_for(Duration::from_secs(1));
-    let (start, now) = (sim.net.now(), sim.now());
-    let source = sim.a.filled(7, length);
-    let target = sim.b.empty(length);
-    sim.b.c().post_receive(now, target).unwrap();
-    let from = sim.a.c().post_send(now, source, Delivery::Polled).unwrap();
-    sim.run_until(Duration::from_secs(36_000), |sim| sim.a.sent(from));
-    assert!(sim.b.holds(target, 7, length));
-    let seconds = (sim.net.now() - start).as_secs_f64();
+    let seconds = sim.timed_send(length).as_secs_f64();
     let sent = sim.a.c().counters().bytes_sent as f64;
     (length as f64 / seconds, sent / seconds, sim)
 }
@@ -99,20 +92,8 @@ fn max_rate__holds_for_classic_and_for_answers_to_gets() {
         limited(max_rate),
     );
     sim.connect();
-    let (length, start, now) = (4 * max_rate, sim.net.now(), sim.now());
-    let source = sim.b.filled(7, length);
-    let target = sim.a.empty(length);
-    let (handle, mx) = sim.b.c().export(source, Rights::READ, None).unwrap();
-    let place = RemotePlace {
-        handle,
-        mx,
-        address: 0,
-    };
-    let id = sim.a.c().post_get(now, place, target, WorkFlags::default());
-    let id = id.unwrap();
-    sim.run_until(Duration::from_secs(3600), |sim| sim.a.outcomes(id) > 0);
-    assert!(sim.a.holds(target, 7, length));
-    let goodput = length as f64 / (sim.net.now() - start).as_secs_f64();
+    let length = 4 * max_rate;
+    let goodput = length as f64 / sim.timed_get(length).as_secs_f64();
     assert!(goodput <= most(max_rate, 4.0), "{goodput}");
     assert!(goodput >= 0.95 * max_rate as f64, "{goodput}");
 }
@@ -129,13 +110,8 @@ fn set_max_rate__counts_from_then_on() {
     sim.connect();
     let mut goodput = |limit: Option<u64>| {
         sim.a.c().set_max_rate(limit);
-        let (start, now, length) = (sim.net.now(), sim.now(), 20 * MIB);
-        let source = sim.a.filled(7, length);
-        let target = sim.b.empty(length);
-        sim.b.c().post_receive(now, target).unwrap();
-        let from = sim.a.c().post_send(now, source, Delivery::Polled).unwrap();
-        sim.run_until(Duration::from_secs(3600), |sim| sim.a.sent(from));
-        length as f64 / (sim.net.now() - start).as_secs_f64()
+        let length = 20 * MIB;
+        length as f64 / sim.timed_send(length).as_secs_f64()
     };
     let limit = max_rate as f64;
     assert!(goodput(None) > 5.0 * limit);

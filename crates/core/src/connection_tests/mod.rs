@@ -37,6 +37,7 @@ mod sim;
 mod sim_trains;
 mod soak;
 mod star;
+mod timed;
 mod trains;
 mod trains_hostile;
 mod trains_paths;

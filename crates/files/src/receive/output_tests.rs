@@ -1,9 +1,7 @@
 #![allow(non_snake_case)]
 use super::*;
-use crate::limits::{BUFFER_BYTES, CONTROL_BYTES};
+use crate::copy_tests::{fed, pack};
 use crate::message::Meta;
-use crate::pack::PackWriter;
-use crate::port::{Buffer, Event, Filled, port};
 use std::os::fd::AsFd;
 
 const STREAM: Record<'static> = Record::Stream {
@@ -24,31 +22,22 @@ fn part(bytes: &[u8], meant: &[u8]) -> (Record<'static>, Vec<u8>) {
 
 /// What is passed on of these records, each in a pack of its own, and what comes of it.
 fn receive(records: Vec<(Record<'static>, Vec<u8>)>) -> (Vec<u8>, Result<Totals, Error>) {
-    let control = (0..4).map(|_| Buffer::anonymous(CONTROL_BYTES).unwrap());
-    let (port, end) = port(control.collect(), vec![], || {});
-    for (record, contents) in records {
-        let mut buffer = Buffer::anonymous(BUFFER_BYTES).unwrap();
-        buffer[..contents.len()].copy_from_slice(&contents);
-        let mut pack = PackWriter::default();
-        pack.add(&record, contents.len()).unwrap();
-        let len = pack.finish(&mut buffer);
-        let filled = Filled { buffer, len };
-        end.events.send(Event::Arrived(filled)).unwrap();
-    }
-    let outgoing = end.outgoing;
-    drop((end.events, end.released));
+    let packs = records
+        .into_iter()
+        .map(|(record, bytes)| pack(&[record], &bytes));
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut reached = Reached::default();
-    let receiver = StreamReceiver {
-        port,
-        observer: &(),
-        digester: Digester::fixed(),
-        out: file.as_file().as_fd(),
-        reached: &mut reached,
-        path: b"s",
-    };
-    let done = receiver.receive();
-    drop(outgoing);
+    let done = fed(packs.collect(), |port| {
+        let receiver = StreamReceiver {
+            port,
+            observer: &(),
+            digester: Digester::fixed(),
+            out: file.as_file().as_fd(),
+            reached: &mut reached,
+            path: b"s",
+        };
+        receiver.receive()
+    });
     (std::fs::read(file.path()).unwrap(), done)
 }
 

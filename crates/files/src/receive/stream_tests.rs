@@ -1,13 +1,10 @@
 #![allow(non_snake_case)]
-use super::super::{Role, TopLevel};
+use super::super::TopLevel;
 use super::*;
+use crate::copy_tests::{pack, receive_raw};
 use crate::digest::Digester;
-use crate::limits::{BUFFER_BYTES, CONTROL_BYTES};
 use crate::message::{Record, Totals};
-use crate::pack::PackWriter;
-use crate::port::{Buffer, Event, Filled, port};
-use crate::reached::Reached;
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
 const STREAM: Record<'static> = Record::Stream {
@@ -21,28 +18,11 @@ const STREAM: Record<'static> = Record::Stream {
 
 /// Receives these records, each in a pack of its own, into `directory`, as `s`.
 fn receive(directory: &Path, records: Vec<(Record<'static>, Vec<u8>)>) -> Result<Totals, Error> {
-    let control = (0..4).map(|_| Buffer::anonymous(CONTROL_BYTES).unwrap());
-    let (port, end) = port(control.collect(), vec![], || {});
-    for (record, contents) in records {
-        let mut buffer = Buffer::anonymous(BUFFER_BYTES).unwrap();
-        buffer[..contents.len()].copy_from_slice(&contents);
-        let mut pack = PackWriter::default();
-        pack.add(&record, contents.len()).unwrap();
-        let len = pack.finish(&mut buffer);
-        let filled = Filled { buffer, len };
-        end.events.send(Event::Arrived(filled)).unwrap();
-    }
-    let outgoing = end.outgoing;
-    drop((end.events, end.released));
-    let base = File::open(directory).unwrap();
-    let to = (base.into(), TopLevel::One(b"s".to_vec()));
-    let mut reached = Reached::default();
-    let role = (Role::Asks, &mut reached);
-    let options = CopyOptions::default();
-    let receiver = FileReceiver::new(port, &(), options, Digester::fixed(), to, role);
-    let done = receiver.receive_all();
-    drop(outgoing);
-    done
+    let packs = records
+        .into_iter()
+        .map(|(record, bytes)| pack(&[record], &bytes));
+    let top = TopLevel::One(b"s".to_vec());
+    receive_raw(directory, top, CopyOptions::default(), packs.collect())
 }
 
 fn none(record: Record<'static>) -> (Record<'static>, Vec<u8>) {
