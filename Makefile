@@ -35,6 +35,7 @@ install: build
 	sed -e 's,/usr/bin/zerolane,$(BINDIR)/zerolane,' -e 's,/etc/,$(SYSCONFDIR)/,' packaging/zerolane.service \
 		>$(DESTDIR)$(UNITDIR)/zerolane.service
 	chmod 644 $(DESTDIR)$(UNITDIR)/zerolane.service
+	$(INSTALL) -m 644 packaging/zerolane.socket $(DESTDIR)$(UNITDIR)
 	$(call install_once,packaging/zerolane.default,$(SYSCONFDIR)/default/zerolane)
 	$(call install_once,packaging/allowed_keys,$(SYSCONFDIR)/zerolane/allowed_keys)
 
@@ -42,7 +43,7 @@ install: build
 uninstall:
 	$(RM) $(DESTDIR)$(BINDIR)/zerolane $(DESTDIR)$(MANDIR)/man1/zerolane.1 $(DESTDIR)$(MANDIR)/man1/zerolane-*.1 \
 		$(DESTDIR)$(BASHDIR)/zerolane $(DESTDIR)$(ZSHDIR)/_zerolane $(DESTDIR)$(FISHDIR)/zerolane.fish \
-		$(DESTDIR)$(UNITDIR)/zerolane.service
+		$(DESTDIR)$(UNITDIR)/zerolane.service $(DESTDIR)$(UNITDIR)/zerolane.socket
 
 # Needs cargo-deb (cargo install cargo-deb --locked). The package is below $(built)/../debian.
 deb: build

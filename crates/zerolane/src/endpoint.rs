@@ -2,7 +2,7 @@
 
 use crate::{Connection, Error, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use zerolane_lane::udp::{Listener, ListenerCounters, UdpLane};
 use zerolane_lane::{Driver, GateCounters, Options, PublicKey};
@@ -59,6 +59,16 @@ impl Endpoint {
             }
         }
         Err(last)
+    }
+
+    /// Listens on a UDP socket that another program opened and bound, such as one that systemd
+    /// [passed](crate::activation). It may be another user's; what else has it should leave it alone.
+    ///
+    /// # Errors
+    /// It is no UDP socket that is bound and not connected, or connections could not share its address.
+    pub fn adopt(socket: OwnedFd, options: Options) -> Result<Endpoint> {
+        let listener = Listener::adopt(socket, options.clone())?;
+        Ok(Endpoint { listener, options })
     }
 
     /// The address listened on.

@@ -62,6 +62,12 @@ pub use zerolane_lane::{
 };
 pub use zerolane_wire::Rights;
 
+/// Socket activation: sockets that a service manager opened before it started this process, for
+/// [`Endpoint::adopt`].
+pub mod activation {
+    pub use zerolane_lane::udp::passed_sockets;
+}
+
 /// What [`Options`] are made of: profiles, congestion control, the schedule of those that receive.
 pub mod options {
     pub use zerolane_lane::udp::Ports;

@@ -1,12 +1,14 @@
 //! `zerolane serve`.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
 use zerolane::Options;
+use zerolane::activation::passed_sockets;
 use zerolane::keys::{Access, AllowFile};
 use zerolane::options::{Schedule, Scheduler};
 use zerolane::security::Code;
@@ -30,7 +32,7 @@ pub struct Args {
     #[arg(value_name = "DIR", required_unless_present = "stdio")]
     directory: Option<PathBuf>,
     /// Address to listen on, or a name of this host, with or without a port (port 0: any free one) [default:
-    /// 127.0.0.1:9181]
+    /// 127.0.0.1:9181]. A socket that systemd passes takes its place
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// Serve the one client at the other end of standard input and output, which ssh connects to it, and end with it.
@@ -115,6 +117,9 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
             scheduler: Scheduler::new(schedule.into()),
         });
     }
+    // Before there are other descriptors.
+    let passed = passed_socket()?;
+    let is_passed = passed.is_some();
     let directory = args.directory.context("no directory to serve")?;
     let listen = match args.listen.as_deref().or(text("listen")) {
         Some(listen) => parse_listen(listen)?,
@@ -154,8 +159,11 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     };
     // Before the kernel takes TCP away.
     let published = metrics.map(metrics::listen).transpose()?;
-    let listen = listen.resolve()?;
-    let mut server = Server::bind(&directory, &listen[..], options).map_err(with_exit_code)?;
+    let server = match passed {
+        Some(socket) => Server::adopt(&directory, socket, options),
+        None => Server::bind(&directory, &listen.resolve()?[..], options),
+    };
+    let mut server = server.map_err(with_exit_code)?;
     let address = server.local_addr();
     if let Some(user) = &user {
         server
@@ -188,7 +196,13 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
         ))?;
     }
     if address.ip().is_loopback() {
-        console::say("Only this machine can reach it; --listen ADDR opens it to others.")?;
+        let opens = match is_passed {
+            true => "another address of the socket that was passed",
+            false => "--listen ADDR",
+        };
+        console::say(format_args!(
+            "Only this machine can reach it; {opens} opens it to others."
+        ))?;
     }
     let metrics = Metrics::default();
     if let Some(listener) = published {
@@ -201,6 +215,17 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
         true => Ok(Exit::Interrupted),
         false => Ok(Exit::Success),
     }
+}
+
+/// The socket that systemd listens on for this process: socket activation.
+fn passed_socket() -> Result<Option<OwnedFd>> {
+    let mut passed = passed_sockets().context("the sockets that were passed to this process")?;
+    ensure!(
+        passed.len() <= 1,
+        "{} sockets were passed, and one is listened on: leave one ListenDatagram= in the .socket unit",
+        passed.len()
+    );
+    Ok(passed.pop())
 }
 
 fn one_time_code() -> Result<Code> {

@@ -3,6 +3,7 @@
 
 #![allow(non_snake_case)]
 
+mod activation;
 mod code;
 mod config;
 mod confined;

@@ -25,6 +25,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use session::Session;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -98,7 +99,26 @@ impl Server {
         Server::of(Served::Below(Arc::new(root)), address, options)
     }
 
-    /// The same, for a login that reaches its own files: clients name them as its programs on this machine would, from
+    /// The same, on a UDP socket that another program opened and bound: [`Endpoint::adopt`].
+    ///
+    /// # Errors
+    /// As [`Server::bind`]; [`Error::Listen`] if the socket cannot be listened on.
+    pub fn adopt(
+        directory: &Path,
+        socket: OwnedFd,
+        options: ServeOptions,
+    ) -> Result<Server, Error> {
+        let root = Root::open(directory).map_err(|cause| Error::local(directory, cause))?;
+        let served = Served::Below(Arc::new(root));
+        Server::at(served, options, |transport| {
+            Endpoint::adopt(socket, transport).map_err(|source| Error::Listen {
+                address: "the socket that was passed".into(),
+                source,
+            })
+        })
+    }
+
+    /// As [`Server::bind`], for a login that reaches its own files: clients name them as its programs on this machine would, from
     /// the working directory on or by an absolute path, with `..` and through symbolic links. What the user of this process may not
     /// do, they may not.
     ///
@@ -124,6 +144,21 @@ impl Server {
         address: impl ToSocketAddrs,
         options: ServeOptions,
     ) -> Result<Server, Error> {
+        let addresses = address.to_socket_addrs().map_err(zerolane::Error::from)?;
+        let addresses: Vec<_> = addresses.collect();
+        Server::at(served, options, |transport| {
+            Endpoint::bind(&addresses[..], transport).map_err(|source| Error::Listen {
+                address: in_words(&addresses),
+                source,
+            })
+        })
+    }
+
+    fn at(
+        served: Served,
+        options: ServeOptions,
+        listen: impl FnOnce(Options) -> Result<Endpoint, Error>,
+    ) -> Result<Server, Error> {
         let mut transport = options.transport;
         let max_rate = transport.max_rate;
         let door = match &options.access {
@@ -136,16 +171,9 @@ impl Server {
         }
         let of_origin = &mut transport.max_connections_of_origin;
         *of_origin = SERVER_CONNECTIONS_OF_ORIGIN.min(*of_origin);
-        let addresses = address.to_socket_addrs().map_err(zerolane::Error::from)?;
-        let addresses: Vec<_> = addresses.collect();
-        let endpoint =
-            Endpoint::bind(&addresses[..], transport).map_err(|source| Error::Listen {
-                address: in_words(&addresses),
-                source,
-            })?;
         Ok(Server {
             served,
-            endpoint,
+            endpoint: listen(transport)?,
             read_only: options.read_only,
             access: options.access,
             door,

@@ -5,7 +5,6 @@ use super::migration::PeerMigration;
 use super::packet_info::{self, PacketAddresses};
 use super::port::{Received, SharedPort};
 use super::send::SealBuffer;
-use super::socket::Share;
 use super::{UdpLane, config, entropy, socket};
 use crate::clock::Clock;
 use crate::seal::Sealer;
@@ -15,7 +14,7 @@ use socket2::Socket;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zerolane_handshake::{
@@ -67,7 +66,28 @@ impl Listener {
     ///
     /// # Errors
     /// The address is in use or not ours, or the system gives no random numbers.
-    pub fn bind(local: SocketAddr, mut options: Options) -> io::Result<Listener> {
+    pub fn bind(local: SocketAddr, options: Options) -> io::Result<Listener> {
+        Listener::at(options, |options| {
+            SharedPort::attend(local, options.receive_buffer, &options.ports)
+        })
+    }
+
+    /// Listens on a UDP socket that another program opened and bound, such as one of [`passed_sockets`](super::passed_sockets). It may be
+    /// another user's. What else has it should leave it alone.
+    ///
+    /// # Errors
+    /// It is no UDP socket that is bound and not connected, or connections could not share its address; or the
+    /// system gives no random numbers.
+    pub fn adopt(socket: OwnedFd, options: Options) -> io::Result<Listener> {
+        Listener::at(options, |options| {
+            SharedPort::adopt(socket, options.receive_buffer, &options.ports)
+        })
+    }
+
+    fn at(
+        mut options: Options,
+        attend: impl FnOnce(&Options) -> io::Result<(Arc<SharedPort>, Arc<Socket>)>,
+    ) -> io::Result<Listener> {
         options.scheduler.get_or_insert_default();
         let clock = Clock::start();
         let credentials = options.security.credentials()?;
@@ -81,7 +101,7 @@ impl Listener {
             }
             None => None,
         };
-        let (port, socket) = SharedPort::attend(local, options.receive_buffer, &options.ports)?;
+        let (port, socket) = attend(&options)?;
         Ok(Listener {
             socket,
             port,
@@ -377,7 +397,7 @@ impl Listener {
         peer: SocketAddr,
         key: u32,
     ) -> io::Result<Option<UdpLane>> {
-        let socket = socket::bind(local, Share::Joins, self.options.receive_buffer)?;
+        let socket = self.port.join(local, self.options.receive_buffer)?;
         let roam = PeerMigration::new(&self.port, local, key, peer);
         match UdpLane::new(socket, peer, roam, &self.options) {
             Ok(lane) => Ok(Some(lane)),

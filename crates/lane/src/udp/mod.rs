@@ -1,8 +1,10 @@
 //! The UDP lane: any network, no privileges.
 
+mod adopted;
 mod listener;
 mod migration;
 mod packet_info;
+mod passed;
 mod port;
 mod receive;
 mod send;
@@ -11,6 +13,7 @@ mod system;
 mod zerocopy;
 
 pub use listener::{Accept, Listener, ListenerCounters};
+pub use passed::passed_sockets;
 pub use port::Ports;
 
 use crate::seal::{Opener, Sealer};

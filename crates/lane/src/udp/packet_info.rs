@@ -83,7 +83,9 @@ fn called(said: ControlMessageOwned) -> Option<IpAddr> {
     match said {
         // For a broadcast, the address of the device that it came by.
         ControlMessageOwned::Ipv4PacketInfo(info) => {
-            Some(Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()).into())
+            let ip = Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes());
+            // It is, of a datagram that was there before the socket was asked to say it.
+            (!ip.is_unspecified()).then_some(ip.into())
         }
         ControlMessageOwned::Ipv6PacketInfo(info) => {
             let ip = Ipv6Addr::from(info.ipi6_addr.s6_addr);

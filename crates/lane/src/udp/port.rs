@@ -5,11 +5,12 @@
 //! reads that sorts what is there by the key in the header: it may be any connection's.
 
 use super::packet_info::{self, PacketAddresses};
-use super::socket;
+use super::{adopted, socket};
 use socket2::Socket;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use zerolane_handshake::Origin;
 
@@ -36,6 +37,8 @@ pub(super) type Received = (Vec<u8>, PacketAddresses);
 #[derive(Debug)]
 pub(super) struct SharedPort {
     local: SocketAddr,
+    /// The unconnected socket, if it was passed to this process: there will be no other.
+    adopted: Option<Arc<Socket>>,
     kept: Mutex<PortState>,
 }
 
@@ -67,6 +70,7 @@ impl SharedPort {
     pub(super) fn unattended(local: SocketAddr) -> SharedPort {
         SharedPort {
             local,
+            adopted: None,
             kept: Mutex::default(),
         }
     }
@@ -92,17 +96,59 @@ impl SharedPort {
         }
         let socket = socket::bind(local, socket::Share::WithJoining, receive_buffer)?;
         let local = socket.local_addr()?.as_socket().unwrap_or(local);
-        packet_info::show_called(&socket, local);
         let socket = Arc::new(socket);
+        let port = SharedPort::attended(local, &socket, None);
+        ports.push(Arc::downgrade(&port));
+        Ok((port, socket))
+    }
+
+    /// The same with a socket that was passed to this process.
+    ///
+    /// # Errors
+    /// It cannot be listened on.
+    pub(super) fn adopt(
+        passed: OwnedFd,
+        receive_buffer: usize,
+        ports: &Ports,
+    ) -> io::Result<(Arc<SharedPort>, Arc<Socket>)> {
+        let (socket, local) = adopted::adopt(passed, receive_buffer)?;
+        let socket = Arc::new(socket);
+        let port = SharedPort::attended(local, &socket, Some(Arc::clone(&socket)));
+        let mut ports = ports.list.lock().unwrap_or_else(PoisonError::into_inner);
+        ports.push(Arc::downgrade(&port));
+        Ok((port, socket))
+    }
+
+    fn attended(
+        local: SocketAddr,
+        socket: &Arc<Socket>,
+        adopted: Option<Arc<Socket>>,
+    ) -> Arc<SharedPort> {
+        packet_info::show_called(socket, local);
         let kept = PortState {
-            socket: Arc::downgrade(&socket),
+            socket: Arc::downgrade(socket),
             others: Some(VecDeque::new()),
             ..PortState::default()
         };
         let kept = Mutex::new(kept);
-        let port = Arc::new(SharedPort { local, kept });
-        ports.push(Arc::downgrade(&port));
-        Ok((port, socket))
+        Arc::new(SharedPort {
+            local,
+            adopted,
+            kept,
+        })
+    }
+
+    /// A socket for a connection, bound to `local`: this port, at its address or one that it includes.
+    ///
+    /// # Errors
+    /// The system gives none.
+    pub(super) fn join(&self, local: SocketAddr, receive_buffer: usize) -> io::Result<Socket> {
+        let Some(adopted) = &self.adopted else {
+            return socket::bind(local, socket::Share::Joins, receive_buffer);
+        };
+        let socket = adopted::bind_beside(adopted, local)?;
+        socket::prepare(&socket, receive_buffer);
+        Ok(socket)
     }
 
     /// The listener is no more.

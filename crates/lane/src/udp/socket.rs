@@ -35,14 +35,20 @@ pub(super) enum Share {
     Joins,
 }
 
-/// A socket bound to `local`.
-pub(super) fn open(local: SocketAddr, share: Share) -> io::Result<Socket> {
+/// A socket with the options that those at `local` have before they are bound.
+pub(super) fn unbound(local: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
+    forbid_fragmentation(socket.as_raw_fd(), local);
+    Ok(socket)
+}
+
+/// A socket bound to `local`.
+pub(super) fn open(local: SocketAddr, share: Share) -> io::Result<Socket> {
+    let socket = unbound(local)?;
     if share == Share::Joins {
         socket.set_reuse_port(true)?;
     }
-    forbid_fragmentation(socket.as_raw_fd(), local);
     socket.bind(&SockAddr::from(local))?;
     if share == Share::WithJoining {
         socket.set_reuse_port(true)?;
@@ -75,7 +81,7 @@ fn raise_buffer(fd: RawFd, force: i32, plain: i32, bytes: usize) {
 }
 
 /// Sets DF and leaves path MTU discovery to the protocol, which does not trust ICMP.
-fn forbid_fragmentation(fd: RawFd, local: SocketAddr) {
+pub(super) fn forbid_fragmentation(fd: RawFd, local: SocketAddr) {
     let _ = match local {
         SocketAddr::V4(_) => set(
             fd,
@@ -250,7 +256,7 @@ fn set(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     }
 }
 
-fn get(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
+pub(super) fn get(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     let mut value = 0i32;
     let mut len = size_of::<i32>() as libc::socklen_t;
     // SAFETY: value and len live across the call and len says how large value is.
