@@ -20,6 +20,7 @@ mod login;
 mod mem;
 mod ports;
 pub mod program;
+mod rate;
 mod security;
 
 pub use commands::{Args, Command};

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use zerolane::keys;
 
 use crate::exit::Exit;
+use crate::rate;
 pub(crate) use schema::Section;
 use schema::Value;
 
@@ -111,6 +112,11 @@ impl Config {
             Value::Number(number) => Some(number),
             _ => None,
         }
+    }
+
+    /// A rate, bytes a second.
+    pub(crate) fn rate(&self, sections: &[Section], key: &str) -> Option<u64> {
+        rate::parse(self.text(sections, key)?).ok()
     }
 
     /// Whether it is set to true or false.

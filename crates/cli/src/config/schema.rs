@@ -7,7 +7,7 @@ use zerolane::security::PublicKey;
 use zerolane_files::limits::{DEFAULT_PORT, PATIENCE_SECONDS};
 
 use crate::address::Listen;
-use crate::ports;
+use crate::{ports, rate};
 
 /// A section of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,12 +108,15 @@ const TIMEOUT: Key = Key {
     default: Some(|| PATIENCE_SECONDS.to_string()),
 };
 
+const LIMIT: Key = text("limit", |it| rate::parse(it).map(drop));
+
 /// Keys of `[client]`, which those of `[host.NAME]` include.
-const CLIENT: [Key; 4] = [
+const CLIENT: [Key; 5] = [
     text("rsh", not_empty).or(|| "\"ssh\"".into()),
     text("remote-program", not_empty).or(|| "\"zerolane\"".into()),
     text("remote-listen", listens_at_login),
     TIMEOUT,
+    LIMIT,
 ];
 
 /// Keys of `[host.NAME]` alone.
@@ -128,7 +131,7 @@ const HOST: [Key; 4] = [
     text("server-key", is_key),
 ];
 
-const SERVE: [Key; 7] = [
+const SERVE: [Key; 8] = [
     text("listen", listens).or(|| format!("{:?}", Listen::loopback(DEFAULT_PORT).to_string())),
     text("stdio-listen", listens_at_login),
     Key {
@@ -143,6 +146,7 @@ const SERVE: [Key; 7] = [
     .or(|| "\"auto\"".into()),
     text("log", |it| one_of(it, &["text", "json"])).or(|| "\"text\"".into()),
     text("metrics", is_address),
+    LIMIT,
 ];
 
 impl Section {

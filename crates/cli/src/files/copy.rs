@@ -143,9 +143,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let direction = direction(args.locations).map_err(usage)?;
     direction.check(args.resume, args.json).map_err(usage)?;
     let patience = args.timeout.map(Duration::from_secs);
-    let guarded = Guarded::patient(direction.host().clone(), args.security, patience)?;
+    let host = direction.host().clone();
+    let guarded = Guarded::copying(host, args.security, patience, args.limit.max_rate)?;
     let client = guarded.client.clone();
-    let client = client.with_max_rate(args.limit.max_rate);
     let copied = copy(client, &direction, &options, &progress);
     progress.clear();
     if let Err(Error::Output(error)) = &copied

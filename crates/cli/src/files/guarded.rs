@@ -24,18 +24,32 @@ impl Guarded {
     /// A client with the trust that `args` ask for. What `host` names a user of, or `args` a remote shell for, is started
     /// there. What neither says, the configuration does.
     pub(crate) fn new(host: Host, args: FileClientArgs) -> Result<Guarded> {
-        Guarded::patient(host, args, None)
+        Guarded::of(host, args, &Config::load()?, None)
     }
 
-    /// The same for a client with so much patience, for which it also waits.
-    pub(crate) fn patient(
-        mut host: Host,
-        mut args: FileClientArgs,
+    /// The same for one that copies, with so much patience, for which it also waits, and at most at this rate.
+    pub(crate) fn copying(
+        host: Host,
+        args: FileClientArgs,
         patience: Option<Duration>,
+        max_rate: Option<u64>,
     ) -> Result<Guarded> {
         let config = Config::load()?;
-        let sections = [Section::Host(host.name.clone()), Section::Client];
-        let by_login = complete(&mut host, &mut args, &config, &sections);
+        let sections = sections(&host);
+        let mut guarded = Guarded::of(host, args, &config, patience)?;
+        let max_rate = max_rate.or(config.rate(&sections, "limit"));
+        guarded.client = guarded.client.with_max_rate(max_rate);
+        Ok(guarded)
+    }
+
+    fn of(
+        mut host: Host,
+        mut args: FileClientArgs,
+        config: &Config,
+        patience: Option<Duration>,
+    ) -> Result<Guarded> {
+        let sections = sections(&host);
+        let by_login = complete(&mut host, &mut args, config, &sections);
         let patience = patience.unwrap_or_else(|| {
             let seconds = config.number(&sections, "timeout");
             Duration::from_secs(seconds.unwrap_or(PATIENCE_SECONDS))
@@ -99,6 +113,11 @@ impl Guarded {
             }
         })
     }
+}
+
+/// Where the configuration has what is said of `host`.
+fn sections(host: &Host) -> [Section; 2] {
+    [Section::Host(host.name.clone()), Section::Client]
 }
 
 /// Adds to what the command line says what the environment and the configuration do; whether the host is reached by

@@ -109,11 +109,13 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     let read_only = read_only.unwrap_or(false);
     let schedule = args.schedule.or(text("schedule").and_then(value_of));
     let schedule = schedule.unwrap_or(ScheduleName::Auto);
+    let max_rate = args.limit.max_rate.or(config.rate(&OWN, "limit"));
     if args.stdio {
         return stdio::run(stdio::Terms {
             directory: args.directory.as_deref(),
             listen: args.listen.as_deref().or(text("stdio-listen")),
             read_only,
+            max_rate,
             scheduler: Scheduler::new(schedule.into()),
         });
     }
@@ -153,7 +155,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
             scheduler: Some(Scheduler::new(schedule.into())),
             security,
             profiles,
-            max_rate: args.limit.max_rate,
+            max_rate,
             ..Options::default()
         },
     };

@@ -47,6 +47,8 @@ pub(super) struct Terms<'a> {
     /// Where to listen, whatever the client asks for.
     pub(super) listen: Option<&'a str>,
     pub(super) read_only: bool,
+    /// Most content a second.
+    pub(super) max_rate: Option<u64>,
     pub(super) scheduler: Scheduler,
 }
 
@@ -70,6 +72,7 @@ pub(super) fn run(terms: Terms<'_>) -> Result<Exit> {
         access: Access::Anyone,
         transport: Options {
             scheduler: Some(terms.scheduler),
+            max_rate: terms.max_rate,
             security: Security {
                 identity: Some(Arc::new(identity)),
                 trust: Arc::new(HostTrust::only(call.key)),

@@ -12,6 +12,7 @@ mod doctor;
 mod key_lists;
 mod keys;
 mod lab;
+mod limits;
 mod links;
 mod list;
 mod log;

@@ -119,9 +119,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
     };
     let started = Instant::now();
     let patience = args.timeout.map(Duration::from_secs);
-    let guarded = Guarded::patient(host, args.security, patience)?;
+    let guarded = Guarded::copying(host, args.security, patience, args.limit.max_rate)?;
     let client = guarded.client.clone();
-    let client = client.with_max_rate(args.limit.max_rate);
     // Without the handler, Ctrl-C ends the process at once: a killed sync is safe.
     let client = match stop_on_signals() {
         Ok(stop) => client.with_stop(stop),

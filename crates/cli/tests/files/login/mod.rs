@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use super::lab::*;
-use script::Login;
+pub(crate) use script::Login;
 
 fn same(login: &Login, a: &str, b: &str) {
     let paths = [a, b].map(|path| login.path(path));

@@ -8,7 +8,7 @@ use std::process::Command;
 use super::super::lab::*;
 
 /// `home` of the user there, `local`, `keys` (which stays empty), and the script.
-pub(super) struct Login {
+pub(crate) struct Login {
     base: tempfile::TempDir,
 }
 
@@ -16,12 +16,12 @@ pub(super) struct Login {
 const OBEY: &str = "exec sh -c \"exec $command\"";
 
 impl Login {
-    pub(super) fn new() -> Login {
+    pub(crate) fn new() -> Login {
         Login::with(OBEY)
     }
 
     /// With a script that notes its arguments, goes home, and does `script`: `$command` is what it is asked to run.
-    pub(super) fn with(script: &str) -> Login {
+    pub(crate) fn with(script: &str) -> Login {
         let base = tempfile::tempdir_in("/dev/shm").unwrap();
         for name in ["home", "local", "keys", "bin"] {
             fs::create_dir(base.path().join(name)).unwrap();
@@ -47,26 +47,26 @@ impl Login {
         login
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.base.path().join(name)
     }
 
-    pub(super) fn there(&self, path: &str) -> String {
+    pub(crate) fn there(&self, path: &str) -> String {
         format!("me@localhost:{path}")
     }
 
-    pub(super) fn shell(&self) -> String {
+    pub(crate) fn shell(&self) -> String {
         format!("'{}'", self.path("rsh").display())
     }
 
     /// `zerolane ARGUMENT... --rsh SCRIPT`, in the base directory.
-    pub(super) fn zerolane(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn zerolane(&self, arguments: &[&str]) -> Command {
         let mut command = self.without_rsh(arguments);
         command.args(["--rsh", &self.shell()]);
         command
     }
 
-    pub(super) fn without_rsh(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn without_rsh(&self, arguments: &[&str]) -> Command {
         let mut command = zerolane();
         command
             .args(arguments)
@@ -76,13 +76,13 @@ impl Login {
     }
 
     /// The processes that the script became.
-    pub(super) fn pids(&self) -> Vec<i32> {
+    pub(crate) fn pids(&self) -> Vec<i32> {
         let pids = fs::read_to_string(self.path("pids")).unwrap_or_default();
         pids.lines().map(|pid| pid.parse().unwrap()).collect()
     }
 
     /// Waits until none of them is left.
-    pub(super) fn all_ended(&self) {
+    pub(crate) fn all_ended(&self) {
         for pid in self.pids() {
             eventually("the other end ends", || (!runs(pid)).then_some(()));
         }

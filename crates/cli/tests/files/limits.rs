@@ -1,0 +1,134 @@
+//! `--limit`: what has arrived is never more than the limit let pass by then.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::lab::*;
+use super::login::Login;
+
+/// Bytes a second, as the options below have it.
+const RATE: u64 = MIB as u64;
+const SLOW: [&str; 2] = ["--limit", "1MiB/s"];
+/// What may come at once, and far less than a copy without a limit brings until it is looked at.
+const SLACK: u64 = MIB as u64 / 4;
+const LEN: usize = 2 * MIB;
+
+/// Runs a copy of [`LEN`] bytes, looking at what has `arrived`. However slow this machine is: more time lets more pass.
+fn keeps_to_the_limit(mut command: Command, arrived: impl Fn() -> u64) {
+    let started = Instant::now();
+    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut copy = Running(quiet.spawn().unwrap());
+    loop {
+        let ended = copy.0.try_wait().unwrap();
+        let arrived = arrived();
+        let passed = started.elapsed();
+        let most = SLACK + passed.as_millis() as u64 * RATE / 1000;
+        assert!(
+            arrived <= most,
+            "{arrived} bytes after {passed:?} are more than {most}"
+        );
+        if let Some(status) = ended {
+            assert!(status.success() && arrived == LEN as u64, "{status}");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Bytes of the file `name` on disk, under a temporary name or its own.
+fn on_disk(directory: &Path, name: &str) -> u64 {
+    let whole = directory.join(name).metadata().map_or(0, |it| it.len());
+    whole.max(part_bytes(directory, name))
+}
+
+#[test]
+fn limit__of_sync_either_way() {
+    let lab = Lab::new(&[]);
+    for base in [lab.local("a"), lab.share("b")] {
+        fs::create_dir(&base).unwrap();
+        fs::write(base.join("large"), content(1, LEN)).unwrap();
+    }
+    let sync = |options: &[&str], from: String, to: String| {
+        let mut command = zerolane();
+        command.arg("sync").args(options).args([from, to]);
+        command
+    };
+    let local = |name: &str| lab.local(name).display().to_string();
+    for name in ["to", "back"] {
+        fs::create_dir_all(lab.share(name)).unwrap();
+        fs::create_dir_all(lab.local(name)).unwrap();
+    }
+    let there = sync(&SLOW, local("a"), lab.there("to"));
+    keeps_to_the_limit(there, || on_disk(&lab.share("to"), "large"));
+    let back = sync(&SLOW, lab.there("b"), local("back"));
+    keeps_to_the_limit(back, || on_disk(&lab.local("back"), "large"));
+}
+
+#[test]
+fn limit__over_a_remote_shell_either_way() {
+    let login = Login::new();
+    for at in ["local/large", "home/large"] {
+        fs::write(login.path(at), content(1, LEN)).unwrap();
+    }
+    for (at, from, to) in [
+        ("home", "local/large", login.there("to")),
+        ("local", &*login.there("large"), "local/to".to_owned()),
+    ] {
+        let command = login.zerolane(&[&["cp"], &SLOW[..], &[from, &to]].concat());
+        keeps_to_the_limit(command, || on_disk(&login.path(at), "to"));
+    }
+}
+
+#[test]
+fn limit__that_the_other_end_of_a_remote_shell_has() {
+    let login = Login::with("exec zerolane serve --stdio --limit 1MiB/s");
+    for at in ["local/large", "home/large"] {
+        fs::write(login.path(at), content(1, LEN)).unwrap();
+    }
+    for (at, from, to) in [
+        ("home", "local/large", login.there("to")),
+        ("local", &*login.there("large"), "local/to".to_owned()),
+    ] {
+        let command = login.zerolane(&["cp", from, &to]);
+        keeps_to_the_limit(command, || on_disk(&login.path(at), "to"));
+    }
+}
+
+#[test]
+fn limit__of_the_configuration_unless_the_command_line_has_another() {
+    let lab = Lab::new(&[]);
+    fs::write(lab.local("a"), content(1, LEN)).unwrap();
+    let file = lab.base.path().join("config.toml");
+    let (name, _) = lab.address.split_once(':').unwrap();
+    let of_host = format!("[client]\nlimit = '100MiB/s'\n[host.'{name}']\nlimit = '1MiB/s'\n");
+    for (target, config, options) in [
+        ("t1", "[client]\nlimit = '1MiB/s'\n", &[][..]),
+        ("t2", &of_host, &[]),
+        ("t3", "[client]\nlimit = '100MiB/s'\n", &SLOW),
+    ] {
+        fs::write(&file, config).unwrap();
+        let mut put = lab.put(options, "a", target);
+        put.env("ZEROLANE_CONFIG", &file);
+        keeps_to_the_limit(put, || on_disk(&lab.share(""), target));
+    }
+    fs::write(&file, "[client]\nlimit = 'fast'\n").unwrap();
+    let mut put = lab.put(&[], "a", "t4");
+    put.env("ZEROLANE_CONFIG", &file);
+    fail(put, 2, "10MiB/s or 100mbit");
+}
+
+#[test]
+fn limit__of_a_servers_configuration() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&file, "[serve]\nlimit = '1MiB/s'\n").unwrap();
+    let limited = || {
+        let mut command = zerolane();
+        command.env("ZEROLANE_CONFIG", file.path());
+        command
+    };
+    let lab = Lab::served_by(limited, &[]);
+    fs::write(lab.local("a"), content(1, LEN)).unwrap();
+    keeps_to_the_limit(lab.put(&[], "a", "t"), || on_disk(&lab.share(""), "t"));
+}
