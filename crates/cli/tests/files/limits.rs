@@ -9,11 +9,11 @@ use super::lab::*;
 use super::login::Login;
 
 /// Bytes a second, as the options below have it.
-const RATE: u64 = MIB as u64;
-const SLOW: [&str; 2] = ["--limit", "1MiB/s"];
+const RATE: u64 = 4 * MIB as u64;
+const SLOW: [&str; 2] = ["--limit", "4MiB/s"];
 /// What may come at once, and far less than a copy without a limit brings until it is looked at.
 const SLACK: u64 = MIB as u64 / 4;
-const LEN: usize = 2 * MIB;
+const LEN: usize = 3 * MIB;
 
 /// Runs a copy of [`LEN`] bytes, looking at what has `arrived`. However slow this machine is: more time lets more pass.
 fn keeps_to_the_limit(mut command: Command, arrived: impl Fn() -> u64) {
@@ -83,7 +83,7 @@ fn limit__over_a_remote_shell_either_way() {
 
 #[test]
 fn limit__that_the_other_end_of_a_remote_shell_has() {
-    let login = Login::with("exec zerolane serve --stdio --limit 1MiB/s");
+    let login = Login::with("exec zerolane serve --stdio --limit 4MiB/s");
     for at in ["local/large", "home/large"] {
         fs::write(login.path(at), content(1, LEN)).unwrap();
     }
@@ -102,9 +102,9 @@ fn limit__of_the_configuration_unless_the_command_line_has_another() {
     fs::write(lab.local("a"), content(1, LEN)).unwrap();
     let file = lab.base.path().join("config.toml");
     let (name, _) = lab.address.split_once(':').unwrap();
-    let of_host = format!("[client]\nlimit = '100MiB/s'\n[host.'{name}']\nlimit = '1MiB/s'\n");
+    let of_host = format!("[client]\nlimit = '100MiB/s'\n[host.'{name}']\nlimit = '4MiB/s'\n");
     for (target, config, options) in [
-        ("t1", "[client]\nlimit = '1MiB/s'\n", &[][..]),
+        ("t1", "[client]\nlimit = '4MiB/s'\n", &[][..]),
         ("t2", &of_host, &[]),
         ("t3", "[client]\nlimit = '100MiB/s'\n", &SLOW),
     ] {
@@ -122,7 +122,7 @@ fn limit__of_the_configuration_unless_the_command_line_has_another() {
 #[test]
 fn limit__of_a_servers_configuration() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(&file, "[serve]\nlimit = '1MiB/s'\n").unwrap();
+    fs::write(&file, "[serve]\nlimit = '4MiB/s'\n").unwrap();
     let limited = || {
         let mut command = zerolane();
         command.env("ZEROLANE_CONFIG", file.path());

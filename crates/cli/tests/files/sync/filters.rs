@@ -27,10 +27,14 @@ fn sync__filters_that_match_nothing_are_told() {
 }
 
 /// Numbers that follow from a seed.
-struct Random(Vec<u8>);
+pub(super) struct Random(Vec<u8>);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn new(seed: u64) -> Random {
+        Random(content(seed, 4096))
+    }
+
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         usize::from(self.0.pop().expect("enough of them")) % bound
     }
 
@@ -78,7 +82,7 @@ fn sync__filters_as_rsync_has_them() {
     for seed in first..first + 40 {
         println!("ZEROLANE_SEED={seed}");
         let lab = Lab::new(&[]);
-        let mut random = Random(content(seed, 4096));
+        let mut random = Random::new(seed);
         fs::create_dir(lab.local("a")).unwrap();
         random.tree(&lab.local("a"));
         random.tree(&lab.share("t"));

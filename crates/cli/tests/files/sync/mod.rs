@@ -8,6 +8,7 @@ mod faults;
 mod filters;
 mod in_place;
 mod killed;
+mod times;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
