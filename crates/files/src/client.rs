@@ -419,8 +419,8 @@ pub(crate) fn local_start(source: &Path, options: &CopyOptions) -> Start {
 }
 
 fn find_local(source: &Path, options: &CopyOptions) -> Result<Start, Cause> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = |path: &Path| openat(CWD, path, flags, Mode::empty());
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = |path: &Path| openat(CWD, path, flags | OFlags::RDONLY, Mode::empty());
     let Some(name) = source.file_name().filter(|_| !is_contents(source)) else {
         let directory = open(source)?;
         return match options.recursive {
@@ -436,8 +436,10 @@ fn find_local(source: &Path, options: &CopyOptions) -> Result<Start, Cause> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    // One that may not be listed is no obstacle.
+    let directory = openat(CWD, parent, flags | OFlags::PATH, Mode::empty())?;
     Ok(Start::Named {
-        directory: open(parent)?,
+        directory,
         name: name.as_bytes().to_vec(),
     })
 }

@@ -4,13 +4,17 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags,
 };
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The restrictions asked for are those of this version (Linux 6.12); what an older kernel does not
 /// know is left out.
 const VERSION: ABI = ABI::V6;
+
+/// Which start of this system it is: read by servers, also confined ones.
+pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// How far the kernel confines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +34,19 @@ pub(super) fn confine(
     write: bool,
     readable: &[&Path],
 ) -> io::Result<Confinement> {
-    let ruleset = rules(directory, write, readable).map_err(io::Error::other)?;
+    enforce(rules(directory, write, readable))
+}
+
+/// Takes all rights that reading `sources` does not need, in the same way. Of one that is not there nothing is
+/// allowed; links are read, and not what they lead to.
+pub(super) fn confine_to_sources(sources: &[PathBuf]) -> io::Result<Confinement> {
+    enforce(source_rules(sources))
+}
+
+type Rules = Result<RulesetCreated, Box<dyn std::error::Error + Send + Sync>>;
+
+fn enforce(rules: Rules) -> io::Result<Confinement> {
+    let ruleset = rules.map_err(io::Error::other)?;
     let status = ruleset.restrict_self().map_err(io::Error::other)?;
     Ok(match status.ruleset {
         RulesetStatus::FullyEnforced => Confinement::Full,
@@ -39,17 +55,36 @@ pub(super) fn confine(
     })
 }
 
-fn rules(
-    directory: BorrowedFd<'_>,
-    write: bool,
-    readable: &[&Path],
-) -> Result<RulesetCreated, Box<dyn std::error::Error + Send + Sync>> {
-    let mut ruleset = Ruleset::default()
+/// Nothing is allowed.
+fn nothing() -> Rules {
+    Ok(Ruleset::default()
         .handle_access(AccessFs::from_all(VERSION))?
         .handle_access(AccessNet::from_all(VERSION))?
         .scope(Scope::from_all(VERSION))?
-        .create()?
-        .add_rule(PathBeneath::new(directory, served(write)))?;
+        .create()?)
+}
+
+fn source_rules(sources: &[PathBuf]) -> Rules {
+    let mut ruleset = nothing()?;
+    // By it the other end knows whether this system was started anew.
+    let boot = Path::new(BOOT_ID);
+    for path in sources.iter().map(PathBuf::as_path).chain([boot]) {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(source) = openat(CWD, path, flags, Mode::empty()) else {
+            continue;
+        };
+        let read = match FileType::from_raw_mode(fstat(&source)?.st_mode) {
+            FileType::Directory => served(false),
+            FileType::RegularFile => AccessFs::ReadFile.into(),
+            _ => continue,
+        };
+        ruleset = ruleset.add_rule(PathBeneath::new(source, read))?;
+    }
+    Ok(ruleset)
+}
+
+fn rules(directory: BorrowedFd<'_>, write: bool, readable: &[&Path]) -> Rules {
+    let mut ruleset = nothing()?.add_rule(PathBeneath::new(directory, served(write)))?;
     for path in readable {
         if let Ok(path) = PathFd::new(path) {
             let read: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir});

@@ -91,3 +91,41 @@ fn confine__to_reading() {
         denied(fs::remove_file(&file));
     });
 }
+
+#[test]
+fn confine_to_sources__reads_them_and_nothing_else() {
+    let base = tempfile::tempdir().expect("made");
+    let at = |name: &str| base.path().join(name);
+    fs::create_dir_all(at("tree/deep")).expect("made");
+    fs::create_dir(at("other")).expect("made");
+    for name in ["tree/deep/file", "single", "beside", "other/file"] {
+        fs::write(at(name), name).expect("written");
+    }
+    std::os::unix::fs::symlink("other", at("link")).expect("linked");
+    let sources = ["tree", "single", "link", "missing"].map(at);
+    std::thread::scope(|scope| {
+        let body = || {
+            if confine_to_sources(&sources).expect("confined") != Confinement::Full {
+                eprintln!("skipped: this kernel confines in part, or not");
+                return;
+            }
+            assert_eq!(fs::read_dir(at("tree")).expect("listed").count(), 1);
+            for name in ["tree/deep/file", "single"] {
+                assert_eq!(fs::read(at(name)).expect("read"), name.as_bytes());
+                denied(fs::write(at(name), b"changed"));
+            }
+            fs::read(BOOT_ID).expect("read");
+            fs::read_link(at("link")).expect("read");
+            for name in ["beside", "other/file", "link/file"] {
+                denied(fs::read(at(name)));
+            }
+            denied(fs::read_dir(base.path()));
+            denied(fs::write(at("tree/new"), b"new"));
+            denied(fs::remove_file(at("tree/deep/file")));
+            denied(Command::new("/bin/true").status());
+            denied(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+            UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
+        };
+        scope.spawn(body).join().expect("no panic");
+    });
+}

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use indicatif::HumanBytes;
 use zerolane::Options;
 use zerolane::counters::{Account, GateCounters, ListenerCounters};
@@ -62,6 +62,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
         max_rate: args.limit.max_rate,
         ..Options::default()
     };
+    // Where the kernel cannot, it does what every program of this user may.
+    Invitation::confine(&args.sources).context("confining this process to what it sends")?;
     let invitation = Invitation::new(args.sources, args.listen, &args.interfaces, transport);
     let invitation = invitation.map_err(with_exit_code)?;
     let (files, bytes) = (invitation.offer().files, invitation.offer().bytes);

@@ -21,6 +21,7 @@ mod meet;
 mod metrics;
 mod outage;
 mod patterns;
+mod prompt;
 mod remote;
 mod stream;
 mod sync;

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -18,15 +19,15 @@ use super::lab::*;
 const HERE: [&str; 2] = ["--interface", "lo"];
 
 /// A directory with what is sent and what is received, and the one who sends.
-struct Sender {
+pub(crate) struct Sender {
     base: tempfile::TempDir,
     child: Option<Running>,
     code: String,
-    address: String,
+    pub(crate) address: String,
     _said: BufReader<std::process::ChildStdout>,
 }
 
-fn places() -> tempfile::TempDir {
+pub(crate) fn places() -> tempfile::TempDir {
     let base = tempfile::tempdir_in("/dev/shm").unwrap();
     for name in ["from", "to"] {
         fs::create_dir(base.path().join(name)).unwrap();
@@ -35,7 +36,7 @@ fn places() -> tempfile::TempDir {
 }
 
 impl Sender {
-    fn new(base: tempfile::TempDir, options: &[&str], names: &[&str]) -> Sender {
+    pub(crate) fn new(base: tempfile::TempDir, options: &[&str], names: &[&str]) -> Sender {
         let mut command = zerolane();
         command
             .arg("send")
@@ -68,7 +69,7 @@ impl Sender {
         }
     }
 
-    fn to(&self, name: &str) -> PathBuf {
+    pub(crate) fn to(&self, name: &str) -> PathBuf {
         self.base.path().join("to").join(name)
     }
 
@@ -76,7 +77,7 @@ impl Sender {
         self.base.path().join("from").join(name)
     }
 
-    fn receive(&self, options: &[&str]) -> Command {
+    pub(crate) fn receive(&self, options: &[&str]) -> Command {
         self.receive_by(&self.code, options)
     }
 
@@ -97,7 +98,7 @@ impl Sender {
     }
 
     /// Waits for the sender's end.
-    fn ends(&mut self) -> (ExitStatus, String) {
+    pub(crate) fn ends(&mut self) -> (ExitStatus, String) {
         let mut child = self.child.take().unwrap();
         let mut words = String::new();
         let mut errors = child.0.stderr.take().unwrap();
@@ -142,6 +143,32 @@ fn send__files_and_directories_to_the_one_with_the_code() {
     assert!(words.contains("4 files, "), "{words}");
     // The code is used up.
     fail(sender.receive(&["--from", &sender.address.clone()]), 3, "");
+}
+
+#[test]
+fn send__confines_itself_to_its_sources() {
+    let base = places();
+    let from = base.path().join("from");
+    // A directory that may not be listed is no obstacle, and a link is sent as one.
+    fs::create_dir_all(from.join("closed/tree/deep")).unwrap();
+    fs::write(from.join("closed/tree/deep/a"), b"a").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", from.join("link")).unwrap();
+    let closed = |mode| {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(from.join("closed"), mode).unwrap();
+    };
+    closed(0o300);
+    let mut sender = Sender::new(base, &[], &["closed/tree", "link"]);
+    let pid = sender.child.as_ref().unwrap().0.id();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    // The kernel confines only a process that has promised not to gain rights.
+    assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");
+    succeed(sender.receive(&["--from", &sender.address]));
+    assert!(sender.ends().0.success());
+    closed(0o700);
+    same(&sender.from("closed/tree"), &sender.to("tree"));
+    let link = fs::read_link(sender.to("link")).unwrap();
+    assert_eq!(link, Path::new("/etc/passwd"));
 }
 
 #[test]

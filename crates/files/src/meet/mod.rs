@@ -20,6 +20,7 @@ mod links;
 pub use code::{MeetingCode, MeetingCodeError};
 
 use crate::client::Client;
+use crate::confine::{Confinement, confine_to_sources};
 use crate::error::{Cause, Error};
 use crate::limits::{
     CONTROL_BYTES, ENTRY_OVERHEAD_BYTES, MEETING_ANSWER_MILLISECONDS, MEETING_PLACES,
@@ -71,6 +72,17 @@ pub struct Invitation {
 }
 
 impl Invitation {
+    /// Takes from the calling thread, and from all threads that it starts from now on, what sending `sources` does not
+    /// need, by Landlock: other files, writing, starting programs, TCP, signals to other processes. To be called before
+    /// [`Invitation::new`], which starts a thread that hears strangers. It cannot be undone. A file that is replaced by
+    /// another after that cannot be read.
+    ///
+    /// # Errors
+    /// The kernel has Landlock and refuses.
+    pub fn confine(sources: &[PathBuf]) -> io::Result<Confinement> {
+        confine_to_sources(sources)
+    }
+
     /// Offers local files and directories, listening on `address`, to be found on the networks of the
     /// `interfaces` with these names (of all that are up, if none is named).
     ///

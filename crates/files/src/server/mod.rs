@@ -10,7 +10,7 @@ mod sync;
 mod tally;
 mod turns;
 
-use crate::confine::{Confinement, confine};
+use crate::confine::{BOOT_ID, Confinement, confine};
 use crate::error::{Error, Refusal};
 use crate::limits::{SERVER_CONNECTIONS, SERVER_CONNECTIONS_OF_ORIGIN};
 use crate::message::{Reply, Request};
@@ -337,7 +337,7 @@ fn lasting_key(access: &Access, key: Option<PublicKey>) -> Option<PublicKey> {
 
 /// Which start of this system it is, as far as the system says; else, which start of this server.
 fn boot() -> Result<[u8; 16], Error> {
-    let told = std::fs::read("/proc/sys/kernel/random/boot_id");
+    let told = std::fs::read(BOOT_ID);
     let told = match told {
         Ok(id) => id,
         Err(_) => zerolane::security::random()
