@@ -23,7 +23,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::unistd::{Pid, SysconfVar, sysconf};
@@ -35,6 +35,14 @@ pub(crate) fn pin(core: usize) -> Result<()> {
     set.set(core)
         .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
         .with_context(|| format!("cannot run on core {core}; pick one that exists with --cores"))
+}
+
+/// `core`, then the others that this thread may run on, in a circle.
+pub(crate) fn circle(core: usize) -> Result<Vec<usize>> {
+    let set = sched_getaffinity(Pid::from_raw(0))?;
+    let others = (core + 1..CpuSet::count()).chain(0..core);
+    let allowed = others.filter(|&it| set.is_set(it).unwrap_or(false));
+    Ok(std::iter::once(core).chain(allowed).collect())
 }
 
 /// How many cores this process may use.

@@ -32,7 +32,7 @@ use clap::Subcommand;
 
 use harness::{end, serve};
 use modes::sweep::{loss, rtt};
-use modes::{bulk, echo, handshake, incast, operations, share, siege};
+use modes::{bulk, echo, flows, handshake, incast, operations, share, siege};
 
 /// Arguments of `zerolane bench`.
 #[derive(Debug, clap::Args)]
@@ -45,6 +45,8 @@ pub struct Args {
 enum Command {
     /// Memory to memory: the same buffers over Zerolane and over TCP
     Bulk(bulk::Args),
+    /// What two hosts move in a time, interval by interval: as iperf3 has it
+    Flows(flows::Args),
     /// Lossy links: every protocol over the same emulated link
     Loss(loss::Args),
     /// Long links: every protocol over the same emulated link
@@ -59,7 +61,7 @@ enum Command {
     Echo(echo::Args),
     /// A transfer while its server is flooded, and while it is pelted with garbage itself
     Siege(siege::Args),
-    /// Be the receiving machine of `bench bulk --to`
+    /// Be the other machine of `bench flows --to`, `bench bulk --to` and their like
     Serve(serve::Args),
     #[command(flatten)]
     Operations(operations::Command),
@@ -72,6 +74,7 @@ enum Command {
 pub fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Bulk(args) => bulk::run(&args),
+        Command::Flows(args) => flows::run(&args),
         Command::Loss(args) => loss::run(&args),
         Command::Rtt(args) => rtt::run(&args),
         Command::Incast(args) => incast::run(&args),

@@ -8,6 +8,7 @@ use std::thread;
 use anyhow::{Context, Result, bail, ensure};
 use zerolane::Region;
 
+use crate::cpu;
 use crate::job::{FileCopy, Job, Laps};
 use crate::measured::Measured;
 
@@ -21,7 +22,7 @@ pub(crate) trait Contender: Sync {
 
     /// Connects to the responder and does the initiator's part: sends what is to be moved, or does the
     /// operations. The clock runs from the responder's *go* until its *done* has come back.
-    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Measured>;
+    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Vec<Measured>>;
 }
 
 /// A responder that waits for its initiators.
@@ -35,18 +36,26 @@ pub(crate) trait Listener {
     fn respond(self: Box<Self>, part: &mut Part<'_>) -> Result<Vec<Measured>>;
 }
 
+/// Told a flow's number and the bytes of one of its samples, while it goes on.
+pub(crate) type Tell<'a> = &'a (dyn Fn(usize, u64) + Sync);
+
 /// What one end brings to a job.
-#[derive(Debug)]
 pub(crate) struct Part<'a> {
     pub(crate) job: &'a Job,
-    /// The core this end is pinned to.
-    pub(crate) core: usize,
+    /// The core this end is pinned to, and then the others that its flows may run on.
+    pub(crate) cores: &'a [usize],
     pub(crate) memory: &'a mut Memory,
     /// Directory whose files may be sent and written.
     pub(crate) files: Option<&'a Path>,
+    pub(crate) tell: Tell<'a>,
 }
 
 impl Part<'_> {
+    /// The core this end is pinned to.
+    pub(super) fn core(&self) -> usize {
+        self.cores[0]
+    }
+
     /// Where the file is, or its copy goes.
     pub(super) fn path(&self, file: &FileCopy) -> Result<PathBuf> {
         let directory = self.files.context("this end has no files")?;
@@ -101,18 +110,34 @@ pub(super) fn expect_word(heard: u8, word: u8) -> Result<()> {
     Ok(())
 }
 
-/// Receives from all connections, each in a thread of its own; they start together.
+/// One of the flows that start together.
+pub(super) struct Flow<'a> {
+    pub(super) ready: &'a Barrier,
+    /// Told the bytes of each sample.
+    pub(super) tell: &'a dyn Fn(u64),
+}
+
+/// Sends or receives over all connections, each in a thread of its own. The flows of one initiator go round the cores.
 pub(super) fn at_once<C: Send>(
-    connections: impl IntoIterator<Item = C>,
-    receive: impl Fn(C, &Barrier) -> Result<Measured> + Sync,
+    part: &Part<'_>,
+    parallel: usize,
+    connections: Vec<C>,
+    act: impl Fn(C, &Flow<'_>) -> Result<Measured> + Sync,
 ) -> Result<Vec<Measured>> {
-    let connections: Vec<C> = connections.into_iter().collect();
     let ready = Barrier::new(connections.len());
-    let (ready, receive) = (&ready, &receive);
+    let (ready, act, tell) = (&ready, &act, part.tell);
     thread::scope(|scope| {
         let flows: Vec<_> = connections
             .into_iter()
-            .map(|connection| scope.spawn(move || receive(connection, ready)))
+            .enumerate()
+            .map(|(index, connection)| {
+                let core = part.cores[index % parallel % part.cores.len()];
+                scope.spawn(move || {
+                    cpu::pin(core)?;
+                    let tell = |bytes| tell(index, bytes);
+                    act(connection, &Flow { ready, tell: &tell })
+                })
+            })
             .collect();
         let joined = flows.into_iter().map(|flow| flow.join());
         joined

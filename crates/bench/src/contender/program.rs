@@ -36,7 +36,7 @@ impl Contender for Program {
         bail!("{} is no end of ours", self.program())
     }
 
-    fn initiate(&self, _: SocketAddr, _: &mut Part<'_>) -> Result<Measured> {
+    fn initiate(&self, _: SocketAddr, _: &mut Part<'_>) -> Result<Vec<Measured>> {
         bail!("{} is no end of ours", self.program())
     }
 }

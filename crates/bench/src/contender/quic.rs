@@ -81,7 +81,7 @@ impl Contender for Quic {
         Ok(Box::new(Listening { runtime, endpoint }))
     }
 
-    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Measured> {
+    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Vec<Measured>> {
         let token = part.job.token;
         stream::initiate(part, || Connection::open(to, token))
     }

@@ -63,17 +63,18 @@ fn job(contender: Name, work: Work) -> Job {
 fn as_end<T>(job: &Job, files: Option<&Path>, act: impl FnOnce(&mut Part<'_>) -> T) -> T {
     act(&mut Part {
         job,
-        core: 0,
+        cores: &[0],
         memory: &mut Memory::default(),
         files,
+        tell: &|_, _| {},
     })
 }
 
-fn initiate(to: SocketAddr, job: &Job, files: Option<&Path>) -> Result<Measured> {
+fn initiate(to: SocketAddr, job: &Job, files: Option<&Path>) -> Result<Vec<Measured>> {
     as_end(job, files, |part| of(job.contender).initiate(to, part))
 }
 
-type Both = (Vec<Result<Measured>>, Result<Vec<Measured>>);
+type Both = (Vec<Result<Vec<Measured>>>, Result<Vec<Measured>>);
 
 /// All ends; the initiators have a job each, and the responder one.
 fn ends(initiators: &[&Job], responder: &Job, files: Option<[&Path; 2]>) -> Both {
@@ -105,7 +106,7 @@ fn ends(initiators: &[&Job], responder: &Job, files: Option<[&Path; 2]>) -> Both
 fn both(job: &Job) -> [Measured; 2] {
     match ends(&[job], job, None) {
         (mut sent, Ok(mut received)) if sent[0].is_ok() => {
-            [sent.remove(0).unwrap(), received.remove(0)]
+            [sent.remove(0).unwrap().remove(0), received.remove(0)]
         }
         // One end's error often is only that the other one went.
         failed => panic!("{job:?}: {failed:?}"),
@@ -241,7 +242,8 @@ fn file__is_the_same_there() {
         );
         let files = Some([from.path(), to.path()]);
         let (sent, received) = ends(&[&job], &job, files);
-        let (tx, rx) = (sent.into_iter().next().unwrap().unwrap(), received.unwrap());
+        let sent = sent.into_iter().next().unwrap().unwrap();
+        let (tx, rx) = (&sent[0], received.unwrap());
         assert_eq!(
             (tx.bytes, rx[0].bytes),
             (BYTES as u64, BYTES as u64),
@@ -267,24 +269,41 @@ fn file__an_end_without_files_refuses() {
     }
 }
 
+const FLOWS: Flows = Flows {
+    buffer: 1 << 20,
+    initiators: 2,
+    parallel: 2,
+    reverse: false,
+    millis: 105,
+    sample_millis: 10,
+    live: false,
+    seed: 3,
+};
+
 #[test]
 fn flows__each_is_counted_over_its_time() {
-    let flows = Flows {
-        buffer: 1 << 20,
-        flows: 2,
-        millis: 100,
-        sample_millis: 10,
-        seed: 3,
-    };
-    for name in [Name::Tcp, Name::Classic, Name::Extended] {
-        let job = job(name, Work::Flows(flows));
-        let (sent, received) = ends(&[&job, &job], &job, None);
-        assert!(sent.iter().all(Result::is_ok), "{name:?}: {sent:?}");
-        let received = received.unwrap();
-        assert_eq!(received.len(), 2);
+    for (name, reverse) in [
+        (Name::Tcp, false),
+        (Name::Tcp, true),
+        (Name::Classic, false),
+        (Name::Extended, false),
+        (Name::Extended, true),
+    ] {
+        let job = job(name, Work::Flows(Flows { reverse, ..FLOWS }));
+        let (initiators, responder) = ends(&[&job, &job], &job, None);
+        let initiators: Result<Vec<_>> = initiators.into_iter().collect();
+        let initiators = initiators.unwrap().concat();
+        let (sent, received) = match reverse {
+            false => (initiators, responder.unwrap()),
+            true => (responder.unwrap(), initiators),
+        };
+        assert_eq!((sent.len(), received.len()), (4, 4), "{name:?}");
+        assert!(sent.iter().all(|it| it.samples.is_empty()), "{name:?}");
         for flow in received {
             assert!(flow.bytes > 0 && flow.seconds >= 0.1, "{name:?}: {flow:?}");
-            assert!(flow.samples.len() >= 9, "{name:?}: {flow:?}");
+            assert_eq!(flow.samples.len(), 11, "{name:?}: {flow:?}");
+            let sum: u64 = flow.samples.iter().sum();
+            assert_eq!(sum, flow.bytes, "{name:?}: {flow:?}");
         }
     }
 }
@@ -292,16 +311,27 @@ fn flows__each_is_counted_over_its_time() {
 #[test]
 fn flows__wrong_bytes_are_corrupt() {
     let flows = Flows {
-        buffer: 1 << 20,
-        flows: 1,
+        initiators: 1,
+        parallel: 1,
         millis: 10_000,
         sample_millis: 1000,
-        seed: 3,
+        ..FLOWS
     };
-    for name in [Name::Tcp, Name::Zerolane] {
+    for (name, reverse) in [
+        (Name::Tcp, false),
+        (Name::Zerolane, false),
+        (Name::Tcp, true),
+        (Name::Zerolane, true),
+    ] {
+        let flows = Flows { reverse, ..flows };
         let right = job(name, Work::Flows(flows));
         let wrong = job(name, Work::Flows(Flows { seed: 4, ..flows }));
-        let error = ends(&[&wrong], &right, None).1.unwrap_err();
+        let (initiators, responder) = ends(&[&wrong], &right, None);
+        let received = match reverse {
+            false => responder,
+            true => initiators.into_iter().next().unwrap(),
+        };
+        let error = received.unwrap_err();
         assert_eq!(Exit::of(&error), Exit::Corrupt, "{name:?}: {error:#}");
     }
 }

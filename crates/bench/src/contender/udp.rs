@@ -57,9 +57,12 @@ impl Contender for Udp {
         Ok(Box::new(Listening(bind_to(bind)?)))
     }
 
-    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Measured> {
+    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Vec<Measured>> {
         let job = operations(part.job)?;
-        rounds::initiate(&mut connect(to, part.job.token, job)?, job)
+        Ok(vec![rounds::initiate(
+            &mut connect(to, part.job.token, job)?,
+            job,
+        )?])
     }
 }
 

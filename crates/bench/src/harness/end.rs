@@ -8,6 +8,7 @@ use std::io::{BufReader, Stdin, Stdout};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow, ensure};
 use zerolane_cli::exit::Exit;
@@ -18,7 +19,8 @@ use super::protocol::{Reply, Request, VERSION};
 use super::watchdog::{self, Watchdog};
 use crate::contender;
 use crate::contender::contract::{Contender, Memory, Part};
-use crate::job::{Job, check_buffer};
+use crate::job::{Job, Work, check_buffer};
+use crate::measured::Measured;
 use crate::{cpu, limits};
 
 /// Arguments of the hidden `zerolane bench end`.
@@ -48,12 +50,14 @@ pub(super) fn arguments(command: &mut Command, bind: IpAddr, core: usize, files:
 pub(crate) fn run(args: Args) -> Result<()> {
     watchdog::die_with_parent()?;
     let watchdog = Watchdog::start(limits::IDLE)?;
+    // Before it is pinned, which leaves it one core.
+    let cores = cpu::circle(args.core)?;
     cpu::pin(args.core)?;
     let mut end = End {
         channel: Channel::new(BufReader::new(std::io::stdin()), std::io::stdout()),
         watchdog,
         bind: args.bind,
-        core: args.core,
+        cores,
         files: args.files,
         memory: Memory::default(),
     };
@@ -75,7 +79,7 @@ struct End {
     channel: Channel<BufReader<Stdin>, Stdout>,
     watchdog: Watchdog,
     bind: IpAddr,
-    core: usize,
+    cores: Vec<usize>,
     files: Option<PathBuf>,
     memory: Memory,
 }
@@ -90,7 +94,7 @@ impl End {
                 );
                 self.channel.send(&Reply::Hello {
                     version: VERSION,
-                    machine: Machine::this()?,
+                    machine: Machine::this(self.cores.len())?,
                 })
             }
             Request::Memcpy { buffer } => {
@@ -103,12 +107,12 @@ impl End {
                 let listener = self.contender(&job)?.listen(self.bind, &job)?;
                 let port = listener.port()?;
                 self.channel.send(&Reply::Listening { port })?;
-                let measured = listener.respond(&mut self.part(&job))?;
+                let measured = self.act(&job, |part| listener.respond(part))?;
                 self.channel.send(&Reply::Done { measured })
             }
             Request::Initiate { to, job } => {
                 let contender = self.contender(&job)?;
-                let measured = vec![contender.initiate(to, &mut self.part(&job))?];
+                let measured = self.act(&job, |part| contender.initiate(to, part))?;
                 self.channel.send(&Reply::Done { measured })
             }
         }
@@ -123,12 +127,27 @@ impl End {
         Ok(contender)
     }
 
-    fn part<'a>(&'a mut self, job: &'a Job) -> Part<'a> {
-        Part {
+    /// Does this end's part of the job.
+    fn act(
+        &mut self,
+        job: &Job,
+        act: impl FnOnce(&mut Part<'_>) -> Result<Vec<Measured>>,
+    ) -> Result<Vec<Measured>> {
+        let live = matches!(&job.work, Work::Flows(flows) if flows.live);
+        let channel = Mutex::new(&mut self.channel);
+        let tell = |flow, bytes| {
+            if live {
+                let mut channel = channel.lock().unwrap_or_else(PoisonError::into_inner);
+                // An orchestrator that is gone cannot be told.
+                let _ = channel.send(&Reply::Sample { flow, bytes });
+            }
+        };
+        act(&mut Part {
             job,
-            core: self.core,
+            cores: &self.cores,
             memory: &mut self.memory,
             files: self.files.as_deref(),
-        }
+            tell: &tell,
+        })
     }
 }

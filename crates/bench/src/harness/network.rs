@@ -13,7 +13,7 @@ use zerolane_cli::interrupt::Interrupt;
 
 use super::end;
 use super::peer::Peer;
-use super::runs::{Ends, Run};
+use super::runs::{Ends, Run, out_of_turn};
 use crate::cpu;
 use crate::job::name::Name;
 use crate::job::settings::Protection;
@@ -96,11 +96,11 @@ impl Network {
             let job = self.job(group, flows)?;
             let mut ends = self.ends(group)?;
             ends.begin(group.contender, &job)?;
-            running.push((group.contender, ends));
+            running.push(ends);
         }
         let mut runs = Vec::new();
-        for (contender, mut ends) in running {
-            runs.extend(ends.finish(contender)?);
+        for mut ends in running {
+            runs.extend(ends.finish(&mut out_of_turn)?);
         }
         Ok(Outcome {
             runs,
@@ -119,7 +119,7 @@ impl Network {
     /// The flows of a group, with content of their own.
     fn job(&self, group: &Group, flows: Flows) -> Result<Job> {
         let flows = Flows {
-            flows: group.senders.len(),
+            initiators: group.senders.len(),
             seed: fresh()?,
             ..flows
         };

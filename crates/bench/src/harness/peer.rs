@@ -27,6 +27,9 @@ pub(crate) struct Peer {
     _process: Option<Process>,
 }
 
+/// Takes a flow's number and the bytes of one of its samples, as an end tells them.
+pub(crate) type Heard<'a> = &'a mut dyn FnMut(usize, u64) -> Result<()>;
+
 /// A child that does not outlive its handle.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -170,12 +173,21 @@ impl Peer {
         self.tell(&Request::Initiate { to, job })
     }
 
-    /// Waits for what the end measured of the job that it was asked to do, connection by connection.
-    pub(crate) fn done(&mut self) -> Result<Vec<Measured>> {
-        match self.reply()? {
-            Reply::Done { measured } => Ok(measured),
-            other => self.unexpected(&other),
+    /// Waits for what the end measured of the job that it was asked to do, connection by connection. What it says
+    /// until then is handed to `heard`.
+    pub(crate) fn done(&mut self, heard: Heard<'_>) -> Result<Vec<Measured>> {
+        loop {
+            match self.reply()? {
+                Reply::Sample { flow, bytes } => heard(flow, bytes)?,
+                Reply::Done { measured } => return Ok(measured),
+                other => return self.unexpected(&other),
+            }
         }
+    }
+
+    /// From here on the end is called so.
+    pub(crate) fn rename(&mut self, name: &'static str) {
+        self.name = name;
     }
 
     fn unexpected<T>(&self, reply: &Reply) -> Result<T> {

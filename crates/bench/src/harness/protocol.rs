@@ -20,7 +20,7 @@ use crate::job::Job;
 use crate::measured::Measured;
 
 /// Changes with every incompatible change of these types.
-pub(crate) const VERSION: u32 = 7;
+pub(crate) const VERSION: u32 = 8;
 
 /// To an end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +50,11 @@ pub(crate) enum Reply {
     /// The port that the initiators of the job are to connect to.
     Listening {
         port: u16,
+    },
+    /// What came in a part of a flow's time, while it goes on; see `Flows::live`.
+    Sample {
+        flow: usize,
+        bytes: u64,
     },
     /// The job is done: what was measured, connection by connection.
     Done {

@@ -10,7 +10,7 @@ use zerolane_cli::interrupt::Interrupt;
 use super::hosts;
 use super::link::{Host, Link};
 use super::machine::Machine;
-use super::peer::Peer;
+use super::peer::{Heard, Peer};
 use super::programs::Place;
 use crate::contender;
 use crate::contender::program::Program;
@@ -22,9 +22,9 @@ use crate::measured::Measured;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Run {
     pub(crate) contender: Name,
-    /// The initiator: the sender of what was moved.
+    /// The initiator: the sender of what was moved, but for flows in reverse.
     pub(crate) tx: Measured,
-    /// The responder.
+    /// The responder: the receiver.
     pub(crate) rx: Measured,
 }
 
@@ -45,9 +45,16 @@ pub(crate) struct Ends {
     responder: Peer,
     /// Where the initiators find the responder.
     address: IpAddr,
+    /// What they are about.
+    begun: Option<Job>,
     /// Where these and other programs run, if all of that is on this machine. Goes last: namespaces outlive
     /// their processes.
     place: Option<Place>,
+}
+
+/// Refuses samples that nobody asked for.
+pub(super) fn out_of_turn(flow: usize, _: u64) -> Result<()> {
+    bail!("an end told how flow {flow} goes on, which nobody had asked for")
 }
 
 impl Ends {
@@ -57,6 +64,7 @@ impl Ends {
             initiators,
             responder,
             address,
+            begun: None,
             place: None,
         }
     }
@@ -122,7 +130,7 @@ impl Ends {
             return self.run_program(contender, program, job);
         }
         self.begin(contender, job)?;
-        self.finish(contender)?.pop().context("no run")
+        self.finish(&mut out_of_turn)?.pop().context("no run")
     }
 
     fn run_program(&self, contender: Name, program: Program, job: &Job) -> Result<Run> {
@@ -145,17 +153,28 @@ impl Ends {
         for initiator in &mut self.initiators {
             initiator.initiate(to, &job)?;
         }
+        self.begun = Some(job);
         Ok(())
     }
 
-    /// Waits until all ends have done what they began; a run for each connection.
-    pub(crate) fn finish(&mut self, contender: Name) -> Result<Vec<Run>> {
-        // The end that found something wrong explains more than the one that was left alone: a responder's word
+    /// Waits until all ends have done what they began; a run for each connection. Meanwhile `heard` gets the samples of
+    /// flows whose job has them told.
+    pub(crate) fn finish(&mut self, heard: Heard<'_>) -> Result<Vec<Run>> {
+        let job = self.begun.take().context("nothing was begun")?;
+        let reverse = matches!(&job.work, Work::Flows(flows) if flows.reverse);
+        // The end that found something wrong explains more than the one that was left alone: a receiver's word
         // counts first.
-        let received = self.responder.done()?;
-        let sent = self.initiators.iter_mut().map(Peer::done);
-        let sent: Vec<Vec<Measured>> = sent.collect::<Result<_>>()?;
-        let sent: Vec<Measured> = sent.into_iter().flatten().collect();
+        let (sent, received) = match reverse {
+            false => {
+                let received = self.responder.done(heard)?;
+                (self.initiators_done(heard)?, received)
+            }
+            true => {
+                self.responder.rename(Host::Sender.name());
+                let received = self.initiators_done(heard)?;
+                (self.responder.done(heard)?, received)
+            }
+        };
         ensure!(
             sent.len() == received.len(),
             "{} initiators, {} connections",
@@ -163,7 +182,16 @@ impl Ends {
             received.len()
         );
         let pairs = sent.into_iter().zip(received);
+        let contender = job.contender;
         Ok(pairs.map(|(tx, rx)| Run { contender, tx, rx }).collect())
+    }
+
+    fn initiators_done(&mut self, heard: Heard<'_>) -> Result<Vec<Measured>> {
+        let mut measured = Vec::new();
+        for initiator in &mut self.initiators {
+            measured.extend(initiator.done(heard)?);
+        }
+        Ok(measured)
     }
 }
 

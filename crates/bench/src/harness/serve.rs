@@ -1,4 +1,4 @@
-//! `zerolane bench serve`: the receiving end for `bench bulk --to`.
+//! `zerolane bench serve`: the other end of `bench flows --to`, `bench bulk --to` and their like.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -14,10 +14,10 @@ use zerolane_cli::console;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Address and port to listen on; anyone who can reach it can make this
-    /// machine receive at full speed, so choose it with care
+    /// machine receive and send at full speed, so choose it with care
     #[arg(long, default_value = "127.0.0.1:18181")]
     listen: SocketAddr,
-    /// Core to receive on
+    /// Core to run on; parallel flows go on from there
     #[arg(long, default_value_t = 0)]
     core: usize,
 }
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let address = listener.local_addr()?;
     console::say(format_args!(
-        "listening on {address}; measure with: zerolane bench bulk --to {address}"
+        "listening on {address}; measure with: zerolane bench flows --to {address}"
     ))?;
     if address.ip().is_loopback() {
         let port = address.port();

@@ -66,20 +66,33 @@ pub(crate) struct Laps {
     pub(crate) seed: u64,
 }
 
-/// Buffers of several initiators, sent over and over to one responder at the same time.
+/// Buffers, each sent over and over between an initiator and the one responder, all at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Flows {
     /// Memory at each end of each flow, bytes.
     pub(crate) buffer: usize,
     /// How many initiators the responder is to wait for.
-    pub(crate) flows: usize,
+    pub(crate) initiators: usize,
+    /// Flows of each of them.
+    pub(crate) parallel: usize,
+    /// Whether the responder sends, and the initiators receive.
+    pub(crate) reverse: bool,
     /// How long they flow.
     pub(crate) millis: u64,
-    /// Length of an entry of `Measured::samples`.
+    /// Length of an entry of `Measured::samples`; the last one may be shorter.
     pub(crate) sample_millis: u64,
+    /// Whether the receivers tell each of those as soon as they have it.
+    pub(crate) live: bool,
     /// What the buffers hold.
     pub(crate) seed: u64,
+}
+
+/// One of the two ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Initiator,
+    Responder,
 }
 
 /// A file of this name and length, in the directory that the end was started with. An end that was started
@@ -202,16 +215,15 @@ pub(crate) fn check_buffer(buffer: usize) -> Result<()> {
 
 impl Flows {
     fn check(&self) -> Result<()> {
+        let flows = self.connections(Role::Responder);
         ensure!(
-            (1..=FLOWS_MAX).contains(&self.flows),
-            "{} flows: 1 to {FLOWS_MAX}",
-            self.flows
+            (1..=FLOWS_MAX).contains(&flows),
+            "{flows} flows: 1 to {FLOWS_MAX}"
         );
-        let all = self.buffer.saturating_mul(self.flows);
+        let all = self.buffer.saturating_mul(flows);
         ensure!(
             self.buffer >= 1 << 20 && all <= BUFFER_MAX_BYTES && self.buffer.is_multiple_of(WORD),
-            "{} buffers of {} bytes: each at least 1 MiB, all at most {BUFFER_MAX_BYTES} bytes",
-            self.flows,
+            "{flows} buffers of {} bytes: each at least 1 MiB, all at most {BUFFER_MAX_BYTES} bytes",
             self.buffer
         );
         ensure!(
@@ -221,11 +233,35 @@ impl Flows {
             FLOW_MAX.as_secs()
         );
         ensure!(
-            self.sample_millis >= 10 && self.millis / self.sample_millis <= 1000,
-            "samples of {} ms: at least 10 ms, at most 1000 of them",
+            self.sample_millis >= 10 && self.samples() <= 1000,
+            "intervals of {} ms: at least 10 ms, at most 1000 of them",
             self.sample_millis
         );
         Ok(())
+    }
+
+    /// How many connections an end has.
+    pub(crate) fn connections(&self, role: Role) -> usize {
+        match role {
+            Role::Initiator => self.parallel,
+            Role::Responder => self.initiators.saturating_mul(self.parallel),
+        }
+    }
+
+    /// Whether this end sends.
+    pub(crate) fn sends(&self, role: Role) -> bool {
+        (role == Role::Initiator) != self.reverse
+    }
+
+    /// How many samples a receiver takes of each flow.
+    pub(crate) fn samples(&self) -> u64 {
+        self.millis.div_ceil(self.sample_millis)
+    }
+
+    /// When the sample of this number begins and ends, seconds.
+    pub(crate) fn sample(&self, index: u64) -> [f64; 2] {
+        let edge = |index: u64| index.saturating_mul(self.sample_millis).min(self.millis);
+        [edge(index), edge(index + 1)].map(|millis| millis as f64 / 1e3)
     }
 
     /// Laps without end, to be cut off when the time is over.
@@ -241,7 +277,7 @@ impl Flows {
         Duration::from_millis(self.millis)
     }
 
-    pub(crate) fn sample(&self) -> Duration {
+    pub(crate) fn sample_time(&self) -> Duration {
         Duration::from_millis(self.sample_millis)
     }
 }
@@ -277,9 +313,12 @@ pub(crate) mod tests {
 
     const FLOWS: Flows = Flows {
         buffer: 32 << 20,
-        flows: 8,
+        initiators: 2,
+        parallel: 4,
+        reverse: false,
         millis: 10_000,
         sample_millis: 1000,
+        live: false,
         seed: 1,
     };
 
@@ -337,9 +376,11 @@ pub(crate) mod tests {
 
     #[test]
     fn Flows__refuses_what_would_exhaust_the_end() {
-        let wrong: [fn(&mut Flows); 8] = [
-            |flows| flows.flows = 0,
-            |flows| flows.flows = FLOWS_MAX + 1,
+        let wrong: [fn(&mut Flows); 10] = [
+            |flows| flows.initiators = 0,
+            |flows| flows.parallel = 0,
+            |flows| flows.initiators = FLOWS_MAX / flows.parallel + 1,
+            |flows| flows.parallel = usize::MAX,
             |flows| flows.buffer = 0,
             |flows| flows.buffer = usize::MAX,
             |flows| flows.buffer = (32 << 20) + 1,
@@ -352,6 +393,17 @@ pub(crate) mod tests {
             spoil(&mut flows);
             assert!(flows.check().is_err(), "{flows:?}");
         }
+    }
+
+    #[test]
+    fn Flows__the_last_sample_ends_with_the_time() {
+        let flows = Flows {
+            millis: 2500,
+            ..FLOWS
+        };
+        assert_eq!(flows.samples(), 3);
+        let samples = (0..3).map(|index| flows.sample(index));
+        assert!(samples.eq([[0.0, 1.0], [1.0, 2.0], [2.0, 2.5]]));
     }
 
     #[test]

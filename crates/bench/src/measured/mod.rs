@@ -37,7 +37,7 @@ pub(crate) struct Measured {
     pub(crate) drops: u64,
     /// Payload sent that never arrived, bytes.
     pub(crate) lost_bytes: u64,
-    /// Bytes in place in each part of a flow's time.
+    /// Bytes in place in each part of a flow's time; their sum is `bytes`.
     pub(crate) samples: Vec<u64>,
     /// Payload bytes that came though they were there already, as far as the receiver counts them.
     pub(crate) repeated_bytes: u64,

@@ -47,9 +47,6 @@ pub(crate) struct EndsArgs {
     /// MTU of the path; between namespaces, the veth gets it [default: 1500]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1280..=65535))]
     pub(crate) mtu: Option<u32>,
-    /// Runs of each contender
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=i64::from(REPS_MAX)))]
-    pub(crate) reps: u32,
     #[command(flatten)]
     pub(crate) cores: CoreArgs,
     /// Seed of the payload [default: a fresh one]
@@ -58,6 +55,14 @@ pub(crate) struct EndsArgs {
     /// Print one JSON object instead of a table
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// How often the contenders take turns.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Rounds {
+    /// Runs of each contender
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=i64::from(REPS_MAX)))]
+    pub(crate) reps: u32,
 }
 
 impl EndsArgs {
@@ -143,7 +148,10 @@ impl LinkArgs {
         );
         Ok(Flows {
             buffer: size(self.buffer)?,
-            flows: 1,
+            initiators: 1,
+            parallel: 1,
+            reverse: false,
+            live: false,
             millis: time.as_millis() as u64,
             sample_millis: match time > Duration::from_secs(5) {
                 true => 1000,
@@ -168,6 +176,14 @@ impl LinkArgs {
             ..LabConfig::default()
         };
         Network::set_up(config, self.security, interrupt)
+    }
+}
+
+/// Seconds, or a time with its unit, of at most [`FLOW_MAX`].
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(_) => units::duration_up_to(&format!("{text}s"), FLOW_MAX),
+        Err(_) => units::duration_up_to(text, FLOW_MAX),
     }
 }
 

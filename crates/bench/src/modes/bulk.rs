@@ -7,7 +7,7 @@ use zerolane_cli::console;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 
-use super::arguments::{EndsArgs, size};
+use super::arguments::{EndsArgs, Rounds, size};
 use crate::harness::link::{Link, Offloads};
 use crate::harness::machine::Machine;
 use crate::harness::runs::{Run, order};
@@ -37,6 +37,8 @@ pub(crate) struct Args {
     /// Protection of Zerolane's connection; the default is what users of Zerolane get
     #[arg(long, default_value = "encrypted", value_name = "MODE")]
     security: Protection,
+    #[command(flatten)]
+    rounds: Rounds,
     #[command(flatten)]
     ends: EndsArgs,
     #[command(flatten)]
@@ -173,7 +175,7 @@ fn measure(args: &Args, laps: Laps, job: &Job, interrupt: &Interrupt) -> Result<
     let mut ends = args.ends.start(args.offloads, interrupt)?;
     let [sender, receiver] = ends.greet()?;
     let (contenders, mut runs) = (contenders(args), Vec::new());
-    for index in 0..args.ends.reps {
+    for index in 0..args.rounds.reps {
         for contender in order(&contenders, index) {
             let run = ends.run(contender, job)?;
             let (pair, name, speed) = (index + 1, contender.title(), gbps(&run));
@@ -192,7 +194,7 @@ fn measure(args: &Args, laps: Laps, job: &Job, interrupt: &Interrupt) -> Result<
         receiver,
         buffer_bytes: laps.buffer as u64,
         bytes_per_run: laps.bytes(),
-        reps: args.ends.reps,
+        reps: args.rounds.reps,
         mtu,
         offloads: match ends.link().is_some_and(Link::is_shaped) {
             true => args.offloads.unwrap_or_default().name(),

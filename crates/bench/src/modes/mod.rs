@@ -3,6 +3,7 @@
 //! | module | what it measures |
 //! |---|---|
 //! | `bulk` | memory to memory |
+//! | `flows` | what two hosts move in a time, as iperf3 has it |
 //! | `operations` | latencies, rates and bandwidths, in perftest's words |
 //! | `sweep` | flows over one emulated link after the other |
 //! | `incast`, `share` | several flows at the same time |
@@ -14,6 +15,7 @@
 mod arguments;
 pub(crate) mod bulk;
 pub(crate) mod echo;
+pub(crate) mod flows;
 pub(crate) mod handshake;
 pub(crate) mod incast;
 pub(crate) mod operations;

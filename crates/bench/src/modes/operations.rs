@@ -8,7 +8,7 @@ use zerolane_cli::console;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 
-use super::arguments::{EndsArgs, size};
+use super::arguments::{EndsArgs, Rounds, size};
 use crate::contender::program::Program;
 use crate::harness::hosts::MTU;
 use crate::harness::runs::{Ends, order};
@@ -83,6 +83,8 @@ pub(crate) struct Args {
     #[arg(long, default_value = "plain", value_name = "MODE")]
     security: Protection,
     #[command(flatten)]
+    rounds: Rounds,
+    #[command(flatten)]
     ends: EndsArgs,
 }
 
@@ -155,7 +157,7 @@ fn plan(test: Test, args: &Args) -> Result<Plan> {
             (false, _) => args.only.clone(),
         },
         jobs: jobs.collect::<Result<_>>()?,
-        reps: if args.quick { 1 } else { args.ends.reps },
+        reps: if args.quick { 1 } else { args.rounds.reps },
     })
 }
 

@@ -12,6 +12,7 @@ use zerolane_cli::lab::units::{self, Queue};
 use super::arguments::LinkArgs;
 use crate::harness::network::Group;
 use crate::harness::runs::Run;
+use crate::job::Flows;
 use crate::job::name::Name;
 use crate::job::settings::Protection;
 use crate::report::flows::{NetworkFigures, mbps, resent_fraction};
@@ -91,26 +92,29 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<ShareReport> {
         rate_bits_per_s: common.rate,
         rtt_ms: args.rtt.as_secs_f64() * 1e3,
         seconds: flows.time().as_secs_f64(),
-        sample_seconds: flows.sample().as_secs_f64(),
+        sample_seconds: flows.sample_time().as_secs_f64(),
         security: common.security,
         verified: true,
         flows: runs
-            .map(|flow| Figures::of(flow, common.rate, flows.sample()))
+            .map(|flow| Figures::of(flow, common.rate, &flows))
             .collect(),
         network: NetworkFigures::of([&outcome.network]),
     })
 }
 
 impl Figures {
-    fn of(flow: &Run, rate: u64, sample: Duration) -> Figures {
-        let over_time = flow.rx.samples.iter();
+    fn of(flow: &Run, rate: u64, flows: &Flows) -> Figures {
+        let over_time = flow.rx.samples.iter().zip(0..);
         Figures {
             contender: flow.contender,
             mbps: mbps(flow),
             link_fraction: mbps(flow) * 1e6 / rate as f64,
             resent_fraction: resent_fraction(std::slice::from_ref(flow)),
             mbps_over_time: over_time
-                .map(|&bytes| bytes as f64 * 8e-6 / sample.as_secs_f64())
+                .map(|(&bytes, index)| {
+                    let [start, end] = flows.sample(index);
+                    bytes as f64 * 8e-6 / (end - start)
+                })
                 .collect(),
         }
     }
@@ -184,12 +188,22 @@ mod tests {
 
     #[test]
     fn Figures__over_time_are_rates() {
+        let flows = Flows {
+            buffer: 1 << 20,
+            initiators: 1,
+            parallel: 1,
+            reverse: false,
+            millis: 2500,
+            sample_millis: 1000,
+            live: false,
+            seed: 0,
+        };
         let flow = Run {
             contender: Name::Cubic,
             rx: Measured {
                 bytes: 3_000_000,
                 seconds: 2.0,
-                samples: vec![1_000_000, 2_000_000],
+                samples: vec![1_000_000, 1_500_000, 500_000],
                 ..Measured::default()
             },
             tx: Measured {
@@ -197,10 +211,10 @@ mod tests {
                 ..Measured::default()
             },
         };
-        let figures = Figures::of(&flow, 24_000_000, Duration::from_secs(1));
+        let figures = Figures::of(&flow, 24_000_000, &flows);
         assert_eq!(figures.mbps, 12.0);
         assert_eq!(figures.link_fraction, 0.5);
         assert_eq!(figures.resent_fraction, 0.01);
-        assert_eq!(figures.mbps_over_time, [8.0, 16.0]);
+        assert_eq!(figures.mbps_over_time, [8.0, 12.0, 8.0]);
     }
 }

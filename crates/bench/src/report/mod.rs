@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `comparison` | contenders that move the same bytes |
 //! | `flows` | contenders that move what they can in a time |
+//! | `intervals` | flows, interval by interval |
 //! | `operations` | contenders that do single operations |
 
 pub(crate) mod comparison;
 pub(crate) mod flows;
+pub(crate) mod intervals;
 pub(crate) mod operations;
 
 use anyhow::Result;

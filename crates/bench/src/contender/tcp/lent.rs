@@ -47,7 +47,7 @@ impl Contender for Lent {
         Ok(Box::new(Listening::bind(bind, None, job)?))
     }
 
-    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Measured> {
+    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Vec<Measured>> {
         let job = part.job;
         let connect = || Connection::open(to, None, job);
         match (self, &job.work) {
@@ -62,7 +62,7 @@ impl Contender for Lent {
                         at: 0,
                     })
                 };
-                Ok(stream::send_laps(part, buffer, laps, open)?.0)
+                Ok(vec![stream::send_laps(part, buffer, laps, open)?.0])
             }
             _ => bail!("only laps of a buffer"),
         }

@@ -37,7 +37,6 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use super::congestion;
 use super::contract::{Contender, Listener, Part};
-use super::kernel::Counts;
 use super::messages::{insist, is_idle};
 use super::rounds;
 use super::stream::{self, Stream};
@@ -63,24 +62,15 @@ impl Contender for Tcp {
         Ok(Box::new(Listening::bind(bind, self.congestion, job)?))
     }
 
-    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Measured> {
+    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Vec<Measured>> {
         let job = part.job;
         let connect = || Connection::open(to, self.congestion, job);
         match &job.work {
-            Work::Laps(_) | Work::File(_) => stream::initiate(part, connect),
-            Work::Flows(_) => {
-                let mut before = Counts::default();
-                stream::initiate(part, || {
-                    let connection = connect()?;
-                    before = Counts::now();
-                    Ok(connection)
-                })?;
-                Ok(Counts::now().since(before))
-            }
             Work::Operations(operations) => {
                 let mut connection = connect()?.for_messages(operations.socket_wait())?;
-                rounds::initiate(&mut connection, operations)
+                Ok(vec![rounds::initiate(&mut connection, operations)?])
             }
+            _ => stream::initiate(part, connect),
         }
     }
 }

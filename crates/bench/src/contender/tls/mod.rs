@@ -33,7 +33,7 @@ impl Contender for Tls {
         Ok(Box::new(Listening(tcp::Listening::bind(bind, None, job)?)))
     }
 
-    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Measured> {
+    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Vec<Measured>> {
         let job = part.job;
         stream::initiate(part, || Sender::open(Connection::open(to, None, job)?))
     }

@@ -5,42 +5,38 @@
 //! | `connection` | how it is made |
 //! | `turns` | Transfers that take turns on a few regions of memory |
 //! | `memory`, `file` | which regions: the pieces of a buffer, a ring before a file |
+//! | `flows` | several connections for a time |
 //! | `operations` | remote memory and messages |
 
 pub(crate) mod connection;
 mod file;
+mod flows;
 pub(crate) mod memory;
 mod operations;
 pub(crate) mod turns;
 
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Barrier;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use zerolane::counters::{Account, DropReason};
+use zerolane::counters::Account;
 use zerolane::options::{Profile, Profiles};
 use zerolane::{Connection, Endpoint, Options, Region};
 
 use self::connection::{await_word, connect, options};
 use self::memory::Pieces;
 use self::turns::{Content, Direction, Turns};
-use super::contract::{Contender, DONE, GO, Listener, Part, at_once};
+use super::contract::{Contender, DONE, GO, Listener, Part};
 use crate::content::pattern::Check;
 use crate::cpu::Meter;
 use crate::job::settings::Protection;
-use crate::job::{Flows, Job, Laps, Work};
-use crate::limits::{FLOW_GRACE, STALL};
+use crate::job::{Job, Laps, Role, Work};
+use crate::limits::STALL;
 use crate::measured::Measured;
-use crate::measured::progress::Progress;
 
 /// Pieces of a buffer that is sent a number of times.
 const PIECES_OF_LAPS: usize = 2;
-
-/// Pieces of a flow's buffer. So many that looking one through, in which time the sender gets no answer, takes less
-/// than a round trip, and that enough are in flight on a long path meanwhile.
-const PIECES_OF_FLOWS: usize = 64;
 
 /// Zerolane.
 #[derive(Debug)]
@@ -61,39 +57,31 @@ impl Contender for Zerolane {
         Ok(Box::new(Listening(endpoint)))
     }
 
-    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Measured> {
+    fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Vec<Measured>> {
         let job = part.job;
         let connect = || connect(to, job.token, &self.options(job));
         match &job.work {
             Work::Laps(laps) => {
                 let mut pieces = pieces_of(Direction::Send, part.filled(laps)?, laps);
-                let measured = send(connect()?, &mut pieces, laps.bytes(), part.core)?;
+                let measured = send(connect()?, &mut pieces, laps.bytes(), part.core())?;
                 part.memory.give_back(pieces.join()?);
-                Ok(measured)
+                Ok(vec![measured])
             }
-            Work::Flows(flows) => {
-                let buffer = part.filled(&flows.laps())?;
-                send_for(connect()?, flow_of(Direction::Send, buffer, flows), flows)
-            }
+            Work::Flows(flows) => flows::flow(Role::Initiator, part, flows, connect),
             Work::File(file) => {
                 let from = File::open(part.path(file)?)?;
                 let mut pieces = file::Pieces::of(Direction::Send, from, file.bytes)?;
-                let mut measured = send(connect()?, &mut pieces, file.bytes, part.core)?;
+                let mut measured = send(connect()?, &mut pieces, file.bytes, part.core())?;
                 measured.syscalls += pieces.content.syscalls;
-                Ok(measured)
+                Ok(vec![measured])
             }
-            Work::Operations(it) => operations::initiate(connect()?, it),
+            Work::Operations(it) => Ok(vec![operations::initiate(connect()?, it)?]),
         }
     }
 }
 
 fn pieces_of(direction: Direction, buffer: Region, laps: &Laps) -> Turns<Pieces> {
     Pieces::cut(direction, buffer, PIECES_OF_LAPS, laps, Check::Stamps)
-}
-
-fn flow_of(direction: Direction, buffer: Region, flows: &Flows) -> Turns<Pieces> {
-    let laps = flows.laps();
-    Pieces::cut(direction, buffer, PIECES_OF_FLOWS, &laps, Check::EveryWord)
 }
 
 impl Zerolane {
@@ -151,25 +139,16 @@ impl Listener for Listening {
             Work::Laps(laps) => {
                 let buffer = part.memory.take(laps.buffer)?;
                 let mut pieces = pieces_of(Direction::Receive, buffer, laps);
-                let measured = receive(self.accept(job)?, &mut pieces, laps.bytes(), part.core)?;
+                let measured = receive(self.accept(job)?, &mut pieces, laps.bytes(), part.core())?;
                 part.memory.give_back(pieces.check_last_lap()?);
                 Ok(vec![measured])
             }
-            Work::Flows(flows) => {
-                let mut connections = Vec::new();
-                for _ in 0..flows.flows {
-                    let buffer = part.memory.take(flows.buffer)?;
-                    let pieces = flow_of(Direction::Receive, buffer, flows);
-                    connections.push((self.accept(job)?, pieces));
-                }
-                at_once(connections, |(connection, pieces), ready| {
-                    receive_for(connection, pieces, flows, ready)
-                })
-            }
+            Work::Flows(flows) => flows::flow(Role::Responder, part, flows, || self.accept(job)),
             Work::File(file) => {
                 let to = File::create_new(part.path(file)?)?;
                 let mut pieces = file::Pieces::of(Direction::Receive, to, file.bytes)?;
-                let mut measured = receive(self.accept(job)?, &mut pieces, file.bytes, part.core)?;
+                let mut measured =
+                    receive(self.accept(job)?, &mut pieces, file.bytes, part.core())?;
                 measured.syscalls += pieces.content.syscalls;
                 Ok(vec![measured])
             }
@@ -243,56 +222,4 @@ fn cost(before: &Account, after: &Account) -> Measured {
         cipher: after.cipher.map(|it| it.name().to_owned()),
         ..Measured::default()
     }
-}
-
-/// Sends until the receiver ends the connection. Whether that was right, the receiver says.
-fn send_for(
-    mut connection: Connection,
-    mut pieces: Turns<Pieces>,
-    flows: &Flows,
-) -> Result<Measured> {
-    connection.recv_into(&mut [0])?;
-    let before = connection.account();
-    let deadline = Instant::now() + flows.time() + FLOW_GRACE;
-    let left = |_: &Connection| deadline.checked_duration_since(Instant::now());
-    let _ = pieces.run_while(&mut connection, left);
-    let resent = |account: &Account| account.protocol.bytes_resent;
-    Ok(Measured {
-        resent_bytes: resent(&connection.account()) - resent(&before),
-        ..Measured::default()
-    })
-}
-
-fn receive_for(
-    mut connection: Connection,
-    mut pieces: Turns<Pieces>,
-    flows: &Flows,
-    ready: &Barrier,
-) -> Result<Measured> {
-    pieces.post_all(&mut connection)?;
-    ready.wait();
-    connection.send(&[GO])?;
-    let before = connection.account();
-    let received =
-        |it: &Connection| it.account().protocol.bytes_received - before.protocol.bytes_received;
-    let mut progress = Progress::start(flows.time(), flows.sample());
-    pieces.run_while(&mut connection, |connection| {
-        progress.reached(received(connection));
-        progress.left()
-    })?;
-    let after = connection.account();
-    let arrived = progress.measured(received(&connection));
-    // The sender learns by this that the time is over; it may be busy sending.
-    let _ = connection.close();
-    Ok(Measured {
-        repeated_bytes: repeated(&after) - repeated(&before),
-        ..arrived
-    })
-}
-
-/// Payload that was there already, or whose Block was: the account counts STUs.
-fn repeated(account: &Account) -> u64 {
-    let count = |reason| account.protocol.dropped(reason);
-    let stus = count(DropReason::Duplicate) + count(DropReason::NoGrant);
-    stus * u64::from(account.stu)
 }

@@ -1,22 +1,21 @@
-//! Buffers and files over a connection that carries bytes in order: TCP, TLS, QUIC.
+//! Buffers and files over a connection that carries bytes in order: TCP, TLS, QUIC; `flows`: over several, for a time.
+
+mod flows;
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::ops::DerefMut;
-use std::sync::Barrier;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use zerolane::Region;
 use zerolane_cli::exit::Exit;
 
-use super::contract::{DONE, GO, Part, at_once, expect_word};
+use super::contract::{DONE, GO, Part, expect_word};
 use crate::content::pattern::{Check, Pattern, WORD};
 use crate::cpu::Meter;
-use crate::job::{FileCopy, Flows, Laps, Work};
-use crate::limits::FLOW_GRACE;
+use crate::job::{FileCopy, Laps, Role, Work};
 use crate::measured::Measured;
-use crate::measured::progress::Progress;
 
 /// A connection that carries bytes in order.
 pub(super) trait Stream: Send + Sized {
@@ -64,25 +63,19 @@ trait Content {
 /// Does the initiator's part over what `connect` connects, when all is ready.
 pub(super) fn initiate<S: Stream>(
     part: &mut Part<'_>,
-    connect: impl FnOnce() -> Result<S>,
-) -> Result<Measured> {
+    mut connect: impl FnMut() -> Result<S>,
+) -> Result<Vec<Measured>> {
     match &part.job.work {
         Work::Laps(laps) => {
             let buffer = part.filled(laps)?;
             let (measured, buffer) = send_laps(part, buffer, laps, connect)?;
             part.memory.give_back(buffer);
-            Ok(measured)
+            Ok(vec![measured])
         }
-        Work::Flows(flows) => {
-            let laps = flows.laps();
-            let buffer = part.filled(&laps)?;
-            let mut source = Buffer::new(buffer, &laps, laps.pattern(), Check::EveryWord);
-            send_for(connect()?, &mut source, flows)?;
-            Ok(Measured::default())
-        }
+        Work::Flows(flows) => flows::flow(Role::Initiator, part, flows, connect),
         Work::File(file) => {
             let mut source = Chunks::of(File::open(part.path(file)?)?, file);
-            send(connect()?, &mut source, part.core)
+            Ok(vec![send(connect()?, &mut source, part.core())?])
         }
         Work::Operations(_) => bail!("a stream of bytes has no operations"),
     }
@@ -96,7 +89,7 @@ pub(super) fn send_laps<S: Stream>(
     connect: impl FnOnce() -> Result<S>,
 ) -> Result<(Measured, Region)> {
     let mut source = Buffer::new(buffer, laps, part.job.pattern(laps), Check::Stamps);
-    let measured = send(connect()?, &mut source, part.core)?;
+    let measured = send(connect()?, &mut source, part.core())?;
     Ok((measured, source.buffer))
 }
 
@@ -110,27 +103,16 @@ pub(super) fn respond<S: Stream>(
             let mut buffer = part.memory.take(laps.buffer)?;
             let pattern = part.job.pattern(laps);
             let mut sink = Buffer::new(&mut buffer[..], laps, pattern, Check::Stamps);
-            let measured = receive(accept()?, &mut sink, part.core)?;
+            let measured = receive(accept()?, &mut sink, part.core())?;
             let whole = pattern.check_all(&buffer, laps.laps - 1);
             whole.context(Exit::Corrupt)?;
             part.memory.give_back(buffer);
             Ok(vec![measured])
         }
-        Work::Flows(flows) => {
-            let (job, endless) = (*flows, flows.laps());
-            let mut connections = Vec::new();
-            for _ in 0..job.flows {
-                let buffer = part.memory.take(job.buffer)?;
-                let sink = Buffer::new(buffer, &endless, endless.pattern(), Check::EveryWord);
-                connections.push((accept()?, sink));
-            }
-            at_once(connections, |(stream, mut sink), ready| {
-                receive_for(stream, &mut sink, &job, ready)
-            })
-        }
+        Work::Flows(flows) => flows::flow(Role::Responder, part, flows, accept),
         Work::File(file) => {
             let mut sink = Chunks::of(File::create_new(part.path(file)?)?, file);
-            Ok(vec![receive(accept()?, &mut sink, part.core)?])
+            Ok(vec![receive(accept()?, &mut sink, part.core())?])
         }
         Work::Operations(_) => bail!("a stream of bytes has no operations"),
     }
@@ -185,40 +167,6 @@ fn receive<C: Content>(mut stream: impl Stream, sink: &mut C, core: usize) -> Re
         syscalls,
         ..Measured::stream(bytes, seconds)
     })
-}
-
-/// Sends until the receiver ends the connection. Whether that was right, the receiver says.
-fn send_for<S: Stream>(mut stream: S, source: &mut impl Content, flows: &Flows) -> Result<()> {
-    await_word(&mut stream, GO).context("the receiver does not start")?;
-    let most = stream.send_bytes();
-    let deadline = Instant::now() + flows.time() + FLOW_GRACE;
-    while Instant::now() < deadline
-        && let Some(piece) = source.next(most)?
-        && stream.send(piece).is_ok()
-    {}
-    Ok(())
-}
-
-fn receive_for<S: Stream>(
-    mut stream: S,
-    sink: &mut impl Content,
-    flows: &Flows,
-    ready: &Barrier,
-) -> Result<Measured> {
-    let most = stream.receive_bytes();
-    ready.wait();
-    stream.send(&[GO])?;
-    let mut progress = Progress::start(flows.time(), flows.sample());
-    let mut bytes = 0;
-    while let Some(left) = progress.left()
-        && let Some(space) = sink.space(most)
-    {
-        let got = stream.receive_within(space, left)?;
-        bytes += got as u64;
-        progress.reached(bytes);
-        sink.filled(got)?;
-    }
-    Ok(progress.measured(bytes))
 }
 
 /// A buffer that is sent from, or received into, over and over.

@@ -2,6 +2,8 @@
 
 #![allow(non_snake_case)]
 
+mod flows;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -159,6 +161,8 @@ fn bulk__small_run_gives_the_promised_json() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["verified"], json!(true));
     assert_eq!(report["bytes_per_run"], json!(16 << 20));
+    let cores = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(report["sender"]["cores"], json!(cores));
     for figure in ["min", "median", "max"] {
         assert!(
             report["tcp"]["gbps"][figure].as_f64().unwrap() > 0.0,
@@ -179,7 +183,7 @@ fn bulk__encrypted_stands_first_and_is_compared_with_what_else_encrypts() {
     assert!(said.starts_with("{\n  \"zerolane\": {"), "{said}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["verified"], json!(true));
-    assert_keys(&report, include_str!("json/bulk.keys"));
+    assert_keys(&report, include_str!("../json/bulk.keys"));
     assert_eq!(report["security"], json!("encrypted"));
     assert!(report["cipher"].is_string(), "{report}");
     for contender in [
@@ -385,7 +389,7 @@ fn loss__compares_on_one_link_and_counts_what_it_did() {
     else {
         return;
     };
-    assert_keys(&report, include_str!("json/sweep.keys"));
+    assert_keys(&report, include_str!("../json/sweep.keys"));
     let cells = report["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 2);
     for (cell, lossy) in cells.iter().zip([false, true]) {
@@ -421,7 +425,7 @@ fn incast__every_sender_has_a_row_of_its_own() {
     ) else {
         return;
     };
-    assert_keys(&report, include_str!("json/incast.keys"));
+    assert_keys(&report, include_str!("../json/incast.keys"));
     for result in report["results"].as_array().unwrap() {
         assert_eq!(result["failure"], Value::Null);
         assert_eq!(
@@ -438,7 +442,7 @@ fn share__both_flows_are_there_over_time() {
     let Some(report) = over_a_link("bench share --rate 50mbit --time 1s --json") else {
         return;
     };
-    assert_keys(&report, include_str!("json/share.keys"));
+    assert_keys(&report, include_str!("../json/share.keys"));
     let flows = report["flows"].as_array().unwrap();
     assert_eq!(flows[0]["contender"], json!("extended"));
     assert_eq!(flows[1]["contender"], json!("cubic"));
@@ -457,7 +461,7 @@ fn rtt__gives_the_promised_json() {
     let Some(report) = over_a_link(words) else {
         return;
     };
-    assert_keys(&report, include_str!("json/sweep.keys"));
+    assert_keys(&report, include_str!("../json/sweep.keys"));
 }
 
 #[test]
@@ -466,7 +470,7 @@ fn siege__gives_the_promised_json() {
     let Some(report) = over_a_link(words) else {
         return;
     };
-    assert_keys(&report, include_str!("json/siege.keys"));
+    assert_keys(&report, include_str!("../json/siege.keys"));
 }
 
 #[test]
@@ -474,7 +478,7 @@ fn echo__gives_the_promised_json() {
     let output = output("bench echo -c 20 --seconds 1 --reps 1 --json");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_keys(&report, include_str!("json/echo.keys"));
+    assert_keys(&report, include_str!("../json/echo.keys"));
 }
 
 #[test]
@@ -482,7 +486,7 @@ fn handshake__gives_the_promised_json() {
     let output = output("bench handshake -n 500 --json");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_keys(&report, include_str!("json/handshake.keys"));
+    assert_keys(&report, include_str!("../json/handshake.keys"));
     assert_eq!(report["plain"]["count"], json!(500));
 }
 
@@ -582,7 +586,7 @@ fn serve__refuses_hostile_requests_and_goes_on() {
         let reply = answer(address, garbage);
         assert!(reply.is_empty() || reply.contains("failed"), "{reply}");
     }
-    assert!(answer(address, b"{\"do\":\"hello\",\"version\":7}\n").contains("kernel"));
+    assert!(answer(address, b"{\"do\":\"hello\",\"version\":8}\n").contains("kernel"));
 }
 
 #[test]
@@ -621,8 +625,8 @@ fn demo__says_what_was_encrypted() {
 #[test]
 fn perftest__every_test_gives_the_promised_json() {
     let (latency, stream) = (
-        include_str!("json/latency.keys"),
-        include_str!("json/stream.keys"),
+        include_str!("../json/latency.keys"),
+        include_str!("../json/stream.keys"),
     );
     for (test, figure, promised) in [
         ("put_lat", "us", latency),
@@ -657,7 +661,7 @@ fn perftest__puts_to_a_target_whose_program_sleeps() {
         let output = output(&words);
         assert!(output.status.success(), "{words}: {}", text(&output.stderr));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_keys(&report, include_str!("json/target.keys"));
+        assert_keys(&report, include_str!("../json/target.keys"));
         assert_eq!(report["target"], json!(target));
         let median = &report["sizes"][0]["sides"]["zerolane"]["us"]["median"];
         assert!(median.as_f64().unwrap() > 0.0, "{report}");
@@ -670,7 +674,7 @@ fn perftest__says_what_it_leaves_out_and_why() {
     let output = output(words);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_keys(&report, include_str!("json/skipped.keys"));
+    assert_keys(&report, include_str!("../json/skipped.keys"));
     let skipped = &report["skipped"][0];
     assert_eq!(
         (&skipped["side"], &skipped["size"]),

@@ -1,0 +1,169 @@
+//! `bench flows`: what two hosts move in a time, interval by interval, as users of iperf3 know it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bytesize::ByteSize;
+use serde::Serialize;
+use zerolane_cli::console;
+use zerolane_cli::exit::Exit;
+use zerolane_cli::interrupt::Interrupt;
+
+use super::arguments::{EndsArgs, seconds, size};
+use crate::harness::machine::Machine;
+use crate::job::name::Name;
+use crate::job::settings::Protection;
+use crate::job::{Flows, Job, Work};
+use crate::report::intervals::{Assembly, Interval, Span};
+use crate::report::{self, Report};
+
+/// Arguments of `zerolane bench flows`.
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("mtu", |mtu| mtu.conflicts_with("to")))]
+pub(crate) struct Args {
+    /// How long it flows
+    #[arg(long, short, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
+    time: Duration,
+    /// How many flows there are at the same time, on a core each as far as there are cores
+    #[arg(long, short = 'P', default_value_t = 1, value_name = "N")]
+    parallel: usize,
+    /// The other end sends: what comes here is measured
+    #[arg(long, short = 'R')]
+    reverse: bool,
+    /// Time between two lines
+    #[arg(long, short, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
+    interval: Duration,
+    /// Memory at each end of each flow, sent over and over
+    #[arg(long, default_value = "16MiB", value_name = "SIZE")]
+    buffer: ByteSize,
+    /// What carries the flows
+    #[arg(long, default_value = "zerolane", value_name = "CONTENDER", value_parser = Name::among(&CONTENDERS))]
+    contender: Name,
+    /// Protection of Zerolane's connections; the default is what users of Zerolane get
+    #[arg(long, default_value = "encrypted", value_name = "MODE")]
+    security: Protection,
+    #[command(flatten)]
+    ends: EndsArgs,
+}
+
+/// Those that can flow for a time.
+const CONTENDERS: [Name; 7] = [
+    Name::Zerolane,
+    Name::ZerolanePlain,
+    Name::Tcp,
+    Name::Classic,
+    Name::Extended,
+    Name::Cubic,
+    Name::Bbr,
+];
+
+/// Everything `bench flows` says; `--json` prints it as it is.
+#[derive(Debug, Serialize)]
+struct FlowsReport {
+    bench: &'static str,
+    contender: Name,
+    /// Of Zerolane's connections, and what sealed their payload.
+    security: Protection,
+    cipher: Option<String>,
+    /// The path between the ends, in words.
+    path: String,
+    /// Its MTU; `None` where it was not set.
+    mtu: Option<u32>,
+    sender: Machine,
+    receiver: Machine,
+    reverse: bool,
+    buffer_bytes: u64,
+    /// Every word of every piece that was complete was right.
+    verified: bool,
+    intervals: Vec<Interval>,
+    /// The whole time, flow by flow and together.
+    flows: Vec<Span>,
+    sum: Span,
+    /// Payload sent again; TCP's as the sender's kernel counts for all its connections.
+    resent_bytes: u64,
+}
+
+/// Measures and prints.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let flows = flows(args)?;
+    let job = Job {
+        security: args.security,
+        ..Job::of(Work::Flows(flows))
+    };
+    job.check().context(Exit::Usage)?;
+    report::present(args.ends.json, |interrupt| {
+        measure(args, flows, &job, interrupt)
+    })
+}
+
+fn flows(args: &Args) -> Result<Flows> {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).context(Exit::Usage);
+    Ok(Flows {
+        buffer: size(args.buffer)?,
+        initiators: 1,
+        parallel: args.parallel,
+        reverse: args.reverse,
+        millis: millis(args.time)?,
+        sample_millis: millis(args.interval)?,
+        live: !args.ends.json,
+        seed: args.ends.seed()?,
+    })
+}
+
+fn measure(args: &Args, flows: Flows, job: &Job, interrupt: &Interrupt) -> Result<FlowsReport> {
+    let mut ends = args.ends.start(None, interrupt)?;
+    let [mut sender, mut receiver] = ends.greet()?;
+    if flows.reverse {
+        std::mem::swap(&mut sender, &mut receiver);
+    }
+    let mut assembly = Assembly::new(flows, flows.parallel);
+    ends.begin(args.contender, job)?;
+    let runs = ends.finish(&mut |flow, bytes| match assembly.tell(flow, bytes)? {
+        Some(interval) => console::say(interval.text()),
+        None => Ok(()),
+    })?;
+    let (path, mtu) = args.ends.path(&ends);
+    let whole = Interval::whole(&runs);
+    Ok(FlowsReport {
+        bench: "flows",
+        contender: args.contender,
+        security: args.security,
+        cipher: runs.iter().find_map(|run| run.rx.cipher.clone()),
+        path,
+        mtu,
+        sender,
+        receiver,
+        reverse: flows.reverse,
+        buffer_bytes: flows.buffer as u64,
+        verified: true,
+        intervals: Interval::all(&flows, &runs)?,
+        flows: whole.flows,
+        sum: whole.sum,
+        resent_bytes: runs.iter().map(|run| run.tx.resent_bytes).sum(),
+    })
+}
+
+impl Report for FlowsReport {
+    /// What comes behind the intervals, which were shown while it flowed.
+    fn text(&self) -> String {
+        let whole = Interval {
+            flows: self.flows.clone(),
+            sum: self.sum,
+        };
+        let sealed = self.cipher.as_ref();
+        let sealed = sealed.map_or_else(String::new, |it| format!(", encrypted with {it}"));
+        let direction = match self.reverse {
+            true => ", in reverse",
+            false => "",
+        };
+        format!(
+            "- - - - - - - - - - - - - - - - - - - - - - - - - - -\n{}\n{}{sealed}{direction}; {}, MTU {}; sent \
+             again: {}; counted at the receiver; payload verified.",
+            whole.text(),
+            self.contender.title(),
+            self.path,
+            report::mtu(self.mtu),
+            ByteSize(self.resent_bytes).display().si(),
+        )
+    }
+}
