@@ -280,6 +280,36 @@ const FLOWS: Flows = Flows {
     seed: 3,
 };
 
+/// What is received in flows whose times and samples are so many times those of [`FLOWS`].
+fn received(name: Name, reverse: bool, times: u64) -> Vec<Measured> {
+    let flows = Flows {
+        reverse,
+        millis: FLOWS.millis * times,
+        sample_millis: FLOWS.sample_millis * times,
+        ..FLOWS
+    };
+    let job = job(name, Work::Flows(flows));
+    let (initiators, responder) = ends(&[&job, &job], &job, None);
+    let initiators: Result<Vec<_>> = initiators.into_iter().collect();
+    let (initiators, responder) = (initiators.unwrap().concat(), responder.unwrap());
+    let (sent, received) = match reverse {
+        false => (initiators, responder),
+        true => (responder, initiators),
+    };
+    assert_eq!((sent.len(), received.len()), (4, 4), "{name:?}");
+    assert!(sent.iter().all(|it| it.samples.is_empty()), "{name:?}");
+    for flow in &received {
+        assert!(
+            flow.seconds >= flows.time().as_secs_f64(),
+            "{name:?}: {flow:?}"
+        );
+        assert_eq!(flow.samples.len(), 11, "{name:?}: {flow:?}");
+        let sum: u64 = flow.samples.iter().sum();
+        assert_eq!(sum, flow.bytes, "{name:?}: {flow:?}");
+    }
+    received
+}
+
 #[test]
 fn flows__each_is_counted_over_its_time() {
     for (name, reverse) in [
@@ -289,22 +319,12 @@ fn flows__each_is_counted_over_its_time() {
         (Name::Extended, false),
         (Name::Extended, true),
     ] {
-        let job = job(name, Work::Flows(Flows { reverse, ..FLOWS }));
-        let (initiators, responder) = ends(&[&job, &job], &job, None);
-        let initiators: Result<Vec<_>> = initiators.into_iter().collect();
-        let initiators = initiators.unwrap().concat();
-        let (sent, received) = match reverse {
-            false => (initiators, responder.unwrap()),
-            true => (responder.unwrap(), initiators),
-        };
-        assert_eq!((sent.len(), received.len()), (4, 4), "{name:?}");
-        assert!(sent.iter().all(|it| it.samples.is_empty()), "{name:?}");
-        for flow in received {
-            assert!(flow.bytes > 0 && flow.seconds >= 0.1, "{name:?}: {flow:?}");
-            assert_eq!(flow.samples.len(), 11, "{name:?}: {flow:?}");
-            let sum: u64 = flow.samples.iter().sum();
-            assert_eq!(sum, flow.bytes, "{name:?}: {flow:?}");
-        }
+        // On a busy machine nothing may come in a short time.
+        let mut times = [1, 10, 100]
+            .into_iter()
+            .map(|times| received(name, reverse, times));
+        let all_flow = |flows: Vec<Measured>| flows.iter().all(|flow| flow.bytes > 0);
+        assert!(times.any(all_flow), "{name:?}");
     }
 }
 
