@@ -14,6 +14,7 @@ use crate::digest::{Algorithm, Digester};
 use crate::error::{Cause, Error};
 use crate::glob::is_wild;
 use crate::limits::{LEAST_RATE, PATIENCE_SECONDS, REPLY_SECONDS};
+use crate::links::Links;
 use crate::location::Host;
 use crate::message::{CopyOptions, Landing, Reply, Request, Totals};
 use crate::observe::Observer;
@@ -156,7 +157,9 @@ impl Client {
             let mut spare = Spare::new(self);
             let rings = (DATA, CONTROL);
             let copied = run_watched(&mut connection, rings, &self.stop, &mut spare, |port| {
-                FileSender::new(port, observer, options, digester, reached).send_all(&starts)
+                FileSender::new(port, observer, options, digester, reached)
+                    .with_links(Links::local(options.copy_links), Vec::new())
+                    .send_all(&starts)
             });
             end(connection, copied, copying, spare)
         })

@@ -34,6 +34,7 @@ pub(crate) const RECURSIVE: CopyOptions = CopyOptions {
     count_first: false,
     delta: false,
     in_place: false,
+    copy_links: false,
 };
 const RESUME: CopyOptions = CopyOptions {
     resume: true,

@@ -70,7 +70,7 @@ pub enum Cause {
     /// A directory was asked for, without [`recursive`](crate::CopyOptions::recursive).
     #[error("is a directory: -r takes it, with all that is in it")]
     NotRecursive,
-    /// A symbolic link, named as the target, without anything at its end.
+    /// A symbolic link, named as the target or to be followed, without anything at its end.
     #[error("is a symbolic link that leads nowhere: remove it, or make what it leads to")]
     LinkToNothing,
     /// A directory whose names do not fit [`LISTING_HELD_BYTES`](crate::limits::LISTING_HELD_BYTES).
@@ -124,6 +124,9 @@ pub enum Cause {
     /// Both names of a rename are of one file.
     #[error("is the same file")]
     SameFile,
+    /// A directory that was met below itself, by a symbolic link that is followed.
+    #[error("leads round in a circle: a symbolic link to a directory that it is in")]
+    LinkLoop,
 }
 
 impl From<Errno> for Cause {

@@ -123,6 +123,7 @@ pub fn receive(directory: &Path, input: &[u8]) {
         count_first: false,
         delta: choice & 64 != 0,
         in_place: choice & 128 != 0,
+        copy_links: false,
     };
     let top = match choice & 8 {
         0 => TopLevel::Any,

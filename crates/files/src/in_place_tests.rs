@@ -15,6 +15,7 @@ const IN_PLACE: CopyOptions = CopyOptions {
     count_first: false,
     delta: false,
     in_place: true,
+    copy_links: false,
 };
 
 const META: Meta = Meta {

@@ -20,7 +20,7 @@
 //!     |     temporary, mark, in_place    names, locks; what tells a temporary or incomplete file from others
 //!     \______/
 //!   pack, message, digest           many files in a Transfer; records; BLAKE3 by units
-//!   name, root, target, glob        nothing leaves the served directory; patterns
+//!   name, root, target, glob, links nothing leaves the served directory; patterns; links that are followed
 //!   positioned, attributes, escape  reads and writes at an offset; permissions, times; bytes for people
 //!   rendezvous                      what a client and the server started for it say over a login's channel
 //! ```
@@ -67,6 +67,7 @@ pub mod fuzzing;
 mod glob;
 mod in_place;
 pub mod limits;
+mod links;
 mod location;
 mod mark;
 mod meet;

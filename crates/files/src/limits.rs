@@ -5,7 +5,7 @@
 pub const DEFAULT_PORT: u16 = 9181;
 
 /// Version of the file service's messages. Both ends must speak the same one.
-pub const FILE_PROTOCOL_VERSION: u16 = 5;
+pub const FILE_PROTOCOL_VERSION: u16 = 6;
 
 /// Bytes of a file that are hashed, compared on resume and transferred as one piece. Large enough to hide a Transfer's
 /// two round trips behind the others in flight, small enough that a ring of them stays in the last-level
@@ -201,6 +201,10 @@ pub const PATTERN_HELD_BYTES: usize = 8 << 20;
 
 /// Bytes of one pattern's expression, compiled.
 pub const PATTERN_BYTES: usize = 1 << 20;
+
+/// Tries to resolve a link below the served directory, which the kernel wants repeated when something was renamed
+/// meanwhile: on a busy machine a few, and a client that renames without end is refused after some 10 ms.
+pub const LINK_TRIES: u32 = 10_000;
 
 /// Seconds after which a server that is still removing files says so.
 pub const REMOVING_SECONDS: u64 = 5;

@@ -51,6 +51,8 @@ pub(crate) enum Request {
         may_be_missing: bool,
         /// With digests of files.
         digests: bool,
+        /// What links lead to, in place of them.
+        copy_links: bool,
         /// As in a Put: a sync that goes on comes with the key of the connection that broke.
         digester: Digester,
     },
@@ -134,6 +136,9 @@ pub struct CopyOptions {
     /// Write a file that is there already itself, instead of a new one that replaces it. It is marked while it is
     /// incomplete. A block device that is named as the target is written so, too.
     pub in_place: bool,
+    /// Copy what symbolic links of the source lead to, in place of the links. What a client asks a server for stays below
+    /// the served directory.
+    pub copy_links: bool,
 }
 
 /// What to list.

@@ -12,6 +12,7 @@ const FRESH: CopyOptions = CopyOptions {
     count_first: false,
     delta: false,
     in_place: false,
+    copy_links: false,
 };
 const RESUME: CopyOptions = CopyOptions {
     resume: true,

@@ -10,10 +10,12 @@
 //! the paths of requests as any other program's. What is below them is reached in the same way.
 
 use crate::error::Cause;
+use crate::limits::LINK_TRIES;
 use crate::message::{EntryKind, Meta};
 use crate::name::RelativePath;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
 use std::path::Path;
 
 /// Flags to open any directory that was resolved or named safely.
@@ -81,6 +83,21 @@ impl Root {
             directory,
             of_login: false,
         })
+    }
+
+    /// Opens what is at `path` below, links followed as long as they stay below.
+    pub(crate) fn follow(&self, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let below = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut tries = LINK_TRIES;
+        loop {
+            let opened = fs::openat2(&self.directory, path, flags, Mode::empty(), below);
+            tries -= 1;
+            match opened {
+                // A path with `..`, while something was renamed.
+                Err(Errno::AGAIN) if tries > 0 => {}
+                opened => return opened,
+            }
+        }
     }
 
     /// Whether a path may be looked at at all.
@@ -160,7 +177,6 @@ pub(crate) fn meta_of(stat: &Stat) -> Meta {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use rustix::io::Errno;
     use std::fs as std_fs;
     use std::os::unix::fs::symlink;
     use std::sync::atomic::{AtomicBool, Ordering};

@@ -28,6 +28,7 @@ const RECURSIVE: CopyOptions = CopyOptions {
     count_first: true,
     delta: false,
     in_place: false,
+    copy_links: false,
 };
 
 /// A server of `share` in a temporary directory that also has `local`; stopped when dropped.

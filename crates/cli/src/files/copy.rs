@@ -12,6 +12,7 @@ use signal_hook::low_level::emulate_default_handler;
 use zerolane_files::{Client, CopyOptions, Error, Host, Location, LocationError, Totals};
 
 use super::guarded::Guarded;
+use super::kept::KeptArgs;
 use super::limit::LimitArgs;
 use super::progress::{Progress, Talk};
 use super::stop_on_signals;
@@ -50,6 +51,8 @@ pub struct Args {
     /// Write files that are there already themselves, and block devices that are named; marked while incomplete
     #[arg(long)]
     in_place: bool,
+    #[command(flatten)]
+    kept: KeptArgs,
     /// Have each file on the disk (fsync) before it gets its name
     #[arg(long)]
     fsync: bool,
@@ -138,6 +141,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         count_first: progress.wants_total(),
         delta: args.delta,
         in_place: args.in_place,
+        copy_links: args.kept.copy_links,
     };
     let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
     let direction = direction(args.locations).map_err(usage)?;

@@ -6,6 +6,7 @@ pub(crate) mod change;
 pub(crate) mod copy;
 mod filters;
 mod guarded;
+mod kept;
 mod limit;
 pub(crate) mod list;
 mod log;

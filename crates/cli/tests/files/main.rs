@@ -9,6 +9,7 @@ mod config;
 mod confined;
 mod copy;
 mod doctor;
+mod kept;
 mod key_lists;
 mod keys;
 mod lab;

@@ -8,6 +8,7 @@ use super::{Accepted, Client, PATIENCE, close};
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Failure};
 use crate::limits::BEGUN_STEPS;
+use crate::links::Links;
 use crate::message::{CopyOptions, Request, Totals};
 use crate::observe::Observer;
 use crate::opening::send;
@@ -181,11 +182,13 @@ impl Attempt<'_, '_, '_> {
             path: path.clone(),
             may_be_missing: push,
             digests: options.checksum,
+            copy_links: options.copy_links && !push,
             digester,
         })?;
         let compared = pump::run(&mut connection, CONTROL, DATA, stop, |port| {
             let mut there = Pages::new(port);
-            let mut here = Walker::new(local, digester);
+            let links = Links::local(options.copy_links && push);
+            let mut here = Walker::new(local, digester).with_links(links, Vec::new());
             match push {
                 true => Merge::new(&mut here, &mut there, options, observer, stop).run(),
                 false => Merge::new(&mut there, &mut here, options, observer, stop).run(),
@@ -204,6 +207,7 @@ impl Attempt<'_, '_, '_> {
             count_first: false,
             delta: self.options.delta,
             in_place: self.options.in_place,
+            copy_links: self.options.copy_links,
         };
         let mut totals = Totals::default();
         let mut batches = plan.batches()?;
@@ -261,7 +265,9 @@ impl Attempt<'_, '_, '_> {
             digester,
         })?;
         let copied = pump::run(&mut connection, DATA, CONTROL, stop, |port| {
-            FileSender::new(port, observer, *options, digester, reached).send_planned(base, batch)
+            FileSender::new(port, observer, *options, digester, reached)
+                .with_links(Links::local(options.copy_links), Vec::new())
+                .send_planned(base, batch)
         });
         self.over(connection, copied)
     }

@@ -26,6 +26,7 @@ use crate::limits::{
     CONTROL_BYTES, ENTRY_OVERHEAD_BYTES, MEETING_ANSWER_MILLISECONDS, MEETING_PLACES,
     MEETING_PLACES_OF_HOST, QUESTION_MILLISECONDS, REPLY_SECONDS, REQUEST_SECONDS, SEARCH_SECONDS,
 };
+use crate::links::Links;
 use crate::location::Host;
 use crate::message::{CopyOptions, OfferedEntry, Reply, Request, Totals};
 use crate::observe::Observer;
@@ -225,7 +226,7 @@ fn offer(sources: &[PathBuf]) -> Result<Offer, Error> {
         .iter()
         .map(|source| crate::client::local_start(source, &options))
         .collect();
-    let (files, bytes) = count(&starts, true);
+    let (files, bytes) = count(&starts, true, &Links::Kept, || Ok(()))?;
     let mut offer = Offer {
         files,
         bytes,
@@ -244,7 +245,8 @@ fn offer(sources: &[PathBuf]) -> Result<Offer, Error> {
             return Err(Error::local(source, Cause::SameName));
         }
         let stat = stat_at(directory, name).map_err(|cause| Error::local(source, cause))?;
-        let (_, size) = count(std::slice::from_ref(start), true);
+        let start = std::slice::from_ref(start);
+        let (_, size) = count(start, true, &Links::Kept, || Ok(()))?;
         let entry = OfferedEntry {
             name: name.clone(),
             kind: kind_of(&stat),

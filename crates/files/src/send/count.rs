@@ -1,72 +1,120 @@
 //! What there is to send, for progress.
 
 use super::start::Start;
+use crate::error::Error;
 use crate::limits::TREE_DEPTH;
+use crate::links::{Identity, Links, identity, joined};
 use crate::message::EntryKind;
-use crate::root::{DIRECTORY, entry_kind, kind_of, open_in, stat_at};
+use crate::root::{DIRECTORY, entry_kind, kind_of};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Dir, FileType, Mode};
+use rustix::fs::{Dir, FileType, fstat};
 
-/// Files and bytes below `starts`. What cannot be read counts nothing: it is reported later.
-pub(crate) fn count(starts: &[Start], recursive: bool) -> (u64, u64) {
-    let mut sum = (0, 0);
-    for start in starts {
-        count_start(start, recursive, &mut sum);
-    }
-    sum
-}
-
-fn count_start(start: &Start, recursive: bool, sum: &mut (u64, u64)) {
-    match start {
-        Start::Named { directory, name } => {
-            count_entry(directory.as_fd(), name, None, recursive, TREE_DEPTH, sum);
-        }
-        Start::Contents(directory) => count_contents(directory, TREE_DEPTH, sum),
-        Start::Below { root, path } => {
-            count_start(&Start::open(root, path, recursive), recursive, sum);
-        }
-        Start::Missing { .. } => {}
-    }
-}
-
-fn count_entry(
-    directory: BorrowedFd<'_>,
-    name: &[u8],
-    kind: Option<EntryKind>,
+/// Files and bytes below `starts`. What cannot be read counts nothing: it is reported later. `check` is asked at each
+/// directory whether to go on: links may make much of a small tree.
+pub(crate) fn count(
+    starts: &[Start],
     recursive: bool,
-    depth: usize,
-    sum: &mut (u64, u64),
-) {
-    let stat = match kind {
-        Some(EntryKind::Directory | EntryKind::Link | EntryKind::Special) => None,
-        _ => stat_at(directory, name).ok(),
+    links: &Links,
+    check: impl FnMut() -> Result<(), Error>,
+) -> Result<(u64, u64), Error> {
+    let mut count = Count {
+        recursive,
+        links,
+        check,
+        path: Vec::new(),
+        inside: Vec::new(),
+        files: 0,
+        bytes: 0,
     };
-    match kind.or(stat.as_ref().map(kind_of)) {
-        Some(EntryKind::File) => {
-            sum.0 += 1;
-            sum.1 += stat.map_or(0, |stat| stat.st_size as u64);
+    for start in starts {
+        count.path.clear();
+        count.inside.clear();
+        count.start(start)?;
+    }
+    Ok((count.files, count.bytes))
+}
+
+struct Count<'a, F> {
+    recursive: bool,
+    links: &'a Links,
+    check: F,
+    /// Of the directory that is counted, from the served one.
+    path: Vec<u8>,
+    /// The directories that the walk is in.
+    inside: Vec<Identity>,
+    files: u64,
+    bytes: u64,
+}
+
+impl<F: FnMut() -> Result<(), Error>> Count<'_, F> {
+    fn start(&mut self, start: &Start) -> Result<(), Error> {
+        match start {
+            Start::Named { directory, name } => {
+                self.entry(directory.as_fd(), name, None, TREE_DEPTH)
+            }
+            Start::Contents(directory) => self.contents(directory, TREE_DEPTH),
+            Start::Below { root, path } => {
+                let start = Start::open(root, path, self.recursive);
+                self.path = start.above(path);
+                self.start(&start)
+            }
+            Start::Missing { .. } => Ok(()),
         }
-        Some(EntryKind::Directory) if recursive && depth > 0 => {
-            if let Ok(directory) = open_in(directory, name, DIRECTORY, Mode::empty()) {
-                count_contents(&directory, depth - 1, sum);
+    }
+
+    fn entry(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        name: &[u8],
+        kind: Option<EntryKind>,
+        depth: usize,
+    ) -> Result<(), Error> {
+        let path = || joined(&self.path, name);
+        let stat = match kind {
+            Some(EntryKind::Directory | EntryKind::Special) => None,
+            Some(EntryKind::Link) if !self.links.are_followed() => None,
+            _ => self.links.stat(directory, name, path).ok(),
+        };
+        match stat.as_ref().map(kind_of).or(kind) {
+            Some(EntryKind::File) => {
+                self.files += 1;
+                self.bytes += stat.map_or(0, |stat| stat.st_size as u64);
+            }
+            Some(EntryKind::Directory) if self.recursive && depth > 0 => {
+                let opened = self.links.open(directory, name, path, DIRECTORY);
+                if let Ok(directory) = opened {
+                    let outer = self.path.len();
+                    self.path = path();
+                    self.contents(&directory, depth - 1)?;
+                    self.path.truncate(outer);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn contents(&mut self, directory: &OwnedFd, depth: usize) -> Result<(), Error> {
+        (self.check)()?;
+        let this = fstat(directory).map(|it| identity(&it));
+        let (Ok(this), Ok(entries)) = (this, Dir::read_from(directory)) else {
+            return Ok(());
+        };
+        if self.inside.contains(&this) {
+            return Ok(());
+        }
+        self.inside.push(this);
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                let kind = match entry.file_type() {
+                    FileType::Unknown => None,
+                    known => Some(entry_kind(known)),
+                };
+                self.entry(directory.as_fd(), name, kind, depth)?;
             }
         }
-        _ => {}
-    }
-}
-
-fn count_contents(directory: &OwnedFd, depth: usize, sum: &mut (u64, u64)) {
-    let Ok(entries) = Dir::read_from(directory) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            let kind = match entry.file_type() {
-                FileType::Unknown => None,
-                known => Some(entry_kind(known)),
-            };
-            count_entry(directory.as_fd(), name, kind, true, depth, sum);
-        }
+        self.inside.pop();
+        Ok(())
     }
 }

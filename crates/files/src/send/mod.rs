@@ -21,6 +21,7 @@ use crate::digest::{Digest, Digester};
 use crate::error::{Cause, Error, Failure};
 use crate::in_place::is_unfinished;
 use crate::limits::{INLINE_BYTES, PATH_BYTES, TREE_DEPTH};
+use crate::links::{Identity, Links, identity, joined};
 use crate::message::{CopyOptions, EntryKind, Record, Totals};
 use crate::observe::Observer;
 use crate::pack::PackWriter;
@@ -28,10 +29,10 @@ use crate::port::{Buffer, Port};
 use crate::position::{Position, Step};
 use crate::positioned::read_full;
 use crate::reached::Reached;
-use crate::root::{DIRECTORY, READ_FILE, entry_kind, kind_of, meta_of, open_in, stat_at};
+use crate::root::{DIRECTORY, READ_FILE, entry_kind, kind_of, meta_of, stat_at};
 use packing::Pending;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Dir, FileType, Mode, Stat, fstat, readlinkat};
+use rustix::fs::{Dir, FileType, OFlags, Stat, fstat, readlinkat};
 use segments::changed;
 use skipping::Way;
 use trouble::Trouble;
@@ -67,6 +68,11 @@ pub(crate) struct FileSender<'a> {
     reached: &'a mut Reached,
     /// Path of what is being sent, for reports.
     path: Vec<u8>,
+    links: Links,
+    /// Where that path begins, from the served directory.
+    above: Vec<u8>,
+    /// The directories that the walk is in.
+    inside: Vec<Identity>,
 }
 
 impl<'a> FileSender<'a> {
@@ -98,13 +104,24 @@ impl<'a> FileSender<'a> {
             before: reached.totals,
             reached,
             path: Vec::new(),
+            links: Links::Kept,
+            above: Vec::new(),
+            inside: Vec::new(),
         }
+    }
+
+    /// With this done to links. `above`: where the source is, from the served directory.
+    pub(crate) fn with_links(mut self, links: Links, above: Vec<u8>) -> FileSender<'a> {
+        self.links = links;
+        self.above = above;
+        self
     }
 
     /// Sends everything and waits until the receiver has put it in its place.
     pub(crate) fn send_all(mut self, starts: &[Start]) -> Result<Totals, Error> {
         if self.options.count_first {
-            let (files, bytes) = count(starts, self.options.recursive);
+            let check = || self.port.poll();
+            let (files, bytes) = count(starts, self.options.recursive, &self.links, check)?;
             self.observer.counted(files, bytes);
             self.add(&Record::Total { files, bytes }, 0)?;
         }
@@ -136,9 +153,17 @@ impl<'a> FileSender<'a> {
             Start::Named { directory, name } => {
                 self.entry(directory.as_fd(), name, None, TREE_DEPTH)
             }
-            Start::Contents(directory) => self.contents(directory, TREE_DEPTH),
+            Start::Contents(directory) => {
+                let top = fstat(directory).ok();
+                self.inside.extend(top.as_ref().map(identity));
+                self.contents(directory, TREE_DEPTH)?;
+                self.inside.clear();
+                Ok(())
+            }
             Start::Below { root, path } => {
-                self.start(&Start::open(root, path, self.options.recursive))
+                let start = Start::open(root, path, self.options.recursive);
+                self.above = start.above(path);
+                self.start(&start)
             }
             Start::Missing { path, cause } => {
                 let name = path.rsplit(|&b| b == b'/').next().unwrap_or(b"");
@@ -195,8 +220,11 @@ impl<'a> FileSender<'a> {
         depth: usize,
     ) -> Result<(), Trouble> {
         let kind = match kind {
+            Some(EntryKind::Link) if self.links.are_followed() => {
+                kind_of(&self.look(directory, name)?)
+            }
             Some(kind) => kind,
-            None => kind_of(&stat_at(directory, name)?),
+            None => kind_of(&self.look(directory, name)?),
         };
         match kind {
             EntryKind::Directory => return self.directory(directory, name, depth),
@@ -218,11 +246,34 @@ impl<'a> FileSender<'a> {
             return Err(Cause::NotRecursive.into());
         }
         let depth = depth.checked_sub(1).ok_or(Cause::TooDeep)?;
-        let directory = open_in(parent, name, DIRECTORY, Mode::empty())?;
-        let meta = meta_of(&fstat(&directory)?);
-        self.enter(name, meta)?;
+        let directory = self.open_source(parent, name, DIRECTORY)?;
+        let stat = fstat(&directory)?;
+        let this = identity(&stat);
+        if self.links.are_followed() && self.inside.contains(&this) {
+            return Err(Cause::LinkLoop.into());
+        }
+        self.enter(name, meta_of(&stat))?;
+        self.inside.push(this);
         self.contents(&directory, depth)?;
+        self.inside.pop();
         Ok(self.leave()?)
+    }
+
+    /// What is at the current path, called `name` in `directory`; what it leads to, if links are followed.
+    fn look(&self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Cause> {
+        let path = || joined(&self.above, &self.path);
+        self.links.stat(directory, name, path)
+    }
+
+    /// Opens that.
+    fn open_source(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &[u8],
+        flags: OFlags,
+    ) -> Result<OwnedFd, Cause> {
+        let path = || joined(&self.above, &self.path);
+        self.links.open(directory, name, path, flags)
     }
 
     fn contents(&mut self, directory: &OwnedFd, depth: usize) -> Result<(), Error> {
@@ -274,7 +325,7 @@ impl<'a> FileSender<'a> {
         name: &[u8],
         sent_as: &[u8],
     ) -> Result<(), Trouble> {
-        let file = open_in(directory, name, READ_FILE, Mode::empty())?;
+        let file = self.open_source(directory, name, READ_FILE)?;
         let stat = fstat(&file)?;
         if kind_of(&stat) != EntryKind::File {
             return Err(Cause::Special.into());

@@ -5,10 +5,10 @@ use super::trouble::Trouble;
 use crate::error::{Cause, Error};
 use crate::limits::TREE_DEPTH;
 use crate::message::{EntryKind, Meta, Record, Totals};
-use crate::root::{DIRECTORY, kind_of, meta_of, open_in, stat_at};
+use crate::root::{DIRECTORY, kind_of, meta_of};
 use crate::sync::plan::{Step, next_step};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, fstat};
+use rustix::fs::fstat;
 
 /// A directory of the source that steps are in.
 struct Level {
@@ -62,7 +62,7 @@ impl FileSender<'_> {
         }
         self.path.extend_from_slice(&name);
         let opened = parent.map(|parent| -> Result<_, Cause> {
-            let directory = open_in(parent, &name, DIRECTORY, Mode::empty())?;
+            let directory = self.open_source(parent.as_fd(), &name, DIRECTORY)?;
             let meta = meta_of(&fstat(&directory)?);
             Ok((directory, meta))
         });
@@ -146,7 +146,7 @@ impl FileSender<'_> {
     /// A file or link.
     fn chosen(&mut self, directory: &OwnedFd, name: &[u8], sent_as: &[u8]) -> Result<(), Trouble> {
         let directory = directory.as_fd();
-        match kind_of(&stat_at(directory, name)?) {
+        match kind_of(&self.look(directory, name)?) {
             EntryKind::File => self.file(directory, name, sent_as)?,
             EntryKind::Link => self.link(directory, name, sent_as)?,
             EntryKind::Directory | EntryKind::Special => {
@@ -165,7 +165,7 @@ impl FileSender<'_> {
         meta: &Meta,
         was: &Meta,
     ) -> Result<(), Trouble> {
-        let now = stat_at(directory, name)?;
+        let now = self.look(directory.as_fd(), name)?;
         let same = kind_of(&now) == EntryKind::File && now.st_size as u64 == size;
         if !same || meta_of(&now) != *meta {
             return self.chosen(directory, name, name);

@@ -44,6 +44,18 @@ impl Start {
             cause,
         })
     }
+
+    /// Where what is sent from here, which is at `path`, has its place: the directory around it.
+    pub(super) fn above(&self, path: &[u8]) -> Vec<u8> {
+        let around = |path: RelativePath| match self {
+            Start::Contents(_) => Some(path.as_bytes()),
+            _ => path.split_last().map(|(parent, _)| parent.as_bytes()),
+        };
+        RelativePath::parse(path)
+            .ok()
+            .and_then(around)
+            .unwrap_or_default()
+    }
 }
 
 fn find(root: &Root, path: &RelativePath, recursive: bool) -> Result<Start, Cause> {

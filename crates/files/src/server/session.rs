@@ -8,6 +8,7 @@ use crate::client::local_start;
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Failure, Refusal};
 use crate::limits::{LEAST_RATE, REPLY_SECONDS, REQUEST_SECONDS};
+use crate::links::Links;
 use crate::message::{CopyOptions, EntryKind, Landing, ListOptions, Meta, Reply, Request, Totals};
 use crate::name::RelativePath;
 use crate::observe::{Observer, Peer, ServerObserver, Verb};
@@ -118,12 +119,13 @@ impl Session<'_> {
                 path,
                 may_be_missing,
                 digests,
+                copy_links,
                 digester,
             } => {
                 let turn = self.turns.take(self.key, &digester, &self.stop)?;
                 let digester = (digester.accept(), &turn);
-                self.walk(connection, &path, may_be_missing, digests, digester)
-                    .map(|()| None)
+                let what = (may_be_missing, digests, copy_links);
+                self.walk(connection, &path, what, digester).map(|()| None)
             }
             Request::Update {
                 destination,
@@ -222,15 +224,25 @@ impl Session<'_> {
         (digester, turn): (Digester, &Turn<'_>),
         mut reached: Reached,
     ) -> Result<Totals, Error> {
-        let starts: Vec<_> = match &self.served {
-            Served::Below(root) => starts(root, sources),
+        let (starts, links): (Vec<_>, _) = match &self.served {
+            Served::Below(root) => {
+                let links = Links::below(options.copy_links, root);
+                (starts(root, sources), links)
+            }
+            // Whoever offers it, offers links as links.
+            Served::Offered(_) if options.copy_links => {
+                return self.refuse(connection, Refusal::Malformed);
+            }
             Served::Offered(offered) => {
-                offered.iter().map(|it| local_start(it, &options)).collect()
+                let starts = offered.iter().map(|it| local_start(it, &options));
+                (starts.collect(), Links::Kept)
             }
         };
         self.accept(connection, &digester, Landing::Into)?;
         pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
-            FileSender::new(port, self, options, digester, &mut reached).send_all(&starts)
+            FileSender::new(port, self, options, digester, &mut reached)
+                .with_links(links, Vec::new())
+                .send_all(&starts)
         })
     }
 
@@ -276,6 +288,15 @@ impl Session<'_> {
     pub(super) fn root(&self) -> Result<&Root, Cause> {
         match &self.served {
             Served::Below(root) => Ok(root),
+            Served::Offered(_) => Err(Cause::OutsideRoot),
+        }
+    }
+
+    /// How links below the directory `path` are taken, and that path as the kernel has it.
+    pub(super) fn links_below(&self, path: &[u8], follow: bool) -> Result<(Links, Vec<u8>), Cause> {
+        let above = RelativePath::parse(path)?.as_bytes();
+        match &self.served {
+            Served::Below(root) => Ok((Links::below(follow, root), above)),
             Served::Offered(_) => Err(Cause::OutsideRoot),
         }
     }

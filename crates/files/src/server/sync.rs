@@ -34,8 +34,7 @@ impl Session<'_> {
         &self,
         connection: &mut Connection,
         path: &[u8],
-        may_be_missing: bool,
-        digests: bool,
+        (may_be_missing, digests, copy_links): (bool, bool, bool),
         (digester, turn): (Digester, &Turn<'_>),
     ) -> Result<(), Error> {
         let directory = match self.directory(path) {
@@ -43,8 +42,14 @@ impl Session<'_> {
             Err(Cause::NotFound) if may_be_missing => None,
             Err(cause) => return self.refuse_path(connection, path, cause),
         };
+        let (links, above) = match self.links_below(path, copy_links) {
+            Ok(links) => links,
+            Err(cause) => return self.refuse_path(connection, path, cause),
+        };
         self.accept(connection, &digester, Landing::Into)?;
-        let walker = Walker::new(directory, digester).with_digests(digests);
+        let walker = Walker::new(directory, digester)
+            .with_digests(digests)
+            .with_links(links, above);
         pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
             pages::send(port, walker, turn.stop())
         })
@@ -85,8 +90,10 @@ impl Session<'_> {
         (digester, turn): (Digester, &Turn<'_>),
         begun: u64,
     ) -> Result<Totals, Error> {
-        let base = match self.directory(source) {
-            Ok(base) => base,
+        let opened = self.directory(source);
+        let links = self.links_below(source, options.copy_links);
+        let (base, (links, above)) = match opened.and_then(|base| Ok((base, links?))) {
+            Ok(opened) => opened,
             Err(cause) => return self.refuse_path(connection, source, cause),
         };
         self.accept(connection, &digester, Landing::Into)?;
@@ -96,7 +103,9 @@ impl Session<'_> {
             ..Reached::default()
         };
         pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
-            FileSender::new(port, self, options, digester, &mut reached).send_planned(base, &plan)
+            FileSender::new(port, self, options, digester, &mut reached)
+                .with_links(links, above)
+                .send_planned(base, &plan)
         })
     }
 

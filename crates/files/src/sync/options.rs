@@ -47,6 +47,8 @@ pub struct SyncOptions {
     pub delta: bool,
     /// Write changed files themselves: see [`CopyOptions::in_place`](crate::CopyOptions::in_place).
     pub in_place: bool,
+    /// Take what symbolic links of the source lead to: see [`CopyOptions::copy_links`](crate::CopyOptions::copy_links).
+    pub copy_links: bool,
     /// What is left alone, at both ends.
     pub filter: Filter,
 }

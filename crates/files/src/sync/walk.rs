@@ -4,11 +4,12 @@ use super::sight::{Detail, Listing, Seen, Sight};
 use crate::digest::{Digest, Digester, unit_count, unit_len};
 use crate::error::{Cause, Error};
 use crate::limits::{LISTING_HELD_BYTES, TREE_DEPTH, UNIT_BYTES};
+use crate::links::{Identity, Links, identity, joined};
 use crate::message::EntryKind;
 use crate::positioned::read_full;
-use crate::root::{DIRECTORY, READ_FILE, kind_of, meta_of, open_in, stat_at};
+use crate::root::{DIRECTORY, READ_FILE, kind_of, meta_of};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Dir, Mode, fstat, readlinkat};
+use rustix::fs::{Dir, fstat, readlinkat};
 
 /// Walks a tree: one descriptor and the sorted names of what is still to come for each open directory.
 pub(crate) struct Walker {
@@ -21,9 +22,15 @@ pub(crate) struct Walker {
     /// Bytes held for names, in all levels, and the most that there may be.
     held: usize,
     most_held: usize,
+    links: Links,
+    /// Where the tree is, from the served directory.
+    above: Vec<u8>,
 }
 
 struct Level {
+    name: Vec<u8>,
+    /// Which directory it is.
+    this: Option<Identity>,
     /// `None`: there is no such directory, or it could not be opened.
     directory: Option<OwnedFd>,
     names: Names,
@@ -49,8 +56,10 @@ impl Walker {
             digests: false,
             held: 0,
             most_held: LISTING_HELD_BYTES,
+            links: Links::Kept,
+            above: Vec::new(),
         };
-        walker.open(directory.map(Ok));
+        walker.open(b"", directory.map(Ok));
         walker
     }
 
@@ -60,14 +69,23 @@ impl Walker {
         self
     }
 
+    /// With this done to links. `above`: where the tree is, from the served directory.
+    pub(crate) fn with_links(mut self, links: Links, above: Vec<u8>) -> Walker {
+        self.links = links;
+        self.above = above;
+        self
+    }
+
     /// Of the directory alone: those in it are listed as empty ones.
     pub(crate) fn flat(mut self, flat: bool) -> Walker {
         self.flat = flat;
         self
     }
 
-    fn open(&mut self, directory: Option<Result<OwnedFd, Cause>>) {
+    fn open(&mut self, name: &[u8], directory: Option<Result<OwnedFd, Cause>>) {
         let mut level = Level {
+            name: name.to_vec(),
+            this: None,
             directory: None,
             names: Names::default(),
             cut: None,
@@ -77,6 +95,7 @@ impl Walker {
             Some(Err(cause)) => level.cut = Some(cause),
             Some(Ok(directory)) => {
                 let room = self.most_held.saturating_sub(self.held);
+                level.this = fstat(&directory).ok().as_ref().map(identity);
                 level.cut = level.names.read(&directory, room).err();
                 level.directory = Some(directory);
             }
@@ -94,9 +113,10 @@ impl Walker {
     /// What stands under `name` in the innermost directory; `None` if it has gone.
     fn look(&mut self, name: &[u8]) -> Option<Sight> {
         let directory = self.levels.last()?.directory.as_ref()?;
-        match see(directory, name) {
+        let path = || self.path(name);
+        match see(directory, name, &self.links, path) {
             Ok(mut seen) if self.digests && seen.kind == EntryKind::File => {
-                match digest(directory, &seen, self.digester.as_ref()) {
+                match self.digest(&seen) {
                     Ok(digest) => seen.detail = Detail::Digest(digest),
                     Err(cause) => return Some(unseen(name, cause)),
                 }
@@ -104,20 +124,39 @@ impl Walker {
             }
             Ok(seen) if seen.kind == EntryKind::Directory => {
                 if self.flat {
-                    self.open(None);
+                    self.open(name, None);
                     return Some(Sight::Entry(seen));
                 }
                 if self.levels.len() > TREE_DEPTH {
                     return Some(unseen(name, Cause::TooDeep));
                 }
-                let below = open_in(directory, name, DIRECTORY, Mode::empty());
-                self.open(Some(below.map_err(Cause::from)));
+                let below = self.links.open(directory, name, path, DIRECTORY);
+                if self.links.are_followed()
+                    && let Ok(below) = &below
+                    && self.is_inside(below)
+                {
+                    return Some(unseen(name, Cause::LinkLoop));
+                }
+                self.open(name, Some(below));
                 Some(Sight::Entry(seen))
             }
             Ok(seen) => Some(Sight::Entry(seen)),
             Err(Cause::NotFound) => None,
             Err(cause) => Some(unseen(name, cause)),
         }
+    }
+
+    /// Whether the walk is in this directory already.
+    fn is_inside(&self, directory: &OwnedFd) -> bool {
+        let this = fstat(directory).ok().as_ref().map(identity);
+        self.levels.iter().any(|level| level.this == this)
+    }
+
+    /// Of `name` in the innermost directory, from the served one.
+    fn path(&self, name: &[u8]) -> Vec<u8> {
+        let below = self.levels.iter().skip(1).map(|level| &level.name[..]);
+        let path = below.fold(self.above.clone(), |path, name| joined(&path, name));
+        joined(&path, name)
     }
 }
 
@@ -160,7 +199,10 @@ impl Listing for Walker {
     fn digest(&mut self, seen: &Seen) -> Result<Digest, Cause> {
         let level = self.levels.last().ok_or(Cause::NotFound)?;
         let directory = level.directory.as_ref().ok_or(Cause::NotFound)?;
-        digest(directory, seen, self.digester.as_ref())
+        let digester = self.digester.as_ref().ok_or(Cause::ChangedSinceListed)?;
+        let path = || self.path(&seen.name);
+        let file = self.links.open(directory, &seen.name, path, READ_FILE)?;
+        digest(file, seen.size, digester)
     }
 }
 
@@ -209,9 +251,14 @@ impl Names {
     }
 }
 
-/// What stands under `name`.
-pub(crate) fn see(directory: &OwnedFd, name: &[u8]) -> Result<Seen, Cause> {
-    let stat = stat_at(directory, name)?;
+/// What stands under `name`; with links that are followed, what it leads to. `path`: as of [`Links::stat`].
+pub(crate) fn see(
+    directory: &OwnedFd,
+    name: &[u8],
+    links: &Links,
+    path: impl FnOnce() -> Vec<u8>,
+) -> Result<Seen, Cause> {
+    let stat = links.stat(directory, name, path)?;
     let kind = kind_of(&stat);
     let detail = match kind {
         EntryKind::Link => Detail::Link(readlinkat(directory, name, Vec::new())?.into_bytes()),
@@ -228,16 +275,14 @@ pub(crate) fn see(directory: &OwnedFd, name: &[u8]) -> Result<Seen, Cause> {
 }
 
 /// The digest of a file's content, made as a copy makes it but that holes are read.
-fn digest(directory: &OwnedFd, seen: &Seen, digester: Option<&Digester>) -> Result<Digest, Cause> {
-    let digester = digester.ok_or(Cause::ChangedSinceListed)?;
-    let file = open_in(directory, &seen.name, READ_FILE, Mode::empty())?;
+fn digest(file: OwnedFd, size: u64, digester: &Digester) -> Result<Digest, Cause> {
     if kind_of(&fstat(&file)?) != EntryKind::File {
         return Err(Cause::ChangedSinceListed);
     }
-    let mut unit = vec![0; unit_len(seen.size, 0)];
+    let mut unit = vec![0; unit_len(size, 0)];
     let mut units = digester.hasher();
-    for index in 0..unit_count(seen.size) {
-        let unit = &mut unit[..unit_len(seen.size, index)];
+    for index in 0..unit_count(size) {
+        let unit = &mut unit[..unit_len(size, index)];
         if read_full(file.as_fd(), unit, index * UNIT_BYTES as u64)? < unit.len() {
             return Err(Cause::ChangedSinceListed);
         }

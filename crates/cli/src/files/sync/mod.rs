@@ -11,6 +11,7 @@ use zerolane_files::{Host, Kept, Location, LocationError, SyncOptions, SyncPaths
 
 use super::filters::Filters;
 use super::guarded::Guarded;
+use super::kept::KeptArgs;
 use super::limit::LimitArgs;
 use super::progress::{Progress, Talk};
 use super::stop_on_signals;
@@ -61,6 +62,8 @@ pub struct Args {
     /// Write files that are there already themselves, and block devices that are named; marked while incomplete
     #[arg(long)]
     in_place: bool,
+    #[command(flatten)]
+    kept: KeptArgs,
     /// Have each file on the disk (fsync) before it gets its name
     #[arg(long)]
     fsync: bool,
@@ -105,6 +108,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         durable: args.fsync,
         delta: args.delta,
         in_place: args.in_place,
+        copy_links: args.kept.copy_links,
         filter: args.filters.0,
     };
     // What is done with each file is said by the sync itself.
