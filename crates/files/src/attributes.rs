@@ -1,23 +1,81 @@
-//! Permissions and times of what a copy makes or meets.
+//! Owners, permissions and times of what a copy makes or meets.
 
 use crate::error::Cause;
 use crate::message::Meta;
 use rustix::fd::BorrowedFd;
-use rustix::fs::{self, Mode, Timespec, Timestamps};
+use rustix::fs::{self, AtFlags, Gid, Mode, Timespec, Timestamps, Uid};
+use rustix::io::Errno;
 
-/// Sets permissions and time of change of a file that was made here, open to its owner only.
-pub(crate) fn set_meta(file: BorrowedFd<'_>, meta: &Meta) -> Result<(), Cause> {
+/// What could not be kept of a file that is in its place.
+pub(crate) type NotKept = Option<Cause>;
+
+/// Sets owner, permissions and time of change of a file that was made here, open to its owner only.
+pub(crate) fn set_meta(file: BorrowedFd<'_>, meta: &Meta) -> Result<NotKept, Cause> {
+    let not_kept = set_owner(file, meta)?;
     let mode = meta.mode & 0o777;
     if mode != 0o600 {
         fs::fchmod(file, Mode::from_raw_mode(mode))?;
     }
-    set_time(file, meta)
+    set_time(file, meta).map(|()| not_kept)
 }
 
-/// Sets permissions and time of change of what may have had any others before.
-pub(crate) fn replace_meta(file: BorrowedFd<'_>, meta: &Meta) -> Result<(), Cause> {
+/// Sets owner, permissions and time of change of what may have had any others before.
+pub(crate) fn replace_meta(file: BorrowedFd<'_>, meta: &Meta) -> Result<NotKept, Cause> {
+    let not_kept = set_owner(file, meta)?;
     fs::fchmod(file, Mode::from_raw_mode(meta.mode & 0o777))?;
-    set_time(file, meta)
+    set_time(file, meta).map(|()| not_kept)
+}
+
+/// Sets user and group, if that is asked for; the group alone where only that may be.
+fn set_owner(file: BorrowedFd<'_>, meta: &Meta) -> Result<NotKept, Cause> {
+    let Some(owner) = meta.owner else {
+        return Ok(None);
+    };
+    let stat = fs::fstat(file)?;
+    if (stat.st_uid, stat.st_gid) == (owner.uid, owner.gid) {
+        return Ok(None);
+    }
+    let (user, group) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+    not_kept(fs::fchown(file, Some(user), Some(group)), || {
+        fs::fchown(file, None, Some(group))
+    })
+}
+
+/// Sets user and group of a symbolic link.
+pub(crate) fn set_owner_at(
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    meta: &Meta,
+) -> Result<NotKept, Cause> {
+    let Some(owner) = meta.owner else {
+        return Ok(None);
+    };
+    let (user, group) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+    let set = |user| {
+        fs::chownat(
+            directory,
+            name,
+            user,
+            Some(group),
+            AtFlags::SYMLINK_NOFOLLOW,
+        )
+    };
+    not_kept(set(Some(user)), || set(None))
+}
+
+/// What became of giving a file away: another user's number needs a right that few have, or is none here.
+fn not_kept(
+    set: rustix::io::Result<()>,
+    group_alone: impl FnOnce() -> rustix::io::Result<()>,
+) -> Result<NotKept, Cause> {
+    match set {
+        Err(Errno::PERM | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            // It is told in any case.
+            let _ = group_alone();
+            Ok(Some(Cause::OwnerNotKept))
+        }
+        set => Ok(set.map(|()| None)?),
+    }
 }
 
 /// Sets the time of change.

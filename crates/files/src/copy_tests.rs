@@ -35,6 +35,7 @@ pub(crate) const RECURSIVE: CopyOptions = CopyOptions {
     delta: false,
     in_place: false,
     copy_links: false,
+    attributes: crate::message::Attributes::NONE,
 };
 const RESUME: CopyOptions = CopyOptions {
     resume: true,

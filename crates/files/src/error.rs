@@ -127,6 +127,9 @@ pub enum Cause {
     /// A directory that was met below itself, by a symbolic link that is followed.
     #[error("leads round in a circle: a symbolic link to a directory that it is in")]
     LinkLoop,
+    /// The file is there, and another user's or group's than the source.
+    #[error("its owner was not kept: only root may give files away")]
+    OwnerNotKept,
 }
 
 impl From<Errno> for Cause {

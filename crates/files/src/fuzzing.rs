@@ -4,8 +4,8 @@ use crate::digest::Digester;
 use crate::error::Error;
 use crate::limits::{BUFFER_BYTES, CONTROL_BYTES, TREE_DEPTH};
 use crate::message::{
-    CopyOptions, Record, Reply, Request, decode_feedback, decode_opening, decode_record,
-    encode_feedback, encode_opening,
+    Attributes, CopyOptions, Record, Reply, Request, decode_feedback, decode_opening,
+    decode_record, encode_feedback, encode_opening,
 };
 use crate::name::{RelativePath, check_name};
 use crate::pack::PackWriter;
@@ -109,10 +109,10 @@ pub fn listing(bytes: &[u8]) {
 }
 
 /// Receives into `directory` what a hostile sender sends. The first byte of `input` chooses the
-/// options, the rest is records; an invalid record ends a pack, and what follows the record of a run
+/// options, the second what is kept besides; the rest is records; an invalid record ends a pack, and what follows the record of a run
 /// is its units.
 pub fn receive(directory: &Path, input: &[u8]) {
-    let Some((&choice, mut records)) = input.split_first() else {
+    let Some((&[choice, kept], mut records)) = input.split_first_chunk() else {
         return;
     };
     let options = CopyOptions {
@@ -124,6 +124,9 @@ pub fn receive(directory: &Path, input: &[u8]) {
         delta: choice & 64 != 0,
         in_place: choice & 128 != 0,
         copy_links: false,
+        attributes: Attributes {
+            owner: kept & 1 != 0,
+        },
     };
     let top = match choice & 8 {
         0 => TopLevel::Any,

@@ -5,7 +5,7 @@
 //! a complete file there repairs it: a copy in place, which takes the mark away, or one that replaces the file.
 //! Devices cannot have such a mark; nothing is ever copied from one.
 
-use crate::attributes::{replace_meta, set_time};
+use crate::attributes::{NotKept, replace_meta, set_time};
 use crate::error::Cause;
 use crate::message::Meta;
 use crate::root::{open_in, stat_at};
@@ -127,10 +127,10 @@ impl InPlace {
         file: BorrowedFd<'_>,
         size: u64,
         meta: &Meta,
-    ) -> Result<(), Cause> {
+    ) -> Result<NotKept, Cause> {
         if self.device {
             // Also the kernel's own copy of what a device refuses is told here.
-            return Ok(fs::fsync(file)?);
+            return Ok(fs::fsync(file).map(|()| None)?);
         }
         if self.len != size {
             self.change(file, meta)?;
@@ -146,11 +146,11 @@ impl InPlace {
             Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
             removed => removed?,
         }
-        replace_meta(file, meta)?;
-        match self.durable {
-            true => Ok(fs::fsync(file)?),
-            false => Ok(()),
+        let not_kept = replace_meta(file, meta)?;
+        if self.durable {
+            fs::fsync(file)?;
         }
+        Ok(not_kept)
     }
 }
 

@@ -16,12 +16,14 @@ const IN_PLACE: CopyOptions = CopyOptions {
     delta: false,
     in_place: true,
     copy_links: false,
+    attributes: crate::message::Attributes::NONE,
 };
 
 const META: Meta = Meta {
     mode: 0o640,
     mtime_seconds: 1_000_000_000,
     mtime_nanoseconds: 5,
+    owner: None,
 };
 
 fn part(base: &Path, size: u64) -> Result<Option<Part>, Cause> {

@@ -21,7 +21,7 @@
 //!     \______/
 //!   pack, message, digest           many files in a Transfer; records; BLAKE3 by units
 //!   name, root, target, glob, links nothing leaves the served directory; patterns; links that are followed
-//!   positioned, attributes, escape  reads and writes at an offset; permissions, times; bytes for people
+//!   positioned, attributes, escape  reads and writes at an offset; owners, permissions, times; bytes for people
 //!   rendezvous                      what a client and the server started for it say over a login's channel
 //! ```
 //!
@@ -100,7 +100,8 @@ pub use escape::escape;
 pub use location::{Host, Location, LocationError};
 pub use meet::{Invitation, Meeting, MeetingCode, MeetingCodeError, Offer, Whereabouts};
 pub use message::{
-    CopyOptions, EntryKind, ListOptions, Meta, OfferedEntry, RemoveOptions, Replace, Totals,
+    Attributes, CopyOptions, EntryKind, ListOptions, Meta, OfferedEntry, Owner, RemoveOptions,
+    Replace, Totals,
 };
 pub use observe::{Observer, Peer, ServerObserver, Verb};
 pub use rendezvous::{Answer, Call, LineError};

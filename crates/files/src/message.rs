@@ -53,6 +53,8 @@ pub(crate) enum Request {
         digests: bool,
         /// What links lead to, in place of them.
         copy_links: bool,
+        /// With these.
+        attributes: Attributes,
         /// As in a Put: a sync that goes on comes with the key of the connection that broke.
         digester: Digester,
     },
@@ -139,6 +141,20 @@ pub struct CopyOptions {
     /// Copy what symbolic links of the source lead to, in place of the links. What a client asks a server for stays below
     /// the served directory.
     pub copy_links: bool,
+    /// What is kept of files besides.
+    pub attributes: Attributes,
+}
+
+/// What is kept of files besides content, permissions and time, where the end that writes them may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attributes {
+    /// User and group, by their numbers.
+    pub owner: bool,
+}
+
+impl Attributes {
+    /// Nothing.
+    pub const NONE: Attributes = Attributes { owner: false };
 }
 
 /// What to list.
@@ -241,6 +257,24 @@ pub struct Meta {
     pub mtime_seconds: i64,
     /// And nanoseconds, 0 to 999,999,999.
     pub mtime_nanoseconds: u32,
+    /// Whose it is, if that was asked for.
+    pub owner: Option<Owner>,
+}
+
+/// User and group of a file, by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+impl Owner {
+    /// Whether there can be such users and groups: the greatest number means none.
+    pub(crate) fn can_be(self) -> bool {
+        self.uid != u32::MAX && self.gid != u32::MAX
+    }
 }
 
 /// A record of the sender of files, in the manifest of a pack.
@@ -337,6 +371,22 @@ pub(crate) enum Record<'a> {
     Part { size: u32, digest: Digest },
 }
 
+impl Record<'_> {
+    /// What is to be kept besides content, if it says so.
+    pub(crate) fn meta(&self) -> Option<&Meta> {
+        match self {
+            Record::Reenter { meta, .. }
+            | Record::Enter { meta, .. }
+            | Record::Link { meta, .. }
+            | Record::File { meta, .. }
+            | Record::Open { meta, .. }
+            | Record::Settle { meta, .. }
+            | Record::Stream { meta, .. } => Some(meta),
+            _ => None,
+        }
+    }
+}
+
 /// A piece of data in a unit that is partly holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Piece {
@@ -358,6 +408,8 @@ pub(crate) enum Feedback {
     },
     /// All steps up to there are taken, with these totals on this connection.
     Settled { position: Position, totals: Totals },
+    /// What could not be kept of files that are in their place: one for each kind.
+    NotKept { failures: Vec<Failure> },
     /// Everything is in its place, but for the failures. Answers Finish.
     Done(Totals),
 }

@@ -13,6 +13,7 @@ fn meta() -> impl Strategy<Value = Meta> {
             mode,
             mtime_seconds,
             mtime_nanoseconds,
+            owner: None,
         },
     )
 }
@@ -25,6 +26,7 @@ fn encode_record__longest_fits() {
         mode: u32::MAX,
         mtime_seconds: i64::MIN,
         mtime_nanoseconds: u32::MAX,
+        owner: None,
     };
     let piece = Piece {
         offset: UNIT_BYTES as u32,

@@ -34,6 +34,12 @@ pub trait Observer: Send + Sync {
         self.failed(failure);
     }
 
+    /// A file was copied, and this could not be kept of it, at this end or (`there`) at the other. Each kind is told once
+    /// over each connection.
+    fn not_kept(&self, failure: &Failure, there: bool) {
+        let _ = (failure, there);
+    }
+
     /// The connection broke because of `why`; another one is tried, for `left` at most.
     fn interrupted(&self, why: &Error, left: Duration) {
         let _ = (why, left);

@@ -6,7 +6,7 @@
 //! leaves it there. In both cases the file that was written gets the name, not another file that
 //! has the temporary name by then.
 
-use crate::attributes::{set_meta, times};
+use crate::attributes::{NotKept, set_meta, set_owner_at, times};
 use crate::error::Cause;
 use crate::in_place::InPlace;
 use crate::mark::Mark;
@@ -17,6 +17,7 @@ use crate::temporary::{self, Lasting};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::sync::Arc;
 
 /// A file that is being written.
@@ -218,27 +219,29 @@ impl Part {
 
     /// Gives the file its size (holes at its end included), permissions and time, then its name, if
     /// what stands there may still be replaced. If it is to be durable, content and name are on the
-    /// disk when it returns.
+    /// disk when it returns. What could not be kept is no reason to fail.
     pub(crate) fn commit(
         mut self,
         size: u64,
         meta: &Meta,
         options: &CopyOptions,
-    ) -> Result<(), Cause> {
-        let done = self
-            .settle(size, meta, options.durable)
-            .and_then(|()| self.give_name(options.replace_read_only));
-        if let Err(cause) = done {
-            self.give_up(&cause);
-            return Err(cause);
+    ) -> Result<NotKept, Cause> {
+        let done = self.settle(size, meta, options.durable);
+        let done = done.and_then(|not_kept| {
+            self.give_name(options.replace_read_only)?;
+            Ok(not_kept)
+        });
+        if let Err(cause) = &done {
+            self.give_up(cause);
+            return done;
         }
         if options.durable && !matches!(self.place, Place::Target(_)) {
             fs::fsync(&self.directory)?;
         }
-        Ok(())
+        done
     }
 
-    fn settle(&mut self, size: u64, meta: &Meta, durable: bool) -> Result<(), Cause> {
+    fn settle(&mut self, size: u64, meta: &Meta, durable: bool) -> Result<NotKept, Cause> {
         let file = self.file.as_fd();
         match &mut self.place {
             Place::Target(in_place) => return in_place.finish(file, size, meta),
@@ -252,11 +255,11 @@ impl Part {
             }
             Place::Unnamed | Place::Random(_) => fs::ftruncate(file, size)?,
         }
-        set_meta(file, meta)?;
+        let not_kept = set_meta(file, meta)?;
         if durable {
             fs::fsync(file)?;
         }
-        Ok(())
+        Ok(not_kept)
     }
 
     fn give_name(&self, replace_read_only: bool) -> Result<(), Cause> {
@@ -302,6 +305,7 @@ impl Part {
         if let (Cause::NoSpace, Place::Lasting { mark, .. }) = (cause, &self.place) {
             // It may have been complete, but for its name.
             let marked = fs::fchmod(file, Mode::from_raw_mode(0o600))
+                .and_then(|()| fs::fchown(file, Some(geteuid()), None))
                 .map_err(Cause::from)
                 .and_then(|()| mark.restore(file, self.end));
             if marked.is_ok() {
@@ -350,18 +354,21 @@ pub(crate) fn make_link(
     target: &[u8],
     meta: &Meta,
     replace_read_only: bool,
-) -> Result<(), Cause> {
+) -> Result<NotKept, Cause> {
     check_target(directory, name, replace_read_only)?;
     let aside = temporary::random_name()?;
     fs::symlinkat(target, directory, &aside)?;
-    let named = fs::utimensat(directory, &aside, &times(meta), AtFlags::SYMLINK_NOFOLLOW)
-        .and_then(|()| fs::renameat(directory, &aside, directory, name));
+    let named = set_owner_at(directory, &aside, meta).and_then(|not_kept| {
+        fs::utimensat(directory, &aside, &times(meta), AtFlags::SYMLINK_NOFOLLOW)?;
+        fs::renameat(directory, &aside, directory, name)?;
+        Ok(not_kept)
+    });
     if named.is_err() {
         let _ = fs::unlinkat(directory, &aside, AtFlags::empty());
     }
-    named?;
+    let not_kept = named?;
     temporary::remove_left_over(directory, name);
-    Ok(())
+    Ok(not_kept)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ const FRESH: CopyOptions = CopyOptions {
     delta: false,
     in_place: false,
     copy_links: false,
+    attributes: crate::message::Attributes::NONE,
 };
 const RESUME: CopyOptions = CopyOptions {
     resume: true,
@@ -26,6 +27,7 @@ const META: Meta = Meta {
     mode: 0o640,
     mtime_seconds: 1_000_000_000,
     mtime_nanoseconds: 123_456_789,
+    owner: None,
 };
 
 fn open(path: &Path) -> Arc<OwnedFd> {

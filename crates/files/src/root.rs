@@ -11,7 +11,7 @@
 
 use crate::error::Cause;
 use crate::limits::LINK_TRIES;
-use crate::message::{EntryKind, Meta};
+use crate::message::{Attributes, EntryKind, Meta, Owner};
 use crate::name::RelativePath;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
@@ -164,12 +164,25 @@ pub(crate) fn is_write_protected(mode: u32) -> bool {
     mode & 0o222 == 0
 }
 
-/// What is kept of a file.
+/// What is always kept of a file.
 pub(crate) fn meta_of(stat: &Stat) -> Meta {
     Meta {
         mode: stat.st_mode & 0o7777,
         mtime_seconds: stat.st_mtime,
         mtime_nanoseconds: stat.st_mtime_nsec as u32,
+        owner: None,
+    }
+}
+
+/// What is kept of a file when these are.
+pub(crate) fn meta_with(stat: &Stat, attributes: Attributes) -> Meta {
+    let owner = Owner {
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+    };
+    Meta {
+        owner: attributes.owner.then_some(owner),
+        ..meta_of(stat)
     }
 }
 

@@ -29,6 +29,7 @@ const RECURSIVE: CopyOptions = CopyOptions {
     delta: false,
     in_place: false,
     copy_links: false,
+    attributes: crate::message::Attributes::NONE,
 };
 
 /// A server of `share` in a temporary directory that also has `local`; stopped when dropped.

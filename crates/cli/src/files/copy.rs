@@ -142,6 +142,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         delta: args.delta,
         in_place: args.in_place,
         copy_links: args.kept.copy_links,
+        attributes: args.kept.attributes(),
     };
     let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
     let direction = direction(args.locations).map_err(usage)?;

@@ -1,9 +1,20 @@
 //! What a copy takes of files besides content, permissions and time.
 
+use zerolane_files::Attributes;
+
 /// Options that `cp` and `sync` have in common.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct KeptArgs {
     /// Copy what symbolic links of the source lead to, in place of the links
     #[arg(short = 'L', long)]
     pub(crate) copy_links: bool,
+    /// Keep user and group, by their numbers, where the end that writes may: as root
+    #[arg(long)]
+    owner: bool,
+}
+
+impl KeptArgs {
+    pub(crate) fn attributes(&self) -> Attributes {
+        Attributes { owner: self.owner }
+    }
 }

@@ -1,9 +1,12 @@
 //! How a copy shows its progress: a bar on a terminal, events for machines, or nothing.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::IsTerminal;
+use std::mem::{Discriminant, discriminant};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
@@ -24,6 +27,12 @@ enum Event<'a> {
     Started { path: &'a str, bytes: u64 },
     /// A file was not copied. The path is escaped as on screen if it is not plain text.
     Failed {
+        path: &'a str,
+        cause: &'a str,
+        at_server: bool,
+    },
+    /// A file was copied, but for this; each cause is told once.
+    NotKept {
         path: &'a str,
         cause: &'a str,
         at_server: bool,
@@ -77,6 +86,8 @@ pub(crate) struct Progress {
     taken_up: AtomicU64,
     /// An event could not be written.
     unsaid: AtomicBool,
+    /// What could not be kept of files, and was said.
+    not_kept: Mutex<HashSet<Discriminant<Cause>>>,
 }
 
 const EVENT_MILLISECONDS: u64 = 1000;
@@ -97,6 +108,7 @@ impl Progress {
             no_space: AtomicU64::new(0),
             taken_up: AtomicU64::new(0),
             unsaid: AtomicBool::new(false),
+            not_kept: Mutex::default(),
         }
     }
 
@@ -302,6 +314,27 @@ impl Observer for Progress {
         if self.json {
             let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
             self.tick(before + bytes);
+        }
+    }
+
+    fn not_kept(&self, failure: &Failure, there: bool) {
+        let mut said = self.not_kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if !said.insert(discriminant(&failure.cause)) {
+            return;
+        }
+        let (path, cause) = (escape(&failure.path), failure.cause.to_string());
+        if self.json {
+            return self.emit(&Event::NotKept {
+                path: &path,
+                cause: &cause,
+                at_server: there,
+            });
+        }
+        let end = if there { ", at the server" } else { "" };
+        let line = format_args!("{path}: {cause}{end}. This is said once, for all files.");
+        match &self.bar {
+            Some(bar) => bar.suspend(|| console::note(line)),
+            None => console::note(line),
         }
     }
 

@@ -183,12 +183,15 @@ impl Attempt<'_, '_, '_> {
             may_be_missing: push,
             digests: options.checksum,
             copy_links: options.copy_links && !push,
+            attributes: options.attributes,
             digester,
         })?;
         let compared = pump::run(&mut connection, CONTROL, DATA, stop, |port| {
             let mut there = Pages::new(port);
             let links = Links::local(options.copy_links && push);
-            let mut here = Walker::new(local, digester).with_links(links, Vec::new());
+            let mut here = Walker::new(local, digester)
+                .with_links(links, Vec::new())
+                .with_attributes(options.attributes);
             match push {
                 true => Merge::new(&mut here, &mut there, options, observer, stop).run(),
                 false => Merge::new(&mut there, &mut here, options, observer, stop).run(),
@@ -208,6 +211,7 @@ impl Attempt<'_, '_, '_> {
             delta: self.options.delta,
             in_place: self.options.in_place,
             copy_links: self.options.copy_links,
+            attributes: self.options.attributes,
         };
         let mut totals = Totals::default();
         let mut batches = plan.batches()?;

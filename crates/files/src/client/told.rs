@@ -59,6 +59,10 @@ impl Observer for Told<'_> {
         self.observer.failed_there(failure);
     }
 
+    fn not_kept(&self, failure: &Failure, there: bool) {
+        self.observer.not_kept(failure, there);
+    }
+
     fn interrupted(&self, why: &Error, left: Duration) {
         self.observer.interrupted(why, left);
     }

@@ -8,6 +8,7 @@ const META: Meta = Meta {
     mode: 0o644,
     mtime_seconds: 1,
     mtime_nanoseconds: 0,
+    owner: None,
 };
 
 fn plan() -> Vec<u8> {

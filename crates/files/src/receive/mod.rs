@@ -2,10 +2,11 @@
 //!
 //! Straight-line code on a thread of its own. What the peer sends is checked here against the one
 //! order the protocol allows; a violation ends the copy. What the file system refuses fails one
-//! file, is reported, and the rest goes on. `open`, `replace`, `settle` and `tree` hold parts of
+//! file, is reported, and the rest goes on. `kept`, `open`, `replace`, `settle` and `tree` hold parts of
 //! [`FileReceiver`]'s own code, so they and this file name each other.
 
 mod expected;
+mod kept;
 mod open;
 mod open_file;
 mod output;
@@ -53,6 +54,9 @@ pub(crate) struct FileReceiver<'a> {
     run: u64,
     totals: Totals,
     failures: Vec<Failure>,
+    /// What could not be kept: the first of each kind, and how many of these the sender was told of.
+    not_kept: Vec<Failure>,
+    told_not_kept: usize,
     /// Number of the last opened file that failed here.
     failed_open: Option<u64>,
     path: Vec<u8>,
@@ -105,6 +109,8 @@ impl<'a> FileReceiver<'a> {
             run: 0,
             totals: Totals::default(),
             failures: Vec::new(),
+            not_kept: Vec::new(),
+            told_not_kept: 0,
             failed_open: None,
             path: Vec::new(),
             finished: false,
@@ -197,6 +203,7 @@ impl<'a> FileReceiver<'a> {
         if let Some(expected) = &mut self.expected {
             expected.check(&record)?;
         }
+        self.check_meta(&record)?;
         self.begin(&record)?;
         match record {
             Record::From { position } => return self.go_on_from(position),
@@ -300,7 +307,10 @@ impl<'a> FileReceiver<'a> {
                 .file_started(&this.path, contents.len() as u64);
             this.observer.advanced(contents.len() as u64);
             match written {
-                Ok(()) => this.count_file(contents.len() as u64),
+                Ok(not_kept) => {
+                    this.note_not_kept(not_kept);
+                    this.count_file(contents.len() as u64);
+                }
                 Err(cause) => this.fail(cause),
             }
         });
@@ -336,6 +346,7 @@ impl<'a> FileReceiver<'a> {
 
     /// Tells the sender of failures.
     fn report(&mut self) -> Result<(), Error> {
+        self.report_not_kept()?;
         let mut failures = std::mem::take(&mut self.failures);
         while !failures.is_empty() {
             let rest = failures.split_off(failures.len().min(FEEDBACK_FAILURES));

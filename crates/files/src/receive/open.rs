@@ -136,7 +136,8 @@ impl FileReceiver<'_> {
         if !open.has_failed() {
             let (size, kept, holes) = (open.size, open.bytes_kept, open.bytes_in_holes);
             match open.close(digest, &self.options) {
-                Ok(()) => {
+                Ok(not_kept) => {
+                    self.note_not_kept(not_kept);
                     self.count_file(size);
                     self.totals.bytes_kept += kept;
                     self.totals.bytes_in_holes += holes;

@@ -1,6 +1,6 @@
 //! One large file that arrives: segments taken in order, hashed, written, compared at the end.
 
-use crate::attributes::replace_meta;
+use crate::attributes::{NotKept, replace_meta};
 use crate::digest::{Digest, Digester, Hasher, unit_count, unit_len};
 use crate::error::{Cause, Error};
 use crate::in_place::is_unfinished;
@@ -261,7 +261,11 @@ impl OpenFile {
     }
 
     /// Compares digests and gives the file its name.
-    pub(crate) fn close(mut self, digest: &Digest, options: &CopyOptions) -> Result<(), Cause> {
+    pub(crate) fn close(
+        mut self,
+        digest: &Digest,
+        options: &CopyOptions,
+    ) -> Result<NotKept, Cause> {
         let units = std::mem::replace(&mut self.units, self.digester.hasher());
         let kept = self.old.take_if(|old| {
             let whole = (self.uncopied, old.size) == (self.next, self.size);

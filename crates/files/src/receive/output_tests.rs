@@ -10,6 +10,7 @@ const STREAM: Record<'static> = Record::Stream {
         mode: 0,
         mtime_seconds: 0,
         mtime_nanoseconds: 0,
+        owner: None,
     },
 };
 

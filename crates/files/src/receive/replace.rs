@@ -2,11 +2,11 @@
 //! of another type put in the place of what was there.
 
 use super::FileReceiver;
-use crate::attributes::replace_meta;
+use crate::attributes::{NotKept, replace_meta};
 use crate::error::{Cause, Error};
-use crate::message::{EntryKind, Meta};
+use crate::message::{Attributes, EntryKind, Meta};
 use crate::name::check_name;
-use crate::root::{READ_FILE, kind_of, meta_of, open_in, stat_at};
+use crate::root::{READ_FILE, kind_of, meta_with, open_in, stat_at};
 use crate::temporary::is_random_name;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, RenameFlags, fstat, fsync, renameat_with, unlinkat};
@@ -27,9 +27,10 @@ impl FileReceiver<'_> {
         let (directory, name) = self.place(name)?;
         let settled =
             directory.and_then(|directory| settle_meta(&directory, &name, size, meta, was));
-        if let Err(cause) = settled {
-            self.at(&name, |this| this.fail(cause));
-        }
+        self.at(&name, |this| match settled {
+            Ok(not_kept) => this.note_not_kept(not_kept),
+            Err(cause) => this.fail(cause),
+        });
         Ok(())
     }
 
@@ -59,11 +60,12 @@ fn settle_meta(
     size: u64,
     meta: &Meta,
     was: &Meta,
-) -> Result<(), Cause> {
+) -> Result<NotKept, Cause> {
     let file = open_in(directory, name, READ_FILE, Mode::empty())?;
     let stat = fstat(&file)?;
     let same = kind_of(&stat) == EntryKind::File && stat.st_size as u64 == size;
-    match same && meta_of(&stat) == *was {
+    let owner = was.owner.is_some();
+    match same && meta_with(&stat, Attributes { owner }) == *was {
         true => replace_meta(file.as_fd(), meta),
         false => Err(Cause::ChangedSinceListed),
     }

@@ -62,6 +62,7 @@ fn meta_of(path: &Path) -> Meta {
         mode: meta.mode() & 0o7777,
         mtime_seconds: meta.mtime(),
         mtime_nanoseconds: meta.mtime_nsec() as u32,
+        owner: None,
     }
 }
 
@@ -70,6 +71,7 @@ fn settling(size: u64, was: Meta) -> Record<'static> {
         mode: 0o600,
         mtime_seconds: 1_000_000,
         mtime_nanoseconds: 7,
+        owner: None,
     };
     Record::Settle {
         name: b"file",
@@ -103,6 +105,7 @@ fn settle__the_file_that_was_compared_and_no_other() {
             mode: 0o600,
             mtime_seconds: 1_000_000,
             mtime_nanoseconds: 7,
+            owner: None,
         }
     );
 }

@@ -100,7 +100,10 @@ impl FileReceiver<'_> {
                 }
             };
             match done {
-                Ok(()) => self.count_file(size),
+                Ok(not_kept) => {
+                    self.note_not_kept(not_kept);
+                    self.count_file(size);
+                }
                 Err(cause) => self.fail(cause),
             }
         }

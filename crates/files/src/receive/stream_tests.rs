@@ -13,6 +13,7 @@ const STREAM: Record<'static> = Record::Stream {
         mode: 0o640,
         mtime_seconds: 7,
         mtime_nanoseconds: 0,
+        owner: None,
     },
 };
 

@@ -141,8 +141,10 @@ impl FileReceiver<'_> {
             .pop()
             .ok_or(Error::Protocol("left more directories than entered"))?;
         let settle = |directory: Arc<OwnedFd>| replace_meta(directory.as_fd(), &level.meta);
-        if let Some(Err(cause)) = level.directory.map(settle) {
-            self.fail(cause);
+        match level.directory.map(settle) {
+            Some(Ok(not_kept)) => self.note_not_kept(not_kept),
+            Some(Err(cause)) => self.fail(cause),
+            None => {}
         }
         self.path.truncate(level.outer);
         self.settle(Step::Leave, b"");
@@ -159,7 +161,10 @@ impl FileReceiver<'_> {
         let made = directory
             .and_then(|directory| make_link(directory.as_fd(), &name, target, meta, force));
         match made {
-            Ok(()) => self.totals.links += 1,
+            Ok(not_kept) => {
+                self.totals.links += 1;
+                self.at(&name, |this| this.note_not_kept(not_kept));
+            }
             Err(cause) => self.at(&name, |this| this.fail(cause)),
         }
         self.settle(Step::Entry, called);

@@ -22,14 +22,14 @@ use crate::error::{Cause, Error, Failure};
 use crate::in_place::is_unfinished;
 use crate::limits::{INLINE_BYTES, PATH_BYTES, TREE_DEPTH};
 use crate::links::{Identity, Links, identity, joined};
-use crate::message::{CopyOptions, EntryKind, Record, Totals};
+use crate::message::{CopyOptions, EntryKind, Meta, Record, Totals};
 use crate::observe::Observer;
 use crate::pack::PackWriter;
 use crate::port::{Buffer, Port};
 use crate::position::{Position, Step};
 use crate::positioned::read_full;
 use crate::reached::Reached;
-use crate::root::{DIRECTORY, READ_FILE, entry_kind, kind_of, meta_of, stat_at};
+use crate::root::{DIRECTORY, READ_FILE, entry_kind, kind_of, meta_with, stat_at};
 use packing::Pending;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, FileType, OFlags, Stat, fstat, readlinkat};
@@ -252,7 +252,7 @@ impl<'a> FileSender<'a> {
         if self.links.are_followed() && self.inside.contains(&this) {
             return Err(Cause::LinkLoop.into());
         }
-        self.enter(name, meta_of(&stat))?;
+        self.enter(name, self.meta(&stat))?;
         self.inside.push(this);
         self.contents(&directory, depth)?;
         self.inside.pop();
@@ -263,6 +263,11 @@ impl<'a> FileSender<'a> {
     fn look(&self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Cause> {
         let path = || joined(&self.above, &self.path);
         self.links.stat(directory, name, path)
+    }
+
+    /// What is kept of it besides content.
+    fn meta(&self, stat: &Stat) -> Meta {
+        meta_with(stat, self.options.attributes)
     }
 
     /// Opens that.
@@ -306,7 +311,7 @@ impl<'a> FileSender<'a> {
         name: &[u8],
         sent_as: &[u8],
     ) -> Result<(), Trouble> {
-        let meta = meta_of(&stat_at(directory, name)?);
+        let meta = self.meta(&stat_at(directory, name)?);
         let target = readlinkat(directory, name, Vec::new())?;
         Ok(self.add(
             &Record::Link {
@@ -365,7 +370,7 @@ impl<'a> FileSender<'a> {
         self.add_fitting(
             &Record::File {
                 name,
-                meta: meta_of(stat),
+                meta: self.meta(stat),
                 size: size as u32,
                 digest,
             },

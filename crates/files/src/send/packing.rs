@@ -124,6 +124,9 @@ impl FileSender<'_> {
                         .iter()
                         .for_each(|failure| self.observer.failed_there(failure));
                 }
+                Feedback::NotKept { failures } => failures
+                    .iter()
+                    .for_each(|failure| self.observer.not_kept(failure, true)),
                 Feedback::Settled { position, totals } => {
                     self.reached.position = position;
                     self.reached.totals = self.before.plus(totals);

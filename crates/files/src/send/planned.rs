@@ -5,7 +5,7 @@ use super::trouble::Trouble;
 use crate::error::{Cause, Error};
 use crate::limits::TREE_DEPTH;
 use crate::message::{EntryKind, Meta, Record, Totals};
-use crate::root::{DIRECTORY, kind_of, meta_of};
+use crate::root::{DIRECTORY, kind_of};
 use crate::sync::plan::{Step, next_step};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::fstat;
@@ -63,7 +63,7 @@ impl FileSender<'_> {
         self.path.extend_from_slice(&name);
         let opened = parent.map(|parent| -> Result<_, Cause> {
             let directory = self.open_source(parent.as_fd(), &name, DIRECTORY)?;
-            let meta = meta_of(&fstat(&directory)?);
+            let meta = self.meta(&fstat(&directory)?);
             Ok((directory, meta))
         });
         let directory = match opened {
@@ -167,7 +167,7 @@ impl FileSender<'_> {
     ) -> Result<(), Trouble> {
         let now = self.look(directory.as_fd(), name)?;
         let same = kind_of(&now) == EntryKind::File && now.st_size as u64 == size;
-        if !same || meta_of(&now) != *meta {
+        if !same || self.meta(&now) != *meta {
             return self.chosen(directory, name, name);
         }
         let (meta, was) = (*meta, *was);

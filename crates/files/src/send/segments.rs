@@ -9,7 +9,6 @@ use crate::extents::{Extents, UnitMap};
 use crate::limits::{DELTA_BYTES, FILE_BYTES, INLINE_BYTES, RESUME_UNITS, RUN_UNITS, UNIT_BYTES};
 use crate::message::{Piece, Record};
 use crate::positioned::read_full;
-use crate::root::meta_of;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
@@ -45,7 +44,7 @@ impl FileSender<'_> {
         self.add(
             &Record::Open {
                 name,
-                meta: meta_of(stat),
+                meta: self.meta(stat),
                 size,
                 number,
                 resume,

@@ -125,6 +125,7 @@ impl Source<'_> {
                     mode: 0o666 & !umask(),
                     mtime_seconds: now.tv_sec,
                     mtime_nanoseconds: now.tv_nsec as u32,
+                    owner: None,
                 })
             }
         }

@@ -4,7 +4,7 @@ use super::expand::Expander;
 use crate::digest::Digest;
 use crate::error::{Cause, Error};
 use crate::links::Links;
-use crate::message::{EntryKind, ListOptions};
+use crate::message::{Attributes, EntryKind, ListOptions};
 use crate::name::RelativePath;
 use crate::root::{Root, kind_of, meta_of, stat_at};
 use crate::sync::sight::{Detail, Listing, Seen, Sight};
@@ -55,7 +55,7 @@ impl<'a> Asked<'a> {
                 if !parsed.must_be_directory() =>
             {
                 let (parent, name) = self.root.open_parent(&parsed)?.ok_or(Cause::NotFound)?;
-                let seen = see(&parent, name, &Links::Kept, Vec::new)?;
+                let seen = see(&parent, name, (&Links::Kept, Vec::new), Attributes::NONE)?;
                 if seen.kind == EntryKind::Directory {
                     return Err(Cause::ChangedSinceListed);
                 }

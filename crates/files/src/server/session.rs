@@ -9,7 +9,9 @@ use crate::digest::Digester;
 use crate::error::{Cause, Error, Failure, Refusal};
 use crate::limits::{LEAST_RATE, REPLY_SECONDS, REQUEST_SECONDS};
 use crate::links::Links;
-use crate::message::{CopyOptions, EntryKind, Landing, ListOptions, Meta, Reply, Request, Totals};
+use crate::message::{
+    Attributes, CopyOptions, EntryKind, Landing, ListOptions, Meta, Reply, Request, Totals,
+};
 use crate::name::RelativePath;
 use crate::observe::{Observer, Peer, ServerObserver, Verb};
 use crate::opening::{hear, say};
@@ -120,11 +122,12 @@ impl Session<'_> {
                 may_be_missing,
                 digests,
                 copy_links,
+                attributes,
                 digester,
             } => {
                 let turn = self.turns.take(self.key, &digester, &self.stop)?;
                 let digester = (digester.accept(), &turn);
-                let what = (may_be_missing, digests, copy_links);
+                let what = (may_be_missing, digests, copy_links, attributes);
                 self.walk(connection, &path, what, digester).map(|()| None)
             }
             Request::Update {
@@ -229,8 +232,8 @@ impl Session<'_> {
                 let links = Links::below(options.copy_links, root);
                 (starts(root, sources), links)
             }
-            // Whoever offers it, offers links as links.
-            Served::Offered(_) if options.copy_links => {
+            // What is offered is content, and links as links.
+            Served::Offered(_) if options.copy_links || options.attributes != Attributes::NONE => {
                 return self.refuse(connection, Refusal::Malformed);
             }
             Served::Offered(offered) => {

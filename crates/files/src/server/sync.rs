@@ -6,7 +6,7 @@ use super::turns::Turn;
 use crate::digest::Digester;
 use crate::error::{Cause, Error};
 use crate::limits::{PLAN_BYTES, REQUEST_SECONDS};
-use crate::message::{CopyOptions, Landing, Totals};
+use crate::message::{Attributes, CopyOptions, Landing, Totals};
 use crate::name::RelativePath;
 use crate::opening::receive;
 use crate::pump::{self, CONTROL, DATA};
@@ -34,7 +34,7 @@ impl Session<'_> {
         &self,
         connection: &mut Connection,
         path: &[u8],
-        (may_be_missing, digests, copy_links): (bool, bool, bool),
+        (may_be_missing, digests, copy_links, attributes): (bool, bool, bool, Attributes),
         (digester, turn): (Digester, &Turn<'_>),
     ) -> Result<(), Error> {
         let directory = match self.directory(path) {
@@ -49,7 +49,8 @@ impl Session<'_> {
         self.accept(connection, &digester, Landing::Into)?;
         let walker = Walker::new(directory, digester)
             .with_digests(digests)
-            .with_links(links, above);
+            .with_links(links, above)
+            .with_attributes(attributes);
         pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
             pages::send(port, walker, turn.stop())
         })

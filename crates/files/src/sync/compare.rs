@@ -16,9 +16,9 @@ pub(super) fn same_time(here: &Meta, there: &Meta, window: u32) -> bool {
     here == there || GRAINS.iter().any(|grain| here - here % grain == there)
 }
 
-/// Whether the permissions are the same, of those that are kept.
-pub(super) fn same_mode(here: &Meta, there: &Meta) -> bool {
-    (here.mode ^ there.mode) & 0o777 == 0
+/// Whether the permissions are the same, of those that are kept, and the owner, if that is asked for.
+pub(super) fn same_rights(here: &Meta, there: &Meta) -> bool {
+    (here.mode ^ there.mode) & 0o777 == 0 && here.owner == there.owner
 }
 
 #[cfg(test)]
@@ -31,6 +31,7 @@ mod tests {
             mode: 0,
             mtime_seconds: seconds,
             mtime_nanoseconds: nanoseconds,
+            owner: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a sync is asked for, what it tells, and what came of it.
 
 use super::filter::Filter;
-use crate::message::{EntryKind, Totals};
+use crate::message::{Attributes, EntryKind, Totals};
 use crate::observe::Observer;
 use std::fmt;
 use std::path::PathBuf;
@@ -49,6 +49,8 @@ pub struct SyncOptions {
     pub in_place: bool,
     /// Take what symbolic links of the source lead to: see [`CopyOptions::copy_links`](crate::CopyOptions::copy_links).
     pub copy_links: bool,
+    /// What is kept of files besides, and compared.
+    pub attributes: Attributes,
     /// What is left alone, at both ends.
     pub filter: Filter,
 }

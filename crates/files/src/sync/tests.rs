@@ -53,6 +53,7 @@ fn listed(words: &str) -> Listed {
                     mode: 0o644,
                     mtime_seconds: time,
                     mtime_nanoseconds: 0,
+                    owner: None,
                 },
                 inode: 1,
                 detail: Detail::None,

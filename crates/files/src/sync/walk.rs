@@ -5,9 +5,9 @@ use crate::digest::{Digest, Digester, unit_count, unit_len};
 use crate::error::{Cause, Error};
 use crate::limits::{LISTING_HELD_BYTES, TREE_DEPTH, UNIT_BYTES};
 use crate::links::{Identity, Links, identity, joined};
-use crate::message::EntryKind;
+use crate::message::{Attributes, EntryKind};
 use crate::positioned::read_full;
-use crate::root::{DIRECTORY, READ_FILE, kind_of, meta_of};
+use crate::root::{DIRECTORY, READ_FILE, kind_of, meta_with};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Dir, fstat, readlinkat};
 
@@ -25,6 +25,7 @@ pub(crate) struct Walker {
     links: Links,
     /// Where the tree is, from the served directory.
     above: Vec<u8>,
+    attributes: Attributes,
 }
 
 struct Level {
@@ -58,6 +59,7 @@ impl Walker {
             most_held: LISTING_HELD_BYTES,
             links: Links::Kept,
             above: Vec::new(),
+            attributes: Attributes::NONE,
         };
         walker.open(b"", directory.map(Ok));
         walker
@@ -73,6 +75,12 @@ impl Walker {
     pub(crate) fn with_links(mut self, links: Links, above: Vec<u8>) -> Walker {
         self.links = links;
         self.above = above;
+        self
+    }
+
+    /// With these of each entry.
+    pub(crate) fn with_attributes(mut self, attributes: Attributes) -> Walker {
+        self.attributes = attributes;
         self
     }
 
@@ -114,7 +122,7 @@ impl Walker {
     fn look(&mut self, name: &[u8]) -> Option<Sight> {
         let directory = self.levels.last()?.directory.as_ref()?;
         let path = || self.path(name);
-        match see(directory, name, &self.links, path) {
+        match see(directory, name, (&self.links, path), self.attributes) {
             Ok(mut seen) if self.digests && seen.kind == EntryKind::File => {
                 match self.digest(&seen) {
                     Ok(digest) => seen.detail = Detail::Digest(digest),
@@ -255,8 +263,8 @@ impl Names {
 pub(crate) fn see(
     directory: &OwnedFd,
     name: &[u8],
-    links: &Links,
-    path: impl FnOnce() -> Vec<u8>,
+    (links, path): (&Links, impl FnOnce() -> Vec<u8>),
+    attributes: Attributes,
 ) -> Result<Seen, Cause> {
     let stat = links.stat(directory, name, path)?;
     let kind = kind_of(&stat);
@@ -268,7 +276,7 @@ pub(crate) fn see(
         name: name.to_vec(),
         kind,
         size: stat.st_size as u64,
-        meta: meta_of(&stat),
+        meta: meta_with(&stat, attributes),
         inode: stat.st_ino,
         detail,
     })

@@ -109,6 +109,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         delta: args.delta,
         in_place: args.in_place,
         copy_links: args.kept.copy_links,
+        attributes: args.kept.attributes(),
         filter: args.filters.0,
     };
     // What is done with each file is said by the sync itself.

@@ -52,6 +52,10 @@ impl Observer for Shown {
         self.progress.failed_there(failure);
     }
 
+    fn not_kept(&self, failure: &Failure, there: bool) {
+        self.progress.not_kept(failure, there);
+    }
+
     fn interrupted(&self, why: &Error, left: Duration) {
         self.progress.interrupted(why, left);
     }

@@ -1,6 +1,7 @@
 //! What is copied besides content, permissions and time, and compared with what rsync makes of it.
 
 mod links;
+mod owner;
 
 use std::path::Path;
 use std::process::Command;

@@ -1,0 +1,137 @@
+#![allow(non_snake_case)]
+
+use super::*;
+use crate::digest::Digester;
+use crate::limits::{BUFFER_BYTES, CONTROL_BYTES};
+use crate::message::{Attributes, CopyOptions, Meta, Owner, Totals};
+use crate::pack::PackWriter;
+use crate::port::{Buffer, Event, Filled, port};
+use crate::reached::Reached;
+use crate::receive::{Role, TopLevel};
+use std::fs::File;
+use std::path::Path;
+
+/// Receives records, with what is asked for, into a directory.
+fn receive(
+    base: &Path,
+    attributes: Attributes,
+    records: &[Record<'_>],
+) -> (Result<Totals, Error>, Vec<Feedback>) {
+    let control = (0..2).map(|_| Buffer::anonymous(CONTROL_BYTES).unwrap());
+    let (port, end) = port(control.collect(), vec![], || {});
+    let mut buffer = Buffer::anonymous(BUFFER_BYTES).unwrap();
+    let mut pack = PackWriter::default();
+    for record in records.iter().chain(&[Record::Finish]) {
+        pack.add(record, 0).unwrap();
+    }
+    let len = pack.finish(&mut buffer);
+    let arrived = Event::Arrived(Filled { buffer, len });
+    end.events.send(arrived).unwrap();
+    let options = CopyOptions {
+        recursive: true,
+        attributes,
+        ..CopyOptions::default()
+    };
+    let to = (File::open(base).unwrap().into(), TopLevel::Any);
+    let mut reached = Reached::default();
+    let role = (Role::Asks, &mut reached);
+    let digester = Digester::fixed();
+    let received = FileReceiver::new(port, &(), options, digester, to, role).receive_all();
+    let feedback = end.outgoing.try_iter();
+    let decode = |filled: Filled| crate::message::decode_feedback(filled.bytes()).unwrap();
+    (received, feedback.map(decode).collect())
+}
+
+fn owned(uid: u32, gid: u32) -> Meta {
+    Meta {
+        mode: 0o755,
+        owner: Some(Owner { uid, gid }),
+        ..Meta::default()
+    }
+}
+
+const OWNER: Attributes = Attributes {
+    owner: true,
+    ..Attributes::NONE
+};
+
+#[test]
+fn owner__never_unless_asked_for() {
+    let base = tempfile::tempdir().unwrap();
+    let digest = Digester::fixed().digest(b"");
+    for (attributes, meta) in [
+        (Attributes::NONE, owned(0, 0)),
+        (OWNER, owned(u32::MAX, 0)),
+        (OWNER, owned(0, u32::MAX)),
+    ] {
+        let name = b"n";
+        for record in [
+            Record::Enter { name, meta },
+            Record::Reenter { name, meta },
+            Record::Stream { name, meta },
+            Record::Link {
+                name,
+                target: b"t",
+                meta,
+            },
+            Record::File {
+                name,
+                meta,
+                size: 0,
+                digest,
+            },
+            Record::Open {
+                name,
+                meta,
+                size: 1 << 20,
+                number: 0,
+                resume: false,
+            },
+            Record::Settle {
+                name,
+                size: 0,
+                meta,
+                was: Meta::default(),
+            },
+        ] {
+            let (received, _) = receive(base.path(), attributes, &[record]);
+            assert!(
+                matches!(received, Err(Error::Protocol(words)) if words.contains("an owner")),
+                "{received:?}"
+            );
+        }
+    }
+    assert_eq!(base.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn owner__that_may_not_be_set_is_told_once() {
+    if rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs another user than root");
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    let digest = Digester::fixed().digest(b"");
+    let meta = owned(0, 0);
+    let file = |name| Record::File {
+        name,
+        meta,
+        size: 0,
+        digest,
+    };
+    let link = Record::Link {
+        name: b"l",
+        target: b"t",
+        meta,
+    };
+    let name = b"d";
+    let enter = Record::Enter { name, meta };
+    let records = [file(b"a"), file(b"b"), link, enter, Record::Leave];
+    let (received, said) = receive(base.path(), OWNER, &records);
+    let totals = received.unwrap();
+    assert_eq!((totals.files, totals.links, totals.failed), (2, 1, 0));
+    let told = said
+        .iter()
+        .filter(|it| matches!(it, Feedback::NotKept { failures } if failures.len() == 1));
+    assert_eq!(told.count(), 1, "{said:?}");
+}
