@@ -1,27 +1,45 @@
 //! Owners, permissions and times of what a copy makes or meets.
 
 use crate::error::Cause;
+use crate::extended::Wanted;
 use crate::message::Meta;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{self, AtFlags, Gid, Mode, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
 /// What could not be kept of a file that is in its place.
-pub(crate) type NotKept = Option<Cause>;
+pub(crate) type NotKept = Vec<Cause>;
 
-/// Sets owner, permissions and time of change of a file that was made here, open to its owner only.
-pub(crate) fn set_meta(file: BorrowedFd<'_>, meta: &Meta) -> Result<NotKept, Cause> {
-    let not_kept = set_owner(file, meta)?;
+/// Sets owner, extended attributes, permissions and time of change of a file that was made here, open to its owner only.
+pub(crate) fn set_meta(
+    file: BorrowedFd<'_>,
+    meta: &Meta,
+    wanted: Option<&Wanted>,
+) -> Result<NotKept, Cause> {
+    let mut not_kept = set_owner(file, meta)?;
+    if let Some(wanted) = wanted {
+        not_kept.extend(wanted.set(file)?);
+    }
     let mode = meta.mode & 0o777;
-    if mode != 0o600 {
+    // A list of access may have changed them.
+    if mode != 0o600 || wanted.is_some() {
         fs::fchmod(file, Mode::from_raw_mode(mode))?;
     }
     set_time(file, meta).map(|()| not_kept)
 }
 
-/// Sets owner, permissions and time of change of what may have had any others before.
-pub(crate) fn replace_meta(file: BorrowedFd<'_>, meta: &Meta) -> Result<NotKept, Cause> {
-    let not_kept = set_owner(file, meta)?;
+/// Sets owner, extended attributes, permissions and time of change of what may have had any others before.
+pub(crate) fn replace_meta(
+    file: BorrowedFd<'_>,
+    meta: &Meta,
+    wanted: Option<&Wanted>,
+) -> Result<NotKept, Cause> {
+    let mut not_kept = set_owner(file, meta)?;
+    if let Some(wanted) = wanted {
+        // They can be set only by who may write.
+        fs::fchmod(file, Mode::from_raw_mode(0o700))?;
+        not_kept.extend(wanted.set(file)?);
+    }
     fs::fchmod(file, Mode::from_raw_mode(meta.mode & 0o777))?;
     set_time(file, meta).map(|()| not_kept)
 }
@@ -29,11 +47,11 @@ pub(crate) fn replace_meta(file: BorrowedFd<'_>, meta: &Meta) -> Result<NotKept,
 /// Sets user and group, if that is asked for; the group alone where only that may be.
 fn set_owner(file: BorrowedFd<'_>, meta: &Meta) -> Result<NotKept, Cause> {
     let Some(owner) = meta.owner else {
-        return Ok(None);
+        return Ok(Vec::new());
     };
     let stat = fs::fstat(file)?;
     if (stat.st_uid, stat.st_gid) == (owner.uid, owner.gid) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let (user, group) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
     not_kept(fs::fchown(file, Some(user), Some(group)), || {
@@ -48,7 +66,7 @@ pub(crate) fn set_owner_at(
     meta: &Meta,
 ) -> Result<NotKept, Cause> {
     let Some(owner) = meta.owner else {
-        return Ok(None);
+        return Ok(Vec::new());
     };
     let (user, group) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
     let set = |user| {
@@ -72,9 +90,9 @@ fn not_kept(
         Err(Errno::PERM | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             // It is told in any case.
             let _ = group_alone();
-            Ok(Some(Cause::OwnerNotKept))
+            Ok(vec![Cause::OwnerNotKept])
         }
-        set => Ok(set.map(|()| None)?),
+        set => Ok(set.map(|()| Vec::new())?),
     }
 }
 

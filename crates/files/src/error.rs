@@ -130,6 +130,13 @@ pub enum Cause {
     /// The file is there, and another user's or group's than the source.
     #[error("its owner was not kept: only root may give files away")]
     OwnerNotKept,
+    /// The file is there, without this extended attribute.
+    #[error("its extended attribute {} was not kept: the file system or the system does not let it be set", escape(.0))]
+    AttributeNotKept(Vec<u8>),
+    /// More extended attributes than [`ATTRIBUTES_OF_FILE`](crate::limits::ATTRIBUTES_OF_FILE), or than fit
+    /// [`ATTRIBUTES_BYTES`](crate::limits::ATTRIBUTES_BYTES).
+    #[error("has more extended attributes than are copied: 256, or 128 KiB")]
+    TooManyAttributes,
 }
 
 impl From<Errno> for Cause {

@@ -126,6 +126,8 @@ pub fn receive(directory: &Path, input: &[u8]) {
         copy_links: false,
         attributes: Attributes {
             owner: kept & 1 != 0,
+            xattrs: kept & 2 != 0,
+            acls: kept & 4 != 0,
         },
     };
     let top = match choice & 8 {
@@ -204,6 +206,12 @@ fn with_contents<'a>(record: Record<'a>, rest: &mut &'a [u8]) -> (Record<'a>, &'
                 digest: Digester::fixed().digest(contents),
             };
             (record, contents)
+        }
+        Record::Attribute { name, size } => {
+            let (contents, left) = rest.split_at(rest.len().min(size as usize % 64));
+            *rest = left;
+            let size = contents.len() as u32;
+            (Record::Attribute { name, size }, contents)
         }
         Record::Part { size, .. } => {
             let (contents, left) = rest.split_at(rest.len().min(size as usize % 64));

@@ -7,6 +7,7 @@
 
 use crate::attributes::{NotKept, replace_meta, set_time};
 use crate::error::Cause;
+use crate::extended::Wanted;
 use crate::message::Meta;
 use crate::root::{open_in, stat_at};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -127,10 +128,11 @@ impl InPlace {
         file: BorrowedFd<'_>,
         size: u64,
         meta: &Meta,
+        wanted: Option<&Wanted>,
     ) -> Result<NotKept, Cause> {
         if self.device {
             // Also the kernel's own copy of what a device refuses is told here.
-            return Ok(fs::fsync(file).map(|()| None)?);
+            return Ok(fs::fsync(file).map(|()| Vec::new())?);
         }
         if self.len != size {
             self.change(file, meta)?;
@@ -146,7 +148,7 @@ impl InPlace {
             Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
             removed => removed?,
         }
-        let not_kept = replace_meta(file, meta)?;
+        let not_kept = replace_meta(file, meta, wanted)?;
         if self.durable {
             fs::fsync(file)?;
         }

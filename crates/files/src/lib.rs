@@ -21,7 +21,7 @@
 //!     \______/
 //!   pack, message, digest           many files in a Transfer; records; BLAKE3 by units
 //!   name, root, target, glob, links nothing leaves the served directory; patterns; links that are followed
-//!   positioned, attributes, escape  reads and writes at an offset; owners, permissions, times; bytes for people
+//!   positioned, attributes, extended, escape  reads and writes at an offset; owners, permissions, times, xattrs; bytes for people
 //!   rendezvous                      what a client and the server started for it say over a login's channel
 //! ```
 //!
@@ -61,6 +61,7 @@ mod confine;
 mod digest;
 mod error;
 mod escape;
+mod extended;
 mod extents;
 #[cfg(fuzzing)]
 pub mod fuzzing;

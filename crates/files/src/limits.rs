@@ -206,6 +206,19 @@ pub const PATTERN_BYTES: usize = 1 << 20;
 /// meanwhile: on a busy machine a few, and a client that renames without end is refused after some 10 ms.
 pub const LINK_TRIES: u32 = 10_000;
 
+/// Bytes of the value of an extended attribute: what Linux lets be (XATTR_SIZE_MAX).
+pub const ATTRIBUTE_BYTES: usize = 64 << 10;
+
+/// Bytes of the names of a file's extended attributes: what Linux lets be (XATTR_LIST_MAX).
+pub const ATTRIBUTE_NAMES_BYTES: usize = 64 << 10;
+
+/// Extended attributes of one file that are copied.
+pub const ATTRIBUTES_OF_FILE: usize = 256;
+
+/// Bytes of their names and values. A receiver holds those of the directories that it is in until they are complete: at
+/// most 16 MiB, at [`TREE_DEPTH`] of them.
+pub const ATTRIBUTES_BYTES: usize = 128 << 10;
+
 /// Seconds after which a server that is still removing files says so.
 pub const REMOVING_SECONDS: u64 = 5;
 

@@ -150,11 +150,24 @@ pub struct CopyOptions {
 pub struct Attributes {
     /// User and group, by their numbers.
     pub owner: bool,
+    /// Extended attributes: those of `user.`, and as root also others but `system.`. A served directory gets only the former.
+    pub xattrs: bool,
+    /// POSIX access control lists, with users and groups by their numbers.
+    pub acls: bool,
 }
 
 impl Attributes {
     /// Nothing.
-    pub const NONE: Attributes = Attributes { owner: false };
+    pub const NONE: Attributes = Attributes {
+        owner: false,
+        xattrs: false,
+        acls: false,
+    };
+
+    /// Whether there is something to ask the file system for beyond its usual answer.
+    pub(crate) fn are_extended(self) -> bool {
+        self.xattrs || self.acls
+    }
 }
 
 /// What to list.
@@ -369,6 +382,12 @@ pub(crate) enum Record<'a> {
     },
     /// The next part of the stream; its content stands in this pack. One of less than a unit is the last.
     Part { size: u32, digest: Digest },
+    /// An extended attribute of what the next record that is none is about; its value stands in this pack.
+    Attribute {
+        #[serde(borrow)]
+        name: &'a [u8],
+        size: u32,
+    },
 }
 
 impl Record<'_> {

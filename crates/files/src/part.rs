@@ -8,6 +8,7 @@
 
 use crate::attributes::{NotKept, set_meta, set_owner_at, times};
 use crate::error::Cause;
+use crate::extended::Wanted;
 use crate::in_place::InPlace;
 use crate::mark::Mark;
 use crate::message::{CopyOptions, Meta};
@@ -33,6 +34,8 @@ pub(crate) struct Part {
     end: u64,
     /// What it is to get.
     meta: Meta,
+    /// Besides, if that was asked for.
+    wanted: Option<Wanted>,
 }
 
 /// Its place until it is complete.
@@ -69,6 +72,7 @@ impl Part {
             left_over: 0,
             end: 0,
             meta: Meta::default(),
+            wanted: None,
         })
     }
 
@@ -96,6 +100,7 @@ impl Part {
             end: in_place.len(),
             place: Place::Target(in_place),
             meta,
+            wanted: None,
         }))
     }
 
@@ -133,7 +138,14 @@ impl Part {
             left_over,
             end: left_over,
             meta: Meta::default(),
+            wanted: None,
         })
+    }
+
+    /// With these extended attributes, and no others of those that are asked for.
+    pub(crate) fn wanting(mut self, wanted: Option<Wanted>) -> Part {
+        self.wanted = wanted;
+        self
     }
 
     /// Bytes that a killed copy left, content unknown.
@@ -244,7 +256,9 @@ impl Part {
     fn settle(&mut self, size: u64, meta: &Meta, durable: bool) -> Result<NotKept, Cause> {
         let file = self.file.as_fd();
         match &mut self.place {
-            Place::Target(in_place) => return in_place.finish(file, size, meta),
+            Place::Target(in_place) => {
+                return in_place.finish(file, size, meta, self.wanted.as_ref());
+            }
             Place::Lasting { mark, .. } => {
                 if durable {
                     // This takes long. While the mark is there, the file of a copy killed now is found again.
@@ -255,7 +269,7 @@ impl Part {
             }
             Place::Unnamed | Place::Random(_) => fs::ftruncate(file, size)?,
         }
-        let not_kept = set_meta(file, meta)?;
+        let not_kept = set_meta(file, meta, self.wanted.as_ref())?;
         if durable {
             fs::fsync(file)?;
         }

@@ -48,6 +48,7 @@ fn each(dir: &Arc<OwnedFd>, target: &[u8]) -> [Part; 3] {
     let (file, name) = temporary::random(dir.as_fd()).unwrap();
     let random = Part {
         meta: Meta::default(),
+        wanted: None,
         directory: dir.clone(),
         target: target.to_vec(),
         file,

@@ -11,10 +11,20 @@ pub(crate) struct KeptArgs {
     /// Keep user and group, by their numbers, where the end that writes may: as root
     #[arg(long)]
     owner: bool,
+    /// Keep extended attributes: user.*, and as root others, too
+    #[arg(short = 'X', long)]
+    xattrs: bool,
+    /// Keep POSIX access control lists, users and groups by their numbers
+    #[arg(short = 'A', long)]
+    acls: bool,
 }
 
 impl KeptArgs {
     pub(crate) fn attributes(&self) -> Attributes {
-        Attributes { owner: self.owner }
+        Attributes {
+            owner: self.owner,
+            xattrs: self.xattrs,
+            acls: self.acls,
+        }
     }
 }

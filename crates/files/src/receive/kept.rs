@@ -4,6 +4,7 @@
 use super::FileReceiver;
 use crate::attributes::NotKept;
 use crate::error::{Error, Failure};
+use crate::extended::{Wanted, is_asked_for};
 use crate::message::{Feedback, Record};
 use std::mem::discriminant;
 
@@ -19,18 +20,40 @@ impl FileReceiver<'_> {
         }
     }
 
+    /// An extended attribute of what comes next.
+    pub(super) fn attribute(&mut self, name: &[u8], value: &[u8]) -> Result<(), Error> {
+        if !is_asked_for(name, self.options.attributes) {
+            return Err(Error::Protocol(
+                "an extended attribute that was not asked for",
+            ));
+        }
+        self.coming
+            .add(name.to_vec(), value.to_vec())
+            .ok_or(Error::Protocol(
+                "more extended attributes than a file may have",
+            ))
+    }
+
+    /// What the file that is here is to have; `None` if nothing of the kind was asked for.
+    pub(super) fn wanted(&mut self) -> Option<Wanted> {
+        let attributes = self.options.attributes;
+        attributes.are_extended().then(|| Wanted {
+            extended: std::mem::take(&mut self.extended),
+            attributes,
+            common_only: self.common_only,
+        })
+    }
+
     /// Notes what could not be kept of what is at the current path.
     pub(super) fn note_not_kept(&mut self, not_kept: NotKept) {
-        let Some(cause) = not_kept else { return };
-        let kind = discriminant(&cause);
-        if self
-            .not_kept
-            .iter()
-            .all(|it| discriminant(&it.cause) != kind)
-        {
-            let failure = Failure::new(&self.path, cause);
-            self.observer.not_kept(&failure, false);
-            self.not_kept.push(failure);
+        for cause in not_kept {
+            let kind = discriminant(&cause);
+            let is_new = |it: &Failure| discriminant(&it.cause) != kind;
+            if self.not_kept.iter().all(is_new) {
+                let failure = Failure::new(&self.path, cause);
+                self.observer.not_kept(&failure, false);
+                self.not_kept.push(failure);
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::digest::Digester;
-use crate::limits::{BUFFER_BYTES, CONTROL_BYTES};
+use crate::limits::{ATTRIBUTE_BYTES, ATTRIBUTES_OF_FILE, BUFFER_BYTES, CONTROL_BYTES};
 use crate::message::{Attributes, CopyOptions, Meta, Owner, Totals};
 use crate::pack::PackWriter;
 use crate::port::{Buffer, Event, Filled, port};
@@ -134,4 +134,88 @@ fn owner__that_may_not_be_set_is_told_once() {
         .iter()
         .filter(|it| matches!(it, Feedback::NotKept { failures } if failures.len() == 1));
     assert_eq!(told.count(), 1, "{said:?}");
+}
+
+/// A pack of attributes with these values, then an empty file.
+fn with_attributes(
+    base: &Path,
+    attributes: Attributes,
+    list: &[(&[u8], usize)],
+) -> Result<Totals, Error> {
+    let (port, end) = port(
+        vec![Buffer::anonymous(CONTROL_BYTES).unwrap()],
+        vec![],
+        || {},
+    );
+    let digest = Digester::fixed().digest(b"");
+    let file = Record::File {
+        name: b"f",
+        meta: Meta::default(),
+        size: 0,
+        digest,
+    };
+    for chunk in list.chunks(8) {
+        let mut buffer = Buffer::anonymous(BUFFER_BYTES).unwrap();
+        let mut pack = PackWriter::default();
+        for &(name, len) in chunk {
+            let size = len as u32;
+            pack.add(&Record::Attribute { name, size }, len).unwrap();
+        }
+        let len = pack.finish(&mut buffer);
+        let arrived = Event::Arrived(Filled { buffer, len });
+        end.events.send(arrived).unwrap();
+    }
+    let mut buffer = Buffer::anonymous(BUFFER_BYTES).unwrap();
+    let mut pack = PackWriter::default();
+    for record in [file, Record::Finish] {
+        pack.add(&record, 0).unwrap();
+    }
+    let len = pack.finish(&mut buffer);
+    let arrived = Event::Arrived(Filled { buffer, len });
+    end.events.send(arrived).unwrap();
+    let options = CopyOptions {
+        attributes,
+        ..CopyOptions::default()
+    };
+    let to = (File::open(base).unwrap().into(), TopLevel::Any);
+    let mut reached = Reached::default();
+    let role = (Role::Asks, &mut reached);
+    FileReceiver::new(port, &(), options, Digester::fixed(), to, role).receive_all()
+}
+
+#[test]
+fn attribute__never_unless_asked_for_and_no_more_than_a_file_may_have() {
+    let xattrs = Attributes {
+        xattrs: true,
+        ..Attributes::NONE
+    };
+    let acls = Attributes {
+        acls: true,
+        ..Attributes::NONE
+    };
+    let many = vec![(&b"user.a"[..], 0); ATTRIBUTES_OF_FILE + 1];
+    let base = tempfile::tempdir().unwrap();
+    for (attributes, list) in [
+        (Attributes::NONE, &[(&b"user.a"[..], 1)][..]),
+        (OWNER, &[(b"user.a", 1)]),
+        (acls, &[(b"user.a", 1)]),
+        (xattrs, &[(b"system.posix_acl_access", 1)]),
+        (xattrs, &[(b"user.zerolane.unfinished", 1)]),
+        (xattrs, &[(b"user.\0", 1)]),
+        (xattrs, &[(&[b'u'; 256], 1)]),
+        (xattrs, &[(b"user.a", ATTRIBUTE_BYTES + 1)]),
+        (
+            xattrs,
+            &[(b"user.a", ATTRIBUTE_BYTES), (b"user.b", ATTRIBUTE_BYTES)],
+        ),
+        (xattrs, &many),
+    ] {
+        let received = with_attributes(base.path(), attributes, list);
+        assert!(
+            matches!(received, Err(Error::Protocol(words)) if words.contains("extended attribute")),
+            "{received:?}"
+        );
+    }
+    assert_eq!(base.path().read_dir().unwrap().count(), 0);
+    with_attributes(base.path(), xattrs, &many[1..]).unwrap();
 }

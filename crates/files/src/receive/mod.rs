@@ -21,6 +21,7 @@ pub(crate) use top_level::TopLevel;
 
 use crate::digest::{Digest, Digester};
 use crate::error::{Cause, Error, Failure};
+use crate::extended::Extended;
 use crate::limits::{CONTROL_BYTES, FEEDBACK_FAILURES, INLINE_BYTES};
 use crate::message::{CopyOptions, Feedback, Meta, Record, Totals, encode_feedback};
 use crate::observe::Observer;
@@ -57,6 +58,11 @@ pub(crate) struct FileReceiver<'a> {
     /// What could not be kept: the first of each kind, and how many of these the sender was told of.
     not_kept: Vec<Failure>,
     told_not_kept: usize,
+    /// Extended attributes of what comes next, and of what is here.
+    coming: Extended,
+    extended: Extended,
+    /// Whether only those may be set that everybody may have.
+    common_only: bool,
     /// Number of the last opened file that failed here.
     failed_open: Option<u64>,
     path: Vec<u8>,
@@ -111,6 +117,9 @@ impl<'a> FileReceiver<'a> {
             failures: Vec::new(),
             not_kept: Vec::new(),
             told_not_kept: 0,
+            coming: Extended::default(),
+            extended: Extended::default(),
+            common_only: false,
             failed_open: None,
             path: Vec::new(),
             finished: false,
@@ -122,6 +131,12 @@ impl<'a> FileReceiver<'a> {
             open_name: Vec::new(),
             reached,
         }
+    }
+
+    /// For a client that is not this process's user: of extended attributes it may set those that everybody may.
+    pub(crate) fn for_client(mut self, common_only: bool) -> FileReceiver<'a> {
+        self.common_only = common_only;
+        self
     }
 
     /// Of a sync: what is here is replaced by whatever comes in its place.
@@ -203,6 +218,11 @@ impl<'a> FileReceiver<'a> {
         if let Some(expected) = &mut self.expected {
             expected.check(&record)?;
         }
+        if let Record::Attribute { name, size } = record {
+            return self.attribute(name, pack.take_contents(size as usize)?);
+        }
+        // What came before belongs to this record, and to none after it.
+        self.extended = std::mem::take(&mut self.coming);
         self.check_meta(&record)?;
         self.begin(&record)?;
         match record {
@@ -250,6 +270,8 @@ impl<'a> FileReceiver<'a> {
             Record::Abandon { cause } if self.stream.is_some() => self.abandon_stream(cause),
             Record::Abandon { cause } => self.abandon(cause),
             Record::Finish => return self.finish(),
+            // Taken before.
+            Record::Attribute { .. } => {}
         }
         Ok(())
     }
@@ -285,7 +307,7 @@ impl<'a> FileReceiver<'a> {
     ) -> Result<(), Error> {
         let called = name;
         let (directory, name) = self.place(called)?;
-        let named = self.is_named();
+        let (named, wanted) = (self.is_named(), self.wanted());
         let written = directory.and_then(|directory| {
             if self.digester.digest(contents) != *digest {
                 return Err(Cause::DigestMismatch);
@@ -300,7 +322,7 @@ impl<'a> FileReceiver<'a> {
                 part.give_up(&cause);
                 return Err(cause);
             }
-            part.commit(size, meta, &self.options)
+            part.wanting(wanted).commit(size, meta, &self.options)
         });
         self.at(&name, |this| {
             this.observer

@@ -52,6 +52,7 @@ impl FileReceiver<'_> {
         };
         open.number = number;
         open.outer_path = outer;
+        open.wanted = self.wanted();
         if resume {
             self.offer(&mut open)?;
         }

@@ -3,6 +3,7 @@
 use crate::attributes::{NotKept, replace_meta};
 use crate::digest::{Digest, Digester, Hasher, unit_count, unit_len};
 use crate::error::{Cause, Error};
+use crate::extended::Wanted;
 use crate::in_place::is_unfinished;
 use crate::limits::{HAVE_DIGESTS, RESUME_UNITS, UNIT_BYTES};
 use crate::message::{CopyOptions, EntryKind, Meta, Piece};
@@ -31,6 +32,8 @@ pub(crate) struct OpenFile {
     pub(crate) bytes_kept: u64,
     pub(crate) bytes_in_holes: u64,
     meta: Meta,
+    /// Extended attributes, if these were asked for.
+    pub(crate) wanted: Option<Wanted>,
     /// `None` once the file has failed here: what still arrives is discarded.
     part: Option<Part>,
     /// Units that the temporary file has of a killed copy, or what is written in place of before.
@@ -90,6 +93,7 @@ impl OpenFile {
             bytes_kept: 0,
             bytes_in_holes: 0,
             meta,
+            wanted: None,
             part: None,
             part_units: 0,
             old: None,
@@ -284,9 +288,12 @@ impl OpenFile {
         match kept {
             Some(old) => {
                 part.discard();
-                replace_meta(old.file.as_fd(), &self.meta)
+                replace_meta(old.file.as_fd(), &self.meta, self.wanted.as_ref())
             }
-            None => part.commit(self.size, &self.meta, options),
+            None => {
+                let part = part.wanting(self.wanted.take());
+                part.commit(self.size, &self.meta, options)
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 use super::FileReceiver;
 use crate::attributes::{NotKept, replace_meta};
 use crate::error::{Cause, Error};
+use crate::extended::Wanted;
 use crate::message::{Attributes, EntryKind, Meta};
 use crate::name::check_name;
 use crate::root::{READ_FILE, kind_of, meta_with, open_in, stat_at};
@@ -24,9 +25,11 @@ impl FileReceiver<'_> {
         if !self.may_replace {
             return Err(NOT_ASKED);
         }
+        let wanted = self.wanted();
         let (directory, name) = self.place(name)?;
-        let settled =
-            directory.and_then(|directory| settle_meta(&directory, &name, size, meta, was));
+        let settled = directory.and_then(|directory| {
+            settle_meta(&directory, &name, size, (meta, was), wanted.as_ref())
+        });
         self.at(&name, |this| match settled {
             Ok(not_kept) => this.note_not_kept(not_kept),
             Err(cause) => this.fail(cause),
@@ -58,15 +61,18 @@ fn settle_meta(
     directory: &OwnedFd,
     name: &[u8],
     size: u64,
-    meta: &Meta,
-    was: &Meta,
+    (meta, was): (&Meta, &Meta),
+    wanted: Option<&Wanted>,
 ) -> Result<NotKept, Cause> {
     let file = open_in(directory, name, READ_FILE, Mode::empty())?;
     let stat = fstat(&file)?;
     let same = kind_of(&stat) == EntryKind::File && stat.st_size as u64 == size;
-    let owner = was.owner.is_some();
-    match same && meta_with(&stat, Attributes { owner }) == *was {
-        true => replace_meta(file.as_fd(), meta),
+    let attributes = Attributes {
+        owner: was.owner.is_some(),
+        ..Attributes::NONE
+    };
+    match same && meta_with(&stat, attributes) == *was {
+        true => replace_meta(file.as_fd(), meta, wanted),
         false => Err(Cause::ChangedSinceListed),
     }
 }

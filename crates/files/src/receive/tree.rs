@@ -4,6 +4,7 @@ use super::FileReceiver;
 use super::top_level::TopLevel;
 use crate::attributes::replace_meta;
 use crate::error::{Cause, Error};
+use crate::extended::Wanted;
 use crate::limits::{NEW_NAMES, PATH_BYTES, TREE_DEPTH};
 use crate::message::Meta;
 use crate::name::check_name;
@@ -21,6 +22,8 @@ pub(super) struct Level {
     /// `None` if it could not be made: what belongs in it fails too.
     directory: Option<Arc<OwnedFd>>,
     meta: Meta,
+    /// Extended attributes, if these were asked for.
+    wanted: Option<Wanted>,
     /// Length of the path before it.
     outer: usize,
 }
@@ -105,6 +108,7 @@ impl FileReceiver<'_> {
                 "a directory in a copy that is not recursive",
             ));
         }
+        let wanted = self.wanted();
         let (parent, name) = self.place(name)?;
         let outer = self.push_path(&name);
         let made = parent
@@ -117,6 +121,7 @@ impl FileReceiver<'_> {
         self.levels.push(Level {
             directory,
             meta,
+            wanted,
             outer,
         });
         Ok(outcome)
@@ -140,7 +145,9 @@ impl FileReceiver<'_> {
             .levels
             .pop()
             .ok_or(Error::Protocol("left more directories than entered"))?;
-        let settle = |directory: Arc<OwnedFd>| replace_meta(directory.as_fd(), &level.meta);
+        let settle = |directory: Arc<OwnedFd>| {
+            replace_meta(directory.as_fd(), &level.meta, level.wanted.as_ref())
+        };
         match level.directory.map(settle) {
             Some(Ok(not_kept)) => self.note_not_kept(not_kept),
             Some(Err(cause)) => self.fail(cause),

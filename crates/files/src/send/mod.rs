@@ -1,10 +1,11 @@
 //! The end that reads files: walks the sources, packs small files, streams large ones.
 //!
 //! Straight-line code on a thread of its own; it blocks on its [`Port`] when everything it may
-//! send is in flight. `packing`, `planned`, `segments` and `skipping` hold parts of [`FileSender`]'s own code,
+//! send is in flight. `extended`, `packing`, `planned`, `segments` and `skipping` hold parts of [`FileSender`]'s own code,
 //! so they and this file name each other.
 
 mod count;
+mod extended;
 mod packing;
 mod planned;
 mod segments;
@@ -252,7 +253,8 @@ impl<'a> FileSender<'a> {
         if self.links.are_followed() && self.inside.contains(&this) {
             return Err(Cause::LinkLoop.into());
         }
-        self.enter(name, self.meta(&stat))?;
+        let extended = self.extended(directory.as_fd())?;
+        self.enter(name, self.meta(&stat), extended)?;
         self.inside.push(this);
         self.contents(&directory, depth)?;
         self.inside.pop();
@@ -338,6 +340,8 @@ impl<'a> FileSender<'a> {
         if is_unfinished(file.as_fd()) {
             return Err(Cause::Unfinished.into());
         }
+        let extended = self.extended(file.as_fd())?;
+        self.add_extended(&extended)?;
         let size = stat.st_size as u64;
         self.observer.file_started(&self.path, size);
         let sparse = (stat.st_blocks as u64) * 512 < size;

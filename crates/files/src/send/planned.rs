@@ -5,7 +5,7 @@ use super::trouble::Trouble;
 use crate::error::{Cause, Error};
 use crate::limits::TREE_DEPTH;
 use crate::message::{EntryKind, Meta, Record, Totals};
-use crate::root::{DIRECTORY, kind_of};
+use crate::root::{DIRECTORY, READ_FILE, kind_of};
 use crate::sync::plan::{Step, next_step};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::fstat;
@@ -64,7 +64,8 @@ impl FileSender<'_> {
         let opened = parent.map(|parent| -> Result<_, Cause> {
             let directory = self.open_source(parent.as_fd(), &name, DIRECTORY)?;
             let meta = self.meta(&fstat(&directory)?);
-            Ok((directory, meta))
+            let extended = self.extended(directory.as_fd())?;
+            Ok((directory, meta, extended))
         });
         let directory = match opened {
             // Told already.
@@ -73,9 +74,9 @@ impl FileSender<'_> {
                 self.unreadable(&name, cause)?;
                 None
             }
-            Some(Ok((directory, meta))) => {
+            Some(Ok((directory, meta, extended))) => {
                 let name = instead.as_deref().unwrap_or(&name);
-                self.enter(name, meta)?;
+                self.enter(name, meta, extended)?;
                 Some(directory)
             }
         };
@@ -169,6 +170,11 @@ impl FileSender<'_> {
         let same = kind_of(&now) == EntryKind::File && now.st_size as u64 == size;
         if !same || self.meta(&now) != *meta {
             return self.chosen(directory, name, name);
+        }
+        if self.options.attributes.are_extended() {
+            let file = self.open_source(directory.as_fd(), name, READ_FILE)?;
+            let extended = self.extended(file.as_fd())?;
+            self.add_extended(&extended)?;
         }
         let (meta, was) = (*meta, *was);
         Ok(self.add(

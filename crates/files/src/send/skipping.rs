@@ -4,6 +4,7 @@
 use super::FileSender;
 use super::start::Start;
 use crate::error::Error;
+use crate::extended::Extended;
 use crate::message::{Meta, Record, Totals};
 use crate::position::{Position, Step};
 
@@ -16,7 +17,7 @@ pub(super) enum Way {
     Skipping {
         goal: Position,
         /// Directories that the walk is in.
-        inside: Vec<(Vec<u8>, Meta)>,
+        inside: Vec<(Vec<u8>, Meta, Extended)>,
     },
     /// The walk is not the one before: it is broken off.
     Astray,
@@ -54,10 +55,18 @@ impl FileSender<'_> {
         starts.iter().try_for_each(|start| self.start(start))
     }
 
-    pub(super) fn enter(&mut self, name: &[u8], meta: Meta) -> Result<(), Error> {
+    pub(super) fn enter(
+        &mut self,
+        name: &[u8],
+        meta: Meta,
+        extended: Extended,
+    ) -> Result<(), Error> {
         match &mut self.way {
-            Way::Sending => self.add(&Record::Enter { name, meta }, 0)?,
-            Way::Skipping { inside, .. } => inside.push((name.to_vec(), meta)),
+            Way::Sending => {
+                self.add_extended(&extended)?;
+                self.add(&Record::Enter { name, meta }, 0)?;
+            }
+            Way::Skipping { inside, .. } => inside.push((name.to_vec(), meta, extended)),
             Way::Astray => {}
         }
         self.pass(Step::Enter, name)
@@ -93,10 +102,11 @@ impl FileSender<'_> {
     }
 
     /// Where the connection before came to: from here on everything is sent.
-    fn go_on(&mut self, inside: &[(Vec<u8>, Meta)]) -> Result<(), Error> {
+    fn go_on(&mut self, inside: &[(Vec<u8>, Meta, Extended)]) -> Result<(), Error> {
         let position = self.position;
         self.add(&Record::From { position }, 0)?;
-        for (name, meta) in inside {
+        for (name, meta, extended) in inside {
+            self.add_extended(extended)?;
             let (name, meta) = (&name[..], *meta);
             self.add(&Record::Reenter { name, meta }, 0)?;
         }

@@ -128,5 +128,6 @@ fn directory_seen(directory: &OwnedFd) -> Result<Seen, Cause> {
         meta: meta_of(&stat),
         inode: stat.st_ino,
         detail: Detail::None,
+        extended: None,
     })
 }

@@ -212,10 +212,13 @@ impl Session<'_> {
         };
         self.accept(connection, &digester, landing)?;
         let to = (base, top_level(new_name, TopLevel::Any));
+        let common_only = self.common_only();
         let mut reached = Reached::default();
         pump::run(connection, CONTROL, DATA, turn.stop(), |port| {
             let role = (Role::Tells, &mut reached);
-            FileReceiver::new(port, self, options, digester, to, role).receive_all()
+            FileReceiver::new(port, self, options, digester, to, role)
+                .for_client(common_only)
+                .receive_all()
         })
     }
 
@@ -293,6 +296,11 @@ impl Session<'_> {
             Served::Below(root) => Ok(root),
             Served::Offered(_) => Err(Cause::OutsideRoot),
         }
+    }
+
+    /// Whether clients may set only those extended attributes that everybody may: not who logged in here.
+    pub(super) fn common_only(&self) -> bool {
+        !self.root().is_ok_and(Root::is_of_login)
     }
 
     /// How links below the directory `path` are taken, and that path as the kernel has it.

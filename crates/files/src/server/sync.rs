@@ -77,6 +77,7 @@ impl Session<'_> {
             let to = (base, TopLevel::Any);
             let role = (Role::Tells, &mut reached);
             FileReceiver::new(port, self, options, digester, to, role)
+                .for_client(self.common_only())
                 .replacing()
                 .receive_all()
         })

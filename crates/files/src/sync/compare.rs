@@ -1,5 +1,6 @@
 //! When two files count as the same.
 
+use super::sight::Seen;
 use crate::message::Meta;
 
 /// To what file systems cut times, nanoseconds: ext3 and HFS+, exFAT, some network file systems, NTFS.
@@ -16,9 +17,10 @@ pub(super) fn same_time(here: &Meta, there: &Meta, window: u32) -> bool {
     here == there || GRAINS.iter().any(|grain| here - here % grain == there)
 }
 
-/// Whether the permissions are the same, of those that are kept, and the owner, if that is asked for.
-pub(super) fn same_rights(here: &Meta, there: &Meta) -> bool {
-    (here.mode ^ there.mode) & 0o777 == 0 && here.owner == there.owner
+/// Whether the permissions are the same, of those that are kept, and owner and extended attributes, if these are asked for.
+pub(super) fn same_attributes(here: &Seen, there: &Seen) -> bool {
+    let same_mode = (here.meta.mode ^ there.meta.mode) & 0o777 == 0;
+    same_mode && here.meta.owner == there.meta.owner && here.extended == there.extended
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ fn entry(name: &[u8], kind: EntryKind) -> Sight {
             EntryKind::Link => Detail::Link(b"to".to_vec()),
             _ => Detail::None,
         },
+        extended: None,
     })
 }
 

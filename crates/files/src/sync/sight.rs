@@ -29,6 +29,8 @@ pub(crate) struct Seen {
     /// By which it is known again.
     pub(crate) inode: u64,
     pub(crate) detail: Detail,
+    /// Of its extended attributes, if it has any and they are asked for.
+    pub(crate) extended: Option<Digest>,
 }
 
 /// What a listing says beyond the metadata.

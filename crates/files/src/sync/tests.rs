@@ -57,6 +57,7 @@ fn listed(words: &str) -> Listed {
                 },
                 inode: 1,
                 detail: Detail::None,
+                extended: None,
             })
         };
         sights.push_back(match word {

@@ -3,6 +3,7 @@
 use super::sight::{Detail, Listing, Seen, Sight};
 use crate::digest::{Digest, Digester, unit_count, unit_len};
 use crate::error::{Cause, Error};
+use crate::extended::Extended;
 use crate::limits::{LISTING_HELD_BYTES, TREE_DEPTH, UNIT_BYTES};
 use crate::links::{Identity, Links, identity, joined};
 use crate::message::{Attributes, EntryKind};
@@ -122,7 +123,8 @@ impl Walker {
     fn look(&mut self, name: &[u8]) -> Option<Sight> {
         let directory = self.levels.last()?.directory.as_ref()?;
         let path = || self.path(name);
-        match see(directory, name, (&self.links, path), self.attributes) {
+        let seen = see(directory, name, (&self.links, path), self.attributes);
+        match seen.and_then(|seen| self.with_extended(directory, seen)) {
             Ok(mut seen) if self.digests && seen.kind == EntryKind::File => {
                 match self.digest(&seen) {
                     Ok(digest) => seen.detail = Detail::Digest(digest),
@@ -152,6 +154,21 @@ impl Walker {
             Err(Cause::NotFound) => None,
             Err(cause) => Some(unseen(name, cause)),
         }
+    }
+
+    /// With a digest of its extended attributes. Of what cannot be opened there are none: a copy will say so.
+    fn with_extended(&self, directory: &OwnedFd, mut seen: Seen) -> Result<Seen, Cause> {
+        let openable = matches!(seen.kind, EntryKind::File | EntryKind::Directory);
+        if let (true, true, Some(digester)) =
+            (self.attributes.are_extended(), openable, &self.digester)
+        {
+            let path = || self.path(&seen.name);
+            if let Ok(file) = self.links.open(directory, &seen.name, path, READ_FILE) {
+                let extended = Extended::read(file.as_fd(), self.attributes)?;
+                seen.extended = extended.encoded().map(|it| digester.digest(&it));
+            }
+        }
+        Ok(seen)
     }
 
     /// Whether the walk is in this directory already.
@@ -279,6 +296,7 @@ pub(crate) fn see(
         meta: meta_with(&stat, attributes),
         inode: stat.st_ino,
         detail,
+        extended: None,
     })
 }
 

@@ -1,5 +1,6 @@
 //! What is copied besides content, permissions and time, and compared with what rsync makes of it.
 
+mod extended;
 mod links;
 mod owner;
 

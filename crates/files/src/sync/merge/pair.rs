@@ -3,7 +3,7 @@
 use super::{Merge, Side};
 use crate::error::{Cause, Error};
 use crate::message::EntryKind;
-use crate::sync::compare::{same_rights, same_time};
+use crate::sync::compare::{same_attributes, same_time};
 use crate::sync::options::Action;
 use crate::sync::plan::Step;
 use crate::sync::sight::{Detail, Seen, Sight};
@@ -23,7 +23,7 @@ impl Merge<'_> {
             (EntryKind::Directory, EntryKind::Directory) => {
                 self.outcome.copy.enter(&new.name, None);
                 self.outcome.remove.enter(&new.name, None);
-                if !same_rights(&new.meta, &old.meta) || !self.same_time(new, old) {
+                if !same_attributes(new, old) || !self.same_time(new, old) {
                     self.tell(new, Action::Settle);
                     self.outcome.copy.touch()?;
                 }
@@ -99,7 +99,7 @@ impl Merge<'_> {
         if !same {
             return self.copy(new, None, Action::Update);
         }
-        if same_rights(&new.meta, &old.meta) && self.same_time(new, old) {
+        if same_attributes(new, old) && self.same_time(new, old) {
             self.unchanged();
             return Ok(());
         }
