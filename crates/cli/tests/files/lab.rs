@@ -68,6 +68,12 @@ impl Lab {
             .nth(1)
             .and_then(|rest| rest.split(' ').next());
         self.address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
+        // A server of another test, with another key, may have had this port.
+        let known = fs::read_to_string(Path::new(HOME).join("known_hosts"));
+        if known.is_ok_and(|known| known.contains(&format!("{} ", self.address))) {
+            let forget = zerolane().args(["keys", "forget", &self.address]).output();
+            assert!(forget.unwrap().status.success());
+        }
         out
     }
 
@@ -78,12 +84,6 @@ impl Lab {
             .stderr(Stdio::null());
         let mut out = self.serve(program);
         let mut line = String::new();
-        // A server of another test, with another key, may have had this port.
-        let known = fs::read_to_string(Path::new(HOME).join("known_hosts"));
-        if known.is_ok_and(|known| known.contains(&format!("{} ", self.address))) {
-            let forget = zerolane().args(["keys", "forget", &self.address]).output();
-            assert!(forget.unwrap().status.success());
-        }
         // The server's key, who may connect, and from where; the server goes on when all is read.
         for said in ["Its key: zl:", " connect", "Only this machine can"] {
             line.clear();

@@ -66,7 +66,8 @@ fn log__who_asked_for_what_and_what_became_of_it() {
     let mut logged = Logged::new(&["--log", "json"], "127.0.0.1:0");
     let own = own_key();
     fs::write(logged.lab.share("a"), b"theirs").unwrap();
-    run(logged.lab.get(&[], "a", ""));
+    let (code, _, err) = run(logged.lab.get(&[], "a", ""));
+    assert_eq!(code, 6, "{err}");
     let line = logged.json();
     assert_eq!(
         (&line["event"], &line["key"]),

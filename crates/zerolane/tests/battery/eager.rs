@@ -94,7 +94,6 @@ fn eager__costs_one_datagram_each_way() {
         transfer(&mut pair, 7, &[1; COUNT as usize]);
         let after = [&pair.a, &pair.b].map(|it| it.account().protocol);
         assert_eq!(after[0].eager_sent - before[0].eager_sent, COUNT);
-        assert_eq!(after[1].grants_sent, 0);
         assert_eq!(after[1].stus_received - before[1].stus_received, COUNT);
     }
 }
