@@ -101,10 +101,6 @@ pub const SERVER_CONNECTIONS: usize = 32;
 /// all others out.
 pub const SERVER_CONNECTIONS_OF_ORIGIN: usize = 24;
 
-/// Keys that were not let in and wait to be reported. A server looks after each connection and every 100 ms; a proof of
-/// a key takes it some 100 us, so a flood of strangers makes more. Those are counted.
-pub const REFUSED_KEYS: usize = 64;
-
 /// Milliseconds the connection's thread sleeps at most before it looks whether it is to stop.
 pub const PUMP_WAIT_MILLISECONDS: u64 = 50;
 

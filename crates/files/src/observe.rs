@@ -130,10 +130,10 @@ pub trait ServerObserver: Sync {
         let _ = news;
     }
 
-    /// The owners of these keys proved them and got no connection, for they are not on the list; and so did
-    /// `more`, whose keys were not kept.
-    fn not_let_in(&self, keys: &[PublicKey], more: u64) {
-        let _ = (keys, more);
+    /// These clients proved their keys and got no connection, for those are not on the list; and so did `more`, which
+    /// were not kept.
+    fn not_let_in(&self, clients: &[Peer], more: u64) {
+        let _ = (clients, more);
     }
 
     /// A client was connected, and is turned away because of `why`.
@@ -182,9 +182,9 @@ impl<A: ServerObserver, B: ServerObserver> ServerObserver for (A, B) {
         self.1.list_changed(news);
     }
 
-    fn not_let_in(&self, keys: &[PublicKey], more: u64) {
-        self.0.not_let_in(keys, more);
-        self.1.not_let_in(keys, more);
+    fn not_let_in(&self, clients: &[Peer], more: u64) {
+        self.0.not_let_in(clients, more);
+        self.1.not_let_in(clients, more);
     }
 
     fn turned_away(&self, peer: &Peer, why: &Refusal) {

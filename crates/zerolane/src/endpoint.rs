@@ -4,7 +4,7 @@ use crate::{Connection, Error, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
-use zerolane_lane::udp::{Listener, ListenerCounters, UdpLane};
+use zerolane_lane::udp::{Listener, ListenerCounters, UdpLane, Untrusted};
 use zerolane_lane::{Driver, GateCounters, Options, PublicKey};
 
 /// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
@@ -99,6 +99,12 @@ impl Endpoint {
     /// Other counters of requests that did not become connections.
     pub fn counters(&self) -> ListenerCounters {
         self.listener.counters()
+    }
+
+    /// The clients that proved a key which [`Security::trust`](crate::Security::trust) does not trust, and got no connection, since
+    /// this was asked the last time. So many are kept, the others counted.
+    pub fn take_untrusted(&mut self) -> Untrusted {
+        self.listener.take_untrusted()
     }
 
     /// Whether it admits no more clients: there is a one-time code, and it was used, or guessed at too

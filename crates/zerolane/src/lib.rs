@@ -78,6 +78,7 @@ pub mod options {
 /// What [`Security`] is made of: identities, peers to trust, codes that are good for one connection.
 pub mod security {
     pub use zerolane_lane::handshake_limits::CODE_GUESSES;
+    pub use zerolane_lane::udp::Untrusted;
     pub use zerolane_lane::{
         Anyone, Cipher, Code, CodeError, Identity, KeyError, Mode, PreShared, PublicKey, Trust,
         random,

@@ -11,7 +11,6 @@ use std::time::Instant;
 use jiff::Timestamp;
 use serde::Serialize;
 use zerolane::counters::Account;
-use zerolane::security::PublicKey;
 use zerolane_files::{Error, Failure, Peer, Refusal, ServerObserver, Totals, Verb, escape};
 
 use super::pace::{Kind, Pace};
@@ -181,12 +180,9 @@ impl ServerObserver for Log {
         });
     }
 
-    fn not_let_in(&self, keys: &[PublicKey], more: u64) {
-        for key in keys {
-            let line = Line {
-                key: Some(key.to_string()),
-                ..Line::new("refused")
-            };
+    fn not_let_in(&self, clients: &[Peer], more: u64) {
+        for peer in clients {
+            let line = Line::of("refused", peer);
             self.tell(Kind::Refusal, line.because("not on the list of keys"));
         }
         if more > 0 {

@@ -74,6 +74,10 @@ fn log__who_asked_for_what_and_what_became_of_it() {
         (&"refused".into(), &own.as_str().into())
     );
     assert_eq!(line["reason"], "not on the list of keys");
+    assert!(
+        line["peer"].as_str().unwrap().starts_with("127.0.0.1:"),
+        "{line}"
+    );
 
     logged.allow(&format!("{own} read # Ada\n"));
     succeed(logged.lab.get(&[], "a", ""));

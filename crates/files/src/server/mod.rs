@@ -1,8 +1,8 @@
 //! The server: one directory, a thread for each connection.
 
 mod change;
-mod door;
 mod expand;
+mod guests;
 mod listing;
 mod remove_tree;
 mod session;
@@ -19,7 +19,7 @@ use crate::observe::{Peer, ServerObserver};
 use crate::opening::{hear, say};
 use crate::root::Root;
 use crate::stop::Stop;
-use door::{Door, Guests};
+use guests::Guests;
 use rustix::fd::AsFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use session::Session;
@@ -33,7 +33,7 @@ use std::thread;
 use std::time::Duration;
 use turns::Turns;
 use zerolane::keys::{Access, Rights};
-use zerolane::security::{CODE_GUESSES, PublicKey, Trust};
+use zerolane::security::{CODE_GUESSES, PublicKey, Trust, Untrusted};
 use zerolane::{Connection, Endpoint, Options};
 
 /// How a directory is served.
@@ -78,7 +78,6 @@ pub struct Server {
     read_only: bool,
     access: Access,
     /// With a list.
-    door: Option<Arc<Door>>,
     pub(crate) boot: [u8; 16],
     max_rate: Option<u64>,
 }
@@ -161,13 +160,9 @@ impl Server {
     ) -> Result<Server, Error> {
         let mut transport = options.transport;
         let max_rate = transport.max_rate;
-        let door = match &options.access {
-            Access::Listed(list) => Some(Arc::new(Door::new(Arc::clone(list)))),
-            Access::Anyone => None,
-        };
-        if let Some(door) = &door {
+        if let Access::Listed(list) = &options.access {
             // A client that is not on the list gets no connection.
-            transport.security.trust = Arc::clone(door) as Arc<dyn Trust>;
+            transport.security.trust = Arc::clone(list) as Arc<dyn Trust>;
         }
         let of_origin = &mut transport.max_connections_of_origin;
         *of_origin = SERVER_CONNECTIONS_OF_ORIGIN.min(*of_origin);
@@ -176,7 +171,6 @@ impl Server {
             endpoint: listen(transport)?,
             read_only: options.read_only,
             access: options.access,
-            door,
             boot: boot()?,
             max_rate,
         })
@@ -242,7 +236,6 @@ impl Server {
             endpoint,
             read_only,
             access,
-            door,
             boot,
             max_rate,
         } = self;
@@ -263,9 +256,7 @@ impl Server {
                 }
                 observer.strangers(endpoint.gate_counters(), &endpoint.counters());
                 tell_wrong_codes(endpoint, &mut told, observer);
-                if let Some(door) = door {
-                    door.report(observer);
-                }
+                tell_not_let_in(endpoint, observer);
                 let Some(connection) = accepted else {
                     if endpoint.is_spent() && active.load(Ordering::Acquire) == 0 {
                         return how_spent(endpoint, all_served.load(Ordering::Acquire));
@@ -315,6 +306,21 @@ impl Server {
             Ok(())
         })
     }
+}
+
+/// Tells of the clients that are not on the list.
+fn tell_not_let_in(endpoint: &mut Endpoint, observer: &dyn ServerObserver) {
+    let Untrusted { clients, more } = endpoint.take_untrusted();
+    if clients.is_empty() {
+        return;
+    }
+    let peer = |(key, address)| Peer {
+        address,
+        key: Some(key),
+        name: None,
+    };
+    let clients: Vec<Peer> = clients.into_iter().map(peer).collect();
+    observer.not_let_in(&clients, more);
 }
 
 fn peer(connection: &Connection, access: &Access) -> Arc<Peer> {

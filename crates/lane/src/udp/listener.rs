@@ -44,6 +44,28 @@ pub struct ListenerCounters {
     pub unread: u64,
 }
 
+/// Most clients with a key that is not trusted that are kept until somebody asks for them. A proof of a key takes some
+/// 100 us: a flood of strangers makes more than are worth naming.
+const UNTRUSTED_CLIENTS: usize = 64;
+
+/// Clients that proved a key which is not trusted, and got no connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Untrusted {
+    /// Their keys, and where they came from.
+    pub clients: Vec<(PublicKey, SocketAddr)>,
+    /// How many there were besides.
+    pub more: u64,
+}
+
+impl Untrusted {
+    fn note(&mut self, key: PublicKey, from: SocketAddr) {
+        match self.clients.len() < UNTRUSTED_CLIENTS {
+            true => self.clients.push((key, from)),
+            false => self.more += 1,
+        }
+    }
+}
+
 /// A listening UDP port.
 #[derive(Debug)]
 pub struct Listener {
@@ -57,6 +79,7 @@ pub struct Listener {
     clock: Clock,
     remembered: VecDeque<(Instant, SocketAddr, u32)>,
     counters: ListenerCounters,
+    untrusted: Untrusted,
 }
 
 impl Listener {
@@ -111,6 +134,7 @@ impl Listener {
             clock,
             remembered: VecDeque::new(),
             counters: ListenerCounters::default(),
+            untrusted: Untrusted::default(),
         })
     }
 
@@ -150,6 +174,11 @@ impl Listener {
             unread: self.port.dropped(),
             ..self.counters
         }
+    }
+
+    /// The clients that were not trusted since this was asked the last time.
+    pub fn take_untrusted(&mut self) -> Untrusted {
+        std::mem::take(&mut self.untrusted)
     }
 
     /// The next connection, or `None` when `timeout` ran out. Its answer leaves with the driver's
@@ -278,6 +307,7 @@ impl Listener {
             finish,
         } = admitted;
         if !trusted {
+            self.untrusted.note(session.peer, addresses.peer);
             let rejection = zerolane_core::reject(&request, Reason::Denied);
             self.refuse(rejection, Some(session), addresses);
             return Ok(None);
@@ -516,6 +546,18 @@ fn is_peers(error: &io::Error) -> bool {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
+
+    #[test]
+    fn Untrusted__keeps_a_bounded_number_and_counts_the_rest() {
+        let key = crate::Identity::from_secret([1; 32]).public();
+        let from = SocketAddr::from(([127, 0, 0, 1], 9));
+        let mut untrusted = Untrusted::default();
+        for _ in 0..UNTRUSTED_CLIENTS + 3 {
+            untrusted.note(key, from);
+        }
+        assert_eq!(untrusted.clients.len(), UNTRUSTED_CLIENTS);
+        assert_eq!((untrusted.clients[0], untrusted.more), ((key, from), 3));
+    }
 
     #[test]
     fn is_known__forgets_the_oldest_beyond_the_limit() {

@@ -12,7 +12,7 @@ mod socket;
 mod system;
 mod zerocopy;
 
-pub use listener::{Accept, Listener, ListenerCounters};
+pub use listener::{Accept, Listener, ListenerCounters, Untrusted};
 pub use passed::passed_sockets;
 pub use port::Ports;
 

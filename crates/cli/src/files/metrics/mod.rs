@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
 use zerolane::counters::{Account, GateCounters, ListenerCounters};
-use zerolane::security::PublicKey;
 use zerolane_files::{Error, Failure, Peer, Refusal, ServerObserver, Totals, Verb};
 
 use crate::exit::Exit;
@@ -72,10 +71,10 @@ impl ServerObserver for Metrics {
         counts.listener = *listener;
     }
 
-    fn not_let_in(&self, keys: &[PublicKey], more: u64) {
+    fn not_let_in(&self, clients: &[Peer], more: u64) {
         self.state()
             .counts
-            .refused("not-on-list", keys.len() as u64 + more);
+            .refused("not-on-list", clients.len() as u64 + more);
     }
 
     fn turned_away(&self, _: &Peer, why: &Refusal) {
