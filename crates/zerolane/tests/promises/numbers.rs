@@ -521,6 +521,8 @@ const DOCUMENTS: &[Document] = &[
                 &["LISTING_PAGE_BYTES"],
             ),
             Fact("looked at, at most {96 MiB} (", &["LISTING_HELD_BYTES"]),
+            Fact("its name; at most {256} and", &["ATTRIBUTES_OF_FILE"]),
+            Fact("and {128 KiB} for one file", &["ATTRIBUTES_BYTES"]),
             Fact("in order, from {8 MiB} on in", &["PLAN_HELD_BYTES"]),
             Fact("by requests of up to {1 MiB} of steps", &["PLAN_BYTES"]),
             Fact("more than {128} levels,", &["TREE_DEPTH"]),
