@@ -22,10 +22,8 @@ impl Coded {
     fn new() -> Coded {
         let mut lab = Lab::new(&[]);
         let mut serve = zerolane();
-        serve
-            .args(["serve", "--code", "--listen", "127.0.0.1:0"])
-            .stderr(Stdio::piped());
-        let mut said = lab.serve(serve);
+        serve.stderr(Stdio::piped());
+        let mut said = lab.serve(serve, &["--code", "--listen", "127.0.0.1:0"]);
         let mut hint = String::new();
         for _ in 0..2 {
             hint.clear();

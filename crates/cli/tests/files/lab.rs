@@ -52,10 +52,16 @@ impl Lab {
     }
 
     /// Starts `zerolane serve` instead of the server that runs; its output after the address.
-    pub(crate) fn serve(&mut self, mut serve: Command) -> BufReader<ChildStdout> {
+    pub(crate) fn serve(
+        &mut self,
+        mut program: Command,
+        options: &[&str],
+    ) -> BufReader<ChildStdout> {
         self.server = None;
-        let mut child = serve
-            .arg(self.share(""))
+        let mut child = program
+            .arg("serve")
+            .arg(self.base.path().join("share"))
+            .args(options)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -78,11 +84,8 @@ impl Lab {
     }
 
     pub(crate) fn start(&mut self, mut program: Command, options: &[&str], listen: &str) {
-        program
-            .args(["serve", "--listen", listen])
-            .args(options)
-            .stderr(Stdio::null());
-        let mut out = self.serve(program);
+        program.stderr(Stdio::null());
+        let mut out = self.serve(program, &[&["--listen", listen], options].concat());
         let mut line = String::new();
         // The server's key, who may connect, and from where; the server goes on when all is read.
         for said in ["Its key: zl:", " connect", "Only this machine can"] {

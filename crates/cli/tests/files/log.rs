@@ -25,10 +25,8 @@ impl Logged {
         let mut serve = zerolane();
         serve
             .env("ZEROLANE_HOME", home.path())
-            .args(["serve", "--listen", listen])
-            .args(options)
             .stderr(Stdio::piped());
-        let said = lab.serve(serve);
+        let said = lab.serve(serve, &[&["--listen", listen], options].concat());
         let stderr = lab.server.as_mut().unwrap().0.stderr.take().unwrap();
         let lines = BufReader::new(stderr).lines();
         Logged {

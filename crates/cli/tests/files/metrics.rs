@@ -20,10 +20,8 @@ impl Measured {
         let mut lab = Lab::new(&[]);
         let mut serve = zerolane();
         let loopback = "127.0.0.1:0";
-        serve
-            .args(["serve", "--listen", loopback, "--metrics", loopback])
-            .stderr(Stdio::null());
-        let mut said = lab.serve(serve);
+        serve.stderr(Stdio::null());
+        let mut said = lab.serve(serve, &["--listen", loopback, "--metrics", loopback]);
         let mut line = String::new();
         while !line.starts_with("Metrics: ") {
             line.clear();
