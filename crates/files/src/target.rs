@@ -48,9 +48,9 @@ pub(crate) fn resolve_below(
         let bytes = path.as_bytes();
         let slash = if path.must_be_directory() { "/" } else { "" };
         let path = [&bytes, slash.as_bytes()].concat();
-        return match resolve_local(Path::new(OsStr::from_bytes(&path)), sources)? {
-            // It was a name before.
-            (_, None) if landing == Landing::Named => Err(Cause::IsADirectory),
+        let path = Path::new(OsStr::from_bytes(&path));
+        return match resolve_local(path, sources)? {
+            (_, None) if landing == Landing::Named => made_meanwhile(path),
             target => Ok(target),
         };
     }
@@ -99,6 +99,21 @@ pub(crate) fn resolve_local(path: &Path, sources: Sources) -> Result<Target, Cau
         sources,
         |parent, name| Ok(fs::openat(parent, name, flags, Mode::empty())?),
     )
+}
+
+/// What was a new name when the copy began, and is a directory now: the copy made it. A link never is what a copy made.
+fn made_meanwhile(path: &Path) -> Result<Target, Cause> {
+    let name = path.file_name().ok_or(Cause::IsADirectory)?.as_bytes();
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = fs::openat(CWD, parent, flags, Mode::empty())?;
+    match kind_of(&stat_at(&parent, name)?) {
+        EntryKind::Directory => Ok((parent, Some(name.to_vec()))),
+        _ => Err(Cause::IsADirectory),
+    }
 }
 
 /// Where the file at `path` really is, which is no directory: what a symbolic link leads to is written,
@@ -233,22 +248,36 @@ mod tests {
         assert!(base.path().join("new").is_dir());
     }
 
-    #[test]
-    fn resolve_below__again_as_before() {
-        let base = tempfile::tempdir().unwrap();
-        let root = Root::open(base.path()).unwrap();
-        let path = RelativePath::parse(b"new").unwrap();
+    /// The target `path`, which is in `base`, over the connections of one copy.
+    fn again_as_before(root: &Root, base: &Path, path: &Path) {
+        let path = RelativePath::parse(path.as_os_str().as_bytes()).unwrap();
         let name = |landing| {
-            let target = resolve_below(&root, &path, ONE, landing);
+            let target = resolve_below(root, &path, ONE, landing);
             target.map(|(_, name)| name)
         };
         assert_eq!(name(Landing::AsCp), Ok(Some(b"new".to_vec())));
         assert_eq!(name(Landing::Into), Err(Cause::NotFound));
         // What a copy made before its connection was lost.
-        std::fs::create_dir(base.path().join("new")).unwrap();
+        std::fs::create_dir(base.join("new")).unwrap();
         assert_eq!(name(Landing::AsCp), Ok(None));
         assert_eq!(name(Landing::Into), Ok(None));
         assert_eq!(name(Landing::Named), Ok(Some(b"new".to_vec())));
+        // No copy made that.
+        std::fs::remove_dir(base.join("new")).unwrap();
+        std::os::unix::fs::symlink(base, base.join("new")).unwrap();
+        if root.is_of_login() {
+            assert_eq!(name(Landing::Named), Err(Cause::IsADirectory));
+        }
+    }
+
+    #[test]
+    fn resolve_below__again_as_before() {
+        let base = tempfile::tempdir().unwrap();
+        let root = Root::open(base.path()).unwrap();
+        again_as_before(&root, base.path(), Path::new("new"));
+        let base = tempfile::tempdir().unwrap();
+        let root = Root::of_login().unwrap();
+        again_as_before(&root, base.path(), &base.path().join("new"));
     }
 
     #[test]
