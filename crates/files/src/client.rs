@@ -2,6 +2,8 @@
 
 mod change;
 mod list;
+mod local;
+mod shares;
 mod spare;
 mod stream;
 mod sync;
@@ -9,9 +11,10 @@ mod told;
 
 pub use change::Changes;
 pub use list::{Entry, Listed};
+pub(crate) use local::local_start;
 
 use crate::digest::{Algorithm, Digester};
-use crate::error::{Cause, Error};
+use crate::error::Error;
 use crate::glob::is_wild;
 use crate::limits::{LEAST_RATE, PATIENCE_SECONDS, REPLY_SECONDS};
 use crate::links::Links;
@@ -25,11 +28,12 @@ use crate::receive::{FileReceiver, Role, TopLevel};
 use crate::send::{FileSender, Start};
 use crate::stop::Stop;
 use crate::target::{Sources, resolve_local, top_level};
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use local::is_contents;
+use rustix::fd::OwnedFd;
 use rustix::io::fcntl_dupfd_cloexec;
+use shares::Assigned;
 use spare::Spare;
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -54,6 +58,7 @@ pub struct Client {
     transport: Options,
     stop: Stop,
     patience: Duration,
+    connections: u16,
 }
 
 /// Makes a connection, with these options.
@@ -79,6 +84,7 @@ impl Client {
             transport: Options::default(),
             stop: Stop::default(),
             patience: Duration::from_secs(PATIENCE_SECONDS),
+            connections: 1,
         }
     }
 
@@ -132,34 +138,50 @@ impl Client {
         options: &CopyOptions,
         observer: &dyn Observer,
     ) -> Result<Totals, Error> {
-        let offer = Digester::offer()?;
         let contents = sources.iter().any(|source| is_contents(source));
         let count = u32::try_from(sources.len()).map_err(|_| Error::TooLong)?;
-        let mut landing = Landing::AsCp;
         let starts: Vec<_> = sources
             .iter()
             .map(|source| local_start(source, options))
             .collect();
-        self.copying(observer).run(|copying| {
+        let files = (!options.recursive).then_some(starts.len());
+        self.in_shares(files, observer, |client, assigned| {
+            client.put_share((&starts, count, contents), destination, options, assigned)
+        })
+    }
+
+    fn put_share(
+        &self,
+        (starts, sources, contents): (&[Start], u32, bool),
+        destination: &[u8],
+        options: &CopyOptions,
+        mut assigned: Assigned<'_>,
+    ) -> Result<Totals, Error> {
+        let offer = Digester::offer()?;
+        let share = assigned.share;
+        self.copying_share(&assigned).run(|copying| {
+            let options = copying.options(options, share);
             let request = Request::Put {
                 destination: destination.to_vec(),
-                sources: count,
+                sources,
                 contents,
-                landing,
-                options: *options,
+                landing: assigned.landing(),
+                share,
+                options,
                 digester: offer.clone(),
             };
-            let (mut connection, accepted) = self.ask(&request, copying, options)?;
+            let (mut connection, accepted) = self.ask(&request, copying, &options)?;
             let digester = offer.settle(accepted.algorithm)?;
-            landing = accepted.landing;
-            let options = copying.options(options);
+            assigned.accept(&accepted);
+            let observer = copying.observer;
             let reached = &mut copying.reached;
             let mut spare = Spare::new(self);
             let rings = (DATA, CONTROL);
             let copied = run_watched(&mut connection, rings, &self.stop, &mut spare, |port| {
                 FileSender::new(port, observer, options, digester, reached)
                     .with_links(Links::local(options.copy_links), Vec::new())
-                    .send_all(&starts)
+                    .of_share(share)
+                    .send_all(starts)
             });
             end(connection, copied, copying, spare)
         })
@@ -232,11 +254,29 @@ impl Client {
         // Once: what the copy makes does not change where it goes.
         let (base, new_name) = resolve_local(destination, known).map_err(local)?;
         let top = top_level(new_name, wanted);
+        // What a pattern matches is not known.
+        let is_one = known.count == 1 && !options.recursive;
+        let files = (!options.recursive).then_some(if is_one { 1 } else { usize::MAX });
+        self.in_shares(files, observer, |client, assigned| {
+            client.get_share(sources, destination, (&base, &top), options, assigned)
+        })
+    }
+
+    fn get_share(
+        &self,
+        sources: &[Vec<u8>],
+        destination: &Path,
+        (base, top): (&OwnedFd, &TopLevel),
+        options: &CopyOptions,
+        mut assigned: Assigned<'_>,
+    ) -> Result<Totals, Error> {
         let offer = Digester::offer()?;
-        self.copying(observer).run(|copying| {
-            let options = copying.options(options);
+        let share = assigned.share;
+        self.copying_share(&assigned).run(|copying| {
+            let options = copying.options(options, share);
             let request = Request::Get {
                 sources: sources.to_vec(),
+                share,
                 options,
                 digester: offer.clone(),
                 from: copying.reached.position,
@@ -244,14 +284,19 @@ impl Client {
             };
             let (mut connection, accepted) = self.ask(&request, copying, &options)?;
             let digester = offer.settle(accepted.algorithm)?;
-            let base = fcntl_dupfd_cloexec(&base, 0).map_err(|errno| local(errno.into()))?;
+            assigned.accept(&accepted);
+            let observer = copying.observer;
+            let base =
+                fcntl_dupfd_cloexec(base, 0).map_err(|errno| Error::local(destination, errno))?;
             let to = (base, top.clone());
             let reached = &mut copying.reached;
             let mut spare = Spare::new(self);
             let rings = (CONTROL, DATA);
             let copied = run_watched(&mut connection, rings, &self.stop, &mut spare, |port| {
                 let role = (Role::Asks, reached);
-                FileReceiver::new(port, observer, options, digester, to, role).receive_all()
+                FileReceiver::new(port, observer, options, digester, to, role)
+                    .of_share(share)
+                    .receive_all()
             });
             end(connection, copied, copying, spare)
         })
@@ -411,43 +456,3 @@ fn close(connection: Connection) {
 }
 
 const PATIENCE: Duration = Duration::from_secs(REPLY_SECONDS);
-
-/// Where sending a local source starts. Symbolic links on the way to it are the user's own and
-/// followed; the source itself, if it is one, is sent as a link.
-pub(crate) fn local_start(source: &Path, options: &CopyOptions) -> Start {
-    find_local(source, options).unwrap_or_else(|cause| Start::Missing {
-        path: source.as_os_str().as_bytes().to_vec(),
-        cause,
-    })
-}
-
-fn find_local(source: &Path, options: &CopyOptions) -> Result<Start, Cause> {
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = |path: &Path| openat(CWD, path, flags | OFlags::RDONLY, Mode::empty());
-    let Some(name) = source.file_name().filter(|_| !is_contents(source)) else {
-        let directory = open(source)?;
-        return match options.recursive {
-            true => Ok(Start::Contents(directory)),
-            false => Err(Cause::NotRecursive),
-        };
-    };
-    if source.as_os_str().as_bytes().ends_with(b"/") {
-        // Only a directory may be written so.
-        open(source)?;
-    }
-    let parent = match source.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    // One that may not be listed is no obstacle.
-    let directory = openat(CWD, parent, flags | OFlags::PATH, Mode::empty())?;
-    Ok(Start::Named {
-        directory,
-        name: name.as_bytes().to_vec(),
-    })
-}
-
-/// Whether a local source stands for what is in a directory: it ends with `.`, or has no name of its own.
-fn is_contents(source: &Path) -> bool {
-    source.file_name().is_none() || source.as_os_str().as_bytes().ends_with(b"/.")
-}

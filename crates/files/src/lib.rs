@@ -6,7 +6,7 @@
 //! ```text
 //!        meet           two who share a code: found, introduced, then a client and a server as any
 //!         |
-//!  client / server     opening: Request, Reply
+//!  client / server     opening: Request, Reply; share: what goes over one of several connections
 //!         |
 //!       sync ========= what differs, by two listings; then the same as any copy
 //!      persist            another connection, when one breaks: position, reached
@@ -89,6 +89,7 @@ mod rendezvous;
 mod root;
 mod send;
 mod server;
+mod share;
 mod stop;
 mod sync;
 mod target;

@@ -5,7 +5,7 @@
 pub const DEFAULT_PORT: u16 = 9181;
 
 /// Version of the file service's messages. Both ends must speak the same one.
-pub const FILE_PROTOCOL_VERSION: u16 = 6;
+pub const FILE_PROTOCOL_VERSION: u16 = 7;
 
 /// Bytes of a file that are hashed, compared on resume and transferred as one piece. Large enough to hide a Transfer's
 /// two round trips behind the others in flight, small enough that a ring of them stays in the last-level
@@ -26,6 +26,10 @@ pub const MICROSECONDS_PER_BUFFER: u128 = 1000;
 
 /// Most data buffers that a copy owns at each end: 63 MiB, as much of them as is in flight at once.
 pub const MAX_DATA_BUFFERS: usize = 56;
+
+/// Connections that one copy may have at once: a server has [`SERVER_CONNECTIONS_OF_ORIGIN`] for a client, and what breaks
+/// needs others meanwhile. More cores than these keep busy are faster than any disk.
+pub const MAX_CONNECTIONS: u16 = 16;
 
 /// Bytes of a control message: requests, replies, feedback. Bounds what a peer can make us decode.
 pub const CONTROL_BYTES: usize = 64 << 10;

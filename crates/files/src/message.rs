@@ -8,6 +8,7 @@ use crate::digest::{Algorithm, Digest, Digester};
 use crate::error::{Cause, Error, Failure, Refusal};
 use crate::limits::{CONTROL_BYTES, FILE_PROTOCOL_VERSION, RECORD_BYTES};
 use crate::position::Position;
+use crate::share::Share;
 use serde::{Deserialize, Serialize};
 
 /// First bytes of requests and replies.
@@ -24,6 +25,7 @@ pub(crate) enum Request {
         /// Whether a source is the contents of a directory, without a name of its own.
         contents: bool,
         landing: Landing,
+        share: Share,
         options: CopyOptions,
         /// Its key also says which copy this is: the connection before is ended.
         digester: Digester,
@@ -31,6 +33,7 @@ pub(crate) enum Request {
     /// The server sends files, the client writes them.
     Get {
         sources: Vec<Vec<u8>>,
+        share: Share,
         options: CopyOptions,
         /// As in a Put.
         digester: Digester,

@@ -115,6 +115,7 @@ fn decode_opening__another_version() {
 fn decode_opening__roundtrip_and_truncation() {
     let request = Request::Get {
         sources: vec![b"a\n\xff".to_vec()],
+        share: Share::Files { index: 3, of: 4 },
         options: CopyOptions {
             resume: true,
             ..Default::default()

@@ -5,6 +5,7 @@ use crate::limits::{FIRST_PAUSE_MILLISECONDS, MOST_PAUSE_MILLISECONDS, RECONNECT
 use crate::message::CopyOptions;
 use crate::observe::Observer;
 use crate::reached::Reached;
+use crate::share::Share;
 use crate::stop::Stop;
 use std::io;
 use std::time::{Duration, Instant};
@@ -75,10 +76,10 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// How to copy over the next connection: what there is to copy is counted once.
-    pub(crate) fn options(&self, options: &CopyOptions) -> CopyOptions {
+    /// How to copy `share` over the next connection: what there is to copy is counted once.
+    pub(crate) fn options(&self, options: &CopyOptions, share: Share) -> CopyOptions {
         CopyOptions {
-            count_first: options.count_first && self.outage.is_none(),
+            count_first: options.count_first && share.is_first() && self.outage.is_none(),
             ..*options
         }
     }

@@ -7,6 +7,7 @@ use crate::digest::{Algorithm, Digester};
 use crate::limits::UNIT_BYTES;
 use crate::message::{Landing, Reply, Request, encode_opening};
 use crate::opening::hear;
+use crate::share::Share;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::ControlFlow;
@@ -20,7 +21,7 @@ use zerolane::keys::{Access, AllowFile};
 use zerolane::security::{Identity, PublicKey};
 use zerolane::{Connection, Options, Region};
 
-const RECURSIVE: CopyOptions = CopyOptions {
+pub(crate) const RECURSIVE: CopyOptions = CopyOptions {
     recursive: true,
     resume: false,
     durable: false,
@@ -33,15 +34,15 @@ const RECURSIVE: CopyOptions = CopyOptions {
 };
 
 /// A server of `share` in a temporary directory that also has `local`; stopped when dropped.
-struct Lab {
+pub(crate) struct Lab {
     base: tempfile::TempDir,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     stop: Stop,
     server: Option<JoinHandle<Result<(), Error>>>,
 }
 
 impl Lab {
-    fn new(read_only: bool) -> Lab {
+    pub(crate) fn new(read_only: bool) -> Lab {
         let base = tempfile::tempdir().unwrap();
         for name in ["share", "local"] {
             fs::create_dir(base.path().join(name)).unwrap();
@@ -67,15 +68,15 @@ impl Lab {
         }
     }
 
-    fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::new(Host::from(self.address))
     }
 
-    fn share(&self, name: &str) -> PathBuf {
+    pub(crate) fn share(&self, name: &str) -> PathBuf {
         self.base.path().join("share").join(name)
     }
 
-    fn local(&self, name: &str) -> PathBuf {
+    pub(crate) fn local(&self, name: &str) -> PathBuf {
         self.base.path().join("local").join(name)
     }
 
@@ -106,13 +107,13 @@ impl Drop for Lab {
     }
 }
 
-fn content(len: usize) -> Vec<u8> {
+pub(crate) fn content(len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);
     bytes
 }
 
-fn refusal(result: Result<Totals, Error>) -> Refusal {
+pub(crate) fn refusal(result: Result<Totals, Error>) -> Refusal {
     match result {
         Err(Error::Refused(refusal)) => refusal,
         other => panic!("{other:?}"),
@@ -277,6 +278,7 @@ fn serve__client_that_asks_and_goes_away() {
             sources: 1,
             contents: false,
             landing: Landing::AsCp,
+            share: Share::Whole,
             options: RECURSIVE,
             digester: Digester::fixed().settle(algorithm).unwrap(),
         };
@@ -338,6 +340,7 @@ fn serve__a_key_that_is_taken_off_the_list_has_its_connections_ended() {
             sources: 1,
             contents: false,
             landing: Landing::AsCp,
+            share: Share::Whole,
             options: CopyOptions::default(),
             digester: Digester::fixed(),
         };
@@ -397,7 +400,7 @@ fn put__heeds_a_stop_while_it_moves() {
 
 /// Forwards between a client and `server` until `limit` datagrams came from the client; then nothing any more, in
 /// neither direction. Its address.
-fn relay(server: SocketAddr, limit: usize) -> SocketAddr {
+pub(crate) fn relay(server: SocketAddr, limit: usize) -> SocketAddr {
     let socket = || std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (front, back) = (socket(), socket());
     back.connect(server).unwrap();

@@ -9,6 +9,7 @@ use anyhow::{Result, anyhow, ensure};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use signal_hook::consts::SIGPIPE;
 use signal_hook::low_level::emulate_default_handler;
+use zerolane_files::limits::MAX_CONNECTIONS;
 use zerolane_files::{Client, CopyOptions, Error, Host, Location, LocationError, Totals};
 
 use super::guarded::Guarded;
@@ -73,6 +74,10 @@ pub struct Args {
     verbose: bool,
     #[command(flatten)]
     limit: LimitArgs,
+    /// Share the files out over so many connections, each with threads of its own, where one core is not enough
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "code",
+          value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_CONNECTIONS)))]
+    connections: u16,
     #[command(flatten)]
     security: FileClientArgs,
 }
@@ -112,10 +117,13 @@ impl Direction {
     }
 
     /// What speaks against these options, in words.
-    fn check(&self, resume: bool, json: bool) -> Result<(), &'static str> {
+    fn check(&self, resume: bool, json: bool, connections: u16) -> Result<(), &'static str> {
         match self {
             Direction::PutStream { .. } | Direction::GetStream { .. } if resume => {
                 Err("there is nothing to resume: what came through - before is not known")
+            }
+            Direction::PutStream { .. } | Direction::GetStream { .. } if connections > 1 => {
+                Err("what comes through - is one file, which goes over one connection")
             }
             Direction::GetStream { .. } if json => {
                 Err("--json prints events on standard output, which is the target")
@@ -146,11 +154,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
     };
     let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
     let direction = direction(args.locations).map_err(usage)?;
-    direction.check(args.resume, args.json).map_err(usage)?;
+    direction
+        .check(args.resume, args.json, args.connections)
+        .map_err(usage)?;
     let patience = args.timeout.map(Duration::from_secs);
     let host = direction.host().clone();
     let guarded = Guarded::copying(host, args.security, patience, args.limit.max_rate)?;
-    let client = guarded.client.clone();
+    let client = guarded.client.clone().with_connections(args.connections);
     let copied = copy(client, &direction, &options, &progress);
     progress.clear();
     if let Err(Error::Output(error)) = &copied

@@ -7,6 +7,7 @@ mod activation;
 mod code;
 mod config;
 mod confined;
+mod connections;
 mod copy;
 mod doctor;
 mod kept;

@@ -11,6 +11,7 @@ use crate::pump::{self, CONTROL, DATA};
 use crate::reached::Reached;
 use crate::receive::StreamReceiver;
 use crate::send::{FileSender, Source};
+use crate::share::Share;
 use rustix::fd::AsFd;
 
 impl Client {
@@ -36,6 +37,7 @@ impl Client {
             sources: 1,
             contents: false,
             landing: Landing::AsCp,
+            share: Share::Whole,
             options: CopyOptions {
                 resume: false,
                 count_first: false,

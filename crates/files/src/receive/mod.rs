@@ -30,6 +30,7 @@ use crate::part::Part;
 use crate::port::{Buffer, Port};
 use crate::position::{Position, Step};
 use crate::reached::Reached;
+use crate::share::Share;
 use expected::Expected;
 use open::NOT_OPEN;
 use open_file::OpenFile;
@@ -78,6 +79,7 @@ pub(crate) struct FileReceiver<'a> {
     told: Option<u64>,
     /// Name of the open file, as it is at the sender.
     open_name: Vec<u8>,
+    share: Share,
     reached: &'a mut Reached,
 }
 
@@ -129,6 +131,7 @@ impl<'a> FileReceiver<'a> {
             asked: (role == Role::Asks).then_some(reached.position),
             told: (role == Role::Tells).then_some(0),
             open_name: Vec::new(),
+            share: Share::Whole,
             reached,
         }
     }
@@ -136,6 +139,12 @@ impl<'a> FileReceiver<'a> {
     /// For a client that is not this process's user: of extended attributes it may set those that everybody may.
     pub(crate) fn for_client(mut self, common_only: bool) -> FileReceiver<'a> {
         self.common_only = common_only;
+        self
+    }
+
+    /// Of a copy over several connections.
+    pub(crate) fn of_share(mut self, share: Share) -> FileReceiver<'a> {
+        self.share = share;
         self
     }
 

@@ -87,6 +87,8 @@ impl FileReceiver<'_> {
 
     pub(super) fn enter(&mut self, name: &[u8], meta: Meta) -> Result<(), Error> {
         match self.go_in(name, meta)? {
+            // The pass over the directories counts it, or says why not.
+            _ if !self.share.settles_directories() => {}
             Ok(()) => self.totals.directories += 1,
             Err(cause) => self.fail(cause),
         }
@@ -148,7 +150,8 @@ impl FileReceiver<'_> {
         let settle = |directory: Arc<OwnedFd>| {
             replace_meta(directory.as_fd(), &level.meta, level.wanted.as_ref())
         };
-        match level.directory.map(settle) {
+        let settled = level.directory.filter(|_| self.share.settles_directories());
+        match settled.map(settle) {
             Some(Ok(not_kept)) => self.note_not_kept(not_kept),
             Some(Err(cause)) => self.fail(cause),
             None => {}

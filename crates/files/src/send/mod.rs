@@ -20,6 +20,7 @@ pub(crate) use stream::Source;
 
 use crate::digest::{Digest, Digester};
 use crate::error::{Cause, Error, Failure};
+use crate::extended::Extended;
 use crate::in_place::is_unfinished;
 use crate::limits::{INLINE_BYTES, PATH_BYTES, TREE_DEPTH};
 use crate::links::{Identity, Links, identity, joined};
@@ -31,6 +32,7 @@ use crate::position::{Position, Step};
 use crate::positioned::read_full;
 use crate::reached::Reached;
 use crate::root::{DIRECTORY, READ_FILE, entry_kind, kind_of, meta_with, stat_at};
+use crate::share::Share;
 use packing::Pending;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, FileType, OFlags, Stat, fstat, readlinkat};
@@ -69,6 +71,7 @@ pub(crate) struct FileSender<'a> {
     reached: &'a mut Reached,
     /// Path of what is being sent, for reports.
     path: Vec<u8>,
+    share: Share,
     links: Links,
     /// Where that path begins, from the served directory.
     above: Vec<u8>,
@@ -105,6 +108,7 @@ impl<'a> FileSender<'a> {
             before: reached.totals,
             reached,
             path: Vec::new(),
+            share: Share::Whole,
             links: Links::Kept,
             above: Vec::new(),
             inside: Vec::new(),
@@ -115,6 +119,12 @@ impl<'a> FileSender<'a> {
     pub(crate) fn with_links(mut self, links: Links, above: Vec<u8>) -> FileSender<'a> {
         self.links = links;
         self.above = above;
+        self
+    }
+
+    /// Sends of what is there this share.
+    pub(crate) fn of_share(mut self, share: Share) -> FileSender<'a> {
+        self.share = share;
         self
     }
 
@@ -206,6 +216,9 @@ impl<'a> FileSender<'a> {
     }
 
     fn unreadable_at(&mut self, name: &[u8], path: &[u8], cause: Cause) -> Result<(), Error> {
+        if !self.share.has(path) {
+            return Ok(());
+        }
         if self.way == Way::Sending {
             self.observer.failed(&Failure::new(path, cause.clone()));
             self.add(&Record::Unreadable { name, cause }, 0)?;
@@ -229,6 +242,7 @@ impl<'a> FileSender<'a> {
         };
         match kind {
             EntryKind::Directory => return self.directory(directory, name, depth),
+            _ if !self.share.has(&self.path) => return Ok(()),
             _ if self.way != Way::Sending => {}
             EntryKind::File => self.file(directory, name, name)?,
             EntryKind::Link => self.link(directory, name, name)?,
@@ -253,7 +267,10 @@ impl<'a> FileSender<'a> {
         if self.links.are_followed() && self.inside.contains(&this) {
             return Err(Cause::LinkLoop.into());
         }
-        let extended = self.extended(directory.as_fd())?;
+        let extended = match self.share.settles_directories() {
+            true => self.extended(directory.as_fd())?,
+            false => Extended::default(),
+        };
         self.enter(name, self.meta(&stat), extended)?;
         self.inside.push(this);
         self.contents(&directory, depth)?;

@@ -21,6 +21,7 @@ use crate::reached::Reached;
 use crate::receive::{FileReceiver, Role, TopLevel};
 use crate::root::{READ_FILE, Root, kind_of, open_in};
 use crate::send::{FileSender, Source};
+use crate::share::Share;
 use crate::stop::Stop;
 use crate::sync::pages;
 use crate::target::{Sources, resolve_below, top_level};
@@ -80,6 +81,7 @@ impl Session<'_> {
                 sources,
                 contents,
                 landing,
+                share,
                 options,
                 digester,
             } => {
@@ -92,13 +94,14 @@ impl Session<'_> {
                 self.put(
                     connection,
                     (&destination, landing, sources),
-                    options,
+                    (share, options),
                     (digester.accept(), &turn),
                 )
                 .map(Some)
             }
             Request::Get {
                 sources,
+                share,
                 options,
                 digester,
                 from,
@@ -111,7 +114,7 @@ impl Session<'_> {
                 };
                 let turn = self.turns.take(self.key, &digester, &self.stop)?;
                 let digester = (digester.accept(), &turn);
-                self.get(connection, &sources, options, digester, reached)
+                self.get(connection, &sources, (share, options), digester, reached)
                     .map(Some)
             }
             Request::List { paths, options } => {
@@ -194,7 +197,7 @@ impl Session<'_> {
         &self,
         connection: &mut Connection,
         (destination, landing, sources): (&[u8], Landing, Sources),
-        options: CopyOptions,
+        (share, options): (Share, CopyOptions),
         (digester, turn): (Digester, &Turn<'_>),
     ) -> Result<Totals, Error> {
         self.check_writable(connection)?;
@@ -218,6 +221,7 @@ impl Session<'_> {
             let role = (Role::Tells, &mut reached);
             FileReceiver::new(port, self, options, digester, to, role)
                 .for_client(common_only)
+                .of_share(share)
                 .receive_all()
         })
     }
@@ -226,7 +230,7 @@ impl Session<'_> {
         &self,
         connection: &mut Connection,
         sources: &[Vec<u8>],
-        options: CopyOptions,
+        (share, options): (Share, CopyOptions),
         (digester, turn): (Digester, &Turn<'_>),
         mut reached: Reached,
     ) -> Result<Totals, Error> {
@@ -248,6 +252,7 @@ impl Session<'_> {
         pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
             FileSender::new(port, self, options, digester, &mut reached)
                 .with_links(links, Vec::new())
+                .of_share(share)
                 .send_all(&starts)
         })
     }

@@ -1,0 +1,269 @@
+//! A copy over several connections at once: each has a share of the files, and one more settles the directories.
+
+use super::{Accepted, Client};
+use crate::error::{Cause, Error, Failure};
+use crate::limits::{LEAST_RATE, MAX_CONNECTIONS};
+use crate::message::{Landing, Totals};
+use crate::observe::Observer;
+use crate::persist::Copying;
+use crate::share::Share;
+use std::mem::{Discriminant, discriminant};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+/// What one connection, and those that follow it when it breaks, have of a copy.
+pub(super) struct Assigned<'a> {
+    pub(super) share: Share,
+    pub(super) observer: &'a dyn Observer,
+    /// What the server said to the first connection of the copy; `None`: this is the first.
+    accepted: Option<Begun>,
+    /// Where the first one tells that.
+    tell: Option<Sender<Begun>>,
+}
+
+/// A copy that the server accepted.
+#[derive(Clone, Copy)]
+struct Begun {
+    landing: Landing,
+    boot: [u8; 16],
+}
+
+impl Assigned<'_> {
+    /// How the destination is understood: what the copy makes does not change that.
+    pub(super) fn landing(&self) -> Landing {
+        self.accepted.map_or(Landing::AsCp, |begun| begun.landing)
+    }
+
+    /// The server accepted this connection.
+    pub(super) fn accept(&mut self, accepted: &Accepted) {
+        let begun = Begun {
+            landing: accepted.landing,
+            boot: accepted.boot,
+        };
+        self.accepted = Some(begun);
+        if let Some(tell) = self.tell.take() {
+            // The copy may have been given up meanwhile.
+            let _ = tell.send(begun);
+        }
+    }
+}
+
+impl Client {
+    /// Copies over so many connections at once, 1 to [`MAX_CONNECTIONS`] (more are as many): for hosts and links that are
+    /// faster than what one core of either end seals or opens. Each has two threads and buffers of its own at either end. Files are shared
+    /// out by their paths; one file goes over one connection. A rate that was set is that of all together.
+    ///
+    /// [`Client::put`] and [`Client::get`] alone heed it. A one-time code lets in a single connection.
+    pub fn with_connections(mut self, connections: u16) -> Client {
+        self.connections = connections.clamp(1, MAX_CONNECTIONS);
+        self
+    }
+
+    /// The copy of one share, over all of its connections.
+    pub(super) fn copying_share<'a>(&'a self, assigned: &Assigned<'a>) -> Copying<'a> {
+        let mut copying = self.copying(assigned.observer);
+        // The copy as a whole was accepted: a server that is full for now is no refusal.
+        copying.boot = assigned.accepted.map(|begun| begun.boot);
+        copying
+    }
+
+    /// Copies by `copy`, which is called for each share, on threads of their own if there are several. `starts`: sources
+    /// of a copy without directories, of which each is one file.
+    pub(super) fn in_shares(
+        &self,
+        starts: Option<usize>,
+        observer: &dyn Observer,
+        copy: impl Fn(&Client, Assigned<'_>) -> Result<Totals, Error> + Sync,
+    ) -> Result<Totals, Error> {
+        let most = starts.map_or(u16::MAX, |it| u16::try_from(it).unwrap_or(u16::MAX));
+        let of = self.connections.min(most);
+        if of <= 1 {
+            let whole = Assigned {
+                share: Share::Whole,
+                observer,
+                accepted: None,
+                tell: None,
+            };
+            return copy(self, whole);
+        }
+        let together = Together::new(observer, of);
+        let (begun, files) = self.files_in_shares(&together, of, &copy)?;
+        if starts.is_some() {
+            return Ok(files);
+        }
+        let directories = Assigned {
+            share: Share::Directories,
+            observer: &together.share(of),
+            accepted: Some(begun),
+            tell: None,
+        };
+        Ok(files.plus(copy(self, directories)?))
+    }
+
+    /// Copies the files and links. When a share ends with an error, the others end, too.
+    fn files_in_shares(
+        &self,
+        together: &Together<'_>,
+        of: u16,
+        copy: &(impl Fn(&Client, Assigned<'_>) -> Result<Totals, Error> + Sync),
+    ) -> Result<(Begun, Totals), Error> {
+        let client = self.for_shares(of);
+        let run = |index, accepted, tell| {
+            let observer = together.share(index);
+            let share = Share::Files { index, of };
+            let copied = copy(
+                &client,
+                Assigned {
+                    share,
+                    observer: &observer,
+                    accepted,
+                    tell,
+                },
+            );
+            copied.inspect_err(|_| client.stop.request())
+        };
+        thread::scope(|scope| {
+            let start = |index, accepted, tell| {
+                thread::Builder::new()
+                    .name("copy".into())
+                    .spawn_scoped(scope, move || run(index, accepted, tell))
+                    .map_err(|_| {
+                        client.stop.request();
+                        Error::NoThread
+                    })
+            };
+            let (tell, told) = channel();
+            let first = start(0, None, Some(tell))?;
+            // The others begin when the server took the first: it alone decides what the destination means.
+            let Ok(begun) = told.recv() else {
+                return Err(join(first).err().unwrap_or(Error::Internal));
+            };
+            let others = (1..of).map(|index| start(index, Some(begun), None));
+            let mut shares = vec![Ok(first)];
+            shares.extend(others);
+            let ended = shares.into_iter().map(|share| share.and_then(join));
+            Ok((begun, sum(ended)?))
+        })
+    }
+
+    /// A client whose copies stop together, and share its rate.
+    fn for_shares(&self, of: u16) -> Client {
+        let mut client = self.clone().with_stop(self.stop.of_part());
+        let max_rate = client.transport.max_rate;
+        client.transport.max_rate = max_rate.map(|it| (it / u64::from(of)).max(LEAST_RATE));
+        client
+    }
+}
+
+fn join(share: ScopedJoinHandle<'_, Result<Totals, Error>>) -> Result<Totals, Error> {
+    share.join().unwrap_or(Err(Error::Internal))
+}
+
+/// The totals of all; else the error because of which the others were stopped.
+fn sum(ended: impl Iterator<Item = Result<Totals, Error>>) -> Result<Totals, Error> {
+    ended
+        .reduce(|so_far, this| match (so_far, this) {
+            (Ok(so_far), Ok(this)) => Ok(so_far.plus(this)),
+            (Err(Error::Stopped), Err(why)) | (Err(why), _) | (_, Err(why)) => Err(why),
+        })
+        .unwrap_or(Err(Error::Internal))
+}
+
+/// What the shares of a copy tell, as one copy tells it.
+struct Together<'a> {
+    observer: &'a dyn Observer,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Bytes that each share read or wrote.
+    done: Vec<u64>,
+    not_kept: Vec<(Discriminant<Cause>, bool)>,
+}
+
+impl<'a> Together<'a> {
+    fn new(observer: &'a dyn Observer, of: u16) -> Together<'a> {
+        let state = State {
+            done: vec![0; usize::from(of) + 1],
+            not_kept: Vec::new(),
+        };
+        Together {
+            observer,
+            state: Mutex::new(state),
+        }
+    }
+
+    fn share(&self, index: u16) -> OfShare<'_> {
+        OfShare {
+            together: self,
+            index: usize::from(index),
+        }
+    }
+}
+
+/// What one share tells.
+struct OfShare<'a> {
+    together: &'a Together<'a>,
+    index: usize,
+}
+
+impl OfShare<'_> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        let state = self.together.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for OfShare<'_> {
+    fn counted(&self, files: u64, bytes: u64) {
+        self.together.observer.counted(files, bytes);
+    }
+
+    fn file_started(&self, path: &[u8], size: u64) {
+        self.together.observer.file_started(path, size);
+    }
+
+    fn advanced(&self, bytes: u64) {
+        let mut state = self.state();
+        state.done[self.index] += bytes;
+        self.together.observer.advanced(bytes);
+    }
+
+    fn failed(&self, failure: &Failure) {
+        self.together.observer.failed(failure);
+    }
+
+    fn failed_there(&self, failure: &Failure) {
+        self.together.observer.failed_there(failure);
+    }
+
+    fn not_kept(&self, failure: &Failure, there: bool) {
+        let kind = (discriminant(&failure.cause), there);
+        let mut state = self.state();
+        if !state.not_kept.contains(&kind) {
+            state.not_kept.push(kind);
+            self.together.observer.not_kept(failure, there);
+        }
+    }
+
+    fn interrupted(&self, why: &Error, left: Duration) {
+        self.together.observer.interrupted(why, left);
+    }
+
+    fn waiting(&self, left: Duration) {
+        self.together.observer.waiting(left);
+    }
+
+    fn taken_up(&self, outage: Duration, bytes: u64) {
+        let mut state = self.state();
+        state.done[self.index] = bytes;
+        let all = state.done.iter().sum();
+        self.together.observer.taken_up(outage, all);
+    }
+}
+
+#[cfg(test)]
+#[path = "shares_tests.rs"]
+mod tests;

@@ -1,0 +1,295 @@
+//! Copies over several connections, between a client and a server over loopback.
+
+#![allow(non_snake_case)]
+
+use super::*;
+use crate::message::CopyOptions;
+use crate::service_tests::{Lab, RECURSIVE, content, refusal, relay};
+use crate::stop::Stop;
+use crate::{Refusal, escape};
+use nix::sys::stat::{Mode, utimes};
+use nix::sys::time::{TimeVal, TimeValLike};
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use zerolane::{Connection, Options};
+
+/// Counts what it is told.
+#[derive(Default)]
+struct Heard {
+    counted: Mutex<Vec<(u64, u64)>>,
+    started: Mutex<BTreeMap<String, usize>>,
+    advanced: Mutex<u64>,
+    failed: Mutex<Vec<String>>,
+    taken_up: AtomicUsize,
+}
+
+impl Observer for Heard {
+    fn counted(&self, files: u64, bytes: u64) {
+        self.counted.lock().unwrap().push((files, bytes));
+    }
+
+    fn file_started(&self, path: &[u8], _size: u64) {
+        *self
+            .started
+            .lock()
+            .unwrap()
+            .entry(escape(path))
+            .or_default() += 1;
+    }
+
+    fn advanced(&self, bytes: u64) {
+        *self.advanced.lock().unwrap() += bytes;
+    }
+
+    fn failed(&self, failure: &Failure) {
+        self.failed.lock().unwrap().push(escape(&failure.path));
+    }
+
+    fn taken_up(&self, _outage: Duration, _bytes: u64) {
+        self.taken_up.fetch_add(1, Relaxed);
+    }
+}
+
+/// 90 files on both sides of what a pack takes, links, directories that nobody may write to, and one that cannot be
+/// copied.
+fn tree(at: &Path) {
+    for (number, directory) in ["", "a", "a/b", "locked", "empty"].iter().enumerate() {
+        let directory = at.join(directory);
+        fs::create_dir_all(&directory).unwrap();
+        if directory.ends_with("empty") {
+            continue;
+        }
+        for file in 0..23 {
+            let len = match file {
+                0 => 700_000 + number,
+                small => 1000 * small + number,
+            };
+            fs::write(directory.join(format!("f{file}")), content(len)).unwrap();
+        }
+        symlink("f1", directory.join("link")).unwrap();
+    }
+    nix::unistd::mkfifo(&at.join("a/fifo"), Mode::S_IRWXU).unwrap();
+    fs::set_permissions(at.join("locked"), Permissions::from_mode(0o555)).unwrap();
+    for (number, directory) in ["empty", "locked", "a/b", "a", ""].iter().enumerate() {
+        let then = TimeVal::seconds(1_000_000_000 + number as i64);
+        utimes(&at.join(directory), &then, &then).unwrap();
+    }
+}
+
+/// Of each entry its mode, the time of a directory, and content.
+fn seen(at: &Path) -> BTreeMap<String, (u32, i64, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut todo = vec![at.to_owned()];
+    while let Some(path) = todo.pop() {
+        let meta = path.symlink_metadata().unwrap();
+        let kind = meta.file_type();
+        let mut content = Vec::new();
+        if kind.is_dir() {
+            todo.extend(fs::read_dir(&path).unwrap().map(|it| it.unwrap().path()));
+        } else if kind.is_file() {
+            content = fs::read(&path).unwrap();
+        } else if !kind.is_symlink() {
+            continue;
+        }
+        let name = path.strip_prefix(at).unwrap().display().to_string();
+        let time = if kind.is_dir() { meta.mtime() } else { 0 };
+        found.insert(name, (meta.mode(), time, content));
+    }
+    found
+}
+
+/// So that all of it can be removed.
+fn unlock(at: &Path) {
+    fs::set_permissions(at.join("locked"), Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn with_connections__copies_what_one_connection_copies_both_ways() {
+    let lab = Lab::new(false);
+    tree(&lab.local("tree"));
+    let source = [lab.local("tree")];
+    let alone = lab
+        .client()
+        .put(&source, b"alone", &RECURSIVE, &())
+        .unwrap();
+    assert_eq!(alone.failed, 1, "the FIFO");
+    for connections in [2, 5] {
+        let client = lab.client().with_connections(connections);
+        let check = |totals: Totals, heard: &Heard, target: &Path| {
+            assert_eq!(totals, alone, "over {connections}");
+            assert_eq!(seen(target), seen(&source[0]), "over {connections}");
+            let counted = heard.counted.lock().unwrap();
+            assert_eq!(counted[..], [(alone.files, alone.bytes)]);
+            let failed = heard.failed.lock().unwrap();
+            assert_eq!(failed.len(), 1, "{failed:?}");
+            assert!(failed[0].ends_with("a/fifo"), "{failed:?}");
+            let started = heard.started.lock().unwrap();
+            assert_eq!(started.len() as u64, alone.files);
+            assert!(started.values().all(|&times| times == 1), "{started:?}");
+            assert_eq!(*heard.advanced.lock().unwrap(), alone.bytes);
+        };
+        let (there, heard) = (format!("put{connections}"), Heard::default());
+        let totals = client.put(&source, there.as_bytes(), &RECURSIVE, &heard);
+        check(totals.unwrap(), &heard, &lab.share(&there));
+
+        let (here, heard) = (lab.local(&format!("got{connections}")), Heard::default());
+        tree(&lab.share("tree"));
+        let totals = client.get(&[b"tree".to_vec()], &here, &RECURSIVE, &heard);
+        check(totals.unwrap(), &heard, &here);
+        unlock(&lab.share("tree"));
+        fs::remove_dir_all(lab.share("tree")).unwrap();
+        unlock(&lab.share(&there));
+        unlock(&here);
+    }
+    unlock(&source[0]);
+    unlock(&lab.share("alone"));
+}
+
+/// A client that counts its connections; those from the second on go by way of `limit` datagrams, then nothing.
+fn counting(lab: &Lab, limit: Option<usize>) -> (Client, Arc<AtomicUsize>) {
+    let connected = Arc::new(AtomicUsize::new(0));
+    let number = Arc::clone(&connected);
+    let (direct, cut) = (lab.address, limit.map(|limit| relay(lab.address, limit)));
+    let client = lab
+        .client()
+        .with_transport(Options {
+            idle_timeout: Duration::from_millis(700),
+            ..Options::default()
+        })
+        .with_connector(move |options| {
+            let address = match (number.fetch_add(1, Relaxed), cut) {
+                (1, Some(cut)) => cut,
+                _ => direct,
+            };
+            Connection::connect(address, options)
+        });
+    (client, connected)
+}
+
+#[test]
+fn with_connections__one_that_breaks_is_taken_up_alone() {
+    let lab = Lab::new(false);
+    let at = lab.local("tree");
+    fs::create_dir(&at).unwrap();
+    for file in 0..40 {
+        fs::write(at.join(format!("{file}")), content(600_000 + file)).unwrap();
+    }
+    let (client, connected) = counting(&lab, Some(60));
+    let heard = Heard::default();
+    let totals = client
+        .with_connections(3)
+        .put(std::slice::from_ref(&at), b"new", &RECURSIVE, &heard)
+        .unwrap();
+    assert_eq!((totals.files, totals.failed), (40, 0));
+    assert_eq!(seen(&lab.share("new")), seen(&at));
+    // On a busy machine another may break, too.
+    assert!(heard.taken_up.load(Relaxed) >= 1);
+    // One each, the one that goes on, and that for the directory.
+    assert!(connected.load(Relaxed) >= 5);
+}
+
+#[test]
+fn with_connections__are_no_more_than_there_are_files_to_share_out() {
+    let lab = Lab::new(false);
+    for name in ["one", "two"] {
+        fs::write(lab.local(name), content(300_000)).unwrap();
+    }
+    let put = |names: &[&str]| {
+        let (client, connected) = counting(&lab, None);
+        let sources: Vec<_> = names.iter().map(|name| lab.local(name)).collect();
+        let client = client.with_connections(8);
+        let totals = client.put(&sources, b"", &CopyOptions::default(), &());
+        assert_eq!(totals.unwrap().files, names.len() as u64);
+        connected.load(Relaxed)
+    };
+    assert_eq!(put(&["one"]), 1);
+    assert_eq!(put(&["one", "two"]), 2);
+    assert!(fs::read(lab.share("two")).unwrap() == content(300_000));
+}
+
+#[test]
+fn with_connections__a_refusal_is_told_once_and_nothing_else_is_tried() {
+    let lab = Lab::new(true);
+    tree(&lab.local("tree"));
+    let (client, connected) = counting(&lab, None);
+    let client = client.with_connections(4);
+    let put = client.put(&[lab.local("tree")], b"", &RECURSIVE, &());
+    assert_eq!(refusal(put), Refusal::ReadOnly);
+    assert_eq!(connected.load(Relaxed), 1);
+    unlock(&lab.local("tree"));
+}
+
+/// Asks to stop when something moves.
+struct Stops(Stop);
+
+impl Observer for Stops {
+    fn advanced(&self, _bytes: u64) {
+        self.0.request();
+    }
+}
+
+#[test]
+fn with_connections__a_stop_ends_all() {
+    let lab = Lab::new(false);
+    let at = lab.local("tree");
+    fs::create_dir(&at).unwrap();
+    for file in 0..8 {
+        fs::write(at.join(format!("{file}")), content(20 << 20)).unwrap();
+    }
+    let stop = Stop::default();
+    let client = lab.client().with_connections(3).with_stop(stop.clone());
+    let ended = client.put(&[at], b"", &RECURSIVE, &Stops(stop));
+    assert!(matches!(ended, Err(Error::Stopped)), "{ended:?}");
+}
+
+#[test]
+fn sum__is_the_error_that_stopped_the_others() {
+    let files = |files| {
+        Ok(Totals {
+            files,
+            ..Totals::default()
+        })
+    };
+    assert_eq!(sum([files(1), files(2)].into_iter()).unwrap().files, 3);
+    let stopped = || Err(Error::Stopped);
+    for ended in [
+        [stopped(), Err(Error::PeerGone), files(1)],
+        [files(1), Err(Error::PeerGone), stopped()],
+        [Err(Error::PeerGone), stopped(), stopped()],
+    ] {
+        let told = sum(ended.into_iter());
+        assert!(matches!(told, Err(Error::PeerGone)), "{told:?}");
+    }
+    let all = sum([stopped(), files(1), stopped()].into_iter());
+    assert!(matches!(all, Err(Error::Stopped)), "{all:?}");
+}
+
+#[test]
+fn Together__tells_of_each_kind_once_and_of_bytes_in_all() {
+    struct Told(Mutex<Vec<String>>);
+    impl Observer for Told {
+        fn not_kept(&self, failure: &Failure, there: bool) {
+            let mut told = self.0.lock().unwrap();
+            told.push(format!("{} {there}", escape(&failure.path)));
+        }
+
+        fn taken_up(&self, _outage: Duration, bytes: u64) {
+            self.0.lock().unwrap().push(format!("from {bytes}"));
+        }
+    }
+    let told = Told(Mutex::default());
+    let together = Together::new(&told, 2);
+    let [one, two] = [0, 1].map(|index| together.share(index));
+    let failure = |path: &str| Failure::new(path.as_bytes(), Cause::NotFound);
+    one.not_kept(&failure("a"), false);
+    two.not_kept(&failure("b"), false);
+    two.not_kept(&failure("c"), true);
+    one.advanced(10);
+    two.advanced(7);
+    one.taken_up(Duration::ZERO, 4);
+    assert_eq!(told.0.lock().unwrap()[..], ["a false", "c true", "from 11"]);
+}
