@@ -14,20 +14,32 @@
 //!   nothing, but also counts any other program on that core, and where the
 //!   kernel samples by ticks it is a sample.
 //!
+//! - `unsoaked_s`: where a [`Soaker`] runs, what it does not get of the core. Like
+//!   `core_busy_s`, with the scheduler's clock in place of ticks.
+//!
 //! The reported CPU seconds are `process_s + softirqd_s`: what this end cost,
 //! whoever else is on the machine. `core_busy_s` stands beside it, so that a
 //! reader can see that nothing was left out.
 
 use std::fs;
-use std::hint::black_box;
+use std::hint::{black_box, spin_loop};
+use std::os::unix::thread::JoinHandleExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use nix::unistd::{Pid, SysconfVar, sysconf};
+use nix::unistd::{Pid, SysconfVar, gettid, sysconf};
 use serde::{Deserialize, Serialize};
+use thread_priority::ThreadPriority;
+use thread_priority::unix::{
+    NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,
+};
 
 /// Binds this thread, and every thread it starts from now on, to one core.
 pub(crate) fn pin(core: usize) -> Result<()> {
@@ -50,6 +62,63 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
+/// The core that an end is pinned to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Core<'a> {
+    pub(crate) number: usize,
+    pub(crate) soaker: Option<&'a Soaker>,
+}
+
+/// A thread that runs when nothing else wants its core (SCHED_IDLE): what it gets is what the core has left. The
+/// thesis's yantt measures so, for accounting by ticks may miss what interrupts do.
+#[derive(Debug)]
+pub(crate) struct Soaker {
+    thread: Pid,
+    ended: Arc<AtomicBool>,
+}
+
+impl Soaker {
+    /// Starts one on the core that this thread is pinned to.
+    ///
+    /// # Errors
+    /// The kernel lets no thread have that priority.
+    pub(crate) fn start() -> Result<Soaker> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let (told, (tell, thread)) = (Arc::clone(&ended), channel());
+        let soak = move || {
+            let _ = tell.send(gettid());
+            while !told.load(Ordering::Relaxed) {
+                for _ in 0..LOOKS {
+                    spin_loop();
+                }
+            }
+        };
+        let soaking = thread::Builder::new().name("soaker".into()).spawn(soak)?;
+        let thread = thread.recv().context("the soaker has ended")?;
+        let soaker = Soaker { thread, ended };
+        // From here: a thread of this priority may wait long until it is its turn.
+        let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+        set_thread_priority_and_policy(soaking.as_pthread_t(), ThreadPriority::Min, idle)
+            .map_err(|error| anyhow!("no thread of the least priority: {error}"))?;
+        Ok(soaker)
+    }
+
+    /// How long it has run; `None` where the kernel does not say.
+    fn run_time(&self) -> Option<Duration> {
+        run_time(self.thread)
+    }
+}
+
+/// It ends when it is its turn; nothing waits for that.
+impl Drop for Soaker {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Turns of a soaker between two looks whether it is to end.
+const LOOKS: u32 = 1 << 12;
+
 /// CPU seconds spent between [`Meter::start`] and [`Meter::stop`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CpuTime {
@@ -59,6 +128,8 @@ pub(crate) struct CpuTime {
     pub(crate) softirqd_s: f64,
     /// Time the core was not idle, whoever used it; `None` where it cannot be seen.
     pub(crate) core_busy_s: Option<f64>,
+    /// Time that a soaker on the core did not get; `None` without one. Then `core_busy_s` counts the soaker, too.
+    pub(crate) unsoaked_s: Option<f64>,
 }
 
 impl CpuTime {
@@ -70,23 +141,25 @@ impl CpuTime {
 
 /// A stopwatch for wall time and CPU time.
 #[derive(Debug)]
-pub(crate) struct Meter {
-    core: usize,
+pub(crate) struct Meter<'a> {
+    core: Core<'a>,
     softirqd: Option<Pid>,
+    soaked: Option<Duration>,
     wall: Instant,
     process: Duration,
     softirqd_time: Duration,
     busy: Option<Duration>,
 }
 
-impl Meter {
+impl<'a> Meter<'a> {
     /// Looks up what is needed for `core`, then starts.
-    pub(crate) fn start(core: usize) -> Meter {
-        let softirqd = softirqd_of(core);
+    pub(crate) fn start(core: Core<'a>) -> Meter<'a> {
+        let softirqd = softirqd_of(core.number);
         Meter {
             core,
             softirqd,
-            busy: core_busy(core),
+            busy: core_busy(core.number),
+            soaked: core.soaker.and_then(Soaker::run_time),
             softirqd_time: softirqd.and_then(run_time).unwrap_or_default(),
             process: process_time(),
             wall: Instant::now(),
@@ -96,13 +169,19 @@ impl Meter {
     /// Wall seconds and CPU seconds since the start.
     pub(crate) fn stop(self) -> (f64, CpuTime) {
         let seconds = self.wall.elapsed().as_secs_f64();
+        let soaked = self.core.soaker.and_then(Soaker::run_time);
+        let soaked = soaked.zip(self.soaked).map(|(now, then)| now - then);
         let process = process_time() - self.process;
         let softirqd_now = self.softirqd.and_then(run_time).unwrap_or_default();
-        let busy = core_busy(self.core)
+        let busy = core_busy(self.core.number)
             .zip(self.busy)
             .map(|(now, then)| now.saturating_sub(then));
         let cpu = CpuTime {
-            process_s: process.as_secs_f64(),
+            // The soaker is a thread of this process.
+            process_s: process
+                .saturating_sub(soaked.unwrap_or_default())
+                .as_secs_f64(),
+            unsoaked_s: soaked.map(|it| (seconds - it.as_secs_f64()).max(0.0)),
             softirqd_s: softirqd_now
                 .saturating_sub(self.softirqd_time)
                 .as_secs_f64(),
@@ -201,7 +280,10 @@ mod tests {
 
     #[test]
     fn Meter__sees_work_of_this_process() {
-        let meter = Meter::start(0);
+        let meter = Meter::start(Core {
+            number: 0,
+            soaker: None,
+        });
         let started = Instant::now();
         while process_time() - meter.process < Duration::from_millis(20) {
             assert!(
@@ -211,6 +293,32 @@ mod tests {
         }
         let (seconds, cpu) = meter.stop();
         assert!(cpu.process_s >= 0.02 && seconds > 0.0, "{seconds} {cpu:?}");
+    }
+
+    /// The rest is the kernel's.
+    #[test]
+    fn Soaker__has_the_least_priority_and_its_time_is_taken_away() {
+        const SCHED_IDLE: &str = "5";
+        let soaker = Soaker::start().unwrap();
+        let stat = fs::read_to_string(format!("/proc/{}/stat", soaker.thread)).unwrap();
+        // Behind the name in brackets, from the third field on: policy is the 41st.
+        let mut fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
+        assert_eq!(fields.nth(41 - 3), Some(SCHED_IDLE), "{stat}");
+        let core = Core {
+            number: 0,
+            soaker: Some(&soaker),
+        };
+        let meter = Meter::start(core);
+        let before = soaker.run_time().unwrap();
+        thread::sleep(Duration::from_millis(20));
+        let (seconds, cpu) = meter.stop();
+        let soaked = (soaker.run_time().unwrap() - before).as_secs_f64();
+        let unsoaked = cpu.unsoaked_s.unwrap();
+        assert!((0.0..=seconds).contains(&unsoaked), "{cpu:?} of {seconds}");
+        assert!(
+            unsoaked + soaked >= seconds * 0.99,
+            "{cpu:?}: {soaked} of {seconds}"
+        );
     }
 
     #[test]

@@ -32,7 +32,7 @@ use clap::Subcommand;
 
 use harness::{end, serve};
 use modes::sweep::{loss, rtt};
-use modes::{bulk, echo, flows, handshake, incast, operations, share, siege};
+use modes::{bulk, echo, flows, handshake, incast, operations, share, siege, stream};
 
 /// Arguments of `zerolane bench`.
 #[derive(Debug, clap::Args)]
@@ -47,6 +47,8 @@ enum Command {
     Bulk(bulk::Args),
     /// What two hosts move in a time, interval by interval: as iperf3 has it
     Flows(flows::Args),
+    /// From every source to every sink, by every protocol, with the CPU time it takes
+    Stream(stream::Args),
     /// Lossy links: every protocol over the same emulated link
     Loss(loss::Args),
     /// Long links: every protocol over the same emulated link
@@ -75,6 +77,7 @@ pub fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Bulk(args) => bulk::run(&args),
         Command::Flows(args) => flows::run(&args),
+        Command::Stream(args) => stream::run(&args),
         Command::Loss(args) => loss::run(&args),
         Command::Rtt(args) => rtt::run(&args),
         Command::Incast(args) => incast::run(&args),

@@ -8,7 +8,7 @@ use std::thread;
 use anyhow::{Context, Result, bail, ensure};
 use zerolane::Region;
 
-use crate::cpu;
+use crate::cpu::{self, Core, Soaker};
 use crate::job::{FileCopy, Job, Laps};
 use crate::measured::Measured;
 
@@ -47,13 +47,18 @@ pub(crate) struct Part<'a> {
     pub(crate) memory: &'a mut Memory,
     /// Directory whose files may be sent and written.
     pub(crate) files: Option<&'a Path>,
+    /// On that core, if the job wants one.
+    pub(crate) soaker: Option<&'a Soaker>,
     pub(crate) tell: Tell<'a>,
 }
 
 impl Part<'_> {
     /// The core this end is pinned to.
-    pub(super) fn core(&self) -> usize {
-        self.cores[0]
+    pub(super) fn core(&self) -> Core<'_> {
+        Core {
+            number: self.cores[0],
+            soaker: self.soaker,
+        }
     }
 
     /// Where the file is, or its copy goes.

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::ValueEnum;
 use zerolane_cli::exit::Exit;
 
 use super::contract::{Memory, Part};
@@ -13,6 +14,7 @@ use super::*;
 use crate::job::operations::tests::operations;
 use crate::job::operations::{Operations, Target, Wait};
 use crate::job::settings::TcpTuning;
+use crate::job::source_sink::{Sink, Source, SourceSink};
 use crate::job::test::Test;
 use crate::job::tests::every_work;
 use crate::job::{FileCopy, Flows, Job, Laps, Work};
@@ -66,6 +68,7 @@ fn as_end<T>(job: &Job, files: Option<&Path>, act: impl FnOnce(&mut Part<'_>) ->
         cores: &[0],
         memory: &mut Memory::default(),
         files,
+        soaker: None,
         tell: &|_, _| {},
     })
 }
@@ -126,19 +129,19 @@ fn of__every_name_has_a_contender() {
 
 #[test]
 fn able__each_says_what_it_cannot_do() {
-    let [laps, flows, file, operations] = every_work();
+    let [laps, flows, file, source_sink, operations] = every_work();
     for (name, able) in [
-        (Name::Udp, [false, false, false, true]),
-        (Name::Tcp, [true; 4]),
-        (Name::TcpSplice, [true, false, false, false]),
-        (Name::TcpSendfile, [true, false, false, false]),
-        (Name::Tls, [true, false, true, false]),
-        (Name::Quinn, [true, false, true, false]),
-        (Name::Zerolane, [true; 4]),
-        (Name::ZerolanePlain, [true; 4]),
-        (Name::Classic, [true; 4]),
+        (Name::Udp, [false, false, false, true, true]),
+        (Name::Tcp, [true; 5]),
+        (Name::TcpSplice, [true, false, false, false, false]),
+        (Name::TcpSendfile, [true, false, false, false, false]),
+        (Name::Tls, [true, false, true, false, false]),
+        (Name::Quinn, [true, false, true, false, false]),
+        (Name::Zerolane, [true; 5]),
+        (Name::ZerolanePlain, [true; 5]),
+        (Name::Classic, [true; 5]),
     ] {
-        let jobs = [&laps, &flows, &file, &operations];
+        let jobs = [&laps, &flows, &file, &source_sink, &operations];
         let is = jobs.map(|job| of(name).able(job).is_ok());
         assert_eq!(is, able, "{name:?}");
     }
@@ -353,6 +356,84 @@ fn flows__wrong_bytes_are_corrupt() {
         };
         let error = received.unwrap_err();
         assert_eq!(Exit::of(&error), Exit::Corrupt, "{name:?}: {error:#}");
+    }
+}
+
+/// By every contender that can do it, from every source to every sink.
+fn from_sources_to_sinks(work: SourceSink) -> Vec<Job> {
+    let (mut jobs, sources, sinks) = (Vec::new(), Source::value_variants(), Sink::value_variants());
+    for name in [
+        Name::Udp,
+        Name::Tcp,
+        Name::TcpSplice,
+        Name::TcpSendfile,
+        Name::Classic,
+        Name::Extended,
+    ] {
+        for &source in sources {
+            for &sink in sinks {
+                let work = Work::SourceSink(SourceSink {
+                    source,
+                    sink,
+                    ..work
+                });
+                let job = Job {
+                    contender: name,
+                    ..Job::of(work)
+                };
+                jobs.extend(of(name).able(&job).is_ok().then_some(job));
+            }
+        }
+    }
+    jobs
+}
+
+/// A job of several laps in pieces that are no whole number of datagrams.
+const SOURCE_SINK: SourceSink = SourceSink {
+    source: Source::Buffer,
+    sink: Sink::None,
+    piece: 200 * 64,
+    laps: 3,
+    datagram: 1472,
+    soak: false,
+    seed: 5,
+};
+
+#[test]
+fn source_sink__every_byte_comes_or_is_told_as_lost() {
+    let jobs = from_sources_to_sinks(SOURCE_SINK);
+    // UDP 3 by 3, TCP 3 by 4, 4 of each that lends, each profile 3 by 4.
+    assert_eq!(jobs.len(), 9 + 12 + 4 + 4 + 12 + 12);
+    for job in jobs {
+        let [tx, rx] = both(&job);
+        let bytes = SOURCE_SINK.laps().bytes();
+        assert_eq!(
+            (tx.bytes, rx.bytes + rx.lost_bytes),
+            (bytes, bytes),
+            "{job:?}"
+        );
+        assert!(job.contender == Name::Udp || rx.lost_bytes == 0, "{job:?}");
+        assert!(
+            rx.bytes > 0 && tx.syscalls > 0 && rx.syscalls > 0,
+            "{job:?}"
+        );
+        assert!(tx.seconds > 0.0 && rx.seconds > 0.0, "{job:?}");
+    }
+}
+
+#[test]
+fn source_sink__wrong_bytes_are_corrupt() {
+    let other = SourceSink {
+        seed: 6,
+        ..SOURCE_SINK
+    };
+    let (right, wrong) = (
+        from_sources_to_sinks(SOURCE_SINK),
+        from_sources_to_sinks(other),
+    );
+    for (right, wrong) in right.iter().zip(&wrong) {
+        let error = ends(&[wrong], right, None).1.unwrap_err();
+        assert_eq!(Exit::of(&error), Exit::Corrupt, "{right:?}: {error:#}");
     }
 }
 

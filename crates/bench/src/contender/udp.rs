@@ -4,6 +4,8 @@
 //! Raw UDP neither repeats nor paces: in a stream, what the receiver's socket buffer does not hold
 //! is lost, and told as lost. A message of a ping-pong is at most what one super-packet holds.
 
+mod datagrams;
+
 use std::io::{self, ErrorKind::ConnectionRefused as Refused};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -46,10 +48,11 @@ impl Contender for Udp {
             {
                 Ok(())
             }
+            Work::SourceSink(it) => datagrams::able(it),
             Work::Operations(_) => Err(format!(
                 "raw UDP has no flow control: no ping-pong above {MESSAGE_MAX} bytes"
             )),
-            _ => Err("raw UDP carries messages alone".into()),
+            _ => Err(NO_STREAM.into()),
         }
     }
 
@@ -58,21 +61,20 @@ impl Contender for Udp {
     }
 
     fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Vec<Measured>> {
-        let job = operations(part.job)?;
-        Ok(vec![rounds::initiate(
-            &mut connect(to, part.job.token, job)?,
-            job,
-        )?])
+        let socket = connect(to, part.job.token)?;
+        Ok(vec![match &part.job.work {
+            Work::Operations(job) => rounds::initiate(&mut Connection::new(socket, job)?, job)?,
+            Work::SourceSink(job) => {
+                let connection = Connection::of_datagrams(socket, datagrams::segment(job))?;
+                datagrams::send(connection, part, job)?
+            }
+            _ => bail!(NO_STREAM),
+        }])
     }
 }
 
-/// What raw UDP can do.
-fn operations(job: &Job) -> Result<&Operations> {
-    match &job.work {
-        Work::Operations(operations) => Ok(operations),
-        _ => bail!("raw UDP carries messages alone"),
-    }
-}
+/// Why it does no other work.
+const NO_STREAM: &str = "raw UDP carries no stream of bytes";
 
 /// A socket waiting for the initiator.
 #[derive(Debug)]
@@ -84,9 +86,15 @@ impl Listener for Listening {
     }
 
     fn respond(self: Box<Self>, part: &mut Part<'_>) -> Result<Vec<Measured>> {
-        let job = operations(part.job)?;
-        let mut socket = accept(self.0, part.job.token, job)?;
-        Ok(vec![rounds::respond(&mut socket, job)?])
+        let socket = accept(self.0, part.job.token)?;
+        Ok(vec![match &part.job.work {
+            Work::Operations(job) => rounds::respond(&mut Connection::new(socket, job)?, job)?,
+            Work::SourceSink(job) => {
+                let connection = Connection::of_datagrams(socket, datagrams::segment(job))?;
+                datagrams::receive(connection, part, job)?
+            }
+            _ => bail!(NO_STREAM),
+        }])
     }
 }
 
@@ -102,7 +110,7 @@ struct Connection {
 }
 
 /// Takes the first peer that knows the token.
-fn accept(socket: UdpSocket, token: u64, job: &Operations) -> Result<Connection> {
+fn accept(socket: UdpSocket, token: u64) -> Result<UdpSocket> {
     let token = token.to_le_bytes();
     let deadline = Instant::now() + CONNECT;
     socket.set_read_timeout(Some(CONNECT))?;
@@ -118,7 +126,7 @@ fn accept(socket: UdpSocket, token: u64, job: &Operations) -> Result<Connection>
         loop {
             let len = socket.recv(&mut told)?;
             if told[..len] != token {
-                return Connection::new(socket, job);
+                return Ok(socket);
             }
         }
     }
@@ -126,7 +134,7 @@ fn accept(socket: UdpSocket, token: u64, job: &Operations) -> Result<Connection>
 }
 
 /// Connects to the responder and shows it the token.
-fn connect(to: SocketAddr, token: u64, job: &Operations) -> Result<Connection> {
+fn connect(to: SocketAddr, token: u64) -> Result<UdpSocket> {
     let token = token.to_le_bytes();
     let unspecified = match to {
         SocketAddr::V4(_) => IpAddr::from([0_u8; 4]),
@@ -141,7 +149,7 @@ fn connect(to: SocketAddr, token: u64, job: &Operations) -> Result<Connection> {
         socket.send(&token)?;
         if socket.recv(&mut told).is_ok_and(|len| told[..len] == token) {
             socket.send(&[GO])?;
-            return Connection::new(socket, job);
+            return Ok(socket);
         }
     }
     bail!("{to} does not answer")
@@ -158,16 +166,24 @@ fn bind_to(address: IpAddr) -> Result<UdpSocket> {
 
 impl Connection {
     fn new(socket: UdpSocket, job: &Operations) -> Result<Connection> {
-        socket.set_read_timeout(Some(STALL))?;
-        socket.set_write_timeout(Some(STALL))?;
-        let wait = job.socket_wait();
-        socket.set_nonblocking(wait == Wait::Poll)?;
         let streams = job.test.metric() == Metric::Stream;
         let segment = match streams {
             true => job.size.min(job.datagram),
             false => job.datagram,
         };
         let several = streams || job.size > segment;
+        Connection::over(socket, job.socket_wait(), segment, several)
+    }
+
+    /// One that blocks, and carries many datagrams of at most this size.
+    fn of_datagrams(socket: UdpSocket, segment: usize) -> Result<Connection> {
+        Connection::over(socket, Wait::Event, segment, true)
+    }
+
+    fn over(socket: UdpSocket, wait: Wait, segment: usize, several: bool) -> Result<Connection> {
+        socket.set_read_timeout(Some(STALL))?;
+        socket.set_write_timeout(Some(STALL))?;
+        socket.set_nonblocking(wait == Wait::Poll)?;
         // Its datagrams are at most the payload of a packet, which fits 16 bits.
         let gso = several && setsockopt(&socket, UdpGsoSegment, &(segment as i32)).is_ok();
         if several {
@@ -192,15 +208,22 @@ impl Connection {
         if self.gso || burst.len() <= self.segment {
             match insist(self.wait, || self.socket.send(burst)) {
                 Ok(_) => return Ok(()),
-                Err(error) if self.gso && is_gso_refused(&error) => self.gso = false,
-                Err(error) => return Err(error),
+                Err(error) => self.lose_gso(error)?,
             }
-            setsockopt(&self.socket, UdpGsoSegment, &0)?;
         }
         for datagram in burst.chunks(self.segment) {
             insist(self.wait, || self.socket.send(datagram))?;
         }
         Ok(())
+    }
+
+    /// Cuts by itself from now on, if that is what the kernel refused.
+    fn lose_gso(&mut self, error: anyhow::Error) -> Result<()> {
+        if !(self.gso && is_gso_refused(&error)) {
+            return Err(error);
+        }
+        self.gso = false;
+        Ok(setsockopt(&self.socket, UdpGsoSegment, &0)?)
     }
 
     fn receive_some(&mut self, space: &mut [u8]) -> Result<usize> {

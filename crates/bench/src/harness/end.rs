@@ -19,6 +19,7 @@ use super::protocol::{Reply, Request, VERSION};
 use super::watchdog::{self, Watchdog};
 use crate::contender;
 use crate::contender::contract::{Contender, Memory, Part};
+use crate::cpu::Soaker;
 use crate::job::{Job, Work, check_buffer};
 use crate::measured::Measured;
 use crate::{cpu, limits};
@@ -142,11 +143,16 @@ impl End {
                 let _ = channel.send(&Reply::Sample { flow, bytes });
             }
         };
+        let soaker = match job.soaks() {
+            true => Some(Soaker::start()?),
+            false => None,
+        };
         act(&mut Part {
             job,
             cores: &self.cores,
             memory: &mut self.memory,
             files: self.files.as_deref(),
+            soaker: soaker.as_ref(),
             tell: &tell,
         })
     }

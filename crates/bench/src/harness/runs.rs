@@ -30,7 +30,7 @@ pub(crate) struct Run {
 
 /// The contenders of round `index`: forwards and backwards by turns (A B B A ..), so that a machine
 /// that slows down or speeds up favours none.
-pub(crate) fn order(contenders: &[Name], index: u32) -> Vec<Name> {
+pub(crate) fn order<T: Clone>(contenders: &[T], index: u32) -> Vec<T> {
     let mut order = contenders.to_vec();
     if index % 2 == 1 {
         order.reverse();

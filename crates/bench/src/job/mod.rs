@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `name` | the contenders' names |
 //! | `settings` | protection and the tuning of TCP |
+//! | `source_sink` | jobs from a source to a sink |
 //! | `operations`, `test` | jobs of single operations, in perftest's words |
 //!
 //! An end may serve another machine, so every field is checked against [`crate::limits`] before it is used.
@@ -11,6 +12,7 @@
 pub(crate) mod name;
 pub(crate) mod operations;
 pub(crate) mod settings;
+pub(crate) mod source_sink;
 pub(crate) mod test;
 
 use std::ffi::OsStr;
@@ -25,7 +27,9 @@ use serde::{Deserialize, Serialize};
 use self::name::Name;
 use self::operations::Operations;
 use self::settings::{Protection, TcpTuning};
-use crate::content::pattern::{Pattern, WORD};
+use self::source_sink::SourceSink;
+use crate::content::pattern::{Check, Pattern, WORD};
+use crate::content::stage::Stamps;
 use crate::limits::{self, BUFFER_MAX_BYTES, BUFFER_MIN_BYTES, FLOW_MAX, FLOWS_MAX, RUN_MAX_BYTES};
 
 /// One run of one contender.
@@ -51,6 +55,8 @@ pub(crate) enum Work {
     Flows(Flows),
     /// From file to file.
     File(FileCopy),
+    /// From a source to a sink.
+    SourceSink(SourceSink),
     /// Single operations on memory, and messages.
     Operations(Operations),
 }
@@ -110,6 +116,7 @@ impl Job {
         let tcp = match work {
             Work::Laps(_) | Work::Operations(_) => TcpTuning::default(),
             Work::Flows(_) | Work::File(_) => TcpTuning::in_cache(),
+            Work::SourceSink(job) => TcpTuning::in_pieces(job.piece),
         };
         Job {
             contender: Name::Tcp,
@@ -136,16 +143,26 @@ impl Job {
             Work::Laps(laps) => laps.check(),
             Work::Flows(flows) => flows.check(),
             Work::File(file) => file.check(),
+            Work::SourceSink(job) => job.check(),
             Work::Operations(operations) => operations.check(),
         }
     }
 
-    /// What the buffer of these laps holds.
-    pub(crate) fn pattern(&self, laps: &Laps) -> Pattern {
+    /// What the buffer of these laps holds, and how much of it is checked at once.
+    pub(crate) fn stamps(&self, laps: &Laps) -> Stamps {
+        let stamps = laps.stamps();
         match self.contender.lends_memory() {
-            true => laps.pattern().fixed(),
-            false => laps.pattern(),
+            true => Stamps {
+                pattern: stamps.pattern.fixed(),
+                ..stamps
+            },
+            false => stamps,
         }
+    }
+
+    /// Whether a soaker counts what the core has left.
+    pub(crate) fn soaks(&self) -> bool {
+        matches!(&self.work, Work::SourceSink(job) if job.soak)
     }
 
     /// How long it may take before the end that does it gives up and exits, whatever it is waiting for.
@@ -154,6 +171,7 @@ impl Job {
             Work::Laps(laps) => limits::deadline(laps.bytes()),
             Work::Flows(flows) => limits::IDLE + flows.time(),
             Work::File(file) => limits::deadline(file.bytes),
+            Work::SourceSink(job) => limits::deadline(job.laps().bytes()),
             Work::Operations(operations) => limits::deadline(operations.bytes()),
         }
     }
@@ -184,6 +202,22 @@ impl Laps {
     /// What the buffer holds, if it may be changed from lap to lap.
     pub(crate) fn pattern(&self) -> Pattern {
         Pattern::new(self.seed, self.buffer)
+    }
+
+    /// That, of which the stamps are checked at once.
+    pub(crate) fn stamps(&self) -> Stamps {
+        Stamps {
+            pattern: self.pattern(),
+            check: Check::Stamps,
+        }
+    }
+
+    /// That, every word of which is checked at once.
+    pub(crate) fn every_word(&self) -> Stamps {
+        Stamps {
+            pattern: self.pattern(),
+            check: Check::EveryWord,
+        }
     }
 
     /// Refuses what would exhaust an end, or would never end.
@@ -330,12 +364,13 @@ pub(crate) mod tests {
     }
 
     /// A job of each kind of work.
-    pub(crate) fn every_work() -> [Job; 4] {
+    pub(crate) fn every_work() -> [Job; 5] {
         let operations = operations::tests::operations();
         [
             Work::Laps(LAPS),
             Work::Flows(FLOWS),
             Work::File(file("a")),
+            Work::SourceSink(source_sink::tests::JOB),
             Work::Operations(operations),
         ]
         .map(Job::of)

@@ -92,6 +92,15 @@ impl TcpTuning {
         }
     }
 
+    /// A piece at a time.
+    pub(crate) fn in_pieces(bytes: usize) -> TcpTuning {
+        TcpTuning {
+            send_bytes: bytes,
+            recv_bytes: bytes,
+            ..TcpTuning::default()
+        }
+    }
+
     /// Refuses what a socket or the pattern cannot do.
     pub(crate) fn check(&self) -> Result<()> {
         for bytes in [self.send_bytes, self.recv_bytes] {

@@ -38,15 +38,12 @@ impl CoreArgs {
     }
 }
 
-/// What is said of two ends.
+/// Where two ends are.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct EndsArgs {
+pub(crate) struct PlaceArgs {
     /// Measure to the machine where `zerolane bench serve` runs
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) to: Option<String>,
-    /// MTU of the path; between namespaces, the veth gets it [default: 1500]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1280..=65535))]
-    pub(crate) mtu: Option<u32>,
     #[command(flatten)]
     pub(crate) cores: CoreArgs,
     /// Seed of the payload [default: a fresh one]
@@ -57,6 +54,19 @@ pub(crate) struct EndsArgs {
     pub(crate) json: bool,
 }
 
+/// What is said of two ends.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct EndsArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// MTU of the path; between namespaces, the veth gets it [default: 1500]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1280..=65535))]
+    pub(crate) mtu: Option<u32>,
+}
+
+/// Bytes of the headers of UDP over IPv4.
+pub(crate) const UDP_HEADERS: u32 = 28;
+
 /// How often the contenders take turns.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Rounds {
@@ -65,26 +75,48 @@ pub(crate) struct Rounds {
     pub(crate) reps: u32,
 }
 
-impl EndsArgs {
+impl PlaceArgs {
     /// The seed of the payload.
     pub(crate) fn seed(&self) -> Result<u64> {
         self.seed.map_or_else(fresh, Ok)
     }
 
-    /// Starts the ends, with these offloads where the link between them is made for them.
-    pub(crate) fn start(&self, offloads: Option<Offloads>, interrupt: &Interrupt) -> Result<Ends> {
+    /// Starts the ends, with this MTU and these offloads where the link between them is made for them.
+    pub(crate) fn start(
+        &self,
+        mtu: Option<u32>,
+        offloads: Option<Offloads>,
+        interrupt: &Interrupt,
+    ) -> Result<Ends> {
         let cores = [self.cores.tx_core, self.cores.responder()];
         match &self.to {
             Some(to) => Ends::to(to, cores[0], interrupt),
-            None => Ends::here(hosts::link(self.mtu, offloads)?, cores, None, interrupt),
+            None => Ends::here(hosts::link(mtu, offloads)?, cores, None, interrupt),
         }
+    }
+
+    /// The path between the ends, in words, and its MTU where it was set to this, or to the usual one.
+    pub(crate) fn path(&self, ends: &Ends, mtu: Option<u32>) -> (String, Option<u32>) {
+        let path = ends.link().map_or("between two machines", Link::describe);
+        let shaped = ends.link().is_some_and(Link::is_shaped);
+        (path.to_owned(), shaped.then(|| mtu.unwrap_or(MTU)))
+    }
+}
+
+impl EndsArgs {
+    /// The seed of the payload.
+    pub(crate) fn seed(&self) -> Result<u64> {
+        self.place.seed()
+    }
+
+    /// Starts the ends, with these offloads where the link between them is made for them.
+    pub(crate) fn start(&self, offloads: Option<Offloads>, interrupt: &Interrupt) -> Result<Ends> {
+        self.place.start(self.mtu, offloads, interrupt)
     }
 
     /// The path between the ends, in words, and its MTU where it was set.
     pub(crate) fn path(&self, ends: &Ends) -> (String, Option<u32>) {
-        let path = ends.link().map_or("between two machines", Link::describe);
-        let shaped = ends.link().is_some_and(Link::is_shaped);
-        (path.to_owned(), shaped.then(|| self.mtu.unwrap_or(MTU)))
+        self.place.path(ends, self.mtu)
     }
 }
 

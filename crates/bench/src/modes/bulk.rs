@@ -136,7 +136,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ..Job::of(Work::Laps(laps))
     };
     job.check().context(Exit::Usage)?;
-    report::present(args.ends.json, |interrupt| {
+    report::present(args.ends.place.json, |interrupt| {
         measure(args, laps, &job, interrupt)
     })
 }

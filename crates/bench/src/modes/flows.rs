@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ..Job::of(Work::Flows(flows))
     };
     job.check().context(Exit::Usage)?;
-    report::present(args.ends.json, |interrupt| {
+    report::present(args.ends.place.json, |interrupt| {
         measure(args, flows, &job, interrupt)
     })
 }
@@ -105,7 +105,7 @@ fn flows(args: &Args) -> Result<Flows> {
         reverse: args.reverse,
         millis: millis(args.time)?,
         sample_millis: millis(args.interval)?,
-        live: !args.ends.json,
+        live: !args.ends.place.json,
         seed: args.ends.seed()?,
     })
 }

@@ -3,6 +3,7 @@
 //! | module | what it measures |
 //! |---|---|
 //! | `bulk` | memory to memory |
+//! | `stream` | from every source to every sink |
 //! | `flows` | what two hosts move in a time, as iperf3 has it |
 //! | `operations` | latencies, rates and bandwidths, in perftest's words |
 //! | `sweep` | flows over one emulated link after the other |
@@ -21,4 +22,5 @@ pub(crate) mod incast;
 pub(crate) mod operations;
 pub(crate) mod share;
 pub(crate) mod siege;
+pub(crate) mod stream;
 pub(crate) mod sweep;

@@ -8,7 +8,7 @@ use zerolane_cli::console;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 
-use super::arguments::{EndsArgs, Rounds, size};
+use super::arguments::{EndsArgs, Rounds, UDP_HEADERS, size};
 use crate::contender::program::Program;
 use crate::harness::hosts::MTU;
 use crate::harness::runs::{Ends, order};
@@ -107,8 +107,6 @@ struct Plan {
     reps: u32,
 }
 
-/// Bytes of the headers of UDP over IPv4.
-const UDP_HEADERS: u32 = 28;
 /// Operations before the timed ones of a latency run, one for so many of them, and at least some.
 const WARM_UP_PART: u64 = 10;
 const WARM_UP_MIN: u64 = 100;
@@ -119,7 +117,9 @@ const QUICK_PART: u64 = 50;
 pub(crate) fn run(command: Command) -> Result<()> {
     let (test, args) = command.split();
     let plan = plan(test, &args)?;
-    report::present(args.ends.json, |interrupt| measure(&args, &plan, interrupt))
+    report::present(args.ends.place.json, |interrupt| {
+        measure(&args, &plan, interrupt)
+    })
 }
 
 impl Command {

@@ -220,6 +220,7 @@ mod tests {
             process_s: cpu,
             softirqd_s: 0.0,
             core_busy_s: Some(2.0 * cpu),
+            unsoaked_s: None,
         };
         let end = Measured {
             bytes: 1_000_000_000,

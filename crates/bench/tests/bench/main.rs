@@ -3,6 +3,7 @@
 #![allow(non_snake_case)]
 
 mod flows;
+mod stream;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use super::super::contract::{Flow, GO, Part, at_once};
 use super::super::kernel::Counts;
 use super::{Buffer, Content, Stream, await_word};
-use crate::content::pattern::Check;
 use crate::job::{Flows, Role};
 use crate::limits::FLOW_GRACE;
 use crate::measured::Measured;
@@ -27,7 +26,7 @@ pub(super) fn flow<S: Stream>(
             true => part.filled(&laps)?,
             false => part.memory.take(laps.buffer)?,
         };
-        let buffer = Buffer::new(buffer, &laps, laps.pattern(), Check::EveryWord);
+        let buffer = Buffer::new(buffer, &laps, laps.every_word());
         connections.push((connect()?, buffer));
     }
     let before = Counts::now();

@@ -12,8 +12,10 @@ use zerolane::Region;
 use zerolane_cli::exit::Exit;
 
 use super::contract::{DONE, GO, Part, expect_word};
-use crate::content::pattern::{Check, Pattern, WORD};
-use crate::cpu::Meter;
+use crate::content::source_sink::{self, FromSource, ToSink};
+use crate::content::stage::Stage;
+use crate::cpu::{Core, Meter};
+use crate::job::source_sink::SourceSink;
 use crate::job::{FileCopy, Laps, Role, Work};
 use crate::measured::Measured;
 
@@ -47,9 +49,6 @@ pub(super) trait Stream: Send + Sized {
 
 /// What is sent or received, a piece at a time.
 trait Content {
-    /// System calls for each piece beside those of the connection.
-    const SYSCALLS: u64;
-
     /// The next piece to send, of at most `most` bytes; `None` at the end.
     fn next(&mut self, most: usize) -> Result<Option<&[u8]>>;
 
@@ -58,6 +57,9 @@ trait Content {
 
     /// So much of the room was filled.
     fn filled(&mut self, bytes: usize) -> Result<()>;
+
+    /// System calls until now beside those of the connection.
+    fn syscalls(&self) -> u64;
 }
 
 /// Does the initiator's part over what `connect` connects, when all is ready.
@@ -77,8 +79,24 @@ pub(super) fn initiate<S: Stream>(
             let mut source = Chunks::of(File::open(part.path(file)?)?, file);
             Ok(vec![send(connect()?, &mut source, part.core())?])
         }
+        Work::SourceSink(job) => {
+            let memory = part.memory.take(job.laps().buffer)?;
+            Ok(vec![send_from_source(part, job, memory, connect)?])
+        }
         Work::Operations(_) => bail!("a stream of bytes has no operations"),
     }
+}
+
+/// Sends from the source of a job, for which there is this memory.
+pub(super) fn send_from_source<S: Stream>(
+    part: &Part<'_>,
+    job: &SourceSink,
+    memory: Region,
+    connect: impl FnOnce() -> Result<S>,
+) -> Result<Measured> {
+    let (stage, memory) = FromSource::new(job, memory)?;
+    let mut source = Buffer::new(memory, &job.laps(), stage);
+    send(connect()?, &mut source, part.core())
 }
 
 /// Sends the laps of a buffer that is filled; gives it back.
@@ -88,7 +106,8 @@ pub(super) fn send_laps<S: Stream>(
     laps: &Laps,
     connect: impl FnOnce() -> Result<S>,
 ) -> Result<(Measured, Region)> {
-    let mut source = Buffer::new(buffer, laps, part.job.pattern(laps), Check::Stamps);
+    let stage = part.job.stamps(laps);
+    let mut source = Buffer::new(buffer, laps, stage);
     let measured = send(connect()?, &mut source, part.core())?;
     Ok((measured, source.buffer))
 }
@@ -101,10 +120,10 @@ pub(super) fn respond<S: Stream>(
     match &part.job.work {
         Work::Laps(laps) => {
             let mut buffer = part.memory.take(laps.buffer)?;
-            let pattern = part.job.pattern(laps);
-            let mut sink = Buffer::new(&mut buffer[..], laps, pattern, Check::Stamps);
+            let stage = part.job.stamps(laps);
+            let mut sink = Buffer::new(&mut buffer[..], laps, stage);
             let measured = receive(accept()?, &mut sink, part.core())?;
-            let whole = pattern.check_all(&buffer, laps.laps - 1);
+            let whole = stage.pattern.check_all(&buffer, laps.laps - 1);
             whole.context(Exit::Corrupt)?;
             part.memory.give_back(buffer);
             Ok(vec![measured])
@@ -113,6 +132,16 @@ pub(super) fn respond<S: Stream>(
         Work::File(file) => {
             let mut sink = Chunks::of(File::create_new(part.path(file)?)?, file);
             Ok(vec![receive(accept()?, &mut sink, part.core())?])
+        }
+        Work::SourceSink(job) => {
+            let (laps, mut buffer) = (job.laps(), part.memory.take(job.laps().buffer)?);
+            let mut sink = Buffer::new(&mut buffer[..], &laps, ToSink::new(job)?);
+            let measured = receive(accept()?, &mut sink, part.core())?;
+            sink.stage.check()?;
+            let whole = source_sink::pattern(job).check_all(&buffer, laps.laps - 1);
+            whole.context(Exit::Corrupt)?;
+            part.memory.give_back(buffer);
+            Ok(vec![measured])
         }
         Work::Operations(_) => bail!("a stream of bytes has no operations"),
     }
@@ -125,20 +154,19 @@ fn await_word(stream: &mut impl Stream, word: u8) -> Result<()> {
     expect_word(heard[0], word)
 }
 
-fn send<C: Content>(mut stream: impl Stream, source: &mut C, core: usize) -> Result<Measured> {
+fn send(mut stream: impl Stream, source: &mut impl Content, core: Core<'_>) -> Result<Measured> {
     await_word(&mut stream, GO)?;
     let (most, before) = (stream.send_bytes(), stream.syscalls());
     let meter = Meter::start(core);
-    let (mut bytes, mut pieces) = (0, 0);
+    let mut bytes = 0;
     while let Some(piece) = source.next(most)? {
         stream.send(piece)?;
         bytes += piece.len() as u64;
-        pieces += 1;
     }
     // What is still in flight costs this core too: wait until it is there.
     await_word(&mut stream, DONE)?;
     let (seconds, cpu) = meter.stop();
-    let syscalls = stream.syscalls() - before + pieces * C::SYSCALLS;
+    let syscalls = stream.syscalls() - before + source.syscalls();
     stream.finish()?;
     Ok(Measured {
         cpu,
@@ -147,19 +175,18 @@ fn send<C: Content>(mut stream: impl Stream, source: &mut C, core: usize) -> Res
     })
 }
 
-fn receive<C: Content>(mut stream: impl Stream, sink: &mut C, core: usize) -> Result<Measured> {
+fn receive(mut stream: impl Stream, sink: &mut impl Content, core: Core<'_>) -> Result<Measured> {
     stream.send(&[GO])?;
     let (most, before) = (stream.receive_bytes(), stream.syscalls());
     let meter = Meter::start(core);
-    let (mut bytes, mut pieces) = (0, 0);
+    let mut bytes = 0;
     while let Some(space) = sink.space(most) {
         let got = stream.receive(space)?;
         sink.filled(got)?;
         bytes += got as u64;
-        pieces += 1;
     }
     let (seconds, cpu) = meter.stop();
-    let syscalls = stream.syscalls() - before + pieces * C::SYSCALLS;
+    let syscalls = stream.syscalls() - before + sink.syscalls();
     stream.send(&[DONE])?;
     stream.finish()?;
     Ok(Measured {
@@ -170,51 +197,47 @@ fn receive<C: Content>(mut stream: impl Stream, sink: &mut C, core: usize) -> Re
 }
 
 /// A buffer that is sent from, or received into, over and over.
-struct Buffer<B> {
+struct Buffer<B, S> {
     buffer: B,
-    pattern: Pattern,
-    check: Check,
+    stage: S,
     laps: u64,
     lap: u64,
-    /// Within the lap: bytes that went or came, and bytes checked.
+    /// Within the lap: bytes that went or came, and bytes taken by the stage.
     at: usize,
-    checked: usize,
+    taken: usize,
 }
 
-impl<B: DerefMut<Target = [u8]>> Buffer<B> {
-    /// If it is sent from, it is as the pattern has it before its first lap.
-    fn new(buffer: B, laps: &Laps, pattern: Pattern, check: Check) -> Buffer<B> {
+impl<B: DerefMut<Target = [u8]>, S: Stage> Buffer<B, S> {
+    /// If it is sent from, it is as the stage has it before its first lap.
+    fn new(buffer: B, laps: &Laps, stage: S) -> Buffer<B, S> {
         Buffer {
             buffer,
-            pattern,
-            check,
+            stage,
             laps: laps.laps,
             lap: 0,
             at: 0,
-            checked: 0,
+            taken: 0,
         }
     }
 
     /// Where the next piece ends, in the next lap if this one is over; `None` at the end of all.
     fn end(&mut self, most: usize) -> Option<usize> {
         if self.at == self.buffer.len() {
-            (self.at, self.checked, self.lap) = (0, 0, self.lap + 1);
+            (self.at, self.taken, self.lap) = (0, 0, self.lap + 1);
         }
         let end = self.buffer.len().min(self.at.saturating_add(most));
         (self.lap < self.laps).then_some(end)
     }
 }
 
-impl<B: DerefMut<Target = [u8]>> Content for Buffer<B> {
-    const SYSCALLS: u64 = 0;
-
+impl<B: DerefMut<Target = [u8]>, S: Stage> Content for Buffer<B, S> {
     fn next(&mut self, most: usize) -> Result<Option<&[u8]>> {
         let Some(end) = self.end(most) else {
             return Ok(None);
         };
         let base = std::mem::replace(&mut self.at, end);
         let piece = &mut self.buffer[base..end];
-        self.pattern.stamp(piece, base, self.lap);
+        self.stage.fill(piece, base, self.lap)?;
         Ok(Some(piece))
     }
 
@@ -225,11 +248,19 @@ impl<B: DerefMut<Target = [u8]>> Content for Buffer<B> {
 
     fn filled(&mut self, bytes: usize) -> Result<()> {
         self.at += bytes;
-        let whole = self.at / WORD * WORD;
-        let base = std::mem::replace(&mut self.checked, whole);
-        let fresh = &self.buffer[base..whole];
-        let checked = self.pattern.check_by(self.check, fresh, base, self.lap);
-        checked.context(Exit::Corrupt)
+        let whole = match self.at == self.buffer.len() {
+            true => self.at,
+            false => self.at / S::GRAIN * S::GRAIN,
+        };
+        let base = std::mem::replace(&mut self.taken, whole);
+        match base == whole {
+            true => Ok(()),
+            false => self.stage.take(&self.buffer[base..whole], base, self.lap),
+        }
+    }
+
+    fn syscalls(&self) -> u64 {
+        self.stage.syscalls()
     }
 }
 
@@ -241,6 +272,7 @@ struct Chunks {
     file: File,
     chunk: Vec<u8>,
     left: u64,
+    syscalls: u64,
 }
 
 impl Chunks {
@@ -249,18 +281,18 @@ impl Chunks {
             file,
             chunk: Vec::new(),
             left: job.bytes,
+            syscalls: 0,
         }
     }
 }
 
 impl Content for Chunks {
-    const SYSCALLS: u64 = 1;
-
     fn next(&mut self, most: usize) -> Result<Option<&[u8]>> {
         if self.left == 0 {
             return Ok(None);
         }
         self.chunk.resize(most, 0);
+        self.syscalls += 1;
         let got = self.file.read(&mut self.chunk);
         let (got, left) = (got.context("reading the file")?, self.left);
         ensure!(got > 0, "the file is {left} bytes shorter than it was");
@@ -276,9 +308,14 @@ impl Content for Chunks {
     }
 
     fn filled(&mut self, bytes: usize) -> Result<()> {
+        self.syscalls += 1;
         let written = self.file.write_all(&self.chunk[..bytes]);
         written.context("writing the copy")?;
         self.left -= bytes as u64;
         Ok(())
+    }
+
+    fn syscalls(&self) -> u64 {
+        self.syscalls
     }
 }

@@ -12,20 +12,19 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice, vmsplice};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::sendfile::sendfile64;
 use nix::unistd::pipe2;
-use zerolane::Region;
-use zerolane::memory::Access;
 
 use super::super::contract::{Contender, Listener, Part};
 use super::super::messages::insist;
 use super::super::stream::{self, Stream};
 use super::{Connection, Listening};
+use crate::content::source_sink::{filled_file, pattern};
 use crate::job::operations::Wait;
-use crate::job::{Job, Laps, Work};
+use crate::job::source_sink::Source;
+use crate::job::{Job, Work};
 use crate::measured::Measured;
 
 /// TCP that is lent the sender's pages.
@@ -37,8 +36,13 @@ pub(crate) enum Lent {
 
 impl Contender for Lent {
     fn able(&self, job: &Job) -> Result<(), String> {
-        match job.work {
+        let lends = match self {
+            Lent::Splice => Source::Splice,
+            Lent::Sendfile => Source::Sendfile,
+        };
+        match &job.work {
             Work::Laps(_) => Ok(()),
+            Work::SourceSink(it) if it.source == lends => Ok(()),
             _ => Err("it sends one buffer, whose content does not change".into()),
         }
     }
@@ -51,18 +55,17 @@ impl Contender for Lent {
         let job = part.job;
         let connect = || Connection::open(to, None, job);
         match (self, &job.work) {
-            (Lent::Splice, Work::Laps(_)) => stream::initiate(part, || Splice::over(connect()?)),
+            (Lent::Splice, _) => stream::initiate(part, || Splice::over(connect()?)),
             (Lent::Sendfile, Work::Laps(laps)) => {
-                let (file, buffer) = file_in_memory(job, laps)?;
-                let open = || {
-                    Ok(Sendfile {
-                        connection: connect()?,
-                        file,
-                        bytes: laps.buffer,
-                        at: 0,
-                    })
-                };
+                let (file, buffer) = filled_file(&job.stamps(laps).pattern, laps.buffer)?;
+                let open = || Ok(Sendfile::of(connect()?, file, laps.buffer));
                 Ok(vec![stream::send_laps(part, buffer, laps, open)?.0])
+            }
+            (Lent::Sendfile, Work::SourceSink(it)) => {
+                let bytes = it.laps().buffer;
+                let (file, buffer) = filled_file(&pattern(it), bytes)?;
+                let open = || Ok(Sendfile::of(connect()?, file, bytes));
+                Ok(vec![stream::send_from_source(part, it, buffer, open)?])
             }
             _ => bail!("only laps of a buffer"),
         }
@@ -107,22 +110,23 @@ impl Splice {
     }
 }
 
-/// A file that is nowhere but in memory and its mapping, with the content of the laps.
-fn file_in_memory(job: &Job, laps: &Laps) -> Result<(File, Region)> {
-    let file = memfd_create("laps", MFdFlags::MFD_CLOEXEC).context("no file in memory")?;
-    let file = File::from(file);
-    file.set_len(laps.buffer as u64)?;
-    let mut buffer = Region::map_file(&file, 0, laps.buffer, Access::Write)?;
-    job.pattern(laps).fill(&mut buffer);
-    Ok((file, buffer))
-}
-
 /// From a file that is sent over and over.
 struct Sendfile {
     connection: Connection,
     file: File,
     bytes: usize,
     at: usize,
+}
+
+impl Sendfile {
+    fn of(connection: Connection, file: File, bytes: usize) -> Sendfile {
+        Sendfile {
+            connection,
+            file,
+            bytes,
+            at: 0,
+        }
+    }
 }
 
 impl Stream for Splice {

@@ -42,6 +42,7 @@ use super::rounds;
 use super::stream::{self, Stream};
 use crate::job::operations::Wait;
 use crate::job::settings::TcpTuning;
+use crate::job::source_sink::Source;
 use crate::job::{Job, Work};
 use crate::limits::FLOWS_MAX;
 use crate::measured::Measured;
@@ -54,8 +55,13 @@ pub(super) struct Tcp {
 }
 
 impl Contender for Tcp {
-    fn able(&self, _: &Job) -> Result<(), String> {
-        Ok(())
+    fn able(&self, job: &Job) -> Result<(), String> {
+        match &job.work {
+            Work::SourceSink(it) if matches!(it.source, Source::Sendfile | Source::Splice) => {
+                Err("this is send and recv".into())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn listen(&self, bind: IpAddr, job: &Job) -> Result<Box<dyn Listener>> {

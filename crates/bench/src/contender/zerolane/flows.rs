@@ -9,7 +9,7 @@ use zerolane::counters::{Account, DropReason};
 use super::super::contract::{Flow, GO, Part, at_once};
 use super::memory::Pieces;
 use super::turns::{Direction, Turns};
-use crate::content::pattern::Check;
+use crate::content::stage::Stamps;
 use crate::job::{Flows, Role};
 use crate::limits::FLOW_GRACE;
 use crate::measured::Measured;
@@ -33,7 +33,7 @@ pub(super) fn flow(
             true => (Direction::Send, part.filled(&laps)?),
             false => (Direction::Receive, part.memory.take(laps.buffer)?),
         };
-        let pieces = Pieces::cut(direction, buffer, PIECES, &laps, Check::EveryWord);
+        let pieces = Pieces::cut(direction, buffer, PIECES, &laps, laps.every_word());
         connections.push((connect()?, pieces));
     }
     at_once(
@@ -50,7 +50,7 @@ pub(super) fn flow(
 /// Sends until the receiver ends the connection. Whether that was right, the receiver says.
 fn send_for(
     mut connection: Connection,
-    mut pieces: Turns<Pieces>,
+    mut pieces: Turns<Pieces<Stamps>>,
     flows: &Flows,
 ) -> Result<Measured> {
     connection.recv_into(&mut [0])?;
@@ -67,7 +67,7 @@ fn send_for(
 
 fn receive_for(
     mut connection: Connection,
-    mut pieces: Turns<Pieces>,
+    mut pieces: Turns<Pieces<Stamps>>,
     flows: &Flows,
     flow: &Flow<'_>,
 ) -> Result<Measured> {

@@ -8,7 +8,8 @@ use zerolane::Region;
 use zerolane_cli::exit::Exit;
 
 use super::turns::{Content, Direction, Turns};
-use crate::content::pattern::{Check, Pattern};
+use crate::content::pattern::Pattern;
+use crate::content::stage::Stage;
 use crate::job::Laps;
 
 /// A piece's length is a multiple of this.
@@ -18,9 +19,8 @@ const GRAIN: usize = 64 << 10;
 const LEAST: usize = 128 << 10;
 
 /// The pieces of a buffer.
-pub(crate) struct Pieces {
-    pattern: Pattern,
-    check: Check,
+pub(crate) struct Pieces<S> {
+    pub(crate) stage: S,
     count: u64,
     /// Of each but the last, bytes.
     len: usize,
@@ -28,21 +28,32 @@ pub(crate) struct Pieces {
     taken: u64,
 }
 
-impl Pieces {
-    /// At most `count` pieces of equal length, but for the last. What is sent is as the pattern has it before its
-    /// first lap; of what comes, so much is checked at once.
+impl<S: Stage> Pieces<S> {
+    /// At most `count` pieces of equal length, but for the last. What is sent is as the stage has it before its
+    /// first lap.
     pub(crate) fn cut(
         direction: Direction,
         buffer: Region,
         count: usize,
         laps: &Laps,
-        check: Check,
-    ) -> Turns<Pieces> {
+        stage: S,
+    ) -> Turns<Pieces<S>> {
         let len = buffer
             .len()
             .div_ceil(count)
             .max(LEAST)
             .next_multiple_of(GRAIN);
+        Pieces::of_length(direction, buffer, len, laps, stage)
+    }
+
+    /// Pieces of this length, but for the last.
+    pub(crate) fn of_length(
+        direction: Direction,
+        buffer: Region,
+        len: usize,
+        laps: &Laps,
+        stage: S,
+    ) -> Turns<Pieces<S>> {
         let mut rest = buffer;
         let mut regions = Vec::new();
         while !rest.is_empty() {
@@ -51,8 +62,7 @@ impl Pieces {
         }
         let count = regions.len() as u64;
         let pieces = Pieces {
-            pattern: laps.pattern(),
-            check,
+            stage,
             count,
             len,
             taken: 0,
@@ -67,22 +77,20 @@ impl Pieces {
     }
 }
 
-impl Content for Pieces {
+impl<S: Stage> Content for Pieces<S> {
     fn fill(&mut self, turn: u64, region: &mut Region) -> Result<()> {
         let (base, lap) = self.place(turn);
-        self.pattern.stamp(region, base, lap);
-        Ok(())
+        self.stage.fill(region, base, lap)
     }
 
     fn take(&mut self, turn: u64, bytes: &[u8]) -> Result<()> {
         let (base, lap) = self.place(turn);
         self.taken += 1;
-        let checked = self.pattern.check_by(self.check, bytes, base, lap);
-        checked.context(Exit::Corrupt)
+        self.stage.take(bytes, base, lap)
     }
 }
 
-impl Turns<Pieces> {
+impl<S: Stage> Turns<Pieces<S>> {
     /// Puts the buffer together again.
     pub(crate) fn join(self) -> Result<Region> {
         let mut pieces = self.into_parts().1.into_iter();
@@ -95,13 +103,8 @@ impl Turns<Pieces> {
     }
 
     /// Checks every word of the last lap that was received, which must be whole; the buffer.
-    pub(crate) fn check_last_lap(self) -> Result<Region> {
-        let Pieces {
-            pattern,
-            count,
-            taken,
-            ..
-        } = self.content;
+    pub(crate) fn check_last_lap(self, pattern: &Pattern) -> Result<Region> {
+        let Pieces { count, taken, .. } = self.content;
         ensure!(
             taken > 0 && taken.is_multiple_of(count),
             "the sender stopped in the middle of a lap"

@@ -28,9 +28,11 @@ use self::connection::{await_word, connect, options};
 use self::memory::Pieces;
 use self::turns::{Content, Direction, Turns};
 use super::contract::{Contender, DONE, GO, Listener, Part};
-use crate::content::pattern::Check;
-use crate::cpu::Meter;
+use crate::content::source_sink::{self, FromSource, ToSink};
+use crate::content::stage::{Stage, Stamps};
+use crate::cpu::{Core, Meter};
 use crate::job::settings::Protection;
+use crate::job::source_sink::Source;
 use crate::job::{Job, Laps, Role, Work};
 use crate::limits::STALL;
 use crate::measured::Measured;
@@ -48,8 +50,13 @@ pub(super) struct Zerolane {
 }
 
 impl Contender for Zerolane {
-    fn able(&self, _: &Job) -> Result<(), String> {
-        Ok(())
+    fn able(&self, job: &Job) -> Result<(), String> {
+        match &job.work {
+            Work::SourceSink(it) if matches!(it.source, Source::Sendfile | Source::Splice) => {
+                Err("Zerolane sends memory, which may be a mapped file's".into())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn listen(&self, bind: IpAddr, job: &Job) -> Result<Box<dyn Listener>> {
@@ -62,7 +69,7 @@ impl Contender for Zerolane {
         let connect = || connect(to, job.token, &self.options(job));
         match &job.work {
             Work::Laps(laps) => {
-                let mut pieces = pieces_of(Direction::Send, part.filled(laps)?, laps);
+                let mut pieces = pieces_of(job, Direction::Send, part.filled(laps)?, laps);
                 let measured = send(connect()?, &mut pieces, laps.bytes(), part.core())?;
                 part.memory.give_back(pieces.join()?);
                 Ok(vec![measured])
@@ -75,13 +82,27 @@ impl Contender for Zerolane {
                 measured.syscalls += pieces.content.syscalls;
                 Ok(vec![measured])
             }
+            Work::SourceSink(it) => {
+                let memory = part.memory.take(it.laps().buffer)?;
+                let (stage, memory) = FromSource::new(it, memory)?;
+                let (laps, piece) = (it.laps(), it.piece);
+                let mut pieces = Pieces::of_length(Direction::Send, memory, piece, &laps, stage);
+                let mut measured = send(connect()?, &mut pieces, laps.bytes(), part.core())?;
+                measured.syscalls += pieces.content.stage.syscalls();
+                Ok(vec![measured])
+            }
             Work::Operations(it) => Ok(vec![operations::initiate(connect()?, it)?]),
         }
     }
 }
 
-fn pieces_of(direction: Direction, buffer: Region, laps: &Laps) -> Turns<Pieces> {
-    Pieces::cut(direction, buffer, PIECES_OF_LAPS, laps, Check::Stamps)
+fn pieces_of(
+    job: &Job,
+    direction: Direction,
+    buffer: Region,
+    laps: &Laps,
+) -> Turns<Pieces<Stamps>> {
+    Pieces::cut(direction, buffer, PIECES_OF_LAPS, laps, job.stamps(laps))
 }
 
 impl Zerolane {
@@ -138,9 +159,10 @@ impl Listener for Listening {
         match &job.work {
             Work::Laps(laps) => {
                 let buffer = part.memory.take(laps.buffer)?;
-                let mut pieces = pieces_of(Direction::Receive, buffer, laps);
+                let mut pieces = pieces_of(job, Direction::Receive, buffer, laps);
                 let measured = receive(self.accept(job)?, &mut pieces, laps.bytes(), part.core())?;
-                part.memory.give_back(pieces.check_last_lap()?);
+                let pattern = pieces.content.stage.pattern;
+                part.memory.give_back(pieces.check_last_lap(&pattern)?);
                 Ok(vec![measured])
             }
             Work::Flows(flows) => flows::flow(Role::Responder, part, flows, || self.accept(job)),
@@ -152,6 +174,18 @@ impl Listener for Listening {
                 measured.syscalls += pieces.content.syscalls;
                 Ok(vec![measured])
             }
+            Work::SourceSink(it) => {
+                let (laps, piece) = (it.laps(), it.piece);
+                let (buffer, stage) = (part.memory.take(laps.buffer)?, ToSink::new(it)?);
+                let mut pieces = Pieces::of_length(Direction::Receive, buffer, piece, &laps, stage);
+                let bytes = laps.bytes();
+                let mut measured = receive(self.accept(job)?, &mut pieces, bytes, part.core())?;
+                measured.syscalls += pieces.content.stage.syscalls();
+                pieces.content.stage.check()?;
+                let pattern = source_sink::pattern(it);
+                part.memory.give_back(pieces.check_last_lap(&pattern)?);
+                Ok(vec![measured])
+            }
             Work::Operations(it) => Ok(vec![operations::respond(self.accept(job)?, it)?]),
         }
     }
@@ -161,7 +195,7 @@ fn send(
     mut connection: Connection,
     turns: &mut Turns<impl Content>,
     bytes: u64,
-    core: usize,
+    core: Core<'_>,
 ) -> Result<Measured> {
     await_word(&mut connection, GO)?;
     let before = connection.account();
@@ -184,7 +218,7 @@ fn receive(
     mut connection: Connection,
     turns: &mut Turns<impl Content>,
     bytes: u64,
-    core: usize,
+    core: Core<'_>,
 ) -> Result<Measured> {
     turns.post_all(&mut connection)?;
     connection.send(&[GO])?;

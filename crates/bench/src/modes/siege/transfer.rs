@@ -16,7 +16,6 @@ use crate::contender::contract::Memory;
 use crate::contender::zerolane::connection::options;
 use crate::contender::zerolane::memory::Pieces;
 use crate::contender::zerolane::turns::Direction;
-use crate::content::pattern::Check;
 use crate::job::Laps;
 use crate::job::settings::Protection;
 use crate::limits::{CONNECT, STALL};
@@ -171,12 +170,12 @@ fn keep_gate(mut endpoint: Endpoint, shared: &Shared) -> Result<()> {
 
 fn receive(mut connection: Connection, shared: &Shared) -> Result<()> {
     let buffer = Memory::default().take(LAPS.buffer)?;
-    let mut pieces = Pieces::cut(Direction::Receive, buffer, PIECES, &LAPS, Check::Stamps);
+    let mut pieces = Pieces::cut(Direction::Receive, buffer, PIECES, &LAPS, LAPS.stamps());
     loop {
         // A connection that has closed takes no more; the completions that are left tell.
         let _ = pieces.post_all(&mut connection);
         if pieces.is_idle() {
-            return pieces.check_last_lap().map(drop);
+            return pieces.check_last_lap(&LAPS.pattern()).map(drop);
         }
         let completion = connection.wait(Some(STALL))?.context("the peer stalled")?;
         // The sender has closed: what was posted for a further lap comes back empty.
@@ -199,7 +198,7 @@ fn send_laps(to: SocketAddr, shared: &Shared) -> Result<()> {
     let mut connection = Connection::connect(to, &options(Protection::Encrypted))?;
     let mut buffer = Memory::default().take(LAPS.buffer)?;
     LAPS.pattern().fill(&mut buffer);
-    let mut pieces = Pieces::cut(Direction::Send, buffer, PIECES, &LAPS, Check::Stamps);
+    let mut pieces = Pieces::cut(Direction::Send, buffer, PIECES, &LAPS, LAPS.stamps());
     pieces.run_while(&mut connection, |_| (!shared.is_stopped()).then_some(STALL))?;
     pieces.end_with_this_round();
     pieces.run(&mut connection, STALL)?;

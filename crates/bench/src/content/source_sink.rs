@@ -1,0 +1,221 @@
+//! What is done between a source and a sink.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use zerolane::Region;
+use zerolane::memory::Access;
+use zerolane_cli::exit::Exit;
+
+use super::pattern::{Pattern, WORD};
+use super::stage::Stage;
+use crate::job::source_sink::{LINE, Sink, Source, SourceSink};
+
+/// The pattern of such a job: the same in every lap, for it may be in a file.
+pub(crate) fn pattern(job: &SourceSink) -> Pattern {
+    job.laps().pattern().fixed()
+}
+
+/// A file that is nowhere but in memory.
+pub(crate) fn file_in_memory(bytes: usize) -> Result<File> {
+    let file = memfd_create("content", MFdFlags::MFD_CLOEXEC).context("no file in memory")?;
+    let file = File::from(file);
+    file.set_len(bytes as u64)?;
+    Ok(file)
+}
+
+/// Such a file and its mapping, with the content of a pattern.
+pub(crate) fn filled_file(pattern: &Pattern, bytes: usize) -> Result<(File, Region)> {
+    let file = file_in_memory(bytes)?;
+    let mut mapping = Region::map_file(&file, 0, bytes, Access::Write)?;
+    pattern.fill(&mut mapping);
+    pattern.stamp(&mut mapping, 0, 0);
+    Ok((file, mapping))
+}
+
+/// The sender's side.
+pub(crate) struct FromSource {
+    /// What is read, if that is the source.
+    file: Option<File>,
+    reads: u64,
+}
+
+impl FromSource {
+    /// The side, and the memory from which it is sent: `memory`, or in place of it a file's mapping. That of `sendfile`
+    /// is filled.
+    pub(crate) fn new(job: &SourceSink, mut memory: Region) -> Result<(FromSource, Region)> {
+        let (pattern, bytes) = (pattern(job), memory.len());
+        let mut file = None;
+        match job.source {
+            Source::Buffer | Source::Splice => {
+                pattern.fill(&mut memory);
+                pattern.stamp(&mut memory, 0, 0);
+            }
+            Source::Read => file = Some(filled_file(&pattern, bytes)?.0),
+            Source::Mmap => memory = filled_file(&pattern, bytes)?.1,
+            // It is the mapping of the file that is sent.
+            Source::Sendfile => {}
+        }
+        Ok((FromSource { file, reads: 0 }, memory))
+    }
+}
+
+impl Stage for FromSource {
+    const GRAIN: usize = LINE;
+
+    fn fill(&mut self, piece: &mut [u8], base: usize, _lap: u64) -> Result<()> {
+        if let Some(file) = &self.file {
+            self.reads += 1;
+            let read = file.read_exact_at(piece, base as u64);
+            read.context("the file is shorter than it was")?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, _: &[u8], _: usize, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn syscalls(&self) -> u64 {
+        self.reads
+    }
+}
+
+/// The receiver's side.
+pub(crate) struct ToSink {
+    job: SourceSink,
+    /// Of the words that were looked at.
+    sum: u64,
+    file: Option<File>,
+    writes: u64,
+}
+
+impl ToSink {
+    pub(crate) fn new(job: &SourceSink) -> Result<ToSink> {
+        let file = match job.sink {
+            Sink::File => Some(file_in_memory(job.laps().buffer)?),
+            _ => None,
+        };
+        Ok(ToSink {
+            job: *job,
+            sum: 0,
+            file,
+            writes: 0,
+        })
+    }
+
+    /// Fails unless the sum is that of what was sent `laps` times, and the file what was sent last.
+    pub(crate) fn check(&self) -> Result<()> {
+        let (pattern, buffer) = (pattern(&self.job), self.job.laps().buffer);
+        let mut sent = vec![0; buffer];
+        if let Some(file) = &self.file {
+            file.read_exact_at(&mut sent, 0)?;
+            let checked = pattern.check_all(&sent, self.job.laps - 1);
+            return checked.context(Exit::Corrupt);
+        }
+        pattern.fill(&mut sent);
+        pattern.stamp(&mut sent, 0, 0);
+        let expected = self.sum_of(&sent).wrapping_mul(self.job.laps);
+        let is_right = self.sum == expected;
+        let checked = is_right
+            .then_some(())
+            .context("the sum of what came is wrong");
+        checked.context(Exit::Corrupt)
+    }
+
+    /// Of the words of `bytes`, whole lines, that this sink looks at.
+    fn sum_of(&self, bytes: &[u8]) -> u64 {
+        let every = match self.job.sink {
+            Sink::None | Sink::File => return 0,
+            Sink::Touch => LINE,
+            Sink::Checksum => WORD,
+        };
+        let words = bytes.chunks_exact(every);
+        let words = words.filter_map(|line| line.first_chunk().map(|it| u64::from_le_bytes(*it)));
+        words.fold(0, u64::wrapping_add)
+    }
+}
+
+impl Stage for ToSink {
+    const GRAIN: usize = LINE;
+
+    fn fill(&mut self, _: &mut [u8], _: usize, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn take(&mut self, piece: &[u8], base: usize, _lap: u64) -> Result<()> {
+        if let Some(file) = &self.file {
+            self.writes += 1;
+            let written = file.write_all_at(piece, base as u64);
+            return written.context("writing what came");
+        }
+        ensure!(
+            piece.len().is_multiple_of(LINE),
+            "a piece of {} bytes",
+            piece.len()
+        );
+        self.sum = self.sum.wrapping_add(self.sum_of(piece));
+        Ok(())
+    }
+
+    fn syscalls(&self) -> u64 {
+        self.writes
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::job::source_sink::tests::JOB;
+
+    /// What `sink` says of laps that came as they were sent from `source`, but for what `spoil` does.
+    fn came(source: Source, sink: Sink, spoil: impl Fn(&mut [u8])) -> Result<()> {
+        let job = SourceSink {
+            source,
+            sink,
+            ..JOB
+        };
+        let memory = Region::anonymous(job.laps().buffer).unwrap();
+        let (mut from, mut memory) = FromSource::new(&job, memory).unwrap();
+        let mut to = ToSink::new(&job).unwrap();
+        for lap in 0..job.laps {
+            for base in (0..memory.len()).step_by(job.piece) {
+                let piece = &mut memory[base..base + job.piece];
+                from.fill(piece, base, lap)?;
+                let mut piece = piece.to_vec();
+                if (lap, base) == (job.laps - 1, job.piece) {
+                    spoil(&mut piece);
+                }
+                to.take(&piece, base, lap)?;
+            }
+        }
+        to.check()
+    }
+
+    #[test]
+    fn check__every_sink_of_every_source() {
+        for source in [Source::Buffer, Source::Splice, Source::Read, Source::Mmap] {
+            for sink in [Sink::None, Sink::Touch, Sink::Checksum, Sink::File] {
+                came(source, sink, |_| {}).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn check__a_wrong_byte_is_corrupt_where_the_sink_looks() {
+        let at = |sink, place: usize| {
+            let came = came(Source::Buffer, sink, |piece| piece[place] ^= 1);
+            came.map_err(|error| Exit::of(&error))
+        };
+        for sink in [Sink::Touch, Sink::Checksum, Sink::File] {
+            assert_eq!(at(sink, LINE), Err(Exit::Corrupt), "{sink:?}");
+        }
+        for sink in [Sink::Checksum, Sink::File] {
+            assert_eq!(at(sink, LINE + 20), Err(Exit::Corrupt), "{sink:?}");
+        }
+        assert_eq!(at(Sink::Touch, LINE + 20), Ok(()));
+    }
+}

@@ -1,0 +1,178 @@
+//! Jobs from a source to a sink: the thesis's yantt (P1.13).
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::{Laps, check_buffer};
+use crate::job::operations::DATAGRAM_MAX;
+
+/// Where the sender has it from.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Source {
+    /// Memory that was filled before
+    Buffer,
+    /// A file, given to the socket by sendfile
+    Sendfile,
+    /// Memory, given to the socket by vmsplice and splice
+    Splice,
+    /// A file that is read into memory, a piece at a time
+    Read,
+    /// A file that is mapped
+    Mmap,
+}
+
+/// What the receiver does with it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Sink {
+    /// Nothing: it is in memory
+    None,
+    /// Reads one word of every 64 bytes
+    Touch,
+    /// Adds up all words
+    Checksum,
+    /// Writes it to a file
+    File,
+}
+
+impl Source {
+    /// As the reports spell it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Source::Buffer => "buffer",
+            Source::Sendfile => "sendfile",
+            Source::Splice => "splice",
+            Source::Read => "read",
+            Source::Mmap => "mmap",
+        }
+    }
+}
+
+impl Sink {
+    /// As the reports spell it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Sink::None => "none",
+            Sink::Touch => "touch",
+            Sink::Checksum => "checksum",
+            Sink::File => "file",
+        }
+    }
+}
+
+/// A buffer, or a file of its length in memory, that goes piece by piece from a source to a sink, over and over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SourceSink {
+    pub(crate) source: Source,
+    pub(crate) sink: Sink,
+    /// Bytes of a piece: what is handed over at a time, a Transfer of Zerolane's.
+    pub(crate) piece: usize,
+    /// How often the buffer is sent.
+    pub(crate) laps: u64,
+    /// Largest UDP payload that the path carries in one packet, bytes.
+    pub(crate) datagram: usize,
+    /// Whether a thread of the least priority counts what the core has left.
+    pub(crate) soak: bool,
+    /// What is sent.
+    pub(crate) seed: u64,
+}
+
+/// Pieces are multiples of this, bytes: what is touched is one word of it.
+pub(crate) const LINE: usize = 64;
+/// A buffer has at least so many bytes, so that enough of short pieces are in flight.
+const LEAST_BYTES: usize = 1 << 20;
+/// And so many pieces, so that one is on its way while another is looked at.
+const LEAST_PIECES: usize = 2;
+
+impl SourceSink {
+    /// The laps of the buffer.
+    pub(crate) fn laps(&self) -> Laps {
+        Laps {
+            buffer: self.pieces().saturating_mul(self.piece),
+            laps: self.laps,
+            seed: self.seed,
+        }
+    }
+
+    fn pieces(&self) -> usize {
+        LEAST_BYTES.div_ceil(self.piece.max(1)).max(LEAST_PIECES)
+    }
+
+    /// So many laps that they are at least `bytes`.
+    pub(crate) fn of_bytes(self, bytes: u64) -> SourceSink {
+        let buffer = self.laps().buffer.max(1) as u64;
+        SourceSink {
+            laps: bytes.div_ceil(buffer).max(1),
+            ..self
+        }
+    }
+
+    /// Refuses what no honest orchestrator asks for.
+    pub(crate) fn check(&self) -> Result<()> {
+        ensure!(
+            self.piece > 0 && self.piece.is_multiple_of(LINE),
+            "pieces of {} bytes: they are multiples of {LINE} bytes",
+            self.piece
+        );
+        check_buffer(self.piece)?;
+        ensure!(
+            (2 * LINE..=DATAGRAM_MAX).contains(&self.datagram),
+            "datagrams of {} bytes: they are {} to {DATAGRAM_MAX} bytes",
+            self.datagram,
+            2 * LINE
+        );
+        self.laps().check()
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const JOB: SourceSink = SourceSink {
+        source: Source::Buffer,
+        sink: Sink::None,
+        piece: 64 << 10,
+        laps: 3,
+        datagram: 1472,
+        soak: false,
+        seed: 5,
+    };
+
+    #[test]
+    fn SourceSink__refuses_what_would_exhaust_the_end() {
+        JOB.check().unwrap();
+        let wrong: [fn(&mut SourceSink); 7] = [
+            |job| job.piece = 0,
+            |job| job.piece = usize::MAX,
+            |job| job.piece = (64 << 10) + 8,
+            |job| job.laps = 0,
+            |job| job.laps = u64::MAX,
+            |job| job.datagram = 8,
+            |job| job.datagram = DATAGRAM_MAX + 1,
+        ];
+        for spoil in wrong {
+            let mut job = JOB;
+            spoil(&mut job);
+            assert!(job.check().is_err(), "{job:?}");
+        }
+    }
+
+    #[test]
+    fn of_bytes__whole_buffers_of_at_least_two_pieces() {
+        let laps = |piece, bytes| {
+            let laps = SourceSink { piece, ..JOB }.of_bytes(bytes).laps();
+            (laps.buffer, laps.laps)
+        };
+        assert_eq!(laps(64 << 10, 3 << 20), (1 << 20, 3));
+        assert_eq!(laps(64 << 10, (3 << 20) + 1), (1 << 20, 4));
+        assert_eq!(laps(4 << 20, 1), (8 << 20, 1));
+    }
+}

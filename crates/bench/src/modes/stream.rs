@@ -1,0 +1,224 @@
+//! `zerolane bench stream`: from every source to every sink, as the thesis's yantt has it (P1.13).
+
+use anyhow::{Context, Result, anyhow, ensure};
+use bytesize::ByteSize;
+use zerolane_cli::console;
+use zerolane_cli::exit::Exit;
+use zerolane_cli::interrupt::Interrupt;
+
+use super::arguments::{PlaceArgs, UDP_HEADERS, size};
+use crate::harness::hosts::MTU;
+use crate::harness::runs::{Run, order};
+use crate::job::name::Name;
+use crate::job::settings::Protection;
+use crate::job::source_sink::{Sink, Source, SourceSink};
+use crate::job::{Job, Work};
+use crate::limits::REPS_MAX;
+use crate::report;
+use crate::report::stream::{Figures, LeftOut, Row, Setup, StreamReport};
+
+/// What carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Protocol {
+    /// The kernel's TCP
+    Tcp,
+    /// Raw UDP: what is lost is lost
+    Udp,
+    /// Zerolane as the thesis describes Scheduled Transfer
+    Classic,
+    /// Zerolane with its own extensions
+    Extended,
+}
+
+impl Protocol {
+    /// What does it from this source.
+    fn contender(self, source: Source) -> Name {
+        match (self, source) {
+            (Protocol::Tcp, Source::Sendfile) => Name::TcpSendfile,
+            (Protocol::Tcp, Source::Splice) => Name::TcpSplice,
+            (Protocol::Tcp, _) => Name::Tcp,
+            (Protocol::Udp, _) => Name::Udp,
+            (Protocol::Classic, _) => Name::Classic,
+            (Protocol::Extended, _) => Name::Extended,
+        }
+    }
+}
+
+/// Arguments of `zerolane bench stream`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Lists are separated by commas; every combination is measured, those that cannot be are named. Combinations \
+with the same MTU and size take turns until the goodput of each is known well enough.")]
+pub(crate) struct Args {
+    /// What carries it
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "tcp,extended",
+        value_name = "LIST"
+    )]
+    protocol: Vec<Protocol>,
+    /// Where the sender has it from
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "buffer",
+        value_name = "LIST"
+    )]
+    source: Vec<Source>,
+    /// What the receiver does with it
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "none,checksum",
+        value_name = "LIST"
+    )]
+    sink: Vec<Sink>,
+    /// What is handed over at a time: a Transfer, a write
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "1MiB",
+        value_name = "SIZES"
+    )]
+    size: Vec<ByteSize>,
+    /// MTUs of the path; between namespaces, the veth gets them [default: 1500]
+    #[arg(long, value_delimiter = ',', value_name = "MTUS",
+          value_parser = clap::value_parser!(u32).range(1280..=65535))]
+    mtu: Vec<u32>,
+    /// What one run moves, rounded up to whole buffers
+    #[arg(long, default_value = "1GiB", value_name = "SIZE")]
+    bytes: ByteSize,
+    /// Repeat until the mean goodput is known so well, percent, at a confidence of 95 %
+    #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
+    within: f64,
+    /// Most runs of each combination
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(REPS_MAX)))]
+    reps: u32,
+    /// Protection of Zerolane's connections; the default is what users of Zerolane get
+    #[arg(long, default_value = "encrypted", value_name = "MODE")]
+    security: Protection,
+    /// No thread that counts what each core has left
+    #[arg(long)]
+    no_soak: bool,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// Fewest runs by which a spread is known.
+const LEAST_REPS: u32 = 3;
+
+/// Measures and prints.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    ensure!(
+        args.within > 0.0,
+        anyhow!("--within is a percentage above 0").context(Exit::Usage)
+    );
+    ensure!(
+        args.place.to.is_none() || args.mtu.len() <= 1,
+        anyhow!("between two machines there is one --mtu").context(Exit::Usage)
+    );
+    for &size in &args.size {
+        // What no end does is told before anything is measured.
+        let job = job(args, (Source::Buffer, Sink::None), size, MTU, 0)?;
+        job.check().context(Exit::Usage)?;
+    }
+    report::present(args.place.json, |interrupt| measure(args, interrupt))
+}
+
+fn job(
+    args: &Args,
+    (source, sink): (Source, Sink),
+    piece: ByteSize,
+    mtu: u32,
+    seed: u64,
+) -> Result<Job> {
+    let one_lap = SourceSink {
+        source,
+        sink,
+        piece: size(piece)?,
+        laps: 1,
+        datagram: (mtu - UDP_HEADERS) as usize,
+        soak: !args.no_soak,
+        seed,
+    };
+    let work = one_lap.of_bytes(args.bytes.as_u64());
+    Ok(Job {
+        security: args.security,
+        ..Job::of(Work::SourceSink(work))
+    })
+}
+
+/// A combination that is measured, and its runs.
+struct Measured {
+    contender: Name,
+    job: Job,
+    row: Row,
+    runs: Vec<Run>,
+}
+
+fn measure(args: &Args, interrupt: &Interrupt) -> Result<StreamReport> {
+    let (mut rows, mut left_out, mut setup) = (Vec::new(), Vec::new(), None);
+    let mtus = match &args.mtu[..] {
+        [] => vec![None],
+        mtus => mtus.iter().copied().map(Some).collect(),
+    };
+    for asked in mtus {
+        let mut ends = args.place.start(asked, None, interrupt)?;
+        let [sender, receiver] = ends.greet()?;
+        let (path, mtu) = args.place.path(&ends, asked);
+        setup.get_or_insert_with(|| Setup::new(path, sender, receiver, args.security));
+        for &piece in &args.size {
+            let mut group = Vec::new();
+            for (protocol, source, sink) in combinations(args) {
+                let seed = args.place.seed()?;
+                let job = job(args, (source, sink), piece, asked.unwrap_or(MTU), seed)?;
+                let contender = protocol.contender(source);
+                let row = Row::new(contender, source, sink, size(piece)?, mtu);
+                match ends.able(contender, &job) {
+                    Ok(()) => group.push(Measured {
+                        contender,
+                        job,
+                        row,
+                        runs: Vec::new(),
+                    }),
+                    Err(why) => left_out.push(LeftOut::of(&row, why)),
+                }
+            }
+            let all: Vec<usize> = (0..group.len()).collect();
+            for round in 0..args.reps {
+                for at in order(&all, round) {
+                    let it = &mut group[at];
+                    if is_known(args, &it.runs) {
+                        continue;
+                    }
+                    it.runs.push(ends.run(it.contender, &it.job)?);
+                    let speed = report::comparison::gbps(&it.runs[it.runs.len() - 1]);
+                    console::note(format_args!("{}: {speed:.1} Gb/s", it.row.name()));
+                }
+            }
+            rows.extend(group.into_iter().map(|it| it.row.with(&it.runs)));
+        }
+    }
+    let setup = setup.ok_or_else(|| anyhow!("nothing was measured"))?;
+    Ok(StreamReport::new(setup, args.within, rows, left_out))
+}
+
+/// Whether the mean of these runs is known well enough.
+fn is_known(args: &Args, runs: &[Run]) -> bool {
+    runs.len() >= LEAST_REPS as usize
+        && Figures::of(runs).is_some_and(|it| it.half_width_percent() <= Some(args.within))
+}
+
+fn combinations(args: &Args) -> Vec<(Protocol, Source, Sink)> {
+    let mut all = Vec::new();
+    for &source in &args.source {
+        for &sink in &args.sink {
+            all.extend(args.protocol.iter().map(|&it| (it, source, sink)));
+        }
+    }
+    all
+}

@@ -1,0 +1,76 @@
+//! `zerolane bench stream`: sources, sinks, sizes and MTUs.
+
+use super::*;
+
+fn report(words: &str) -> Value {
+    let output = output(&format!("bench stream {words} --json"));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_keys(&report, include_str!("../json/source_sink.keys"));
+    report
+}
+
+#[test]
+fn stream__every_combination_has_a_row_or_a_reason() {
+    let report = report(
+        "--protocol tcp,udp,extended --source buffer,sendfile --sink none,file --size 16KiB,64KiB \
+         --bytes 4MiB --reps 3",
+    );
+    let rows = report["rows"].as_array().unwrap();
+    let left_out = report["left_out"].as_array().unwrap();
+    // Of each size: TCP all four, UDP and Zerolane not from sendfile, UDP not to a file.
+    assert_eq!((rows.len(), left_out.len()), (2 * 7, 2 * 5), "{report}");
+    for row in rows {
+        let figures = &row["figures"];
+        assert_eq!(figures["runs"], json!(3), "{row}");
+        assert!(figures["mean_gbps"].as_f64() > Some(0.0), "{row}");
+        assert!(
+            figures["sender"]["cpu_s_per_gb"].as_f64() > Some(0.0),
+            "{row}"
+        );
+        assert!(
+            figures["receiver"]["unsoaked_s_per_gb"].is_number(),
+            "{row}"
+        );
+    }
+}
+
+/// As many runs as it takes, and no more.
+#[test]
+fn stream__repeats_until_the_mean_is_known() {
+    let runs = |words: &str| {
+        let words = format!("--protocol tcp --sink none --bytes 4MiB {words}");
+        let report = report(&words);
+        report["rows"][0]["figures"]["runs"].as_u64().unwrap()
+    };
+    assert_eq!(runs("--within 100000 --reps 9"), 3);
+    assert_eq!(runs("--within 0.0001 --reps 5"), 5);
+    assert_eq!(runs("--within 5 --reps 1 --no-soak"), 1);
+}
+
+#[test]
+fn stream__each_mtu_has_a_link_of_its_own() {
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return;
+    }
+    let report = report("--sink checksum --mtu 1500,9000 --bytes 4MiB --reps 1");
+    let rows = report["rows"].as_array().unwrap();
+    let mtus: Vec<_> = rows.iter().map(|row| row["mtu"].as_u64()).collect();
+    assert_eq!(mtus, [1500, 1500, 9000, 9000].map(Some));
+}
+
+#[test]
+fn stream__what_cannot_be_is_told_before_anything_is_measured() {
+    for (words, said) in [
+        ("--size 1000", "multiples of 64"),
+        ("--size 2GiB", "must be"),
+        ("--within 0", "above 0"),
+        ("--to 127.0.0.1:1 --mtu 1500,9000", "one --mtu"),
+    ] {
+        let output = output(&format!("bench stream {words}"));
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        let told = text(&output.stderr);
+        assert!(told.contains(said), "{words}: {told}");
+    }
+}
