@@ -24,7 +24,7 @@ use crate::observe::Observer;
 use crate::opening::{hear, say};
 use crate::persist::Copying;
 use crate::pump::{CONTROL, DATA, run_watched};
-use crate::receive::{FileReceiver, Role, TopLevel};
+use crate::receive::{FileReceiver, Role, TopLevel, Written};
 use crate::send::{FileSender, Start};
 use crate::stop::Stop;
 use crate::target::{Sources, resolve_local, top_level};
@@ -144,8 +144,7 @@ impl Client {
             .iter()
             .map(|source| local_start(source, options))
             .collect();
-        let files = (!options.recursive).then_some(starts.len());
-        self.in_shares(files, observer, |client, assigned| {
+        self.in_shares(options, starts.len(), observer, |client, assigned| {
             client.put_share((&starts, count, contents), destination, options, assigned)
         })
     }
@@ -254,10 +253,9 @@ impl Client {
         // Once: what the copy makes does not change where it goes.
         let (base, new_name) = resolve_local(destination, known).map_err(local)?;
         let top = top_level(new_name, wanted);
-        // What a pattern matches is not known.
-        let is_one = known.count == 1 && !options.recursive;
-        let files = (!options.recursive).then_some(if is_one { 1 } else { usize::MAX });
-        self.in_shares(files, observer, |client, assigned| {
+        // What patterns match is not known.
+        let files = if known.count == 1 { 1 } else { usize::MAX };
+        self.in_shares(options, files, observer, |client, assigned| {
             client.get_share(sources, destination, (&base, &top), options, assigned)
         })
     }
@@ -272,6 +270,7 @@ impl Client {
     ) -> Result<Totals, Error> {
         let offer = Digester::offer()?;
         let share = assigned.share;
+        let written = Written::default();
         self.copying_share(&assigned).run(|copying| {
             let options = copying.options(options, share);
             let request = Request::Get {
@@ -296,6 +295,7 @@ impl Client {
                 let role = (Role::Asks, reached);
                 FileReceiver::new(port, observer, options, digester, to, role)
                     .of_share(share)
+                    .remembering(written.clone())
                     .receive_all()
             });
             end(connection, copied, copying, spare)

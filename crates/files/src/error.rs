@@ -137,6 +137,22 @@ pub enum Cause {
     /// [`ATTRIBUTES_BYTES`](crate::limits::ATTRIBUTES_BYTES).
     #[error("has more extended attributes than are copied: 256, or 128 KiB")]
     TooManyAttributes,
+    /// A hard link of a file that failed, or is no more where it was put.
+    #[error("is a hard link of a file that was not copied, or has gone since: copy it again")]
+    FirstNotThere,
+    /// The system refuses a hard link.
+    #[error(
+        "cannot be a hard link there (another file system, one without hard links, or too many of the file): copy \
+         without -H"
+    )]
+    NoHardLink,
+    /// More files with several names than [`LINKED_FILES`](crate::limits::LINKED_FILES), or than fit
+    /// [`LINKED_PATHS_BYTES`](crate::limits::LINKED_PATHS_BYTES).
+    #[error(
+        "more files with several names than are remembered (1,048,576, or 64 MiB of paths): copy a part of the tree at \
+         a time"
+    )]
+    TooManyLinked,
 }
 
 impl From<Errno> for Cause {

@@ -128,6 +128,7 @@ pub fn receive(directory: &Path, input: &[u8]) {
             owner: kept & 1 != 0,
             xattrs: kept & 2 != 0,
             acls: kept & 4 != 0,
+            hard_links: kept & 8 != 0,
         },
     };
     let top = match choice & 8 {

@@ -6,15 +6,15 @@ use crate::copy_tests::{RECURSIVE, join, receiver_port, sender_port, start};
 use crate::digest::Digester;
 use crate::error::Error;
 use crate::limits::{INLINE_BYTES, UNIT_BYTES};
-use crate::message::Totals;
+use crate::message::{CopyOptions, Totals};
 use crate::observe::Observer;
 use crate::reached::Reached;
-use crate::receive::{FileReceiver, Role, TopLevel};
+use crate::receive::{FileReceiver, Role, TopLevel, Written};
 use crate::send::FileSender;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -43,7 +43,9 @@ struct Copy<'a> {
     target: &'a Path,
     top: TopLevel,
     client: Client,
+    options: CopyOptions,
     reached: Reached,
+    written: Written,
     reads: Reads,
 }
 
@@ -54,7 +56,9 @@ impl<'a> Copy<'a> {
             target,
             top,
             client,
+            options: RECURSIVE,
             reached: Reached::default(),
+            written: Written::default(),
             reads: Reads::default(),
         }
     }
@@ -77,18 +81,23 @@ impl<'a> Copy<'a> {
             Client::Sends => (&mut self.reached, &mut other, Role::Tells),
             Client::Receives => (&mut other, &mut self.reached, Role::Asks),
         };
-        let (reads, starts) = (&self.reads, [start(self.source)]);
+        let (reads, starts, options) = (&self.reads, [start(self.source)], self.options);
+        let written = match self.client {
+            Client::Sends => Written::default(),
+            Client::Receives => self.written.clone(),
+        };
         let cut = AtomicBool::new(false);
         let digester = Digester::fixed();
         let (sent, received) = thread::scope(|scope| {
             join(scope, send_end, receive_end, limit, &cut);
             let digests = digester.clone();
             let sending = scope.spawn(move || {
-                FileSender::new(send_port, reads, RECURSIVE, digests, sends).send_all(&starts)
+                FileSender::new(send_port, reads, options, digests, sends).send_all(&starts)
             });
             let role = (role, receives);
-            let received =
-                FileReceiver::new(receive_port, &(), RECURSIVE, digester, to, role).receive_all();
+            let received = FileReceiver::new(receive_port, &(), options, digester, to, role)
+                .remembering(written)
+                .receive_all();
             (sending.join().unwrap(), received)
         });
         match self.client {
@@ -191,6 +200,66 @@ fn a_cut_copy_goes_on__and_reads_nothing_twice_that_is_done() {
             assert!(twice <= before - settled as usize, "{context}: {twice}");
         }
         assert_eq!(whole.unwrap().files, 12);
+    }
+}
+
+/// More names for some of the files of [`tree`], in directories of their own and of the others.
+fn link(source: &Path) -> Vec<(&'static str, &'static str)> {
+    let pairs = [
+        ("one", "z/one"),
+        ("one", "a/b/c/also one"),
+        ("small1", "d/small4"),
+        ("a/b/c/small2", "d/small5"),
+        ("a/b/c/one", "small4"),
+        ("d/small3", "a/small6"),
+    ];
+    fs::create_dir(source.join("z")).unwrap();
+    for (first, other) in pairs {
+        fs::hard_link(source.join(first), source.join(other)).unwrap();
+    }
+    pairs.to_vec()
+}
+
+#[test]
+fn a_cut_copy_goes_on__with_files_that_have_several_names() {
+    let inode = |path: PathBuf| path.metadata().unwrap().ino();
+    for client in [Client::Sends, Client::Receives] {
+        let mut whole = false;
+        for limit in 1.. {
+            if whole {
+                break;
+            }
+            let base = tempfile::tempdir().unwrap();
+            let source = tree(base.path());
+            let pairs = link(&source);
+            let target = base.path().join("target");
+            fs::create_dir(&target).unwrap();
+            let top = TopLevel::One(b"new".to_vec());
+            let mut copy = Copy::new(&source, &target, top, client);
+            copy.options.attributes.hard_links = true;
+            let first = copy.connect(limit);
+            whole = first.is_ok();
+            let totals = first.unwrap_or_else(|_| copy.connect(usize::MAX).unwrap());
+            let context = format!("{client:?}, cut after {limit}: {totals:?}");
+            let new = target.join("new");
+            assert_eq!(files(&new), files(&source), "{context}");
+            assert_eq!(
+                (totals.files, totals.hard_links, totals.failed),
+                (18, 6, 1),
+                "{context}"
+            );
+            for (first, other) in pairs {
+                let same = inode(new.join(first)) == inode(new.join(other));
+                assert!(same, "{context}: {first} and {other}");
+            }
+            let bytes = files(&source)
+                .values()
+                .flatten()
+                .map(Vec::len)
+                .sum::<usize>();
+            let twice = 4 * UNIT_BYTES as u64;
+            assert!(totals.bytes + twice < bytes as u64, "{context}");
+        }
     }
 }
 

@@ -22,6 +22,7 @@
 //!   pack, message, digest           many files in a Transfer; records; BLAKE3 by units
 //!   name, root, target, glob, links nothing leaves the served directory; patterns; links that are followed
 //!   positioned, attributes, extended, escape  reads and writes at an offset; owners, permissions, times, xattrs; bytes for people
+//!   hard_links                      which files have several names, and under which they were met first
 //!   rendezvous                      what a client and the server started for it say over a login's channel
 //! ```
 //!
@@ -66,6 +67,7 @@ mod extents;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod glob;
+mod hard_links;
 mod in_place;
 pub mod limits;
 mod links;

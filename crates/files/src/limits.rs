@@ -219,6 +219,13 @@ pub const ATTRIBUTES_OF_FILE: usize = 256;
 /// most 16 MiB, at [`TREE_DEPTH`] of them.
 pub const ATTRIBUTES_BYTES: usize = 128 << 10;
 
+/// Files with several names that each end remembers of a copy that keeps hard links: at most some 40 MiB at the receiver,
+/// and 140 MiB besides their paths at the sender, or where trees are compared.
+pub const LINKED_FILES: usize = 1 << 20;
+
+/// Bytes of the paths under which these were met first.
+pub const LINKED_PATHS_BYTES: usize = 64 << 20;
+
 /// Seconds after which a server that is still removing files says so.
 pub const REMOVING_SECONDS: u64 = 5;
 

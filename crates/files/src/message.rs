@@ -157,6 +157,8 @@ pub struct Attributes {
     pub xattrs: bool,
     /// POSIX access control lists, with users and groups by their numbers.
     pub acls: bool,
+    /// Which files of the source have several names: they have them at the target, too.
+    pub hard_links: bool,
 }
 
 impl Attributes {
@@ -165,6 +167,7 @@ impl Attributes {
         owner: false,
         xattrs: false,
         acls: false,
+        hard_links: false,
     };
 
     /// Whether there is something to ask the file system for beyond its usual answer.
@@ -391,6 +394,21 @@ pub(crate) enum Record<'a> {
         name: &'a [u8],
         size: u32,
     },
+    /// The next File or Open is of a file that has other names, too: it is to be remembered.
+    Shared,
+    /// Another name of a file that is there. `level`: directories that this one and `first`, its path, have in common;
+    /// below these `first` begins. `size` and `meta`: the file is still the one that is meant. `before`: it was there,
+    /// or came on a connection before.
+    HardLink {
+        #[serde(borrow)]
+        name: &'a [u8],
+        level: u32,
+        #[serde(borrow)]
+        first: &'a [u8],
+        size: u64,
+        meta: Meta,
+        before: bool,
+    },
 }
 
 impl Record<'_> {
@@ -403,6 +421,7 @@ impl Record<'_> {
             | Record::File { meta, .. }
             | Record::Open { meta, .. }
             | Record::Settle { meta, .. }
+            | Record::HardLink { meta, .. }
             | Record::Stream { meta, .. } => Some(meta),
             _ => None,
         }
@@ -441,6 +460,8 @@ pub(crate) enum Feedback {
 pub struct Totals {
     /// Files in their place, verified.
     pub files: u64,
+    /// Of these, those that are further names of others. Their bytes do not count.
+    pub hard_links: u64,
     /// Directories made or found.
     pub directories: u64,
     /// Symbolic links made.
@@ -460,6 +481,7 @@ impl Totals {
     pub(crate) fn plus(self, other: Totals) -> Totals {
         Totals {
             files: self.files.saturating_add(other.files),
+            hard_links: self.hard_links.saturating_add(other.hard_links),
             directories: self.directories.saturating_add(other.directories),
             links: self.links.saturating_add(other.links),
             bytes: self.bytes.saturating_add(other.bytes),

@@ -54,6 +54,14 @@ fn encode_record__longest_fits() {
         Record::Patch {
             pieces: vec![piece; PATCH_PIECES],
         },
+        Record::HardLink {
+            name,
+            level: u32::MAX,
+            first: &[0xff; PATH_BYTES],
+            size: u64::MAX,
+            meta,
+            before: true,
+        },
     ] {
         assert!(
             encode_record(&record, &mut Vec::new()).is_some(),

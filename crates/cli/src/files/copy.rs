@@ -75,7 +75,7 @@ pub struct Args {
     #[command(flatten)]
     limit: LimitArgs,
     /// Share the files out over so many connections, each with threads of its own, where one core is not enough
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "code",
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["code", "hard_links"],
           value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_CONNECTIONS)))]
     connections: u16,
     #[command(flatten)]

@@ -17,6 +17,9 @@ pub(crate) struct KeptArgs {
     /// Keep POSIX access control lists, users and groups by their numbers
     #[arg(short = 'A', long)]
     acls: bool,
+    /// Make hard links of what are hard links of each other in the source
+    #[arg(short = 'H', long)]
+    hard_links: bool,
 }
 
 impl KeptArgs {
@@ -25,6 +28,7 @@ impl KeptArgs {
             owner: self.owner,
             xattrs: self.xattrs,
             acls: self.acls,
+            hard_links: self.hard_links,
         }
     }
 }

@@ -49,6 +49,7 @@ enum Event<'a> {
 #[derive(Serialize)]
 struct Summary {
     files: u64,
+    hard_links: u64,
     directories: u64,
     links: u64,
     bytes: u64,
@@ -211,6 +212,7 @@ fn bar() -> ProgressBar {
 fn summary(totals: &Totals, elapsed: Duration, taken_up: u64) -> Summary {
     Summary {
         files: totals.files,
+        hard_links: totals.hard_links,
         directories: totals.directories,
         links: totals.links,
         bytes: totals.bytes,
@@ -233,6 +235,9 @@ fn in_words(totals: &Totals, elapsed: Duration, taken_up: u64) -> String {
     );
     if totals.bytes_kept > 0 {
         words += &format!("; {} were there already", HumanBytes(totals.bytes_kept));
+    }
+    if totals.hard_links > 0 {
+        words += &format!("; {} of them are hard links of others", totals.hard_links);
     }
     match taken_up {
         0 => {}

@@ -86,6 +86,7 @@ fn cp__connections_that_cannot_be() {
             &["--connections", "2", "--code", "1234-5678"],
             "cannot be used with",
         ),
+        (&["-H", "--connections", "2"], "cannot be used with"),
     ] {
         fail(lab.put(options, "a", ""), 2, words);
     }

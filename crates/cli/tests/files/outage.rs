@@ -1,7 +1,8 @@
 //! A copy whose connection breaks goes on by itself.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -109,18 +110,25 @@ fn cp__goes_on_when_the_server_was_killed_in_a_large_file() {
     });
 }
 
+/// The large file of each of twenty directories, and another name of it, which comes first or after it.
+fn two_names(base: &Path) -> impl Iterator<Item = (PathBuf, PathBuf)> {
+    let large = |at| base.join(format!("d{}/deep/large", 19 - at));
+    let other = |at| base.join(format!("d{at}/other"));
+    (0..20).map(move |at| (large(at), other(at)))
+}
+
 #[test]
 fn cp__goes_on_when_the_server_was_killed_in_a_tree() {
-    goes_on_in_a_tree(&[], 1..=1);
+    goes_on_in_a_tree(&["-H"], 20, 1..=1);
 }
 
 #[test]
 fn cp__goes_on_over_each_of_several_connections() {
-    goes_on_in_a_tree(&["--connections", "3"], 1..=4);
+    goes_on_in_a_tree(&["--connections", "3"], 0, 1..=4);
 }
 
-/// A copy with `options` that is taken up so often.
-fn goes_on_in_a_tree(options: &[&str], taken_up: std::ops::RangeInclusive<u64>) {
+/// A copy with `options`, of so many hard links, that is taken up so often.
+fn goes_on_in_a_tree(options: &[&str], hard_links: usize, taken_up: std::ops::RangeInclusive<u64>) {
     for_both_directions(|lab, from, to, put| {
         for directory in 0..20 {
             let directory = from.join(format!("tree/d{directory}/deep"));
@@ -130,6 +138,9 @@ fn goes_on_in_a_tree(options: &[&str], taken_up: std::ops::RangeInclusive<u64>) 
                 fs::write(directory.join(format!("f{file}")), content).unwrap();
             }
             fs::write(directory.join("large"), content(7, 8 * MIB)).unwrap();
+        }
+        for (large, other) in two_names(&from.join("tree")).take(hard_links) {
+            fs::hard_link(large, other).unwrap();
         }
         let options = [&["-r", "--json"], options].concat();
         let command = match put {
@@ -142,15 +153,19 @@ fn goes_on_in_a_tree(options: &[&str], taken_up: std::ops::RangeInclusive<u64>) 
         restart(lab);
         let (code, summary) = copy.end();
         assert_eq!(code, Some(0), "{summary}");
-        let counts = ["files", "directories", "failed"].map(|name| summary[name].clone());
+        let counts = ["files", "hard_links", "directories", "failed"];
         assert_eq!(
-            counts,
-            [2020, 41, 0].map(serde_json::Value::from),
+            counts.map(|name| summary[name].clone()),
+            [2020 + hard_links, hard_links, 41, 0].map(serde_json::Value::from),
             "{summary}"
         );
         let times = summary["taken_up"].as_u64().unwrap();
         assert!(taken_up.contains(&times), "{summary}");
         same(&from.join("tree"), &to.join("new"));
+        for (large, other) in two_names(&to.join("new")).take(hard_links) {
+            let inode = |path: &Path| path.metadata().unwrap().ino();
+            assert_eq!(inode(&large), inode(&other), "{}", other.display());
+        }
         no_temporaries(to);
     });
 }

@@ -3,7 +3,7 @@
 use super::{Accepted, Client};
 use crate::error::{Cause, Error, Failure};
 use crate::limits::{LEAST_RATE, MAX_CONNECTIONS};
-use crate::message::{Landing, Totals};
+use crate::message::{CopyOptions, Landing, Totals};
 use crate::observe::Observer;
 use crate::persist::Copying;
 use crate::share::Share;
@@ -55,7 +55,8 @@ impl Client {
     /// faster than what one core of either end seals or opens. Each has two threads and buffers of its own at either end. Files are shared
     /// out by their paths; one file goes over one connection. A rate that was set is that of all together.
     ///
-    /// [`Client::put`] and [`Client::get`] alone heed it. A one-time code lets in a single connection.
+    /// [`Client::put`] and [`Client::get`] alone heed it, and not if they keep hard links: all names of a file have to go over
+    /// one connection. A one-time code lets in a single one.
     pub fn with_connections(mut self, connections: u16) -> Client {
         self.connections = connections.clamp(1, MAX_CONNECTIONS);
         self
@@ -69,15 +70,21 @@ impl Client {
         copying
     }
 
-    /// Copies by `copy`, which is called for each share, on threads of their own if there are several. `starts`: sources
-    /// of a copy without directories, of which each is one file.
+    /// Copies by `copy`, which is called for each share, on threads of their own if there are several. `files`: the
+    /// most that a copy without directories has.
     pub(super) fn in_shares(
         &self,
-        starts: Option<usize>,
+        options: &CopyOptions,
+        files: usize,
         observer: &dyn Observer,
         copy: impl Fn(&Client, Assigned<'_>) -> Result<Totals, Error> + Sync,
     ) -> Result<Totals, Error> {
-        let most = starts.map_or(u16::MAX, |it| u16::try_from(it).unwrap_or(u16::MAX));
+        let most = match (options.recursive, options.attributes.hard_links) {
+            // The end that wrote a file links its other names.
+            (_, true) => 1,
+            (true, false) => u16::MAX,
+            (false, false) => u16::try_from(files).unwrap_or(u16::MAX),
+        };
         let of = self.connections.min(most);
         if of <= 1 {
             let whole = Assigned {
@@ -89,9 +96,9 @@ impl Client {
             return copy(self, whole);
         }
         let together = Together::new(observer, of);
-        let (begun, files) = self.files_in_shares(&together, of, &copy)?;
-        if starts.is_some() {
-            return Ok(files);
+        let (begun, totals) = self.files_in_shares(&together, of, &copy)?;
+        if !options.recursive {
+            return Ok(totals);
         }
         let directories = Assigned {
             share: Share::Directories,
@@ -99,7 +106,7 @@ impl Client {
             accepted: Some(begun),
             tell: None,
         };
-        Ok(files.plus(copy(self, directories)?))
+        Ok(totals.plus(copy(self, directories)?))
     }
 
     /// Copies the files and links. When a share ends with an error, the others end, too.

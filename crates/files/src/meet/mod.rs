@@ -226,7 +226,7 @@ fn offer(sources: &[PathBuf]) -> Result<Offer, Error> {
         .iter()
         .map(|source| crate::client::local_start(source, &options))
         .collect();
-    let (files, bytes) = count(&starts, true, &Links::Kept, || Ok(()))?;
+    let (files, bytes) = count(&starts, &options, &Links::Kept, || Ok(()))?;
     let mut offer = Offer {
         files,
         bytes,
@@ -246,7 +246,7 @@ fn offer(sources: &[PathBuf]) -> Result<Offer, Error> {
         }
         let stat = stat_at(directory, name).map_err(|cause| Error::local(source, cause))?;
         let start = std::slice::from_ref(start);
-        let (_, size) = count(start, true, &Links::Kept, || Ok(()))?;
+        let (_, size) = count(start, &options, &Links::Kept, || Ok(()))?;
         let entry = OfferedEntry {
             name: name.clone(),
             kind: kind_of(&stat),

@@ -41,6 +41,16 @@ impl Expected {
             Record::Link { name, .. } | Record::File { name, .. } | Record::Open { name, .. } => {
                 self.came(name)
             }
+            Record::HardLink {
+                name,
+                level,
+                first,
+                before,
+                ..
+            } => {
+                let first = before.then(|| self.path(*level, first)).transpose()?;
+                self.linked(name, first)
+            }
             Record::Settle { name, .. } => match self.next()? {
                 Step::Settle { name: asked, .. } if asked == *name => Ok(()),
                 _ => Err(NOT_ASKED),
@@ -89,14 +99,42 @@ impl Expected {
             }
             // It changed since it was listed.
             Step::Settle { name, .. } if name == came => Ok(()),
+            Step::Link { name, instead, .. } if instead.as_deref().unwrap_or(&name) == came => {
+                self.exchange = instead.map(|with| (name, with));
+                Ok(())
+            }
             _ => Err(NOT_ASKED),
         }
+    }
+
+    /// Another name came: of `first`, which must be what was asked for, or of a file that came before.
+    fn linked(&mut self, came: &[u8], first: Option<Vec<u8>>) -> Result<(), Error> {
+        let mut rest = &self.plan[self.answered..];
+        let asked = match next_step(&mut rest)? {
+            Some(Step::Link { linked, .. }) => Some(linked.first),
+            _ => None,
+        };
+        match first.is_none() || first == asked {
+            true => self.came(came),
+            false => Err(NOT_ASKED),
+        }
+    }
+
+    /// The path below this many of the directories that are open, by the names that they will have.
+    fn path(&self, level: u32, below: &[u8]) -> Result<Vec<u8>, Error> {
+        let open = self.open.get(..level as usize).ok_or(NOT_ASKED)?;
+        let names = open.iter().map(|(name, _)| &name[..]);
+        Ok(names.chain([below]).collect::<Vec<_>>().join(&b'/'))
     }
 
     /// The sender cannot read this one: of a directory, nothing comes.
     fn failed(&mut self, failed: &[u8]) -> Result<(), Error> {
         match self.next()? {
-            Step::Copy { name, .. } | Step::Settle { name, .. } if name == failed => Ok(()),
+            Step::Copy { name, .. } | Step::Link { name, .. } | Step::Settle { name, .. }
+                if name == failed =>
+            {
+                Ok(())
+            }
             Step::Enter { name, .. } if name == failed => {
                 let mut depth = 1_usize;
                 while depth > 0 {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::error::Cause;
 use crate::message::Meta;
+use crate::sync::plan::Linked;
 
 const META: Meta = Meta {
     mode: 0o644,
@@ -36,6 +37,10 @@ fn plan() -> Vec<u8> {
             old: false,
         },
     ];
+    encoded(&steps)
+}
+
+fn encoded(steps: &[Step]) -> Vec<u8> {
     let encode = |plan, step| postcard::to_extend(step, plan).unwrap();
     steps.iter().fold(Vec::new(), encode)
 }
@@ -74,7 +79,11 @@ fn exchange<'a>(name: &'a [u8], with: &'a [u8]) -> Record<'a> {
 
 /// How many of the records are taken.
 fn taken(records: &[Record<'_>]) -> usize {
-    let mut expected = Expected::new(plan());
+    taken_of(plan(), records)
+}
+
+fn taken_of(plan: Vec<u8>, records: &[Record<'_>]) -> usize {
+    let mut expected = Expected::new(plan);
     let refused = records.iter().position(|it| expected.check(it).is_err());
     refused.unwrap_or(records.len())
 }
@@ -120,4 +129,79 @@ fn Expected__what_the_sender_could_not_read() {
     assert_eq!(taken(&changed), changed.len());
     assert_eq!(taken(&[unreadable(b"other")]), 0);
     assert_eq!(taken(&[link(b"a"), enter(b"d")]), 1);
+}
+
+#[test]
+fn Expected__links_of_what_was_asked_for_or_has_come() {
+    let named = |name: &[u8]| name.to_vec();
+    let linking = |name: &[u8]| Step::Link {
+        name: named(name),
+        instead: None,
+        linked: Linked {
+            first: named(b"d/e/first"),
+            file: (1, 2),
+            was: None,
+        },
+    };
+    let directory = |name: &[u8], instead: Option<&[u8]>| Step::Enter {
+        name: named(name),
+        instead: instead.map(named),
+    };
+    let plan = encoded(&[
+        linking(b"a"),
+        directory(b"d", Some(b"aside")),
+        linking(b"b"),
+        directory(b"e", None),
+        linking(b"c"),
+    ]);
+    fn hard_link<'a>(name: &'a [u8], level: u32, first: &'a [u8], before: bool) -> Record<'a> {
+        Record::HardLink {
+            name,
+            level,
+            first,
+            size: 1,
+            meta: META,
+            before,
+        }
+    }
+    let right = [
+        hard_link(b"a", 0, b"d/e/first", true),
+        enter(b"aside"),
+        hard_link(b"b", 1, b"e/first", true),
+        enter(b"e"),
+        hard_link(b"c", 2, b"first", true),
+        Record::Finish,
+    ];
+    assert_eq!(taken_of(plan.clone(), &right), right.len());
+    // Of what came on this connection; whole files, or nothing.
+    for other in [
+        hard_link(b"c", 0, b"other", false),
+        link(b"c"),
+        unreadable(b"c"),
+    ] {
+        let mut records = right.to_vec();
+        records[4] = other;
+        assert_eq!(taken_of(plan.clone(), &records), records.len());
+    }
+    for other in [
+        hard_link(b"c", 1, b"first", true),
+        hard_link(b"c", 2, b"other", true),
+        hard_link(b"c", 3, b"first", true),
+        hard_link(b"other", 2, b"first", true),
+        hard_link(b"other", 2, b"first", false),
+    ] {
+        let mut records = right.to_vec();
+        records[4] = other;
+        assert_eq!(taken_of(plan.clone(), &records), 4);
+    }
+    // Instead of a copy, only of what came.
+    let copy = encoded(&[Step::Copy {
+        name: named(b"a"),
+        instead: None,
+        old: false,
+    }]);
+    for (before, refused) in [(false, 1), (true, 0)] {
+        let records = [hard_link(b"a", 0, b"first", before)];
+        assert_eq!(taken_of(copy.clone(), &records), refused);
+    }
 }

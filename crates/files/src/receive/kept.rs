@@ -70,4 +70,4 @@ impl FileReceiver<'_> {
 
 #[cfg(test)]
 #[path = "kept_tests.rs"]
-mod tests;
+pub(super) mod tests;

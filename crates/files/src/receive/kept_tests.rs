@@ -17,6 +17,16 @@ fn receive(
     attributes: Attributes,
     records: &[Record<'_>],
 ) -> (Result<Totals, Error>, Vec<Feedback>) {
+    receive_as(Role::Asks, base, attributes, records)
+}
+
+/// The same, as the client that asked, or as a server.
+pub(crate) fn receive_as(
+    role: Role,
+    base: &Path,
+    attributes: Attributes,
+    records: &[Record<'_>],
+) -> (Result<Totals, Error>, Vec<Feedback>) {
     let control = (0..2).map(|_| Buffer::anonymous(CONTROL_BYTES).unwrap());
     let (port, end) = port(control.collect(), vec![], || {});
     let mut buffer = Buffer::anonymous(BUFFER_BYTES).unwrap();
@@ -34,7 +44,7 @@ fn receive(
     };
     let to = (File::open(base).unwrap().into(), TopLevel::Any);
     let mut reached = Reached::default();
-    let role = (Role::Asks, &mut reached);
+    let role = (role, &mut reached);
     let digester = Digester::fixed();
     let received = FileReceiver::new(port, &(), options, digester, to, role).receive_all();
     let feedback = end.outgoing.try_iter();
@@ -92,6 +102,14 @@ fn owner__never_unless_asked_for() {
                 size: 0,
                 meta,
                 was: Meta::default(),
+            },
+            Record::HardLink {
+                name,
+                level: 0,
+                first: name,
+                size: 0,
+                meta,
+                before: false,
             },
         ] {
             let (received, _) = receive(base.path(), attributes, &[record]);

@@ -2,10 +2,11 @@
 //!
 //! Straight-line code on a thread of its own. What the peer sends is checked here against the one
 //! order the protocol allows; a violation ends the copy. What the file system refuses fails one
-//! file, is reported, and the rest goes on. `kept`, `open`, `replace`, `settle` and `tree` hold parts of
-//! [`FileReceiver`]'s own code, so they and this file name each other.
+//! file, is reported, and the rest goes on. `hard_links`, `kept`, `open`, `replace`, `settle` and `tree` hold
+//! parts of [`FileReceiver`]'s own code, so they and this file name each other.
 
 mod expected;
+mod hard_links;
 mod kept;
 mod open;
 mod open_file;
@@ -16,6 +17,7 @@ mod stream;
 mod top_level;
 mod tree;
 
+pub(crate) use hard_links::Written;
 pub(crate) use output::StreamReceiver;
 pub(crate) use top_level::TopLevel;
 
@@ -23,6 +25,7 @@ use crate::digest::{Digest, Digester};
 use crate::error::{Cause, Error, Failure};
 use crate::extended::Extended;
 use crate::limits::{CONTROL_BYTES, FEEDBACK_FAILURES, INLINE_BYTES};
+use crate::links::identity;
 use crate::message::{CopyOptions, Feedback, Meta, Record, Totals, encode_feedback};
 use crate::observe::Observer;
 use crate::pack::PackReader;
@@ -32,9 +35,11 @@ use crate::position::{Position, Step};
 use crate::reached::Reached;
 use crate::share::Share;
 use expected::Expected;
+use hard_links::First;
 use open::NOT_OPEN;
 use open_file::OpenFile;
 use rustix::fd::OwnedFd;
+use rustix::fs::fstat;
 use std::sync::Arc;
 use stream::OpenStream;
 use tree::Level;
@@ -64,6 +69,10 @@ pub(crate) struct FileReceiver<'a> {
     extended: Extended,
     /// Whether only those may be set that everybody may have.
     common_only: bool,
+    /// Whether what comes next, and what is here, has other names.
+    coming_shared: bool,
+    is_shared: bool,
+    written: Written,
     /// Number of the last opened file that failed here.
     failed_open: Option<u64>,
     path: Vec<u8>,
@@ -122,6 +131,9 @@ impl<'a> FileReceiver<'a> {
             coming: Extended::default(),
             extended: Extended::default(),
             common_only: false,
+            coming_shared: false,
+            is_shared: false,
+            written: Written::default(),
             failed_open: None,
             path: Vec::new(),
             finished: false,
@@ -145,6 +157,12 @@ impl<'a> FileReceiver<'a> {
     /// Of a copy over several connections.
     pub(crate) fn of_share(mut self, share: Share) -> FileReceiver<'a> {
         self.share = share;
+        self
+    }
+
+    /// Remembers files with several names there, for all connections of the copy.
+    pub(crate) fn remembering(mut self, written: Written) -> FileReceiver<'a> {
+        self.written = written;
         self
     }
 
@@ -230,8 +248,12 @@ impl<'a> FileReceiver<'a> {
         if let Record::Attribute { name, size } = record {
             return self.attribute(name, pack.take_contents(size as usize)?);
         }
+        if record == Record::Shared {
+            return self.shared();
+        }
         // What came before belongs to this record, and to none after it.
         self.extended = std::mem::take(&mut self.coming);
+        self.is_shared = std::mem::take(&mut self.coming_shared);
         self.check_meta(&record)?;
         self.begin(&record)?;
         match record {
@@ -279,8 +301,25 @@ impl<'a> FileReceiver<'a> {
             Record::Abandon { cause } if self.stream.is_some() => self.abandon_stream(cause),
             Record::Abandon { cause } => self.abandon(cause),
             Record::Finish => return self.finish(),
+            Record::HardLink {
+                name,
+                level,
+                first: path,
+                size,
+                meta,
+                before,
+            } => {
+                let first = First {
+                    level,
+                    path,
+                    size,
+                    meta,
+                    before,
+                };
+                return self.hard_link(name, &first);
+            }
             // Taken before.
-            Record::Attribute { .. } => {}
+            Record::Attribute { .. } | Record::Shared => {}
         }
         Ok(())
     }
@@ -316,7 +355,7 @@ impl<'a> FileReceiver<'a> {
     ) -> Result<(), Error> {
         let called = name;
         let (directory, name) = self.place(called)?;
-        let (named, wanted) = (self.is_named(), self.wanted());
+        let (named, wanted, shared) = (self.is_named(), self.wanted(), self.is_shared);
         let written = directory.and_then(|directory| {
             if self.digester.digest(contents) != *digest {
                 return Err(Cause::DigestMismatch);
@@ -331,14 +370,19 @@ impl<'a> FileReceiver<'a> {
                 part.give_up(&cause);
                 return Err(cause);
             }
-            part.wanting(wanted).commit(size, meta, &self.options)
+            let file = shared.then(|| fstat(part.file())).transpose()?;
+            let not_kept = part.wanting(wanted).commit(size, meta, &self.options)?;
+            Ok((not_kept, file.as_ref().map(identity)))
         });
+        if let Ok((_, Some(file))) = written {
+            self.written.add(file)?;
+        }
         self.at(&name, |this| {
             this.observer
                 .file_started(&this.path, contents.len() as u64);
             this.observer.advanced(contents.len() as u64);
             match written {
-                Ok(not_kept) => {
+                Ok((not_kept, _)) => {
                     this.note_not_kept(not_kept);
                     this.count_file(contents.len() as u64);
                 }

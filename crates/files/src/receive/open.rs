@@ -53,6 +53,7 @@ impl FileReceiver<'_> {
         open.number = number;
         open.outer_path = outer;
         open.wanted = self.wanted();
+        open.shared = self.is_shared;
         if resume {
             self.offer(&mut open)?;
         }
@@ -135,9 +136,13 @@ impl FileReceiver<'_> {
         let outer = open.outer_path;
         let number = open.number;
         if !open.has_failed() {
+            let shared = open.shared;
             let (size, kept, holes) = (open.size, open.bytes_kept, open.bytes_in_holes);
             match open.close(digest, &self.options) {
-                Ok(not_kept) => {
+                Ok((not_kept, file)) => {
+                    if shared {
+                        self.written.add(file)?;
+                    }
                     self.note_not_kept(not_kept);
                     self.count_file(size);
                     self.totals.bytes_kept += kept;

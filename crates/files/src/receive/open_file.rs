@@ -6,6 +6,7 @@ use crate::error::{Cause, Error};
 use crate::extended::Wanted;
 use crate::in_place::is_unfinished;
 use crate::limits::{HAVE_DIGESTS, RESUME_UNITS, UNIT_BYTES};
+use crate::links::{Identity, identity};
 use crate::message::{CopyOptions, EntryKind, Meta, Piece};
 use crate::part::Part;
 use crate::positioned::read_full;
@@ -34,6 +35,8 @@ pub(crate) struct OpenFile {
     meta: Meta,
     /// Extended attributes, if these were asked for.
     pub(crate) wanted: Option<Wanted>,
+    /// Whether it has other names.
+    pub(crate) shared: bool,
     /// `None` once the file has failed here: what still arrives is discarded.
     part: Option<Part>,
     /// Units that the temporary file has of a killed copy, or what is written in place of before.
@@ -94,6 +97,7 @@ impl OpenFile {
             bytes_in_holes: 0,
             meta,
             wanted: None,
+            shared: false,
             part: None,
             part_units: 0,
             old: None,
@@ -264,12 +268,12 @@ impl OpenFile {
         }
     }
 
-    /// Compares digests and gives the file its name.
+    /// Compares digests and gives the file its name; which file it is then.
     pub(crate) fn close(
         mut self,
         digest: &Digest,
         options: &CopyOptions,
-    ) -> Result<NotKept, Cause> {
+    ) -> Result<(NotKept, Identity), Cause> {
         let units = std::mem::replace(&mut self.units, self.digester.hasher());
         let kept = self.old.take_if(|old| {
             let whole = (self.uncopied, old.size) == (self.next, self.size);
@@ -288,11 +292,13 @@ impl OpenFile {
         match kept {
             Some(old) => {
                 part.discard();
-                replace_meta(old.file.as_fd(), &self.meta, self.wanted.as_ref())
+                let not_kept = replace_meta(old.file.as_fd(), &self.meta, self.wanted.as_ref())?;
+                Ok((not_kept, identity(&fstat(old.file)?)))
             }
             None => {
+                let file = identity(&fstat(part.file())?);
                 let part = part.wanting(self.wanted.take());
-                part.commit(self.size, &self.meta, options)
+                Ok((part.commit(self.size, &self.meta, options)?, file))
             }
         }
     }

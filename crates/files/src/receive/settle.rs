@@ -14,6 +14,7 @@ impl FileReceiver<'_> {
         if !quiet && self.position.steps == 0 && self.asked.is_some_and(|asked| asked.steps > 0) {
             self.asked = Some(Position::default());
             self.reached.restart();
+            self.written.clear();
         }
         Ok(())
     }

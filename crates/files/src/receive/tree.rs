@@ -20,7 +20,7 @@ use std::sync::{Arc, PoisonError};
 /// A directory being filled.
 pub(super) struct Level {
     /// `None` if it could not be made: what belongs in it fails too.
-    directory: Option<Arc<OwnedFd>>,
+    pub(super) directory: Option<Arc<OwnedFd>>,
     meta: Meta,
     /// Extended attributes, if these were asked for.
     wanted: Option<Wanted>,

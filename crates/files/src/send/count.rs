@@ -2,27 +2,30 @@
 
 use super::start::Start;
 use crate::error::Error;
-use crate::limits::TREE_DEPTH;
+use crate::hard_links::shared;
+use crate::limits::{LINKED_FILES, TREE_DEPTH};
 use crate::links::{Identity, Links, identity, joined};
-use crate::message::EntryKind;
+use crate::message::{CopyOptions, EntryKind};
 use crate::root::{DIRECTORY, entry_kind, kind_of};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Dir, FileType, fstat};
+use rustix::fs::{Dir, FileType, Stat, fstat};
+use std::collections::HashSet;
 
 /// Files and bytes below `starts`. What cannot be read counts nothing: it is reported later. `check` is asked at each
 /// directory whether to go on: links may make much of a small tree.
 pub(crate) fn count(
     starts: &[Start],
-    recursive: bool,
+    options: &CopyOptions,
     links: &Links,
     check: impl FnMut() -> Result<(), Error>,
 ) -> Result<(u64, u64), Error> {
     let mut count = Count {
-        recursive,
+        options,
         links,
         check,
         path: Vec::new(),
         inside: Vec::new(),
+        shared: HashSet::new(),
         files: 0,
         bytes: 0,
     };
@@ -35,13 +38,15 @@ pub(crate) fn count(
 }
 
 struct Count<'a, F> {
-    recursive: bool,
+    options: &'a CopyOptions,
     links: &'a Links,
     check: F,
     /// Of the directory that is counted, from the served one.
     path: Vec<u8>,
     /// The directories that the walk is in.
     inside: Vec<Identity>,
+    /// Files with several names that were counted. One too many is counted again: it will fail.
+    shared: HashSet<Identity>,
     files: u64,
     bytes: u64,
 }
@@ -54,7 +59,7 @@ impl<F: FnMut() -> Result<(), Error>> Count<'_, F> {
             }
             Start::Contents(directory) => self.contents(directory, TREE_DEPTH),
             Start::Below { root, path } => {
-                let start = Start::open(root, path, self.recursive);
+                let start = Start::open(root, path, self.options.recursive);
                 self.path = start.above(path);
                 self.start(&start)
             }
@@ -78,9 +83,9 @@ impl<F: FnMut() -> Result<(), Error>> Count<'_, F> {
         match stat.as_ref().map(kind_of).or(kind) {
             Some(EntryKind::File) => {
                 self.files += 1;
-                self.bytes += stat.map_or(0, |stat| stat.st_size as u64);
+                self.bytes += stat.map_or(0, |stat| self.bytes_of(&stat));
             }
-            Some(EntryKind::Directory) if self.recursive && depth > 0 => {
+            Some(EntryKind::Directory) if self.options.recursive && depth > 0 => {
                 let opened = self.links.open(directory, name, path, DIRECTORY);
                 if let Ok(directory) = opened {
                     let outer = self.path.len();
@@ -92,6 +97,15 @@ impl<F: FnMut() -> Result<(), Error>> Count<'_, F> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// What goes over of it: nothing, under another name.
+    fn bytes_of(&mut self, stat: &Stat) -> u64 {
+        let file = shared(stat, self.options.attributes);
+        match file.filter(|_| self.shared.len() < LINKED_FILES) {
+            Some(file) if !self.shared.insert(file) => 0,
+            _ => stat.st_size as u64,
+        }
     }
 
     fn contents(&mut self, directory: &OwnedFd, depth: usize) -> Result<(), Error> {

@@ -1,11 +1,12 @@
 //! The end that reads files: walks the sources, packs small files, streams large ones.
 //!
 //! Straight-line code on a thread of its own; it blocks on its [`Port`] when everything it may
-//! send is in flight. `extended`, `packing`, `planned`, `segments` and `skipping` hold parts of [`FileSender`]'s own code,
-//! so they and this file name each other.
+//! send is in flight. `extended`, `hard_links`, `packing`, `planned`, `segments` and `skipping` hold parts of
+//! [`FileSender`]'s own code, so they and this file name each other.
 
 mod count;
 mod extended;
+mod hard_links;
 mod packing;
 mod planned;
 mod segments;
@@ -21,6 +22,7 @@ pub(crate) use stream::Source;
 use crate::digest::{Digest, Digester};
 use crate::error::{Cause, Error, Failure};
 use crate::extended::Extended;
+use crate::hard_links::FirstNames;
 use crate::in_place::is_unfinished;
 use crate::limits::{INLINE_BYTES, PATH_BYTES, TREE_DEPTH};
 use crate::links::{Identity, Links, identity, joined};
@@ -77,6 +79,8 @@ pub(crate) struct FileSender<'a> {
     above: Vec<u8>,
     /// The directories that the walk is in.
     inside: Vec<Identity>,
+    /// Files with several names, if these are kept, and whether they were sent on a connection before.
+    first_names: FirstNames<bool>,
 }
 
 impl<'a> FileSender<'a> {
@@ -112,6 +116,7 @@ impl<'a> FileSender<'a> {
             links: Links::Kept,
             above: Vec::new(),
             inside: Vec::new(),
+            first_names: FirstNames::default(),
         }
     }
 
@@ -132,7 +137,7 @@ impl<'a> FileSender<'a> {
     pub(crate) fn send_all(mut self, starts: &[Start]) -> Result<Totals, Error> {
         if self.options.count_first {
             let check = || self.port.poll();
-            let (files, bytes) = count(starts, self.options.recursive, &self.links, check)?;
+            let (files, bytes) = count(starts, &self.options, &self.links, check)?;
             self.observer.counted(files, bytes);
             self.add(&Record::Total { files, bytes }, 0)?;
         }
@@ -243,6 +248,7 @@ impl<'a> FileSender<'a> {
         match kind {
             EntryKind::Directory => return self.directory(directory, name, depth),
             _ if !self.share.has(&self.path) => return Ok(()),
+            EntryKind::File if self.way != Way::Sending => self.pass_file(directory, name),
             _ if self.way != Way::Sending => {}
             EntryKind::File => self.file(directory, name, name)?,
             EntryKind::Link => self.link(directory, name, name)?,
@@ -356,6 +362,9 @@ impl<'a> FileSender<'a> {
         }
         if is_unfinished(file.as_fd()) {
             return Err(Cause::Unfinished.into());
+        }
+        if self.as_another_name(sent_as, &stat)? {
+            return Ok(());
         }
         let extended = self.extended(file.as_fd())?;
         self.add_extended(&extended)?;

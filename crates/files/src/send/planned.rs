@@ -114,6 +114,10 @@ impl FileSender<'_> {
                 self.may_be_there = *old;
                 (name, instead.as_deref())
             }
+            Step::Link { name, instead, .. } => {
+                self.may_be_there = false;
+                (name, instead.as_deref())
+            }
             Step::Settle { name, .. } => {
                 self.may_be_there = true;
                 (name, None)
@@ -132,6 +136,9 @@ impl FileSender<'_> {
             Step::Settle {
                 size, meta, was, ..
             } => self.settle(directory, name, *size, meta, was),
+            Step::Link { linked, .. } => {
+                self.link_chosen(directory, (name, instead.unwrap_or(name)), linked)
+            }
             _ => self.chosen(directory, name, instead.unwrap_or(name)),
         };
         let told = match sent {
@@ -145,7 +152,12 @@ impl FileSender<'_> {
     }
 
     /// A file or link.
-    fn chosen(&mut self, directory: &OwnedFd, name: &[u8], sent_as: &[u8]) -> Result<(), Trouble> {
+    pub(super) fn chosen(
+        &mut self,
+        directory: &OwnedFd,
+        name: &[u8],
+        sent_as: &[u8],
+    ) -> Result<(), Trouble> {
         let directory = directory.as_fd();
         match kind_of(&self.look(directory, name)?) {
             EntryKind::File => self.file(directory, name, sent_as)?,

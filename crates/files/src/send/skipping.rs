@@ -47,6 +47,7 @@ impl FileSender<'_> {
         self.begun = self.reached.begun;
         self.before = Totals::default();
         self.position = Position::default();
+        self.first_names.clear();
         self.way = Way::Sending;
         self.walk_once(starts)
     }

@@ -127,6 +127,7 @@ fn directory_seen(directory: &OwnedFd) -> Result<Seen, Cause> {
         size: stat.st_size as u64,
         meta: meta_of(&stat),
         inode: stat.st_ino,
+        device: None,
         detail: Detail::None,
         extended: None,
     })

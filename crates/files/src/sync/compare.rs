@@ -8,7 +8,7 @@ const GRAINS: [u32; 5] = [1_000_000_000, 10_000_000, 1_000_000, 1000, 100];
 
 /// Whether `there` is the time `here` as the target's file system keeps it, or differs by at most
 /// `window` whole seconds. Only the times of the two files count, never a clock.
-pub(super) fn same_time(here: &Meta, there: &Meta, window: u32) -> bool {
+pub(crate) fn same_time(here: &Meta, there: &Meta, window: u32) -> bool {
     let apart = here.mtime_seconds.abs_diff(there.mtime_seconds);
     if apart > 0 || window > 0 {
         return apart <= u64::from(window);

@@ -78,6 +78,8 @@ pub enum Action {
     Update,
     /// Something of another type stands there, which goes when this has come.
     Replace,
+    /// It is to be a hard link of a file that is there, or comes.
+    Link,
     /// Only permissions or time differ.
     Settle,
     /// It is too much. Only with [`SyncOptions::delete`].
@@ -92,6 +94,7 @@ impl fmt::Display for Action {
             Action::Create => "new",
             Action::Update => "changed",
             Action::Replace => "replaced",
+            Action::Link => "linked",
             Action::Settle => "attributes",
             Action::Remove => "deleted",
             Action::Skip => "skipped",
@@ -138,6 +141,7 @@ impl SyncTotals {
         SyncTotals {
             copied: Totals {
                 files: planned.files.saturating_sub(left.files),
+                hard_links: planned.hard_links.saturating_sub(left.hard_links),
                 links: planned.links.saturating_sub(left.links),
                 bytes: planned.bytes.saturating_sub(left.bytes),
                 ..Totals::default()

@@ -14,6 +14,7 @@ fn entry(name: &[u8], kind: EntryKind) -> Sight {
         size: 0,
         meta: Meta::default(),
         inode: 1,
+        device: None,
         detail: match kind {
             EntryKind::Link => Detail::Link(b"to".to_vec()),
             _ => Detail::None,

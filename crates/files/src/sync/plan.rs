@@ -4,7 +4,8 @@
 //! they are in a temporary file that has no name.
 
 use crate::error::{Cause, Error};
-use crate::limits::{PLAN_BYTES, PLAN_HELD_BYTES, TREE_DEPTH};
+use crate::limits::{PATH_BYTES, PLAN_BYTES, PLAN_HELD_BYTES, TREE_DEPTH};
+use crate::links::Identity;
 use crate::message::{EntryKind, Meta};
 use crate::name::check_name;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,12 @@ pub(crate) enum Step {
         instead: Option<Vec<u8>>,
         old: bool,
     },
+    /// This file is at the target under another name: it becomes a link of that. `instead` as above.
+    Link {
+        name: Vec<u8>,
+        instead: Option<Vec<u8>>,
+        linked: Linked,
+    },
     /// The file's content is there; its permissions or time are not. As it was seen at the source, and
     /// what the target's were.
     Settle {
@@ -44,13 +51,24 @@ pub(crate) enum Step {
     },
 }
 
+/// Which file another name is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Linked {
+    /// The path under which it was met first, below the directories.
+    pub(crate) first: Vec<u8>,
+    /// Which file of the source it is.
+    pub(crate) file: Identity,
+    /// What the target's are, if it does not go over: with those of the source it counts as unchanged.
+    pub(crate) was: Option<Meta>,
+}
+
 impl Step {
     /// The names in it.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Vec<u8>> {
         let (name, instead) = match self {
-            Step::Enter { name, instead } | Step::Copy { name, instead, .. } => {
-                (Some(name), instead.as_ref())
-            }
+            Step::Enter { name, instead }
+            | Step::Copy { name, instead, .. }
+            | Step::Link { name, instead, .. } => (Some(name), instead.as_ref()),
             Step::Settle { name, .. } | Step::Remove { name, .. } => (Some(name), None),
             Step::Leave => (None, None),
         };
@@ -71,6 +89,11 @@ pub(crate) fn next_step(plan: &mut &[u8]) -> Result<Option<Step>, Error> {
     *plan = rest;
     let checked: Result<Vec<_>, Cause> = step.names().map(|name| check_name(name)).collect();
     checked.map_err(|_| Error::Protocol("a name that is not one component"))?;
+    if let Step::Link { linked, .. } = &step
+        && linked.first.len() > PATH_BYTES
+    {
+        return Err(Error::Protocol("a path that is too long"));
+    }
     Ok(Some(step))
 }
 

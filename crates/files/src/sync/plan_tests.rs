@@ -20,7 +20,10 @@ fn paths(mut plan: &[u8]) -> Vec<String> {
                 path.push(text(name) + if instead.is_some() { "!" } else { "" });
             }
             Step::Leave => drop(path.pop().expect("something to leave")),
-            Step::Copy { name, .. } | Step::Settle { name, .. } | Step::Remove { name, .. } => {
+            Step::Copy { name, .. }
+            | Step::Link { name, .. }
+            | Step::Settle { name, .. }
+            | Step::Remove { name, .. } => {
                 paths.push([path.join("/"), text(name)].join("/"));
             }
         }

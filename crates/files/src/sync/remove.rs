@@ -66,7 +66,7 @@ pub(crate) fn remove(
                 }
                 path.truncate(outer);
             }
-            Step::Leave | Step::Copy { .. } | Step::Settle { .. } => {
+            Step::Leave | Step::Copy { .. } | Step::Link { .. } | Step::Settle { .. } => {
                 return Err(Error::Protocol("a step that removes nothing"));
             }
         }

@@ -2,6 +2,7 @@
 
 use crate::digest::Digest;
 use crate::error::{Cause, Error};
+use crate::links::Identity;
 use crate::message::{EntryKind, Meta};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,8 @@ pub(crate) struct Seen {
     pub(crate) meta: Meta,
     /// By which it is known again.
     pub(crate) inode: u64,
+    /// Of a file with other names, if these are asked for: with its inode it says which file that is.
+    pub(crate) device: Option<u64>,
     pub(crate) detail: Detail,
     /// Of its extended attributes, if it has any and they are asked for.
     pub(crate) extended: Option<Digest>,
@@ -41,6 +44,13 @@ pub(crate) enum Detail {
     Link(Vec<u8>),
     /// Of a file's content, if that was asked for.
     Digest(Digest),
+}
+
+impl Seen {
+    /// Which file it is, if it has other names.
+    pub(crate) fn shared(&self) -> Option<Identity> {
+        self.device.map(|device| (device, self.inode))
+    }
 }
 
 impl Sight {

@@ -36,7 +36,8 @@ impl Listing for Listed {
 }
 
 /// A listing in words: `d{f f}`; a file's name ends with its time, a directory's is one letter, `!` is
-/// something that cannot be seen, `#` the rest that cannot.
+/// something that cannot be seen, `#` the rest that cannot. `@7` behind a file: it is the seventh of those with other
+/// names.
 fn listed(words: &str) -> Listed {
     let mut sights = VecDeque::new();
     for word in words
@@ -44,6 +45,10 @@ fn listed(words: &str) -> Listed {
         .replace('}', " } ")
         .split_whitespace()
     {
+        let (word, file) = match word.split_once('@') {
+            Some((word, inode)) => (word, Some(inode.parse().unwrap())),
+            None => (word, None),
+        };
         let seen = |kind, name: &str, time| {
             Sight::Entry(Seen {
                 name: name.into(),
@@ -55,7 +60,8 @@ fn listed(words: &str) -> Listed {
                     mtime_nanoseconds: 0,
                     owner: None,
                 },
-                inode: 1,
+                inode: file.unwrap_or(1),
+                device: file.map(|_| 9),
                 detail: Detail::None,
                 extended: None,
             })
@@ -251,6 +257,65 @@ fn Merge__only_time_differs() {
             );
         }
     }
+}
+
+#[test]
+fn Merge__files_with_several_names() {
+    let none: [&str; 0] = [];
+    let source = "a1@1 d{ b1@1 c1@2 } e1@1 f1@2";
+    let same = "a1@5 d{ b1@5 c1@6 } e1@5 f1@6";
+    for (target, told) in [
+        (same, &none[..]),
+        (
+            "",
+            &[
+                "new a",
+                "new d",
+                "linked d/b",
+                "new d/c",
+                "linked e",
+                "linked f",
+            ],
+        ),
+        // Files of their own, another one's names, some of them only, none with another.
+        (
+            "a1 d{ b1 c1 } e1 f1",
+            &["linked d/b", "linked e", "linked f"],
+        ),
+        ("a1@5 d{ b1@6 c1@6 } e1@5 f1@6", &["linked d/b"]),
+        ("a1@5 d{ b1@5 c1 } e1@5 f1", &["linked f"]),
+        (
+            "d{ b1@5 } e1@5",
+            &["new a", "linked d/b", "new d/c", "linked e", "linked f"],
+        ),
+        // What changes goes over once, and is another file then.
+        (
+            "a2@5 d{ b2@5 c1@6 } e2@5 f1@6",
+            &["changed a", "linked d/b", "linked e"],
+        ),
+        (
+            "a1@5 d{ b1@5 c1@6 } e{ } f1@6 g1",
+            &["deleted e", "linked e", "deleted g"],
+        ),
+    ] {
+        let mut told = told.to_vec();
+        told.sort();
+        let mut found = changes(source, target, &delete());
+        found.sort();
+        assert_eq!(found, told, "{target}");
+    }
+    // Names that filters leave out do not count.
+    let mut options = delete();
+    options.filter.exclude(b"a").unwrap();
+    assert_eq!(
+        changes(source, "a1 d{ b2@5 c1@6 } e2@5 f1@6", &options),
+        ["changed d/b", "linked e"]
+    );
+    let (_, outcome) = compare(source, "a1 d{ b1 c1 } e1 f2", &delete());
+    let totals = outcome.totals;
+    assert_eq!((totals.listed, totals.unchanged), (5, 2));
+    assert_eq!((totals.copied.files, totals.copied.hard_links), (3, 3));
+    assert_eq!(totals.copied.bytes, 0);
 }
 
 /// Spoils the source once, when it was compared or when it begins to be read.

@@ -4,6 +4,7 @@ use super::sight::{Detail, Listing, Seen, Sight};
 use crate::digest::{Digest, Digester, unit_count, unit_len};
 use crate::error::{Cause, Error};
 use crate::extended::Extended;
+use crate::hard_links::shared;
 use crate::limits::{LISTING_HELD_BYTES, TREE_DEPTH, UNIT_BYTES};
 use crate::links::{Identity, Links, identity, joined};
 use crate::message::{Attributes, EntryKind};
@@ -295,6 +296,7 @@ pub(crate) fn see(
         size: stat.st_size as u64,
         meta: meta_with(&stat, attributes),
         inode: stat.st_ino,
+        device: shared(&stat, attributes).map(|(device, _)| device),
         detail,
         extended: None,
     })

@@ -114,6 +114,7 @@ pub(super) struct Summary {
     unchanged: u64,
     attributes: u64,
     sent: u64,
+    hard_links: u64,
     directories: u64,
     links: u64,
     bytes: u64,
@@ -141,7 +142,8 @@ impl Summary {
             listed: totals.listed,
             unchanged: totals.unchanged,
             attributes: totals.settled,
-            sent: totals.copied.files,
+            sent: totals.copied.files.saturating_sub(totals.copied.hard_links),
+            hard_links: totals.copied.hard_links,
             directories: totals.copied.directories,
             links: totals.copied.links,
             bytes: totals.copied.bytes,
@@ -169,7 +171,7 @@ pub(super) fn in_words(
         "{} listed, {} unchanged, {} {would}sent ({}), {} {would}deleted, {} failed; {:.2} s",
         totals.listed,
         totals.unchanged,
-        totals.copied.files + totals.copied.links,
+        totals.copied.files.saturating_sub(totals.copied.hard_links) + totals.copied.links,
         HumanBytes(totals.copied.bytes),
         totals.deleted,
         totals.failed,
@@ -180,6 +182,7 @@ pub(super) fn in_words(
             words += &format!("; {number} {what}");
         }
     };
+    add(totals.copied.hard_links, &"linked");
     add(totals.settled, &"with other permissions or time only");
     add(totals.skipped, &"devices, sockets or FIFOs skipped");
     match taken_up {

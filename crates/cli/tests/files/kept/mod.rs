@@ -1,6 +1,7 @@
 //! What is copied besides content, permissions and time, and compared with what rsync makes of it.
 
 mod extended;
+mod hard_links;
 mod links;
 mod owner;
 

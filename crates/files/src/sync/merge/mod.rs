@@ -1,14 +1,17 @@
-//! Two listings side by side: what differs becomes steps. `pair` holds a part of [`Merge`]'s own code, so
-//! it and this file name each other.
+//! Two listings side by side: what differs becomes steps. `linked` and `pair` hold parts of [`Merge`]'s own
+//! code, so they and this file name each other.
 
+mod linked;
 mod pair;
 
 use super::options::{Action, Change, SyncObserver, SyncOptions, SyncTotals};
 use super::plan::{Notes, Step};
 use super::sight::{Listing, Seen, Sight};
 use crate::error::{Cause, Error, Failure};
+use crate::hard_links::FirstNames;
 use crate::message::EntryKind;
 use crate::stop::Stop;
+use linked::Linkable;
 
 /// What is to be done.
 pub(crate) struct Outcome {
@@ -29,6 +32,8 @@ pub(crate) struct Merge<'a> {
     stop: &'a Stop,
     path: Vec<u8>,
     outcome: Outcome,
+    /// Files of the source with several names, if these are kept.
+    first_names: FirstNames<Linkable>,
 }
 
 /// Which of the two listings.
@@ -66,6 +71,7 @@ impl<'a> Merge<'a> {
                 totals: SyncTotals::default(),
                 source_is_empty: true,
             },
+            first_names: FirstNames::default(),
         }
     }
 
@@ -247,6 +253,12 @@ impl<'a> Merge<'a> {
     }
 
     fn copy(&mut self, seen: &Seen, instead: Option<Vec<u8>>, action: Action) -> Result<(), Error> {
+        if let Some(linked) = self.linked(seen) {
+            return self.link(seen, instead, linked);
+        }
+        if !self.note_first(seen, Linkable::default()) {
+            return Ok(());
+        }
         let totals = &mut self.outcome.totals;
         totals.listed += 1;
         match seen.kind {

@@ -1,5 +1,6 @@
 //! One name that is at both ends: the same, changed, or of another type.
 
+use super::linked::Linkable;
 use super::{Merge, Side};
 use crate::error::{Cause, Error};
 use crate::message::EntryKind;
@@ -91,6 +92,13 @@ impl Merge<'_> {
     }
 
     fn files(&mut self, new: &Seen, old: &Seen) -> Result<(), Error> {
+        if self.is_linked(new, old) {
+            self.unchanged();
+            return Ok(());
+        }
+        if self.linked(new).is_some() {
+            return self.copy(new, None, Action::Update);
+        }
         let same = match (new.size == old.size, self.options.checksum) {
             (false, _) => false,
             (true, false) => self.same_time(new, old),
@@ -100,12 +108,17 @@ impl Merge<'_> {
             return self.copy(new, None, Action::Update);
         }
         if same_attributes(new, old) && self.same_time(new, old) {
-            self.unchanged();
+            if self.note_first(new, Linkable::stays(old, old.meta)) {
+                self.unchanged();
+            }
             return Ok(());
         }
         // What its own owner cannot open is replaced.
         if old.meta.mode & 0o400 == 0 {
             return self.copy(new, None, Action::Update);
+        }
+        if !self.note_first(new, Linkable::stays(old, new.meta)) {
+            return Ok(());
         }
         self.outcome.totals.listed += 1;
         self.outcome.totals.settled += 1;
