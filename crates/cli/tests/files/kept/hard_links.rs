@@ -99,10 +99,18 @@ fn planted() -> Lab {
     lab
 }
 
+/// The numbers of a command that succeeds, which did what was counted before.
 fn numbers(mut command: Command) -> serde_json::Value {
     command.arg("--json");
     let out = succeed(command);
-    serde_json::from_str(out.lines().last().unwrap()).unwrap()
+    let events: Vec<serde_json::Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let summary = events.last().unwrap();
+    let counted = events.iter().find(|it| it["event"] == "counted").unwrap();
+    assert_eq!(counted["bytes"], summary["bytes"], "{out}");
+    summary.clone()
 }
 
 fn inodes(base: &Path) -> BTreeMap<String, u64> {
