@@ -4,6 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 const SECRET: &[u8] = b"of somebody else";
@@ -28,5 +29,8 @@ fuzz_target!(|input: &[u8]| {
     std::os::unix::fs::symlink("..", target.join("b")).expect("a link");
     zerolane_files::fuzzing::receive(&target, input);
     assert_eq!(neighbours(base.path()), ["secret", "target"]);
-    assert_eq!(fs::read(base.path().join("secret")).expect("it"), SECRET);
+    let secret = base.path().join("secret");
+    assert_eq!(fs::read(&secret).expect("it"), SECRET);
+    // Nor has it another name.
+    assert_eq!(secret.metadata().expect("it").nlink(), 1);
 });
