@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io::{ErrorKind, stdin, stdout};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -12,10 +11,10 @@ use signal_hook::low_level::emulate_default_handler;
 use zerolane_files::limits::MAX_CONNECTIONS;
 use zerolane_files::{Client, CopyOptions, Error, Host, Location, LocationError, Totals};
 
+use super::copying::{CopyingArgs, WritingArgs};
 use super::guarded::Guarded;
 use super::kept::KeptArgs;
-use super::limit::LimitArgs;
-use super::progress::{Progress, Talk};
+use super::progress::Progress;
 use super::stop_on_signals;
 use crate::exit::Exit;
 use crate::security::FileClientArgs;
@@ -43,37 +42,18 @@ pub struct Args {
     /// Copy directories with all that is in them
     #[arg(short, long)]
     recursive: bool,
-    /// Continue a killed copy: keep what is there and the same
-    #[arg(long)]
-    resume: bool,
-    /// Of files that are there already, send only the parts that differ
-    #[arg(long)]
-    delta: bool,
-    /// Write files that are there already themselves, and block devices that are named; marked while incomplete
-    #[arg(long)]
-    in_place: bool,
     #[command(flatten)]
     kept: KeptArgs,
-    /// Have each file on the disk (fsync) before it gets its name
-    #[arg(long)]
-    fsync: bool,
+    #[command(flatten)]
+    writing: WritingArgs,
     /// Replace target files without write permission
     #[arg(short, long)]
     force: bool,
-    /// When the connection breaks, try for this many seconds to go on with another one; 0: not at all [default: 300]
-    #[arg(long, value_name = "SECONDS")]
-    timeout: Option<u64>,
-    /// Events for machines, one JSON object a line
-    #[arg(long)]
-    json: bool,
-    /// No progress, and no summary at the end
-    #[arg(short, long)]
-    quiet: bool,
     /// Name each file that is copied
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
     #[command(flatten)]
-    limit: LimitArgs,
+    copying: CopyingArgs,
     /// Share the files out over so many connections, each with threads of its own, where one core is not enough
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["code", "hard_links"],
           value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_CONNECTIONS)))]
@@ -135,31 +115,27 @@ impl Direction {
 
 /// Copies; the exit code says whether everything, something or nothing was.
 pub(crate) fn run(args: Args) -> Result<()> {
-    let talk = match (args.quiet, args.verbose) {
-        (true, _) => Talk::Quiet,
-        (false, true) => Talk::Verbose,
-        (false, false) => Talk::Normal,
-    };
-    let progress = Progress::new(args.json, talk);
+    let progress = args.copying.progress(args.verbose);
     let options = CopyOptions {
         recursive: args.recursive,
-        resume: args.resume,
-        durable: args.fsync,
+        resume: args.writing.resume,
+        durable: args.writing.fsync,
         replace_read_only: args.force,
         count_first: progress.wants_total(),
-        delta: args.delta,
-        in_place: args.in_place,
+        delta: args.writing.delta,
+        in_place: args.writing.in_place,
         copy_links: args.kept.copy_links,
         attributes: args.kept.attributes(),
     };
     let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
     let direction = direction(args.locations).map_err(usage)?;
+    let (resume, json) = (args.writing.resume, args.copying.json);
     direction
-        .check(args.resume, args.json, args.connections)
+        .check(resume, json, args.connections)
         .map_err(usage)?;
-    let patience = args.timeout.map(Duration::from_secs);
+    let patience = args.copying.patience();
     let host = direction.host().clone();
-    let guarded = Guarded::copying(host, args.security, patience, args.limit.max_rate)?;
+    let guarded = Guarded::copying(host, args.security, patience, args.copying.limit.max_rate)?;
     let client = guarded.client.clone().with_connections(args.connections);
     let copied = copy(client, &direction, &options, &progress);
     progress.clear();

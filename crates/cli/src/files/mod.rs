@@ -4,6 +4,7 @@
 
 pub(crate) mod change;
 pub(crate) mod copy;
+mod copying;
 mod filters;
 mod guarded;
 mod kept;

@@ -13,8 +13,7 @@ use zerolane_files::limits::PATIENCE_SECONDS;
 use zerolane_files::{CopyOptions, Error, Host, Meeting, MeetingCode, Offer, Whereabouts, escape};
 
 use super::copy::{is_broken, judge};
-use super::limit::LimitArgs;
-use super::progress::{Progress, Talk};
+use super::copying::CopyingArgs;
 use super::{stop_on_signals, with_exit_code};
 use crate::address;
 use crate::console;
@@ -49,17 +48,8 @@ pub struct Args {
     /// Continue an earlier one: keep what is there and the same. Directories that are there need -f
     #[arg(long)]
     resume: bool,
-    /// When the connection breaks, try for this many seconds to go on with another one; 0: not at all
-    #[arg(long, value_name = "SECONDS", default_value_t = PATIENCE_SECONDS)]
-    timeout: u64,
-    /// Events for machines, one JSON object a line
-    #[arg(long)]
-    json: bool,
-    /// No progress, and no summary at the end
-    #[arg(short, long)]
-    quiet: bool,
     #[command(flatten)]
-    limit: LimitArgs,
+    copying: CopyingArgs,
 }
 
 fn parse_host(text: &str) -> Result<Host, String> {
@@ -74,7 +64,7 @@ fn parse_host(text: &str) -> Result<Host, String> {
 pub(crate) fn run(args: Args) -> Result<()> {
     let stop = stop_on_signals()?;
     let transport = Options {
-        max_rate: args.limit.max_rate,
+        max_rate: args.copying.limit.max_rate,
         ..Options::default()
     };
     let whereabouts = match args.from {
@@ -98,12 +88,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
             return Err(anyhow!("nothing was received").context(Exit::Failure));
         }
     }
-    let talk = if args.quiet {
-        Talk::Quiet
-    } else {
-        Talk::Normal
-    };
-    let progress = Progress::new(args.json, talk);
+    let progress = args.copying.progress(false);
     let options = CopyOptions {
         recursive: true,
         resume: args.resume,
@@ -111,7 +96,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
         count_first: progress.wants_total(),
         ..CopyOptions::default()
     };
-    let patience = Duration::from_secs(args.timeout);
+    let usual = Duration::from_secs(PATIENCE_SECONDS);
+    let patience = args.copying.patience().unwrap_or(usual);
     let received = meeting.receive(&args.directory, &options, args.force, patience, &progress);
     progress.clear();
     let broke = received.as_ref().err().is_some_and(is_broken);

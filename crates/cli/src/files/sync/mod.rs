@@ -3,17 +3,16 @@
 mod shown;
 
 use std::ffi::OsString;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use zerolane_files::{Host, Kept, Location, LocationError, SyncOptions, SyncPaths, SyncTotals};
 
+use super::copying::{CopyingArgs, WritingArgs};
 use super::filters::Filters;
 use super::guarded::Guarded;
 use super::kept::KeptArgs;
-use super::limit::LimitArgs;
-use super::progress::{Progress, Talk};
 use super::stop_on_signals;
 use crate::console;
 use crate::exit::Exit;
@@ -53,34 +52,15 @@ pub struct Args {
     /// Times that differ by so many seconds are the same (FAT: 1)
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     modify_window: u32,
-    /// Keep what a killed sync left of a large file, where it is the same
-    #[arg(long)]
-    resume: bool,
-    /// Of files that are there already, send only the parts that differ
-    #[arg(long)]
-    delta: bool,
-    /// Write files that are there already themselves, and block devices that are named; marked while incomplete
-    #[arg(long)]
-    in_place: bool,
     #[command(flatten)]
     kept: KeptArgs,
-    /// Have each file on the disk (fsync) before it gets its name
-    #[arg(long)]
-    fsync: bool,
-    /// When the connection breaks, try for this many seconds to go on with another one; 0: not at all [default: 300]
-    #[arg(long, value_name = "SECONDS")]
-    timeout: Option<u64>,
+    #[command(flatten)]
+    writing: WritingArgs,
     /// Say what is done with each file
     #[arg(short, long)]
     verbose: bool,
-    /// Events for machines, one JSON object a line
-    #[arg(long)]
-    json: bool,
-    /// No progress and no summary
-    #[arg(short, long)]
-    quiet: bool,
     #[command(flatten)]
-    limit: LimitArgs,
+    copying: CopyingArgs,
     #[command(flatten)]
     security: FileClientArgs,
 }
@@ -104,27 +84,23 @@ pub(crate) fn run(args: Args) -> Result<()> {
         allow_empty_source: args.allow_empty_source,
         checksum: args.checksum,
         modify_window: args.modify_window,
-        resume: args.resume,
-        durable: args.fsync,
-        delta: args.delta,
-        in_place: args.in_place,
+        resume: args.writing.resume,
+        durable: args.writing.fsync,
+        delta: args.writing.delta,
+        in_place: args.writing.in_place,
         copy_links: args.kept.copy_links,
         attributes: args.kept.attributes(),
         filter: args.filters.0,
     };
-    // What is done with each file is said by the sync itself.
-    let talk = match args.quiet {
-        true => Talk::Quiet,
-        false => Talk::Normal,
-    };
     let shown = Shown {
-        progress: Progress::new(args.json, talk),
+        // What is done with each file is said by the sync itself.
+        progress: args.copying.progress(false),
         lines: args.verbose || args.dry_run,
-        json: args.json,
+        json: args.copying.json,
     };
     let started = Instant::now();
-    let patience = args.timeout.map(Duration::from_secs);
-    let guarded = Guarded::copying(host, args.security, patience, args.limit.max_rate)?;
+    let patience = args.copying.patience();
+    let guarded = Guarded::copying(host, args.security, patience, args.copying.limit.max_rate)?;
     let client = guarded.client.clone();
     // Without the handler, Ctrl-C ends the process at once: a killed sync is safe.
     let client = match stop_on_signals() {
@@ -135,10 +111,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
     shown.progress.clear();
     let totals = guarded.explain(synced)?;
     let taken_up = shown.progress.times_taken_up();
-    if args.json {
+    if args.copying.json {
         let summary = Summary::of(&totals, &options, started, taken_up);
         console::say(serde_json::to_string(&summary)?)?;
-    } else if !args.quiet {
+    } else if !args.copying.quiet {
         console::note(in_words(&totals, &options, started, taken_up));
     }
     judge(&totals, shown.progress.saw_corruption())
