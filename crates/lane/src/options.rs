@@ -22,6 +22,8 @@ pub struct Options {
     pub gso: bool,
     /// Use UDP receive offload, where the kernel has it.
     pub gro: bool,
+    /// Take trains, where this end can: payload without headers, up to 60 KiB at a time, as `docs/protocol.md` has it.
+    pub trains: bool,
     /// Send without the kernel's copy (MSG_ZEROCOPY) where a probe shows that the kernel does
     /// without, and datagrams are large enough for it to pay. Memory sent so is handed back when
     /// the kernel has let go of it, which may be after the peer has it all. In plain mode only:
@@ -78,6 +80,7 @@ impl Default for Options {
             strict: false,
             gso: true,
             gro: true,
+            trains: true,
             zerocopy: true,
             checksum: false,
             receive_buffer: 8 << 20,

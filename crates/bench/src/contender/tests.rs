@@ -14,7 +14,7 @@ use super::*;
 use crate::job::operations::tests::operations;
 use crate::job::operations::{Operations, Target, Wait};
 use crate::job::settings::TcpTuning;
-use crate::job::source_sink::{Sink, Source, SourceSink};
+use crate::job::source_sink::{Overheads, Sink, Source, SourceSink};
 use crate::job::test::Test;
 use crate::job::tests::every_work;
 use crate::job::{FileCopy, Flows, Job, Laps, Work};
@@ -394,6 +394,12 @@ const SOURCE_SINK: SourceSink = SourceSink {
     sink: Sink::None,
     piece: 200 * 64,
     laps: 3,
+    overheads: Overheads {
+        no_gso: false,
+        no_gro: false,
+        checksum: false,
+        no_trains: false,
+    },
     datagram: 1472,
     soak: false,
     seed: 5,
@@ -402,8 +408,8 @@ const SOURCE_SINK: SourceSink = SourceSink {
 #[test]
 fn source_sink__every_byte_comes_or_is_told_as_lost() {
     let jobs = from_sources_to_sinks(SOURCE_SINK);
-    // UDP 3 by 3, TCP 3 by 4, 4 of each that lends, each profile 3 by 4.
-    assert_eq!(jobs.len(), 9 + 12 + 4 + 4 + 12 + 12);
+    // UDP 3 by 3, TCP 3 by 5, 5 of each that lends, each profile 3 by 5.
+    assert_eq!(jobs.len(), 9 + 15 + 5 + 5 + 15 + 15);
     for job in jobs {
         let [tx, rx] = both(&job);
         let bytes = SOURCE_SINK.laps().bytes();
@@ -418,6 +424,29 @@ fn source_sink__every_byte_comes_or_is_told_as_lost() {
             "{job:?}"
         );
         assert!(tx.seconds > 0.0 && rx.seconds > 0.0, "{job:?}");
+    }
+}
+
+#[test]
+fn source_sink__with_every_overhead_of_the_ladder() {
+    for no_gso in [false, true] {
+        for no_gro in [false, true] {
+            for (checksum, no_trains) in [(false, true), (true, false), (true, true)] {
+                let overheads = Overheads {
+                    no_gso,
+                    no_gro,
+                    checksum,
+                    no_trains,
+                };
+                let work = SourceSink {
+                    overheads,
+                    sink: Sink::Copy,
+                    ..SOURCE_SINK
+                };
+                let [_, rx] = both(&job(Name::Extended, Work::SourceSink(work)));
+                assert_eq!(rx.bytes, work.laps().bytes(), "{overheads:?}");
+            }
+        }
     }
 }
 

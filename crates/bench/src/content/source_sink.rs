@@ -90,6 +90,8 @@ pub(crate) struct ToSink {
     sum: u64,
     file: Option<File>,
     writes: u64,
+    /// Where it is copied to.
+    copy: Vec<u8>,
 }
 
 impl ToSink {
@@ -98,22 +100,34 @@ impl ToSink {
             Sink::File => Some(file_in_memory(job.laps().buffer)?),
             _ => None,
         };
+        let copied = if job.sink == Sink::Copy {
+            job.laps().buffer
+        } else {
+            0
+        };
         Ok(ToSink {
             job: *job,
             sum: 0,
             file,
             writes: 0,
+            copy: vec![0; copied],
         })
     }
 
-    /// Fails unless the sum is that of what was sent `laps` times, and the file what was sent last.
+    /// Fails unless the sum is that of what was sent in all laps, and the file or the copy what was sent last.
     pub(crate) fn check(&self) -> Result<()> {
         let (pattern, buffer) = (pattern(&self.job), self.job.laps().buffer);
+        let all_of = |bytes: &[u8]| {
+            let checked = pattern.check_all(bytes, self.job.laps - 1);
+            checked.context(Exit::Corrupt)
+        };
         let mut sent = vec![0; buffer];
         if let Some(file) = &self.file {
             file.read_exact_at(&mut sent, 0)?;
-            let checked = pattern.check_all(&sent, self.job.laps - 1);
-            return checked.context(Exit::Corrupt);
+            return all_of(&sent);
+        }
+        if self.job.sink == Sink::Copy {
+            return all_of(&self.copy);
         }
         pattern.fill(&mut sent);
         pattern.stamp(&mut sent, 0, 0);
@@ -128,7 +142,7 @@ impl ToSink {
     /// Of the words of `bytes`, whole lines, that this sink looks at.
     fn sum_of(&self, bytes: &[u8]) -> u64 {
         let every = match self.job.sink {
-            Sink::None | Sink::File => return 0,
+            Sink::None | Sink::Copy | Sink::File => return 0,
             Sink::Touch => LINE,
             Sink::Checksum => WORD,
         };
@@ -151,6 +165,10 @@ impl Stage for ToSink {
             let written = file.write_all_at(piece, base as u64);
             return written.context("writing what came");
         }
+        if !self.copy.is_empty() {
+            self.copy[base..base + piece.len()].copy_from_slice(piece);
+            return Ok(());
+        }
         ensure!(
             piece.len().is_multiple_of(LINE),
             "a piece of {} bytes",
@@ -170,6 +188,7 @@ impl Stage for ToSink {
 mod tests {
     use super::*;
     use crate::job::source_sink::tests::JOB;
+    use clap::ValueEnum;
 
     /// What `sink` says of laps that came as they were sent from `source`, but for what `spoil` does.
     fn came(source: Source, sink: Sink, spoil: impl Fn(&mut [u8])) -> Result<()> {
@@ -198,7 +217,7 @@ mod tests {
     #[test]
     fn check__every_sink_of_every_source() {
         for source in [Source::Buffer, Source::Splice, Source::Read, Source::Mmap] {
-            for sink in [Sink::None, Sink::Touch, Sink::Checksum, Sink::File] {
+            for &sink in Sink::value_variants() {
                 came(source, sink, |_| {}).unwrap();
             }
         }
@@ -210,10 +229,10 @@ mod tests {
             let came = came(Source::Buffer, sink, |piece| piece[place] ^= 1);
             came.map_err(|error| Exit::of(&error))
         };
-        for sink in [Sink::Touch, Sink::Checksum, Sink::File] {
+        for sink in [Sink::Touch, Sink::Copy, Sink::Checksum, Sink::File] {
             assert_eq!(at(sink, LINE), Err(Exit::Corrupt), "{sink:?}");
         }
-        for sink in [Sink::Checksum, Sink::File] {
+        for sink in [Sink::Copy, Sink::Checksum, Sink::File] {
             assert_eq!(at(sink, LINE + 20), Err(Exit::Corrupt), "{sink:?}");
         }
         assert_eq!(at(Sink::Touch, LINE + 20), Ok(()));

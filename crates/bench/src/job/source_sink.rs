@@ -34,6 +34,8 @@ pub(crate) enum Sink {
     None,
     /// Reads one word of every 64 bytes
     Touch,
+    /// Copies it to other memory
+    Copy,
     /// Adds up all words
     Checksum,
     /// Writes it to a file
@@ -59,10 +61,25 @@ impl Sink {
         match self {
             Sink::None => "none",
             Sink::Touch => "touch",
+            Sink::Copy => "copy",
             Sink::Checksum => "checksum",
             Sink::File => "file",
         }
     }
+}
+
+/// What Zerolane can be told to do as it was done before somebody found how to do without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Overheads {
+    /// Each datagram is sent by a call of its own.
+    pub(crate) no_gso: bool,
+    /// Each datagram is received alone.
+    pub(crate) no_gro: bool,
+    /// Payload is checksummed on top of what UDP does.
+    pub(crate) checksum: bool,
+    /// Every datagram has a header.
+    pub(crate) no_trains: bool,
 }
 
 /// A buffer, or a file of its length in memory, that goes piece by piece from a source to a sink, over and over.
@@ -75,6 +92,8 @@ pub(crate) struct SourceSink {
     pub(crate) piece: usize,
     /// How often the buffer is sent.
     pub(crate) laps: u64,
+    /// What Zerolane is not to leave out, and not to use.
+    pub(crate) overheads: Overheads,
     /// Largest UDP payload that the path carries in one packet, bytes.
     pub(crate) datagram: usize,
     /// Whether a thread of the least priority counts what the core has left.
@@ -141,6 +160,12 @@ pub(crate) mod tests {
         sink: Sink::None,
         piece: 64 << 10,
         laps: 3,
+        overheads: Overheads {
+            no_gso: false,
+            no_gro: false,
+            checksum: false,
+            no_trains: false,
+        },
         datagram: 1472,
         soak: false,
         seed: 5,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `bulk` | memory to memory |
 //! | `stream` | from every source to every sink |
+//! | `ladder` | what each overhead costs |
 //! | `flows` | what two hosts move in a time, as iperf3 has it |
 //! | `operations` | latencies, rates and bandwidths, in perftest's words |
 //! | `sweep` | flows over one emulated link after the other |
@@ -19,6 +20,7 @@ pub(crate) mod echo;
 pub(crate) mod flows;
 pub(crate) mod handshake;
 pub(crate) mod incast;
+pub(crate) mod ladder;
 pub(crate) mod operations;
 pub(crate) mod share;
 pub(crate) mod siege;

@@ -11,7 +11,7 @@ use crate::harness::hosts::MTU;
 use crate::harness::runs::{Run, order};
 use crate::job::name::Name;
 use crate::job::settings::Protection;
-use crate::job::source_sink::{Sink, Source, SourceSink};
+use crate::job::source_sink::{Overheads, Sink, Source, SourceSink};
 use crate::job::{Job, Work};
 use crate::limits::REPS_MAX;
 use crate::report;
@@ -141,6 +141,7 @@ fn job(
         sink,
         piece: size(piece)?,
         laps: 1,
+        overheads: Overheads::default(),
         datagram: (mtu - UDP_HEADERS) as usize,
         soak: !args.no_soak,
         seed,

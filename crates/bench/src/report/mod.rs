@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `comparison` | contenders that move the same bytes |
 //! | `stream` | contenders from sources to sinks |
+//! | `ladder` | one contender with fewer and fewer overheads |
 //! | `flows` | contenders that move what they can in a time |
 //! | `intervals` | flows, interval by interval |
 //! | `operations` | contenders that do single operations |
@@ -11,6 +12,7 @@
 pub(crate) mod comparison;
 pub(crate) mod flows;
 pub(crate) mod intervals;
+pub(crate) mod ladder;
 pub(crate) mod operations;
 pub(crate) mod stream;
 

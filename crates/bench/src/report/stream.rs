@@ -62,7 +62,7 @@ pub(crate) struct Row {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Figures {
     runs: usize,
-    gbps: Spread,
+    pub(super) gbps: Spread,
     mean_gbps: f64,
     /// Half of the interval that holds the mean, Gb/s; `None` of one run.
     half_width_gbps: Option<f64>,
@@ -153,7 +153,8 @@ impl Row {
     }
 }
 
-fn in_words(bytes: usize) -> String {
+/// A size.
+pub(super) fn in_words(bytes: usize) -> String {
     match bytes {
         _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
         _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),

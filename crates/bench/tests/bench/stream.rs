@@ -60,6 +60,28 @@ fn stream__each_mtu_has_a_link_of_its_own() {
     assert_eq!(mtus, [1500, 1500, 9000, 9000].map(Some));
 }
 
+/// Each rung at each size, and what two of them bring together.
+#[test]
+fn ladder__every_rung_at_every_size() {
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return;
+    }
+    let output = output("bench ladder --size 4KiB,64KiB --bytes 2MiB --reps 1 --json");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_keys(&report, include_str!("../json/ladder.keys"));
+    let points = report["points"].as_array().unwrap();
+    assert_eq!(points.len(), 2 * 10);
+    for point in points {
+        assert!(
+            point["figures"]["gbps"]["median"].as_f64() > Some(0.0),
+            "{point}"
+        );
+    }
+    assert_eq!(report["interactions"].as_array().unwrap().len(), 2);
+}
+
 #[test]
 fn stream__what_cannot_be_is_told_before_anything_is_measured() {
     for (words, said) in [

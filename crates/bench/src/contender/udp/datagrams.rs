@@ -27,7 +27,7 @@ pub(super) fn able(job: &SourceSink) -> Result<(), String> {
         (Source::Sendfile | Source::Splice, _) => {
             Err("what the kernel is given has no room for a datagram's number".into())
         }
-        (_, Sink::File) => Err("what is lost would be a hole in the file".into()),
+        (_, Sink::File | Sink::Copy) => Err("what is lost would be a hole in it".into()),
         _ => Ok(()),
     }
 }

@@ -122,8 +122,15 @@ impl Zerolane {
         if let Some(profile) = self.profile {
             options.profiles = Profiles::only(profile);
         }
-        if let Work::Operations(operations) = &job.work {
-            options.spin = operations::spin(operations);
+        match &job.work {
+            Work::Operations(operations) => options.spin = operations::spin(operations),
+            Work::SourceSink(it) => {
+                options.gso = !it.overheads.no_gso;
+                options.gro = !it.overheads.no_gro;
+                options.checksum = it.overheads.checksum;
+                options.trains = !it.overheads.no_trains;
+            }
+            _ => {}
         }
         options
     }

@@ -133,6 +133,8 @@ pub(super) struct Receiver {
     small_singles: u32,
     /// The kernel merges what comes, or it comes in large datagrams.
     merges: bool,
+    /// Whether trains are to be taken at all.
+    wants_trains: bool,
     /// Whether the core was told that trains are taken.
     takes_trains: bool,
     trains: TrainBuffer,
@@ -166,6 +168,7 @@ impl Receiver {
             singles: 0,
             small_singles: 0,
             merges: false,
+            wants_trains: options.trains,
             takes_trains: false,
             trains: TrainBuffer::default(),
             incoming: match options.security.mode {

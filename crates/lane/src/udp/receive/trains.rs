@@ -19,7 +19,7 @@ impl Receiver {
     pub(super) fn offer_trains(&mut self, strict: bool, turn: &mut Turn<'_>) {
         // A burst that turns out to be none is copied, which strict mode forbids.
         let lands = self.incoming.lands_trains() && !strict;
-        let takes = self.merges && (lands || self.incoming.opens_trains());
+        let takes = self.wants_trains && self.merges && (lands || self.incoming.opens_trains());
         if takes != self.takes_trains {
             self.takes_trains = takes;
             turn.core.set_takes_trains(takes);

@@ -114,7 +114,7 @@ fn trains__of_large_datagrams() {
 }
 
 #[test]
-fn trains__not_without_merging_nor_in_plain_strictness() {
+fn trains__not_without_merging_nor_in_plain_strictness_nor_unasked() {
     let Some(hosts) = hosts(1500) else { return };
     let gro = false;
     let unmerged = Options {
@@ -125,7 +125,16 @@ fn trains__not_without_merging_nor_in_plain_strictness() {
         strict: true,
         ..plain()
     };
-    for options in [strict, unmerged] {
+    let unasked = |base| Options {
+        trains: false,
+        ..base
+    };
+    for options in [
+        strict,
+        unmerged,
+        unasked(plain()),
+        unasked(Options::default()),
+    ] {
         let (mut a, mut b) = join(Some(&hosts), &options);
         send(&mut a, &mut b, 2);
         let (a, b) = (a.account(), b.account());
