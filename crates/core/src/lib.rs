@@ -48,7 +48,9 @@ pub use congestion::{Auto, Congestion, Control, GrantsOnly, Lateness, Model, Sam
 pub use connection::{Connection, HandshakeOutcome, SERVICE_PORT, listen, reject};
 pub use counters::{Counters, DropReason, PathState};
 pub use event::{CloseReason, Event, TransferError};
-pub use receiving::{Forecast, Hold, HoldOrder, InboundState, Placement, Run};
+pub use receiving::{
+    Forecast, Hold, HoldOrder, InboundState, Placement, Predictor, Run, pattern_holds,
+};
 pub use request::{
     Atomic, AtomicRequest, PostError, RegionName, RemotePlace, RemoteRegion, WorkFlags, WorkRequest,
 };

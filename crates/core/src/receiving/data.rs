@@ -4,7 +4,7 @@ use super::Receiving;
 use super::confirmations::Done;
 use super::eager::Hold;
 use super::inbound::{Announcement, Inbound, InboundEvent, Origin};
-use super::placement::{Accepted, Arrival, Placement};
+use super::placement::{Accepted, Placement};
 use crate::context::{Context, Debt};
 use crate::limits;
 use crate::recovery::Timed;
@@ -147,9 +147,7 @@ impl Receiving {
         cx.recovery.answered(Timed::Grant(header.d_id), cx.now);
         self.note_received(cx, accepted.new_bytes);
         self.trains.on_arrived(cx.now, len.div_ceil(stu.max(1)));
-        // The last STU of a Block may be short, and so may a repair; any other shows the size.
-        let expected = accepted.order == Arrival::Next;
-        if len > stu || expected && header.flags.contains(Flags::SILENT) {
+        if accepted.shows_size(len, stu, header.flags.contains(Flags::SILENT)) {
             self.peer_stu = stu;
         }
         if cx.profile == Profile::Extended {

@@ -21,6 +21,41 @@ impl Run {
     }
 }
 
+/// Whether datagram n of a message lies in STU n of the first `pairs` of `runs`, for all of them: what is around its
+/// payload in its slot, payload in its place. The message has `total` bytes in datagrams of `segment` bytes, of which
+/// only the last may be shorter, with `around` bytes in each that are no payload.
+pub fn pattern_holds(
+    runs: &[Run],
+    pairs: usize,
+    total: usize,
+    segment: usize,
+    around: usize,
+) -> bool {
+    let segments = total.div_ceil(segment.max(1));
+    if segments == 0 || segments > pairs || segment < around {
+        return false;
+    }
+    let last = (total - (segments - 1) * segment).saturating_sub(around) as u64;
+    let (payload, mut rest) = ((segment - around) as u64, segments as u64);
+    for run in runs {
+        let stus = u64::from(run.stus());
+        let short = run.span.len - (stus - 1) * u64::from(run.stu);
+        let place_of_last = if rest == stus {
+            short
+        } else {
+            u64::from(run.stu)
+        };
+        if rest <= stus {
+            return (rest == 1 || payload == u64::from(run.stu)) && last <= place_of_last;
+        }
+        if payload != u64::from(run.stu) || payload != short {
+            return false;
+        }
+        rest -= stus;
+    }
+    false
+}
+
 /// The spans expected next, in order. Every byte named is granted and still missing, so that what
 /// lands there by mistake is overwritten by what belongs there.
 #[derive(Clone, Debug, Default)]

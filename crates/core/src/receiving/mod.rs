@@ -12,16 +12,18 @@ mod grant;
 mod inbound;
 mod loss_detector;
 mod placement;
+mod predictor;
 mod reads;
 mod receive_window;
 mod repair;
 mod trains;
 
 pub use self::eager::{Hold, HoldOrder};
-pub use self::forecast::{Forecast, Run};
+pub use self::forecast::{Forecast, Run, pattern_holds};
 pub use self::inbound::InboundState;
 pub(crate) use self::inbound::{Finished, Origin};
 pub use self::placement::Placement;
+pub use self::predictor::Predictor;
 
 use self::confirmations::Confirmations;
 use self::inbound::{Inbound, InboundEvent, Inbox, Posted};

@@ -118,6 +118,14 @@ pub(crate) struct Accepted {
     pub(crate) order: Arrival,
 }
 
+impl Accepted {
+    /// Whether `len` bytes that came in STUs of `stu` show the size of those to come: the last STU of a Block, behind
+    /// which there is no `more`, may be short, and so may a repair.
+    pub(crate) fn shows_size(&self, len: u32, stu: u32, more: bool) -> bool {
+        len > stu || self.order == Arrival::Next && more
+    }
+}
+
 /// A place in the stream of payload: number of the grant, and bytes into its Block.
 pub(crate) type Place = (u32, u32);
 

@@ -1,6 +1,6 @@
 //! What one message was predicted to be, and whether it was.
 
-use zerolane_core::Run;
+use zerolane_core::{Run, pattern_holds};
 
 /// A message that the kernel filled.
 #[derive(Clone, Copy, Debug)]
@@ -37,29 +37,7 @@ impl Layout {
     /// Whether segment n, with `around` bytes around its payload, lies in pair n, for all of them:
     /// header in its slot, payload in its place.
     pub(super) fn fits(&self, total: usize, segment: usize, around: usize) -> bool {
-        let segments = total.div_ceil(segment);
-        if segments == 0 || segments > self.pairs || segment < around {
-            return false;
-        }
-        let last = (total - (segments - 1) * segment).saturating_sub(around) as u64;
-        let (payload, mut rest) = ((segment - around) as u64, segments as u64);
-        for run in &self.runs {
-            let stus = u64::from(run.stus());
-            let short = run.span.len - (stus - 1) * u64::from(run.stu);
-            let place_of_last = if rest == stus {
-                short
-            } else {
-                u64::from(run.stu)
-            };
-            if rest <= stus {
-                return (rest == 1 || payload == u64::from(run.stu)) && last <= place_of_last;
-            }
-            if payload != u64::from(run.stu) || payload != short {
-                return false;
-            }
-            rest -= stus;
-        }
-        false
+        pattern_holds(&self.runs, self.pairs, total, segment, around)
     }
 }
 
