@@ -1,0 +1,307 @@
+//! Capture files, packet by packet: pcap of either byte order, in micro- and nanoseconds, and pcapng. Memory is
+//! bounded whatever the file says.
+
+use crate::Error;
+use crate::limits::{MAX_BLOCK_BYTES, MAX_INTERFACES, READ_BUFFER_BYTES};
+use pcap_parser::traits::PcapReaderIterator;
+use pcap_parser::{
+    Block, EnhancedPacketBlock, InterfaceDescriptionBlock, LegacyPcapBlock, LegacyPcapReader,
+    PcapBlockOwned, PcapError, PcapHeader, PcapNGReader,
+};
+use std::io::{self, Cursor, Read};
+
+/// A packet as it was recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'a> {
+    /// When it came, nanoseconds; 0 where that is not told.
+    pub(crate) time: u64,
+    /// What its first header is, as a number of the LINKTYPE registry.
+    pub(crate) link: i32,
+    /// Its first bytes.
+    pub(crate) data: &'a [u8],
+    /// Its length on the wire, bytes.
+    pub(crate) len: u32,
+}
+
+/// The kind of a capture file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// The classic format.
+    Pcap,
+    /// Its successor.
+    PcapNg,
+}
+
+/// Bytes that tell a capture file.
+const MAGIC: usize = 4;
+/// Bytes that are shown of what is none.
+const HEAD: usize = 24;
+/// The begin of a pcapng file.
+const PCAPNG: [u8; MAGIC] = [0x0a, 0x0d, 0x0d, 0x0a];
+/// The begins of a pcap file, most significant byte first: micro- and nanoseconds, and a form with longer records.
+const PCAP: [u32; 3] = [0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34];
+/// The one of those that exists in one byte order alone.
+const MODIFIED: u32 = PCAP[2];
+
+/// Shows the packets of a capture to `show`. Its kind, and why the reading ended before the end of the file, if it did.
+///
+/// # Errors
+/// It is no capture, or cannot be read.
+pub(crate) fn read(
+    mut input: impl Read,
+    show: impl FnMut(&Record<'_>),
+) -> Result<(Format, Option<String>), Error> {
+    let mut head = [0; HEAD];
+    let (len, read) = read_whole(&mut input, &mut head);
+    read?;
+    let head = &head[..len];
+    let format = format_of(head).ok_or_else(|| Error::not_a_capture(head))?;
+    let mut failed = None;
+    let source = Whole {
+        input: Cursor::new(head).chain(input),
+        failed: &mut failed,
+    };
+    let ended = match format {
+        Format::Pcap => {
+            let reader = LegacyPcapReader::new(READ_BUFFER_BYTES, source);
+            Blocks::new(reader.map_err(|_| Error::NoHeader)?).read(show)
+        }
+        Format::PcapNg => {
+            let reader = PcapNGReader::new(READ_BUFFER_BYTES, source);
+            Blocks::new(reader.map_err(|_| Error::NoHeader)?).read(show)
+        }
+    };
+    match failed {
+        Some(error) => Err(Error::Io(error)),
+        None => Ok((format, ended)),
+    }
+}
+
+fn format_of(head: &[u8]) -> Option<Format> {
+    let magic = *head.first_chunk()?;
+    let (big, little) = (u32::from_be_bytes(magic), u32::from_le_bytes(magic));
+    if magic == PCAPNG {
+        Some(Format::PcapNg)
+    } else if PCAP.contains(&little) || PCAP.contains(&big) && big != MODIFIED {
+        Some(Format::Pcap)
+    } else {
+        None
+    }
+}
+
+/// Fills `buffer` unless the input ends before, or fails. How much was read.
+fn read_whole(input: &mut impl Read, buffer: &mut [u8]) -> (usize, io::Result<()>) {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match input.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (filled, Err(error)),
+        }
+    }
+    (filled, Ok(()))
+}
+
+/// Input that fills what it is asked for: the parser takes a short first read, as of a pipe, for a short file. An
+/// error, which the parser does not hand on, is the end, and kept.
+struct Whole<'a, R> {
+    input: R,
+    failed: &'a mut Option<io::Error>,
+}
+
+impl<R: Read> Read for Whole<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.failed.is_some() {
+            return Ok(0);
+        }
+        let (filled, read) = read_whole(&mut self.input, buffer);
+        *self.failed = read.err();
+        Ok(filled)
+    }
+}
+
+/// What pcapng says of an interface.
+#[derive(Clone, Copy, Debug)]
+struct Interface {
+    link: i32,
+    /// Units of time in a second.
+    resolution: u64,
+    /// Seconds to add.
+    offset: i64,
+}
+
+impl Interface {
+    fn of(block: &InterfaceDescriptionBlock<'_>) -> Interface {
+        Interface {
+            link: block.linktype.0,
+            resolution: resolution(block.if_tsresol),
+            offset: block.ts_offset(),
+        }
+    }
+
+    fn nanoseconds(&self, units: u64) -> u64 {
+        let time = u128::from(units) * 1_000_000_000 / u128::from(self.resolution);
+        let time = time as i128 + i128::from(self.offset) * 1_000_000_000;
+        u64::try_from(time).unwrap_or(0)
+    }
+}
+
+/// Units of time in a second by if_tsresol: a power of ten, or of two where the highest bit is set. (The parser's own
+/// function knows no powers of two.) Microseconds where it is out of range.
+fn resolution(tsresol: u8) -> u64 {
+    let exponent = u32::from(tsresol & 0x7f);
+    let units = match tsresol & 0x80 {
+        0 => 10_u64.checked_pow(exponent),
+        _ => 2_u64.checked_pow(exponent),
+    };
+    units.unwrap_or(1_000_000)
+}
+
+/// A file being read.
+struct Blocks<R> {
+    reader: R,
+    /// Of the section that is being read; one for all of a pcap file.
+    interfaces: Vec<Interface>,
+}
+
+/// What comes next in a file.
+enum Step {
+    Block(usize),
+    More,
+    Larger,
+    End(Option<String>),
+}
+
+impl<R: PcapReaderIterator> Blocks<R> {
+    fn new(reader: R) -> Blocks<R> {
+        Blocks {
+            reader,
+            interfaces: Vec::new(),
+        }
+    }
+
+    /// Shows all packets. Why there are no more, unless it is the end.
+    fn read(mut self, mut show: impl FnMut(&Record<'_>)) -> Option<String> {
+        let mut capacity = READ_BUFFER_BYTES;
+        let mut waiting = None;
+        loop {
+            let at = self.reader.consumed();
+            let step = match self.reader.next() {
+                Ok((len, block)) => {
+                    if let Some(record) = record_of(&mut self.interfaces, &block) {
+                        show(&record);
+                    }
+                    Step::Block(len)
+                }
+                Err(PcapError::Eof) => Step::End(None),
+                Err(PcapError::Incomplete(_)) => Step::More,
+                Err(PcapError::BufferTooSmall) => Step::Larger,
+                Err(PcapError::UnexpectedEof) => Step::End(Some(cut_off(at))),
+                Err(_) => Step::End(Some(damaged(at))),
+            };
+            match step {
+                // It would be the same forever.
+                Step::Block(0) => return Some(damaged(at)),
+                Step::Block(len) => self.reader.consume(len),
+                Step::End(why) => return why,
+                // Reading more has not helped: what is wanted is longer than the buffer.
+                Step::More if waiting != Some(self.reader.data().len()) => {
+                    waiting = Some(self.reader.data().len());
+                    if self.reader.refill().is_err() {
+                        return Some(damaged(at));
+                    }
+                }
+                Step::More | Step::Larger => {
+                    capacity *= 2;
+                    if capacity > MAX_BLOCK_BYTES || !self.reader.grow(capacity) {
+                        return Some(damaged(at));
+                    }
+                    waiting = None;
+                }
+            }
+        }
+    }
+}
+
+fn cut_off(at: usize) -> String {
+    format!("cut off in the packet that begins at byte {at}")
+}
+
+fn damaged(at: usize) -> String {
+    format!("damaged at byte {at}")
+}
+
+/// The packet of a block, if it is of one.
+fn record_of<'a>(
+    interfaces: &mut Vec<Interface>,
+    block: &'a PcapBlockOwned<'_>,
+) -> Option<Record<'a>> {
+    match block {
+        PcapBlockOwned::LegacyHeader(header) => {
+            *interfaces = vec![interface_of(header)];
+            None
+        }
+        PcapBlockOwned::Legacy(block) => Some(of_pcap(interfaces.first()?, block)),
+        PcapBlockOwned::NG(Block::SectionHeader(_)) => {
+            interfaces.clear();
+            None
+        }
+        PcapBlockOwned::NG(Block::InterfaceDescription(block)) => {
+            if interfaces.len() < MAX_INTERFACES {
+                interfaces.push(Interface::of(block));
+            }
+            None
+        }
+        PcapBlockOwned::NG(Block::EnhancedPacket(block)) => Some(of_pcapng(interfaces, block)),
+        PcapBlockOwned::NG(Block::SimplePacket(block)) => Some(Record {
+            time: 0,
+            link: interfaces.first().map_or(UNKNOWN_LINK, |it| it.link),
+            data: captured(block.data, block.origlen),
+            len: block.origlen,
+        }),
+        PcapBlockOwned::NG(_) => None,
+    }
+}
+
+/// The link of a packet whose interface the file does not describe.
+const UNKNOWN_LINK: i32 = -1;
+
+fn interface_of(header: &PcapHeader) -> Interface {
+    Interface {
+        // The upper half has other things: the length of a checksum behind each frame.
+        link: header.network.0 & 0xffff,
+        resolution: match header.is_nanosecond_precision() {
+            true => 1_000_000_000,
+            false => 1_000_000,
+        },
+        offset: 0,
+    }
+}
+
+fn of_pcap<'a>(interface: &Interface, block: &'a LegacyPcapBlock<'_>) -> Record<'a> {
+    let seconds = interface.nanoseconds(u64::from(block.ts_sec) * interface.resolution);
+    Record {
+        time: seconds + interface.nanoseconds(block.ts_usec.into()),
+        link: interface.link,
+        data: captured(block.data, block.caplen),
+        len: block.origlen,
+    }
+}
+
+fn of_pcapng<'a>(interfaces: &[Interface], block: &'a EnhancedPacketBlock<'_>) -> Record<'a> {
+    let interface = interfaces.get(block.if_id as usize);
+    let units = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
+    Record {
+        time: interface.map_or(0, |it| it.nanoseconds(units)),
+        link: interface.map_or(UNKNOWN_LINK, |it| it.link),
+        data: captured(block.data, block.caplen),
+        len: block.origlen,
+    }
+}
+
+/// Of `data`, which may be padded, the first `len` bytes.
+fn captured(data: &[u8], len: u32) -> &[u8] {
+    &data[..data.len().min(len as usize)]
+}
