@@ -204,7 +204,10 @@ impl<R: PcapReaderIterator> Blocks<R> {
             match step {
                 // It would be the same forever.
                 Step::Block(0) => return Some(damaged(at)),
-                Step::Block(len) => self.reader.consume(len),
+                Step::Block(len) => {
+                    self.reader.consume(len);
+                    waiting = None;
+                }
                 Step::End(why) => return why,
                 // Reading more has not helped: what is wanted is longer than the buffer.
                 Step::More if waiting != Some(self.reader.data().len()) => {

@@ -77,6 +77,21 @@ fn read__the_same_of_every_format() {
 }
 
 #[test]
+fn read__of_many_times_what_is_buffered() {
+    let mut capture = Capture::default();
+    for index in 0..16_000_u32 {
+        capture.tcp(ends(1, 9), index * MSS, MSS);
+    }
+    for file in [capture.pcap(), capture.pcapng(&[(1, 9)])] {
+        assert!(file.len() > 20 << 20);
+        let report = traced(&file);
+        assert_eq!(report.inputs[0].ended, None);
+        assert_eq!(report.seen.packets, 16_000);
+        assert_eq!(report.sum.rules.pairs.hits, 15_999);
+    }
+}
+
+#[test]
 fn files__committed_are_those_made_here() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures");
     let mut bytes = 0;
