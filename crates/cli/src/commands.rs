@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{config, doctor, files, keys, lab, mem};
+use crate::{config, doctor, files, keys, lab, mem, trace};
 
 /// Move data between machines: it lands once, in its final place.
 #[derive(Debug, Parser)]
@@ -58,6 +58,8 @@ pub enum Command {
     Doctor(doctor::Args),
     /// Run any program over an emulated network: delay, loss, rate and more
     Lab(lab::Args),
+    /// Say how often a receiver's predictions would have held for recorded traffic
+    Trace(trace::Args),
     /// End what a lab that was killed left running
     #[command(name = lab::guard::SUBCOMMAND, hide = true)]
     LabGuard(lab::guard::Args),
@@ -86,6 +88,7 @@ impl Command {
             Command::Config(args) => config::shown::run(args),
             Command::Doctor(args) => doctor::run(args),
             Command::Lab(args) => return lab::run(args),
+            Command::Trace(args) => trace::run(args),
             Command::LabGuard(args) => lab::guard::run(args),
         };
         done.map(|()| Exit::Success)

@@ -22,5 +22,6 @@ mod ports;
 pub mod program;
 mod rate;
 mod security;
+mod trace;
 
 pub use commands::{Args, Command};
