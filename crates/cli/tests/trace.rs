@@ -3,10 +3,19 @@
 #![allow(non_snake_case)]
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::thread;
 
+use netlab::netns::{self, Namespace, Offloads, Topology};
+use netsim::Side;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, setsockopt, socket, sockopt,
+};
 use serde_json::Value;
 
 fn capture(name: &str) -> PathBuf {
@@ -155,4 +164,94 @@ fn trace__what_is_no_capture_is_named() {
     assert!(directory.contains("Is a directory"), "{directory}");
     refused(&[], 2);
     refused(&["--follow", "0", text], 2);
+}
+
+/// Bytes that are sent where a transfer is recorded.
+const SENT: usize = 256 << 10;
+
+/// Sends [`SENT`] bytes over TCP from the calling thread's host to `to`.
+fn transfer(to: &Namespace) {
+    let listener = to.enter_thread(|| TcpListener::bind((to.ipv4(), 0)).unwrap());
+    let listener = listener.unwrap();
+    let address = listener.local_addr().unwrap();
+    let receiver = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        bytes
+    });
+    let bytes: Vec<u8> = (0..SENT).map(|at| (at % 251) as u8).collect();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(&bytes).unwrap();
+    drop(stream);
+    assert!(receiver.join().unwrap() == bytes, "the transfer itself");
+}
+
+/// What passes the host's devices while `during` runs, as a pcap file of the frames' first bytes.
+fn recorded(at: &Namespace, during: impl FnOnce()) -> Vec<u8> {
+    let tap = at.enter_thread(|| {
+        let all = SockProtocol::EthAll;
+        let tap = socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), all).unwrap();
+        setsockopt(&tap, sockopt::RcvBufForce, &(16 << 20)).unwrap();
+        tap
+    });
+    let tap = tap.unwrap();
+    during();
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 1 << 18, 1] {
+        file.extend(word.to_le_bytes());
+    }
+    let mut frame = vec![0; 1 << 16];
+    for count in 1.. {
+        let len = match recv(tap.as_raw_fd(), &mut frame, MsgFlags::MSG_DONTWAIT) {
+            Ok(len) => len,
+            Err(Errno::EAGAIN) => break,
+            Err(error) => panic!("{error}"),
+        };
+        let taken = len.min(96);
+        for word in [1, count, taken as u32, len as u32] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(&frame[..taken]);
+    }
+    file
+}
+
+#[test]
+fn trace__of_a_transfer_over_veth() {
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return;
+    }
+    let hosts = Topology::pair("trace", 1500).unwrap();
+    let off = Offloads {
+        tx: false,
+        gro: false,
+    };
+    for side in [Side::A, Side::B] {
+        hosts.set_offloads(side, off).unwrap();
+    }
+    let (a, b) = (hosts.a(), hosts.b());
+    let file = recorded(b, || a.enter_thread(|| transfer(b)).unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("transfer.pcap");
+    fs::write(&path, file).unwrap();
+    let all = json(&mut trace(&["--json", path.to_str().unwrap()]));
+    let flow = &all["flows"][0];
+    let name = flow["flow"].as_str().unwrap();
+    let begin = format!("tcp {}:", a.ipv4());
+    assert!(name.starts_with(&begin), "{name}");
+    assert!(name.contains(&format!("> {}:", b.ipv4())), "{name}");
+    assert_eq!(flow["pairs"]["misses"]["first"], 1);
+    let sent = flow["payload_bytes"].as_u64().unwrap();
+    assert!(sent >= SENT as u64, "{flow}");
+    // On a machine that is busy enough TCP takes a late answer for a loss.
+    let once = sent == SENT as u64;
+    for rule in ["pages_apart", "pairs", "trains"] {
+        let misses = &flow[rule]["misses"];
+        assert!(!once || misses["lost"] == 0, "{rule}: {misses}");
+        assert_eq!(misses["reordered"], 0, "{rule}: {misses}");
+    }
+    assert!(flow["pages"]["potential"].as_u64().unwrap() > 30, "{flow}");
+    assert_eq!(all["seen"]["merged"], 0, "{}", all["seen"]);
 }
