@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Bytes of the buffer that a capture is read through.
-pub(crate) const READ_BUFFER_BYTES: usize = 1 << 20;
+pub(crate) const READ_BUFFER_BYTES: usize = 128 << 10;
 
 /// Longest packet or block of a capture, bytes: the buffer grows up to this, whatever a length field says.
 pub(crate) const MAX_BLOCK_BYTES: usize = 16 << 20;
@@ -11,8 +11,8 @@ pub(crate) const MAX_BLOCK_BYTES: usize = 16 << 20;
 /// Interfaces of one section of pcapng that are remembered. What came by others is counted as unread.
 pub(crate) const MAX_INTERFACES: usize = 4096;
 
-/// Flows followed at a time; of more, those that were silent longest are folded into the others. Each takes about
-/// 3 KiB.
+/// Flows followed at a time; of more, those that were silent longest are folded into the others. Each takes 8 KiB
+/// at most, and four times that if it is full of holes.
 pub const MAX_FLOWS: usize = 16_384;
 
 /// Fragmented datagrams followed at a time. Of one that is forgotten, what comes later counts as a flow without ports.

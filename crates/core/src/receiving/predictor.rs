@@ -13,6 +13,9 @@ const REGION: RegionId = RegionId {
 };
 /// The Transfer that all of the stream is.
 const TRANSFER: u32 = 1;
+/// Blocks granted at a time: the one that is being received, the next, and one behind of which something is missing. What
+/// is further behind is given up, so that holes take little memory.
+const MAX_BLOCKS: usize = 3;
 /// log2 of the receiver's buffers: no STU is cut at the end of one of them before the 4 GiB of a Block.
 const BUFFER_LOG2: u8 = 32;
 
@@ -129,7 +132,7 @@ impl Predictor {
     /// Keeps at least one Block granted behind `position`.
     fn grant_up_to(&mut self, position: u64) {
         while self.granted.saturating_sub(position) <= u64::from(self.block) {
-            if !self.grants.has_room() {
+            if self.grants.iter().count() == MAX_BLOCKS {
                 self.give_up_first();
             }
             let len = u64::from(self.block);

@@ -2,9 +2,9 @@
 //! forecast that was made before it. The predictor is that of every receiver.
 
 use crate::limits::{BLOCK_BYTES, GRO_BYTES, GRO_SEGMENTS, ORIGIN, POLL_PACKETS};
-use crate::stream::Arrival;
+use crate::stream::{Arrival, Order};
 use crate::tally::{Cause, Tally};
-use zerolane_core::{Forecast, Predictor, Run, pattern_holds};
+use zerolane_core::{DropReason, Forecast, Predictor, Run, pattern_holds};
 
 /// The prediction at a flow.
 #[derive(Debug)]
@@ -139,13 +139,13 @@ fn place(predictor: &mut Predictor, arrival: &Arrival, segment: usize, ends: boo
     let short = (len as usize) < segment || len < predictor.stu();
     let more = !(ends && short);
     let taken = predictor.on_data(position, len, len, more);
-    if matches!(
-        taken,
-        Err(zerolane_core::DropReason::NoGrant | zerolane_core::DropReason::Limit)
-    ) {
+    let ahead = !matches!(arrival.order, Order::Late | Order::Again);
+    match taken {
         // Nobody here is asked for what is missing: it is given up.
-        predictor.restart(position);
-        return predictor.on_data(position, len, len, more).is_ok();
+        Err(DropReason::NoGrant | DropReason::Limit) if ahead => {
+            predictor.restart(position);
+            predictor.on_data(position, len, len, more).is_ok()
+        }
+        taken => taken.is_ok(),
     }
-    taken.is_ok()
 }

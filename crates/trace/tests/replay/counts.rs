@@ -114,6 +114,37 @@ fn two_flows__to_different_hosts_are_in_nobodys_way() {
     assert_eq!((report.sum.interleaved, report.hosts.len()), (0, 2));
 }
 
+/// The paper's Table 1, in shares: none, one page in a thousand, one in ten.
+#[test]
+fn interference__costs_the_pages_that_it_falls_into() {
+    const PAGES: u32 = 2_000;
+    for (interfering, failed) in [(0_u32, 0), (2, 2), (200, 134)] {
+        let mut capture = Capture::default();
+        let mut sent = 0;
+        for frame in 0..3 * PAGES {
+            capture.tcp(A, frame.wrapping_mul(MSS), MSS);
+            // Behind the first frame of a page, the second, and the last, in turn.
+            if sent < interfering && frame == sent * 3 * PAGES / interfering + sent % 3 {
+                capture.udp(B, 10);
+                sent += 1;
+            }
+        }
+        assert_eq!(sent, interfering);
+        let report = traced(&capture.snapped(66).pcap());
+        let (pages, hits) = (u64::from(PAGES), u64::from(PAGES) - failed);
+        let rules = &report.sum.rules;
+        assert_tally(
+            "pages",
+            &rules.pages,
+            pages,
+            hits,
+            &[(Cause::Control, failed)],
+        );
+        assert_tally("apart", &rules.pages_apart, pages, pages, &[]);
+        assert_eq!(report.sum.control_between, u64::from(interfering));
+    }
+}
+
 #[test]
 fn control__in_a_page_spoils_it() {
     let report = of(|it| {
@@ -212,6 +243,37 @@ fn retransmission__of_what_was_there_is_a_miss() {
             trains: (1, 1, &[]),
         },
     );
+}
+
+#[test]
+fn retransmission__of_what_was_sent_before_the_capture_is_a_miss_alone() {
+    let report = of(|it| {
+        segments(it, 3..6);
+        it.pause(500);
+        segments(it, [0]);
+        it.pause(500);
+        segments(it, 6..9);
+    });
+    let pairs = &report.sum.rules.pairs;
+    assert_tally("pairs", pairs, 7, 5, &[(Cause::First, 1), (Cause::Lost, 1)]);
+}
+
+#[test]
+fn step__too_far_for_a_gap_begins_another_stream() {
+    let report = of(|it| {
+        segments(it, 0..3);
+        (0..3).for_each(|index| it.tcp(A, (1 << 31) + index * MSS, MSS));
+    });
+    let pairs = &report.sum.rules.pairs;
+    assert_tally("pairs", pairs, 6, 4, &[(Cause::First, 2)]);
+    // Within reach, it is a loss, however large: and the forecast goes on behind it.
+    let report = of(|it| {
+        segments(it, 0..3);
+        it.pause(500);
+        (0..3).for_each(|index| it.tcp(A, (1 << 30) - 1 + index * MSS, MSS));
+    });
+    let pairs = &report.sum.rules.pairs;
+    assert_tally("pairs", pairs, 6, 2, &[(Cause::First, 1), (Cause::Lost, 3)]);
 }
 
 #[test]
