@@ -23,6 +23,17 @@ pub(crate) enum Order {
     Again,
 }
 
+impl Order {
+    /// Why what came so was not where it was expected; `None` if it was.
+    pub(crate) fn cause(self) -> Option<Cause> {
+        match self {
+            Order::Next => None,
+            Order::Overtook | Order::Late => Some(Cause::Reordered),
+            Order::Ahead | Order::Again => Some(Cause::Lost),
+        }
+    }
+}
+
 /// A packet with payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {

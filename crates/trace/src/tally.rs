@@ -1,6 +1,5 @@
 //! How often a prediction held, and why not.
 
-use crate::stream::Order;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// Why a prediction missed.
@@ -41,15 +40,6 @@ impl Cause {
             Cause::Reordered => "reordered",
             Cause::Lost => "lost",
             Cause::Size => "size",
-        }
-    }
-
-    /// Why what came in this order was not where it was expected; `None` if it was.
-    pub(crate) fn of(order: Order) -> Option<Cause> {
-        match order {
-            Order::Next => None,
-            Order::Overtook | Order::Late => Some(Cause::Reordered),
-            Order::Ahead | Order::Again => Some(Cause::Lost),
         }
     }
 }

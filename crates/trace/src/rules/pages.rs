@@ -35,7 +35,7 @@ impl Page {
             ended: false,
             header: arrival.header,
             end: arrival.end(),
-            displaced: Cause::of(arrival.order),
+            displaced: arrival.order.cause(),
             missed: None,
             missed_apart: None,
         }
@@ -48,14 +48,14 @@ impl Page {
         self.bytes += u64::from(arrival.len);
         self.ended = arrival.header + arrival.len != self.frame;
         self.end = arrival.end();
-        self.displaced = Cause::of(arrival.order);
+        self.displaced = arrival.order.cause();
     }
 
     fn displaced(&self, arrival: &Arrival) -> Option<Cause> {
         if arrival.position == self.end {
             return None;
         }
-        let own = Cause::of(arrival.order);
+        let own = arrival.order.cause();
         Some(own.or(self.displaced).unwrap_or(Cause::Lost))
     }
 

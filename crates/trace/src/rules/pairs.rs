@@ -122,7 +122,7 @@ impl Pairs {
                 true if unmet.is_none() && places.next() == Some(arrival.position) => None,
                 _ => {
                     // One out of its order moves all behind it in its message.
-                    shifted = Cause::of(arrival.order).or(shifted);
+                    shifted = arrival.order.cause().or(shifted);
                     Some(unmet.or(shifted).unwrap_or(Cause::Lost))
                 }
             };

@@ -70,7 +70,7 @@ impl Trains {
         let train = self.train.get_or_insert_with(|| Train::begun_by(arrival));
         train.datagrams += 1;
         train.bytes += u64::from(arrival.len);
-        train.missed = train.missed.or(Cause::of(arrival.order));
+        train.missed = train.missed.or(arrival.order.cause());
         let ends = arrival.len < train.datagram && arrival.order != Order::Late;
         if ends || arrival.end() >= train.full {
             self.close();

@@ -615,6 +615,45 @@ const DOCUMENTS: &[Document] = &[
         without: &[],
     },
     Document {
+        name: "docs/trace.md",
+        text: include_str!("../../../../docs/trace.md"),
+        facts: &[
+            Fact("with {1024} bytes or more behind", &["limits::LARGE_BYTES"]),
+            Fact("frames of a page of {4096} bytes", &["limits::PAGE_BYTES"]),
+            Fact(
+                "{64} or {65,507} bytes at most, no more than {64} packets",
+                &[
+                    "limits::GRO_SEGMENTS",
+                    "limits::GRO_BYTES",
+                    "limits::POLL_PACKETS",
+                ],
+            ),
+            Fact(
+                "are more than {four} or hold {16 KiB}",
+                &["limits::MIN_TRAIN", "limits::LARGE_TRAIN"],
+            ),
+            Fact(
+                "at a time ({16384}); of more",
+                &["trace::limits::MAX_FLOWS"],
+            ),
+            Fact("merge them no more ({50 us})", &["limits::POLL_PAUSE"]),
+            Fact(
+                "that fewer than {three} had passed",
+                &["limits::REORDERING_PACKETS"],
+            ),
+            Fact(
+                "{1024} fragmented datagrams, a buffer of {128 KiB} that grows to {16 MiB}",
+                &[
+                    "limits::MAX_FRAGMENTED",
+                    "limits::READ_BUFFER_BYTES",
+                    "limits::MAX_BLOCK_BYTES",
+                ],
+            ),
+        ],
+        checked: None,
+        without: &[],
+    },
+    Document {
         name: "docs/c.md",
         text: include_str!("../../../../docs/c.md"),
         facts: &[
