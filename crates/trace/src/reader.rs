@@ -162,6 +162,8 @@ fn resolution(tsresol: u8) -> u64 {
 /// A file being read.
 struct Blocks<R> {
     reader: R,
+    /// Bytes of its buffer.
+    capacity: usize,
     /// Of the section that is being read; one for all of a pcap file.
     interfaces: Vec<Interface>,
 }
@@ -170,7 +172,6 @@ struct Blocks<R> {
 enum Step {
     Block(usize),
     More,
-    Larger,
     End(Option<String>),
 }
 
@@ -178,17 +179,18 @@ impl<R: PcapReaderIterator> Blocks<R> {
     fn new(reader: R) -> Blocks<R> {
         Blocks {
             reader,
+            capacity: READ_BUFFER_BYTES,
             interfaces: Vec::new(),
         }
     }
 
     /// Shows all packets. Why there are no more, unless it is the end.
     fn read(mut self, mut show: impl FnMut(&Record<'_>)) -> Option<String> {
-        let mut capacity = READ_BUFFER_BYTES;
-        let mut waiting = None;
         loop {
             let at = self.reader.consumed();
             let step = match self.reader.next() {
+                // It would be the same forever.
+                Ok((0, _)) => Step::End(Some(damaged(at))),
                 Ok((len, block)) => {
                     if let Some(record) = record_of(&mut self.interfaces, &block) {
                         show(&record);
@@ -196,34 +198,42 @@ impl<R: PcapReaderIterator> Blocks<R> {
                     Step::Block(len)
                 }
                 Err(PcapError::Eof) => Step::End(None),
-                Err(PcapError::Incomplete(_)) => Step::More,
-                Err(PcapError::BufferTooSmall) => Step::Larger,
+                Err(PcapError::Incomplete(_) | PcapError::BufferTooSmall) => Step::More,
                 Err(PcapError::UnexpectedEof) => Step::End(Some(cut_off(at))),
                 Err(_) => Step::End(Some(damaged(at))),
             };
             match step {
-                // It would be the same forever.
-                Step::Block(0) => return Some(damaged(at)),
-                Step::Block(len) => {
-                    self.reader.consume(len);
-                    waiting = None;
+                Step::Block(len) => self.reader.consume(len),
+                Step::More => {
+                    if let Err(why) = self.more(at) {
+                        return why;
+                    }
                 }
                 Step::End(why) => return why,
-                // Reading more has not helped: what is wanted is longer than the buffer.
-                Step::More if waiting != Some(self.reader.data().len()) => {
-                    waiting = Some(self.reader.data().len());
-                    if self.reader.refill().is_err() {
-                        return Some(damaged(at));
-                    }
-                }
-                Step::More | Step::Larger => {
-                    capacity *= 2;
-                    if capacity > MAX_BLOCK_BYTES || !self.reader.grow(capacity) {
-                        return Some(damaged(at));
-                    }
-                    waiting = None;
-                }
             }
+        }
+    }
+
+    /// Buffers more of the file, in a larger buffer if this one is full.
+    ///
+    /// # Errors
+    /// It is the end; and why, if the packet at byte `at` wants more than there is, or than is ever buffered.
+    fn more(&mut self, at: usize) -> Result<(), Option<String>> {
+        let before = self.reader.data().len();
+        if self.reader.refill().is_err() {
+            return Err(Some(damaged(at)));
+        }
+        if self.reader.data().len() > before {
+            return Ok(());
+        }
+        if self.reader.reader_exhausted() {
+            return Err((before > 0).then(|| cut_off(at)));
+        }
+        self.capacity *= 2;
+        let grown = self.capacity <= MAX_BLOCK_BYTES && self.reader.grow(self.capacity);
+        match grown {
+            true => Ok(()),
+            false => Err(Some(damaged(at))),
         }
     }
 }

@@ -203,6 +203,49 @@ fn reordering__is_told_from_loss_by_how_late_it_is() {
 }
 
 #[test]
+fn reordering__of_a_page_s_first_frame_spoils_that_too() {
+    let report = of(|it| segments(it, [0, 1, 2, 3, 4, 6, 5, 7, 8]));
+    // 3-4-6, and 5-7-8.
+    assert_tally(
+        "pages",
+        &report.sum.rules.pages,
+        3,
+        1,
+        &[(Cause::Reordered, 2)],
+    );
+}
+
+#[test]
+fn reordering__of_a_train_s_end_is_in_no_way_of_the_next() {
+    let report = of(|it| {
+        segments(it, 0..9);
+        it.tcp(A, 5000 + 10 * MSS, 100);
+        segments(it, [9]);
+        (0..6).for_each(|index| it.tcp(A, 5100 + (10 + index) * MSS, MSS));
+    });
+    assert_tally(
+        "trains",
+        &report.sum.rules.trains,
+        2,
+        1,
+        &[(Cause::Reordered, 1)],
+    );
+}
+
+#[test]
+fn trains__are_of_64_KiB_and_of_one_length() {
+    let report = of(|it| segments(it, 0..100));
+    assert_tally("45, 45 and 10", &report.sum.rules.trains, 3, 3, &[]);
+    let report = of(|it| {
+        (0..6).for_each(|index| it.tcp(A, index * 1000, 1000));
+        (0..6).for_each(|index| it.tcp(A, 6000 + index * MSS, MSS));
+    });
+    assert_tally("two lengths", &report.sum.rules.trains, 2, 2, &[]);
+    let report = of(|it| segments(it, 0..4));
+    assert_tally("too short", &report.sum.rules.trains, 0, 0, &[]);
+}
+
+#[test]
 fn loss__spoils_what_is_behind_it_in_its_message() {
     let report = of(|it| {
         segments(it, [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11]);
@@ -364,6 +407,21 @@ fn udp__a_message_has_what_one_poll_brings() {
     assert_eq!(report(50, 49), 2);
     assert_eq!(report(50, 50), 10);
     assert_eq!(report(100, 50), 2);
+    // A longer one is no part of a message, nor what comes 64 packets of the host later.
+    let longer = of(|it| {
+        for len in [1400, 1000, 1400, 1400] {
+            it.udp(A, len);
+        }
+    });
+    assert_tally("pairs", &longer.sum.rules.pairs, 4, 3, &[(Cause::First, 1)]);
+    assert_eq!(longer.sum.rules.runs, 3);
+    let two = of(|it| {
+        for _ in 0..1 + 64 {
+            it.udp(A, 100);
+            it.udp(B, 100);
+        }
+    });
+    assert_eq!(two.sum.rules.runs, 2 * (1 + 2));
     let many = of(|it| (0..1 + 64 + 63).for_each(|_| it.udp(A, 100)));
     assert_eq!(many.sum.rules.runs, 3, "64 are merged at most");
     let large = of(|it| (0..1 + 7 + 7).for_each(|_| it.udp(A, 9000)));
@@ -433,6 +491,20 @@ fn fragments__in_another_order_or_with_one_lost() {
 }
 
 #[test]
+fn fragments__of_more_datagrams_than_are_remembered() {
+    let lone = |datagrams: u16| {
+        let report = of(|it| {
+            for id in 0..datagrams {
+                it.push(Capture::fragments(A, id, 2000).remove(0));
+            }
+            it.push(Capture::fragments(A, 0, 2000).remove(1));
+        });
+        report.seen.lone_fragments
+    };
+    assert_eq!((lone(1024), lone(1025)), (0, 1));
+}
+
+#[test]
 fn connection__that_begins_anew_on_the_same_ports_is_another_stream() {
     let report = of(|it| {
         it.syn(A, 4999);
@@ -449,6 +521,27 @@ fn connection__that_begins_anew_on_the_same_ports_is_another_stream() {
             trains: (2, 2, &[]),
         },
     );
+}
+
+#[test]
+fn connection__that_begins_anew_goes_on_with_no_page() {
+    let report = of(|it| {
+        segments(it, 0..4);
+        it.syn(A, 900_000);
+        (0..5).for_each(|index| it.tcp(A, 900_001 + index * MSS, MSS));
+    });
+    assert_tally("pages", &report.sum.rules.pages, 2, 2, &[]);
+    assert_tally("trains", &report.sum.rules.trains, 1, 1, &[]);
+}
+
+#[test]
+fn connection__whose_first_packet_has_payload() {
+    let report = of(|it| {
+        it.segment(A, 4999, MSS, &[], true);
+        segments(it, 1..4);
+    });
+    let pairs = &report.sum.rules.pairs;
+    assert_tally("pairs", pairs, 4, 3, &[(Cause::First, 1)]);
 }
 
 #[test]

@@ -85,6 +85,14 @@ fn dissect__padding_of_short_frames_is_no_payload() {
     assert_eq!((sum.packets, sum.data_packets), (1, 0));
 }
 
+#[test]
+fn dissect__payload_that_the_frame_has_no_room_for_is_none() {
+    let mut capture = Capture::default();
+    capture.tcp(ends(1, 9), 0, 10);
+    capture.frames[0].bytes[16..18].copy_from_slice(&1500_u16.to_be_bytes());
+    assert_eq!(traced(&capture.pcap()).sum.payload_bytes, 10);
+}
+
 /// The IPv6 packet of UDP that has `extensions` in front of it, the first of the kind `first`.
 fn ipv6(first: u8, extensions: &[u8], above: &[u8]) -> Vec<u8> {
     let address = |host| [&[0x20, 1, 0xd, 0xb8][..], &[0; 11], &[host]].concat();
