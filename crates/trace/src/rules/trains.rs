@@ -11,9 +11,7 @@ const MAX_TRAIN_BYTES: u32 = crate::limits::GRO_BYTES;
 /// A train of which something came.
 #[derive(Clone, Copy, Debug)]
 struct Train {
-    /// Where it begins.
-    start: u64,
-    /// Where the longest train that begins there ends.
+    /// Where the longest train that begins where it does ends.
     full: u64,
     /// Payload of each datagram but the last.
     datagram: u32,
@@ -26,7 +24,6 @@ impl Train {
     fn begun_by(arrival: &Arrival) -> Train {
         let datagrams = (MAX_TRAIN_BYTES / arrival.len).max(1);
         Train {
-            start: arrival.position,
             full: arrival.position + u64::from(datagrams) * u64::from(arrival.len),
             datagram: arrival.len,
             datagrams: 0,
@@ -55,10 +52,7 @@ impl Trains {
             return;
         }
         let foreign = self.train.is_some_and(|train| {
-            let within = (train.start..train.full).contains(&arrival.position);
-            arrival.begins
-                || arrival.len > train.datagram
-                || arrival.position >= train.full && !within
+            arrival.begins || arrival.len > train.datagram || arrival.position >= train.full
         });
         if foreign {
             self.close();
@@ -71,8 +65,7 @@ impl Trains {
         train.datagrams += 1;
         train.bytes += u64::from(arrival.len);
         train.missed = train.missed.or(arrival.order.cause());
-        let ends = arrival.len < train.datagram && arrival.order != Order::Late;
-        if ends || arrival.end() >= train.full {
+        if arrival.len < train.datagram && arrival.order != Order::Late {
             self.close();
         }
     }

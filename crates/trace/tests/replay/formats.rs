@@ -192,6 +192,22 @@ fn damaged__a_length_of_4_GiB_takes_no_memory() {
     assert_eq!(report.inputs[0].ended, Some(told));
 }
 
+#[test]
+fn cut_off__in_a_packet_that_is_longer_than_the_buffer() {
+    let mut file = sample().pcap();
+    let end = file.len();
+    file.extend([[0; 4], [0; 4], 200_000_u32.to_le_bytes(), [0; 4]].concat());
+    for more in [0, 10, 150_000] {
+        let mut file = file.clone();
+        file.resize(file.len() + more, 0);
+        let told = format!("cut off in the packet that begins at byte {end}");
+        assert_eq!(traced(&file).inputs[0].ended, Some(told), "{more}");
+    }
+    file.resize(file.len() + 200_000, 0);
+    let report = traced(&file);
+    assert_eq!((&report.inputs[0].ended, report.seen.packets), (&None, 12));
+}
+
 /// A file whose first bytes are those of `self`.
 trait ChainBytes {
     fn chain(self, rest: impl Read) -> impl Read;
