@@ -26,8 +26,9 @@ use std::thread;
 use std::time::Duration;
 
 const UNIT: u64 = UNIT_BYTES as u64;
-pub(crate) const RECURSIVE: CopyOptions = CopyOptions {
-    recursive: true,
+/// As nothing was asked for.
+pub(crate) const FRESH: CopyOptions = CopyOptions {
+    recursive: false,
     resume: false,
     durable: false,
     replace_read_only: false,
@@ -36,6 +37,10 @@ pub(crate) const RECURSIVE: CopyOptions = CopyOptions {
     in_place: false,
     copy_links: false,
     attributes: crate::message::Attributes::NONE,
+};
+pub(crate) const RECURSIVE: CopyOptions = CopyOptions {
+    recursive: true,
+    ..FRESH
 };
 const RESUME: CopyOptions = CopyOptions {
     resume: true,

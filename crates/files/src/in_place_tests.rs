@@ -2,21 +2,15 @@
 
 use super::*;
 use crate::CopyOptions;
+use crate::copy_tests::FRESH;
 use crate::part::Part;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 const IN_PLACE: CopyOptions = CopyOptions {
-    recursive: false,
-    resume: false,
-    durable: false,
-    replace_read_only: false,
-    count_first: false,
-    delta: false,
     in_place: true,
-    copy_links: false,
-    attributes: crate::message::Attributes::NONE,
+    ..FRESH
 };
 
 const META: Meta = Meta {

@@ -1,20 +1,10 @@
 #![allow(non_snake_case)]
 use super::*;
+use crate::copy_tests::FRESH;
 use std::fs::{File, Permissions, read, read_dir, set_permissions, write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-const FRESH: CopyOptions = CopyOptions {
-    recursive: false,
-    resume: false,
-    durable: false,
-    replace_read_only: false,
-    count_first: false,
-    delta: false,
-    in_place: false,
-    copy_links: false,
-    attributes: crate::message::Attributes::NONE,
-};
 const RESUME: CopyOptions = CopyOptions {
     resume: true,
     ..FRESH

@@ -3,6 +3,7 @@
 #![allow(non_snake_case)]
 
 use super::*;
+use crate::copy_tests::FRESH;
 use crate::digest::{Algorithm, Digester};
 use crate::limits::UNIT_BYTES;
 use crate::message::{Landing, Reply, Request, encode_opening};
@@ -23,14 +24,8 @@ use zerolane::{Connection, Options, Region};
 
 pub(crate) const RECURSIVE: CopyOptions = CopyOptions {
     recursive: true,
-    resume: false,
-    durable: false,
-    replace_read_only: false,
     count_first: true,
-    delta: false,
-    in_place: false,
-    copy_links: false,
-    attributes: crate::message::Attributes::NONE,
+    ..FRESH
 };
 
 /// A server of `share` in a temporary directory that also has `local`; stopped when dropped.
