@@ -1,27 +1,12 @@
 #![allow(non_snake_case)]
 use super::*;
 use crate::error::Refusal;
-use crate::message::{ListOptions, RemoveOptions, Replace};
+use crate::location::Host;
+use crate::message::{CopyOptions, ListOptions, RemoveOptions, Replace};
+use crate::stop::Stop;
 use std::fs;
 use std::net::Ipv4Addr;
-
-#[test]
-fn Places__a_flood_is_bounded_and_one_host_does_not_take_it_all() {
-    let mut places = Places::default();
-    for port in 1..=1000 {
-        places.add(SocketAddr::from(([10, 0, 0, 1], port)));
-        places.add(SocketAddr::from(([10, 0, 0, 1], port)));
-    }
-    assert_eq!(places.known.len(), MEETING_PLACES_OF_HOST);
-    places.add(SocketAddr::from(([10, 0, 0, 2], 7)));
-    let tried: Vec<_> = std::iter::from_fn(|| places.next()).collect();
-    assert_eq!(tried.last(), Some(&SocketAddr::from(([10, 0, 0, 2], 7))));
-    for host in 0..=255 {
-        places.add(SocketAddr::from(([10, 0, 1, host], 7)));
-    }
-    assert!(places.is_full());
-    assert_eq!(places.known.len(), MEETING_PLACES);
-}
+use std::path::PathBuf;
 
 /// What is offered, and a directory to receive into.
 fn places(names: &[&str]) -> (tempfile::TempDir, Vec<PathBuf>, PathBuf) {

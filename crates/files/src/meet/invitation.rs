@@ -1,0 +1,216 @@
+//! The sender: files that are offered to whoever says the code.
+
+use super::discovery::Beacon;
+use super::links::links;
+use super::{LOOK, MeetingCode, Offer, PATIENCE, draw, trusting};
+use crate::confine::{Confinement, confine_to_sources};
+use crate::error::{Cause, Error};
+use crate::limits::{CONTROL_BYTES, ENTRY_OVERHEAD_BYTES, REQUEST_SECONDS};
+use crate::links::Links;
+use crate::message::{CopyOptions, OfferedEntry, Reply, Request};
+use crate::opening::{hear, say};
+use crate::root::{kind_of, meta_of, stat_at};
+use crate::send::{Start, count};
+use crate::server::{ServeOptions, Server};
+use crate::stop::Stop;
+use std::collections::HashSet;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use zerolane::keys::Access;
+use zerolane::security::{CODE_GUESSES, Identity};
+use zerolane::{Connection, Endpoint, Options, Security};
+
+/// Files that are offered to whoever knows a code.
+#[derive(Debug)]
+pub struct Invitation {
+    code: MeetingCode,
+    offer: Offer,
+    sources: Vec<PathBuf>,
+    endpoint: Endpoint,
+    transport: Options,
+    beacon: io::Result<Beacon>,
+}
+
+impl Invitation {
+    /// Takes from the calling thread, and from all threads that it starts from now on, what sending `sources` does not
+    /// need, by Landlock: other files, writing, starting programs, TCP, signals to other processes. To be called before
+    /// [`Invitation::new`], which starts a thread that hears strangers. It cannot be undone. A file that is replaced by
+    /// another after that cannot be read.
+    ///
+    /// # Errors
+    /// The kernel has Landlock and refuses.
+    pub fn confine(sources: &[PathBuf]) -> io::Result<Confinement> {
+        confine_to_sources(sources)
+    }
+
+    /// Offers local files and directories, listening on `address`, to be found on the networks of the
+    /// `interfaces` with these names (of all that are up, if none is named).
+    ///
+    /// # Errors
+    /// [`Error::Local`] for a source that is not there; [`Error::Listen`]; no random numbers.
+    pub fn new(
+        sources: Vec<PathBuf>,
+        address: SocketAddr,
+        interfaces: &[String],
+        transport: Options,
+    ) -> Result<Invitation, Error> {
+        let offer = offer(&sources)?;
+        let code = MeetingCode::from_random(draw()?, draw()?);
+        let identity = Arc::new(Identity::from_secret(draw()?));
+        let mut transport = transport;
+        transport.security = Security {
+            identity: Some(identity),
+            ..Security::default()
+        };
+        let mut by_code = transport.clone();
+        by_code.security.pre_shared = Some(code.secret().clone().into());
+        let endpoint = Endpoint::bind(address, by_code).map_err(|source| Error::Listen {
+            address: address.to_string(),
+            source,
+        })?;
+        let port = endpoint.local_addr().port();
+        let beacon = links(interfaces).and_then(|links| Beacon::new(&links, code.channel(), port));
+        Ok(Invitation {
+            code,
+            offer,
+            sources,
+            endpoint,
+            transport,
+            beacon,
+        })
+    }
+
+    /// What the receiver is to be told.
+    pub fn code(&self) -> &MeetingCode {
+        &self.code
+    }
+
+    /// What is offered.
+    pub fn offer(&self) -> &Offer {
+        &self.offer
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.endpoint.local_addr()
+    }
+
+    /// Why it cannot be found, but by its address.
+    pub fn hidden(&self) -> Option<&io::Error> {
+        self.beacon.as_ref().err()
+    }
+
+    /// Waits for somebody with the code, and gives the server of these files for the owner of that key alone.
+    /// `wrong_code` is told of each wrong guess, and how many are left.
+    ///
+    /// # Errors
+    /// [`Error::CodeGuessed`]: wrong codes were tried so often that the code is void. [`Error::ClientLost`]: the one who
+    /// had the code went at once.
+    pub fn wait(self, stop: &Stop, mut wrong_code: impl FnMut(u32)) -> Result<Server, Error> {
+        let mut endpoint = self.endpoint;
+        let mut told = 0;
+        let mut connection = loop {
+            stop.check()?;
+            let accepted = endpoint.accept(Some(LOOK))?;
+            let wrong = endpoint.gate_counters().map_or(0, |it| it.wrong_codes);
+            while u64::from(told) < wrong {
+                told += 1;
+                wrong_code(CODE_GUESSES.saturating_sub(told));
+            }
+            match accepted {
+                Some(connection) => break connection,
+                None if endpoint.is_spent() => {
+                    return Err(match endpoint.gate_counters() {
+                        Some(strangers) if strangers.admitted > 0 => Error::ClientLost,
+                        _ => Error::CodeGuessed,
+                    });
+                }
+                None => {}
+            }
+        };
+        let key = connection.peer_key().ok_or(Error::Internal)?;
+        let address = endpoint.local_addr();
+        drop((self.beacon, endpoint));
+        let greet = |connection: &mut Connection| {
+            match hear(connection, stop, Duration::from_secs(REQUEST_SECONDS))? {
+                Request::Meet => {}
+                _ => return Err(Error::Protocol("asks before it meets")),
+            }
+            // The receiver may come as soon as it knows what there is.
+            let server = Server::offering(
+                self.sources.into(),
+                address,
+                ServeOptions {
+                    read_only: true,
+                    access: Access::Anyone,
+                    transport: trusting(self.transport, key),
+                },
+            )?;
+            let offer = Reply::Offer {
+                files: self.offer.files,
+                bytes: self.offer.bytes,
+                entries: self.offer.entries,
+                more: self.offer.more,
+            };
+            say(connection, &offer, stop, PATIENCE)?;
+            Ok(server)
+        };
+        let server = greet(&mut connection);
+        let _ = connection.close();
+        match server {
+            Err(Error::Transport(_) | Error::Stalled) => Err(Error::ClientLost),
+            server => server,
+        }
+    }
+}
+
+/// What these sources are.
+fn offer(sources: &[PathBuf]) -> Result<Offer, Error> {
+    let options = CopyOptions {
+        recursive: true,
+        ..CopyOptions::default()
+    };
+    let starts: Vec<_> = sources
+        .iter()
+        .map(|source| crate::client::local_start(source, &options))
+        .collect();
+    let (files, bytes) = count(&starts, &options, &Links::Kept, || Ok(()))?;
+    let mut offer = Offer {
+        files,
+        bytes,
+        entries: Vec::new(),
+        more: 0,
+    };
+    let mut names = HashSet::new();
+    let mut room = CONTROL_BYTES - 1024;
+    for (start, source) in starts.iter().zip(sources) {
+        let (directory, name) = match start {
+            Start::Named { directory, name } => (directory, name),
+            Start::Contents(_) | Start::Below { .. } => continue,
+            Start::Missing { cause, .. } => return Err(Error::local(source, cause.clone())),
+        };
+        if !names.insert(name) {
+            return Err(Error::local(source, Cause::SameName));
+        }
+        let stat = stat_at(directory, name).map_err(|cause| Error::local(source, cause))?;
+        let start = std::slice::from_ref(start);
+        let (_, size) = count(start, &options, &Links::Kept, || Ok(()))?;
+        let entry = OfferedEntry {
+            name: name.clone(),
+            kind: kind_of(&stat),
+            size,
+            meta: meta_of(&stat),
+        };
+        match room.checked_sub(name.len() + ENTRY_OVERHEAD_BYTES) {
+            Some(left) => {
+                room = left;
+                offer.entries.push(entry);
+            }
+            None => offer.more += 1,
+        }
+    }
+    Ok(offer)
+}

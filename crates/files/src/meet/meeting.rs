@@ -1,0 +1,181 @@
+//! The receiver: finds the sender, and receives what it offers.
+
+use super::discovery::Search;
+use super::links::links;
+use super::places::Places;
+use super::{MeetingCode, Offer, PATIENCE, draw, trusting};
+use crate::client::Client;
+use crate::error::Error;
+use crate::limits::{MEETING_ANSWER_MILLISECONDS, QUESTION_MILLISECONDS, SEARCH_SECONDS};
+use crate::location::Host;
+use crate::message::{CopyOptions, Reply, Request, Totals};
+use crate::observe::Observer;
+use crate::opening::{hear, say};
+use crate::stop::Stop;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use zerolane::failure::{CloseReason, Reason};
+use zerolane::security::Identity;
+use zerolane::{Options, Security};
+
+/// Where to look for a sender.
+#[derive(Clone, Debug)]
+pub enum Whereabouts {
+    /// On the networks of the interfaces with these names; of all that are up, if none is named.
+    Near(Vec<String>),
+    /// There.
+    At(Host),
+}
+
+/// A sender that was found, and what it offers.
+#[derive(Debug)]
+pub struct Meeting {
+    offer: Offer,
+    pub(super) client: Client,
+}
+
+impl Meeting {
+    /// Finds the one who sends with this code.
+    ///
+    /// # Errors
+    /// [`Error::NoSender`]: nobody answers. [`Error::Connect`]: who answers does not know the code, or is gone.
+    pub fn find(
+        code: &MeetingCode,
+        whereabouts: &Whereabouts,
+        transport: &Options,
+        stop: &Stop,
+    ) -> Result<Meeting, Error> {
+        let mut transport = transport.clone();
+        transport.security = Security {
+            identity: Some(Arc::new(Identity::from_secret(draw()?))),
+            ..Security::default()
+        };
+        let interfaces = match whereabouts {
+            Whereabouts::At(host) => return greet(host, code, &transport, stop),
+            Whereabouts::Near(interfaces) => interfaces,
+        };
+        let none = |why: io::Error| Error::NoSender(Some(why));
+        let [nonce, _]: [[u8; 16]; 2] = halves(draw()?);
+        let search = links(interfaces).and_then(|it| Search::new(&it, code.channel(), nonce));
+        let search = search.map_err(none)?;
+        let quick = Options {
+            connect_timeout: Duration::from_millis(MEETING_ANSWER_MILLISECONDS),
+            ..transport
+        };
+        let mut places = Places::default();
+        let until = Instant::now() + Duration::from_secs(SEARCH_SECONDS);
+        let mut asked: Option<Instant> = None;
+        let mut why = Error::NoSender(None);
+        while Instant::now() < until {
+            stop.check()?;
+            let due = Duration::from_millis(QUESTION_MILLISECONDS);
+            if asked.is_none_or(|at| at.elapsed() >= due) {
+                search.ask().map_err(none)?;
+                asked = Some(Instant::now());
+            }
+            search.hear(|place| places.add(place));
+            // One at a time: in between others are heard.
+            let Some(place) = places.next() else {
+                continue;
+            };
+            let host = Host::from(place);
+            match greet(&host, code, &quick, stop) {
+                Err(Error::Stopped) => return Err(Error::Stopped),
+                // Another may be the right one. That a code was wrong says more than that there was no answer.
+                Err(error) if !is_denied(&why) => why = error,
+                Err(_) => {}
+                met => return met,
+            }
+            if places.is_full() && places.are_tried() {
+                break;
+            }
+        }
+        Err(why)
+    }
+
+    /// What there is to receive.
+    pub fn offer(&self) -> &Offer {
+        &self.offer
+    }
+
+    /// Receives all of it into a directory, which is made if need be. A name that is there already is refused, unless
+    /// `overwrite`. When the connection breaks, another goes on, for as long as `patience`.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn receive(
+        &self,
+        directory: &Path,
+        options: &CopyOptions,
+        overwrite: bool,
+        patience: Duration,
+        observer: &dyn Observer,
+    ) -> Result<Totals, Error> {
+        let client = self.client.clone().with_patience(patience);
+        client.get_offered(directory, options, overwrite, observer)
+    }
+
+    /// Tells the sender that nothing of it is wanted.
+    ///
+    /// # Errors
+    /// The sender is gone.
+    pub fn decline(&self) -> Result<(), Error> {
+        self.client.decline()
+    }
+}
+
+/// Proves the code to who is at `host`, and hears what there is.
+fn greet(
+    host: &Host,
+    code: &MeetingCode,
+    transport: &Options,
+    stop: &Stop,
+) -> Result<Meeting, Error> {
+    let mut by_code = transport.clone();
+    by_code.security.pre_shared = Some(code.secret().clone().into());
+    let client = Client::new(host.clone()).with_stop(stop.clone());
+    let mut connection = client.clone().with_transport(by_code).connect_once()?;
+    say(&mut connection, &Request::Meet, stop, PATIENCE)?;
+    let offer = match hear(&mut connection, stop, PATIENCE)? {
+        Reply::Offer {
+            files,
+            bytes,
+            entries,
+            more,
+        } => Offer {
+            files,
+            bytes,
+            entries,
+            more,
+        },
+        _ => return Err(Error::Protocol("offers nothing")),
+    };
+    let key = connection.peer_key().ok_or(Error::Internal)?;
+    let _ = connection.close();
+    let usual = Options {
+        connect_timeout: Options::default().connect_timeout,
+        ..transport.clone()
+    };
+    Ok(Meeting {
+        offer,
+        client: client.with_transport(trusting(usual, key)),
+    })
+}
+
+fn halves(bytes: [u8; 32]) -> [[u8; 16]; 2] {
+    let (halves, _) = bytes.as_chunks();
+    [halves[0], halves[1]]
+}
+
+fn is_denied(error: &Error) -> bool {
+    let Error::Connect {
+        source: zerolane::Error::Closed(CloseReason::ExchangeRefused(reason)),
+        ..
+    } = error
+    else {
+        return false;
+    };
+    *reason == Reason::Denied
+}
