@@ -1,20 +1,24 @@
 //! What a client asked to see, on its way out.
 
 use super::expand::Expander;
+use super::session::Session;
 use crate::digest::Digest;
 use crate::error::{Cause, Error};
 use crate::links::Links;
 use crate::message::{Attributes, EntryKind, ListOptions};
 use crate::name::RelativePath;
+use crate::pump::{self, CONTROL, DATA};
 use crate::root::{Root, kind_of, meta_of, stat_at};
+use crate::sync::pages;
 use crate::sync::sight::{Detail, Listing, Seen, Sight};
 use crate::sync::walk::{Walker, see};
 use rustix::fd::OwnedFd;
 use rustix::fs::fstat;
+use zerolane::Connection;
 
 /// What paths and patterns name, as one listing: at the top the paths, what is no directory first; what is in a directory
 /// follows it.
-pub(super) struct Asked<'a> {
+struct Asked<'a> {
     root: &'a Root,
     paths: std::vec::IntoIter<Result<Vec<u8>, Sight>>,
     options: ListOptions,
@@ -23,7 +27,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn new(root: &'a Root, paths: &[Vec<u8>], options: ListOptions) -> Asked<'a> {
+    fn new(root: &'a Root, paths: &[Vec<u8>], options: ListOptions) -> Asked<'a> {
         let mut expander = Expander::new(root);
         let mut found = Vec::new();
         for path in paths {
@@ -100,6 +104,28 @@ impl Listing for Asked<'_> {
 
     fn digest(&mut self, _: &Seen) -> Result<Digest, Cause> {
         Err(Cause::ChangedSinceListed)
+    }
+}
+
+impl Session<'_> {
+    /// Sends a listing.
+    pub(super) fn list(
+        &self,
+        connection: &mut Connection,
+        paths: &[Vec<u8>],
+        options: ListOptions,
+    ) -> Result<(), Error> {
+        let root = self.root_for(connection, paths)?;
+        for path in paths {
+            if let Err(cause) = RelativePath::parse(path).and_then(|it| root.check(&it)) {
+                return self.refuse_path(connection, path, cause);
+            }
+        }
+        let asked = Asked::new(root, paths, options);
+        self.begin(connection)?;
+        pump::run(connection, DATA, CONTROL, &self.stop, |port| {
+            pages::send(port, asked, &self.stop)
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The server: one directory, a thread for each connection.
 
 mod change;
+mod copies;
 mod expand;
 mod guests;
 mod listing;

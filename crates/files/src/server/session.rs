@@ -1,32 +1,17 @@
 //! One connection of a server: what the client asks for, and whether it may.
 
 use super::Served;
-use super::expand::starts;
-use super::listing::Asked;
-use super::turns::{Turn, Turns};
-use crate::client::local_start;
+use super::turns::Turns;
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Failure, Refusal};
 use crate::limits::{LEAST_RATE, REPLY_SECONDS, REQUEST_SECONDS};
-use crate::links::Links;
-use crate::message::{
-    Attributes, CopyOptions, EntryKind, Landing, ListOptions, Meta, Reply, Request, Totals,
-};
-use crate::name::RelativePath;
+use crate::message::{Landing, Reply, Request, Totals};
 use crate::observe::{Observer, Peer, ServerObserver, Verb};
 use crate::opening::{hear, say};
-use crate::position::Position;
-use crate::pump::{self, CONTROL, DATA};
 use crate::reached::Reached;
-use crate::receive::{FileReceiver, Role, TopLevel};
-use crate::root::{READ_FILE, Root, kind_of, open_in};
-use crate::send::{FileSender, Source};
-use crate::share::Share;
+use crate::root::Root;
 use crate::stop::Stop;
-use crate::sync::pages;
-use crate::target::{Sources, resolve_below, top_level};
-use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, fstat};
+use crate::target::Sources;
 use std::sync::Arc;
 use std::time::Duration;
 use zerolane::Connection;
@@ -193,126 +178,10 @@ impl Session<'_> {
         hear(connection, &self.stop, patience)
     }
 
-    fn put(
-        &self,
-        connection: &mut Connection,
-        (destination, landing, sources): (&[u8], Landing, Sources),
-        (share, options): (Share, CopyOptions),
-        (digester, turn): (Digester, &Turn<'_>),
-    ) -> Result<Totals, Error> {
-        self.check_writable(connection)?;
-        let target = RelativePath::parse(destination)
-            .and_then(|path| resolve_below(self.root()?, &path, sources, landing));
-        let (base, new_name) = match target {
-            Ok(target) => target,
-            Err(cause) => {
-                return self.refuse_path(connection, destination, cause);
-            }
-        };
-        let landing = match new_name {
-            Some(_) => Landing::Named,
-            None => Landing::Into,
-        };
-        self.accept(connection, &digester, landing)?;
-        let to = (base, top_level(new_name, TopLevel::Any));
-        let common_only = self.common_only();
-        let mut reached = Reached::default();
-        pump::run(connection, CONTROL, DATA, turn.stop(), |port| {
-            let role = (Role::Tells, &mut reached);
-            FileReceiver::new(port, self, options, digester, to, role)
-                .for_client(common_only)
-                .of_share(share)
-                .receive_all()
-        })
-    }
-
-    fn get(
-        &self,
-        connection: &mut Connection,
-        sources: &[Vec<u8>],
-        (share, options): (Share, CopyOptions),
-        (digester, turn): (Digester, &Turn<'_>),
-        mut reached: Reached,
-    ) -> Result<Totals, Error> {
-        let (starts, links): (Vec<_>, _) = match &self.served {
-            Served::Below(root) => {
-                let links = Links::below(options.copy_links, root);
-                (starts(root, sources), links)
-            }
-            // What is offered is content, and links as links.
-            Served::Offered(_) if options.copy_links || options.attributes != Attributes::NONE => {
-                return self.refuse(connection, Refusal::Malformed);
-            }
-            Served::Offered(offered) => {
-                let starts = offered.iter().map(|it| local_start(it, &options));
-                (starts.collect(), Links::Kept)
-            }
-        };
-        self.accept(connection, &digester, Landing::Into)?;
-        pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
-            FileSender::new(port, self, options, digester, &mut reached)
-                .with_links(links, Vec::new())
-                .of_share(share)
-                .send_all(&starts)
-        })
-    }
-
-    /// Sends a file as a stream.
-    fn read(
-        &self,
-        connection: &mut Connection,
-        source: &[u8],
-        (digester, turn): (Digester, &Turn<'_>),
-        from: Position,
-    ) -> Result<Totals, Error> {
-        let (file, size) = match self.open_file(source) {
-            Ok(opened) => opened,
-            Err(cause) => return self.refuse_path(connection, source, cause),
-        };
-        self.accept(connection, &digester, Landing::Into)?;
-        let file = Source::File(file);
-        let mut reached = Reached::default();
-        pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
-            let sender =
-                FileSender::new(port, self, CopyOptions::default(), digester, &mut reached);
-            sender
-                .counting(1, size)?
-                .send_stream(b"-", Meta::default(), &file, from)
-        })
-    }
-
-    fn open_file(&self, source: &[u8]) -> Result<(OwnedFd, u64), Cause> {
-        let path = RelativePath::parse(source)?;
-        let found = self.root()?.open_parent(&path)?;
-        let (directory, name) = found.ok_or(Cause::IsADirectory)?;
-        let file = open_in(&directory, name, READ_FILE, Mode::empty())?;
-        let stat = fstat(&file)?;
-        match kind_of(&stat) {
-            EntryKind::File if path.must_be_directory() => Err(Cause::NotADirectory),
-            EntryKind::File => Ok((file, stat.st_size as u64)),
-            EntryKind::Directory => Err(Cause::IsADirectory),
-            _ => Err(Cause::Special),
-        }
-    }
-
     /// The directory that is served. Of what is offered as it is, nothing can be reached by a path.
     pub(super) fn root(&self) -> Result<&Root, Cause> {
         match &self.served {
             Served::Below(root) => Ok(root),
-            Served::Offered(_) => Err(Cause::OutsideRoot),
-        }
-    }
-
-    /// Whether clients may set only those extended attributes that everybody may: not who logged in here.
-    pub(super) fn common_only(&self) -> bool {
-        !self.root().is_ok_and(Root::is_of_login)
-    }
-
-    /// How links below the directory `path` are taken, and that path as the kernel has it.
-    pub(super) fn links_below(&self, path: &[u8], follow: bool) -> Result<(Links, Vec<u8>), Cause> {
-        let above = RelativePath::parse(path)?.as_bytes();
-        match &self.served {
-            Served::Below(root) => Ok((Links::below(follow, root), above)),
             Served::Offered(_) => Err(Cause::OutsideRoot),
         }
     }
@@ -328,25 +197,6 @@ impl Session<'_> {
             Ok(root) => Ok(root),
             Err(cause) => self.refuse_path(connection, path, cause),
         }
-    }
-
-    fn list(
-        &self,
-        connection: &mut Connection,
-        paths: &[Vec<u8>],
-        options: ListOptions,
-    ) -> Result<(), Error> {
-        let root = self.root_for(connection, paths)?;
-        for path in paths {
-            if let Err(cause) = RelativePath::parse(path).and_then(|it| root.check(&it)) {
-                return self.refuse_path(connection, path, cause);
-            }
-        }
-        let asked = Asked::new(root, paths, options);
-        self.begin(connection)?;
-        pump::run(connection, DATA, CONTROL, &self.stop, |port| {
-            pages::send(port, asked, &self.stop)
-        })
     }
 
     /// Says that a request is going to be carried out. Nothing of it is done before the client has heard that.

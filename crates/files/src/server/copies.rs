@@ -1,0 +1,141 @@
+//! The server's part in a copy: it takes what a client puts, and sends what one gets.
+
+use super::Served;
+use super::expand::starts;
+use super::session::Session;
+use super::turns::Turn;
+use crate::client::local_start;
+use crate::digest::Digester;
+use crate::error::{Cause, Error, Refusal};
+use crate::links::Links;
+use crate::message::{Attributes, CopyOptions, EntryKind, Landing, Meta, Totals};
+use crate::name::RelativePath;
+use crate::position::Position;
+use crate::pump::{self, CONTROL, DATA};
+use crate::reached::Reached;
+use crate::receive::{FileReceiver, Role, TopLevel};
+use crate::root::{READ_FILE, Root, kind_of, open_in};
+use crate::send::{FileSender, Source};
+use crate::share::Share;
+use crate::target::{Sources, resolve_below, top_level};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, fstat};
+use zerolane::Connection;
+
+impl Session<'_> {
+    pub(super) fn put(
+        &self,
+        connection: &mut Connection,
+        (destination, landing, sources): (&[u8], Landing, Sources),
+        (share, options): (Share, CopyOptions),
+        (digester, turn): (Digester, &Turn<'_>),
+    ) -> Result<Totals, Error> {
+        self.check_writable(connection)?;
+        let target = RelativePath::parse(destination)
+            .and_then(|path| resolve_below(self.root()?, &path, sources, landing));
+        let (base, new_name) = match target {
+            Ok(target) => target,
+            Err(cause) => {
+                return self.refuse_path(connection, destination, cause);
+            }
+        };
+        let landing = match new_name {
+            Some(_) => Landing::Named,
+            None => Landing::Into,
+        };
+        self.accept(connection, &digester, landing)?;
+        let to = (base, top_level(new_name, TopLevel::Any));
+        let common_only = self.common_only();
+        let mut reached = Reached::default();
+        pump::run(connection, CONTROL, DATA, turn.stop(), |port| {
+            let role = (Role::Tells, &mut reached);
+            FileReceiver::new(port, self, options, digester, to, role)
+                .for_client(common_only)
+                .of_share(share)
+                .receive_all()
+        })
+    }
+
+    pub(super) fn get(
+        &self,
+        connection: &mut Connection,
+        sources: &[Vec<u8>],
+        (share, options): (Share, CopyOptions),
+        (digester, turn): (Digester, &Turn<'_>),
+        mut reached: Reached,
+    ) -> Result<Totals, Error> {
+        let (starts, links): (Vec<_>, _) = match &self.served {
+            Served::Below(root) => {
+                let links = Links::below(options.copy_links, root);
+                (starts(root, sources), links)
+            }
+            // What is offered is content, and links as links.
+            Served::Offered(_) if options.copy_links || options.attributes != Attributes::NONE => {
+                return self.refuse(connection, Refusal::Malformed);
+            }
+            Served::Offered(offered) => {
+                let starts = offered.iter().map(|it| local_start(it, &options));
+                (starts.collect(), Links::Kept)
+            }
+        };
+        self.accept(connection, &digester, Landing::Into)?;
+        pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
+            FileSender::new(port, self, options, digester, &mut reached)
+                .with_links(links, Vec::new())
+                .of_share(share)
+                .send_all(&starts)
+        })
+    }
+
+    /// Sends a file as a stream.
+    pub(super) fn read(
+        &self,
+        connection: &mut Connection,
+        source: &[u8],
+        (digester, turn): (Digester, &Turn<'_>),
+        from: Position,
+    ) -> Result<Totals, Error> {
+        let (file, size) = match self.open_file(source) {
+            Ok(opened) => opened,
+            Err(cause) => return self.refuse_path(connection, source, cause),
+        };
+        self.accept(connection, &digester, Landing::Into)?;
+        let file = Source::File(file);
+        let mut reached = Reached::default();
+        pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
+            let sender =
+                FileSender::new(port, self, CopyOptions::default(), digester, &mut reached);
+            sender
+                .counting(1, size)?
+                .send_stream(b"-", Meta::default(), &file, from)
+        })
+    }
+
+    fn open_file(&self, source: &[u8]) -> Result<(OwnedFd, u64), Cause> {
+        let path = RelativePath::parse(source)?;
+        let found = self.root()?.open_parent(&path)?;
+        let (directory, name) = found.ok_or(Cause::IsADirectory)?;
+        let file = open_in(&directory, name, READ_FILE, Mode::empty())?;
+        let stat = fstat(&file)?;
+        match kind_of(&stat) {
+            EntryKind::File if path.must_be_directory() => Err(Cause::NotADirectory),
+            EntryKind::File => Ok((file, stat.st_size as u64)),
+            EntryKind::Directory => Err(Cause::IsADirectory),
+            _ => Err(Cause::Special),
+        }
+    }
+
+    /// Whether clients may set only those extended attributes that everybody may: not who logged in here.
+    pub(super) fn common_only(&self) -> bool {
+        !self.root().is_ok_and(Root::is_of_login)
+    }
+
+    /// How links below the directory `path` are taken, and that path as the kernel has it.
+    pub(super) fn links_below(&self, path: &[u8], follow: bool) -> Result<(Links, Vec<u8>), Cause> {
+        let above = RelativePath::parse(path)?.as_bytes();
+        match &self.served {
+            Served::Below(root) => Ok((Links::below(follow, root), above)),
+            Served::Offered(_) => Err(Cause::OutsideRoot),
+        }
+    }
+}
