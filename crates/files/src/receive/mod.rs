@@ -2,15 +2,17 @@
 //!
 //! Straight-line code on a thread of its own. What the peer sends is checked here against the one
 //! order the protocol allows; a violation ends the copy. What the file system refuses fails one
-//! file, is reported, and the rest goes on. `hard_links`, `kept`, `open`, `replace`, `settle` and `tree` hold
-//! parts of [`FileReceiver`]'s own code, so they and this file name each other.
+//! file, is reported, and the rest goes on. `feedback`, `hard_links`, `kept`, `open`, `records`, `replace`,
+//! `settle` and `tree` hold parts of [`FileReceiver`]'s own code, so they and this file name each other.
 
 mod expected;
+mod feedback;
 mod hard_links;
 mod kept;
 mod open;
 mod open_file;
 mod output;
+mod records;
 mod replace;
 mod settle;
 mod stream;
@@ -24,18 +26,15 @@ pub(crate) use top_level::TopLevel;
 use crate::digest::{Digest, Digester};
 use crate::error::{Cause, Error, Failure};
 use crate::extended::Extended;
-use crate::limits::{CONTROL_BYTES, FEEDBACK_FAILURES, INLINE_BYTES};
 use crate::links::identity;
-use crate::message::{CopyOptions, Feedback, Meta, Record, Totals, encode_feedback};
+use crate::message::{CopyOptions, Feedback, Meta, Totals};
 use crate::observe::Observer;
-use crate::pack::PackReader;
 use crate::part::Part;
-use crate::port::{Buffer, Port};
+use crate::port::Port;
 use crate::position::{Position, Step};
 use crate::reached::Reached;
 use crate::share::Share;
 use expected::Expected;
-use hard_links::First;
 use open::NOT_OPEN;
 use open_file::OpenFile;
 use rustix::fd::OwnedFd;
@@ -224,128 +223,6 @@ impl<'a> FileReceiver<'a> {
         }
     }
 
-    fn take_pack(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let mut pack = PackReader::parse(bytes)?;
-        while let Some(record) = pack.next_record()? {
-            if self.finished || self.run > 0 {
-                return Err(Error::Protocol("a record after the last one"));
-            }
-            self.take_record(record, &mut pack)?;
-        }
-        match pack.is_exhausted() {
-            true => Ok(()),
-            false => Err(Error::Protocol("contents that belong to no record")),
-        }
-    }
-
-    fn take_record(&mut self, record: Record<'_>, pack: &mut PackReader<'_>) -> Result<(), Error> {
-        if !self.may_come(&record) {
-            return Err(NOT_OPEN);
-        }
-        if let Some(expected) = &mut self.expected {
-            expected.check(&record)?;
-        }
-        if let Record::Attribute { name, size } = record {
-            return self.attribute(name, pack.take_contents(size as usize)?);
-        }
-        if record == Record::Shared {
-            return self.shared();
-        }
-        // What came before belongs to this record, and to none after it.
-        self.extended = std::mem::take(&mut self.coming);
-        self.is_shared = std::mem::take(&mut self.coming_shared);
-        self.check_meta(&record)?;
-        self.begin(&record)?;
-        match record {
-            Record::From { position } => return self.go_on_from(position),
-            Record::Reenter { name, meta } => return self.reenter(name, meta),
-            Record::Total { files, bytes } => self.observer.counted(files, bytes),
-            Record::Enter { name, meta } => return self.enter(name, meta),
-            Record::Leave => return self.leave(),
-            Record::Link { name, target, meta } => return self.link(name, target, &meta),
-            Record::File {
-                name,
-                meta,
-                size,
-                digest,
-            } => {
-                if size as usize > INLINE_BYTES {
-                    return Err(Error::Protocol("too large a file in a pack"));
-                }
-                let contents = pack.take_contents(size as usize)?;
-                return self.file(name, &meta, contents, &digest);
-            }
-            Record::Open {
-                name,
-                meta,
-                size,
-                number,
-                resume,
-            } => return self.open(name, meta, size, (number, resume)),
-            Record::Settle {
-                name,
-                size,
-                meta,
-                was,
-            } => return self.settle_meta(name, size, &meta, &was),
-            Record::Exchange { name, with } => return self.exchange(name, with),
-            Record::Unreadable { name, cause } => self.unreadable(name, cause),
-            Record::Run { units } => return self.announce(units),
-            Record::Hole { units } => return self.holes(units),
-            Record::Keep { units } => return self.keep(units),
-            Record::Patch { pieces } => return self.patch(&pieces, pack),
-            Record::Stream { name, meta } => return self.stream(name, meta),
-            Record::Part { size, digest } => return self.part(size, &digest, pack),
-            Record::Close { digest } if self.stream.is_some() => return self.close_stream(&digest),
-            Record::Close { digest } => return self.close(&digest),
-            Record::Abandon { cause } if self.stream.is_some() => self.abandon_stream(cause),
-            Record::Abandon { cause } => self.abandon(cause),
-            Record::Finish => return self.finish(),
-            Record::HardLink {
-                name,
-                level,
-                first: path,
-                size,
-                meta,
-                before,
-            } => {
-                let first = First {
-                    level,
-                    path,
-                    size,
-                    meta,
-                    before,
-                };
-                return self.hard_link(name, &first);
-            }
-            // Taken before.
-            Record::Attribute { .. } | Record::Shared => {}
-        }
-        Ok(())
-    }
-
-    /// Whether it belongs to what is open, or nothing is and it needs nothing.
-    fn may_come(&self, record: &Record<'_>) -> bool {
-        let (file, stream) = (self.open.is_some(), self.stream.is_some());
-        match record {
-            Record::Run { .. }
-            | Record::Hole { .. }
-            | Record::Keep { .. }
-            | Record::Patch { .. } => file,
-            Record::Part { .. } => stream,
-            Record::Close { .. } | Record::Abandon { .. } => file || stream,
-            _ => !file && !stream,
-        }
-    }
-
-    fn finish(&mut self) -> Result<(), Error> {
-        self.finished = self.levels.is_empty();
-        match self.finished {
-            true => Ok(()),
-            false => Err(Error::Protocol("finished inside a directory")),
-        }
-    }
-
     fn file(
         &mut self,
         name: &[u8],
@@ -402,52 +279,5 @@ impl<'a> FileReceiver<'a> {
     fn fail_there(&mut self, cause: Cause) {
         self.totals.failed += 1;
         self.observer.failed_there(&Failure::new(&self.path, cause));
-    }
-
-    // Accounts and feedback.
-
-    fn count_file(&mut self, bytes: u64) {
-        self.totals.files += 1;
-        self.totals.bytes += bytes;
-    }
-
-    /// Notes that what is at the current path failed here.
-    fn fail(&mut self, cause: Cause) {
-        let failure = Failure::new(&self.path, cause);
-        self.totals.failed += 1;
-        self.observer.failed(&failure);
-        self.failures.push(failure);
-    }
-
-    /// Tells the sender of failures.
-    fn report(&mut self) -> Result<(), Error> {
-        self.report_not_kept()?;
-        let mut failures = std::mem::take(&mut self.failures);
-        while !failures.is_empty() {
-            let rest = failures.split_off(failures.len().min(FEEDBACK_FAILURES));
-            self.say(&Feedback::Failed {
-                failures,
-                open: self.failed_open,
-            })?;
-            failures = rest;
-        }
-        Ok(())
-    }
-
-    fn say(&mut self, feedback: &Feedback) -> Result<(), Error> {
-        let mut buffer = self.acquire()?;
-        let room = CONTROL_BYTES.min(buffer.len());
-        let len = encode_feedback(feedback, &mut buffer[..room])
-            .ok_or(Error::Protocol("feedback longer than its limit"))?;
-        self.port.submit(buffer, len)
-    }
-
-    fn acquire(&mut self) -> Result<Buffer, Error> {
-        loop {
-            if let Some(buffer) = self.port.take_free() {
-                return Ok(buffer);
-            }
-            self.port.wait()?;
-        }
     }
 }
