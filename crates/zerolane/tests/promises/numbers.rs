@@ -523,6 +523,10 @@ const DOCUMENTS: &[Document] = &[
             Fact("looked at, at most {96 MiB} (", &["LISTING_HELD_BYTES"]),
             Fact("its name; at most {256} and", &["ATTRIBUTES_OF_FILE"]),
             Fact("and {128 KiB} for one file", &["ATTRIBUTES_BYTES"]),
+            Fact(
+                "at most {1,048,576} of them, and {64 MiB} of paths",
+                &["LINKED_FILES", "LINKED_PATHS_BYTES"],
+            ),
             Fact("in order, from {8 MiB} on in", &["PLAN_HELD_BYTES"]),
             Fact("by requests of up to {1 MiB} of steps", &["PLAN_BYTES"]),
             Fact("more than {128} levels,", &["TREE_DEPTH"]),
