@@ -92,6 +92,16 @@ fn plant_two(from: &Path, to: &Path, seed: u64, kind: Kind) {
     }
 }
 
+const HARD_LINKS: &str = "-H";
+
+/// Files of the source that get another name, in directories before and after them.
+const LINKED: [(&str, &str); 4] = [
+    ("large1", "d0/linked"),
+    ("d2/f2", "d1/linked"),
+    ("d1/f13", "new/deep/linked"),
+    ("d0/f4", "linked"),
+];
+
 struct Round {
     lab: Lab,
     kind: Kind,
@@ -103,7 +113,7 @@ struct Round {
 
 impl Round {
     fn new(seed: u64) -> Round {
-        let dice = content(seed, 8);
+        let dice = content(seed, 9);
         let kind = [Kind::Copy, Kind::Sync, Kind::InPlace][usize::from(dice[0] % 3)];
         let mut options = match kind {
             Kind::Copy => vec!["-r"],
@@ -116,6 +126,7 @@ impl Round {
             (dice[1], "--delta"),
             (dice[2], "--resume"),
             (dice[3], "--fsync"),
+            (dice[8], HARD_LINKS),
         ] {
             if die & 1 == 0 {
                 options.push(option);
@@ -156,6 +167,13 @@ impl Round {
         let (from, to) = self.ends();
         fs::create_dir_all(&to).unwrap();
         plant_two(&from, &to, seed << 20, self.kind);
+        let linked = match self.options.contains(&HARD_LINKS) {
+            true => &LINKED[..],
+            false => &[],
+        };
+        for (first, other) in linked {
+            fs::hard_link(from.join(first), from.join(other)).unwrap();
+        }
         let (new, old) = (files(&from), files(&to));
         let mut command = self.command();
         let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -204,6 +222,10 @@ impl Round {
             Kind::Sync | Kind::InPlace => assert_eq!(now, new, "{what}"),
         }
         assert_eq!(files(&from), new, "{what}: the source");
+        for (first, other) in linked {
+            let inode = |name: &str| to.join(name).metadata().unwrap().ino();
+            assert_eq!(inode(first), inode(other), "{what}: {first} and {other}");
+        }
         ended.is_none()
     }
 

@@ -63,6 +63,44 @@ fn sync__to_a_full_file_system_deletes_nothing_and_goes_on_when_there_is_room() 
 }
 
 #[test]
+fn sync__hard_links_that_the_target_refuses_are_failures_as_with_rsync() {
+    let lab = Lab::new(&[]);
+    let from = lab.share("a");
+    write(&from.join("one"), b"one");
+    fs::create_dir(from.join("sub")).unwrap();
+    fs::hard_link(from.join("one"), from.join("sub/two")).unwrap();
+    fs::hard_link(from.join("one"), from.join("three")).unwrap();
+    // A link cannot be made from one file system to another.
+    let script = format!(
+        r#"
+        for it in t r; do
+            mkdir -p $BASE/$it/sub
+            mount -t tmpfs tmpfs $BASE/$it/sub || {{ echo "skipped: no tmpfs"; exit; }}
+            echo old > $BASE/$it/sub/two; echo extra > $BASE/$it/extra
+        done
+        code=0; $ZL sync -H --delete $THERE $BASE/t || code=$?
+        test $code = 5 || {{ echo "code $code"; exit 1; }}
+        test $BASE/t/one -ef $BASE/t/three
+        test "$(cat $BASE/t/sub/two)" = old
+        test "$(ls -A $BASE/t $BASE/t/sub | grep -c zlpart)" = 0
+        test -e $BASE/t/extra; rm $BASE/t/sub/two
+        code=0; $ZL cp -rH $THERE/. $BASE/t || code=$?
+        test $code = 5 || {{ echo "code $code of cp"; exit 1; }}
+        test ! -e $BASE/t/sub/two
+        command -v rsync || exit 0
+        code=0; rsync -aH {}/ $BASE/r || code=$?
+        test $code = 23 || {{ echo "code $code of rsync"; exit 1; }}
+        "#,
+        from.display()
+    );
+    if let Some(said) = alone(&lab, &script) {
+        let failed = said.matches("sub/two: cannot be a hard link there").count();
+        assert_eq!(failed, 2, "{said}");
+        assert!(said.contains("nothing was deleted"), "{said}");
+    }
+}
+
+#[test]
 fn sync__to_a_file_system_that_takes_two_names_for_one() {
     let lab = Lab::new(&[]);
     for (name, bytes) in [
