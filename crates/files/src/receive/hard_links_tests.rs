@@ -33,8 +33,13 @@ fn file(name: &[u8]) -> Record<'_> {
     }
 }
 
+/// A directory, through which others than root get to what is in it.
 fn enter(name: &[u8]) -> Record<'_> {
-    Record::Enter { name, meta: META }
+    let meta = Meta {
+        mode: 0o755,
+        ..META
+    };
+    Record::Enter { name, meta }
 }
 
 fn link<'a>(name: &'a [u8], level: u32, first: &'a [u8]) -> Record<'a> {
