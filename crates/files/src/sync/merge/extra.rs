@@ -1,0 +1,50 @@
+//! What only the target has, and goes if it may.
+
+use super::{Merge, Side};
+use crate::error::Error;
+use crate::message::EntryKind;
+use crate::sync::options::Action;
+use crate::sync::plan::Step;
+use crate::sync::sight::Sight;
+
+impl Merge<'_> {
+    /// Something that only the target has; whether it will go, with all that is in it.
+    pub(super) fn extra(&mut self, sight: &Sight) -> Result<bool, Error> {
+        let seen = match sight {
+            Sight::Entry(seen) if self.options.delete => seen,
+            Sight::Unseen { cause, .. } if self.options.delete => {
+                self.fail(cause.clone());
+                return Ok(false);
+            }
+            _ => {
+                self.pass_over(Side::Target, sight)?;
+                return Ok(false);
+            }
+        };
+        if seen.kind == EntryKind::Directory && !self.empty_out(&seen.name)? {
+            return Ok(false);
+        }
+        self.outcome.totals.deleted += 1;
+        self.tell(seen, Action::Remove);
+        self.outcome.remove.add(&Step::Remove {
+            name: seen.name.clone(),
+            kind: seen.kind,
+            inode: seen.inode,
+        })?;
+        Ok(true)
+    }
+
+    /// Removes what is in a directory of the target, called `name` by then; whether nothing stays.
+    pub(super) fn empty_out(&mut self, name: &[u8]) -> Result<bool, Error> {
+        self.outcome.remove.enter(name, None);
+        let mut all = true;
+        loop {
+            let (inner, left_out) = self.next_and_left_out(Side::Target)?;
+            all &= !left_out;
+            let Some(inner) = inner else { break };
+            all &= self.named(&inner, |this, inner| this.extra(inner))?;
+        }
+        self.outcome.remove.leave()?;
+        Ok(all)
+    }
+}
