@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{config, doctor, files, keys, lab, mem, trace};
+use crate::{config, doctor, explain, files, keys, lab, mem, trace};
 
 /// Move data between machines: it lands once, in its final place.
 #[derive(Debug, Parser)]
@@ -60,6 +60,8 @@ pub enum Command {
     Lab(lab::Args),
     /// Say how often a receiver's predictions would have held for recorded traffic
     Trace(trace::Args),
+    /// Say where the CPU time, copies and packets of any program go
+    Explain(explain::Args),
     /// End what a lab that was killed left running
     #[command(name = lab::guard::SUBCOMMAND, hide = true)]
     LabGuard(lab::guard::Args),
@@ -89,6 +91,7 @@ impl Command {
             Command::Doctor(args) => doctor::run(args),
             Command::Lab(args) => return lab::run(args),
             Command::Trace(args) => trace::run(args),
+            Command::Explain(args) => return explain::run(args),
             Command::LabGuard(args) => lab::guard::run(args),
         };
         done.map(|()| Exit::Success)

@@ -1,7 +1,8 @@
 //! The exit codes of the process.
 
 use std::fmt;
-use std::process::{ExitCode, Termination};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus, Termination};
 
 use zerolane::failure::{CloseReason, Reason};
 
@@ -31,12 +32,15 @@ pub enum Exit {
     Changed,
     /// The other host is at a limit of its own.
     Busy,
-    /// The command that `lab` was to run does not exist. Shells exit with this
-    /// number too.
+    /// The command that `explain` was to run cannot be executed. Shells exit with
+    /// this number too.
+    NotExecutable,
+    /// The command that `lab` or `explain` was to run does not exist. Shells exit
+    /// with this number too.
     CommandNotFound,
     /// Ended by Ctrl-C or SIGTERM, after cleaning up.
     Interrupted,
-    /// The command that `lab` ran ended with this code.
+    /// The command that `lab` or `explain` ran ended with this code.
     Command(u8),
 }
 
@@ -53,7 +57,8 @@ Exit codes:
   6    the other host does not let this key in, or does not know this code
   7    the other host's key is not the one that it had, or that was named
   8    the other host has as many connections as it may have: try again later
-  127  lab: no such command; otherwise lab exits as its command does
+  126  explain: the command cannot be executed
+  127  lab, explain: no such command; otherwise they exit as their command does
   130  ended by Ctrl-C or SIGTERM, after cleaning up";
 
     /// What it means that there is no connection, because of `why`.
@@ -86,10 +91,20 @@ Exit codes:
             Exit::Refused => 6,
             Exit::Changed => 7,
             Exit::Busy => 8,
+            Exit::NotExecutable => 126,
             Exit::CommandNotFound => 127,
             Exit::Interrupted => 130,
             Exit::Command(code) => code,
         }
+    }
+
+    /// As a shell exits after a command: with its code, or 128 and the signal that killed it.
+    pub(crate) fn of_command(status: ExitStatus) -> Exit {
+        const SIGNALLED: i32 = 128;
+        let code = status
+            .code()
+            .unwrap_or_else(|| SIGNALLED + status.signal().unwrap_or_default());
+        Exit::Command(u8::try_from(code).unwrap_or(u8::MAX))
     }
 
     /// The exit of a command that is over; what failed is said on standard error.
@@ -132,7 +147,7 @@ impl fmt::Display for Exit {
             Exit::Refused => "refused",
             Exit::Changed => "not the host that is trusted",
             Exit::Busy => "busy",
-            Exit::CommandNotFound => "nothing was run",
+            Exit::NotExecutable | Exit::CommandNotFound => "nothing was run",
             Exit::Interrupted => "interrupted",
             Exit::Command(code) => return write!(f, "the command ended with {code}"),
         })
@@ -172,6 +187,12 @@ mod tests {
     }
 
     #[test]
+    fn of_command__is_what_a_shell_would_say() {
+        let code = |raw| Exit::of_command(ExitStatus::from_raw(raw)).code();
+        assert_eq!((code(3 << 8), code(9)), (3, 137));
+    }
+
+    #[test]
     fn HELP__names_every_code() {
         for exit in [
             Exit::Success,
@@ -183,6 +204,7 @@ mod tests {
             Exit::Refused,
             Exit::Changed,
             Exit::Busy,
+            Exit::NotExecutable,
             Exit::CommandNotFound,
             Exit::Interrupted,
         ] {

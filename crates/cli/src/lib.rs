@@ -11,6 +11,7 @@ mod config;
 pub mod console;
 mod doctor;
 pub mod exit;
+mod explain;
 mod files;
 pub mod generate;
 pub mod interrupt;

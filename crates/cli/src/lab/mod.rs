@@ -88,10 +88,10 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     let config = config(&args, &programs)?;
     check_rights()?;
     let interrupt = Interrupt::install()?;
-    let code = interrupt.explain(run_in_lab(config, &programs, &args, &interrupt))?;
+    let exit = interrupt.explain(run_in_lab(config, &programs, &args, &interrupt))?;
     // A command that was killed because of our signal has no code of its own.
     interrupt.check()?;
-    Ok(Exit::Command(code))
+    Ok(exit)
 }
 
 fn config(args: &Args, programs: &Programs) -> Result<LabConfig> {
@@ -130,7 +130,7 @@ fn run_in_lab(
     programs: &Programs,
     args: &Args,
     interrupt: &Interrupt,
-) -> Result<u8> {
+) -> Result<Exit> {
     // Namespaces of a lab that was killed.
     for name in netns::sweep_stale().unwrap_or_default() {
         console::note(format_args!(
@@ -139,12 +139,12 @@ fn run_in_lab(
     }
     let _guard = Guard::start()?;
     let lab = Lab::start(config).context("cannot set up the lab")?;
-    let code = std::thread::scope(|scope| {
+    let exit = std::thread::scope(|scope| {
         let (running, ended) = std::sync::mpsc::channel();
         scope.spawn(|| changes::make(args.change.clone(), &lab, &{ ended }));
-        let code = programs.run(&lab, interrupt);
+        let exit = programs.run(&lab, interrupt);
         drop(running);
-        code
+        exit
     });
     for host in lab.hosts() {
         host.kill_all()?;
@@ -153,5 +153,5 @@ fn run_in_lab(
     if !args.quiet {
         console::note(report::of(&stats));
     }
-    code
+    exit
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -50,9 +49,9 @@ impl Programs {
         self.0.len()
     }
 
-    /// Runs them all until the first has ended, then ends the others; the
-    /// first one's exit code, 128 and the signal if one killed it.
-    pub(crate) fn run(&self, lab: &Lab, interrupt: &Interrupt) -> Result<u8> {
+    /// Runs them all until the first has ended, then ends the others; how the
+    /// first one ended.
+    pub(crate) fn run(&self, lab: &Lab, interrupt: &Interrupt) -> Result<Exit> {
         let mut children = Children(Vec::new());
         // The first command starts last: it may need the others.
         for (host, words) in self.0.iter().enumerate().rev() {
@@ -60,7 +59,7 @@ impl Programs {
             children.0.push(start(lab, host, words)?);
         }
         let first = children.0.pop().context("no command")?;
-        wait(first, interrupt).map(code)
+        wait(first, interrupt).map(Exit::of_command)
     }
 }
 
@@ -129,14 +128,6 @@ fn wait(mut child: Child, interrupt: &Interrupt) -> Result<ExitStatus> {
     Ok(child.wait()?)
 }
 
-fn code(status: ExitStatus) -> u8 {
-    const SIGNALLED: i32 = 128;
-    let code = status
-        .code()
-        .unwrap_or_else(|| SIGNALLED + status.signal().unwrap_or_default());
-    u8::try_from(code).unwrap_or(u8::MAX)
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
@@ -152,11 +143,5 @@ mod tests {
     fn one__a_missing_command_has_an_exit_code_of_its_own() {
         let error = Programs::one(vec!["no-such-program-here".into()]).unwrap_err();
         assert_eq!(Exit::of(&error), Exit::CommandNotFound);
-    }
-
-    #[test]
-    fn code__is_what_a_shell_would_say() {
-        assert_eq!(code(ExitStatus::from_raw(3 << 8)), 3);
-        assert_eq!(code(ExitStatus::from_raw(9)), 137);
     }
 }

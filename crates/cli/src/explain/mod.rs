@@ -1,0 +1,157 @@
+//! `zerolane explain`: where CPU time, copies and packets go while something runs.
+
+mod report;
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::{self, stderr};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use std::{fs, process};
+
+use anyhow::{Context, Result, anyhow};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use zerolane_explain::{Explanation, Options, Stop};
+
+use crate::console;
+use crate::exit::Exit;
+use crate::lab::units;
+
+/// A day; what is watched for longer is watched in vain.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+/// Arguments of `zerolane explain`.
+#[derive(Debug, clap::Args)]
+#[command(
+    group = clap::ArgGroup::new("subject").required(true).multiple(true).args(["command", "pid", "duration"]),
+    after_long_help = "\
+The table goes to standard error while a command runs, so that its own output stays apart. With --json \
+the result is on standard output alone, and what the command says there goes to standard error.
+
+Sampling needs root, CAP_PERFMON, or kernel.perf_event_paranoid at 0 or below; without, the counters \
+alone are reported, and why.
+
+Examples:
+  zerolane explain -- iperf3 -c 10.0.0.2
+  zerolane explain --pid 4711 --duration 10s --json
+  zerolane explain --duration 5s --folded stacks.txt
+
+The exit code is the command's, 128 and the signal if one killed it, 126 or 127 if it cannot be run."
+)]
+pub struct Args {
+    /// A running process, with those below it, until it ends
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    pid: Option<u32>,
+    /// For so long; without --pid the whole machine
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "command")]
+    duration: Option<Duration>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Write the stacks for flame graphs, one a line with its samples
+    #[arg(long, value_name = "FILE")]
+    folded: Option<PathBuf>,
+    /// Samples a second of each CPU; 0: none, the counters alone
+    #[arg(long, value_name = "HZ", default_value_t = Options::default().frequency_hz,
+          value_parser = clap::value_parser!(u64).range(0..=20_000))]
+    frequency: u64,
+    /// What to run and explain
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    units::duration_up_to(text, LONGEST)
+}
+
+/// Explains what was asked for; the exit of the command, if one was run.
+pub(crate) fn run(args: Args) -> Result<Exit> {
+    let options = Options {
+        frequency_hz: args.frequency,
+        folded: args.folded.is_some(),
+    };
+    let stop = Stop::default();
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        flag::register_usize(signal, stop.flag(), signal as usize)?;
+    }
+    let (explanation, exit) = match (args.pid, args.duration) {
+        (Some(pid), time) => {
+            let explained = zerolane_explain::explain_process(pid, time, options, &stop);
+            (explained.map_err(refused)?, Exit::Success)
+        }
+        (None, Some(time)) => {
+            let explanation = zerolane_explain::explain_for(time, options, &stop);
+            (explanation, Exit::Success)
+        }
+        (None, None) => {
+            let mut command = command(&args)?;
+            let explained = zerolane_explain::explain_program(&mut command, options, &stop);
+            let (explanation, status) = explained.map_err(refused)?;
+            (explanation, Exit::of_command(status))
+        }
+    };
+    show(&args, &explanation)?;
+    Ok(exit)
+}
+
+fn command(args: &Args) -> Result<Command> {
+    let (name, rest) = args.command.split_first().context("no command")?;
+    let mut command = Command::new(name);
+    command.args(rest);
+    if args.json {
+        command.stdout(Stdio::from(stderr().as_fd().try_clone_to_owned()?));
+    }
+    Ok(command)
+}
+
+fn refused(error: zerolane_explain::Error) -> anyhow::Error {
+    let exit = match &error {
+        zerolane_explain::Error::Start { why, .. } if why.kind() == io::ErrorKind::NotFound => {
+            Exit::CommandNotFound
+        }
+        zerolane_explain::Error::Start { .. } => Exit::NotExecutable,
+        _ => Exit::Failure,
+    };
+    // The code first: what is printed begins with what comes last.
+    let words = anyhow::Error::new(error);
+    anyhow!(exit).context(format!("{words:#}"))
+}
+
+fn show(args: &Args, explanation: &Explanation) -> Result<()> {
+    if let Some(path) = &args.folded {
+        write_folded(path, &explanation.folded)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if args.json {
+        return console::say(serde_json::to_string_pretty(explanation)?);
+    }
+    let table = report::of(explanation);
+    if args.command.is_empty() {
+        console::say(table)
+    } else {
+        console::note(table);
+        Ok(())
+    }
+}
+
+/// Writes all of it or nothing.
+fn write_folded(path: &Path, stacks: &HashMap<String, u64>) -> io::Result<()> {
+    let mut lines: Vec<_> = stacks.iter().collect();
+    lines.sort();
+    let mut text = String::new();
+    for (stack, samples) in lines {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{stack} {samples}");
+    }
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{}.part", process::id()));
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written
+}

@@ -1,0 +1,138 @@
+//! What was found.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+
+use crate::activity::Activity;
+use crate::network::{Drop, Interface, Socket};
+use crate::rules::Cause;
+
+/// Where CPU time, copies and packets went while something ran.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Explanation {
+    /// How long it ran.
+    pub seconds: f64,
+    /// How the CPUs were sampled. `None`: they were not, and `missing` says why.
+    pub sampling: Option<Sampling>,
+    /// Whose the CPU time was.
+    pub cpu: Option<CpuTime>,
+    /// CPU time of the program, and of the kernel while no process ran, by cause; the largest first. Of the whole
+    /// machine if that was watched. Without what is unexplained, and without idle time.
+    pub causes: Vec<CauseTime>,
+    /// The share of that time that has a cause, from 0 to 1.
+    pub explained_fraction: Option<f64>,
+    /// The functions of the rest; the largest first.
+    pub unexplained: Vec<Unexplained>,
+    /// Bytes carried: the largest of what all interfaces received and sent, and of what IP received and sent.
+    pub bytes: u64,
+    /// How often each byte carried was copied, by the time that went into copies.
+    pub copies_per_byte: Option<f64>,
+    /// How that was estimated.
+    pub copies: Option<Copies>,
+    /// What passed each interface.
+    pub interfaces: Vec<Interface>,
+    /// Packets dropped, by place.
+    pub drops: Vec<Drop>,
+    /// UDP sockets that lost datagrams; these are among `drops` as well.
+    pub lossy_sockets: Vec<Socket>,
+    /// Switches, wake-ups, interrupts.
+    pub activity: Activity,
+    /// The same for each MiB carried. Empty if less than one was.
+    pub per_mib: BTreeMap<String, f64>,
+    /// What could not be found out, and why.
+    pub missing: Vec<String>,
+    /// Folded stacks and their samples, if they were asked for.
+    #[serde(skip)]
+    pub folded: HashMap<String, u64>,
+}
+
+/// How the CPUs were sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Sampling {
+    /// Samples a second of each CPU.
+    pub frequency_hz: u64,
+    /// CPUs sampled.
+    pub cpus: usize,
+    /// Samples taken.
+    pub samples: u64,
+    /// Records that the kernel had no room for, samples and others.
+    pub lost: u64,
+    /// Samples whose stack is not among the folded ones, because there were too many different ones. They are
+    /// counted by cause like all.
+    pub not_folded: u64,
+}
+
+/// CPU seconds of all CPUs, by whose they were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct CpuTime {
+    /// The program's and of those it started, in kernel and out of it; with the interrupts that met them.
+    pub program: f64,
+    /// The kernel's while no process ran: interrupts and softirqs of an idle CPU, and the kernel's threads.
+    pub kernel: f64,
+    /// Other processes'.
+    pub others: f64,
+    /// This process's: what explaining itself took.
+    pub explaining: f64,
+    /// No process ran and nothing was to do.
+    pub idle: f64,
+}
+
+/// CPU time that went into something.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CauseTime {
+    /// What.
+    pub cause: Cause,
+    /// CPU seconds.
+    pub seconds: f64,
+    /// The share of the time that was to be explained, from 0 to 1.
+    pub share: f64,
+    /// CPU nanoseconds for each KiB carried, if there was any.
+    pub ns_per_kib: Option<f64>,
+}
+
+/// A function that no rule explains.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Unexplained {
+    /// Its name.
+    pub symbol: String,
+    /// CPU seconds.
+    pub seconds: f64,
+    /// The share of the time that was to be explained, from 0 to 1.
+    pub share: f64,
+}
+
+/// How copies were counted: time in copies, times the rate, by the bytes carried.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Copies {
+    /// CPU seconds in copies within the kernel, and between kernel and program.
+    pub kernel_seconds: f64,
+    /// CPU seconds in copies that programs made themselves.
+    pub user_seconds: f64,
+    /// Bytes per second that one CPU copies here, measured before.
+    pub bytes_per_second: f64,
+}
+
+impl Explanation {
+    /// Sets [`per_mib`](Self::per_mib) by [`activity`](Self::activity) and [`bytes`](Self::bytes).
+    pub(crate) fn relate_to_bytes(&mut self) {
+        let mib = self.bytes as f64 / f64::from(1 << 20);
+        if mib < 1.0 {
+            return;
+        }
+        let activity = &self.activity;
+        let mut events: Vec<(String, u64)> = vec![
+            ("context_switches".into(), activity.context_switches),
+            ("interrupts".into(), activity.interrupts),
+        ];
+        events.extend(activity.wake_ups.map(|it| ("wake_ups".into(), it)));
+        let softirqs = activity.softirqs.iter();
+        events.extend(
+            softirqs.map(|(name, count)| (format!("softirq_{}", name.to_lowercase()), *count)),
+        );
+        self.per_mib = events
+            .into_iter()
+            .map(|(name, count)| (name, count as f64 / mib))
+            .collect();
+    }
+}

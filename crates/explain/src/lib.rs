@@ -1,0 +1,45 @@
+//! Where a program's CPU time, copies and packets go, on the machine it runs on.
+//!
+//! An [`Explainer`] watches from start to finish: it samples every CPU with the stacks of kernel and program, and
+//! reads the kernel's counters in each network namespace that the program is in. The [`Explanation`] has CPU time by
+//! [`Cause`](rules::Cause), how often each byte was copied, what passed each interface, and where packets were dropped.
+//! What is estimated, and how, is in `docs/explain.md`.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `explainer` | from start to finish |
+//! | `program` | a program that is run and explained, until it ends |
+//! | `sampler`, `refused` | samples of every CPU; why there are none |
+//! | `processes` | whose samples these are, and which files their code is from |
+//! | `symbols`, [`stack`] | addresses to names |
+//! | [`rules`] | names to causes, by the table `causes.txt` |
+//! | `profile` | samples added up |
+//! | `network` | interfaces, drops, namespaces |
+//! | `activity` | switches, wake-ups, interrupts, softirqs |
+//! | `copy_rate` | how fast this machine copies |
+//! | `account`, `explanation` | what is said of all that |
+//!
+//! It knows nothing of Zerolane's protocol: any program can be explained.
+
+#![forbid(unsafe_code)]
+
+mod account;
+mod activity;
+mod copy_rate;
+mod explainer;
+mod explanation;
+mod network;
+mod processes;
+mod profile;
+mod program;
+mod refused;
+pub mod rules;
+mod sampler;
+pub mod stack;
+mod symbols;
+
+pub use activity::Activity;
+pub use explainer::{Explainer, Options, Subject};
+pub use explanation::{CauseTime, Copies, CpuTime, Explanation, Sampling, Unexplained};
+pub use network::{Drop, Interface, Socket};
+pub use program::{Error, Stop, explain_for, explain_process, explain_program};

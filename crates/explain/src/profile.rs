@@ -1,0 +1,216 @@
+//! Samples added up by whose they were and what for.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::processes::{Kind, Processes};
+use crate::rules::{Cause, Rules};
+use crate::sampler::Addresses;
+use crate::stack::{self, Frame};
+use crate::symbols::Symbols;
+
+/// Distinct stacks of addresses kept before they are resolved: 16 MiB of the usual depth.
+const PENDING_LIMIT: usize = 1 << 14;
+/// Distinct stacks of names kept for flame graphs. Samples of further ones are counted by cause alone.
+const FOLDED_LIMIT: usize = 1 << 16;
+/// Distinct functions that no rule explains. Further ones are one line.
+const UNEXPLAINED_LIMIT: usize = 1 << 12;
+/// The line of those.
+const FURTHER: &str = "(further functions)";
+
+/// Whose time a sample was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Owner {
+    /// A process.
+    Process(Kind),
+    /// No process was running, and nothing was to do.
+    Idle,
+}
+
+/// Where copies were made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Copies {
+    pub(crate) kernel: u64,
+    pub(crate) user: u64,
+}
+
+/// Samples in numbers, by owner and cause.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) samples: u64,
+    pub(crate) by_cause: BTreeMap<(Owner, Option<Cause>), u64>,
+    /// Functions of stacks without a rule, where they are somebody's that is to be explained.
+    pub(crate) unexplained: HashMap<String, u64>,
+    pub(crate) copies: Copies,
+    /// Folded stacks, if they were asked for.
+    pub(crate) folded: HashMap<String, u64>,
+    /// Samples whose stack is not among them, for want of room.
+    pub(crate) not_folded: u64,
+}
+
+/// Turns addresses into [`Counts`].
+pub(crate) struct Profile {
+    rules: Rules,
+    symbols: Symbols,
+    pending: HashMap<Addresses, u64>,
+    fold: bool,
+    /// Whose samples are to be explained.
+    scope: fn(Kind) -> bool,
+    counts: Counts,
+}
+
+impl Profile {
+    pub(crate) fn new(fold: bool, scope: fn(Kind) -> bool) -> Profile {
+        Profile {
+            rules: Rules::new(),
+            symbols: Symbols::new(),
+            pending: HashMap::new(),
+            fold,
+            scope,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Adds a sample. It is resolved later, unless there are many.
+    pub(crate) fn add(&mut self, sample: Addresses, processes: &mut Processes) {
+        *self.pending.entry(sample).or_default() += 1;
+        if self.pending.len() >= PENDING_LIMIT || processes.is_full() {
+            self.resolve(processes);
+        }
+    }
+
+    /// All that was added.
+    pub(crate) fn finish(mut self, processes: &mut Processes) -> Counts {
+        self.resolve(processes);
+        self.counts
+    }
+
+    fn resolve(&mut self, processes: &mut Processes) {
+        for (sample, count) in std::mem::take(&mut self.pending) {
+            let frames = self.frames(&sample, processes);
+            self.count(sample.pid, &frames, count, processes);
+        }
+        processes.forget_ended();
+    }
+
+    fn frames(&mut self, sample: &Addresses, processes: &Processes) -> Vec<Frame> {
+        let mut frames = Vec::with_capacity(sample.kernel.len() + sample.user.len());
+        for (depth, address) in sample.kernel.iter().enumerate() {
+            frames.push(self.symbols.kernel_frame(calling(*address, depth)));
+        }
+        for (depth, address) in sample.user.iter().enumerate() {
+            // Below kernel frames the first is where the system call returns to.
+            let address = calling(*address, depth + sample.kernel.len());
+            let mapping = processes.mapping(sample.pid, address);
+            // Programs without frame pointers leave anything where the next frame should be.
+            if mapping.is_none() && depth > 0 {
+                break;
+            }
+            frames.push(self.symbols.user_frame(mapping, address));
+        }
+        frames
+    }
+
+    fn count(&mut self, pid: u32, frames: &[Frame], count: u64, processes: &Processes) {
+        let cause = self.rules.classify(frames);
+        let owner = match cause {
+            Some(Cause::Idle) => Owner::Idle,
+            _ => Owner::Process(processes.kind(pid)),
+        };
+        let counts = &mut self.counts;
+        counts.samples += count;
+        *counts.by_cause.entry((owner, cause)).or_default() += count;
+        let in_scope = matches!(owner, Owner::Process(kind) if (self.scope)(kind));
+        if in_scope && cause == Some(Cause::PayloadCopy) {
+            let kernel = frames.first().is_some_and(Frame::is_kernel);
+            let copies = &mut counts.copies;
+            *if kernel {
+                &mut copies.kernel
+            } else {
+                &mut copies.user
+            } += count;
+        }
+        if in_scope && cause.is_none() {
+            let leaf = frames
+                .first()
+                .map_or_else(|| "(no stack)".into(), Frame::to_string);
+            add_bounded(
+                &mut counts.unexplained,
+                UNEXPLAINED_LIMIT,
+                leaf,
+                FURTHER,
+                count,
+            );
+        }
+        if self.fold {
+            let stack = stack::fold(&processes.name(pid), frames);
+            let full = counts.folded.len() >= FOLDED_LIMIT;
+            match counts.folded.get_mut(&stack) {
+                Some(sum) => *sum += count,
+                None if full => counts.not_folded += count,
+                None => drop(counts.folded.insert(stack, count)),
+            }
+        }
+    }
+}
+
+/// Adds to `name`, or to `rest` if there are `limit` names already.
+fn add_bounded(
+    sums: &mut HashMap<String, u64>,
+    limit: usize,
+    name: String,
+    rest: &str,
+    count: u64,
+) {
+    let known = sums.len() < limit || sums.contains_key(&name);
+    let name = if known { name } else { rest.into() };
+    *sums.entry(name).or_default() += count;
+}
+
+/// The address of the call that a return address came from, which may be in another function than what
+/// follows it. The leaf is no return address.
+fn calling(address: u64, depth: usize) -> u64 {
+    if depth == 0 {
+        address
+    } else {
+        address.wrapping_sub(1)
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn sample(pid: u32, address: u64) -> Addresses {
+        Addresses {
+            pid,
+            kernel: [].into(),
+            user: [address].into(),
+        }
+    }
+
+    #[test]
+    fn add__many_stacks_lose_no_sample_and_take_no_more_room() {
+        let mut processes = Processes::new(false);
+        let mut profile = Profile::new(true, |_| true);
+        let samples = 3 * PENDING_LIMIT as u64;
+        for address in 0..samples {
+            profile.add(sample(u32::MAX, address << 12), &mut processes);
+            assert!(profile.pending.len() <= PENDING_LIMIT);
+        }
+        let counts = profile.finish(&mut processes);
+        assert_eq!(counts.samples, samples);
+        // Nothing is known of them: one stack of one unknown function.
+        assert_eq!(counts.folded.len(), 1);
+        assert_eq!(counts.folded.values().sum::<u64>(), samples);
+    }
+
+    #[test]
+    fn add_bounded__the_rest_is_one_line() {
+        let mut sums = HashMap::new();
+        for name in ["a", "b", "c", "a", "d"] {
+            add_bounded(&mut sums, 2, name.into(), FURTHER, 1);
+        }
+        assert_eq!((sums["a"], sums["b"], sums[FURTHER]), (2, 1, 2));
+    }
+}

@@ -1,0 +1,103 @@
+//! Why there are no samples.
+
+use std::fs;
+use std::io;
+
+use nix::errno::Errno;
+use thiserror::Error;
+
+/// Above it only CAP_PERFMON may sample whole CPUs.
+const PARANOID_LIMIT: i32 = 0;
+
+/// The kernel takes no samples for this process.
+#[derive(Debug, Error)]
+pub(crate) enum Refused {
+    /// The right is missing.
+    #[error(
+        "this process may not sample: kernel.perf_event_paranoid is {paranoid} and CAP_PERFMON is missing; run as \
+         root, or allow it to all by `sysctl -w kernel.perf_event_paranoid=0`"
+    )]
+    Paranoid {
+        /// What the setting is.
+        paranoid: i32,
+    },
+    /// The right is there, or nothing but the right is in the way, and still.
+    #[error(
+        "this process may not sample, and kernel.perf_event_paranoid ({paranoid}) is not why: a container's or \
+         service's filter of system calls forbids perf_event_open"
+    )]
+    Filtered {
+        /// What the setting is.
+        paranoid: i32,
+    },
+    /// A kernel without.
+    #[error("this kernel takes no samples: it was built without perf events")]
+    Missing,
+    /// Anything else.
+    #[error("sampling failed")]
+    Failed(#[source] io::Error),
+}
+
+impl Refused {
+    pub(crate) fn of(error: io::Error) -> Refused {
+        let errno = error.raw_os_error().map(Errno::from_raw);
+        match errno {
+            Some(Errno::EACCES | Errno::EPERM) => Refused::by_rights(paranoid()),
+            Some(Errno::ENOSYS | Errno::ENOENT | Errno::EOPNOTSUPP) => Refused::Missing,
+            _ => Refused::Failed(error),
+        }
+    }
+
+    /// With what the system said.
+    pub(crate) fn in_full(&self) -> String {
+        match self {
+            Refused::Failed(why) => format!("{self}: {why}"),
+            _ => self.to_string(),
+        }
+    }
+
+    fn by_rights(paranoid: Option<i32>) -> Refused {
+        match paranoid {
+            None => Refused::Missing,
+            Some(paranoid) if paranoid <= PARANOID_LIMIT || has_perfmon() => {
+                Refused::Filtered { paranoid }
+            }
+            Some(paranoid) => Refused::Paranoid { paranoid },
+        }
+    }
+}
+
+fn paranoid() -> Option<i32> {
+    let setting = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
+    setting.trim().parse().ok()
+}
+
+/// Whether this process has CAP_PERFMON or CAP_SYS_ADMIN.
+fn has_perfmon() -> bool {
+    const PERFMON: u64 = 1 << 38;
+    const SYS_ADMIN: u64 = 1 << 21;
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|it| u64::from_str_radix(it.trim(), 16).ok());
+    effective.is_some_and(|it| it & (PERFMON | SYS_ADMIN) != 0)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_rights__names_what_is_missing() {
+        let words = |paranoid| Refused::by_rights(paranoid).to_string();
+        assert!(words(None).contains("built without"));
+        assert!(words(Some(-1)).contains("filter"));
+        let words = words(Some(3));
+        let right = if has_perfmon() {
+            "filter"
+        } else {
+            "CAP_PERFMON"
+        };
+        assert!(words.contains(right), "{words}");
+    }
+}

@@ -1,0 +1,205 @@
+//! Samples of every CPU, with the processes they belong to (`perf_event_open`).
+
+use std::fs;
+use std::io;
+
+use perf_event::events::Software;
+use perf_event::{Builder, SampleFlag, Sampler};
+use perf_event_data::{Record, Sample};
+
+use crate::processes::{Mapping, Processes};
+use crate::refused::Refused;
+
+/// Bytes of the ring that the kernel writes each CPU's records into: what an ordinary user may lock of memory
+/// (`perf_event_mlock_kb`), and half a second of the deepest stacks at 997 Hz.
+const RING_BYTES: usize = 512 << 10;
+/// Above it the entries of a call chain say in which room the next ones are.
+const CONTEXT_MAX: u64 = -4095_i64 as u64;
+/// What follows are addresses of a program.
+const CONTEXT_USER: u64 = -512_i64 as u64;
+/// What follows are addresses of the kernel.
+const CONTEXT_KERNEL: u64 = -128_i64 as u64;
+
+/// Where a CPU was at one instant. The leaf is first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Addresses {
+    /// 0 where the CPU was idle.
+    pub(crate) pid: u32,
+    pub(crate) kernel: Box<[u64]>,
+    pub(crate) user: Box<[u64]>,
+}
+
+impl Addresses {
+    fn of(sample: &Sample<'_>) -> Addresses {
+        let (mut kernel, mut user) = (Vec::new(), Vec::new());
+        let mut room = None;
+        for &address in sample.callchain().unwrap_or_default() {
+            match address {
+                CONTEXT_KERNEL => room = Some(&mut kernel),
+                CONTEXT_USER => room = Some(&mut user),
+                CONTEXT_MAX.. => room = None,
+                _ => room.iter_mut().for_each(|it| it.push(address)),
+            }
+        }
+        Addresses {
+            pid: sample.pid().unwrap_or(0),
+            kernel: kernel.into(),
+            user: user.into(),
+        }
+    }
+}
+
+/// Samples every CPU until it is dropped.
+pub(crate) struct Samplers {
+    rings: Vec<Sampler>,
+    /// Records that the kernel could not write, for want of room.
+    pub(crate) lost: u64,
+}
+
+impl Samplers {
+    /// Begins.
+    pub(crate) fn start(frequency_hz: u64) -> Result<Samplers, Refused> {
+        let cpus = online_cpus().map_err(Refused::of)?;
+        let open = |cpu| open(cpu, frequency_hz).map_err(Refused::of);
+        let mut rings: Vec<_> = cpus.into_iter().map(open).collect::<Result<_, _>>()?;
+        for ring in &mut rings {
+            ring.as_counter_mut().enable().map_err(Refused::of)?;
+        }
+        Ok(Samplers { rings, lost: 0 })
+    }
+
+    /// How many CPUs there are.
+    pub(crate) fn cpus(&self) -> usize {
+        self.rings.len()
+    }
+
+    /// Takes no samples any more; [`drain`](Self::drain) still has those taken.
+    pub(crate) fn stop(&mut self) {
+        for ring in &mut self.rings {
+            // It fails on none that was enabled.
+            let _ = ring.as_counter_mut().disable();
+        }
+    }
+
+    /// Tells `processes` what became of them since the last call; returns the samples since then.
+    pub(crate) fn drain(&mut self, processes: &mut Processes) -> Vec<Addresses> {
+        let mut batch = Batch::default();
+        for ring in &mut self.rings {
+            while let Some(record) = ring.next_record() {
+                match record.parse_record() {
+                    Ok(record) => batch.take(record),
+                    Err(_) => batch.lost += 1,
+                }
+            }
+        }
+        self.lost += batch.lost;
+        batch.tell(processes)
+    }
+}
+
+/// What came from all CPUs, each of which kept its own order.
+#[derive(Default)]
+struct Batch {
+    samples: Vec<Addresses>,
+    /// Time, process, parent.
+    forks: Vec<(u64, u32, u32)>,
+    mappings: Vec<(u32, Mapping)>,
+    names: Vec<(u32, String)>,
+    ends: Vec<u32>,
+    lost: u64,
+}
+
+impl Batch {
+    fn take(&mut self, record: Record<'_>) {
+        match record {
+            Record::Sample(sample) => self.samples.push(Addresses::of(&sample)),
+            Record::Fork(it) => self.forks.push((it.time, it.pid, it.ppid)),
+            Record::Comm(it) if it.pid == it.tid => {
+                self.names
+                    .push((it.pid, String::from_utf8_lossy(&it.comm).into()));
+            }
+            Record::Mmap(it) => {
+                let path = String::from_utf8_lossy(&it.filename);
+                let path = path.trim_end_matches('\0').into();
+                let (start, len, offset) = (it.addr, it.len, it.pgoff);
+                self.mappings.push((
+                    it.pid,
+                    Mapping {
+                        start,
+                        len,
+                        offset,
+                        path,
+                    },
+                ));
+            }
+            Record::Exit(it) if it.pid == it.tid => self.ends.push(it.pid),
+            Record::Lost(it) => self.lost += it.lost,
+            Record::LostSamples(it) => self.lost += it.lost,
+            _ => {}
+        }
+    }
+
+    /// Parents before their children, and all before the samples, which may be of any of them.
+    fn tell(mut self, processes: &mut Processes) -> Vec<Addresses> {
+        self.forks.sort_unstable();
+        for (_, pid, parent) in self.forks {
+            processes.forked(pid, parent);
+        }
+        for (pid, name) in self.names {
+            processes.renamed(pid, name.trim_end_matches('\0'));
+        }
+        for (pid, mapping) in self.mappings {
+            processes.mapped(pid, mapping);
+        }
+        for sample in &self.samples {
+            processes.look_up(sample.pid);
+        }
+        self.ends.into_iter().for_each(|pid| processes.ended(pid));
+        self.samples
+    }
+}
+
+fn open(cpu: usize, frequency_hz: u64) -> io::Result<Sampler> {
+    let mut builder = Builder::new(Software::CPU_CLOCK);
+    builder
+        .any_pid()
+        .one_cpu(cpu)
+        .include_kernel()
+        .include_hv()
+        .sample_frequency(frequency_hz)
+        .sample(SampleFlag::TID | SampleFlag::CALLCHAIN)
+        .mmap(true)
+        .comm(true)
+        .task(true)
+        .wakeup_watermark(RING_BYTES);
+    builder.build()?.sampled(RING_BYTES)
+}
+
+/// The numbers in `/sys/devices/system/cpu/online`, such as `0-3,6`.
+fn online_cpus() -> io::Result<Vec<usize>> {
+    let list = fs::read_to_string("/sys/devices/system/cpu/online")?;
+    parse_list(list.trim()).ok_or_else(|| io::Error::other(format!("CPUs online: {list:?}")))
+}
+
+fn parse_list(list: &str) -> Option<Vec<usize>> {
+    let ranges = list.split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.parse::<usize>().ok()?..=last.parse().ok()?)
+    });
+    let ranges: Option<Vec<_>> = ranges.collect();
+    Some(ranges?.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse_list__of_cpus() {
+        assert_eq!(parse_list("0"), Some(vec![0]));
+        assert_eq!(parse_list("0-2,5,7-8"), Some(vec![0, 1, 2, 5, 7, 8]));
+        assert_eq!(parse_list(""), None);
+        assert_eq!(parse_list("a-b"), None);
+    }
+}
