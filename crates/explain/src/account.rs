@@ -47,10 +47,10 @@ pub(crate) fn add_samples(
     if counts.samples == 0 {
         return;
     }
-    // A virtual CPU that does not run misses samples: the ones there are stand for all of the time.
-    let scale = explanation.seconds * sampling.cpus as f64 / counts.samples as f64;
-    let seconds = |samples: u64| samples as f64 * scale;
-    explanation.cpu = Some(cpu_time(&counts, machine, scale));
+    let interval = 1.0 / sampling.frequency_hz as f64;
+    let seconds = |samples: u64| samples as f64 * interval;
+    let all = explanation.seconds * sampling.cpus as f64;
+    explanation.cpu = Some(cpu_time(&counts, machine, interval, all));
 
     let mut by_cause = BTreeMap::<Cause, u64>::new();
     let (mut total, mut explained) = (0, 0);
@@ -115,7 +115,8 @@ fn in_scope(owner: Owner, machine: bool) -> bool {
     }
 }
 
-fn cpu_time(counts: &Counts, machine: bool, scale: f64) -> CpuTime {
+/// `interval`: seconds that a sample stands for; `all`: seconds that there were.
+fn cpu_time(counts: &Counts, machine: bool, interval: f64, all: f64) -> CpuTime {
     let mut time = CpuTime::default();
     for ((owner, _), samples) in &counts.by_cause {
         let sum = match owner {
@@ -124,10 +125,13 @@ fn cpu_time(counts: &Counts, machine: bool, scale: f64) -> CpuTime {
             Owner::Process(Kind::Other) if machine => &mut time.program,
             Owner::Process(Kind::Other) => &mut time.others,
             Owner::Process(Kind::Own) => &mut time.explaining,
-            Owner::Idle => &mut time.idle,
+            Owner::Idle => continue,
         };
-        *sum += *samples as f64 * scale;
+        *sum += *samples as f64 * interval;
     }
+    // A CPU that is halted misses samples, so its time is what the others leave.
+    let busy = time.program + time.kernel + time.others + time.explaining;
+    time.idle = (all - busy).max(0.0);
     time
 }
 
@@ -151,7 +155,7 @@ mod tests {
     use super::*;
 
     const SAMPLING: Sampling = Sampling {
-        frequency_hz: 997,
+        frequency_hz: 50,
         cpus: 2,
         samples: 100,
         lost: 0,
@@ -207,12 +211,17 @@ mod tests {
             matches!(causes[..], [(Cause::PayloadCopy, _), (Cause::Softirq, _)]),
             "{causes:?}"
         );
-        // 30 of 100 samples of 2 CPUs in a second.
+        // 30 samples of a fiftieth of a second.
         assert!(close(causes[0].1, 0.6));
         assert!(close(explanation.unexplained[0].seconds, 0.1));
         let cpu = explanation.cpu.unwrap();
         let sum = cpu.program + cpu.kernel + cpu.others + cpu.explaining + cpu.idle;
-        assert!(close(sum, 2.0) && close(cpu.program, 0.7) && close(cpu.others, 0.2));
+        assert!(
+            close(sum, 2.0)
+                && close(cpu.program, 0.7)
+                && close(cpu.others, 0.2)
+                && close(cpu.idle, 0.76)
+        );
         // 0.6 s at 10 GB/s are 6 GB.
         let copies = explanation.copies_per_byte.unwrap();
         assert!(close(copies, 6e9 / f64::from(1 << 30)), "{copies}");

@@ -3,15 +3,15 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-/// More than the caches of most processors hold.
-const BUFFER_BYTES: usize = 64 << 20;
+/// What sockets on both ends hold together: more than a CPU's own cache, and not more than the one that all share.
+const BUFFER_BYTES: usize = 8 << 20;
 /// As much as a socket's buffer holds at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 /// The best counts: whatever ran beside only made the others slower.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 10;
 
-/// Bytes per second at which one CPU copies out of memory that it has not in its caches into a buffer that it has,
-/// as a kernel does that moves payload between a program's memory and its own. Takes about 50 ms.
+/// Bytes per second at which one CPU copies out of memory that it has not in its own cache into memory that it has:
+/// of the kernel's memory and the program's, one is usually so and the other so. Takes a few milliseconds.
 pub(crate) fn measure() -> f64 {
     let source = vec![1_u8; BUFFER_BYTES];
     let mut target = vec![0_u8; CHUNK_BYTES];

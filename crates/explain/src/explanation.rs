@@ -74,7 +74,7 @@ pub struct CpuTime {
     pub others: f64,
     /// This process's: what explaining itself took.
     pub explaining: f64,
-    /// No process ran and nothing was to do.
+    /// What is left: nothing was to do, or a virtual CPU did not run.
     pub idle: f64,
 }
 

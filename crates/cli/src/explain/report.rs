@@ -30,7 +30,7 @@ fn table<const N: usize>(
     rows: impl Iterator<Item = [String; N]>,
 ) -> String {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::NOTHING);
     table.set_header(titles);
     table.add_rows(rows);
     for column in table.column_iter_mut().skip(name_columns) {
