@@ -82,7 +82,8 @@ impl Explainer {
     /// [`Explanation::missing`] says why.
     #[must_use]
     pub fn start(subject: Subject, options: Options) -> Explainer {
-        let mut processes = Processes::new(subject == Subject::Children);
+        let mut processes =
+            Processes::new(subject == Subject::Children, subject == Subject::Machine);
         if let Subject::Process(pid) = subject {
             processes.add_subject(pid);
         }

@@ -11,7 +11,7 @@
 //! | `program` | a program that is run and explained, until it ends |
 //! | `sampler`, `refused` | samples of every CPU; why there are none |
 //! | `processes` | whose samples these are, and which files their code is from |
-//! | `symbols`, [`stack`] | addresses to names |
+//! | `symbols`, `chosen`, [`stack`] | addresses to names |
 //! | [`rules`] | names to causes, by the table `causes.txt` |
 //! | `profile` | samples added up |
 //! | `network` | interfaces, drops, namespaces |
@@ -25,6 +25,7 @@
 
 mod account;
 mod activity;
+mod chosen;
 mod copy_rate;
 mod explainer;
 mod explanation;

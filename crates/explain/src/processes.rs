@@ -53,16 +53,20 @@ pub(crate) struct Processes {
     own: u32,
     /// Whether the processes that this one starts are the subject.
     children: bool,
+    /// Whether the code of all processes is of interest, not of the subject alone.
+    all: bool,
     subjects: HashSet<u32>,
     known: HashMap<u32, Process>,
     ended: Vec<u32>,
 }
 
 impl Processes {
-    pub(crate) fn new(children_are_subject: bool) -> Processes {
+    /// `children`: the processes that this one starts are the subject. `all`: the code of all is of interest.
+    pub(crate) fn new(children: bool, all: bool) -> Processes {
         Processes {
             own: std::process::id(),
-            children: children_are_subject,
+            children,
+            all,
             subjects: HashSet::new(),
             known: HashMap::new(),
             ended: Vec::new(),
@@ -72,8 +76,8 @@ impl Processes {
     /// `pid` and all that it has started are the subject, and so is what they start from now on.
     pub(crate) fn add_subject(&mut self, pid: u32) {
         for pid in descendants(pid) {
-            self.look_up(pid);
             self.subjects.insert(pid);
+            self.look_up(pid);
         }
     }
 
@@ -108,6 +112,9 @@ impl Processes {
     }
 
     pub(crate) fn mapped(&mut self, pid: u32, mapping: Mapping) {
+        if !self.all && !self.subjects.contains(&pid) {
+            return;
+        }
         self.look_up(pid);
         let mappings = &mut self.known.entry(pid).or_default().mappings;
         if mappings.len() >= MAPPINGS_PER_PROCESS {
@@ -144,7 +151,10 @@ impl Processes {
         let process = Process {
             parent: parent_of(pid).unwrap_or(0),
             name: name_of(pid).unwrap_or_else(|| "unknown".into()),
-            mappings: mappings_of(pid),
+            mappings: match self.all || self.subjects.contains(&pid) {
+                true => mappings_of(pid),
+                false => Vec::new(),
+            },
         };
         self.known.insert(pid, process);
     }
@@ -272,7 +282,7 @@ mod tests {
 
     #[test]
     fn mapping__the_newest_and_then_the_parents() {
-        let mut processes = Processes::new(false);
+        let mut processes = Processes::new(false, true);
         // Numbers that no process has.
         let (parent, child) = (u32::MAX - 1, u32::MAX);
         processes.mapped(parent, mapping(0x1000, "old"));
@@ -289,7 +299,7 @@ mod tests {
 
     #[test]
     fn kind__of_a_subject_and_those_it_forked() {
-        let mut processes = Processes::new(true);
+        let mut processes = Processes::new(true, false);
         let [a, b, c] = [u32::MAX - 2, u32::MAX - 1, u32::MAX];
         processes.forked(a, std::process::id());
         processes.forked(b, a);
@@ -306,7 +316,7 @@ mod tests {
 
     #[test]
     fn mappings__are_bounded() {
-        let mut processes = Processes::new(false);
+        let mut processes = Processes::new(false, true);
         for at in 0..2 * MAPPINGS_PER_PROCESS as u64 {
             processes.mapped(u32::MAX, mapping(at << 12, "a"));
         }

@@ -1,11 +1,12 @@
 //! Samples added up by whose they were and what for.
 
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 use crate::processes::{Kind, Processes};
-use crate::rules::{Cause, Rules};
+use crate::rules::{self, Cause, Named};
 use crate::sampler::Addresses;
-use crate::stack::{self, Frame};
+use crate::stack;
 use crate::symbols::Symbols;
 
 /// Distinct stacks of addresses kept before they are resolved: 16 MiB of the usual depth.
@@ -49,7 +50,6 @@ pub(crate) struct Counts {
 
 /// Turns addresses into [`Counts`].
 pub(crate) struct Profile {
-    rules: Rules,
     symbols: Symbols,
     pending: HashMap<Addresses, u64>,
     fold: bool,
@@ -61,7 +61,6 @@ pub(crate) struct Profile {
 impl Profile {
     pub(crate) fn new(fold: bool, scope: fn(Kind) -> bool) -> Profile {
         Profile {
-            rules: Rules::new(),
             symbols: Symbols::new(),
             pending: HashMap::new(),
             fold,
@@ -70,8 +69,16 @@ impl Profile {
         }
     }
 
-    /// Adds a sample. It is resolved later, unless there are many.
+    /// Adds a sample. It is resolved later, unless there are many. Of samples that are not to be explained only
+    /// their owner counts.
     pub(crate) fn add(&mut self, sample: Addresses, processes: &mut Processes) {
+        let kind = processes.kind(sample.pid);
+        if !(self.scope)(kind) {
+            let owner = (Owner::Process(kind), None);
+            *self.counts.by_cause.entry(owner).or_default() += 1;
+            self.counts.samples += 1;
+            return;
+        }
         *self.pending.entry(sample).or_default() += 1;
         if self.pending.len() >= PENDING_LIMIT || processes.is_full() {
             self.resolve(processes);
@@ -92,7 +99,7 @@ impl Profile {
         processes.forget_ended();
     }
 
-    fn frames(&mut self, sample: &Addresses, processes: &Processes) -> Vec<Frame> {
+    fn frames(&mut self, sample: &Addresses, processes: &Processes) -> Vec<Rc<Named>> {
         let mut frames = Vec::with_capacity(sample.kernel.len() + sample.user.len());
         for (depth, address) in sample.kernel.iter().enumerate() {
             frames.push(self.symbols.kernel_frame(calling(*address, depth)));
@@ -110,8 +117,8 @@ impl Profile {
         frames
     }
 
-    fn count(&mut self, pid: u32, frames: &[Frame], count: u64, processes: &Processes) {
-        let cause = self.rules.classify(frames);
+    fn count(&mut self, pid: u32, frames: &[Rc<Named>], count: u64, processes: &Processes) {
+        let cause = rules::classify(frames);
         let owner = match cause {
             Some(Cause::Idle) => Owner::Idle,
             _ => Owner::Process(processes.kind(pid)),
@@ -119,9 +126,8 @@ impl Profile {
         let counts = &mut self.counts;
         counts.samples += count;
         *counts.by_cause.entry((owner, cause)).or_default() += count;
-        let in_scope = matches!(owner, Owner::Process(kind) if (self.scope)(kind));
-        if in_scope && cause == Some(Cause::PayloadCopy) {
-            let kernel = frames.first().is_some_and(Frame::is_kernel);
+        if cause == Some(Cause::PayloadCopy) {
+            let kernel = frames.first().is_some_and(|it| it.frame.is_kernel());
             let copies = &mut counts.copies;
             *if kernel {
                 &mut copies.kernel
@@ -129,10 +135,10 @@ impl Profile {
                 &mut copies.user
             } += count;
         }
-        if in_scope && cause.is_none() {
+        if cause.is_none() {
             let leaf = frames
                 .first()
-                .map_or_else(|| "(no stack)".into(), Frame::to_string);
+                .map_or_else(|| "(no stack)".into(), |it| it.frame.to_string());
             add_bounded(
                 &mut counts.unexplained,
                 UNEXPLAINED_LIMIT,
@@ -142,6 +148,7 @@ impl Profile {
             );
         }
         if self.fold {
+            let frames = frames.iter().map(|it| &it.frame);
             let stack = stack::fold(&processes.name(pid), frames);
             let full = counts.folded.len() >= FOLDED_LIMIT;
             match counts.folded.get_mut(&stack) {
@@ -191,7 +198,7 @@ mod tests {
 
     #[test]
     fn add__many_stacks_lose_no_sample_and_take_no_more_room() {
-        let mut processes = Processes::new(false);
+        let mut processes = Processes::new(false, true);
         let mut profile = Profile::new(true, |_| true);
         let samples = 3 * PENDING_LIMIT as u64;
         for address in 0..samples {

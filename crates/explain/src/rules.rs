@@ -1,5 +1,6 @@
 //! Which functions mean which [`Cause`]: the table `causes.txt`, and how a stack is classed by it.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -178,14 +179,17 @@ impl Rules {
     /// are not explained by the program's frames below them. `None`: no rule.
     #[must_use]
     pub fn classify(&self, leaf_first: &[Frame]) -> Option<Cause> {
-        let leaf = leaf_first.first()?;
-        let same_side = leaf_first
-            .iter()
-            .take_while(|it| it.is_kernel() == leaf.is_kernel());
-        let found = same_side
-            .enumerate()
-            .find_map(|(depth, frame)| self.of_frame(frame, depth == 0));
-        found.or((!leaf.is_kernel()).then_some(Cause::Program))
+        let named: Vec<_> = leaf_first.iter().map(|it| self.name(it.clone())).collect();
+        classify(&named)
+    }
+
+    /// The frame with what the rules say of it.
+    pub(crate) fn name(&self, frame: Frame) -> Named {
+        Named {
+            as_leaf: self.of_frame(&frame, true),
+            as_caller: self.of_frame(&frame, false),
+            frame,
+        }
     }
 
     fn of_frame(&self, frame: &Frame, leaf: bool) -> Option<Cause> {
@@ -213,6 +217,26 @@ impl Rules {
             self.patterns.iter().find(fitting).map(|it| it.2)
         })
     }
+}
+
+/// A frame with what the rules say of it, which is looked up once.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(crate) frame: Frame,
+    as_leaf: Option<Cause>,
+    as_caller: Option<Cause>,
+}
+
+/// As [`Rules::classify`].
+pub(crate) fn classify<N: Borrow<Named>>(leaf_first: &[N]) -> Option<Cause> {
+    let mut frames = leaf_first.iter().map(Borrow::borrow);
+    let leaf = frames.next()?;
+    let kernel = leaf.frame.is_kernel();
+    let callers = frames.take_while(|it| it.frame.is_kernel() == kernel);
+    let found = leaf
+        .as_leaf
+        .or_else(|| callers.into_iter().find_map(|it| it.as_caller));
+    found.or((!kernel).then_some(Cause::Program))
 }
 
 /// Without what compilers append to parts of functions (`.isra.0`, `.part.0`, `.constprop.0`, `.cold`).

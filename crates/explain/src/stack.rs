@@ -70,9 +70,9 @@ impl fmt::Display for Frame {
 
 /// A stack in one line, outermost first: `program;outer;...;leaf`. `frames` begin with the leaf.
 #[must_use]
-pub fn fold(program: &str, frames: &[Frame]) -> String {
+pub fn fold<'a>(program: &str, frames: impl DoubleEndedIterator<Item = &'a Frame>) -> String {
     let mut folded = program.replace([';', '\n'], ":");
-    for frame in frames.iter().rev() {
+    for frame in frames.rev() {
         folded.push(';');
         folded.push_str(&frame.to_string());
     }
@@ -104,7 +104,7 @@ mod tests {
             user("libc.so.6", None),
             user("program", Some("main")),
         ];
-        let folded = fold("a;b", &frames);
+        let folded = fold("a;b", frames.iter());
         assert_eq!(
             folded,
             "a:b;program`main;[libc.so.6];[unknown]_[k];_copy_to_iter_[k]"

@@ -3,24 +3,29 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use blazesym::MaybeDefault;
 use blazesym::symbolize::source::{Elf, Kernel, Source};
 use blazesym::symbolize::{Input, Symbolizer};
 
+use crate::chosen::Chosen;
 use crate::processes::Mapping;
+use crate::rules::{Named, Rules};
 use crate::stack::Frame;
 
 /// Names kept. When there are more, all are looked up anew.
 const CACHE_LIMIT: usize = 1 << 17;
 
-/// The names of the kernel's functions and of those in files.
+/// The names of the kernel's functions and of those in files, with what the rules say of them.
 pub(crate) struct Symbols {
+    rules: Rules,
+    chosen: Chosen,
     symbolizer: Symbolizer,
     kernel: Source<'static>,
-    kernel_names: HashMap<u64, Frame>,
-    file_names: HashMap<(Arc<str>, u64), Frame>,
+    kernel_names: HashMap<u64, Rc<Named>>,
+    file_names: HashMap<(Arc<str>, u64), Rc<Named>>,
 }
 
 impl Symbols {
@@ -36,6 +41,8 @@ impl Symbols {
             .enable_code_info(false)
             .build();
         Symbols {
+            rules: Rules::new(),
+            chosen: Chosen::find(),
             symbolizer,
             kernel: Source::Kernel(kernel),
             kernel_names: HashMap::new(),
@@ -43,23 +50,24 @@ impl Symbols {
         }
     }
 
-    pub(crate) fn kernel_frame(&mut self, address: u64) -> Frame {
+    pub(crate) fn kernel_frame(&mut self, address: u64) -> Rc<Named> {
         if let Some(frame) = self.kernel_names.get(&address) {
             return frame.clone();
         }
         let frame = Frame::Kernel(self.name(&self.kernel, Input::AbsAddr(address)));
+        let frame = Rc::new(self.rules.name(frame));
         limit(&mut self.kernel_names);
         self.kernel_names.insert(address, frame.clone());
         frame
     }
 
     /// The function at `address`, which is in `mapping`.
-    pub(crate) fn user_frame(&mut self, mapping: Option<&Mapping>, address: u64) -> Frame {
+    pub(crate) fn user_frame(&mut self, mapping: Option<&Mapping>, address: u64) -> Rc<Named> {
         let Some(mapping) = mapping else {
-            return Frame::User {
+            return Rc::new(self.rules.name(Frame::User {
                 module: "unknown".into(),
                 symbol: None,
-            };
+            }));
         };
         let offset = address
             .wrapping_sub(mapping.start)
@@ -68,7 +76,7 @@ impl Symbols {
         if let Some(frame) = self.file_names.get(&key) {
             return frame.clone();
         }
-        let frame = self.file_frame(&mapping.path, offset);
+        let frame = Rc::new(self.rules.name(self.file_frame(&mapping.path, offset)));
         limit(&mut self.file_names);
         self.file_names.insert(key, frame.clone());
         frame
@@ -82,7 +90,8 @@ impl Symbols {
         let is_file = fs::metadata(Path::new(path)).is_ok_and(|it| it.is_file());
         let symbol = is_file
             .then(|| self.name(&Source::Elf(elf), Input::FileOffset(offset)))
-            .flatten();
+            .flatten()
+            .or_else(|| self.chosen.name(path, offset).map(Into::into));
         Frame::User {
             module: name.trim_matches(['[', ']']).into(),
             symbol,
@@ -109,10 +118,10 @@ mod tests {
     #[test]
     fn user_frame__of_a_function_of_this_program() {
         let address = user_frame__of_a_function_of_this_program as fn() as usize as u64;
-        let mut processes = crate::processes::Processes::new(false);
+        let mut processes = crate::processes::Processes::new(false, true);
         processes.look_up(std::process::id());
         let mapping = processes.mapping(std::process::id(), address);
-        let frame = Symbols::new().user_frame(mapping, address);
+        let frame = &Symbols::new().user_frame(mapping, address).frame;
         assert!(
             frame.to_string().contains("user_frame__of_a_function"),
             "{frame}"
@@ -134,10 +143,10 @@ mod tests {
                 path: path.into(),
             };
             assert_eq!(
-                symbols.user_frame(Some(&mapping), 0x1234).to_string(),
+                symbols.user_frame(Some(&mapping), 0x1234).frame.to_string(),
                 words
             );
         }
-        assert_eq!(symbols.user_frame(None, 1).to_string(), "[unknown]");
+        assert_eq!(symbols.user_frame(None, 1).frame.to_string(), "[unknown]");
     }
 }
