@@ -217,10 +217,19 @@ fn name_of(pid: u32) -> Option<Arc<str>> {
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
+    state_and_parent(pid)?.1.parse().ok()
+}
+
+/// Whether there is such a process and it has not ended. One that nobody has waited for is still there.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    state_and_parent(pid).is_some_and(|(state, _)| !["Z", "X"].contains(&&*state))
+}
+
+fn state_and_parent(pid: u32) -> Option<(String, String)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may hold anything: state and parent.
-    let (_, behind) = stat.rsplit_once(')')?;
-    behind.split_whitespace().nth(1)?.parse().ok()
+    // Behind the name, which may hold anything.
+    let mut behind = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((behind.next()?.into(), behind.next()?.into()))
 }
 
 fn mappings_of(pid: u32) -> Vec<Mapping> {
@@ -312,6 +321,17 @@ mod tests {
         processes.ended(a);
         processes.forget_ended();
         assert_eq!(processes.kind(a), Kind::Other);
+    }
+
+    #[test]
+    fn is_alive__until_it_has_ended() {
+        assert!(is_alive(std::process::id()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        while is_alive(child.id()) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        child.wait().unwrap();
+        assert!(!is_alive(child.id()));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! A program that is run and explained, or one that runs, until it ends or somebody says stop.
 
 use std::io;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +13,7 @@ use thiserror::Error;
 
 use crate::explainer::{Explainer, Options, Subject};
 use crate::explanation::Explanation;
+use crate::processes::is_alive;
 
 /// Between two looks. A third of what the rings of samples hold at the deepest stacks is far longer.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -120,13 +120,11 @@ pub fn explain_process(
     options: Options,
     stop: &Stop,
 ) -> Result<Explanation, Error> {
-    let directory = format!("/proc/{pid}");
-    let alive = || Path::new(&directory).exists();
-    if !alive() {
+    if !is_alive(pid) {
         return Err(Error::NoProcess(pid));
     }
     let explainer = Explainer::start(Subject::Process(pid), options);
-    Ok(watch(explainer, time, stop, alive))
+    Ok(watch(explainer, time, stop, || is_alive(pid)))
 }
 
 /// Explains the whole machine for `time`, or until `stop`.

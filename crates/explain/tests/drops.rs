@@ -239,7 +239,7 @@ fn qdisc__a_full_one() {
         }
     });
     if !there {
-        eprintln!("skipped: this kernel mounts none of tbf, or there is no tc");
+        eprintln!("skipped: this kernel mounts none of the queues that fill up, or there is no tc");
         return;
     }
     // UDP counts a datagram that a queue refused as well, and IP too on some kernels.
