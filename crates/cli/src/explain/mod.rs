@@ -5,12 +5,12 @@ mod report;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::{self, stderr};
+use std::io::stderr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use std::{fs, process};
+use std::{fs, io, process};
 
 use anyhow::{Context, Result, anyhow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -20,6 +20,7 @@ use zerolane_explain::{Explanation, Options, Stop};
 use crate::console;
 use crate::exit::Exit;
 use crate::lab::units;
+use crate::program;
 
 /// A day; what is watched for longer is watched in vain.
 const LONGEST: Duration = Duration::from_secs(86_400);
@@ -110,15 +111,23 @@ fn command(args: &Args) -> Result<Command> {
 
 fn refused(error: zerolane_explain::Error) -> anyhow::Error {
     let exit = match &error {
-        zerolane_explain::Error::Start { why, .. } if why.kind() == io::ErrorKind::NotFound => {
-            Exit::CommandNotFound
-        }
-        zerolane_explain::Error::Start { .. } => Exit::NotExecutable,
+        zerolane_explain::Error::Start { program, .. } => exit_of(program),
         _ => Exit::Failure,
     };
     // The code first: what is printed begins with what comes last.
     let words = anyhow::Error::new(error);
     anyhow!(exit).context(format!("{words:#}"))
+}
+
+/// Of a program that does not start. The error is no guide: it is about rights where a directory of PATH is closed.
+fn exit_of(program: &str) -> Exit {
+    let path = Path::new(program);
+    let named = path.components().count() > 1 && path.exists();
+    if named || program::find(path).is_some() {
+        Exit::NotExecutable
+    } else {
+        Exit::CommandNotFound
+    }
 }
 
 fn show(args: &Args, explanation: &Explanation) -> Result<()> {
