@@ -15,7 +15,7 @@ use crate::explainer::{Explainer, Options, Subject};
 use crate::explanation::Explanation;
 use crate::processes::is_alive;
 
-/// Between two looks. A third of what the rings of samples hold at the deepest stacks is far longer.
+/// Between two looks at whether it has ended.
 const INTERVAL: Duration = Duration::from_millis(20);
 /// A program at a terminal has the signal of Ctrl-C as well, and time for its own last words.
 const GRACE: Duration = Duration::from_secs(1);

@@ -63,15 +63,19 @@ impl fmt::Display for Frame {
                 symbol: None,
             } => format!("[{module}]"),
         };
-        // It separates frames.
-        f.write_str(&written.replace(';', ":"))
+        f.write_str(&printable(&written))
     }
+}
+
+/// A name that somebody else chose, without what a terminal takes for a command, and without what separates frames.
+pub(crate) fn printable(name: &str) -> String {
+    name.replace(|it: char| it.is_control() || it == ';', ":")
 }
 
 /// A stack in one line, outermost first: `program;outer;...;leaf`. `frames` begin with the leaf.
 #[must_use]
 pub fn fold<'a>(program: &str, frames: impl DoubleEndedIterator<Item = &'a Frame>) -> String {
-    let mut folded = program.replace([';', '\n'], ":");
+    let mut folded = printable(program);
     for frame in frames.rev() {
         folded.push(';');
         folded.push_str(&frame.to_string());
@@ -91,6 +95,16 @@ pub fn unfold(folded: &str) -> Vec<Frame> {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fold__names_command_no_terminal() {
+        let hostile = Frame::User {
+            module: "a\n1".into(),
+            symbol: Some("\x1b[2J;b".into()),
+        };
+        let folded = fold("p\r", [hostile].iter());
+        assert_eq!(folded, "p:;a:1`:[2J:b");
+    }
 
     #[test]
     fn unfold__is_the_opposite_of_fold() {

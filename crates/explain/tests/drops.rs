@@ -1,13 +1,15 @@
 //! Packets dropped on purpose, each in its place, in network namespaces: named rightly, and counted exactly.
 #![allow(non_snake_case)]
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
 use netlab::forge::{self, Datagram, Forger};
-use netlab::netns::{self, Namespace, Topology};
-use nix::sys::socket::{setsockopt, sockopt::RcvBuf};
+use netlab::netns::{self, Namespace, Offloads, Topology};
+use netsim::Side;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{RcvBuf, UdpGsoSegment};
 use zerolane_explain::{Drop, Explainer, Explanation, Options, Subject};
 
 /// Counters alone.
@@ -110,16 +112,18 @@ fn udp_errors() -> u64 {
     udp_counts()[2]
 }
 
+/// A counter of this thread's namespace.
+fn mib(line: &str, title: &str) -> u64 {
+    let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+    let mut lines = snmp.lines().filter(|it| it.starts_with(line));
+    let [titles, numbers] = std::array::from_fn(|_| lines.next().unwrap().split_whitespace());
+    let found = titles.zip(numbers).find(|it| it.0 == title);
+    found.unwrap().1.parse().unwrap()
+}
+
 /// `InDatagrams`, `NoPorts` and `InErrors`.
 fn udp_counts() -> [u64; 3] {
-    let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
-    let line = snmp
-        .lines()
-        .filter(|it| it.starts_with("Udp: "))
-        .nth(1)
-        .unwrap();
-    let mut numbers = line.split_whitespace().skip(1);
-    std::array::from_fn(|_| numbers.next().unwrap().parse().unwrap())
+    ["InDatagrams", "NoPorts", "InErrors"].map(|title| mib("Udp: ", title))
 }
 
 /// Waits until `there`, but not for ever.
@@ -159,7 +163,15 @@ fn udp_checksum__a_wrong_one() {
 }
 
 /// What a genuine datagram looks like, but for its checksum.
-fn frame_with_wrong_checksum(hosts: &Topology, to: std::net::SocketAddr) -> Vec<u8> {
+fn frame_with_wrong_checksum(hosts: &Topology, to: SocketAddr) -> Vec<u8> {
+    let mut frame = genuine(hosts, to).frame_with_checksum();
+    let last = frame.len() - 1;
+    frame[last] ^= 1;
+    frame
+}
+
+/// A datagram from one host to the other, with the addresses of their hardware.
+fn genuine(hosts: &Topology, to: SocketAddr) -> Datagram {
     let sender = UdpSocket::bind((hosts.a().ipv4(), 0)).unwrap();
     let genuine = std::thread::scope(|scope| {
         let hearing = scope.spawn(|| {
@@ -173,18 +185,120 @@ fn frame_with_wrong_checksum(hosts: &Topology, to: std::net::SocketAddr) -> Vec<
         }
         hearing.join().unwrap().remove(0)
     });
-    let std::net::SocketAddr::V4(to) = to else {
-        panic!("{to} is of IPv4")
+    let SocketAddr::V4(to) = to else {
+        panic!("{to} is not of IPv4")
     };
-    let datagram = Datagram {
+    Datagram {
         to,
         payload: PAYLOAD.to_vec(),
         ..genuine
-    };
-    let mut frame = datagram.frame_with_checksum();
-    let last = frame.len() - 1;
-    frame[last] ^= 1;
+    }
+}
+
+#[test]
+fn ip_reassembly__fragments_whose_rest_never_comes() {
+    let Some(hosts) = topology() else { return };
+    const FRAGMENTS: u16 = 10;
+    let explanation = explained(hosts.b(), || {
+        // Seconds that a fragment waits for the others.
+        std::fs::write("/proc/sys/net/ipv4/ipfrag_time", "1").unwrap();
+        let to = (hosts.b().ipv4(), 9).into();
+        let sending = hosts.a().enter_thread(|| {
+            let frame = genuine(&hosts, to).frame();
+            let forger = Forger::open(hosts.a().device()).unwrap();
+            for number in 0..FRAGMENTS {
+                assert_eq!(forger.send(&[&first_fragment(&frame, number)]), 0);
+            }
+        });
+        sending.unwrap();
+        settle(|| mib("Ip: ", "ReasmFails") >= FRAGMENTS.into());
+    });
+    let learning = ["udp_no_port"];
+    assert_eq!(
+        count(&explanation, "ip_reassembly", &learning),
+        FRAGMENTS.into()
+    );
+}
+
+/// The frame as the first fragment of the datagram with that identification.
+fn first_fragment(frame: &[u8], identification: u16) -> Vec<u8> {
+    const IP: usize = 14;
+    const MORE_FRAGMENTS: u8 = 0x20;
+    let mut frame = frame.to_vec();
+    // All but the last are multiples of 8 bytes: 20 of IP, 8 of UDP and the payload of 1000 are.
+    frame[IP + 4..IP + 6].copy_from_slice(&identification.to_be_bytes());
+    frame[IP + 6] = MORE_FRAGMENTS;
+    frame[IP + 10..IP + 12].fill(0);
+    let words = frame[IP..IP + 20].chunks(2);
+    let sum: u32 = words
+        .map(|it| u32::from(u16::from_be_bytes([it[0], it[1]])))
+        .sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    frame[IP + 10..IP + 12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
     frame
+}
+
+/// Sets how many packets may wait for a CPU, of the whole machine, and back when dropped.
+struct Backlog(String);
+
+impl Backlog {
+    const SETTING: &str = "/proc/sys/net/core/netdev_max_backlog";
+
+    fn set(packets: u32) -> Backlog {
+        let before = std::fs::read_to_string(Backlog::SETTING).unwrap();
+        std::fs::write(Backlog::SETTING, packets.to_string()).unwrap();
+        Backlog(before)
+    }
+}
+
+impl std::ops::Drop for Backlog {
+    fn drop(&mut self) {
+        std::fs::write(Backlog::SETTING, &self.0).unwrap();
+    }
+}
+
+/// It makes the whole machine drop packets for some milliseconds.
+#[test]
+#[ignore = "depends on what else runs: .ci/run runs it alone"]
+fn cpu_backlog__a_short_one() {
+    let Some(hosts) = topology() else { return };
+    const SEGMENTS: u64 = 40;
+    // Packets are cut before they are sent, and all of a burst come at once.
+    hosts
+        .set_offloads(
+            Side::A,
+            Offloads {
+                tx: false,
+                gro: false,
+            },
+        )
+        .unwrap();
+    let mut arrived = 0;
+    // From here, for namespaces do not have the setting.
+    let _short = Backlog::set(2);
+    let explanation = explained(hosts.b(), || {
+        let socket = UdpSocket::bind((hosts.b().ipv4(), 0)).unwrap();
+        let to = socket.local_addr().unwrap();
+        let sending = hosts.a().enter_thread(|| {
+            let sender = UdpSocket::bind((hosts.a().ipv4(), 0)).unwrap();
+            // Addresses are resolved first.
+            sender.send_to(&PAYLOAD, to).unwrap();
+            settle(|| received(&socket) == 1);
+            setsockopt(&sender, UdpGsoSegment, &(PAYLOAD.len() as i32)).unwrap();
+            sender
+                .send_to(&PAYLOAD.repeat(SEGMENTS as usize), to)
+                .unwrap();
+        });
+        sending.unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        arrived = received(&socket);
+    });
+    let dropped = explanation
+        .drops
+        .iter()
+        .find(|it| it.place == "cpu_backlog");
+    assert!((1..SEGMENTS).contains(&arrived), "{arrived}");
+    assert_eq!(dropped.map(|it| it.count), Some(SEGMENTS - arrived));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::proc::{self, column};
 use super::queues::Queues;
 use super::tally::{Counter, Readings, Tally};
 use super::{Interface, Socket};
+use crate::stack::printable;
 
 /// A file of `/proc/PID/net`, and what its text says.
 type Source = (&'static str, Parse);
@@ -103,7 +104,7 @@ impl Namespace {
                 let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
                 self.owners
                     .entry(*inode)
-                    .or_insert_with(|| format!("{pid} {}", name.trim_end()));
+                    .or_insert_with(|| format!("{pid} {}", printable(name.trim_end())));
             }
         }
     }
