@@ -157,7 +157,7 @@ fn explain__without_the_right_to_sample_says_which_is_missing() {
 fn explain__signals_end_the_command_and_the_table_is_printed() {
     // A terminal's Ctrl-C is the command's as well, which has a second before it is handed on.
     for (signal, number) in [(Signal::SIGTERM, 15), (Signal::SIGINT, 2)] {
-        let mut child = explain(["--", "sh", "-c", "echo ready; exec sleep 1000"])
+        let mut child = explain(["--", "sh", "-c", "echo ready; exec sleep 60"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -48,6 +48,8 @@ fn classify__what_calls_everything_explains_nothing() {
     assert_eq!(cause_of(unknown), None);
     let own = "p;main`main;entry_SYSCALL_64_after_hwframe_[k];do_syscall_64_[k]";
     assert_eq!(cause_of(own), Some(Cause::SystemCall));
+    let called_by_known = "p;p`aegis_encrypt;do_syscall_64_[k];no_such_function_[k]";
+    assert_eq!(cause_of(called_by_known), None);
     assert_eq!(cause_of("p"), None);
 }
 
