@@ -201,6 +201,29 @@ fn explain__a_running_process_until_it_ends() {
 }
 
 #[test]
+fn explain__a_page_that_needs_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("page.html");
+    let output = output([
+        "--html",
+        path.to_str().unwrap(),
+        "--",
+        "sh",
+        "-c",
+        "exit 0 # <b>",
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let page = fs::read_to_string(path).unwrap();
+    assert!(
+        page.contains("carried") && page.contains("exit 0 # &lt;b&gt;"),
+        "{page}"
+    );
+    for resource in ["src=", "http:", "https:", "url(", "<script"] {
+        assert!(!page.contains(resource), "{resource}");
+    }
+}
+
+#[test]
 fn explain__the_whole_machine_for_a_time() {
     let output = output(["--duration", "200ms", "--frequency", "0"]);
     assert!(output.status.success());

@@ -1,5 +1,6 @@
 //! `zerolane explain`: where CPU time, copies and packets go while something runs.
 
+mod html;
 mod report;
 
 use std::collections::HashMap;
@@ -10,7 +11,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use std::{fs, io, process};
+use std::{fs, process};
 
 use anyhow::{Context, Result, anyhow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -56,6 +57,9 @@ pub struct Args {
     /// Write the stacks for flame graphs, one a line with its samples
     #[arg(long, value_name = "FILE")]
     folded: Option<PathBuf>,
+    /// Write a page for a browser, which needs nothing else
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Samples a second of each CPU; 0: none, the counters alone
     #[arg(long, value_name = "HZ", default_value_t = Options::default().frequency_hz,
           value_parser = clap::value_parser!(u64).range(0..=20_000))]
@@ -132,23 +136,34 @@ fn exit_of(program: &str) -> Exit {
 
 fn show(args: &Args, explanation: &Explanation) -> Result<()> {
     if let Some(path) = &args.folded {
-        write_folded(path, &explanation.folded)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        write_whole(path, &lines_of(&explanation.folded))?;
+    }
+    if let Some(path) = &args.html {
+        write_whole(path, &html::page(&subject(args), explanation))?;
     }
     if args.json {
         return console::say(serde_json::to_string_pretty(explanation)?);
     }
-    let table = report::of(explanation);
+    let text = report::text(explanation);
     if args.command.is_empty() {
-        console::say(table)
+        console::say(text)
     } else {
-        console::note(table);
+        console::note(text);
         Ok(())
     }
 }
 
-/// Writes all of it or nothing.
-fn write_folded(path: &Path, stacks: &HashMap<String, u64>) -> io::Result<()> {
+/// What was explained, in words.
+fn subject(args: &Args) -> String {
+    let words = args.command.iter().map(|it| it.to_string_lossy());
+    match args.pid {
+        Some(pid) => format!("process {pid}"),
+        None if args.command.is_empty() => "the whole machine".into(),
+        None => words.collect::<Vec<_>>().join(" "),
+    }
+}
+
+fn lines_of(stacks: &HashMap<String, u64>) -> String {
     let mut lines: Vec<_> = stacks.iter().collect();
     lines.sort();
     let mut text = String::new();
@@ -156,11 +171,16 @@ fn write_folded(path: &Path, stacks: &HashMap<String, u64>) -> io::Result<()> {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{stack} {samples}");
     }
+    text
+}
+
+/// Writes all of it or nothing.
+fn write_whole(path: &Path, text: &str) -> Result<()> {
     let mut part = path.as_os_str().to_owned();
     part.push(format!(".{}.part", process::id()));
     let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
     if written.is_err() {
         let _ = fs::remove_file(&part);
     }
-    written
+    written.with_context(|| format!("cannot write {}", path.display()))
 }

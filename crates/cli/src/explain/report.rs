@@ -1,71 +1,119 @@
-//! The explanation as tables and sentences.
+//! The explanation as sections: tables, and sentences about them.
 
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
 use zerolane_explain::{CpuTime, Explanation};
 
-/// Columns of the first table that are not numbers.
-const NAME_COLUMNS: usize = 1;
+/// A table, if there is one, and sentences.
+#[derive(Default)]
+pub(super) struct Section {
+    pub(super) table: Option<Rows>,
+    pub(super) words: Vec<String>,
+}
 
-pub(super) fn of(explanation: &Explanation) -> String {
+/// A table: the first columns are names, the others numbers.
+pub(super) struct Rows {
+    pub(super) titles: Vec<&'static str>,
+    pub(super) name_columns: usize,
+    pub(super) rows: Vec<Vec<String>>,
+    /// The share that each row is of something, from 0 to 1; empty if they are of nothing.
+    pub(super) shares: Vec<f64>,
+}
+
+impl Rows {
+    fn new<const N: usize>(
+        titles: [&'static str; N],
+        name_columns: usize,
+        rows: impl Iterator<Item = [String; N]>,
+    ) -> Rows {
+        Rows {
+            titles: titles.into(),
+            name_columns,
+            rows: rows.map(Vec::from).collect(),
+            shares: Vec::new(),
+        }
+    }
+
+    /// `None` if there is no row.
+    fn section(self) -> Option<Section> {
+        (!self.rows.is_empty()).then(|| Section {
+            table: Some(self),
+            words: Vec::new(),
+        })
+    }
+}
+
+impl Section {
+    fn words(words: impl IntoIterator<Item = String>) -> Option<Section> {
+        let words: Vec<_> = words.into_iter().collect();
+        (!words.is_empty()).then_some(Section { table: None, words })
+    }
+}
+
+pub(super) fn sections(explanation: &Explanation) -> Vec<Section> {
     let sections = [
         causes(explanation),
         unexplained(explanation),
-        Some(carried(explanation)),
+        Section::words([carried(explanation)]),
         interfaces(explanation),
         per_mib(explanation),
         Some(drops(explanation)),
         missing(explanation),
     ];
-    sections
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join("\n\n")
+    sections.into_iter().flatten().collect()
 }
 
-fn table<const N: usize>(
-    titles: [&str; N],
-    name_columns: usize,
-    rows: impl Iterator<Item = [String; N]>,
-) -> String {
+/// For a terminal.
+pub(super) fn text(explanation: &Explanation) -> String {
+    let of_section = |section: Section| {
+        let table = section.table.as_ref().map(text_of_table);
+        let parts: Vec<_> = table.into_iter().chain(section.words).collect();
+        parts.join("\n")
+    };
+    let sections: Vec<_> = sections(explanation).into_iter().map(of_section).collect();
+    sections.join("\n\n")
+}
+
+fn text_of_table(rows: &Rows) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(titles);
-    table.add_rows(rows);
-    for column in table.column_iter_mut().skip(name_columns) {
+    table.set_header(&rows.titles);
+    table.add_rows(&rows.rows);
+    for column in table.column_iter_mut().skip(rows.name_columns) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.to_string()
 }
 
-fn causes(explanation: &Explanation) -> Option<String> {
+fn causes(explanation: &Explanation) -> Option<Section> {
     let sampling = explanation.sampling?;
     let cpu = explanation.cpu?;
-    let rows = explanation.causes.iter().map(|it| {
-        let per_kib = it
-            .ns_per_kib
-            .map_or_else(String::new, |it| format!("{it:.1}"));
+    let causes = &explanation.causes;
+    let rows = causes.iter().map(|it| {
+        let per_kib = it.ns_per_kib.map(|it| format!("{it:.1}"));
+        let (seconds, share) = (format!("{:.3}", it.seconds), percent(it.share));
         [
             it.cause.to_string(),
-            format!("{:.3}", it.seconds),
-            percent(it.share),
-            per_kib,
+            seconds,
+            share,
+            per_kib.unwrap_or_default(),
         ]
     });
-    let titles = ["cause", "CPU s", "share", "ns/KiB"];
-    let explained = explanation.explained_fraction.unwrap_or(0.0);
-    Some(format!(
-        "{}\n{} explained; {} samples at {} Hz of {} CPUs in {:.2} s, {} records lost\n{}",
-        table(titles, NAME_COLUMNS, rows),
-        percent(explained),
+    let mut table = Rows::new(["cause", "CPU s", "share", "ns/KiB"], 1, rows);
+    table.shares = causes.iter().map(|it| it.share).collect();
+    let explained = format!(
+        "{} explained; {} samples at {} Hz of {} CPUs in {:.2} s, {} records lost",
+        percent(explanation.explained_fraction.unwrap_or(0.0)),
         sampling.samples,
         sampling.frequency_hz,
         sampling.cpus,
         explanation.seconds,
         sampling.lost,
-        owners(&cpu),
-    ))
+    );
+    Some(Section {
+        table: Some(table),
+        words: vec![explained, owners(&cpu)],
+    })
 }
 
 fn owners(cpu: &CpuTime) -> String {
@@ -75,22 +123,19 @@ fn owners(cpu: &CpuTime) -> String {
     )
 }
 
-fn unexplained(explanation: &Explanation) -> Option<String> {
+fn unexplained(explanation: &Explanation) -> Option<Section> {
     let rows = explanation.unexplained.iter().map(|it| {
-        [
-            it.symbol.clone(),
-            format!("{:.3}", it.seconds),
-            percent(it.share),
-        ]
+        let (seconds, share) = (format!("{:.3}", it.seconds), percent(it.share));
+        [it.symbol.clone(), seconds, share]
     });
-    let titles = ["unexplained: function", "CPU s", "share"];
-    (!explanation.unexplained.is_empty()).then(|| table(titles, NAME_COLUMNS, rows))
+    Rows::new(["unexplained: function", "CPU s", "share"], 1, rows).section()
 }
 
 fn carried(explanation: &Explanation) -> String {
     let bytes = ByteSize(explanation.bytes);
     let rate = explanation.bytes as f64 * 8.0 / explanation.seconds.max(f64::EPSILON) / 1e9;
-    let copies = explanation.copies_per_byte.zip(explanation.copies).map(|(copied, how)| {
+    let copies = explanation.copies_per_byte.zip(explanation.copies);
+    let copies = copies.map(|(copied, how)| {
         let seconds = how.kernel_seconds + how.user_seconds;
         let gb = how.bytes_per_second / 1e9;
         format!(
@@ -105,7 +150,7 @@ fn carried(explanation: &Explanation) -> String {
     )
 }
 
-fn interfaces(explanation: &Explanation) -> Option<String> {
+fn interfaces(explanation: &Explanation) -> Option<Section> {
     let rows = explanation.interfaces.iter().map(|it| {
         [
             it.namespace.clone(),
@@ -124,21 +169,18 @@ fn interfaces(explanation: &Explanation) -> Option<String> {
         "sent",
         "packets",
     ];
-    (!explanation.interfaces.is_empty()).then(|| table(titles, 2, rows))
+    Rows::new(titles, 2, rows).section()
 }
 
-fn per_mib(explanation: &Explanation) -> Option<String> {
+fn per_mib(explanation: &Explanation) -> Option<Section> {
     let per_mib = explanation.per_mib.iter();
-    let words: Vec<_> = per_mib
-        .map(|(name, each)| format!("{} {each:.2}", name.replace('_', " ")))
-        .collect();
-    (!words.is_empty()).then(|| format!("for each MiB carried: {}", words.join(", ")))
+    let words = per_mib.map(|(name, each)| format!("{} {each:.2}", name.replace('_', " ")));
+    let words = words.collect::<Vec<_>>().join(", ");
+    let sentence = (!words.is_empty()).then(|| format!("for each MiB carried: {words}"));
+    Section::words(sentence)
 }
 
-fn drops(explanation: &Explanation) -> String {
-    if explanation.drops.is_empty() {
-        return "no packet was dropped".into();
-    }
+fn drops(explanation: &Explanation) -> Section {
     let rows = explanation.drops.iter().map(|it| {
         let interface = it.interface.clone().unwrap_or_default();
         [
@@ -148,33 +190,33 @@ fn drops(explanation: &Explanation) -> String {
             it.count.to_string(),
         ]
     });
-    let mut text = table(
-        ["namespace", "interface", "dropped: where", "packets"],
-        3,
-        rows,
-    );
-    for socket in &explanation.lossy_sockets {
-        let owner = socket
-            .owner
-            .as_deref()
-            .unwrap_or("a process that was not found");
-        let (protocol, port, drops) = (socket.protocol, socket.port, socket.drops);
-        text.push_str(&format!(
-            "\n{drops} of them by the {protocol} socket at port {port} of {owner}"
-        ));
-    }
-    text
-}
-
-fn missing(explanation: &Explanation) -> Option<String> {
-    let lines: Vec<_> = explanation
-        .missing
+    let titles = ["namespace", "interface", "dropped: where", "packets"];
+    let Some(mut section) = Rows::new(titles, 3, rows).section() else {
+        return Section {
+            table: None,
+            words: vec!["no packet was dropped".into()],
+        };
+    };
+    section.words = explanation
+        .lossy_sockets
         .iter()
-        .map(|it| format!("not found out: {it}"))
+        .map(|socket| {
+            let owner = socket
+                .owner
+                .as_deref()
+                .unwrap_or("a process that was not found");
+            let (protocol, port, drops) = (socket.protocol, socket.port, socket.drops);
+            format!("{drops} of them by the {protocol} socket at port {port} of {owner}")
+        })
         .collect();
-    (!lines.is_empty()).then(|| lines.join("\n"))
+    section
 }
 
-fn percent(share: f64) -> String {
+fn missing(explanation: &Explanation) -> Option<Section> {
+    let missing = explanation.missing.iter();
+    Section::words(missing.map(|it| format!("not found out: {it}")))
+}
+
+pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
