@@ -7,7 +7,7 @@ use crate::activity::{Counters, Whose};
 use crate::copy_rate;
 use crate::explanation::{Explanation, Sampling};
 use crate::network::Network;
-use crate::processes::{Kind, Processes, descendants};
+use crate::processes::{Kind, Processes, all, descendants};
 use crate::profile::Profile;
 use crate::refused::Refused;
 use crate::sampler::Samplers;
@@ -136,7 +136,7 @@ impl Explainer {
         }
     }
 
-    /// The processes that are the subject and alive.
+    /// The processes that are the subject and alive; of the machine, all.
     fn pids(&self) -> Vec<u32> {
         match self.subject {
             Subject::Children => {
@@ -145,7 +145,7 @@ impl Explainer {
                 all.into_iter().filter(|it| *it != own).collect()
             }
             Subject::Process(pid) => descendants(pid),
-            Subject::Machine => Vec::new(),
+            Subject::Machine => all(),
         }
     }
 

@@ -132,6 +132,12 @@ impl Processes {
         self.ended.len() >= ENDED_LIMIT
     }
 
+    /// How many are known.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
     /// Forgets the processes that have ended; their samples must have been resolved.
     pub(crate) fn forget_ended(&mut self) {
         for pid in self.ended.drain(..) {
@@ -209,6 +215,13 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
         next += 1;
     }
     found
+}
+
+/// Every process.
+pub(crate) fn all() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|it| it.file_name().to_str()?.parse().ok());
+    numbers.collect()
 }
 
 fn name_of(pid: u32) -> Option<Arc<str>> {

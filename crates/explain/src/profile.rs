@@ -72,6 +72,9 @@ impl Profile {
     /// Adds a sample. It is resolved later, unless there are many. Of samples that are not to be explained only
     /// their owner counts.
     pub(crate) fn add(&mut self, sample: Addresses, processes: &mut Processes) {
+        if processes.is_full() {
+            self.resolve(processes);
+        }
         let kind = processes.kind(sample.pid);
         if !(self.scope)(kind) {
             let owner = (Owner::Process(kind), None);
@@ -80,7 +83,7 @@ impl Profile {
             return;
         }
         *self.pending.entry(sample).or_default() += 1;
-        if self.pending.len() >= PENDING_LIMIT || processes.is_full() {
+        if self.pending.len() >= PENDING_LIMIT {
             self.resolve(processes);
         }
     }
@@ -210,6 +213,20 @@ mod tests {
         // Nothing is known of them: one stack of one unknown function.
         assert_eq!(counts.folded.len(), 1);
         assert_eq!(counts.folded.values().sum::<u64>(), samples);
+    }
+
+    #[test]
+    fn add__ended_processes_are_forgotten_whosever_they_were() {
+        let mut processes = Processes::new(false, false);
+        let mut profile = Profile::new(false, |kind| kind == Kind::Subject);
+        // Above all numbers that processes have.
+        for pid in (1 << 30)..(1 << 30) + 50_000 {
+            processes.forked(pid, 1);
+            processes.ended(pid);
+            profile.add(sample(1, 0), &mut processes);
+        }
+        assert!(processes.len() < 10_000, "{}", processes.len());
+        assert_eq!(profile.finish(&mut processes).samples, 50_000);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::str::FromStr;
 
 use nix::errno::Errno;
 use thiserror::Error;
@@ -29,6 +30,14 @@ pub(crate) enum Refused {
     Filtered {
         /// What the setting is.
         paranoid: i32,
+    },
+    /// More than the kernel lets anybody have.
+    #[error(
+        "this machine takes at most {limit_hz} samples a second (kernel.perf_event_max_sample_rate)"
+    )]
+    TooOften {
+        /// What the setting is.
+        limit_hz: u64,
     },
     /// A kernel without.
     #[error("this kernel takes no samples: it was built without perf events")]
@@ -67,8 +76,20 @@ impl Refused {
     }
 }
 
+/// Whether nobody may have so many samples a second. The kernel lowers the limit by itself where samples took long.
+pub(crate) fn check_frequency(frequency_hz: u64) -> Result<(), Refused> {
+    match setting("perf_event_max_sample_rate") {
+        Some(limit_hz) if limit_hz < frequency_hz => Err(Refused::TooOften { limit_hz }),
+        _ => Ok(()),
+    }
+}
+
 fn paranoid() -> Option<i32> {
-    let setting = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
+    setting("perf_event_paranoid")
+}
+
+fn setting<T: FromStr>(name: &str) -> Option<T> {
+    let setting = fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
     setting.trim().parse().ok()
 }
 
@@ -86,6 +107,15 @@ fn has_perfmon() -> bool {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn check_frequency__names_the_limit() {
+        assert!(check_frequency(1).is_ok());
+        if let Some(limit_hz) = setting::<u64>("perf_event_max_sample_rate") {
+            let refused = check_frequency(u64::MAX).unwrap_err().to_string();
+            assert!(refused.contains(&limit_hz.to_string()), "{refused}");
+        }
+    }
 
     #[test]
     fn by_rights__names_what_is_missing() {

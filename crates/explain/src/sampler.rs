@@ -8,7 +8,7 @@ use perf_event::{Builder, SampleFlag, Sampler};
 use perf_event_data::{Record, Sample};
 
 use crate::processes::{Mapping, Processes};
-use crate::refused::Refused;
+use crate::refused::{Refused, check_frequency};
 
 /// Bytes of the ring that the kernel writes each CPU's records into: what an ordinary user may lock of memory
 /// (`perf_event_mlock_kb`), and half a second of the deepest stacks at 997 Hz.
@@ -59,6 +59,7 @@ pub(crate) struct Samplers {
 impl Samplers {
     /// Begins.
     pub(crate) fn start(frequency_hz: u64) -> Result<Samplers, Refused> {
+        check_frequency(frequency_hz)?;
         let cpus = online_cpus().map_err(Refused::of)?;
         let open = |cpu| open(cpu, frequency_hz).map_err(Refused::of);
         let mut rings: Vec<_> = cpus.into_iter().map(open).collect::<Result<_, _>>()?;

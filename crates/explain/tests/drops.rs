@@ -96,7 +96,13 @@ fn udp_receive_buffer__a_small_one() {
     assert!(taken > 0 && dropped > 0, "{taken} of {SENT}");
     assert_eq!(dropped, SENT - taken);
     let port = kept.unwrap().local_addr().unwrap().port();
-    let socket = &explanation.lossy_sockets[0];
+    let mut sockets = explanation.lossy_sockets.iter();
+    let socket = sockets.find(|it| it.namespace == "this").unwrap();
+    let owner = socket.owner.as_deref().unwrap();
+    assert!(
+        owner.starts_with(&format!("{} ", std::process::id())),
+        "{owner}"
+    );
     assert_eq!(
         (socket.port, socket.drops, socket.protocol),
         (port, dropped, "udp")
@@ -361,7 +367,7 @@ fn qdisc__a_full_one() {
     let at = explanation
         .drops
         .iter()
-        .find(|it| it.place == "qdisc")
+        .find(|it| it.place == "qdisc" && it.namespace == "this")
         .unwrap();
     assert_eq!(at.interface.as_ref(), Some(&device));
     // What the queue and the bucket hold passes or waits.
@@ -372,7 +378,7 @@ fn qdisc__a_full_one() {
     let refused = explanation
         .drops
         .iter()
-        .find(|it| it.place == "udp_send_buffer");
+        .find(|it| it.place == "udp_send_buffer" && it.namespace == "this");
     assert_eq!(refused.map(|it| it.count), Some(dropped));
 }
 

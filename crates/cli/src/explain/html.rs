@@ -64,6 +64,9 @@ fn add_table(page: &mut String, table: &Rows) {
             escaped(title)
         );
     }
+    if !table.shares.is_empty() {
+        page.push_str("<th></th>");
+    }
     page.push_str("</tr>\n");
     for (at, row) in table.rows.iter().enumerate() {
         page.push_str("<tr>");
