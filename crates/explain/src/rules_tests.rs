@@ -2,7 +2,7 @@
 use super::*;
 use crate::stack::unfold;
 
-/// Stacks recorded on a machine, each behind the cause that a person gave it.
+/// Stacks recorded on a machine, each behind its cause; the file says how that was found.
 const RECORDED: &str = include_str!("recorded_stacks.txt");
 
 fn cause_of(folded: &str) -> Option<Cause> {
