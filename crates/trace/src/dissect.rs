@@ -3,8 +3,8 @@
 use crate::limits::MAX_PACKET_BYTES;
 use crate::reader::Record;
 use etherparse::{
-    EtherType, IpNumber, Ipv6ExtensionSlice, LaxIpv4Slice, LaxIpv6Slice, LaxNetSlice,
-    LaxSlicedPacket, TcpSlice,
+    EtherType, IpAuthHeaderSlice, IpNumber, Ipv6FragmentHeaderSlice, Ipv6RawExtHeaderSlice,
+    LaxIpv4Slice, LaxIpv6Slice, LaxNetSlice, LaxSlicedPacket, TcpSlice, ip_number,
 };
 use std::net::IpAddr;
 
@@ -190,15 +190,8 @@ fn of_ipv4(record: &Record<'_>, ip: &LaxIpv4Slice<'_>) -> Result<Packet, Unread>
 
 fn of_ipv6(record: &Record<'_>, ip: &LaxIpv6Slice<'_>) -> Result<Packet, Unread> {
     let head = ip.header();
-    let fragments = ip.extensions().clone().into_iter();
-    let fragments = fragments.filter_map(|it| match it {
-        Ipv6ExtensionSlice::Fragment(it) => Some(it.to_header()),
-        _ => None,
-    });
-    let part = fragments.last().and_then(|it| {
-        let offset = u32::from(it.fragment_offset.value()) * 8;
-        fragment(it.identification, offset, it.more_fragments)
-    });
+    let extensions = ip.extensions().slice();
+    let part = extension_of_fragment(head.next_header(), extensions)?;
     let above = usize::from(head.payload_length());
     of_ip(
         record,
@@ -213,6 +206,39 @@ fn of_ipv6(record: &Record<'_>, ip: &LaxIpv6Slice<'_>) -> Result<Packet, Unread>
             fragment: part,
         },
     )
+}
+
+/// What the extension header of a fragment says, if there is one in `extensions`, the first of which is `number`.
+///
+/// The iterator of the library trusts that the last header names none that was cut off, and reads beyond the packet where it
+/// does (etherparse 0.21): so each is taken with its checks.
+fn extension_of_fragment(
+    mut number: IpNumber,
+    mut extensions: &[u8],
+) -> Result<Option<Fragment>, Unread> {
+    loop {
+        let len = match number {
+            ip_number::IPV6_FRAG => {
+                let it = Ipv6FragmentHeaderSlice::from_slice(extensions);
+                let it = it.map_err(|_| Unread::Cut)?;
+                let offset = u32::from(it.fragment_offset().value()) * 8;
+                return Ok(fragment(it.identification(), offset, it.more_fragments()));
+            }
+            ip_number::AUTH => {
+                let it = IpAuthHeaderSlice::from_slice(extensions).map_err(|_| Unread::Cut)?;
+                number = it.next_header();
+                it.slice().len()
+            }
+            ip_number::IPV6_HOP_BY_HOP | ip_number::IPV6_ROUTE | ip_number::IPV6_DEST_OPTIONS => {
+                let it = Ipv6RawExtHeaderSlice::from_slice(extensions);
+                let it = it.map_err(|_| Unread::Cut)?;
+                number = it.next_header();
+                it.slice().len()
+            }
+            _ => return Ok(None),
+        };
+        extensions = &extensions[len..];
+    }
 }
 
 fn fragment(id: u32, offset: u32, more: bool) -> Option<Fragment> {

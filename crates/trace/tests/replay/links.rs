@@ -137,16 +137,45 @@ fn dissect__ipv6_with_extensions_and_fragments() {
     capture.push(ipv6(0, &first, &datagram[..1400]));
     capture.push(ipv6(44, &fragment(17, 1400, 1), &datagram[1400..2800]));
     capture.push(ipv6(44, &fragment(17, 2800, 0), &datagram[2800..]));
+    // What is encrypted has no ports.
+    capture.push(ipv6(0, &hop(50), &[7; 500]));
     let report = traced(&capture.pcap());
-    assert_eq!(report.flows.len(), 1, "{:?}", report.flows);
+    let sealed = &report.flows[1];
+    assert_eq!(sealed.flow.to_string(), "ip-50 2001:db8::1 > 2001:db8::9");
+    assert_eq!((report.flows.len(), sealed.counts.payload_bytes), (2, 500));
     assert_eq!(
         report.flows[0].flow.to_string(),
         "udp [2001:db8::1]:4001 > [2001:db8::9]:80"
     );
-    assert_eq!(report.sum.payload_bytes, 1000 + 1000 + 2992);
+    assert_eq!(report.flows[0].counts.payload_bytes, 1000 + 1000 + 2992);
     assert_eq!(report.seen.lone_fragments, 0);
     // Three datagrams, as the socket gets them.
-    assert_eq!(report.sum.rules.pairs.potential, 3);
+    assert_eq!(report.flows[0].counts.rules.pairs.potential, 3);
+}
+
+#[test]
+fn dissect__ipv6_cut_off_in_its_extensions() {
+    // Two of them; then a fragment, an authentication header and one that is there no more.
+    let hop = [60, 0, 1, 4, 0, 0, 0, 0];
+    for next in [44, 51, 60, 43] {
+        let options = [next, 0, 1, 4, 0, 0, 0, 0];
+        let whole = ipv6(
+            0,
+            &[hop, options, [17, 0, 0, 0, 0, 0, 0, 0]].concat(),
+            &udp(100),
+        );
+        let headers = 14 + 40;
+        for len in headers..headers + 24 {
+            let mut capture = Capture::default();
+            capture.push(whole.clone());
+            let report = traced(&capture.snapped(len).pcap());
+            assert_eq!(
+                (report.seen.cut, report.sum.packets),
+                (1, 0),
+                "{next}, {len}"
+            );
+        }
+    }
 }
 
 #[test]
