@@ -20,7 +20,7 @@ pub struct Tallies {
     pub pages: Tally,
     /// The same with a list of descriptors for each stream, as by the proposed match registers (P2, 6.2 and 6.3).
     pub pages_apart: Tally,
-    /// Zerolane's [header][place] pairs over what the kernel merges, by the predictor of its receiver: packets.
+    /// Zerolane's pairs of header and place over what the kernel merges, by the predictor of its receiver: packets.
     pub pairs: Tally,
     /// Zerolane's trains.
     pub trains: Tally,

@@ -1,4 +1,4 @@
-//! Zerolane's pairs: what the kernel merges is received as one message, into [header][place] pairs laid out by the
+//! Zerolane's pairs: what the kernel merges is received as one message, into pairs of header and place laid out by the
 //! forecast that was made before it. The predictor is that of every receiver.
 
 use crate::limits::{BLOCK_BYTES, GRO_BYTES, GRO_SEGMENTS, ORIGIN, POLL_PACKETS};
