@@ -1,7 +1,7 @@
 //! One flow, and the host that it goes to.
 
-use crate::dissect::{Packet, Piece};
 use crate::limits::LARGE_BYTES;
+use crate::packet::{Packet, Piece};
 use crate::rules::{Rules, Tallies};
 use crate::stream::{Arrival, Order, Stream};
 use crate::tally::Cause;

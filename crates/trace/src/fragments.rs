@@ -1,7 +1,7 @@
 //! Fragmented datagrams whose first fragment was seen: whose the others are, and where they belong.
 
-use crate::dissect::FlowKey;
 use crate::limits::MAX_FRAGMENTED;
+use crate::packet::FlowKey;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 

@@ -32,7 +32,7 @@ pub(crate) const REORDERING_PACKETS: u64 = 3;
 pub(crate) const MAX_STEP_BYTES: u64 = 1 << 30;
 
 /// Bytes behind the IP header from which on a packet is "large (data)" as in the paper's Table 2; less is "small (control)".
-/// The paper gives no boundary; the shortest fragment of a page that it has is of 1156 bytes (its Figure 3).
+/// The paper gives no boundary; a page and TCP's header, in three fragments of Ethernet, leave 1156 for the last.
 pub const LARGE_BYTES: u32 = 1024;
 
 /// Bytes of a page, the unit of the paper's speculation (its 3.2.2).

@@ -1,7 +1,7 @@
 //! What was found.
 
-use crate::dissect::FlowKey;
 use crate::flow::{Counts, Host};
+use crate::packet::FlowKey;
 use crate::reader::Format;
 use crate::tally::Tally;
 use serde::Serialize;

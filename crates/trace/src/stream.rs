@@ -3,8 +3,8 @@
 //! Whether a step ahead was a loss or a packet overtaken shows only when what was passed over comes. So each packet waits
 //! in a short line until that is decided.
 
-use crate::dissect::{Piece, Position};
 use crate::limits::{MAX_GAPS, MAX_STEP_BYTES, ORIGIN, REORDERING_PACKETS};
+use crate::packet::{Piece, Position};
 use crate::tally::Cause;
 use std::collections::VecDeque;
 

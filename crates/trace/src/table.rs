@@ -1,8 +1,8 @@
 //! All flows and hosts, as many as memory is given to.
 
-use crate::dissect::{FlowKey, Packet, Piece};
 use crate::flow::{Counts, Flow, Host};
 use crate::fragments::{Datagram, DatagramKey, Fragmented};
+use crate::packet::{FlowKey, Packet, Piece};
 use std::collections::HashMap;
 use std::net::IpAddr;
 

@@ -4,7 +4,7 @@ mod pages;
 mod pairs;
 mod trains;
 
-use crate::dissect::Piece;
+use crate::packet::Piece;
 use crate::stream::{Arrival, Order};
 use crate::tally::Tally;
 use pages::Pages;

@@ -5,8 +5,8 @@
 //! individual fragments of a 4 KByte frame, some data ends up in a displaced location." 5.4 counts, in Table 2, the
 //! packets that could have been received so and those that were.
 
-use crate::dissect::Piece;
 use crate::limits::PAGE_BYTES;
+use crate::packet::Piece;
 use crate::stream::Arrival;
 use crate::tally::{Cause, Tally};
 
