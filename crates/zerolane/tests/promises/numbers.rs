@@ -50,6 +50,8 @@ const DOCUMENTS: &[Document] = &[
         text: include_str!("../../../../ARCHITECTURE.md"),
         facts: &[
             Fact("a copy: from {16 KiB} on it", &["DEFAULT_EAGER"]),
+            Fact("Its Blocks are of {1 GiB}", &["limits::BLOCK_BYTES"]),
+            Fact("with those of {1 MiB} one in", &["config::block"]),
             Fact("to answer within {20 us}, and at", &["CONFIRM_DELAY"]),
             Fact(
                 "divided by {three}, for the kernel",
@@ -135,6 +137,7 @@ const DOCUMENTS: &[Document] = &[
         checked: Some(("## Decisions", "### Dependencies")),
         without: &[
             "half of the time of 8 bytes",
+            "one in 700 would miss for that",
             "not BLAKE3: 17.7 against 3.9 GB/s on one core",
             "XXH3 (24 GB/s) would save",
             "takes in 0.2 GB/s by this MAC",
