@@ -373,7 +373,7 @@ fn Stop__of_a_part_is_not_that_of_the_whole() {
 }
 
 /// Asks to stop as soon as something moves.
-struct StopsAtOnce(Stop);
+pub(crate) struct StopsAtOnce(pub(crate) Stop);
 
 impl Observer for StopsAtOnce {
     fn advanced(&self, _: u64) {

@@ -14,7 +14,7 @@ use super::*;
 use crate::job::operations::tests::operations;
 use crate::job::operations::{Operations, Target, Wait};
 use crate::job::settings::TcpTuning;
-use crate::job::source_sink::{Overheads, Sink, Source, SourceSink};
+use crate::job::source_sink::{self, Overheads, Sink, Source, SourceSink};
 use crate::job::test::Test;
 use crate::job::tests::every_work;
 use crate::job::{FileCopy, Flows, Job, Laps, Work};
@@ -390,19 +390,8 @@ fn from_sources_to_sinks(work: SourceSink) -> Vec<Job> {
 
 /// A job of several laps in pieces that are no whole number of datagrams.
 const SOURCE_SINK: SourceSink = SourceSink {
-    source: Source::Buffer,
-    sink: Sink::None,
     piece: 200 * 64,
-    laps: 3,
-    overheads: Overheads {
-        no_gso: false,
-        no_gro: false,
-        checksum: false,
-        no_trains: false,
-    },
-    datagram: 1472,
-    soak: false,
-    seed: 5,
+    ..source_sink::tests::JOB
 };
 
 #[test]

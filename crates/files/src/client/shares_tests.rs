@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::message::CopyOptions;
-use crate::service_tests::{Lab, RECURSIVE, content, refusal, relay};
+use crate::service_tests::{Lab, RECURSIVE, StopsAtOnce, content, refusal, relay};
 use crate::stop::Stop;
 use crate::{Refusal, escape};
 use nix::sys::stat::{Mode, utimes};
@@ -223,15 +223,6 @@ fn with_connections__a_refusal_is_told_once_and_nothing_else_is_tried() {
     unlock(&lab.local("tree"));
 }
 
-/// Asks to stop when something moves.
-struct Stops(Stop);
-
-impl Observer for Stops {
-    fn advanced(&self, _bytes: u64) {
-        self.0.request();
-    }
-}
-
 #[test]
 fn with_connections__a_stop_ends_all() {
     let lab = Lab::new(false);
@@ -242,7 +233,7 @@ fn with_connections__a_stop_ends_all() {
     }
     let stop = Stop::default();
     let client = lab.client().with_connections(3).with_stop(stop.clone());
-    let ended = client.put(&[at], b"", &RECURSIVE, &Stops(stop));
+    let ended = client.put(&[at], b"", &RECURSIVE, &StopsAtOnce(stop));
     assert!(matches!(ended, Err(Error::Stopped)), "{ended:?}");
 }
 

@@ -149,15 +149,18 @@ fn hard_links__as_rsync_has_them() {
     }
 }
 
+/// What a sync that deletes and keeps hard links says.
+fn mirrored(options: &[&str], from: &str, to: &str) -> serde_json::Value {
+    let options = [&["-H", "--delete"], options].concat();
+    numbers(sync(&options, from.to_owned(), to.to_owned()))
+}
+
 #[test]
 fn sync__hard_links_nothing_the_second_time_and_missing_ones_again() {
     let lab = planted();
     for (from, to, target) in ways(&lab) {
         let source = source(&lab, &from);
-        let again = |options: &[&str]| {
-            let options = [&["-H", "--delete"], options].concat();
-            numbers(sync(&options, from.clone(), to.clone()))
-        };
+        let again = |options: &[&str]| mirrored(options, &from, &to);
         again(&[]);
         let before = inodes(&target);
         for options in [&[][..], &["--checksum"], &["-v"]] {
@@ -206,10 +209,7 @@ fn sync__hard_links_of_files_that_change() {
     let lab = planted();
     for (from, to, target) in ways(&lab) {
         let source = source(&lab, &from);
-        let again = |options: &[&str]| {
-            let options = [&["-H", "--delete"], options].concat();
-            numbers(sync(&options, from.clone(), to.clone()))
-        };
+        let again = |options: &[&str]| mirrored(options, &from, &to);
         again(&[]);
         for (at, options) in [&[][..], &["--delta"], &["--in-place"], &["--checksum"]]
             .into_iter()
