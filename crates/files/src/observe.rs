@@ -106,6 +106,19 @@ impl Verb {
     }
 }
 
+/// Where the time of a connection of a server went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Until its request was heard.
+    pub request: Duration,
+    /// Until the connection before it, of the same copy, had ended.
+    pub turn: Duration,
+    /// The thread of the files waited for the network, or for the client.
+    pub network: Duration,
+    /// All else: files were read, compared and written.
+    pub files: Duration,
+}
+
 /// Gets the events of a server, from the threads of its connections. Every method may be left out.
 pub trait ServerObserver: Sync {
     /// A client asks for something at `paths`, which are as the client sent them, as bytes.
@@ -149,6 +162,11 @@ pub trait ServerObserver: Sync {
     /// A file was not written or read; the others go on.
     fn failed(&self, peer: &Peer, failure: &Failure) {
         let _ = (peer, failure);
+    }
+
+    /// Where the time of a connection went, which [ends](Self::ended) now.
+    fn spent(&self, peer: &Peer, spent: &Spent) {
+        let _ = (peer, spent);
     }
 
     /// The outcome, and what the transport counted. `None`: there is nothing to count (a listing).
@@ -200,6 +218,11 @@ impl<A: ServerObserver, B: ServerObserver> ServerObserver for (A, B) {
     fn failed(&self, peer: &Peer, failure: &Failure) {
         self.0.failed(peer, failure);
         self.1.failed(peer, failure);
+    }
+
+    fn spent(&self, peer: &Peer, spent: &Spent) {
+        self.0.spent(peer, spent);
+        self.1.spent(peer, spent);
     }
 
     fn ended(&self, peer: &Peer, outcome: &Result<Option<Totals>, Error>, account: &Account) {

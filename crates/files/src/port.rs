@@ -17,7 +17,10 @@
 
 use crate::error::Error;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::Instant;
 
 /// Memory that is sent from and received into.
 pub(crate) type Buffer = zerolane::Region;
@@ -55,6 +58,7 @@ pub(crate) struct Port {
     /// The last one freed is used first: it is the one still in the cache.
     free: Vec<Buffer>,
     arrived: VecDeque<Filled>,
+    waited: Arc<AtomicU64>,
 }
 
 /// The connection side.
@@ -63,6 +67,8 @@ pub(crate) struct PumpEnd {
     pub(crate) events: Sender<Event>,
     pub(crate) outgoing: Receiver<Filled>,
     pub(crate) released: Receiver<Buffer>,
+    /// How long the file side has blocked, nanoseconds.
+    pub(crate) waited: Arc<AtomicU64>,
 }
 
 /// Both sides, with `outgoing` buffers to fill and `incoming` ones to receive into. `wake` is called
@@ -75,6 +81,7 @@ pub(crate) fn port(
     let (event_sender, events) = channel();
     let (submit, submitted) = channel();
     let (release, released) = channel();
+    let waited = Arc::new(AtomicU64::new(0));
     for buffer in incoming {
         // Cannot fail: the receiver is right here.
         let _ = release.send(buffer);
@@ -86,6 +93,7 @@ pub(crate) fn port(
         wake: Box::new(wake),
         free: outgoing,
         arrived: VecDeque::new(),
+        waited: Arc::clone(&waited),
     };
     (
         port,
@@ -93,6 +101,7 @@ pub(crate) fn port(
             events: event_sender,
             outgoing: submitted,
             released,
+            waited,
         },
     )
 }
@@ -130,8 +139,11 @@ impl Port {
 
     /// Blocks until something was sent or has arrived.
     pub(crate) fn wait(&mut self) -> Result<(), Error> {
-        let event = self.events.recv().map_err(|_| Error::PeerGone)?;
-        self.note(event);
+        let since = Instant::now();
+        let event = self.events.recv();
+        let waited = since.elapsed().as_nanos() as u64;
+        self.waited.fetch_add(waited, Ordering::Relaxed);
+        self.note(event.map_err(|_| Error::PeerGone)?);
         self.poll()
     }
 

@@ -9,6 +9,8 @@ use crate::limits::{
 use crate::port::{Buffer, Event, Filled, Port, PumpEnd, port};
 use crate::stop::Stop;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::TryRecvError;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -91,9 +93,30 @@ pub(crate) fn run<T: Send>(
 /// The same, with somebody who looks after the connection.
 pub(crate) fn run_watched<T: Send>(
     connection: &mut Connection,
-    (outgoing, incoming): (Ring, Ring),
+    rings: (Ring, Ring),
     stop: &Stop,
     watch: &mut dyn Watch,
+    work: impl FnOnce(Port) -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    let mut waited = Duration::ZERO;
+    drive(connection, rings, (stop, watch, &mut waited), work)
+}
+
+/// The same; `waited` becomes how long the work has waited for the connection.
+pub(crate) fn run_timed<T: Send>(
+    connection: &mut Connection,
+    rings: (Ring, Ring),
+    stop: &Stop,
+    waited: &mut Duration,
+    work: impl FnOnce(Port) -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    drive(connection, rings, (stop, &mut (), waited), work)
+}
+
+fn drive<T: Send>(
+    connection: &mut Connection,
+    (outgoing, incoming): (Ring, Ring),
+    (stop, watch, waited): (&Stop, &mut dyn Watch, &mut Duration),
     work: impl FnOnce(Port) -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
     let waker = connection.waker();
@@ -101,6 +124,7 @@ pub(crate) fn run_watched<T: Send>(
         waker.wake()
     });
     let rings = Rings { outgoing, incoming };
+    let blocked = Arc::clone(&end.waited);
     thread::scope(|scope| {
         let worker = thread::Builder::new()
             .name("files".into())
@@ -108,6 +132,7 @@ pub(crate) fn run_watched<T: Send>(
             .map_err(|_| Error::NoThread)?;
         let pumped = Pump::new(connection, end, rings, (stop, watch)).run();
         let worked = worker.join().unwrap_or(Err(Error::Internal));
+        *waited = Duration::from_nanos(blocked.load(Ordering::Relaxed));
         match (pumped, worked) {
             // The worker only sees that the connection has ended; the pump knows why.
             (Err(error), Err(Error::PeerGone)) => Err(error),

@@ -121,6 +121,11 @@ fn metrics__count_what_was_done() {
             "{name}: {numbers:?}"
         );
     }
+    let seconds =
+        |state| numbers[&format!("zerolane_connection_seconds_total{{state=\"{state}\"}}")];
+    for state in ["request", "turn", "network", "files"] {
+        assert!(seconds(state) > 0.0, "{state}: {numbers:?}");
+    }
     assert!(
         numbers["zerolane_payload_sent_bytes_total"] >= 3_000_000.0,
         "{numbers:?}"

@@ -11,7 +11,7 @@ use crate::links::Links;
 use crate::message::{Attributes, CopyOptions, EntryKind, Landing, Meta, Totals};
 use crate::name::RelativePath;
 use crate::position::Position;
-use crate::pump::{self, CONTROL, DATA};
+use crate::pump::{CONTROL, DATA};
 use crate::reached::Reached;
 use crate::receive::{FileReceiver, Role, TopLevel};
 use crate::root::{READ_FILE, Root, kind_of, open_in};
@@ -47,7 +47,7 @@ impl Session<'_> {
         let to = (base, top_level(new_name, TopLevel::Any));
         let common_only = self.common_only();
         let mut reached = Reached::default();
-        pump::run(connection, CONTROL, DATA, turn.stop(), |port| {
+        self.pump(connection, (CONTROL, DATA), turn.stop(), |port| {
             let role = (Role::Tells, &mut reached);
             FileReceiver::new(port, self, options, digester, to, role)
                 .for_client(common_only)
@@ -79,7 +79,7 @@ impl Session<'_> {
             }
         };
         self.accept(connection, &digester, Landing::Into)?;
-        pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
+        self.pump(connection, (DATA, CONTROL), turn.stop(), |port| {
             FileSender::new(port, self, options, digester, &mut reached)
                 .with_links(links, Vec::new())
                 .of_share(share)
@@ -102,7 +102,7 @@ impl Session<'_> {
         self.accept(connection, &digester, Landing::Into)?;
         let file = Source::File(file);
         let mut reached = Reached::default();
-        pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
+        self.pump(connection, (DATA, CONTROL), turn.stop(), |port| {
             let sender =
                 FileSender::new(port, self, CopyOptions::default(), digester, &mut reached);
             sender

@@ -7,7 +7,7 @@ use crate::error::{Cause, Error};
 use crate::links::Links;
 use crate::message::{Attributes, EntryKind, ListOptions};
 use crate::name::RelativePath;
-use crate::pump::{self, CONTROL, DATA};
+use crate::pump::{CONTROL, DATA};
 use crate::root::{Root, kind_of, meta_of, stat_at};
 use crate::sync::pages;
 use crate::sync::sight::{Detail, Listing, Seen, Sight};
@@ -123,7 +123,7 @@ impl Session<'_> {
         }
         let asked = Asked::new(root, paths, options);
         self.begin(connection)?;
-        pump::run(connection, DATA, CONTROL, &self.stop, |port| {
+        self.pump(connection, (DATA, CONTROL), &self.stop, |port| {
             pages::send(port, asked, &self.stop)
         })
     }

@@ -7,6 +7,7 @@ mod guests;
 mod listing;
 mod remove_tree;
 mod session;
+mod spent;
 mod sync;
 mod tally;
 mod turns;
@@ -28,8 +29,8 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use turns::Turns;
@@ -291,6 +292,7 @@ impl Server {
                     turns,
                     boot: *boot,
                     max_rate: *max_rate,
+                    spent: Mutex::default(),
                 };
                 guests.enter(&session.peer, rights, session.stop.clone());
                 let slot = Slot::take(&active);

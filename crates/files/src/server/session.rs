@@ -6,14 +6,14 @@ use crate::digest::Digester;
 use crate::error::{Cause, Error, Failure, Refusal};
 use crate::limits::{LEAST_RATE, REPLY_SECONDS, REQUEST_SECONDS};
 use crate::message::{Landing, Reply, Request, Totals};
-use crate::observe::{Observer, Peer, ServerObserver, Verb};
+use crate::observe::{Observer, Peer, ServerObserver, Spent, Verb};
 use crate::opening::{hear, say};
 use crate::reached::Reached;
 use crate::root::Root;
 use crate::stop::Stop;
 use crate::target::Sources;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use zerolane::Connection;
 use zerolane::security::PublicKey;
 
@@ -34,23 +34,28 @@ pub(super) struct Session<'a> {
     pub(super) boot: [u8; 16],
     /// Most bytes of payload a second, each way.
     pub(super) max_rate: Option<u64>,
+    pub(super) spent: Mutex<Spent>,
 }
 
 impl Session<'_> {
     /// Serves it; whether all went as the client asked.
     pub(super) fn serve(&self, mut connection: Connection) -> bool {
-        let outcome = match self.answer(&mut connection) {
+        let begun = Instant::now();
+        let outcome = match self.answer(&mut connection, begun) {
             Err(Error::Stopped) if self.stop.requested_here() => Err(Error::Revoked),
             outcome => outcome,
         };
+        self.observer.spent(&self.peer, &self.spent(begun));
         self.observer
             .ended(&self.peer, &outcome, &connection.account());
         let _ = connection.close();
         outcome.is_ok()
     }
 
-    fn answer(&self, connection: &mut Connection) -> Result<Option<Totals>, Error> {
-        let request = match self.hear_request(connection) {
+    fn answer(&self, connection: &mut Connection, begun: Instant) -> Result<Option<Totals>, Error> {
+        let heard = self.hear_request(connection);
+        self.heard(begun);
+        let request = match heard {
             Ok(request) => request,
             Err(error @ (Error::NotFileService | Error::Version { .. } | Error::Protocol(_))) => {
                 // The reply carries our version, so that another one's client can tell.
@@ -75,7 +80,7 @@ impl Session<'_> {
                     contents,
                     device: options.in_place,
                 };
-                let turn = self.turns.take(self.key, &digester, &self.stop)?;
+                let turn = self.take_turn(&digester)?;
                 self.put(
                     connection,
                     (&destination, landing, sources),
@@ -97,7 +102,7 @@ impl Session<'_> {
                     begun,
                     ..Reached::default()
                 };
-                let turn = self.turns.take(self.key, &digester, &self.stop)?;
+                let turn = self.take_turn(&digester)?;
                 let digester = (digester.accept(), &turn);
                 self.get(connection, &sources, (share, options), digester, reached)
                     .map(Some)
@@ -113,7 +118,7 @@ impl Session<'_> {
                 attributes,
                 digester,
             } => {
-                let turn = self.turns.take(self.key, &digester, &self.stop)?;
+                let turn = self.take_turn(&digester)?;
                 let digester = (digester.accept(), &turn);
                 let what = (may_be_missing, digests, copy_links, attributes);
                 self.walk(connection, &path, what, digester).map(|()| None)
@@ -123,7 +128,7 @@ impl Session<'_> {
                 options,
                 digester,
             } => {
-                let turn = self.turns.take(self.key, &digester, &self.stop)?;
+                let turn = self.take_turn(&digester)?;
                 let digester = (digester.accept(), &turn);
                 self.update(connection, &destination, options, digester)
                     .map(Some)
@@ -134,13 +139,13 @@ impl Session<'_> {
                 digester,
                 begun,
             } => {
-                let turn = self.turns.take(self.key, &digester, &self.stop)?;
+                let turn = self.take_turn(&digester)?;
                 let digester = (digester.accept(), &turn);
                 self.fetch(connection, &source, options, digester, begun)
                     .map(Some)
             }
             Request::Remove { path, digester } => {
-                let turn = self.turns.take(self.key, &digester, &self.stop)?;
+                let turn = self.take_turn(&digester)?;
                 self.remove(connection, &path, &turn).map(|()| None)
             }
             Request::Read {
@@ -148,7 +153,7 @@ impl Session<'_> {
                 digester,
                 from,
             } => {
-                let turn = self.turns.take(self.key, &digester, &self.stop)?;
+                let turn = self.take_turn(&digester)?;
                 let digester = (digester.accept(), &turn);
                 self.read(connection, &source, digester, from).map(Some)
             }

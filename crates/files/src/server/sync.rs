@@ -9,7 +9,7 @@ use crate::limits::{PLAN_BYTES, REQUEST_SECONDS};
 use crate::message::{Attributes, CopyOptions, Landing, Totals};
 use crate::name::RelativePath;
 use crate::opening::receive;
-use crate::pump::{self, CONTROL, DATA};
+use crate::pump::{CONTROL, DATA};
 use crate::reached::Reached;
 use crate::receive::{FileReceiver, Role, TopLevel};
 use crate::send::FileSender;
@@ -51,7 +51,7 @@ impl Session<'_> {
             .with_digests(digests)
             .with_links(links, above)
             .with_attributes(attributes);
-        pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
+        self.pump(connection, (DATA, CONTROL), turn.stop(), |port| {
             pages::send(port, walker, turn.stop())
         })
     }
@@ -73,7 +73,7 @@ impl Session<'_> {
         };
         self.accept(connection, &digester, Landing::Into)?;
         let mut reached = Reached::default();
-        pump::run(connection, CONTROL, DATA, turn.stop(), |port| {
+        self.pump(connection, (CONTROL, DATA), turn.stop(), |port| {
             let to = (base, TopLevel::Any);
             let role = (Role::Tells, &mut reached);
             FileReceiver::new(port, self, options, digester, to, role)
@@ -104,7 +104,7 @@ impl Session<'_> {
             begun,
             ..Reached::default()
         };
-        pump::run(connection, DATA, CONTROL, turn.stop(), |port| {
+        self.pump(connection, (DATA, CONTROL), turn.stop(), |port| {
             FileSender::new(port, self, options, digester, &mut reached)
                 .with_links(links, above)
                 .send_planned(base, &plan)

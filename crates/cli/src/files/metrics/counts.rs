@@ -6,7 +6,7 @@ use std::fmt::{Debug, Display, Write};
 use zerolane::counters::{
     Account, DropReason, GateCounters, GateLimit, ListenerCounters, MoveCause,
 };
-use zerolane_files::Verb;
+use zerolane_files::{Spent, Verb};
 
 /// Numbers by a label that is one of few.
 type ByLabel = BTreeMap<String, u64>;
@@ -20,6 +20,7 @@ pub(super) struct Counts {
     pub(super) files_failed: u64,
     refused: ByLabel,
     ended: ByLabel,
+    spent: Spent,
     pub(super) gate: GateCounters,
     pub(super) listener: ListenerCounters,
     transport: Transport,
@@ -77,6 +78,15 @@ impl Counts {
         add(&mut self.ended, how, 1);
     }
 
+    /// Adds where the time went of a connection that is over.
+    pub(super) fn spent(&mut self, more: &Spent) {
+        let all = &mut self.spent;
+        all.request += more.request;
+        all.turn += more.turn;
+        all.network += more.network;
+        all.files += more.files;
+    }
+
     /// Adds what the transport counted of a connection that is over.
     pub(super) fn account(&mut self, account: &Account) {
         let total = &mut self.transport;
@@ -124,6 +134,30 @@ impl Counts {
             "how",
             &self.ended,
         );
+        text.metric(
+            "connection_seconds_total",
+            "counter",
+            "Time of connections that are over: until they asked, until the one before them had ended, \
+             waiting for the network or the client, and at work on files.",
+        );
+        let Spent {
+            request,
+            turn,
+            network,
+            files,
+        } = self.spent;
+        for (state, time) in [
+            ("request", request),
+            ("turn", turn),
+            ("network", network),
+            ("files", files),
+        ] {
+            let seconds = format!("{:.9}", time.as_secs_f64());
+            text.number(
+                &format!("connection_seconds_total{{state=\"{state}\"}}"),
+                seconds,
+            );
+        }
         text.counters(
             "refused",
             "Clients and requests refused.",

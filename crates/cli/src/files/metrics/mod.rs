@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
 use zerolane::counters::{Account, GateCounters, ListenerCounters};
-use zerolane_files::{Error, Failure, Peer, Refusal, ServerObserver, Totals, Verb};
+use zerolane_files::{Error, Failure, Peer, Refusal, ServerObserver, Spent, Totals, Verb};
 
 use crate::exit::Exit;
 use counts::Counts;
@@ -94,6 +94,10 @@ impl ServerObserver for Metrics {
 
     fn failed(&self, _: &Peer, _: &Failure) {
         self.state().counts.files_failed += 1;
+    }
+
+    fn spent(&self, _: &Peer, spent: &Spent) {
+        self.state().counts.spent(spent);
     }
 
     fn ended(&self, peer: &Peer, outcome: &Result<Option<Totals>, Error>, account: &Account) {

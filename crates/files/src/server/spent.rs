@@ -1,0 +1,57 @@
+//! Where the time of a connection goes.
+
+use super::session::Session;
+use super::turns::Turn;
+use crate::digest::Digester;
+use crate::error::Error;
+use crate::observe::Spent;
+use crate::port::Port;
+use crate::pump::{self, Ring};
+use crate::stop::Stop;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+use zerolane::Connection;
+
+impl Session<'_> {
+    fn spend(&self, note: impl FnOnce(&mut Spent)) {
+        note(&mut self.spent.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The request of a connection that began at `begun` was heard, or did not come.
+    pub(super) fn heard(&self, begun: Instant) {
+        self.spend(|spent| spent.request = begun.elapsed());
+    }
+
+    /// Where the time went of one that began at `begun` and is over.
+    pub(super) fn spent(&self, begun: Instant) -> Spent {
+        let mut all = Spent::default();
+        self.spend(|spent| {
+            let known = spent.request + spent.turn + spent.network;
+            spent.files = begun.elapsed().saturating_sub(known);
+            all = *spent;
+        });
+        all
+    }
+
+    /// Waits for the connection before, if this copy has one.
+    pub(super) fn take_turn(&self, digester: &Digester) -> Result<Turn<'_>, Error> {
+        let asked = Instant::now();
+        let turn = self.turns.take(self.key, digester, &self.stop);
+        self.spend(|spent| spent.turn += asked.elapsed());
+        turn
+    }
+
+    /// Drives the connection for `work`, as [`pump::run`] does.
+    pub(super) fn pump<T: Send>(
+        &self,
+        connection: &mut Connection,
+        rings: (Ring, Ring),
+        stop: &Stop,
+        work: impl FnOnce(Port) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        let mut waited = Duration::ZERO;
+        let done = pump::run_timed(connection, rings, stop, &mut waited, work);
+        self.spend(|spent| spent.network += waited);
+        done
+    }
+}
