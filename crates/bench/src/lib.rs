@@ -32,7 +32,7 @@ use clap::Subcommand;
 
 use harness::{end, serve};
 use modes::sweep::{loss, rtt};
-use modes::{bulk, echo, flows, handshake, incast, ladder, operations, share, siege, stream};
+use modes::{bulk, echo, fan, flows, handshake, incast, ladder, operations, share, siege, stream};
 
 /// Arguments of `zerolane bench`.
 #[derive(Debug, clap::Args)]
@@ -49,6 +49,8 @@ enum Command {
     Flows(flows::Args),
     /// From every source to every sink, by every protocol, with the CPU time it takes
     Stream(stream::Args),
+    /// Many to one, one to many, and both at once
+    Fan(fan::Args),
     /// What each overhead costs, taken away one after the other
     Ladder(ladder::Args),
     /// Lossy links: every protocol over the same emulated link
@@ -80,6 +82,7 @@ pub fn run(args: Args) -> Result<()> {
         Command::Bulk(args) => bulk::run(&args),
         Command::Flows(args) => flows::run(&args),
         Command::Stream(args) => stream::run(&args),
+        Command::Fan(args) => fan::run(&args),
         Command::Ladder(args) => ladder::run(&args),
         Command::Loss(args) => loss::run(&args),
         Command::Rtt(args) => rtt::run(&args),

@@ -53,7 +53,7 @@ pub(crate) struct Ends {
 }
 
 /// Refuses samples that nobody asked for.
-pub(super) fn out_of_turn(flow: usize, _: u64) -> Result<()> {
+pub(crate) fn out_of_turn(flow: usize, _: u64) -> Result<()> {
     bail!("an end told how flow {flow} goes on, which nobody had asked for")
 }
 
@@ -88,6 +88,23 @@ impl Ends {
             }),
             ..Ends::new(vec![initiator], responder, address)
         })
+    }
+
+    /// So many initiators, each a process of its own, and a responder, on a core each, over a link that outlives them.
+    pub(crate) fn several(
+        link: &Link,
+        cores: [usize; 2],
+        initiators: usize,
+        interrupt: &Interrupt,
+    ) -> Result<Ends> {
+        let initiator = |_| hosts::end(link, Host::Sender, cores[0], None, interrupt);
+        let initiators = (0..initiators).map(initiator).collect::<Result<_>>()?;
+        let responder = hosts::end(link, Host::Receiver, cores[1], None, interrupt)?;
+        Ok(Ends::new(
+            initiators,
+            responder,
+            link.address(Host::Receiver),
+        ))
     }
 
     /// The responder at HOST:PORT, where `bench serve` runs.

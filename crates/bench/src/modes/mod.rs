@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `bulk` | memory to memory |
 //! | `stream` | from every source to every sink |
+//! | `fan` | many to one, one to many, both at once |
 //! | `ladder` | what each overhead costs |
 //! | `flows` | what two hosts move in a time, as iperf3 has it |
 //! | `operations` | latencies, rates and bandwidths, in perftest's words |
@@ -17,6 +18,7 @@
 mod arguments;
 pub(crate) mod bulk;
 pub(crate) mod echo;
+pub(crate) mod fan;
 pub(crate) mod flows;
 pub(crate) mod handshake;
 pub(crate) mod incast;

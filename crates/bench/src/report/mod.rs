@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `comparison` | contenders that move the same bytes |
 //! | `stream` | contenders from sources to sinks |
+//! | `fan` | many streams at once |
 //! | `ladder` | one contender with fewer and fewer overheads |
 //! | `flows` | contenders that move what they can in a time |
 //! | `intervals` | flows, interval by interval |
 //! | `operations` | contenders that do single operations |
 
 pub(crate) mod comparison;
+pub(crate) mod fan;
 pub(crate) mod flows;
 pub(crate) mod intervals;
 pub(crate) mod ladder;

@@ -83,6 +83,33 @@ fn ladder__every_rung_at_every_size() {
 }
 
 #[test]
+fn fan__every_pattern_by_every_contender() {
+    let output = output("bench fan -n 3 --time 0.3 --buffer 1MiB --reps 2 --json");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_keys(&report, include_str!("../json/fan.keys"));
+    let rows = report["rows"].as_array().unwrap();
+    let of = |row: &Value| [row["pattern"].clone(), row["contender"].clone()];
+    let all = ["in", "out", "dual"]
+        .into_iter()
+        .flat_map(|pattern| ["zerolane", "tcp"].map(|it| [json!(pattern), json!(it)]));
+    assert!(rows.iter().map(of).eq(all), "{report}");
+    for row in rows {
+        // On a busy machine nothing may come in a short time, but for a pattern's other direction: there is none.
+        let nothing = |way: &str| {
+            row[way]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|it| *it == json!(0.0))
+        };
+        assert_eq!(row["gbps"].as_array().unwrap().len(), 2, "{row}");
+        assert!(row["pattern"] != "in" || nothing("from_gbps"), "{row}");
+        assert!(row["pattern"] != "out" || nothing("to_gbps"), "{row}");
+    }
+}
+
+#[test]
 fn stream__what_cannot_be_is_told_before_anything_is_measured() {
     for (words, said) in [
         ("--size 1000", "multiples of 64"),
