@@ -26,12 +26,17 @@ pub(crate) fn file_in_memory(bytes: usize) -> Result<File> {
     Ok(file)
 }
 
+/// Makes `buffer` what is sent in every lap.
+fn write(pattern: &Pattern, buffer: &mut [u8]) {
+    pattern.fill(buffer);
+    pattern.stamp(buffer, 0, 0);
+}
+
 /// Such a file and its mapping, with the content of a pattern.
 pub(crate) fn filled_file(pattern: &Pattern, bytes: usize) -> Result<(File, Region)> {
     let file = file_in_memory(bytes)?;
     let mut mapping = Region::map_file(&file, 0, bytes, Access::Write)?;
-    pattern.fill(&mut mapping);
-    pattern.stamp(&mut mapping, 0, 0);
+    write(pattern, &mut mapping);
     Ok((file, mapping))
 }
 
@@ -49,10 +54,7 @@ impl FromSource {
         let (pattern, bytes) = (pattern(job), memory.len());
         let mut file = None;
         match job.source {
-            Source::Buffer | Source::Splice => {
-                pattern.fill(&mut memory);
-                pattern.stamp(&mut memory, 0, 0);
-            }
+            Source::Buffer | Source::Splice => write(&pattern, &mut memory),
             Source::Read => file = Some(filled_file(&pattern, bytes)?.0),
             Source::Mmap => memory = filled_file(&pattern, bytes)?.1,
             // It is the mapping of the file that is sent.
@@ -129,8 +131,7 @@ impl ToSink {
         if self.job.sink == Sink::Copy {
             return all_of(&self.copy);
         }
-        pattern.fill(&mut sent);
-        pattern.stamp(&mut sent, 0, 0);
+        write(&pattern, &mut sent);
         let expected = self.sum_of(&sent).wrapping_mul(self.job.laps);
         let is_right = self.sum == expected;
         let checked = is_right
