@@ -9,7 +9,7 @@ use crate::message::{CopyOptions, Meta, Record, Totals};
 use crate::observe::Observer;
 use crate::pack::PackWriter;
 use crate::part::Part;
-use crate::port::{Buffer, Event, Filled, Port, PumpEnd, port};
+use crate::port::{Buffer, Events, Filled, Port, PumpEnd, port};
 use crate::reached::Reached;
 use crate::receive::{FileReceiver, Role, TopLevel};
 use crate::send::{FileSender, Start};
@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -86,19 +86,29 @@ fn buffers(count: usize, bytes: usize) -> Vec<Buffer> {
 }
 
 pub(crate) fn sender_port() -> (Port, PumpEnd) {
-    port(buffers(3, BUFFER_BYTES), buffers(2, CONTROL_BYTES), || {})
+    port(
+        buffers(3, BUFFER_BYTES),
+        buffers(2, CONTROL_BYTES),
+        Arc::default(),
+        || {},
+    )
 }
 
 pub(crate) fn receiver_port() -> (Port, PumpEnd) {
-    port(buffers(2, CONTROL_BYTES), buffers(3, BUFFER_BYTES), || {})
+    port(
+        buffers(2, CONTROL_BYTES),
+        buffers(3, BUFFER_BYTES),
+        Arc::default(),
+        || {},
+    )
 }
 
 /// One direction of the wire: from, what it is told; to, where it goes.
 struct Direction {
     outgoing: Receiver<Filled>,
-    sent: Sender<Event>,
+    sent: Events,
     released: Receiver<Buffer>,
-    arrived: Sender<Event>,
+    arrived: Events,
 }
 
 impl Direction {
@@ -113,18 +123,9 @@ impl Direction {
                 break;
             };
             buffer[..filled.len].copy_from_slice(filled.bytes());
-            if self
-                .arrived
-                .send(Event::Arrived(Filled {
-                    buffer,
-                    len: filled.len,
-                }))
-                .is_err()
-            {
-                break;
-            }
-            // The last buffers come back after their port has gone.
-            let _ = self.sent.send(Event::Sent(filled.buffer));
+            let len = filled.len;
+            self.arrived.arrived(Filled { buffer, len });
+            self.sent.sent(filled.buffer, len);
         }
         cut.store(true, Ordering::SeqCst);
     }
@@ -659,14 +660,12 @@ fn copy__target_being_written_is_refused() {
 
 /// What `receive` makes of a port at which these packs arrived and then the connection ended.
 pub(crate) fn fed<R>(packs: Vec<Vec<u8>>, receive: impl FnOnce(Port) -> R) -> R {
-    let (port, end) = port(buffers(4, CONTROL_BYTES), vec![], || {});
+    let (port, end) = port(buffers(4, CONTROL_BYTES), vec![], Arc::default(), || {});
     for pack in packs {
         let mut buffer = Buffer::anonymous(BUFFER_BYTES).unwrap();
         buffer[..pack.len()].copy_from_slice(&pack);
         let len = pack.len();
-        end.events
-            .send(Event::Arrived(Filled { buffer, len }))
-            .unwrap();
+        end.events.arrived(Filled { buffer, len });
     }
     // What the receiver answers goes nowhere, but it goes.
     let _outgoing = end.outgoing;

@@ -9,7 +9,7 @@ use crate::message::{
 };
 use crate::name::{RelativePath, check_name};
 use crate::pack::PackWriter;
-use crate::port::{Buffer, Event, Filled, port};
+use crate::port::{Buffer, Filled, port};
 use crate::reached::Reached;
 use crate::receive::{FileReceiver, Role, TopLevel};
 use crate::sync::pages::Pages;
@@ -17,6 +17,7 @@ use crate::sync::plan::next_step;
 use crate::sync::sight::{Listing, Sight};
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The largest file that a fuzzed sender may announce, bytes: a hole of any size is hashed.
 const FILE_BYTES: u64 = 8 << 20;
@@ -70,7 +71,7 @@ pub fn messages(bytes: &[u8]) {
 /// Reads `bytes` as the pages of a listing, each after its length (u8), and as the steps of a plan. What
 /// is taken is in order, its names are components, and it does not nest too deeply.
 pub fn listing(bytes: &[u8]) {
-    let (port, end) = port(vec![], vec![], || {});
+    let (port, end) = port(vec![], vec![], Arc::default(), || {});
     let mut rest = bytes;
     while let Some((&len, after)) = rest.split_first() {
         let (page, after) = after.split_at(after.len().min(len.into()));
@@ -78,7 +79,7 @@ pub fn listing(bytes: &[u8]) {
         buffer[..page.len()].copy_from_slice(page);
         let len = page.len();
         let filled = Filled { buffer, len };
-        end.events.send(Event::Arrived(filled)).expect("the port");
+        end.events.arrived(filled);
         rest = after;
     }
     let released = end.released;
@@ -139,10 +140,10 @@ pub fn receive(directory: &Path, input: &[u8]) {
         let make = |_| Buffer::anonymous(bytes).expect("memory");
         (0..count).map(make).collect()
     };
-    let (port, end) = port(buffers(2, CONTROL_BYTES), vec![], || {});
+    let (port, end) = port(buffers(2, CONTROL_BYTES), vec![], Arc::default(), || {});
     while !records.is_empty() {
         let filled = next_transfer(&mut records);
-        end.events.send(Event::Arrived(filled)).expect("the port");
+        end.events.arrived(filled);
     }
     drop(end);
     let base = File::open(directory).expect("a directory");

@@ -107,7 +107,7 @@ pub use message::{
     Attributes, CopyOptions, EntryKind, ListOptions, Meta, OfferedEntry, Owner, RemoveOptions,
     Replace, Totals,
 };
-pub use observe::{Observer, Peer, ServerObserver, Spent, Verb};
+pub use observe::{Observer, Peer, Queued, ServerObserver, Spent, Verb};
 pub use rendezvous::{Answer, Call, LineError};
 pub use server::{ServeOptions, Server};
 pub use stop::Stop;

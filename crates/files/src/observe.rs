@@ -119,6 +119,15 @@ pub struct Spent {
     pub files: Duration,
 }
 
+/// Bytes that one side of a server's connections has handed on, and the other has not done with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queued {
+    /// Read from files, and not yet confirmed by the clients: the network or a client is what is waited for.
+    pub network: u64,
+    /// Arrived, and not yet taken by the threads that write files: the disk is what is waited for.
+    pub files: u64,
+}
+
 /// Gets the events of a server, from the threads of its connections. Every method may be left out.
 pub trait ServerObserver: Sync {
     /// A client asks for something at `paths`, which are as the client sent them, as bytes.
@@ -130,6 +139,11 @@ pub trait ServerObserver: Sync {
     /// plain connections.
     fn strangers(&self, gate: Option<&GateCounters>, listener: &ListenerCounters) {
         let _ = (gate, listener);
+    }
+
+    /// What is queued now in all connections: told several times a second.
+    fn queued(&self, queued: Queued) {
+        let _ = queued;
     }
 
     /// `bytes` more bytes of the files that a client asked for were read or written, or need not be.
@@ -193,6 +207,11 @@ impl<A: ServerObserver, B: ServerObserver> ServerObserver for (A, B) {
     fn advanced(&self, peer: &Peer, bytes: u64) {
         self.0.advanced(peer, bytes);
         self.1.advanced(peer, bytes);
+    }
+
+    fn queued(&self, queued: Queued) {
+        self.0.queued(queued);
+        self.1.queued(queued);
     }
 
     fn list_changed(&self, news: Result<usize, String>) {

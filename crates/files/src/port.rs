@@ -16,11 +16,12 @@
 //! ```
 
 use crate::error::Error;
+use crate::observe::Queued;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Memory that is sent from and received into.
 pub(crate) type Buffer = zerolane::Region;
@@ -41,8 +42,8 @@ impl Filled {
 
 /// What the connection side tells the file side.
 #[derive(Debug)]
-pub(crate) enum Event {
-    /// A submitted buffer was sent.
+enum Event {
+    /// A submitted buffer was sent, or there is one more.
     Sent(Buffer),
     /// A Transfer arrived.
     Arrived(Filled),
@@ -58,17 +59,74 @@ pub(crate) struct Port {
     /// The last one freed is used first: it is the one still in the cache.
     free: Vec<Buffer>,
     arrived: VecDeque<Filled>,
-    waited: Arc<AtomicU64>,
+    counters: Arc<PortCounters>,
 }
 
 /// The connection side.
 #[derive(Debug)]
 pub(crate) struct PumpEnd {
-    pub(crate) events: Sender<Event>,
+    pub(crate) events: Events,
     pub(crate) outgoing: Receiver<Filled>,
     pub(crate) released: Receiver<Buffer>,
+}
+
+/// What one side of a port waits for of the other.
+#[derive(Debug, Default)]
+pub(crate) struct PortCounters {
     /// How long the file side has blocked, nanoseconds.
-    pub(crate) waited: Arc<AtomicU64>,
+    blocked: AtomicU64,
+    /// Bytes submitted, and not yet confirmed by the peer.
+    to_network: AtomicU64,
+    /// Bytes that arrived, and the file side has not yet taken.
+    to_files: AtomicU64,
+}
+
+impl PortCounters {
+    /// How long the file side has blocked.
+    pub(crate) fn blocked(&self) -> Duration {
+        Duration::from_nanos(self.blocked.load(Ordering::Relaxed))
+    }
+
+    /// What is queued now.
+    pub(crate) fn queued(&self) -> Queued {
+        Queued {
+            network: self.to_network.load(Ordering::Relaxed),
+            files: self.to_files.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What the connection side tells.
+#[derive(Clone, Debug)]
+pub(crate) struct Events {
+    events: Sender<Event>,
+    counters: Arc<PortCounters>,
+}
+
+impl Events {
+    /// Gives `buffer` back, of which `len` bytes were sent.
+    pub(crate) fn sent(&self, buffer: Buffer, len: usize) {
+        let queued = &self.counters.to_network;
+        queued.fetch_sub(len as u64, Ordering::Relaxed);
+        self.tell(Event::Sent(buffer));
+    }
+
+    /// One more buffer to fill.
+    pub(crate) fn add(&self, buffer: Buffer) {
+        self.tell(Event::Sent(buffer));
+    }
+
+    /// Hands on what was received.
+    pub(crate) fn arrived(&self, filled: Filled) {
+        let queued = &self.counters.to_files;
+        queued.fetch_add(filled.len as u64, Ordering::Relaxed);
+        self.tell(Event::Arrived(filled));
+    }
+
+    fn tell(&self, event: Event) {
+        // The file side may have gone with buffers still out: they are not needed.
+        let _ = self.events.send(event);
+    }
 }
 
 /// Both sides, with `outgoing` buffers to fill and `incoming` ones to receive into. `wake` is called
@@ -76,12 +134,12 @@ pub(crate) struct PumpEnd {
 pub(crate) fn port(
     outgoing: Vec<Buffer>,
     incoming: Vec<Buffer>,
+    counters: Arc<PortCounters>,
     wake: impl Fn() + Send + 'static,
 ) -> (Port, PumpEnd) {
     let (event_sender, events) = channel();
     let (submit, submitted) = channel();
     let (release, released) = channel();
-    let waited = Arc::new(AtomicU64::new(0));
     for buffer in incoming {
         // Cannot fail: the receiver is right here.
         let _ = release.send(buffer);
@@ -93,15 +151,17 @@ pub(crate) fn port(
         wake: Box::new(wake),
         free: outgoing,
         arrived: VecDeque::new(),
-        waited: Arc::clone(&waited),
+        counters: Arc::clone(&counters),
     };
     (
         port,
         PumpEnd {
-            events: event_sender,
             outgoing: submitted,
             released,
-            waited,
+            events: Events {
+                events: event_sender,
+                counters,
+            },
         },
     )
 }
@@ -119,12 +179,18 @@ impl Port {
 
     /// The next Transfer, if one has arrived.
     pub(crate) fn take_arrived(&mut self) -> Option<Filled> {
-        self.arrived.pop_front()
+        let filled = self.arrived.pop_front()?;
+        let len = filled.len as u64;
+        self.counters.to_files.fetch_sub(len, Ordering::Relaxed);
+        Some(filled)
     }
 
     /// Sends the first `len` bytes of `buffer`.
     pub(crate) fn submit(&mut self, buffer: Buffer, len: usize) -> Result<(), Error> {
         let submit = self.submit.as_ref().ok_or(Error::PeerGone)?;
+        // Before the connection side can see it, and count it as sent.
+        let queued = &self.counters.to_network;
+        queued.fetch_add(len as u64, Ordering::Relaxed);
         let sent = submit.send(Filled { buffer, len });
         (self.wake)();
         sent.map_err(|_| Error::PeerGone)
@@ -141,8 +207,8 @@ impl Port {
     pub(crate) fn wait(&mut self) -> Result<(), Error> {
         let since = Instant::now();
         let event = self.events.recv();
-        let waited = since.elapsed().as_nanos() as u64;
-        self.waited.fetch_add(waited, Ordering::Relaxed);
+        let blocked = since.elapsed().as_nanos() as u64;
+        self.counters.blocked.fetch_add(blocked, Ordering::Relaxed);
         self.note(event.map_err(|_| Error::PeerGone)?);
         self.poll()
     }

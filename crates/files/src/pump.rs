@@ -6,11 +6,10 @@ use crate::limits::{
     BUFFER_BYTES, CONTROL_BUFFERS, CONTROL_BYTES, DATA_BUFFERS, MAX_DATA_BUFFERS,
     MICROSECONDS_PER_BUFFER, PUMP_WAIT_MILLISECONDS, STALL_SECONDS,
 };
-use crate::port::{Buffer, Event, Filled, Port, PumpEnd, port};
+use crate::port::{Buffer, Filled, Port, PortCounters, PumpEnd, port};
 use crate::stop::Stop;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::TryRecvError;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -98,33 +97,31 @@ pub(crate) fn run_watched<T: Send>(
     watch: &mut dyn Watch,
     work: impl FnOnce(Port) -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
-    let mut waited = Duration::ZERO;
-    drive(connection, rings, (stop, watch, &mut waited), work)
+    drive(connection, rings, (stop, watch, Arc::default()), work)
 }
 
-/// The same; `waited` becomes how long the work has waited for the connection.
-pub(crate) fn run_timed<T: Send>(
+/// The same, counted by `counters`.
+pub(crate) fn run_counted<T: Send>(
     connection: &mut Connection,
     rings: (Ring, Ring),
     stop: &Stop,
-    waited: &mut Duration,
+    counters: Arc<PortCounters>,
     work: impl FnOnce(Port) -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
-    drive(connection, rings, (stop, &mut (), waited), work)
+    drive(connection, rings, (stop, &mut (), counters), work)
 }
 
 fn drive<T: Send>(
     connection: &mut Connection,
     (outgoing, incoming): (Ring, Ring),
-    (stop, watch, waited): (&Stop, &mut dyn Watch, &mut Duration),
+    (stop, watch, counters): (&Stop, &mut dyn Watch, Arc<PortCounters>),
     work: impl FnOnce(Port) -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
     let waker = connection.waker();
-    let (port, end) = port(outgoing.allocate()?, incoming.allocate()?, move || {
-        waker.wake()
-    });
+    let (outgoing_buffers, incoming_buffers) = (outgoing.allocate()?, incoming.allocate()?);
+    let wake = move || waker.wake();
+    let (port, end) = port(outgoing_buffers, incoming_buffers, counters, wake);
     let rings = Rings { outgoing, incoming };
-    let blocked = Arc::clone(&end.waited);
     thread::scope(|scope| {
         let worker = thread::Builder::new()
             .name("files".into())
@@ -132,7 +129,6 @@ fn drive<T: Send>(
             .map_err(|_| Error::NoThread)?;
         let pumped = Pump::new(connection, end, rings, (stop, watch)).run();
         let worked = worker.join().unwrap_or(Err(Error::Internal));
-        *waited = Duration::from_nanos(blocked.load(Ordering::Relaxed));
         match (pumped, worked) {
             // The worker only sees that the connection has ended; the pump knows why.
             (Err(error), Err(Error::PeerGone)) => Err(error),
@@ -230,7 +226,7 @@ impl<'a> Pump<'a> {
             return Ok(());
         };
         while let Some(buffer) = self.rings.outgoing.grow(round_trip) {
-            self.tell(Event::Sent(buffer));
+            self.end.events.add(buffer);
         }
         while let Some(buffer) = self.rings.incoming.grow(round_trip) {
             self.receive_into(buffer)?;
@@ -299,7 +295,7 @@ impl<'a> Pump<'a> {
             if let Some(sending) = self.sending.remove(at) {
                 buffer.unsplit(sending.rest).map_err(|_| Error::Internal)?;
             }
-            self.tell(Event::Sent(buffer));
+            self.end.events.sent(buffer, len);
         } else {
             self.arrived(id, Filled { buffer, len });
         }
@@ -313,13 +309,8 @@ impl<'a> Pump<'a> {
         }
         while let Some(filled) = self.receiving.front_mut().and_then(|it| it.early.take()) {
             self.receiving.pop_front();
-            self.tell(Event::Arrived(filled));
+            self.end.events.arrived(filled);
         }
-    }
-
-    fn tell(&self, event: Event) {
-        // The file side may have gone with buffers still out: they are not needed.
-        let _ = self.end.events.send(event);
     }
 }
 

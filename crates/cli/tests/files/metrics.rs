@@ -139,6 +139,27 @@ fn metrics__count_what_was_done() {
 }
 
 #[test]
+fn metrics__what_waits_for_a_slow_client_is_queued_until_it_has_gone() {
+    let measured = Measured::new();
+    let lab = &measured.lab;
+    fs::write(lab.share("a"), content(1, 8_000_000)).unwrap();
+    let network = || measured.numbers()["zerolane_queue_bytes{queue=\"network\"}"];
+    assert_eq!(network(), 0.0);
+    let mut slow = lab.get(&["--limit", "100KiB/s"], "a", "a");
+    let mut client = slow.stderr(Stdio::null()).spawn().unwrap();
+    eventually("the client is waited for", || {
+        (network() >= 100_000.0).then_some(())
+    });
+    client.kill().unwrap();
+    client.wait().unwrap();
+    eventually("the client has gone", || (network() == 0.0).then_some(()));
+    assert_eq!(
+        measured.numbers()["zerolane_queue_bytes{queue=\"files\"}"],
+        0.0
+    );
+}
+
+#[test]
 fn metrics__are_for_this_machine_only() {
     let mut serve = zerolane();
     serve.args(["serve", "--metrics", "0.0.0.0:0", "."]);

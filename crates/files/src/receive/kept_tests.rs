@@ -5,11 +5,12 @@ use crate::digest::Digester;
 use crate::limits::{ATTRIBUTE_BYTES, ATTRIBUTES_OF_FILE, BUFFER_BYTES, CONTROL_BYTES};
 use crate::message::{Attributes, CopyOptions, Meta, Owner, Totals};
 use crate::pack::PackWriter;
-use crate::port::{Buffer, Event, Filled, port};
+use crate::port::{Buffer, Filled, port};
 use crate::reached::Reached;
 use crate::receive::{Role, TopLevel};
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Receives records, with what is asked for, into a directory.
 fn receive(
@@ -28,15 +29,14 @@ pub(crate) fn receive_as(
     records: &[Record<'_>],
 ) -> (Result<Totals, Error>, Vec<Feedback>) {
     let control = (0..2).map(|_| Buffer::anonymous(CONTROL_BYTES).unwrap());
-    let (port, end) = port(control.collect(), vec![], || {});
+    let (port, end) = port(control.collect(), vec![], Arc::default(), || {});
     let mut buffer = Buffer::anonymous(BUFFER_BYTES).unwrap();
     let mut pack = PackWriter::default();
     for record in records.iter().chain(&[Record::Finish]) {
         pack.add(record, 0).unwrap();
     }
     let len = pack.finish(&mut buffer);
-    let arrived = Event::Arrived(Filled { buffer, len });
-    end.events.send(arrived).unwrap();
+    end.events.arrived(Filled { buffer, len });
     let options = CopyOptions {
         recursive: true,
         attributes,
@@ -163,6 +163,7 @@ fn with_attributes(
     let (port, end) = port(
         vec![Buffer::anonymous(CONTROL_BYTES).unwrap()],
         vec![],
+        Arc::default(),
         || {},
     );
     let digest = Digester::fixed().digest(b"");
@@ -180,8 +181,7 @@ fn with_attributes(
             pack.add(&Record::Attribute { name, size }, len).unwrap();
         }
         let len = pack.finish(&mut buffer);
-        let arrived = Event::Arrived(Filled { buffer, len });
-        end.events.send(arrived).unwrap();
+        end.events.arrived(Filled { buffer, len });
     }
     let mut buffer = Buffer::anonymous(BUFFER_BYTES).unwrap();
     let mut pack = PackWriter::default();
@@ -189,8 +189,7 @@ fn with_attributes(
         pack.add(&record, 0).unwrap();
     }
     let len = pack.finish(&mut buffer);
-    let arrived = Event::Arrived(Filled { buffer, len });
-    end.events.send(arrived).unwrap();
+    end.events.arrived(Filled { buffer, len });
     let options = CopyOptions {
         attributes,
         ..CopyOptions::default()

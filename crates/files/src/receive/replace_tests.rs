@@ -6,14 +6,14 @@ use crate::limits::{BUFFER_BYTES, CONTROL_BYTES};
 use crate::message::{CopyOptions, Meta, Record, Totals};
 use crate::observe::Observer;
 use crate::pack::PackWriter;
-use crate::port::{Buffer, Event, Filled, port};
+use crate::port::{Buffer, Filled, port};
 use crate::reached::Reached;
 use crate::receive::Role;
 use crate::receive::{FileReceiver, TopLevel};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 const RANDOM: &[u8] = b".zlpart-0123456789abcdef0123456789abcdef";
 
@@ -29,15 +29,14 @@ impl Observer for Failures {
 /// Receives these records into `base`, as a sync or as another copy.
 fn receive(base: &Path, sync: bool, records: &[Record<'_>]) -> (Result<Totals, Error>, Vec<Cause>) {
     let control = (0..2).map(|_| Buffer::anonymous(CONTROL_BYTES).unwrap());
-    let (port, end) = port(control.collect(), vec![], || {});
+    let (port, end) = port(control.collect(), vec![], Arc::default(), || {});
     let mut buffer = Buffer::anonymous(BUFFER_BYTES).unwrap();
     let mut pack = PackWriter::default();
     for record in records.iter().chain(&[Record::Finish]) {
         pack.add(record, 0).unwrap();
     }
     let len = pack.finish(&mut buffer);
-    let arrived = Event::Arrived(Filled { buffer, len });
-    end.events.send(arrived).unwrap();
+    end.events.arrived(Filled { buffer, len });
     let failures = Failures::default();
     let options = CopyOptions {
         recursive: true,

@@ -5,6 +5,7 @@ mod copies;
 mod expand;
 mod guests;
 mod listing;
+mod queues;
 mod remove_tree;
 mod session;
 mod spent;
@@ -22,6 +23,7 @@ use crate::opening::{hear, say};
 use crate::root::Root;
 use crate::stop::Stop;
 use guests::Guests;
+use queues::Queues;
 use rustix::fd::AsFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use session::Session;
@@ -243,6 +245,8 @@ impl Server {
         } = self;
         let turns = Turns::default();
         let turns = &turns;
+        let queues = Queues::default();
+        let queues = &queues;
         let mut guests = Guests::default();
         let active = AtomicUsize::new(0);
         let all_served = AtomicBool::new(true);
@@ -257,6 +261,7 @@ impl Server {
                     guests.check(access);
                 }
                 observer.strangers(endpoint.gate_counters(), &endpoint.counters());
+                observer.queued(queues.queued());
                 tell_wrong_codes(endpoint, &mut told, observer);
                 tell_not_let_in(endpoint, observer);
                 let Some(connection) = accepted else {
@@ -293,6 +298,7 @@ impl Server {
                     boot: *boot,
                     max_rate: *max_rate,
                     spent: Mutex::default(),
+                    queues,
                 };
                 guests.enter(&session.peer, rights, session.stop.clone());
                 let slot = Slot::take(&active);

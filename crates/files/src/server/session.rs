@@ -1,6 +1,7 @@
 //! One connection of a server: what the client asks for, and whether it may.
 
 use super::Served;
+use super::queues::Queues;
 use super::turns::Turns;
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Failure, Refusal};
@@ -35,6 +36,7 @@ pub(super) struct Session<'a> {
     /// Most bytes of payload a second, each way.
     pub(super) max_rate: Option<u64>,
     pub(super) spent: Mutex<Spent>,
+    pub(super) queues: &'a Queues,
 }
 
 impl Session<'_> {

@@ -8,8 +8,8 @@ use crate::observe::Spent;
 use crate::port::Port;
 use crate::pump::{self, Ring};
 use crate::stop::Stop;
-use std::sync::PoisonError;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 use zerolane::Connection;
 
 impl Session<'_> {
@@ -49,9 +49,9 @@ impl Session<'_> {
         stop: &Stop,
         work: impl FnOnce(Port) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        let mut waited = Duration::ZERO;
-        let done = pump::run_timed(connection, rings, stop, &mut waited, work);
-        self.spend(|spent| spent.network += waited);
+        let counters = self.queues.enter();
+        let done = pump::run_counted(connection, rings, stop, Arc::clone(&counters), work);
+        self.spend(|spent| spent.network += counters.blocked());
         done
     }
 }

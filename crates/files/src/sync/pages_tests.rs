@@ -3,8 +3,9 @@
 use super::*;
 use crate::limits::BUFFER_BYTES;
 use crate::message::Meta;
-use crate::port::{Event, port};
+use crate::port::port;
 use crate::sync::walk::Walker;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 fn entry(name: &[u8], kind: EntryKind) -> Sight {
@@ -33,14 +34,12 @@ fn directory(name: &[u8]) -> Sight {
 
 /// Pages with these bytes, and then the end of the connection.
 fn arrived(pages: &[Vec<u8>]) -> (Pages, Receiver<Buffer>) {
-    let (port, end) = port(vec![], vec![], || {});
+    let (port, end) = port(vec![], vec![], Arc::default(), || {});
     for page in pages {
         let mut buffer = Buffer::anonymous(BUFFER_BYTES).unwrap();
         buffer[..page.len()].copy_from_slice(page);
         let len = page.len();
-        end.events
-            .send(Event::Arrived(Filled { buffer, len }))
-            .unwrap();
+        end.events.arrived(Filled { buffer, len });
     }
     (Pages::new(port), end.released)
 }
@@ -210,7 +209,7 @@ fn send__many_entries_to_a_message() {
     let directory = std::fs::File::open(base.path()).unwrap();
     let walker = Walker::new(Some(directory.into()), crate::digest::Digester::fixed());
     let buffers = (0..8).map(|_| Buffer::anonymous(BUFFER_BYTES).unwrap());
-    let (port, end) = port(buffers.collect(), vec![], || {});
+    let (port, end) = port(buffers.collect(), vec![], Arc::default(), || {});
     send(port, walker, &Stop::default()).unwrap();
     let pages: Vec<_> = end.outgoing.iter().collect();
     assert!(pages.len() <= 2, "{} messages", pages.len());

@@ -6,7 +6,7 @@ use std::fmt::{Debug, Display, Write};
 use zerolane::counters::{
     Account, DropReason, GateCounters, GateLimit, ListenerCounters, MoveCause,
 };
-use zerolane_files::{Spent, Verb};
+use zerolane_files::{Queued, Spent, Verb};
 
 /// Numbers by a label that is one of few.
 type ByLabel = BTreeMap<String, u64>;
@@ -21,6 +21,7 @@ pub(super) struct Counts {
     refused: ByLabel,
     ended: ByLabel,
     spent: Spent,
+    pub(super) queued: Queued,
     pub(super) gate: GateCounters,
     pub(super) listener: ListenerCounters,
     transport: Transport,
@@ -127,6 +128,10 @@ impl Counts {
         let mut text = Text(String::new());
         text.metric("connections", "gauge", "Connections being served.");
         text.number("connections", connections);
+        let queued = "Bytes read from files and not yet confirmed by clients, and arrived and not yet taken to be written.";
+        text.metric("queue_bytes", "gauge", queued);
+        text.number("queue_bytes{queue=\"network\"}", self.queued.network);
+        text.number("queue_bytes{queue=\"files\"}", self.queued.files);
         text.counters("requests", "Requests of clients.", "verb", &self.requests);
         text.counters(
             "connections_ended",

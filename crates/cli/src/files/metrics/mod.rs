@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
 use zerolane::counters::{Account, GateCounters, ListenerCounters};
-use zerolane_files::{Error, Failure, Peer, Refusal, ServerObserver, Spent, Totals, Verb};
+use zerolane_files::{Error, Failure, Peer, Queued, Refusal, ServerObserver, Spent, Totals, Verb};
 
 use crate::exit::Exit;
 use counts::Counts;
@@ -69,6 +69,10 @@ impl ServerObserver for Metrics {
         let counts = &mut self.state().counts;
         counts.gate = gate.copied().unwrap_or_default();
         counts.listener = *listener;
+    }
+
+    fn queued(&self, queued: Queued) {
+        self.state().counts.queued = queued;
     }
 
     fn not_let_in(&self, clients: &[Peer], more: u64) {
