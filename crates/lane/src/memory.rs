@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileTypeExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -213,7 +214,7 @@ impl Region {
         self.backing.owner()
     }
 
-    /// Bytes `[offset, offset + len)` of `file`, mapped.
+    /// Bytes `[offset, offset + len)` of `file`, or of a block device, mapped.
     ///
     /// No process may truncate the file while the region lives: touching bytes beyond its end raises
     /// SIGBUS, as with every mapping. Transfers survive that: they fail with
@@ -223,7 +224,8 @@ impl Region {
     /// The file is shorter than that, or cannot be mapped so.
     pub fn map_file(file: &File, offset: u64, len: usize, access: Access) -> io::Result<Region> {
         let end = offset.checked_add(len as u64);
-        if end.is_none_or(|end| end > file.metadata().map_or(0, |meta| meta.len())) {
+        let length = file_length(file)?;
+        if end.is_none_or(|end| end > length) {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 "the file is shorter than the range to be mapped",
@@ -566,6 +568,22 @@ impl Deref for Memory {
             Memory::Shared(region) => region,
             Memory::Gathered(pieces) => panic!("one slice of {} pieces", pieces.len()),
         }
+    }
+}
+
+/// The length of a file or of a block device, whose metadata say 0.
+fn file_length(file: &File) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    if !metadata.file_type().is_block_device() {
+        return Ok(metadata.len());
+    }
+    // BLKGETSIZE64 of linux/fs.h, which names the size of a size_t and writes 64 bits.
+    const DEVICE_LENGTH: libc::Ioctl = libc::_IOR::<libc::size_t>(0x12, 114);
+    let mut length = 0_u64;
+    // SAFETY: the request writes 64 bits, where there are as many.
+    match unsafe { libc::ioctl(file.as_raw_fd(), DEVICE_LENGTH, &raw mut length) } {
+        0 => Ok(length),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -4,7 +4,9 @@ use crate::content;
 use crate::drive::{both, next, receive_all, send_all};
 use crate::path::{Pair, Path, plain};
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Seek, Write};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
 use zerolane::failure::{Reason, TransferError};
 use zerolane::memory::Access;
 use zerolane::{Options, Region};
@@ -93,6 +95,79 @@ fn map_file__at_any_offset() {
     content::verify(8, &on_disk[..5001]);
     content::verify(7, &on_disk[5001..15_001]);
     content::verify(9, &on_disk[15_001..]);
+}
+
+/// A loop device over a file; detached when dropped.
+struct Device(String);
+
+impl Device {
+    /// Over a file of `len` bytes.
+    fn new(dir: &tempfile::TempDir, name: &str, len: u64) -> Option<Device> {
+        open(dir, name).set_len(len).expect("sized");
+        let made = Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(dir.path().join(name))
+            .output();
+        match made {
+            Ok(made) if made.status.success() => {
+                let name = String::from_utf8(made.stdout).expect("a name");
+                Some(Device(name.trim().to_owned()))
+            }
+            why => {
+                eprintln!("skipped: devices are made by root: {why:?}");
+                None
+            }
+        }
+    }
+
+    fn open(&self) -> File {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        options.open(&self.0).expect("opened")
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn map_file__from_device_to_device() {
+    const LEN: usize = 4 << 20;
+    let dir = tempfile::tempdir().expect("made");
+    let devices = ["source", "target"].map(|name| Device::new(&dir, name, LEN as u64));
+    let [Some(source), Some(target)] = devices else {
+        return;
+    };
+    let mut bytes = vec![0; LEN];
+    content::fill(1, &mut bytes);
+    source.open().write_all(&bytes).expect("written");
+    let (source, target) = (source.open(), target.open());
+    let beyond = Region::map_file(&source, 1, LEN, Access::Read);
+    assert_eq!(beyond.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    for options in [Options::default(), plain()] {
+        let Some(mut pair) = Path::Veth(1500).connect(&options) else {
+            return;
+        };
+        (&target).rewind().expect("at its start");
+        (&target).write_all(&vec![0; LEN]).expect("written");
+        let sends = |a: &mut zerolane::Connection| {
+            let region = Region::map_file(&source, 0, LEN, Access::Read).expect("mapped");
+            a.post_send(region).expect("posted");
+            assert_eq!(next(a).result, Ok(LEN));
+        };
+        let receives = |b: &mut zerolane::Connection| {
+            let region = Region::map_file(&target, 0, LEN, Access::Write).expect("mapped");
+            b.post_recv(region).expect("posted");
+            assert_eq!(next(b).result, Ok(LEN));
+        };
+        both(&mut pair, sends, receives);
+        bytes.fill(0);
+        target.read_exact_at(&mut bytes, 0).expect("read");
+        content::verify(1, &bytes);
+    }
 }
 
 /// With and without user-space access to the payload: seals and checksums read it, losses move it.
