@@ -9,6 +9,7 @@
 
 use super::iovec;
 use super::method::Method;
+use crate::Region;
 use crate::udp::{socket, system};
 use socket2::Socket;
 use std::cell::Cell;
@@ -19,7 +20,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use zerolane_core::RegionId;
 
 /// Bytes of memory for one train: whole pages.
-const SLOT: usize = 65_536;
+pub(super) const SLOT: usize = 65_536;
+/// Bytes for what stands behind the payload of a train that is given from the user's memory.
+pub(super) const TRAIN_END: usize = 64;
+/// Bytes that are cut into such: a page.
+const ENDS: usize = 4096;
 /// Trains that a connection has given away at most (8 MiB): more than is in flight on a short path between two reports
 /// of the peer. A train that finds no slot is copied.
 const MAX_SLOTS: usize = 128;
@@ -31,29 +36,13 @@ const MAX_SLOTS_OF_PROCESS: usize = 512;
 /// Slots that the process has made: a bound to its memory, whatever connections are whose.
 static SLOTS: AtomicUsize = AtomicUsize::new(0);
 
-/// Memory for one train.
-#[derive(Clone, Debug)]
-#[repr(C, align(4096))]
-pub(super) struct Slot([u8; SLOT]);
-
-impl Slot {
-    /// Bytes.
-    pub(super) const LEN: usize = SLOT;
-
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
-}
-
-/// What stands behind the payload of a train that is given from the user's memory.
-pub(super) type TrainEnd = [u8; 64];
-
-/// Memory that the kernel may still read.
+/// Memory that the kernel may still read. That of the lane is mapped for this alone, and unmapped with the connection: the
+/// kernel keeps the pages as they are. Of a heap others would write there, and the peer would get what is theirs.
 #[derive(Debug)]
 enum Given {
-    Slot(Box<[Slot]>),
+    Slot(Region),
     /// The user's, and the end of the train.
-    Lent(RegionId, Box<TrainEnd>),
+    Lent(RegionId, Region),
 }
 
 thread_local! {
@@ -69,9 +58,8 @@ pub(super) struct Giver {
     refused: bool,
     /// By number of the burst.
     given: VecDeque<(u32, Given)>,
-    free: Vec<Box<[Slot]>>,
-    #[allow(clippy::vec_box, reason = "the kernel has their addresses")]
-    free_ends: Vec<Box<TrainEnd>>,
+    free: Vec<Region>,
+    free_ends: Vec<Region>,
     /// Slots made.
     slots: usize,
     /// The socket cuts what has no size of its own after so many bytes; 0: nothing.
@@ -93,17 +81,17 @@ impl Giver {
     }
 
     /// Memory for a train that leaves by `method`, if it takes some and there is some.
-    pub(super) fn slot_for(&mut self, method: Method) -> Option<Box<[Slot]>> {
+    pub(super) fn slot_for(&mut self, method: Method) -> Option<Region> {
         (method == Method::Given).then(|| self.slot()).flatten()
     }
 
     /// Memory for the end of one that leaves so from where the user has it, if it takes some and may.
-    pub(super) fn end_for(&mut self, method: Method) -> Option<Box<TrainEnd>> {
+    pub(super) fn end_for(&mut self, method: Method) -> Option<Region> {
         (method == Method::Given).then(|| self.end()).flatten()
     }
 
     /// Memory for a train, if there is some.
-    fn slot(&mut self) -> Option<Box<[Slot]>> {
+    fn slot(&mut self) -> Option<Region> {
         if self.refused {
             return None;
         }
@@ -111,11 +99,18 @@ impl Giver {
     }
 
     /// Memory for the end of a train that is given from where the user has it, if one may be.
-    fn end(&mut self) -> Option<Box<TrainEnd>> {
+    fn end(&mut self) -> Option<Region> {
         if self.refused || self.given.len() >= MAX_LENT {
             return None;
         }
-        Some(self.free_ends.pop().unwrap_or_else(|| Box::new([0; 64])))
+        if self.free_ends.is_empty() {
+            let mut ends = Region::anonymous(ENDS).ok()?;
+            while ends.len() > TRAIN_END {
+                self.free_ends.push(ends.split_off(ends.len() - TRAIN_END));
+            }
+            self.free_ends.push(ends);
+        }
+        self.free_ends.pop()
     }
 
     /// Whether the kernel may still have memory of `region`.
@@ -124,16 +119,17 @@ impl Giver {
         self.given.iter().any(is_of) && socket::has_unsent(socket)
     }
 
-    fn new_slot(&mut self) -> Option<Box<[Slot]>> {
+    fn new_slot(&mut self) -> Option<Region> {
         let may = self.slots < MAX_SLOTS && reserve(&SLOTS);
-        may.then(|| {
-            self.slots += 1;
-            vec![Slot([0; SLOT]); 1].into()
-        })
+        if !may {
+            return None;
+        }
+        self.slots += 1;
+        Region::anonymous(SLOT).ok()
     }
 
     /// The slot was not given.
-    pub(super) fn put_back(&mut self, slot: Box<[Slot]>) {
+    pub(super) fn put_back(&mut self, slot: Region) {
         self.free.push(slot);
     }
 
@@ -144,10 +140,10 @@ impl Giver {
     pub(super) fn give(
         &mut self,
         socket: &Socket,
-        mut slot: Box<[Slot]>,
+        slot: Region,
         (number, len, segment): (u32, usize, usize),
-    ) -> Result<(), Box<[Slot]>> {
-        let bytes = &slot[0].bytes()[..len];
+    ) -> Result<(), Region> {
+        let bytes = &slot[..len];
         match self.send(socket, &[iovec(bytes.as_ptr(), len)], segment) {
             true => {
                 self.given.push_back((number, Given::Slot(slot)));
@@ -165,9 +161,9 @@ impl Giver {
         &mut self,
         socket: &Socket,
         pieces: &[libc::iovec],
-        (region, end): (RegionId, Box<TrainEnd>),
+        (region, end): (RegionId, Region),
         (number, segment): (u32, usize),
-    ) -> Result<(), Box<TrainEnd>> {
+    ) -> Result<(), Region> {
         match self.send(socket, pieces, segment) {
             true => {
                 self.given.push_back((number, Given::Lent(region, end)));
@@ -250,7 +246,7 @@ mod tests {
     use socket2::{Domain, Type};
     use std::io::Read;
 
-    fn slot(giver: &mut Giver, seen: u32) -> Option<Box<[Slot]>> {
+    fn slot(giver: &mut Giver, seen: u32) -> Option<Region> {
         giver.settle(seen);
         giver.slot()
     }
@@ -337,8 +333,8 @@ mod tests {
     #[test]
     fn give__memory_begins_a_page() {
         let mut giver = Giver::default();
-        let mut slot = giver.slot().expect("room");
-        assert_eq!(slot[0].bytes().as_ptr() as usize % 4096, 0);
+        let slot = giver.slot().expect("room");
+        assert_eq!(slot.as_ptr() as usize % 4096, 0);
         giver.put_back(slot);
     }
 }

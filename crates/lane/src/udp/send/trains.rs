@@ -1,12 +1,12 @@
 //! Sending trains: sealed into memory of the lane's own, or plain from where the user has them; given to the kernel where
 //! that is possible and costs less, else copied by it.
 
-use super::give::{Slot, TrainEnd};
+use super::give::{SLOT, TRAIN_END};
 use super::method::Method;
 use super::seal_buffer::SealError;
 use super::{Protection, Sender, iovec};
 use crate::digest::Digest;
-use crate::{LaneError, Turn};
+use crate::{LaneError, Region, Turn};
 use socket2::Socket;
 use std::io;
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl Sender {
             return Ok(Ok(()));
         };
         let mut slot = self.giver.slot_for(method);
-        let room = slot.as_mut().map(|slot| slot[0].bytes());
+        let room = slot.as_deref_mut();
         let sealed = stage.train(burst, train, room, turn.memory);
         let (start, len) = match sealed {
             Ok(bytes) => (bytes.as_ptr(), bytes.len()),
@@ -101,7 +101,7 @@ impl Sender {
         let gone = || LaneError::Fault(region);
         let digest = turn.memory.digest(&head, burst.span).ok_or_else(gone)?;
         let mut own = self.giver.end_for(method);
-        let mut copied = [0; size_of::<TrainEnd>()];
+        let mut copied = [0; TRAIN_END];
         let end = own.as_deref_mut().unwrap_or(&mut copied);
         let len = emit_end(end, train, &head, digest);
         let pieces = [
@@ -140,9 +140,9 @@ impl Sender {
     ) -> Result<io::Result<()>, LaneError> {
         let mut slot = self.giver.slot_for(method);
         let room = match &mut slot {
-            Some(slot) => slot[0].bytes(),
+            Some(slot) => &mut slot[..],
             None => {
-                self.buffers.linear.resize(Slot::LEN, 0);
+                self.buffers.linear.resize(SLOT, 0);
                 &mut self.buffers.linear[..]
             }
         };
@@ -163,7 +163,7 @@ impl Sender {
         &mut self,
         socket: &Socket,
         burst: &DataBurst,
-        mut slot: Option<Box<[Slot]>>,
+        mut slot: Option<Region>,
         bytes: libc::iovec,
         turn: &mut Turn<'_>,
     ) -> io::Result<()> {

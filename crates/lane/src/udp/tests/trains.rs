@@ -212,8 +212,7 @@ fn change_when_over(options: &Options) {
     assert!(a.account().bytes_given > 0);
 }
 
-/// What is cancelled, or of a connection that ends, is the user's at once: what it becomes then is not taken for what was
-/// sent.
+/// What is cancelled is the user's at once: what it becomes then is not taken for what was sent.
 #[test]
 fn given__changed_when_it_is_cancelled_is_not_received() {
     for options in [Options::default(), plain()] {
@@ -246,6 +245,85 @@ fn given__changed_when_it_is_cancelled_is_not_received() {
             }
         }
     }
+}
+
+/// Memory that its next owner fills with something else as soon as it is given up, or keeps.
+struct Owned {
+    memory: Region,
+    fills: bool,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if self.fills {
+            self.memory.fill(0xee);
+        }
+    }
+}
+
+impl Owned {
+    fn region(bytes: &[u8], fills: bool) -> Region {
+        let mut memory = region(bytes);
+        let start = NonNull::from(&mut memory[..]).cast();
+        let owner = Box::new(Owned { memory, fills });
+        // SAFETY: the owner keeps the memory where it is, and touches it when the region has gone.
+        unsafe { Region::foreign(start, bytes.len(), false, owner) }
+    }
+}
+
+/// The kernel still has trains when their sender is dropped. The lane's own memory stays as it is then: trains are whole, and
+/// bring nothing that the process keeps elsewhere. What the user makes of theirs is not taken for what was sent.
+#[test]
+fn given__of_a_connection_that_is_dropped() {
+    let Some(hosts) = hosts(1500) else { return };
+    for (options, fills, whole) in [
+        (Options::default(), true, true),
+        (plain(), false, true),
+        (plain(), true, false),
+    ] {
+        let mut given = 0;
+        for turns in 1..16 {
+            let (mut a, mut b) = join(Some(&hosts), &options);
+            send(&mut a, &mut b, 1);
+            let bytes = content(1 << 20, turns);
+            let place = Region::anonymous(bytes.len()).expect("memory");
+            b.post_target(WorkRequest::Receive, Report::default(), place)
+                .expect("posted");
+            let before = a.account().bytes_given;
+            let delivery = Delivery::Silent;
+            let send = WorkRequest::Send { delivery };
+            a.post_source(send, Report::default(), Owned::region(&bytes, fills).into())
+                .expect("posted");
+            for _ in 0..turns {
+                let _ = (b.turn().expect("b"), a.turn().expect("a"));
+            }
+            given += a.account().bytes_given - before;
+            drop(a);
+            // What the process allocates next.
+            let reused = vec![vec![0xee_u8; 65_536]; 32];
+            drive_alone(&mut b);
+            drop(reused);
+            if whole {
+                assert_eq!(b.account().protocol.trains_spoiled, 0);
+            }
+            if let Some(received) = b.next_completion()
+                && let Ok(len) = received.result
+            {
+                verify_all(received, &bytes, len);
+            }
+        }
+        assert!(given > 0);
+    }
+}
+
+/// Until something is over, or the connection.
+fn drive_alone(b: &mut End) {
+    let ended = (0..PATIENCE).any(|_| {
+        // That the peer has gone is one of the outcomes.
+        let _ = b.turn();
+        b.has_completion() || b.closed().is_some()
+    });
+    assert!(ended, "stuck");
 }
 
 fn verify_all(received: Completion, bytes: &[u8], len: u64) {
