@@ -32,7 +32,9 @@ use clap::Subcommand;
 
 use harness::{end, serve};
 use modes::sweep::{loss, rtt};
-use modes::{bulk, echo, fan, flows, handshake, incast, ladder, operations, share, siege, stream};
+use modes::{
+    bulk, echo, fan, flows, handshake, incast, ladder, latency, operations, share, siege, stream,
+};
 
 /// Arguments of `zerolane bench`.
 #[derive(Debug, clap::Args)]
@@ -53,6 +55,8 @@ enum Command {
     Fan(fan::Args),
     /// What each overhead costs, taken away one after the other
     Ladder(ladder::Args),
+    /// How long a message takes, by size and way of waiting, and where that time goes
+    Latency(latency::Args),
     /// Lossy links: every protocol over the same emulated link
     Loss(loss::Args),
     /// Long links: every protocol over the same emulated link
@@ -84,6 +88,7 @@ pub fn run(args: Args) -> Result<()> {
         Command::Stream(args) => stream::run(&args),
         Command::Fan(args) => fan::run(&args),
         Command::Ladder(args) => ladder::run(&args),
+        Command::Latency(args) => latency::run(&args),
         Command::Loss(args) => loss::run(&args),
         Command::Rtt(args) => rtt::run(&args),
         Command::Incast(args) => incast::run(&args),

@@ -8,7 +8,7 @@ use std::thread;
 use anyhow::{Context, Result, bail, ensure};
 use zerolane::Region;
 
-use crate::cpu::{self, Core, Soaker};
+use crate::cpu::{self, Core, Meter, Soaker};
 use crate::job::{FileCopy, Job, Laps};
 use crate::measured::Measured;
 
@@ -123,6 +123,7 @@ pub(super) struct Flow<'a> {
 }
 
 /// Sends or receives over all connections, each in a thread of its own. The flows of one initiator go round the cores.
+/// CPU time is the process's: that of all flows together stands with the first.
 pub(super) fn at_once<C: Send>(
     part: &Part<'_>,
     parallel: usize,
@@ -131,7 +132,8 @@ pub(super) fn at_once<C: Send>(
 ) -> Result<Vec<Measured>> {
     let ready = Barrier::new(connections.len());
     let (ready, act, tell) = (&ready, &act, part.tell);
-    thread::scope(|scope| {
+    let meter = Meter::start(part.core());
+    let measured: Result<Vec<Measured>> = thread::scope(|scope| {
         let flows: Vec<_> = connections
             .into_iter()
             .enumerate()
@@ -148,5 +150,10 @@ pub(super) fn at_once<C: Send>(
         joined
             .map(|flow| flow.unwrap_or_else(|_| bail!("a flow's thread panicked")))
             .collect()
-    })
+    });
+    let mut measured = measured?;
+    if let Some(first) = measured.first_mut() {
+        (_, first.cpu) = meter.stop();
+    }
+    Ok(measured)
 }

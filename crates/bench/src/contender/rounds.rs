@@ -1,6 +1,7 @@
 //! Operations over a socket: one at a time, a message there and a message back, or streams of them.
 
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -25,6 +26,13 @@ pub(super) fn timed(
         }
     }
     times.quantiles(job.round_trip_parts())
+}
+
+/// Keeps the initiator waiting before the answer of this number, if the job wants it.
+pub(super) fn pause(job: &Operations, index: u64) {
+    if index == 0 && job.pause_millis > 0 {
+        thread::sleep(Duration::from_millis(job.pause_millis));
+    }
 }
 
 /// Both messages of a round.
@@ -97,6 +105,7 @@ fn answer(pipe: &mut impl Pipe, job: &Operations) -> Result<Measured> {
     for index in 0..job.rounds() {
         pipe.receive(ask)?;
         content.check(ask, index)?;
+        pause(job, index);
         match job.test {
             Test::FetchLat => {
                 answered.stamp(answer, word);

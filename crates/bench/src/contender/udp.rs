@@ -2,7 +2,7 @@
 //! and the kernel's segmentation and merging (GSO, GRO) for whatever needs several datagrams.
 //!
 //! Raw UDP neither repeats nor paces: in a stream, what the receiver's socket buffer does not hold
-//! is lost, and told as lost. A message of a ping-pong is at most what one super-packet holds.
+//! is lost, and told as lost. A message of a ping-pong is at most what the receiver's socket surely holds.
 
 mod datagrams;
 
@@ -29,8 +29,8 @@ use crate::measured::Measured;
 const RECEIVE_BUFFER: usize = 8 << 20;
 /// Most datagrams in one super-packet: what every kernel with UDP_SEGMENT takes.
 const SEGMENTS_MAX: usize = 64;
-/// Largest message of a ping-pong, bytes.
-const MESSAGE_MAX: usize = 32 << 10;
+/// Largest message of a ping-pong, bytes: what the smallest usual receive buffer holds with the kernel's share of it.
+const MESSAGE_MAX: usize = 64 << 10;
 /// Time between two tries of the handshake.
 const RETRY: Duration = Duration::from_secs(1);
 /// Time between two tries to say that a stream is over.

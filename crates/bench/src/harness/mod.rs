@@ -10,6 +10,7 @@
 //! | `watchdog` | ends an end that nobody waits for any more |
 //! | `link`, `hosts` | two hosts, and an end on each |
 //! | `network` | several hosts, and a bad link between them |
+//! | `sampling` | samples of the CPUs meanwhile |
 //! | `programs` | other people's programs between two hosts |
 //! | `serve` | an end for other machines |
 
@@ -23,5 +24,6 @@ mod peer;
 mod programs;
 mod protocol;
 pub(crate) mod runs;
+pub(crate) mod sampling;
 pub(crate) mod serve;
 mod watchdog;

@@ -11,6 +11,8 @@ pub(crate) const RING_MAX_BYTES: usize = 64 << 20;
 pub(crate) const DEPTH_MAX: usize = 4096;
 /// Most operations of one run, warming up included.
 pub(crate) const ITERS_MAX: u64 = 1 << 32;
+/// Longest pause before a first answer, milliseconds: an end that hears nothing for longer may give up.
+pub(crate) const PAUSE_MAX_MILLIS: u64 = 5000;
 /// Largest payload of one UDP datagram over IPv4.
 pub(crate) const DATAGRAM_MAX: usize = 65_507;
 
@@ -57,6 +59,9 @@ pub(crate) struct Operations {
     pub(crate) datagram: usize,
     /// What the messages hold.
     pub(crate) seed: u64,
+    /// How long the responder keeps the initiator waiting for its first answer, milliseconds; 0: not at all. It shows what
+    /// an end that waits does.
+    pub(crate) pause_millis: u64,
 }
 
 impl Operations {
@@ -92,6 +97,17 @@ impl Operations {
             (1..=DATAGRAM_MAX).contains(&self.datagram),
             "datagrams of {} bytes: they are 1 to {DATAGRAM_MAX} bytes",
             self.datagram
+        );
+        let answers = matches!(self.test, Test::PutLat | Test::SendLat);
+        ensure!(
+            self.pause_millis == 0 || answers && self.target == Target::Answers,
+            "nothing answers a {}: no pause",
+            self.test.name()
+        );
+        ensure!(
+            self.pause_millis <= PAUSE_MAX_MILLIS,
+            "a pause of {} ms: at most {PAUSE_MAX_MILLIS} ms",
+            self.pause_millis
         );
         Ok(())
     }
@@ -139,6 +155,7 @@ pub(crate) mod tests {
             depth: 1,
             datagram: 1472,
             seed: 1,
+            pause_millis: 0,
         }
     }
 
@@ -190,6 +207,15 @@ pub(crate) mod tests {
             Operations {
                 test: Test::GetLat,
                 target: Target::Background,
+                ..operations()
+            },
+            Operations {
+                pause_millis: PAUSE_MAX_MILLIS + 1,
+                ..operations()
+            },
+            Operations {
+                test: Test::GetLat,
+                pause_millis: 1,
                 ..operations()
             },
             Operations {

@@ -7,6 +7,7 @@
 //! | `fan` | many to one, one to many, both at once |
 //! | `ladder` | what each overhead costs |
 //! | `flows` | what two hosts move in a time, as iperf3 has it |
+//! | `latency` | one-way times by size, and where they go |
 //! | `operations` | latencies, rates and bandwidths, in perftest's words |
 //! | `sweep` | flows over one emulated link after the other |
 //! | `incast`, `share` | several flows at the same time |
@@ -23,6 +24,7 @@ pub(crate) mod flows;
 pub(crate) mod handshake;
 pub(crate) mod incast;
 pub(crate) mod ladder;
+pub(crate) mod latency;
 pub(crate) mod operations;
 pub(crate) mod share;
 pub(crate) mod siege;

@@ -191,6 +191,7 @@ fn operations(test: Test, args: &Args, size: usize, seed: u64) -> Result<Operati
         depth,
         datagram: (args.ends.mtu.unwrap_or(MTU) - UDP_HEADERS) as usize,
         seed,
+        pause_millis: 0,
     };
     operations.check()?;
     Ok(operations)

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::comparison::gbps;
 use super::{Report, Spread, cell, table};
+use crate::cpu::CpuTime;
 use crate::harness::machine::Machine;
 use crate::harness::runs::Run;
 use crate::job::name::Name;
@@ -14,7 +15,8 @@ const METHOD: &str = "Each end of the many is a process with one stream, all on 
     stream; the contenders and patterns take turns (A B .. B A). Goodput is counted at the receivers, over the time of \
     each stream, and every word of every whole piece is checked. Fairness is Jain's index over the streams of one \
     direction, the lower of the two: 1 if all got the same, 1/n if one got all. Both ways at once, there are as many \
-    streams each way.";
+    streams each way. CPU: getrusage of the processes of a side plus their core's ksoftirqd, from when all \
+    connections stand to the end of the streams, for each GB of both directions; 1 GB is 1e9 bytes.";
 
 /// Who sends to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -50,6 +52,9 @@ pub(crate) struct Row {
     to_gbps: Vec<f64>,
     from_gbps: Vec<f64>,
     fairness: Vec<f64>,
+    /// CPU seconds for each GB that came, of all ends at the side of the many, and of the one.
+    many_cpu_s_per_gb: Vec<f64>,
+    one_cpu_s_per_gb: Vec<f64>,
 }
 
 impl Row {
@@ -62,6 +67,8 @@ impl Row {
             to_gbps: Vec::new(),
             from_gbps: Vec::new(),
             fairness: Vec::new(),
+            many_cpu_s_per_gb: Vec::new(),
+            one_cpu_s_per_gb: Vec::new(),
         }
     }
 
@@ -76,6 +83,16 @@ impl Row {
         self.gbps.push(sums[0] + sums[1]);
         self.fairness
             .push(ways.map(|it| jain(it)).fold(1.0, f64::min));
+        let [to, from] = runs;
+        let bytes: u64 = runs.iter().flatten().map(|run| run.rx.bytes).sum();
+        let per_gb = |seconds: f64| seconds / (bytes as f64 / 1e9).max(1e-9);
+        // The one receives what goes to it, and sends what comes from it.
+        let many = to.iter().map(|run| &run.tx.cpu);
+        let many = many.chain(from.iter().map(|run| &run.rx.cpu));
+        self.many_cpu_s_per_gb.push(per_gb(on_one_core(many)));
+        let one = to.iter().map(|run| &run.rx.cpu);
+        let one = one.chain(from.iter().map(|run| &run.tx.cpu));
+        self.one_cpu_s_per_gb.push(per_gb(on_one_core(one)));
     }
 
     /// The last run in words.
@@ -84,6 +101,12 @@ impl Row {
         let (pattern, title) = (self.pattern.name(), self.contender.title());
         format!("{pattern}, {title}: {gbps:.1} Gb/s")
     }
+}
+
+/// CPU seconds of processes that share a core, and so its ksoftirqd, which each of them saw.
+fn on_one_core<'a>(ends: impl Iterator<Item = &'a CpuTime> + Clone) -> f64 {
+    let processes: f64 = ends.clone().map(|it| it.process_s).sum();
+    processes + ends.map(|it| it.softirqd_s).fold(0.0, f64::max)
 }
 
 /// Jain's index of the streams' goodput.
@@ -141,6 +164,8 @@ impl Report for FanReport {
             "to the one",
             "from it",
             "fairness",
+            "CPU s/GB\nthe many",
+            "the one",
         ];
         let mut table = table(header, 2);
         for row in &self.rows {
@@ -154,6 +179,8 @@ impl Report for FanReport {
                 spread(&row.to_gbps, 1),
                 spread(&row.from_gbps, 1),
                 spread(&row.fairness, 2),
+                spread(&row.many_cpu_s_per_gb, 3),
+                spread(&row.one_cpu_s_per_gb, 3),
             ]);
         }
         format!(
@@ -193,5 +220,24 @@ mod tests {
         row.add(&[vec![stream(3.0)], vec![]]);
         assert!(near(row.gbps[1], 3.0) && near(row.fairness[1], 1.0));
         assert_eq!(row.from_gbps[1], 0.0);
+    }
+
+    /// 2 GB in all; the core's ksoftirqd is seen by each of its processes.
+    #[test]
+    fn add__cpu_is_of_each_side_and_counts_a_core_once() {
+        let of = |sender: f64, receiver: f64| {
+            let cpu = |process_s| CpuTime {
+                process_s,
+                softirqd_s: 0.5,
+                ..CpuTime::default()
+            };
+            let mut run = stream(8.0);
+            (run.tx.cpu, run.rx.cpu) = (cpu(sender), cpu(receiver));
+            run
+        };
+        let mut row = Row::new(Pattern::Dual, Name::Tcp);
+        row.add(&[vec![of(1.0, 10.0)], vec![of(20.0, 2.0)]]);
+        assert_eq!(row.many_cpu_s_per_gb, [(1.0 + 2.0 + 0.5) / 2.0]);
+        assert_eq!(row.one_cpu_s_per_gb, [(10.0 + 20.0 + 0.5) / 2.0]);
     }
 }

@@ -9,13 +9,16 @@
 //! | `flows` | contenders that move what they can in a time |
 //! | `intervals` | flows, interval by interval |
 //! | `operations` | contenders that do single operations |
+//! | `latency`, `pareto` | one-way times, and where they go |
 
 pub(crate) mod comparison;
 pub(crate) mod fan;
 pub(crate) mod flows;
 pub(crate) mod intervals;
 pub(crate) mod ladder;
+pub(crate) mod latency;
 pub(crate) mod operations;
+pub(crate) mod pareto;
 pub(crate) mod stream;
 
 use anyhow::Result;

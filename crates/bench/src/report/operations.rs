@@ -101,7 +101,7 @@ pub(crate) enum Figures {
 }
 
 /// What of a run came from the end that measured it.
-fn measured(run: &Run) -> &Measured {
+pub(super) fn measured(run: &Run) -> &Measured {
     match run.tx.latency.is_some() || run.tx.seconds > 0.0 {
         true => &run.tx,
         false => &run.rx,
@@ -115,7 +115,7 @@ fn bytes_per_s(run: &Run) -> f64 {
 }
 
 /// The one figure that stands for a run.
-fn headline(run: &Run) -> Option<f64> {
+pub(super) fn headline(run: &Run) -> Option<f64> {
     match &measured(run).latency {
         Some(latency) => latency.median.or(latency.mean),
         None => Some(bytes_per_s(run)),
@@ -208,7 +208,7 @@ impl Report for OperationsReport {
 }
 
 /// A line for each contender and reason.
-fn left_out(skipped: &[Skipped]) -> String {
+pub(super) fn left_out(skipped: &[Skipped]) -> String {
     let alike =
         |one: &Skipped, other: &Skipped| (one.contender, &one.why) == (other.contender, &other.why);
     let lines = skipped.chunk_by(alike).map(|group| {

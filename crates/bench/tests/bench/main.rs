@@ -587,7 +587,7 @@ fn serve__refuses_hostile_requests_and_goes_on() {
         let reply = answer(address, garbage);
         assert!(reply.is_empty() || reply.contains("failed"), "{reply}");
     }
-    assert!(answer(address, b"{\"do\":\"hello\",\"version\":9}\n").contains("kernel"));
+    assert!(answer(address, b"{\"do\":\"hello\",\"version\":10}\n").contains("kernel"));
 }
 
 #[test]

@@ -106,6 +106,10 @@ fn fan__every_pattern_by_every_contender() {
         assert_eq!(row["gbps"].as_array().unwrap().len(), 2, "{row}");
         assert!(row["pattern"] != "in" || nothing("from_gbps"), "{row}");
         assert!(row["pattern"] != "out" || nothing("to_gbps"), "{row}");
+        for side in ["many_cpu_s_per_gb", "one_cpu_s_per_gb"] {
+            let cpu = row[side].as_array().unwrap();
+            assert!(cpu.len() == 2 && !nothing(side), "{side}: {row}");
+        }
     }
 }
 

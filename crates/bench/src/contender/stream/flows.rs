@@ -41,7 +41,10 @@ pub(super) fn flow<S: Stream>(
     )?;
     // The kernel counts what is sent by all connections together.
     if sends && let Some(first) = measured.first_mut() {
-        *first = Counts::now().since(before);
+        *first = Measured {
+            cpu: first.cpu,
+            ..Counts::now().since(before)
+        };
     }
     Ok(measured)
 }

@@ -9,7 +9,7 @@ use anyhow::{Result, bail, ensure};
 use zerolane::request::{MAX_CONTROL, MAX_INLINE, WorkKind};
 use zerolane::{Completion, Region, Work};
 
-use super::super::super::rounds::timed;
+use super::super::super::rounds::{pause, timed};
 use super::end::{End, look};
 use crate::content::message::Content;
 use crate::job::operations::{Operations, Wait};
@@ -90,6 +90,7 @@ pub(super) fn answer_puts(end: &mut End<'_>) -> Result<Measured> {
     let (mut out, mut back) = both_ways(job, false);
     for index in 0..job.rounds() {
         end.be_put(&mut back, index)?;
+        pause(job, index);
         end.put(out.numbered(index), last(job, index))?;
     }
     back.content.check_all(&back.bytes, job.rounds() - 1)?;
@@ -145,6 +146,7 @@ pub(super) fn answer_messages(end: &mut End<'_>) -> Result<Measured> {
     mail.expect(end, 0)?;
     for index in 0..job.rounds() {
         mail.receive(end, index)?;
+        pause(job, index);
         mail.send(end, index, last(job, index))?;
     }
     mail.take_back_all(end)?;
