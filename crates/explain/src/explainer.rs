@@ -22,7 +22,7 @@ const NETWORK_INTERVAL: Duration = Duration::from_millis(250);
 /// What is to be explained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// What the calling process starts from now on. It must wait for those itself.
+    /// What the calling process has started, and what it starts from now on. It must wait for those itself.
     Children,
     /// A process, those that it has started, and those that it starts.
     Process(u32),
@@ -87,8 +87,12 @@ impl Explainer {
     pub fn start(subject: Subject, options: Options) -> Explainer {
         let mut processes =
             Processes::new(subject == Subject::Children, subject == Subject::Machine);
-        if let Subject::Process(pid) = subject {
-            processes.add_subject(pid);
+        match subject {
+            Subject::Children => below_own()
+                .into_iter()
+                .for_each(|it| processes.add_subject(it)),
+            Subject::Process(pid) => processes.add_subject(pid),
+            Subject::Machine => {}
         }
         let scope: fn(Kind) -> bool = match subject {
             Subject::Machine => |kind| kind != Kind::Own,
@@ -139,11 +143,7 @@ impl Explainer {
     /// The processes that are the subject and alive; of the machine, all.
     fn pids(&self) -> Vec<u32> {
         match self.subject {
-            Subject::Children => {
-                let own = std::process::id();
-                let all = descendants(own);
-                all.into_iter().filter(|it| *it != own).collect()
-            }
+            Subject::Children => below_own(),
             Subject::Process(pid) => descendants(pid),
             Subject::Machine => all(),
         }
@@ -178,6 +178,13 @@ impl Explainer {
         }
         explanation
     }
+}
+
+/// What this process has started, and so on.
+fn below_own() -> Vec<u32> {
+    let own = std::process::id();
+    let all = descendants(own).into_iter();
+    all.filter(|it| *it != own).collect()
 }
 
 fn whose(subject: Subject) -> Whose {

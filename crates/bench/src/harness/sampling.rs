@@ -20,8 +20,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Has `act` start ends and do something with them, and samples these. What it returns should keep the ends, so that
-/// they do not end before the samples do.
+/// Samples the processes that this one has started, while `act` has them do something.
 ///
 /// # Errors
 /// Those of `act`. That this process may not sample is none: the explanation says so.

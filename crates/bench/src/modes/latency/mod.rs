@@ -189,8 +189,7 @@ fn measure(
     }
     skipped.dedup();
     let (path, mtu) = args.ends.path(&ends);
-    drop(ends);
-    let (pareto, pareto_missing) = pareto::of(args, lengths, seed, &rows, interrupt)?;
+    let (pareto, pareto_missing) = pareto::of(args, lengths, seed, &rows, &mut ends)?;
     Ok(LatencyReport {
         test: "latency",
         method: METHOD,

@@ -2,11 +2,8 @@
 
 use anyhow::{Context, Result};
 use zerolane_cli::console;
-use zerolane_cli::interrupt::Interrupt;
 
 use super::{Args, Lengths, job, operations};
-use crate::harness::hosts;
-use crate::harness::link::Link;
 use crate::harness::runs::{Ends, Run};
 use crate::harness::sampling::sampled;
 use crate::job::name::Name;
@@ -39,12 +36,11 @@ pub(super) fn of(
     lengths: &Lengths,
     seed: u64,
     rows: &[Row],
-    interrupt: &Interrupt,
+    ends: &mut Ends,
 ) -> Result<(Vec<Pareto>, Option<String>)> {
     if let Some(why) = why_not(args, rows) {
         return Ok((Vec::new(), Some(why.into())));
     }
-    let link = hosts::link(args.ends.mtu, None)?;
     let mut all = Vec::new();
     for row in rows.iter().filter(|it| is_shown(it)) {
         let What { size, wait, .. } = row.what;
@@ -56,7 +52,7 @@ pub(super) fn of(
             warm_up: 0,
             ..usual
         };
-        let sample = |job| profile(args, &link, row.what.contender, job, interrupt);
+        let mut sample = |job| profile(ends, row.what.contender, job);
         let (run, sampled) = sample(to_and_fro)?;
         let parts = match (sampled, wait) {
             (Err(why), _) => return Ok((all, Some(why))),
@@ -90,21 +86,13 @@ fn in_vain(usual: Operations, lengths: &Lengths) -> Operations {
     }
 }
 
-/// A run by ends of its own, and its samples, or why there are none.
+/// A run, and its samples, or why there are none.
 fn profile(
-    args: &Args,
-    link: &Link,
+    ends: &mut Ends,
     contender: Name,
     operations: Operations,
-    interrupt: &Interrupt,
 ) -> Result<(Run, Result<Profile, String>)> {
-    let cores = args.ends.place.cores;
-    let cores = [cores.tx_core, cores.responder()];
-    let ((_ends, run), explanation) = sampled(|| {
-        let mut ends = Ends::several(link, cores, 1, interrupt)?;
-        let run = ends.run(contender, &job(operations))?;
-        Ok((ends, run))
-    })?;
+    let (run, explanation) = sampled(|| ends.run(contender, &job(operations)))?;
     let why = || {
         let first = explanation.missing.first();
         first
