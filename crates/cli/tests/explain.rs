@@ -2,13 +2,16 @@
 
 #![allow(non_snake_case)]
 
+mod first_line;
+
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+
+use first_line::started;
 
 /// A second's work for a shell, more or less.
 const BUSY: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
@@ -157,16 +160,9 @@ fn explain__without_the_right_to_sample_says_which_is_missing() {
 fn explain__signals_end_the_command_and_the_table_is_printed() {
     // A terminal's Ctrl-C is the command's as well, which has a second before it is handed on.
     for (signal, number) in [(Signal::SIGTERM, 15), (Signal::SIGINT, 2)] {
-        let mut child = explain(["--", "sh", "-c", "echo ready; exec sleep 60"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        assert_eq!(line, "ready\n");
+        let mut command = explain(["--", "sh", "-c", "echo ready; exec sleep 60"]);
+        let (child, line) = started(command.stderr(Stdio::piped()));
+        assert_eq!(line, "ready");
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(128 + number));

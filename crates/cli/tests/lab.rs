@@ -3,7 +3,9 @@
 
 #![allow(non_snake_case)]
 
-use std::io::{BufRead, BufReader, Write};
+mod first_line;
+
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -11,6 +13,8 @@ use std::time::{Duration, Instant};
 use netlab::netns;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use first_line::started;
 
 fn zerolane<I: IntoIterator<Item = S>, S: AsRef<str>>(words: I) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zerolane"));
@@ -64,16 +68,8 @@ impl Drop for Running {
 impl Running {
     /// A lab whose command has said its first line, and that line.
     fn start(script: &str) -> (Running, String) {
-        let mut child = lab("", script)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        (Running(child), line.trim().to_owned())
+        let (child, line) = started(lab("", script).stderr(Stdio::null()));
+        (Running(child), line)
     }
 
     fn signal(&self, signal: Signal) {

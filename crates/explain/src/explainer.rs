@@ -194,3 +194,26 @@ fn whose(subject: Subject) -> Whose {
         Subject::Machine => Whose::Machine,
     }
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn start__children_that_run_already_are_the_subject() {
+        // It ends when nothing more comes to it.
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let options = Options {
+            frequency_hz: 0,
+            ..Options::default()
+        };
+        let explainer = Explainer::start(Subject::Children, options);
+        let kinds = [child.id(), std::process::id()].map(|it| explainer.processes.kind(it));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(kinds, [Kind::Subject, Kind::Own]);
+    }
+}

@@ -94,7 +94,7 @@ impl Memory {
         Ok(buffer)
     }
 
-    /// Keeps a buffer for the next run.
+    /// Keeps a buffer for the next run. It is the end's own memory: no file's.
     pub(super) fn give_back(&mut self, buffer: Region) {
         self.0.push(buffer);
     }

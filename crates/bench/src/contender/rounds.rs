@@ -118,3 +118,70 @@ fn answer(pipe: &mut impl Pipe, job: &Operations) -> Result<Measured> {
     content.check_all(ask, job.rounds() - 1)?;
     Ok(Measured::default())
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use anyhow::bail;
+    use zerolane_cli::exit::Exit;
+
+    use super::*;
+    use crate::job::operations::tests::operations;
+
+    /// A peer that answers as it should, but for one byte of one answer.
+    struct Peer {
+        content: Content,
+        answers: u64,
+        /// Of which answer, and which byte.
+        wrong: (u64, usize),
+    }
+
+    impl Pipe for Peer {
+        fn send(&mut self, _: &[u8]) -> Result<()> {
+            Ok(())
+        }
+
+        fn receive(&mut self, message: &mut [u8]) -> Result<()> {
+            self.content.fill(message);
+            self.content.stamp(message, self.answers);
+            if self.answers == self.wrong.0 {
+                message[self.wrong.1] ^= 1;
+            }
+            self.answers += 1;
+            Ok(())
+        }
+
+        fn send_stream(&mut self, _: &Operations, _: &Content) -> Result<()> {
+            bail!("no stream")
+        }
+
+        fn receive_stream(&mut self, _: &Operations, _: &Content) -> Result<Measured> {
+            bail!("no stream")
+        }
+    }
+
+    /// Of any message the stamps, of the last one every byte.
+    #[test]
+    fn ask__a_wrong_byte_is_corrupt() {
+        let job = Operations {
+            test: Test::SendLat,
+            size: 100,
+            iters: 8,
+            warm_up: 2,
+            ..operations()
+        };
+        let asked = |wrong| {
+            let mut peer = Peer {
+                content: Content::reply(job.seed, job.size),
+                answers: 0,
+                wrong,
+            };
+            ask(&mut peer, &job).map_err(|error| Exit::of(&error))
+        };
+        assert!(asked((u64::MAX, 0)).is_ok());
+        for (answer, byte) in [(0, 0), (5, 99), (9, 0), (9, 50)] {
+            let wrong = asked((answer, byte));
+            assert_eq!(wrong, Err(Exit::Corrupt), "byte {byte} of {answer}");
+        }
+    }
+}

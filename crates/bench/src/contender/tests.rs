@@ -477,12 +477,24 @@ fn operations_of(test: Test, sizes: &[usize]) -> Vec<Job> {
     jobs
 }
 
+/// The time of the one round is that of the pause, at least; half of it is one way.
+#[test]
+fn latency__a_responder_pauses_before_its_first_answer() {
+    for mut job in operations_of(Test::SendLat, &[8, 5000]) {
+        if let Work::Operations(it) = &mut job.work {
+            (it.iters, it.warm_up, it.pause_millis) = (1, 0, 60);
+        }
+        let [tx, _] = both(&job);
+        assert!(tx.latency.unwrap().max >= Some(29_000.0), "{job:?}");
+    }
+}
+
 #[test]
 fn latency__every_test_by_every_contender_is_timed_and_verified() {
     for test in [Test::PutLat, Test::GetLat, Test::SendLat, Test::FetchLat] {
         let sizes: &[usize] = match test {
             Test::FetchLat => &[8],
-            _ => &[1, 8, 1472, 1473, 5000],
+            _ => &[1, 8, 1472, 1473, 5000, 65_536],
         };
         for job in operations_of(test, sizes) {
             let [tx, rx] = both(&job);

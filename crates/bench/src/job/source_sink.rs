@@ -53,6 +53,11 @@ impl Source {
             Source::Mmap => "mmap",
         }
     }
+
+    /// Whether it is memory of the end that is sent, not a file's.
+    pub(crate) fn is_memory(self) -> bool {
+        matches!(self, Source::Buffer | Source::Splice | Source::Read)
+    }
 }
 
 impl Sink {

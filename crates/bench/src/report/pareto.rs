@@ -120,18 +120,21 @@ fn by_module(folded: &HashMap<String, u64>) -> BTreeMap<String, u64> {
     modules
 }
 
-/// Which part of the program a stack was in: the crate of this project that is nearest to the leaf. The benchmark's own
-/// functions are the leftmost of all, and what calls the others.
+/// Which part of the program a stack was in: the crate of this project that is nearest to the leaf, or the library that
+/// the leaf is in, such as that of the kernel's clocks.
 fn own(leaf_first: &[Frame]) -> String {
-    let names = leaf_first.iter().filter_map(|it| match it {
-        Frame::User {
-            symbol: Some(symbol),
-            ..
-        } => crate_of(symbol),
-        _ => None,
+    let of_user = leaf_first.iter().filter_map(|it| match it {
+        Frame::User { module, symbol } => Some((module, symbol.as_deref())),
+        Frame::Kernel(_) => None,
     });
-    let name = names.into_iter().next().unwrap_or("other");
-    format!("own code: {name}")
+    let mut of_user = of_user.peekable();
+    match of_user.peek() {
+        Some((module, _)) if !module.starts_with("zerolane") => format!("library: {module}"),
+        _ => {
+            let name = of_user.find_map(|(_, symbol)| crate_of(symbol?));
+            format!("own code: {}", name.unwrap_or("other"))
+        }
+    }
 }
 
 /// `<zerolane_lane::driver::Driver as T>::poll` is of `zerolane_lane`, and `zerolane::Connection::poll` of `zerolane`.
@@ -217,6 +220,7 @@ mod tests {
         let modules = by_module(&HashMap::from(folded));
         let is = modules.iter().map(|(name, samples)| (&**name, *samples));
         let be = [
+            ("library: libc.so.6", 16),
             ("own code: other", 8),
             ("own code: zerolane", 2),
             ("own code: zerolane_lane", 1),

@@ -3,6 +3,7 @@
 #![allow(non_snake_case)]
 
 mod flows;
+mod latency;
 mod stream;
 
 use std::collections::BTreeSet;

@@ -81,22 +81,27 @@ pub(super) fn initiate<S: Stream>(
         }
         Work::SourceSink(job) => {
             let memory = part.memory.take(job.laps().buffer)?;
-            Ok(vec![send_from_source(part, job, memory, connect)?])
+            let (measured, memory) = send_from_source(part, job, memory, connect)?;
+            if job.source.is_memory() {
+                part.memory.give_back(memory);
+            }
+            Ok(vec![measured])
         }
         Work::Operations(_) => bail!("a stream of bytes has no operations"),
     }
 }
 
-/// Sends from the source of a job, for which there is this memory.
+/// Sends from the source of a job, for which there is this memory; gives back what was sent from.
 pub(super) fn send_from_source<S: Stream>(
     part: &Part<'_>,
     job: &SourceSink,
     memory: Region,
     connect: impl FnOnce() -> Result<S>,
-) -> Result<Measured> {
+) -> Result<(Measured, Region)> {
     let (stage, memory) = FromSource::new(job, memory)?;
     let mut source = Buffer::new(memory, &job.laps(), stage);
-    send(connect()?, &mut source, part.core())
+    let measured = send(connect()?, &mut source, part.core())?;
+    Ok((measured, source.buffer))
 }
 
 /// Sends the laps of a buffer that is filled; gives it back.

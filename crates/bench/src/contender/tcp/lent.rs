@@ -65,7 +65,7 @@ impl Contender for Lent {
                 let bytes = it.laps().buffer;
                 let (file, buffer) = filled_file(&pattern(it), bytes)?;
                 let open = || Ok(Sendfile::of(connect()?, file, bytes));
-                Ok(vec![stream::send_from_source(part, it, buffer, open)?])
+                Ok(vec![stream::send_from_source(part, it, buffer, open)?.0])
             }
             _ => bail!("only laps of a buffer"),
         }

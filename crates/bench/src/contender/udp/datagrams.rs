@@ -70,6 +70,9 @@ pub(super) fn send(
     }
     connection.end_stream()?;
     let (seconds, cpu) = meter.stop();
+    if job.source.is_memory() {
+        part.memory.give_back(memory);
+    }
     Ok(Measured {
         cpu,
         syscalls: syscalls + stage.syscalls(),

@@ -89,6 +89,9 @@ impl Contender for Zerolane {
                 let mut pieces = Pieces::of_length(Direction::Send, memory, piece, &laps, stage);
                 let mut measured = send(connect()?, &mut pieces, laps.bytes(), part.core())?;
                 measured.syscalls += pieces.content.stage.syscalls();
+                if it.source.is_memory() {
+                    part.memory.give_back(pieces.join()?);
+                }
                 Ok(vec![measured])
             }
             Work::Operations(it) => Ok(vec![operations::initiate(connect()?, it)?]),
