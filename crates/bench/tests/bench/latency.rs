@@ -70,12 +70,21 @@ fn latency__the_parts_of_a_time_are_all_of_it() {
                 .all(|key| part[key] == row[key])
         };
         let parts: Vec<_> = pareto.iter().filter(is_of).collect();
-        let all = |key: &str| parts.iter().map(|it| it[key].as_f64().unwrap());
+        let all = |key: &str| -> Vec<f64> {
+            let values = parts.iter().map(|it| it[key].as_f64().unwrap());
+            values.collect()
+        };
         let Some(last) = parts.last() else { continue };
         shown += 1;
-        let (us, median) = (all("us").sum::<f64>(), row["one_way_us"]["median"].as_f64());
+        let (us, median) = (
+            all("us").iter().sum::<f64>(),
+            row["one_way_us"]["median"].as_f64(),
+        );
         assert!((us / median.unwrap() - 1.0).abs() < 1e-6, "{us} of {row}");
-        assert!((all("share").sum::<f64>() - 1.0).abs() < 1e-6, "{row}");
+        assert!(
+            (all("share").iter().sum::<f64>() - 1.0).abs() < 1e-6,
+            "{row}"
+        );
         assert!((last["cumulative"].as_f64().unwrap() - 1.0).abs() < 1e-6);
         assert!(all("us").is_sorted_by(|a, b| a >= b), "{parts:?}");
     }

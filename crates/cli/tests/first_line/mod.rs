@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 /// Starts `command`; its first line, without its end. What it says later is not heard.
-pub fn started(command: &mut Command) -> (Child, String) {
+pub(crate) fn started(command: &mut Command) -> (Child, String) {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap())
