@@ -203,18 +203,19 @@ mod tests {
                 90,
             ),
             (
-                "a;program`main;program`<zerolane_lane::driver::Driver>::turn",
+                "a;zerolane`main;zerolane`<zerolane_lane::driver::Driver>::turn",
                 1,
             ),
             (
-                "a;program`zerolane::connection::Connection::poll;program`memchr",
+                "a;zerolane`zerolane::connection::Connection::poll;zerolane`std::vec::push",
                 2,
             ),
             (
-                "a;program`zerolane_bench::contender::rounds::ask;__x64_sys_recvfrom_[k];_copy_to_iter_[k]",
+                "a;zerolane`zerolane_bench::contender::rounds::ask;__x64_sys_recvfrom_[k];_copy_to_iter_[k]",
                 4,
             ),
-            ("a;program`zerolanes::x", 8),
+            ("a;zerolane`zerolanes::x", 8),
+            ("a;zerolane`zerolane_core::x;libc.so.6`qsort_r", 16),
         ];
         let folded = stacks.map(|(stack, samples)| (stack.to_owned(), samples));
         let modules = by_module(&HashMap::from(folded));
