@@ -52,7 +52,7 @@ fn latency__every_size_wait_and_contender_has_a_row() {
 /// Where there is the right to sample, and a core for each end.
 #[test]
 fn latency__the_parts_of_a_time_are_all_of_it() {
-    let report = report("--quick --only udp,zerolane --size 8,64");
+    let report = report("--quick --only udp,zerolane --size 64");
     if let Some(why) = report["pareto_missing"].as_str() {
         let known = ["sample", "share a core"];
         assert!(known.iter().any(|it| why.contains(it)), "{why}");
@@ -61,7 +61,6 @@ fn latency__the_parts_of_a_time_are_all_of_it() {
     }
     let rows = report["rows"].as_array().unwrap();
     let pareto = report["pareto"].as_array().unwrap();
-    assert!(pareto.iter().all(|it| it["size"] == 64), "{report}");
     let mut shown = 0;
     for row in rows {
         let is_of = |part: &&Value| {
@@ -88,7 +87,8 @@ fn latency__the_parts_of_a_time_are_all_of_it() {
         assert!((last["cumulative"].as_f64().unwrap() - 1.0).abs() < 1e-6);
         assert!(all("us").is_sorted_by(|a, b| a >= b), "{parts:?}");
     }
-    assert_eq!(shown, 2 * 2, "{report}");
+    // Messages alone, of two contenders, waiting in two ways.
+    assert_eq!((shown, rows.len()), (2 * 2, 3 * 2), "{report}");
 }
 
 #[test]
