@@ -29,8 +29,6 @@ pub(crate) fn counted(elapsed: Duration, counted: Counted, activity: Activity) -
         missing: counted.missing.into_iter().collect(),
         ..Explanation::default()
     };
-    let untraced = "system calls: the kernel counts them for tracing alone, which is not used here";
-    explanation.missing.push(untraced.into());
     explanation.relate_to_bytes();
     explanation
 }
@@ -135,6 +133,19 @@ fn cpu_time(counts: &Counts, machine: bool, interval: f64, all: f64) -> CpuTime 
     time
 }
 
+/// Adds what watching took: its samples, and `own`, the CPU time of this process.
+pub(crate) fn add_perturbation(explanation: &mut Explanation, own: Duration) {
+    let (Some(sampling), Some(cpu)) = (explanation.sampling, explanation.cpu) else {
+        return;
+    };
+    let busy = cpu.program + cpu.kernel + cpu.others + cpu.explaining;
+    explanation.perturbation_fraction = sampling.sample_ns.filter(|_| busy > 0.0).map(|cost| {
+        // Those of an idle CPU take nothing from anything, and are counted all the same.
+        let sampled = sampling.samples as f64 * cost / 1e9;
+        ((sampled + own.as_secs_f64()) / busy).min(1.0)
+    });
+}
+
 /// Says so where the kernel hides the names of its functions.
 fn note_nameless(explanation: &mut Explanation, counts: &Counts, total: u64) {
     let nameless = counts
@@ -153,9 +164,12 @@ fn note_nameless(explanation: &mut Explanation, counts: &Counts, total: u64) {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::sampler::Source;
 
     const SAMPLING: Sampling = Sampling {
+        source: Source::Clock,
         frequency_hz: 50,
+        sample_ns: Some(1e6),
         cpus: 2,
         samples: 100,
         lost: 0,
@@ -225,6 +239,18 @@ mod tests {
         // 0.6 s at 10 GB/s are 6 GB.
         let copies = explanation.copies_per_byte.unwrap();
         assert!(close(copies, 6e9 / f64::from(1 << 30)), "{copies}");
+    }
+
+    #[test]
+    fn add_perturbation__is_samples_and_this_process() {
+        let mut explanation = explained(false);
+        add_perturbation(&mut explanation, Duration::from_millis(24));
+        // 100 samples of 1 ms and 24 ms, of 62 samples that stand for 20 ms each.
+        let fraction = explanation.perturbation_fraction.unwrap();
+        assert!(close(fraction, 0.124 / 1.24), "{fraction}");
+        explanation.sampling.as_mut().unwrap().sample_ns = None;
+        add_perturbation(&mut explanation, Duration::ZERO);
+        assert_eq!(explanation.perturbation_fraction, None);
     }
 
     #[test]

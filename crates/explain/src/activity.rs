@@ -22,6 +22,8 @@ pub struct Activity {
     pub interrupts: u64,
     /// Softirqs of the whole machine, by kind; those that rose.
     pub softirqs: BTreeMap<&'static str, u64>,
+    /// System calls of the program, or of the whole machine. `None`: they could not be counted.
+    pub system_calls: Option<u64>,
     /// How often the program slept, which is how often it was woken. `None` for the whole machine.
     pub wake_ups: Option<u64>,
     /// How often the program was interrupted by another that was to run. `None` for the whole machine.
@@ -89,6 +91,7 @@ impl Counters {
             context_switches: now.context_switches.saturating_sub(then.context_switches),
             interrupts: now.interrupts.saturating_sub(then.interrupts),
             softirqs: softirqs.collect(),
+            system_calls: None,
             wake_ups: rise(|it| it.voluntary),
             preemptions: rise(|it| it.involuntary),
         }

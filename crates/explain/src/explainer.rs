@@ -1,19 +1,29 @@
 //! Watches the machine from start to finish.
 
+use std::io;
 use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 
 use crate::account;
 use crate::activity::{Counters, Whose};
 use crate::copy_rate;
+use crate::cost;
 use crate::explanation::{Explanation, Sampling};
 use crate::network::Network;
 use crate::processes::{Kind, Processes, all, descendants};
 use crate::profile::Profile;
+use crate::reasons::Reasons;
 use crate::refused::Refused;
-use crate::sampler::Samplers;
+use crate::sampler::{Samplers, Source};
+use crate::system_calls::SystemCalls;
+use crate::tick::Tick;
+use crate::tracing::Tracepoints;
 
-/// Samples a second: not a divisor or multiple of what timers tick at, so that it does not fall in step with them.
-const FREQUENCY_HZ: u64 = 997;
+/// Samples a second where each is an interrupt: not a divisor or multiple of what timers tick at, so that it does not
+/// fall in step with them, and few enough to take little (docs/explain.md).
+const CLOCK_HZ: u64 = 99;
 /// Samples are taken from their rings so often: these hold several times as much at the deepest stacks.
 const SAMPLES_INTERVAL: Duration = Duration::from_millis(100);
 /// Counters of the network are read so often, for what will be gone at the end.
@@ -30,22 +40,25 @@ pub enum Subject {
     Machine,
 }
 
-/// How to watch.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Samples a second of each CPU; 0: none, only counters.
-    pub frequency_hz: u64,
-    /// Whether [`Explanation::folded`] is wanted.
-    pub folded: bool,
+/// How often the CPUs are sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rate {
+    /// With each tick of the kernel, which takes no further interrupt; where that is not possible, 99 times a second.
+    #[default]
+    Sparing,
+    /// So many times a second, an interrupt each.
+    Hz(u64),
+    /// Not at all: the counters alone.
+    Never,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            frequency_hz: FREQUENCY_HZ,
-            folded: false,
-        }
-    }
+/// How to watch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// How often the CPUs are sampled.
+    pub rate: Rate,
+    /// Whether [`Explanation::folded`] is wanted.
+    pub folded: bool,
 }
 
 /// Watches until it is finished. Call [`poll`](Self::poll) at least ten times a second in between, from the thread
@@ -68,13 +81,19 @@ impl Default for Options {
 /// ```
 pub struct Explainer {
     subject: Subject,
-    options: Options,
     started: Instant,
     copy_rate: f64,
     samplers: Result<Samplers, Option<Refused>>,
     processes: Processes,
     profile: Profile,
+    sample_ns: Option<f64>,
     network: Network,
+    calls: Option<SystemCalls>,
+    reasons: Option<Reasons>,
+    /// What could not be traced, and why.
+    untraced: Vec<String>,
+    /// CPU time of this process at the start.
+    own: Duration,
     samples_read: Instant,
     network_read: Instant,
     before: Counters,
@@ -100,18 +119,36 @@ impl Explainer {
         };
         let copy_rate = copy_rate::measure();
         let network = Network::start();
-        let samplers = match options.frequency_hz {
-            0 => Err(None),
-            frequency_hz => Samplers::start(frequency_hz).map_err(Some),
-        };
+        let tracepoints = Tracepoints::open();
+        let mut untraced = Vec::new();
+        let calls = tracing(&tracepoints, "system calls", &mut untraced, |it| {
+            SystemCalls::start(subject, it)
+        });
+        let reasons = tracing(
+            &tracepoints,
+            "the kernel's reasons for drops",
+            &mut untraced,
+            Reasons::start,
+        );
+        let samplers = start_samplers(options.rate, tracepoints.as_ref().ok());
+        let source = samplers.as_ref().map(Samplers::source).ok();
+        let cost = source.and_then(|(source, _)| {
+            let cost = cost::of_sample(source, tracepoints.as_ref().ok());
+            cost.ok()
+        });
+        let ticks = source.is_some_and(|it| it.0 == Source::Tick);
         Explainer {
             subject,
-            options,
             copy_rate,
             samplers,
             processes,
-            profile: Profile::new(options.folded, scope),
+            profile: Profile::new(options.folded, scope).interrupted(ticks),
+            sample_ns: cost,
             network,
+            calls,
+            reasons,
+            untraced,
+            own: own_time(),
             before: Counters::read(whose(subject)),
             started: Instant::now(),
             samples_read: Instant::now(),
@@ -132,6 +169,7 @@ impl Explainer {
     }
 
     fn drain(&mut self) {
+        self.reasons.iter_mut().for_each(Reasons::poll);
         let Ok(samplers) = &mut self.samplers else {
             return;
         };
@@ -157,14 +195,24 @@ impl Explainer {
             samplers.stop();
         }
         self.drain();
-        let activity = Counters::read(whose(self.subject)).since(&self.before);
+        let own = own_time().saturating_sub(self.own);
+        let mut activity = Counters::read(whose(self.subject)).since(&self.before);
+        let calls = self.calls.take().map(SystemCalls::finish);
+        activity.system_calls = calls.and_then(Result::ok);
+        let reasons = self.reasons.take();
+        let reasons = reasons.map(|it| it.finish(|address| self.profile.kernel_name(address)));
         let pids = self.pids();
         let mut explanation = account::counted(elapsed, self.network.finish(&pids), activity);
+        explanation.drop_reasons = reasons.unwrap_or_default();
+        explanation.missing.append(&mut self.untraced);
         match self.samplers {
             Ok(samplers) => {
+                let (source, frequency_hz) = samplers.source();
                 let counts = self.profile.finish(&mut self.processes);
                 let sampling = Sampling {
-                    frequency_hz: self.options.frequency_hz,
+                    source,
+                    frequency_hz,
+                    sample_ns: self.sample_ns,
                     cpus: samplers.cpus(),
                     samples: counts.samples,
                     lost: samplers.lost,
@@ -172,6 +220,7 @@ impl Explainer {
                 };
                 let machine = self.subject == Subject::Machine;
                 account::add_samples(&mut explanation, counts, sampling, machine, self.copy_rate);
+                account::add_perturbation(&mut explanation, own);
             }
             Err(Some(refused)) => explanation.missing.insert(0, refused.in_full()),
             Err(None) => {}
@@ -185,6 +234,56 @@ fn below_own() -> Vec<u32> {
     let own = std::process::id();
     let all = descendants(own).into_iter();
     all.filter(|it| *it != own).collect()
+}
+
+fn start_samplers(
+    rate: Rate,
+    tracepoints: Option<&Tracepoints>,
+) -> Result<Samplers, Option<Refused>> {
+    let by_clock = |frequency_hz| Samplers::by_clock(frequency_hz).map_err(Some);
+    match rate {
+        Rate::Never | Rate::Hz(0) => Err(None),
+        Rate::Hz(frequency_hz) => by_clock(frequency_hz),
+        Rate::Sparing => {
+            let tick = tracepoints.and_then(|it| Tick::find(it).ok());
+            let by_tick = tick.and_then(|it| Samplers::by_tick(it).ok());
+            by_tick.map_or_else(|| by_clock(CLOCK_HZ), Ok)
+        }
+    }
+}
+
+/// What `start` begins to trace; if it does not, why is added to `untraced`.
+fn tracing<T>(
+    tracepoints: &io::Result<Tracepoints>,
+    what: &str,
+    untraced: &mut Vec<String>,
+    start: impl FnOnce(&Tracepoints) -> io::Result<T>,
+) -> Option<T> {
+    let refused = |why: &io::Error| {
+        let words = match why.kind() {
+            io::ErrorKind::PermissionDenied => "this process may not trace; run as root".to_owned(),
+            io::ErrorKind::NotFound | io::ErrorKind::Unsupported => {
+                "this kernel has no such tracepoint".to_owned()
+            }
+            _ => why.to_string(),
+        };
+        format!("{what}: {words}")
+    };
+    let started = tracepoints.as_ref().map_err(refused).and_then(|it| {
+        let started = start(it);
+        started.map_err(|why| refused(&why))
+    });
+    started.map_err(|words| untraced.push(words)).ok()
+}
+
+/// CPU time that this process took so far.
+fn own_time() -> Duration {
+    let usage = getrusage(UsageWho::RUSAGE_SELF);
+    usage.map_or(Duration::ZERO, |it| {
+        let times = [it.user_time(), it.system_time()];
+        let micros = times.map(|it| u64::try_from(it.num_microseconds()).unwrap_or(0));
+        Duration::from_micros(micros.iter().sum())
+    })
 }
 
 fn whose(subject: Subject) -> Whose {

@@ -6,7 +6,9 @@ use serde::Serialize;
 
 use crate::activity::Activity;
 use crate::network::{Drop, Interface, Socket};
+use crate::reasons::DropReason;
 use crate::rules::Cause;
+use crate::sampler::Source;
 
 /// Where CPU time, copies and packets went while something ran.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -15,6 +17,9 @@ pub struct Explanation {
     pub seconds: f64,
     /// How the CPUs were sampled. `None`: they were not, and `missing` says why.
     pub sampling: Option<Sampling>,
+    /// What watching took of the CPU time that there was to take, from 0 to 1: the samples at the cost that was measured
+    /// before, and this process. `None`: that cost is not known.
+    pub perturbation_fraction: Option<f64>,
     /// Whose the CPU time was.
     pub cpu: Option<CpuTime>,
     /// CPU time of the program, and of the kernel while no process ran, by cause; the largest first. Of the whole
@@ -34,6 +39,9 @@ pub struct Explanation {
     pub interfaces: Vec<Interface>,
     /// Packets dropped, by place.
     pub drops: Vec<Drop>,
+    /// Why packets were dropped, as the kernel says it, on the whole machine. Empty also if it could not be traced,
+    /// which `missing` says.
+    pub drop_reasons: Vec<DropReason>,
     /// UDP sockets that lost datagrams; these are among `drops` as well.
     pub lossy_sockets: Vec<Socket>,
     /// Switches, wake-ups, interrupts.
@@ -48,10 +56,14 @@ pub struct Explanation {
 }
 
 /// How the CPUs were sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sampling {
-    /// Samples a second of each CPU.
+    /// What made them be taken.
+    pub source: Source,
+    /// Samples a second of each CPU; by the tick, of each busy one.
     pub frequency_hz: u64,
+    /// CPU nanoseconds that one takes here, measured before. `None`: that failed.
+    pub sample_ns: Option<f64>,
     /// CPUs sampled.
     pub cpus: usize,
     /// Samples taken.
@@ -125,6 +137,7 @@ impl Explanation {
             ("context_switches".into(), activity.context_switches),
             ("interrupts".into(), activity.interrupts),
         ];
+        events.extend(activity.system_calls.map(|it| ("system_calls".into(), it)));
         events.extend(activity.wake_ups.map(|it| ("wake_ups".into(), it)));
         let softirqs = activity.softirqs.iter();
         events.extend(

@@ -9,7 +9,9 @@
 //! |---|---|
 //! | `explainer` | from start to finish |
 //! | `program` | a program that is run and explained, until it ends |
-//! | `sampler`, `refused` | samples of every CPU; why there are none |
+//! | `sampler`, `tick`, `refused` | samples of every CPU; by what; why there are none |
+//! | `cost` | what a sample takes |
+//! | `tracing`, `system_calls`, `reasons` | the kernel's tracepoints, and what is counted by them |
 //! | `processes` | whose samples these are, and which files their code is from |
 //! | `symbols`, `chosen`, [`stack`] | addresses to names |
 //! | [`rules`] | names to causes, by the table `causes.txt` |
@@ -27,20 +29,27 @@ mod account;
 mod activity;
 mod chosen;
 mod copy_rate;
+mod cost;
 mod explainer;
 mod explanation;
 mod network;
 mod processes;
 mod profile;
 mod program;
+mod reasons;
 mod refused;
 pub mod rules;
 mod sampler;
 pub mod stack;
 mod symbols;
+mod system_calls;
+mod tick;
+mod tracing;
 
 pub use activity::Activity;
-pub use explainer::{Explainer, Options, Subject};
+pub use explainer::{Explainer, Options, Rate, Subject};
 pub use explanation::{CauseTime, Copies, CpuTime, Explanation, Sampling, Unexplained};
 pub use network::{Drop, Interface, Socket};
 pub use program::{Error, Stop, explain_for, explain_process, explain_program};
+pub use reasons::DropReason;
+pub use sampler::Source;

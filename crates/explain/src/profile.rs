@@ -6,8 +6,9 @@ use std::rc::Rc;
 use crate::processes::{Kind, Processes};
 use crate::rules::{self, Cause, Named};
 use crate::sampler::Addresses;
-use crate::stack;
+use crate::stack::{self, Frame};
 use crate::symbols::Symbols;
+use crate::tick;
 
 /// Distinct stacks of addresses kept before they are resolved: 16 MiB of the usual depth.
 const PENDING_LIMIT: usize = 1 << 14;
@@ -55,6 +56,8 @@ pub(crate) struct Profile {
     fold: bool,
     /// Whose samples are to be explained.
     scope: fn(Kind) -> bool,
+    /// Whether the samples were taken within an interrupt.
+    interrupted: bool,
     counts: Counts,
 }
 
@@ -65,7 +68,22 @@ impl Profile {
             pending: HashMap::new(),
             fold,
             scope,
+            interrupted: false,
             counts: Counts::default(),
+        }
+    }
+
+    /// The samples are of the interrupt that took them: what it interrupted is below its first function.
+    pub(crate) fn interrupted(mut self, interrupted: bool) -> Profile {
+        self.interrupted = interrupted;
+        self
+    }
+
+    /// The name of the kernel's function at `address`.
+    pub(crate) fn kernel_name(&mut self, address: u64) -> Option<String> {
+        match &self.symbols.kernel_frame(address).frame {
+            Frame::Kernel(name) => name.as_deref().map(str::to_owned),
+            Frame::User { .. } => None,
         }
     }
 
@@ -104,12 +122,20 @@ impl Profile {
 
     fn frames(&mut self, sample: &Addresses, processes: &Processes) -> Vec<Rc<Named>> {
         let mut frames = Vec::with_capacity(sample.kernel.len() + sample.user.len());
-        for (depth, address) in sample.kernel.iter().enumerate() {
-            frames.push(self.symbols.kernel_frame(calling(*address, depth)));
+        let mut cut = !self.interrupted;
+        for address in &sample.kernel {
+            let frame = self.symbols.kernel_frame(calling(*address, frames.len()));
+            if !cut && tick::is_entry(&frame.frame) {
+                cut = true;
+                frames.clear();
+            } else {
+                frames.push(frame);
+            }
         }
+        let kernel = frames.len();
         for (depth, address) in sample.user.iter().enumerate() {
             // Below kernel frames the first is where the system call returns to.
-            let address = calling(*address, depth + sample.kernel.len());
+            let address = calling(*address, depth + kernel);
             let mapping = processes.mapping(sample.pid, address);
             // Programs without frame pointers leave anything where the next frame should be.
             if mapping.is_none() && depth > 0 {

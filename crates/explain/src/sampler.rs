@@ -6,19 +6,31 @@ use std::io;
 use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag, Sampler};
 use perf_event_data::{Record, Sample};
+use serde::Serialize;
 
 use crate::processes::{Mapping, Processes};
 use crate::refused::{Refused, check_frequency};
+use crate::tick::Tick;
 
 /// Bytes of the ring that the kernel writes each CPU's records into: what an ordinary user may lock of memory
 /// (`perf_event_mlock_kb`), and half a second of the deepest stacks at 997 Hz.
-const RING_BYTES: usize = 512 << 10;
+pub(crate) const RING_BYTES: usize = 512 << 10;
 /// Above it the entries of a call chain say in which room the next ones are.
 const CONTEXT_MAX: u64 = -4095_i64 as u64;
 /// What follows are addresses of a program.
 const CONTEXT_USER: u64 = -512_i64 as u64;
 /// What follows are addresses of the kernel.
 const CONTEXT_KERNEL: u64 = -128_i64 as u64;
+
+/// What made the samples be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The kernel's own periodic interrupt, which comes to a busy CPU anyway.
+    Tick,
+    /// A timer for it alone, an interrupt each time.
+    Clock,
+}
 
 /// Where a CPU was at one instant. The leaf is first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,21 +64,60 @@ impl Addresses {
 /// Samples every CPU until it is dropped.
 pub(crate) struct Samplers {
     rings: Vec<Sampler>,
+    /// `None`: they are the clock's.
+    tick: Option<Tick>,
+    frequency_hz: u64,
     /// Records that the kernel could not write, for want of room.
     pub(crate) lost: u64,
 }
 
 impl Samplers {
-    /// Begins.
-    pub(crate) fn start(frequency_hz: u64) -> Result<Samplers, Refused> {
+    /// Begins, with an interrupt for each sample.
+    pub(crate) fn by_clock(frequency_hz: u64) -> Result<Samplers, Refused> {
         check_frequency(frequency_hz)?;
-        let cpus = online_cpus().map_err(Refused::of)?;
-        let open = |cpu| open(cpu, frequency_hz).map_err(Refused::of);
-        let mut rings: Vec<_> = cpus.into_iter().map(open).collect::<Result<_, _>>()?;
+        let mut builder = Builder::new(Software::CPU_CLOCK);
+        builder.sample_frequency(frequency_hz);
+        Samplers::start(builder, None, frequency_hz).map_err(Refused::of)
+    }
+
+    /// Begins, with each tick of the kernel.
+    pub(crate) fn by_tick(tick: Tick) -> io::Result<Samplers> {
+        let mut builder = Builder::new(tick.event());
+        builder.sample_period(1).sample(SampleFlag::RAW);
+        let frequency_hz = tick.frequency_hz();
+        Samplers::start(builder, Some(tick), frequency_hz)
+    }
+
+    fn start(
+        mut builder: Builder<'_>,
+        tick: Option<Tick>,
+        frequency_hz: u64,
+    ) -> io::Result<Samplers> {
+        sample_with_stacks(&mut builder);
+        builder.any_pid().mmap(true).comm(true).task(true);
+        let mut open = |cpu| builder.one_cpu(cpu).build()?.sampled(RING_BYTES);
+        let mut rings: Vec<_> = online_cpus()?
+            .into_iter()
+            .map(&mut open)
+            .collect::<io::Result<_>>()?;
         for ring in &mut rings {
-            ring.as_counter_mut().enable().map_err(Refused::of)?;
+            ring.as_counter_mut().enable()?;
         }
-        Ok(Samplers { rings, lost: 0 })
+        Ok(Samplers {
+            rings,
+            tick,
+            frequency_hz,
+            lost: 0,
+        })
+    }
+
+    /// What they are taken by, and how many a second of each busy CPU.
+    pub(crate) fn source(&self) -> (Source, u64) {
+        let source = match self.tick {
+            Some(_) => Source::Tick,
+            None => Source::Clock,
+        };
+        (source, self.frequency_hz)
     }
 
     /// How many CPUs there are.
@@ -88,7 +139,7 @@ impl Samplers {
         for ring in &mut self.rings {
             while let Some(record) = ring.next_record() {
                 match record.parse_record() {
-                    Ok(record) => batch.take(record),
+                    Ok(record) => batch.take(record, self.tick.as_ref()),
                     Err(_) => batch.lost += 1,
                 }
             }
@@ -111,8 +162,10 @@ struct Batch {
 }
 
 impl Batch {
-    fn take(&mut self, record: Record<'_>) {
+    fn take(&mut self, record: Record<'_>, tick: Option<&Tick>) {
         match record {
+            // Other timers expire beside the tick.
+            Record::Sample(sample) if tick.is_some_and(|it| !it.is_of(&sample)) => {}
             Record::Sample(sample) => self.samples.push(Addresses::of(&sample)),
             Record::Fork(it) => self.forks.push((it.time, it.pid, it.ppid)),
             Record::Comm(it) if it.pid == it.tid => {
@@ -160,24 +213,17 @@ impl Batch {
     }
 }
 
-fn open(cpu: usize, frequency_hz: u64) -> io::Result<Sampler> {
-    let mut builder = Builder::new(Software::CPU_CLOCK);
+/// What every sample has. Nothing is woken by them: rings are read from time to time.
+pub(crate) fn sample_with_stacks(builder: &mut Builder<'_>) {
     builder
-        .any_pid()
-        .one_cpu(cpu)
         .include_kernel()
         .include_hv()
-        .sample_frequency(frequency_hz)
         .sample(SampleFlag::TID | SampleFlag::CALLCHAIN)
-        .mmap(true)
-        .comm(true)
-        .task(true)
         .wakeup_watermark(RING_BYTES);
-    builder.build()?.sampled(RING_BYTES)
 }
 
 /// The numbers in `/sys/devices/system/cpu/online`, such as `0-3,6`.
-fn online_cpus() -> io::Result<Vec<usize>> {
+pub(crate) fn online_cpus() -> io::Result<Vec<usize>> {
     let list = fs::read_to_string("/sys/devices/system/cpu/online")?;
     parse_list(list.trim()).ok_or_else(|| io::Error::other(format!("CPUs online: {list:?}")))
 }

@@ -10,11 +10,11 @@ use netlab::netns::{self, Namespace, Offloads, Topology};
 use netsim::Side;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{RcvBuf, UdpGsoSegment};
-use zerolane_explain::{Drop, Explainer, Explanation, Options, Subject};
+use zerolane_explain::{Drop, Explainer, Explanation, Options, Rate, Subject};
 
 /// Counters alone.
 const COUNTERS: Options = Options {
-    frequency_hz: 0,
+    rate: Rate::Never,
     folded: false,
 };
 const PAYLOAD: [u8; 1000] = [7; 1000];

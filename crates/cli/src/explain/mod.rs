@@ -16,7 +16,7 @@ use std::{fs, process};
 use anyhow::{Context, Result, anyhow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use zerolane_explain::{Explanation, Options, Stop};
+use zerolane_explain::{Explanation, Options, Rate, Stop};
 
 use crate::console;
 use crate::exit::Exit;
@@ -60,10 +60,10 @@ pub struct Args {
     /// Write a page for a browser, which needs nothing else
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Samples a second of each CPU; 0: none, the counters alone
-    #[arg(long, value_name = "HZ", default_value_t = Options::default().frequency_hz,
-          value_parser = clap::value_parser!(u64).range(0..=20_000))]
-    frequency: u64,
+    /// Samples a second of each CPU, an interrupt each; 0: none, the counters alone [default: with each tick of the
+    /// kernel, which needs no interrupt, or 99 where that is not allowed]
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(0..=20_000))]
+    frequency: Option<u64>,
     /// What to run and explain
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -76,7 +76,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// Explains what was asked for; the exit of the command, if one was run.
 pub(crate) fn run(args: Args) -> Result<Exit> {
     let options = Options {
-        frequency_hz: args.frequency,
+        rate: args.frequency.map_or(Rate::Sparing, Rate::Hz),
         folded: args.folded.is_some(),
     };
     let stop = Stop::default();

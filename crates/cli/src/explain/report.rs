@@ -2,7 +2,7 @@
 
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
-use zerolane_explain::{CpuTime, Explanation};
+use zerolane_explain::{CpuTime, Explanation, Source};
 
 /// A table, if there is one, and sentences.
 #[derive(Default)]
@@ -58,6 +58,7 @@ pub(super) fn sections(explanation: &Explanation) -> Vec<Section> {
         interfaces(explanation),
         per_mib(explanation),
         Some(drops(explanation)),
+        reasons(explanation),
         missing(explanation),
     ];
     sections.into_iter().flatten().collect()
@@ -102,13 +103,21 @@ fn causes(explanation: &Explanation) -> Option<Section> {
     let mut table = Rows::new(["cause", "CPU s", "share", "ns/KiB"], 1, rows);
     table.shares = causes.iter().map(|it| it.share).collect();
     let explained = format!(
-        "{} explained; {} samples at {} Hz of {} CPUs in {:.2} s, {} records lost",
+        "{} explained; {} samples at {} Hz {}of {} CPUs in {:.2} s, {} records lost; watching took {} of the CPU time",
         percent(explanation.explained_fraction.unwrap_or(0.0)),
         sampling.samples,
         sampling.frequency_hz,
+        match sampling.source {
+            Source::Tick => "(the kernel's tick) ",
+            Source::Clock => "",
+        },
         sampling.cpus,
         explanation.seconds,
         sampling.lost,
+        explanation.perturbation_fraction.map_or_else(
+            || "an unknown share".into(),
+            |it| format!("about {}", percent(it))
+        ),
     );
     Some(Section {
         table: Some(table),
@@ -210,6 +219,19 @@ fn drops(explanation: &Explanation) -> Section {
         })
         .collect();
     section
+}
+
+fn reasons(explanation: &Explanation) -> Option<Section> {
+    let rows = explanation.drop_reasons.iter().map(|it| {
+        let function = it.function.clone().unwrap_or_default();
+        [it.reason.clone(), function, it.count.to_string()]
+    });
+    let titles = [
+        "dropped on this machine: the kernel's reason",
+        "in function",
+        "packets",
+    ];
+    Rows::new(titles, 2, rows).section()
 }
 
 fn missing(explanation: &Explanation) -> Option<Section> {
