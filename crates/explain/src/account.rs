@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::activity::Activity;
+use crate::copy_rate::CopyRates;
 use crate::explanation::{CauseTime, Copies, CpuTime, Explanation, Sampling, Unexplained};
 use crate::network::Counted;
 use crate::processes::Kind;
@@ -33,13 +34,13 @@ pub(crate) fn counted(elapsed: Duration, counted: Counted, activity: Activity) -
     explanation
 }
 
-/// Adds what the samples said. `machine`: all processes are the subject. `copy_rate`: bytes a second.
+/// Adds what the samples said. `machine`: all processes are the subject. `copy_rates`: bytes a second.
 pub(crate) fn add_samples(
     explanation: &mut Explanation,
     counts: Counts,
     sampling: Sampling,
     machine: bool,
-    copy_rate: f64,
+    copy_rates: CopyRates,
 ) {
     explanation.sampling = Some(sampling);
     if counts.samples == 0 {
@@ -96,13 +97,30 @@ pub(crate) fn add_samples(
     let copies = Copies {
         kernel_seconds: seconds(counts.copies.kernel),
         user_seconds: seconds(counts.copies.user),
-        bytes_per_second: copy_rate,
+        bytes_per_second: copy_rates.usual,
+        slowest_bytes_per_second: copy_rates.slowest,
+        fastest_bytes_per_second: copy_rates.fastest,
     };
     explanation.copies = Some(copies);
-    let copied = (copies.kernel_seconds + copies.user_seconds) * copy_rate;
+    let copied = (copies.kernel_seconds + copies.user_seconds) * copy_rates.usual;
     let enough = explanation.bytes >= COPIES_MIN_BYTES;
     explanation.copies_per_byte = enough.then(|| copied / explanation.bytes as f64);
+    explanation.copies_per_byte_range = enough.then(|| {
+        let samples = counts.copies.kernel + counts.copies.user;
+        copies_range(samples, interval, copy_rates, explanation.bytes)
+    });
     explanation.folded = counts.folded;
+}
+
+/// The fewest and the most copies of each byte: all of them as slow or as fast as this machine copies, and twice the
+/// standard deviation of the number of samples.
+fn copies_range(samples: u64, interval: f64, rates: CopyRates, bytes: u64) -> [f64; 2] {
+    let deviation = 2.0 * (samples as f64).sqrt();
+    let copies = |samples: f64, rate: f64| samples.max(0.0) * interval * rate / bytes as f64;
+    [
+        copies(samples as f64 - deviation, rates.slowest),
+        copies(samples as f64 + deviation, rates.fastest),
+    ]
 }
 
 fn in_scope(owner: Owner, machine: bool) -> bool {
@@ -133,16 +151,19 @@ fn cpu_time(counts: &Counts, machine: bool, interval: f64, all: f64) -> CpuTime 
     time
 }
 
-/// Adds what watching took: its samples, and `own`, the CPU time of this process.
-pub(crate) fn add_perturbation(explanation: &mut Explanation, own: Duration) {
+/// Adds what watching took: the samples `taken`, `own`, the CPU time of this process, and what was itself seen.
+pub(crate) fn add_perturbation(explanation: &mut Explanation, taken: u64, own: Duration) {
     let (Some(sampling), Some(cpu)) = (explanation.sampling, explanation.cpu) else {
         return;
     };
     let busy = cpu.program + cpu.kernel + cpu.others + cpu.explaining;
+    let mut traced = explanation.causes.iter();
+    let traced = traced.find(|it| it.cause == Cause::Tracing);
     explanation.perturbation_fraction = sampling.sample_ns.filter(|_| busy > 0.0).map(|cost| {
         // Those of an idle CPU take nothing from anything, and are counted all the same.
-        let sampled = sampling.samples as f64 * cost / 1e9;
-        ((sampled + own.as_secs_f64()) / busy).min(1.0)
+        let sampled = taken as f64 * cost / 1e9;
+        let traced = traced.map_or(0.0, |it| it.seconds);
+        ((sampled + own.as_secs_f64() + traced) / busy).min(1.0)
     });
 }
 
@@ -176,6 +197,12 @@ mod tests {
         not_folded: 0,
     };
 
+    const RATES: CopyRates = CopyRates {
+        slowest: 5e9,
+        usual: 1e10,
+        fastest: 4e10,
+    };
+
     fn counts() -> Counts {
         let of = |kind, cause, samples| ((Owner::Process(kind), cause), samples);
         Counts {
@@ -204,7 +231,7 @@ mod tests {
             bytes: 1 << 30,
             ..Explanation::default()
         };
-        add_samples(&mut explanation, counts(), SAMPLING, machine, 1e10);
+        add_samples(&mut explanation, counts(), SAMPLING, machine, RATES);
         explanation
     }
 
@@ -239,17 +266,32 @@ mod tests {
         // 0.6 s at 10 GB/s are 6 GB.
         let copies = explanation.copies_per_byte.unwrap();
         assert!(close(copies, 6e9 / f64::from(1 << 30)), "{copies}");
+        let [fewest, most] = explanation.copies_per_byte_range.unwrap();
+        assert!(fewest < copies && copies < most, "{fewest} {copies} {most}");
+    }
+
+    #[test]
+    fn copies_range__of_rates_and_of_chance() {
+        // 100 samples of 10 ms, with a deviation of 10: 0.8 s at 5 GB/s to 1.2 s at 40 GB/s.
+        let [fewest, most] = copies_range(100, 0.01, RATES, 1_000_000_000);
+        assert!(close(fewest, 4.0) && close(most, 48.0), "{fewest} {most}");
+        let [fewest, most] = copies_range(1, 0.01, RATES, 1_000_000_000);
+        assert!(close(fewest, 0.0) && close(most, 1.2), "{fewest} {most}");
     }
 
     #[test]
     fn add_perturbation__is_samples_and_this_process() {
         let mut explanation = explained(false);
-        add_perturbation(&mut explanation, Duration::from_millis(24));
+        add_perturbation(&mut explanation, 100, Duration::from_millis(24));
         // 100 samples of 1 ms and 24 ms, of 62 samples that stand for 20 ms each.
         let fraction = explanation.perturbation_fraction.unwrap();
         assert!(close(fraction, 0.124 / 1.24), "{fraction}");
+        explanation.causes[0].cause = Cause::Tracing;
+        add_perturbation(&mut explanation, 100, Duration::from_millis(24));
+        let traced = explanation.perturbation_fraction.unwrap();
+        assert!(close(traced, 0.724 / 1.24), "{traced}");
         explanation.sampling.as_mut().unwrap().sample_ns = None;
-        add_perturbation(&mut explanation, Duration::ZERO);
+        add_perturbation(&mut explanation, 100, Duration::ZERO);
         assert_eq!(explanation.perturbation_fraction, None);
     }
 
@@ -267,10 +309,11 @@ mod tests {
             bytes: 1000,
             ..Explanation::default()
         };
-        add_samples(&mut explanation, counts(), SAMPLING, false, 1e10);
+        add_samples(&mut explanation, counts(), SAMPLING, false, RATES);
         assert_eq!(explanation.copies_per_byte, None);
+        assert_eq!(explanation.copies_per_byte_range, None);
         let mut nothing = Explanation::default();
-        add_samples(&mut nothing, Counts::default(), SAMPLING, false, 1e10);
+        add_samples(&mut nothing, Counts::default(), SAMPLING, false, RATES);
         assert_eq!(nothing.explained_fraction, None);
     }
 }

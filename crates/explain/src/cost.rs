@@ -8,7 +8,7 @@ use nix::unistd::getppid;
 use perf_event::Builder;
 use perf_event::events::{Event, Software};
 
-use crate::sampler::{RING_BYTES, Source, sample_with_stacks};
+use crate::sampler::{RING_BYTES, sample_with_stacks};
 use crate::tracing::Tracepoints;
 
 /// Samples a second while the clock's interrupts are measured.
@@ -21,16 +21,26 @@ const PAUSE_MIN: Duration = Duration::from_nanos(700);
 const CALLS: u32 = 50;
 const ROUNDS: usize = 20;
 
-/// Nanoseconds of CPU time that a sample of that source takes.
-pub(crate) fn of_sample(source: Source, tracepoints: Option<&Tracepoints>) -> io::Result<f64> {
-    match source {
-        Source::Clock => of_interrupt(),
-        Source::Tick => of_record(tracepoints),
-    }
+/// Samples a second to choose from: no divisors or multiples of what timers tick at, so that they do not fall in step.
+const FREQUENCIES_HZ: [u64; 9] = [997, 797, 599, 499, 397, 293, 197, 97, 49];
+/// The share of a CPU's time that samples may take.
+const SHARE: f64 = 0.01;
+/// If it is not known what they take.
+const UNKNOWN_HZ: u64 = 97;
+
+/// How many samples a second take a hundredth of the time if each takes `sample_ns`; the fewest if that is too many.
+pub(crate) fn sparing_hz(sample_ns: Option<f64>) -> u64 {
+    let Some(sample_ns) = sample_ns else {
+        return UNKNOWN_HZ;
+    };
+    let [.., fewest] = FREQUENCIES_HZ;
+    let within = |hz: &u64| *hz as f64 * sample_ns / 1e9 <= SHARE;
+    FREQUENCIES_HZ.into_iter().find(within).unwrap_or(fewest)
 }
 
-/// With the interrupt: a thread that does nothing but look at the clock sees how long it was away.
-fn of_interrupt() -> io::Result<f64> {
+/// Nanoseconds of CPU time that a sample of the clock takes, with its interrupt: a thread that does nothing but look at
+/// the time sees how long it was away.
+pub(crate) fn of_interrupt() -> io::Result<f64> {
     let mut builder = watched(Software::TASK_CLOCK);
     builder.sample_frequency(INTERRUPTS_HZ);
     let mut ring = builder.build()?.sampled(RING_BYTES)?;
@@ -63,9 +73,9 @@ fn typical(mut pauses: Vec<Duration>, samples: usize) -> Option<f64> {
     Some(median.as_nanos() as f64)
 }
 
-/// Without an interrupt, which comes anyway: a record with the same stacks is written at each system call.
-fn of_record(tracepoints: Option<&Tracepoints>) -> io::Result<f64> {
-    let tracepoints = tracepoints.ok_or(io::ErrorKind::NotFound)?;
+/// Nanoseconds that a sample takes whose interrupt comes anyway: a record with the same stacks is written at each
+/// system call.
+pub(crate) fn of_record(tracepoints: &Tracepoints) -> io::Result<f64> {
     let calls = tracepoints.find("raw_syscalls/sys_enter")?;
     let mut builder = watched(calls.event());
     builder.sample_period(1);
@@ -111,13 +121,29 @@ mod tests {
     }
 
     #[test]
-    fn of_sample__is_some_time() {
-        let tracepoints = Tracepoints::open().ok();
-        for source in [Source::Clock, Source::Tick] {
-            match of_sample(source, tracepoints.as_ref()) {
-                Ok(cost) => assert!(cost >= 0.0, "{source:?}: {cost}"),
-                Err(why) => eprintln!("skipped: {source:?}: {why}"),
-            }
+    fn sparing_hz__takes_a_hundredth() {
+        for (sample_ns, hz) in [
+            (Some(0.0), 997),
+            (Some(2_000.0), 997),
+            (Some(20_000.0), 499),
+            (Some(25_000.0), 397),
+            (Some(200_000.0), 49),
+            (Some(1e9), 49),
+            (None, UNKNOWN_HZ),
+        ] {
+            assert_eq!(sparing_hz(sample_ns), hz, "{sample_ns:?}");
+        }
+    }
+
+    #[test]
+    fn of_interrupt__is_a_pause_and_of_record_some_time() {
+        match of_interrupt() {
+            Ok(cost) => assert!(cost >= PAUSE_MIN.as_nanos() as f64, "{cost}"),
+            Err(why) => eprintln!("skipped: {why}"),
+        }
+        match Tracepoints::open().and_then(|it| of_record(&it)) {
+            Ok(cost) => assert!(cost >= 0.0, "{cost}"),
+            Err(why) => eprintln!("skipped: {why}"),
         }
     }
 }

@@ -8,7 +8,7 @@ use nix::sys::time::TimeValLike;
 
 use crate::account;
 use crate::activity::{Counters, Whose};
-use crate::copy_rate;
+use crate::copy_rate::{self, CopyRates};
 use crate::cost;
 use crate::explanation::{Explanation, Sampling};
 use crate::network::Network;
@@ -21,9 +21,6 @@ use crate::system_calls::SystemCalls;
 use crate::tick::Tick;
 use crate::tracing::Tracepoints;
 
-/// Samples a second where each is an interrupt: not a divisor or multiple of what timers tick at, so that it does not
-/// fall in step with them, and few enough to take little (docs/explain.md).
-const CLOCK_HZ: u64 = 99;
 /// Samples are taken from their rings so often: these hold several times as much at the deepest stacks.
 const SAMPLES_INTERVAL: Duration = Duration::from_millis(100);
 /// Counters of the network are read so often, for what will be gone at the end.
@@ -43,22 +40,38 @@ pub enum Subject {
 /// How often the CPUs are sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rate {
-    /// With each tick of the kernel, which takes no further interrupt; where that is not possible, 99 times a second.
+    /// As often as takes about a hundredth of the CPU time, by what a sample is measured to cost here, and at most 997
+    /// times a second. A sample is an interrupt, which is dear on a virtual machine.
     #[default]
     Sparing,
-    /// So many times a second, an interrupt each.
+    /// So many times a second.
     Hz(u64),
+    /// With each tick of the kernel, which comes to a busy CPU anyway: no further interrupt. Timers of programs and
+    /// protocols that expire beside it are looked at as well. Where it cannot be traced, as [`Sparing`](Self::Sparing).
+    Tick,
     /// Not at all: the counters alone.
     Never,
 }
 
 /// How to watch.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How often the CPUs are sampled.
     pub rate: Rate,
     /// Whether [`Explanation::folded`] is wanted.
     pub folded: bool,
+    /// Whether system calls are counted, which makes each of the whole machine take a fraction of a microsecond longer.
+    pub system_calls: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            rate: Rate::default(),
+            folded: false,
+            system_calls: true,
+        }
+    }
 }
 
 /// Watches until it is finished. Call [`poll`](Self::poll) at least ten times a second in between, from the thread
@@ -82,7 +95,7 @@ pub struct Options {
 pub struct Explainer {
     subject: Subject,
     started: Instant,
-    copy_rate: f64,
+    copy_rates: CopyRates,
     samplers: Result<Samplers, Option<Refused>>,
     processes: Processes,
     profile: Profile,
@@ -117,12 +130,14 @@ impl Explainer {
             Subject::Machine => |kind| kind != Kind::Own,
             _ => |kind| matches!(kind, Kind::Subject | Kind::Kernel),
         };
-        let copy_rate = copy_rate::measure();
+        let copy_rates = copy_rate::measure();
         let network = Network::start();
         let tracepoints = Tracepoints::open();
         let mut untraced = Vec::new();
-        let calls = tracing(&tracepoints, "system calls", &mut untraced, |it| {
-            SystemCalls::start(subject, it)
+        let calls = options.system_calls.then(|| {
+            tracing(&tracepoints, "system calls", &mut untraced, |it| {
+                SystemCalls::start(subject, it)
+            })
         });
         let reasons = tracing(
             &tracepoints,
@@ -130,22 +145,24 @@ impl Explainer {
             &mut untraced,
             Reasons::start,
         );
-        let samplers = start_samplers(options.rate, tracepoints.as_ref().ok());
+        let mut starting = Starting {
+            tracepoints: tracepoints.as_ref(),
+            sample_ns: None,
+            untraced: &mut untraced,
+        };
+        let samplers = starting.samplers(options.rate);
+        let sample_ns = starting.sample_ns;
         let source = samplers.as_ref().map(Samplers::source).ok();
-        let cost = source.and_then(|(source, _)| {
-            let cost = cost::of_sample(source, tracepoints.as_ref().ok());
-            cost.ok()
-        });
         let ticks = source.is_some_and(|it| it.0 == Source::Tick);
         Explainer {
             subject,
-            copy_rate,
+            copy_rates,
             samplers,
             processes,
             profile: Profile::new(options.folded, scope).interrupted(ticks),
-            sample_ns: cost,
+            sample_ns,
             network,
-            calls,
+            calls: calls.flatten(),
             reasons,
             untraced,
             own: own_time(),
@@ -219,8 +236,8 @@ impl Explainer {
                     not_folded: counts.not_folded,
                 };
                 let machine = self.subject == Subject::Machine;
-                account::add_samples(&mut explanation, counts, sampling, machine, self.copy_rate);
-                account::add_perturbation(&mut explanation, own);
+                account::add_samples(&mut explanation, counts, sampling, machine, self.copy_rates);
+                account::add_perturbation(&mut explanation, samplers.taken, own);
             }
             Err(Some(refused)) => explanation.missing.insert(0, refused.in_full()),
             Err(None) => {}
@@ -236,19 +253,37 @@ fn below_own() -> Vec<u32> {
     all.filter(|it| *it != own).collect()
 }
 
-fn start_samplers(
-    rate: Rate,
-    tracepoints: Option<&Tracepoints>,
-) -> Result<Samplers, Option<Refused>> {
-    let by_clock = |frequency_hz| Samplers::by_clock(frequency_hz).map_err(Some);
-    match rate {
-        Rate::Never | Rate::Hz(0) => Err(None),
-        Rate::Hz(frequency_hz) => by_clock(frequency_hz),
-        Rate::Sparing => {
-            let tick = tracepoints.and_then(|it| Tick::find(it).ok());
-            let by_tick = tick.and_then(|it| Samplers::by_tick(it).ok());
-            by_tick.map_or_else(|| by_clock(CLOCK_HZ), Ok)
+/// Finds out how the samples are taken.
+struct Starting<'a> {
+    tracepoints: Result<&'a Tracepoints, &'a io::Error>,
+    sample_ns: Option<f64>,
+    untraced: &'a mut Vec<String>,
+}
+
+impl Starting<'_> {
+    fn samplers(&mut self, rate: Rate) -> Result<Samplers, Option<Refused>> {
+        match rate {
+            Rate::Never | Rate::Hz(0) => Err(None),
+            Rate::Hz(frequency_hz) => self.by_clock(Some(frequency_hz)),
+            Rate::Sparing => self.by_clock(None),
+            Rate::Tick => self.by_tick().or_else(|why| {
+                self.untraced.push(format!("samples by the tick: {why}"));
+                self.by_clock(None)
+            }),
         }
+    }
+
+    fn by_clock(&mut self, frequency_hz: Option<u64>) -> Result<Samplers, Option<Refused>> {
+        self.sample_ns = cost::of_interrupt().ok();
+        let frequency_hz = frequency_hz.unwrap_or_else(|| cost::sparing_hz(self.sample_ns));
+        Samplers::by_clock(frequency_hz).map_err(Some)
+    }
+
+    fn by_tick(&mut self) -> io::Result<Samplers> {
+        let tracepoints = self.tracepoints.map_err(|why| why.kind())?;
+        let samplers = Samplers::by_tick(Tick::find(tracepoints)?)?;
+        self.sample_ns = cost::of_record(tracepoints).ok();
+        Ok(samplers)
     }
 }
 

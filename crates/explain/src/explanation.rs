@@ -33,6 +33,8 @@ pub struct Explanation {
     pub bytes: u64,
     /// How often each byte carried was copied, by the time that went into copies.
     pub copies_per_byte: Option<f64>,
+    /// Between which numbers that is: if all copies were as slow, or as fast, as this machine copies, and by chance.
+    pub copies_per_byte_range: Option<[f64; 2]>,
     /// How that was estimated.
     pub copies: Option<Copies>,
     /// What passed each interface.
@@ -121,8 +123,12 @@ pub struct Copies {
     pub kernel_seconds: f64,
     /// CPU seconds in copies that programs made themselves.
     pub user_seconds: f64,
-    /// Bytes per second that one CPU copies here, measured before.
+    /// Bytes per second that one CPU copies here out of memory that is not in its own cache, measured before.
     pub bytes_per_second: f64,
+    /// The same out of memory that is in no cache into such.
+    pub slowest_bytes_per_second: f64,
+    /// The same within its own cache.
+    pub fastest_bytes_per_second: f64,
 }
 
 impl Explanation {

@@ -40,6 +40,8 @@ pub enum Cause {
     Files,
     /// Making and ending processes.
     Processes,
+    /// Being watched: tracepoints and samples, of this program or another.
+    Tracing,
     /// The program itself.
     Program,
     /// Nothing to do.
@@ -48,7 +50,7 @@ pub enum Cause {
 
 impl Cause {
     /// All, in the order of reports.
-    pub const ALL: [Cause; 15] = [
+    pub const ALL: [Cause; 16] = [
         Cause::PayloadCopy,
         Cause::Checksum,
         Cause::Encryption,
@@ -62,6 +64,7 @@ impl Cause {
         Cause::Spinning,
         Cause::Files,
         Cause::Processes,
+        Cause::Tracing,
         Cause::Program,
         Cause::Idle,
     ];
@@ -93,6 +96,7 @@ impl Cause {
             Cause::Spinning => ("spinning", "spinning"),
             Cause::Files => ("files", "files, page cache"),
             Cause::Processes => ("processes", "making processes"),
+            Cause::Tracing => ("tracing", "being watched"),
             Cause::Program => ("program", "the program's own code"),
             Cause::Idle => ("idle", "idle"),
         }

@@ -69,6 +69,8 @@ pub(crate) struct Samplers {
     frequency_hz: u64,
     /// Records that the kernel could not write, for want of room.
     pub(crate) lost: u64,
+    /// Samples that it took, those of other timers than the tick included.
+    pub(crate) taken: u64,
 }
 
 impl Samplers {
@@ -108,6 +110,7 @@ impl Samplers {
             tick,
             frequency_hz,
             lost: 0,
+            taken: 0,
         })
     }
 
@@ -145,6 +148,7 @@ impl Samplers {
             }
         }
         self.lost += batch.lost;
+        self.taken += batch.taken;
         batch.tell(processes)
     }
 }
@@ -159,10 +163,12 @@ struct Batch {
     names: Vec<(u32, String)>,
     ends: Vec<u32>,
     lost: u64,
+    taken: u64,
 }
 
 impl Batch {
     fn take(&mut self, record: Record<'_>, tick: Option<&Tick>) {
+        self.taken += u64::from(matches!(record, Record::Sample(_)));
         match record {
             // Other timers expire beside the tick.
             Record::Sample(sample) if tick.is_some_and(|it| !it.is_of(&sample)) => {}

@@ -16,6 +16,7 @@ use zerolane_explain::{Drop, Explainer, Explanation, Options, Rate, Subject};
 const COUNTERS: Options = Options {
     rate: Rate::Never,
     folded: false,
+    system_calls: false,
 };
 const PAYLOAD: [u8; 1000] = [7; 1000];
 

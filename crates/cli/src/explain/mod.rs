@@ -26,6 +26,9 @@ use crate::program;
 /// A day; what is watched for longer is watched in vain.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
+/// More samples a second would be little but samples.
+const HIGHEST_HZ: u64 = 20_000;
+
 /// Arguments of `zerolane explain`.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -60,13 +63,25 @@ pub struct Args {
     /// Write a page for a browser, which needs nothing else
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Samples a second of each CPU, an interrupt each; 0: none, the counters alone [default: with each tick of the
-    /// kernel, which needs no interrupt, or 99 where that is not allowed]
-    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(0..=20_000))]
-    frequency: Option<u64>,
+    /// Samples a second of each CPU, up to 20000; 0: none, the counters alone; tick: with the kernel's own [default: as
+    /// many as take a hundredth of the time here, up to 997]
+    #[arg(long, value_name = "HZ", value_parser = rate)]
+    frequency: Option<Rate>,
+    /// Do not count system calls, which makes each a little longer
+    #[arg(long)]
+    no_system_calls: bool,
     /// What to run and explain
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    match (text, text.parse()) {
+        ("tick", _) => Ok(Rate::Tick),
+        (_, Ok(0)) => Ok(Rate::Never),
+        (_, Ok(hz)) if hz <= HIGHEST_HZ => Ok(Rate::Hz(hz)),
+        _ => Err(format!("a number from 0 to {HIGHEST_HZ}, or the word tick")),
+    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -76,7 +91,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// Explains what was asked for; the exit of the command, if one was run.
 pub(crate) fn run(args: Args) -> Result<Exit> {
     let options = Options {
-        rate: args.frequency.map_or(Rate::Sparing, Rate::Hz),
+        rate: args.frequency.unwrap_or_default(),
+        system_calls: !args.no_system_calls,
         folded: args.folded.is_some(),
     };
     let stop = Stop::default();

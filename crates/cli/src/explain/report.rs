@@ -147,8 +147,11 @@ fn carried(explanation: &Explanation) -> String {
     let copies = copies.map(|(copied, how)| {
         let seconds = how.kernel_seconds + how.user_seconds;
         let gb = how.bytes_per_second / 1e9;
+        let range = explanation.copies_per_byte_range;
+        let range = range.map(|[least, most]| format!(" ({least:.1} to {most:.1})"));
+        let range = range.unwrap_or_default();
         format!(
-            "; each byte was copied about {copied:.1} times, by {seconds:.2} s in copies at {gb:.1} GB/s, of which \
+            "; each byte was copied about {copied:.1} times{range}, by {seconds:.2} s in copies at {gb:.1} GB/s, of which \
              programs' own {:.2} s",
             how.user_seconds
         )
