@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use crate::activity::Activity;
 use crate::copy_rate::CopyRates;
+use crate::cost::LOSS_PER_INTERRUPT_TIME;
 use crate::explanation::{CauseTime, Copies, CpuTime, Explanation, Sampling, Unexplained};
 use crate::network::Counted;
 use crate::processes::Kind;
 use crate::profile::{Counts, Owner};
 use crate::rules::Cause;
+use crate::sampler::Source;
 
 /// Fewer bytes carried say nothing about copies.
 const COPIES_MIN_BYTES: u64 = 1 << 20;
@@ -161,10 +163,19 @@ pub(crate) fn add_perturbation(explanation: &mut Explanation, taken: u64, own: D
     let traced = traced.find(|it| it.cause == Cause::Tracing);
     explanation.perturbation_fraction = sampling.sample_ns.filter(|_| busy > 0.0).map(|cost| {
         // Those of an idle CPU take nothing from anything, and are counted all the same.
-        let sampled = taken as f64 * cost / 1e9;
+        let sampled = taken as f64 * cost / 1e9 * loss_per_time(sampling.source);
         let traced = traced.map_or(0.0, |it| it.seconds);
         ((sampled + own.as_secs_f64() + traced) / busy).min(1.0)
     });
+}
+
+/// What a program loses by a sample, by the time that the sample itself takes.
+fn loss_per_time(source: Source) -> f64 {
+    match source {
+        Source::Clock => LOSS_PER_INTERRUPT_TIME,
+        // The interrupt would have come without it.
+        Source::Tick => 1.0,
+    }
 }
 
 /// Says so where the kernel hides the names of its functions.
@@ -185,10 +196,9 @@ fn note_nameless(explanation: &mut Explanation, counts: &Counts, total: u64) {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::sampler::Source;
 
     const SAMPLING: Sampling = Sampling {
-        source: Source::Clock,
+        source: Source::Tick,
         frequency_hz: 50,
         sample_ns: Some(1e6),
         cpus: 2,
@@ -286,6 +296,11 @@ mod tests {
         // 100 samples of 1 ms and 24 ms, of 62 samples that stand for 20 ms each.
         let fraction = explanation.perturbation_fraction.unwrap();
         assert!(close(fraction, 0.124 / 1.24), "{fraction}");
+        explanation.sampling.as_mut().unwrap().source = Source::Clock;
+        add_perturbation(&mut explanation, 100, Duration::from_millis(24));
+        let by_clock = explanation.perturbation_fraction.unwrap();
+        assert!(close(by_clock, 0.324 / 1.24), "{by_clock}");
+        explanation.sampling = Some(SAMPLING);
         explanation.causes[0].cause = Cause::Tracing;
         add_perturbation(&mut explanation, 100, Duration::from_millis(24));
         let traced = explanation.perturbation_fraction.unwrap();

@@ -40,8 +40,8 @@ pub enum Subject {
 /// How often the CPUs are sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rate {
-    /// As often as takes about a hundredth of the CPU time, by what a sample is measured to cost here, and at most 997
-    /// times a second. A sample is an interrupt, which is dear on a virtual machine.
+    /// As often as takes about a hundredth of goodput, by what a sample is measured to cost here, from 49 to 997 times a
+    /// second. A sample is an interrupt, which is dear on a virtual machine.
     #[default]
     Sparing,
     /// So many times a second.

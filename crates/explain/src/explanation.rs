@@ -17,8 +17,8 @@ pub struct Explanation {
     pub seconds: f64,
     /// How the CPUs were sampled. `None`: they were not, and `missing` says why.
     pub sampling: Option<Sampling>,
-    /// What watching took of the CPU time that there was to take, from 0 to 1: the samples at the cost that was measured
-    /// before, and this process. `None`: that cost is not known.
+    /// What watching took of the CPU time that was used, from 0 to 1, about: the samples at the cost that was measured
+    /// before, times three where each is an interrupt, this process, and tracing. `None`: that cost is not known.
     pub perturbation_fraction: Option<f64>,
     /// Whose the CPU time was.
     pub cpu: Option<CpuTime>,

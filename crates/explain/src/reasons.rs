@@ -10,8 +10,9 @@ use serde::Serialize;
 use crate::sampler::online_cpus;
 use crate::tracing::{Field, Format, Tracepoints};
 
-/// Bytes of the ring of each CPU: some thousand packets between two looks.
-const RING_BYTES: usize = 256 << 10;
+/// Bytes of the ring of each CPU: about a thousand packets between two looks. What does not fit costs less to drop than to
+/// record, and is counted.
+const RING_BYTES: usize = 64 << 10;
 /// Packets whose reason was not kept.
 const UNRECORDED: &str = "too many at once to record why";
 

@@ -1,15 +1,20 @@
 //! Packets dropped on purpose, each in its place, in network namespaces: named rightly, and counted exactly.
 #![allow(non_snake_case)]
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 use std::time::Duration;
 
 use netlab::forge::{self, Datagram, Forger};
 use netlab::netns::{self, Namespace, Offloads, Topology};
 use netsim::Side;
-use nix::sys::socket::setsockopt;
+use nix::errno::Errno;
 use nix::sys::socket::sockopt::{RcvBuf, UdpGsoSegment};
+use nix::sys::socket::{
+    AddressFamily, Backlog as Queue, SockFlag, SockType, SockaddrIn, connect, listen, setsockopt,
+    socket,
+};
 use zerolane_explain::{Drop, Explainer, Explanation, Options, Rate, Subject};
 
 /// Counters alone.
@@ -107,6 +112,25 @@ fn udp_receive_buffer__a_small_one() {
     assert_eq!(
         (socket.port, socket.drops, socket.protocol),
         (port, dropped, "udp")
+    );
+    reasoned(&explanation, "SOCKET_RCVBUFF", dropped);
+}
+
+/// The kernel gave `reason` for so many packets at least: reasons are of the whole machine.
+fn reasoned(explanation: &Explanation, reason: &str, dropped: u64) {
+    if let Some(why) = explanation.missing.iter().find(|it| it.contains("reasons")) {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let reasons = explanation.drop_reasons.iter();
+    let counted: u64 = reasons
+        .filter(|it| it.reason == reason)
+        .map(|it| it.count)
+        .sum();
+    assert!(
+        counted >= dropped,
+        "{dropped} by {reason}: {:?}",
+        explanation.drop_reasons
     );
 }
 
@@ -303,9 +327,47 @@ fn cpu_backlog__a_short_one() {
     let dropped = explanation
         .drops
         .iter()
-        .find(|it| it.place == "cpu_backlog");
+        .filter(|it| it.place == "cpu_backlog");
     assert!((1..SEGMENTS).contains(&arrived), "{arrived}");
-    assert_eq!(dropped.map(|it| it.count), Some(SEGMENTS - arrived));
+    let dropped: u64 = dropped.map(|it| it.count).sum();
+    assert_eq!(dropped, SEGMENTS - arrived);
+}
+
+/// A listening socket's queue that is not emptied holds one connection more than it was made for.
+#[test]
+fn tcp_listen__a_short_queue() {
+    let Some(hosts) = topology() else { return };
+    const CALLS: usize = 20;
+    let explanation = explained(hosts.b(), || {
+        let listener = TcpListener::bind((hosts.b().ipv4(), 0)).unwrap();
+        listen(&listener, Queue::new(1).unwrap()).unwrap();
+        let to = listener.local_addr().unwrap();
+        let calling = hosts.a().enter_thread(|| {
+            let calls: Vec<_> = (0..CALLS).map(|_| call(to)).collect();
+            // What is dropped is sent again later, and dropped again.
+            std::thread::sleep(Duration::from_millis(300));
+            drop(calls);
+        });
+        calling.unwrap();
+    });
+    let dropped = count(&explanation, "tcp_listen", &[]);
+    assert!(dropped >= CALLS as u64 - 2, "{dropped} of {CALLS}");
+    reasoned(&explanation, "TCP_LISTEN_OVERFLOW", 1);
+}
+
+/// Begins a connection, and does not wait for it.
+fn call(to: SocketAddr) -> OwnedFd {
+    let flags = SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Inet, SockType::Stream, flags, None).unwrap();
+    let SocketAddr::V4(to) = to else {
+        panic!("{to} is not of IPv4")
+    };
+    let begun = connect(socket.as_raw_fd(), &SockaddrIn::from(to));
+    assert!(
+        matches!(begun, Ok(()) | Err(Errno::EINPROGRESS)),
+        "{begun:?}"
+    );
+    socket
 }
 
 #[test]
@@ -324,6 +386,7 @@ fn udp_no_port__nobody_listens() {
         settle(|| udp_received() >= SENT);
     });
     assert_eq!(count(&explanation, "udp_no_port", &[]), SENT);
+    reasoned(&explanation, "NO_SOCKET", SENT);
 }
 
 #[test]

@@ -27,7 +27,12 @@ type Place = (&'static str, &'static [&'static str], &'static str);
 const PROTOCOLS: &[Place] = &[
     (
         "udp_receive_buffer",
-        &["UdpRcvbufErrors", "Udp6RcvbufErrors"],
+        &[
+            "UdpRcvbufErrors",
+            "Udp6RcvbufErrors",
+            "UdpLiteRcvbufErrors",
+            "UdpLite6RcvbufErrors",
+        ],
         "UDP: the buffer of the receiving socket was full (SO_RCVBUF, net.core.rmem_max)",
     ),
     (
@@ -37,12 +42,22 @@ const PROTOCOLS: &[Place] = &[
     ),
     (
         "udp_checksum",
-        &["UdpInCsumErrors", "Udp6InCsumErrors"],
+        &[
+            "UdpInCsumErrors",
+            "Udp6InCsumErrors",
+            "UdpLiteInCsumErrors",
+            "UdpLite6InCsumErrors",
+        ],
         "UDP: the checksum was wrong",
     ),
     (
         "udp_no_port",
-        &["UdpNoPorts", "Udp6NoPorts"],
+        &[
+            "UdpNoPorts",
+            "Udp6NoPorts",
+            "UdpLiteNoPorts",
+            "UdpLite6NoPorts",
+        ],
         "UDP: there was no socket at the port",
     ),
     (
@@ -215,7 +230,10 @@ pub(super) fn drops(namespace: &str, tally: &Tally) -> Vec<Drop> {
                 );
                 drops.push(drop("qdisc", Some(name), rise, &words));
             }
-            Counter::Backlog => drops.push(drop("cpu_backlog", None, rise, BACKLOG)),
+            Counter::Backlog(cpu) => {
+                let words = format!("CPU {cpu}: {BACKLOG}");
+                drops.push(drop("cpu_backlog", None, rise, &words));
+            }
             Counter::Mib(_) | Counter::Socket(..) => {}
         }
     }
@@ -223,7 +241,7 @@ pub(super) fn drops(namespace: &str, tally: &Tally) -> Vec<Drop> {
     drops
 }
 
-const BACKLOG: &str = "a CPU's queue of received packets was full (net.core.netdev_max_backlog)";
+const BACKLOG: &str = "its queue of received packets was full (net.core.netdev_max_backlog)";
 const OTHER_ERRORS: &str = "the interface received something wrong";
 
 /// Drivers add what has a column of its own to the errors as well.
@@ -252,8 +270,9 @@ mod tests {
         let both = [
             (Counter::mib("UdpRcvbufErrors"), 3),
             (Counter::mib("Udp6RcvbufErrors"), 4),
+            (Counter::mib("UdpLiteRcvbufErrors"), 5),
         ];
-        assert_eq!(places(&both), [("udp_receive_buffer", 7)]);
+        assert_eq!(places(&both), [("udp_receive_buffer", 12)]);
         assert_eq!(places(&[(Counter::mib("UdpInDatagrams"), 9)]), []);
     }
 
@@ -277,6 +296,7 @@ mod tests {
     fn drops__queues_and_backlogs() {
         let queue = (Counter::Queue("eth0".into(), "tbf".into()), 5);
         assert_eq!(places(&[queue]), [("qdisc", 5)]);
-        assert_eq!(places(&[(Counter::Backlog, 2)]), [("cpu_backlog", 2)]);
+        let backlogs = [(Counter::Backlog(0), 2), (Counter::Backlog(1), 3)];
+        assert_eq!(places(&backlogs), [("cpu_backlog", 2), ("cpu_backlog", 3)]);
     }
 }

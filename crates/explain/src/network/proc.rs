@@ -71,13 +71,17 @@ pub(super) fn sockets(protocol: &'static str, text: &str) -> Readings {
     text.lines().filter_map(of_line).collect()
 }
 
-/// `softnet_stat`: the second number of each CPU's line.
+/// `softnet_stat`: the second number of each CPU's line. The thirteenth is the CPU; older kernels have none, and a line for
+/// each CPU.
 pub(super) fn backlog(text: &str) -> Readings {
-    let dropped = |line: &str| {
-        let number = line.split_whitespace().nth(1)?;
-        u64::from_str_radix(number, 16).ok()
+    let of_line = |(at, line): (usize, &str)| {
+        let mut words = line.split_whitespace();
+        let dropped = u64::from_str_radix(words.nth(1)?, 16).ok()?;
+        let cpu = words.nth(10);
+        let cpu = cpu.and_then(|it| usize::from_str_radix(it, 16).ok());
+        Some((Counter::Backlog(cpu.unwrap_or(at)), dropped))
     };
-    [(Counter::Backlog, text.lines().filter_map(dropped).sum())].into()
+    text.lines().enumerate().filter_map(of_line).collect()
 }
 
 #[cfg(test)]
@@ -125,9 +129,13 @@ mod tests {
     }
 
     #[test]
-    fn backlog__of_all_cpus() {
+    fn backlog__of_each_cpu() {
         let text = "000199ee 0000000a 00000000\n0000bdb4 00000001 00000000\n";
-        assert_eq!(backlog(text), [(Counter::Backlog, 11)].into());
-        assert_eq!(backlog(""), [(Counter::Backlog, 0)].into());
+        let expected = [(Counter::Backlog(0), 10), (Counter::Backlog(1), 1)];
+        assert_eq!(backlog(text), expected.into());
+        // CPU 0 is offline.
+        let numbered = format!("1 2 {}0000001f 0 0\n", "0 ".repeat(10));
+        assert_eq!(backlog(&numbered), [(Counter::Backlog(31), 2)].into());
+        assert_eq!(backlog(""), [].into());
     }
 }

@@ -13,8 +13,8 @@ pub(super) enum Counter {
     Queue(String, String),
     /// Drops of a UDP socket: protocol, port, inode.
     Socket(&'static str, u16, u64),
-    /// Packets that a CPU's backlog had no room for.
-    Backlog,
+    /// Packets that the backlog of that CPU had no room for.
+    Backlog(usize),
 }
 
 impl Counter {
