@@ -136,7 +136,7 @@ impl Explainer {
         let mut untraced = Vec::new();
         let calls = options.system_calls.then(|| {
             tracing(&tracepoints, "system calls", &mut untraced, |it| {
-                SystemCalls::start(subject, it)
+                SystemCalls::start(whose(subject), it)
             })
         });
         let reasons = tracing(

@@ -6,7 +6,7 @@ use std::io;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
 
-use crate::explainer::Subject;
+use crate::activity::Whose;
 use crate::processes::descendants;
 use crate::sampler::online_cpus;
 use crate::tracing::Tracepoints;
@@ -22,12 +22,12 @@ pub(crate) struct SystemCalls {
 }
 
 impl SystemCalls {
-    /// Begins. The calling thread must be the one that starts the subject, if that is [`Subject::Children`].
-    pub(crate) fn start(subject: Subject, tracepoints: &Tracepoints) -> io::Result<SystemCalls> {
+    /// Begins. The calling thread must be the one that starts the subject, if that is [`Whose::Children`].
+    pub(crate) fn start(whose: Whose, tracepoints: &Tracepoints) -> io::Result<SystemCalls> {
         let event = tracepoints.find("raw_syscalls/sys_enter")?.event();
-        let counted = match subject {
-            Subject::Children => vec![builder(event).inherit(true).build()?],
-            Subject::Process(pid) => {
+        let counted = match whose {
+            Whose::Children => vec![builder(event).inherit(true).build()?],
+            Whose::Process(pid) => {
                 let threads = threads(pid);
                 if threads.len() > THREADS_LIMIT {
                     return Err(io::Error::other(format!(
@@ -37,15 +37,15 @@ impl SystemCalls {
                 let open = |it| builder(event).observe_pid(it).inherit(true).build();
                 threads.into_iter().map(open).collect::<io::Result<_>>()?
             }
-            Subject::Machine => {
+            Whose::Machine => {
                 let cpus = online_cpus()?.into_iter();
                 let open = |cpu| builder(event).any_pid().one_cpu(cpu).build();
                 cpus.map(open).collect::<io::Result<_>>()?
             }
         };
-        let own = match subject {
-            Subject::Process(_) => None,
-            Subject::Children | Subject::Machine => Some(builder(event).build()?),
+        let own = match whose {
+            Whose::Process(_) => None,
+            Whose::Children | Whose::Machine => Some(builder(event).build()?),
         };
         let mut calls = SystemCalls { counted, own };
         for counter in calls.own.iter_mut().chain(&mut calls.counted) {
@@ -97,17 +97,17 @@ mod tests {
         command
     }
 
-    fn calls(subject: Subject) -> Option<SystemCalls> {
+    fn calls(whose: Whose) -> Option<SystemCalls> {
         let tracepoints = Tracepoints::open();
-        let calls = tracepoints.and_then(|it| SystemCalls::start(subject, &it));
+        let calls = tracepoints.and_then(|it| SystemCalls::start(whose, &it));
         calls
-            .inspect_err(|why| eprintln!("skipped: {subject:?}: {why}"))
+            .inspect_err(|why| eprintln!("skipped: {whose:?}: {why}"))
             .ok()
     }
 
     #[test]
     fn finish__of_a_program_that_was_started() {
-        let Some(calls) = calls(Subject::Children) else {
+        let Some(calls) = calls(Whose::Children) else {
             return;
         };
         assert!(copier().status().unwrap().success());
@@ -132,7 +132,7 @@ mod tests {
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
-        let calls = calls(Subject::Process(child.id()));
+        let calls = calls(Whose::Process(child.id()));
         drop(child.stdin.take());
         child.wait().unwrap();
         if let Some(calls) = calls {
