@@ -341,7 +341,7 @@ mod tests {
         // It ends when nothing more comes to it.
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let options = Options {
-            frequency_hz: 0,
+            rate: Rate::Never,
             ..Options::default()
         };
         let explainer = Explainer::start(Subject::Children, options);
