@@ -10,6 +10,7 @@
 //! | `job` | what the two ends of a run are told to do |
 //! | `measured` | what an end measured |
 //! | `content` | what is sent |
+//! | `costs` | what single things cost |
 //! | `cpu`, `limits` | pinning, CPU time, memcpy; every limit |
 //!
 //! Each uses only those below it.
@@ -18,6 +19,7 @@
 
 mod contender;
 mod content;
+mod costs;
 mod cpu;
 pub mod demo;
 mod harness;
@@ -33,7 +35,8 @@ use clap::Subcommand;
 use harness::{end, serve};
 use modes::sweep::{loss, rtt};
 use modes::{
-    bulk, echo, fan, flows, handshake, incast, ladder, latency, operations, share, siege, stream,
+    bulk, costs as unit_costs, echo, fan, flows, handshake, incast, ladder, latency, model,
+    operations, share, siege, stream,
 };
 
 /// Arguments of `zerolane bench`.
@@ -57,6 +60,10 @@ enum Command {
     Ladder(ladder::Args),
     /// How long a message takes, by size and way of waiting, and where that time goes
     Latency(latency::Args),
+    /// What single things cost on this machine: copies, system calls, trains
+    Costs(unit_costs::Args),
+    /// What follows from that for bulk and stream, beside what is measured
+    Model(model::Args),
     /// Lossy links: every protocol over the same emulated link
     Loss(loss::Args),
     /// Long links: every protocol over the same emulated link
@@ -89,6 +96,8 @@ pub fn run(args: Args) -> Result<()> {
         Command::Fan(args) => fan::run(&args),
         Command::Ladder(args) => ladder::run(&args),
         Command::Latency(args) => latency::run(&args),
+        Command::Costs(args) => unit_costs::run(&args),
+        Command::Model(args) => model::run(&args),
         Command::Loss(args) => loss::run(&args),
         Command::Rtt(args) => rtt::run(&args),
         Command::Incast(args) => incast::run(&args),

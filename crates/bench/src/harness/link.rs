@@ -133,6 +133,18 @@ impl Link {
         }
     }
 
+    /// What `make` makes on a host: a socket stays there wherever it goes afterwards.
+    pub(crate) fn within<T: Send>(
+        &self,
+        host: Host,
+        make: impl FnOnce() -> Result<T> + Send,
+    ) -> Result<T> {
+        match self.namespace(host) {
+            Some(namespace) => namespace.enter_thread(make)?,
+            None => make(),
+        }
+    }
+
     /// Name of a host's interface.
     pub(crate) fn device(&self, host: Host) -> &str {
         self.namespace(host).map_or("lo", Namespace::device)

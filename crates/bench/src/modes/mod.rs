@@ -6,6 +6,8 @@
 //! | `stream` | from every source to every sink |
 //! | `fan` | many to one, one to many, both at once |
 //! | `ladder` | what each overhead costs |
+//! | `costs` | what single things cost |
+//! | `model` | what follows from that, beside what is measured |
 //! | `flows` | what two hosts move in a time, as iperf3 has it |
 //! | `latency` | one-way times by size, and where they go |
 //! | `operations` | latencies, rates and bandwidths, in perftest's words |
@@ -18,6 +20,7 @@
 
 mod arguments;
 pub(crate) mod bulk;
+pub(crate) mod costs;
 pub(crate) mod echo;
 pub(crate) mod fan;
 pub(crate) mod flows;
@@ -25,6 +28,7 @@ pub(crate) mod handshake;
 pub(crate) mod incast;
 pub(crate) mod ladder;
 pub(crate) mod latency;
+pub(crate) mod model;
 pub(crate) mod operations;
 pub(crate) mod share;
 pub(crate) mod siege;

@@ -6,17 +6,20 @@
 //! | `stream` | contenders from sources to sinks |
 //! | `fan` | many streams at once |
 //! | `ladder` | one contender with fewer and fewer overheads |
+//! | `costs`, `model` | single things, and what follows from them |
 //! | `flows` | contenders that move what they can in a time |
 //! | `intervals` | flows, interval by interval |
 //! | `operations` | contenders that do single operations |
 //! | `latency`, `pareto` | one-way times, and where they go |
 
 pub(crate) mod comparison;
+pub(crate) mod costs;
 pub(crate) mod fan;
 pub(crate) mod flows;
 pub(crate) mod intervals;
 pub(crate) mod ladder;
 pub(crate) mod latency;
+pub(crate) mod model;
 pub(crate) mod operations;
 pub(crate) mod pareto;
 pub(crate) mod stream;

@@ -1,0 +1,29 @@
+//! What throughput, CPU time and memory traffic follow from what single things cost (P4.3, and the idea of P2.8: a model
+//! that is held against a measurement). Pure: no clock, no IO.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `costs` | unit costs, and how they depend on how much memory there is |
+//! | `row` | what is predicted |
+//! | `prediction` | stages, the slower end, goodput and CPU time |
+//! | `tcp`, `zerolane` | the stages of each carrier |
+//! | `memory` | sources and sinks, and cores that hinder each other |
+//! | `traffic` | bytes on the memory bus |
+//!
+//! What it leaves out: loss, the start of a connection, other programs, more than two cores, devices that are no veth.
+#![forbid(unsafe_code)]
+
+mod costs;
+mod memory;
+mod prediction;
+mod row;
+mod tcp;
+mod traffic;
+mod zerolane;
+
+pub use costs::{
+    Caches, Cost, LibraryCosts, MemoryCosts, TRAIN, TRAIN_END, TcpCosts, TrainCosts, UnitCosts,
+    WakeCosts, Way,
+};
+pub use prediction::{End, Prediction, Stage, predict};
+pub use row::{Carrier, Row, Sink, Source};

@@ -1,0 +1,92 @@
+//! From what single things cost to goodput and CPU time.
+//!
+//! Sender and receiver work at the same time, a core each, and a byte passes both: the slower of the two decides. What an end
+//! does for a byte is a sum of stages, each a unit cost. Nanoseconds a byte are CPU seconds a GB, and 8 over them Gb/s.
+
+use serde::Serialize;
+
+use crate::costs::UnitCosts;
+use crate::row::{Carrier, Row};
+use crate::traffic::bus_bytes_per_byte;
+use crate::{tcp, zerolane};
+
+/// What is predicted of a row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Goodput, Gb/s.
+    pub gbps: f64,
+    /// CPU time of the sender, seconds a GB (10^9 bytes).
+    pub tx_cpu_s_per_gb: f64,
+    /// That of the receiver.
+    pub rx_cpu_s_per_gb: f64,
+    /// The slower end, and what takes it longest.
+    pub bottleneck: String,
+    /// Bytes on the memory bus for each byte of payload, both ends together (P4.3).
+    pub bus_bytes_per_byte: f64,
+    /// What the ends do.
+    pub stages: Vec<Stage>,
+}
+
+/// Which end does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// It has the memory that is sent.
+    Sender,
+    /// It has the memory that is received into.
+    Receiver,
+}
+
+/// What an end does for each byte.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Stage {
+    /// Which end.
+    pub end: End,
+    /// In words.
+    pub what: &'static str,
+    /// What it takes, nanoseconds a byte of payload.
+    pub ns_per_byte: f64,
+}
+
+/// What the ends take for a byte, nanoseconds, and what of that is CPU time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Work {
+    pub(crate) stages: Vec<Stage>,
+    /// CPU time of either end beside its stages: where it spins, or falls asleep.
+    pub(crate) tx_waits: f64,
+    pub(crate) rx_waits: f64,
+}
+
+impl Work {
+    /// All stages of an end.
+    pub(crate) fn of(&self, end: End) -> f64 {
+        let stages = self.stages.iter().filter(|it| it.end == end);
+        stages.map(|it| it.ns_per_byte).sum()
+    }
+}
+
+/// What this row is to be on a machine where single things cost so much.
+#[must_use]
+pub fn predict(row: &Row, costs: &UnitCosts) -> Prediction {
+    let work = match row.carrier {
+        Carrier::Tcp | Carrier::TcpSplice | Carrier::TcpSendfile => tcp::work(row, costs),
+        Carrier::Plain | Carrier::Encrypted => zerolane::work(row, costs),
+    };
+    let (tx, rx) = (work.of(End::Sender), work.of(End::Receiver));
+    let slower = if tx >= rx { End::Sender } else { End::Receiver };
+    let took = tx.max(rx).max(f64::MIN_POSITIVE);
+    let longest = work.stages.iter().filter(|it| it.end == slower);
+    let longest = longest.max_by(|one, other| one.ns_per_byte.total_cmp(&other.ns_per_byte));
+    let name = match slower {
+        End::Sender => "sender",
+        End::Receiver => "receiver",
+    };
+    Prediction {
+        gbps: 8.0 / took,
+        tx_cpu_s_per_gb: (tx + work.tx_waits).min(took),
+        rx_cpu_s_per_gb: (rx + work.rx_waits).min(took),
+        bottleneck: longest.map_or_else(|| name.into(), |it| format!("{name}: {}", it.what)),
+        bus_bytes_per_byte: bus_bytes_per_byte(row, &costs.caches),
+        stages: work.stages,
+    }
+}
