@@ -18,6 +18,8 @@ mod memory;
 mod prediction;
 mod row;
 mod tcp;
+#[cfg(test)]
+mod tests;
 mod traffic;
 mod zerolane;
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use zerolane::{Completion, Connection, Endpoint, Region};
 use zerolane_model::{Cost, LibraryCosts, MemoryCosts, TRAIN, TrainCosts};
 
@@ -92,18 +92,23 @@ pub(super) fn measure(
     })
 }
 
+/// The ends of a connection: made where their sockets are to be.
 fn connect(place: &Place<'_>, protection: Protection) -> Result<[Connection; 2]> {
     let options = options(protection);
     let at = SocketAddr::new(place.address(Host::Receiver), 0);
     let mut endpoint = place.within(Host::Receiver, || Ok(Endpoint::bind(at, options.clone())?))?;
     let at = endpoint.local_addr();
-    thread::scope(|scope| {
-        let accepting = scope.spawn(move || endpoint.accept(Some(CONNECT)));
-        let sender = place.within(Host::Sender, || Ok(Connection::connect(at, &options)?))?;
+    let (sent, accepted) = thread::scope(|scope| {
+        let endpoint = &mut endpoint;
+        let accept = move || Ok(endpoint.accept(Some(CONNECT))?);
+        let accepting = scope.spawn(move || place.within(Host::Receiver, accept));
+        let connect = || Ok(Connection::connect(at, &options)?);
+        let sent = place.within(Host::Sender, connect);
         let accepted = accepting.join();
-        let accepted = accepted.unwrap_or_else(|_| panic!("accepting panicked"))?;
-        Ok([sender, accepted.context("no sender connected")?])
-    })
+        let failed = |_| Err(anyhow!("a thread of an experiment panicked"));
+        (sent, accepted.unwrap_or_else(failed))
+    });
+    Ok([sent?, accepted?.context("no sender connected")?])
 }
 
 /// Of each sample and end: seconds of a Transfer of either length.

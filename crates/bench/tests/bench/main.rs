@@ -4,6 +4,7 @@
 
 mod flows;
 mod latency;
+mod model;
 mod stream;
 
 use std::collections::BTreeSet;
