@@ -5,7 +5,8 @@
 //! |---|---|
 //! | `costs` | unit costs, and how they depend on how much memory there is |
 //! | `row` | what is predicted |
-//! | `prediction` | stages, the slower end, goodput and CPU time |
+//! | `stage` | what an end does for each byte |
+//! | `prediction` | the slower end, goodput and CPU time |
 //! | `tcp`, `zerolane` | the stages of each carrier |
 //! | `memory` | sources and sinks, and cores that hinder each other |
 //! | `traffic` | bytes on the memory bus |
@@ -17,6 +18,7 @@ mod costs;
 mod memory;
 mod prediction;
 mod row;
+mod stage;
 mod tcp;
 #[cfg(test)]
 mod tests;
@@ -27,5 +29,6 @@ pub use costs::{
     Caches, Cost, LibraryCosts, MemoryCosts, TRAIN, TRAIN_END, TcpCosts, TrainCosts, UnitCosts,
     WakeCosts, Way,
 };
-pub use prediction::{End, Prediction, Stage, predict};
+pub use prediction::{Prediction, predict};
 pub use row::{Carrier, Row, Sink, Source};
+pub use stage::{End, Stage};

@@ -1,8 +1,8 @@
 //! What an end takes for memory beside the carrier: its source and its sink, and what both ends take from each other.
 
 use crate::costs::{Cost, KIB, MemoryCosts, UnitCosts, at};
-use crate::prediction::{End, Stage};
 use crate::row::{Row, Sink, Source};
+use crate::stage::{End, Stage};
 
 /// The largest memory whose costs are those of the caches, bytes.
 const CACHED: usize = 1 << 20;

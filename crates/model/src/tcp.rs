@@ -11,8 +11,8 @@
 
 use crate::costs::{Cost, KIB, UnitCosts, Way, at};
 use crate::memory::{shared, sink, source};
-use crate::prediction::{End, Stage, Work};
 use crate::row::{Carrier, Row};
+use crate::stage::{End, Stage, Work};
 
 /// Most bytes that pass the veth as one packet.
 const SUPER_PACKET: f64 = 65_536.0;

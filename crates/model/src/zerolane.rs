@@ -10,8 +10,8 @@
 
 use crate::costs::{Cost, MemoryCosts, TRAIN, TrainCosts, UnitCosts, at};
 use crate::memory::{memory, shared, sink, source};
-use crate::prediction::{End, Stage, Work};
 use crate::row::{Carrier, Row};
+use crate::stage::{End, Stage, Work};
 
 /// What slots that are given to the kernel go through before they are used again, bytes: what is in flight.
 const SLOTS: usize = 2 << 20;
