@@ -135,12 +135,15 @@ pub(crate) fn tables(costs: &UnitCosts) -> String {
     )
 }
 
+/// A cost, and what it is called.
+type Named<T> = (&'static str, fn(&T) -> Cost);
+
 /// One line a cost, one column a size of memory.
 fn by_size<T>(
     title: &str,
     measured: &[T],
     bytes: fn(&T) -> usize,
-    costs: &[(&str, fn(&T) -> Cost)],
+    costs: &[Named<T>],
 ) -> comfy_table::Table {
     let sizes = measured.iter().map(|it| in_words(bytes(it)));
     let header: Vec<String> = [title.to_owned()].into_iter().chain(sizes).collect();
