@@ -35,7 +35,10 @@ pub(crate) fn work(row: &Row, costs: &UnitCosts) -> Work {
     let before = source.map_or(0.0, |it| it.ns_per_byte);
     let behind = sink.map_or(0.0, |it| it.ns_per_byte);
     // The end that has less to do hinders the other one for as long as it works.
-    let alone = [cost(0.0, |it| it.send), cost(0.0, |it| it.receive)];
+    let alone = [
+        before + cost(0.0, |it| it.send),
+        behind + cost(0.0, |it| it.receive),
+    ];
     let overlap = alone[0].min(alone[1]) / alone[0].max(alone[1]).max(f64::MIN_POSITIVE);
     let [send, receive] = [cost(overlap, |it| it.send), cost(overlap, |it| it.receive)];
     let stage = |end, what, ns_per_byte| Stage {

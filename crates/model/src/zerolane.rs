@@ -85,7 +85,9 @@ pub(crate) fn work(row: &Row, costs: &UnitCosts) -> Work {
         ]
     };
     let total = |parts: [f64; 4]| parts.iter().sum::<f64>();
-    let alone = sides(0.0).map(total);
+    let beside = [source, sink].map(|it| it.map_or(0.0, |it| it.ns_per_byte));
+    let [send, receive] = sides(0.0).map(total);
+    let alone = [send + beside[0], receive + beside[1]];
     let overlap = alone[0].min(alone[1]) / alone[0].max(alone[1]).max(f64::MIN_POSITIVE);
     let sides = sides(overlap);
     let names = match sealed {
