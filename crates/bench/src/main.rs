@@ -1,4 +1,4 @@
-//! The `zerolane` command with the benchmark and the demo.
+//! The `zerolane` command with the benchmark, the demo and the report.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,8 @@ enum Command {
     Demo(demo::Args),
     /// Measure Zerolane against the kernel's TCP
     Bench(zerolane_bench::Args),
+    /// Run the papers' experiments, and write a page that shows them beside the papers' figures
+    Report(zerolane_report::Args),
 }
 
 fn main() -> Exit {
@@ -23,6 +25,7 @@ fn main() -> Exit {
         Command::Own(command) => command.run(),
         Command::Demo(args) => demo::run(args).map(|()| Exit::Success),
         Command::Bench(args) => zerolane_bench::run(args).map(|()| Exit::Success),
+        Command::Report(args) => zerolane_report::run(&args).map(|()| Exit::Success),
     })
 }
 

@@ -1,4 +1,4 @@
-//! The `zerolane` command. `bench` and `demo` are another program's, `zerolane-bench`, which this one
+//! The `zerolane` command. `bench`, `demo` and `report` are another program's, `zerolane-bench`, which this one
 //! starts.
 
 #![forbid(unsafe_code)]
@@ -24,6 +24,9 @@ enum Command {
     /// Measure Zerolane against the kernel's TCP
     #[command(disable_help_flag = true)]
     Bench(Words),
+    /// Run the papers' experiments, and write a page that shows them beside the papers' figures
+    #[command(disable_help_flag = true)]
+    Report(Words),
     /// Make the manual pages and completions
     #[command(hide = true)]
     Generate(generate::Args),
@@ -36,7 +39,7 @@ struct Words {
     words: Vec<OsString>,
 }
 
-/// The program that has `demo` and `bench`.
+/// The program that has `demo`, `bench` and `report`.
 const BENCH: &str = "zerolane-bench";
 
 fn main() -> Exit {
@@ -44,6 +47,7 @@ fn main() -> Exit {
         Command::Own(command) => command.run(),
         Command::Demo(Words { words }) => Err(become_bench("demo", &words)),
         Command::Bench(Words { words }) => Err(become_bench("bench", &words)),
+        Command::Report(Words { words }) => Err(become_bench("report", &words)),
         Command::Generate(args) => generate::run::<Command>(&args).map(|()| Exit::Success),
     })
 }

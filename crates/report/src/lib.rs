@@ -1,0 +1,212 @@
+//! `zerolane report`: runs the experiments of the papers, and writes one page that shows them beside the papers' own figures.
+//!
+//! It measures nothing by itself: each figure is from a command that anyone can run.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`plan`] | what is run |
+//! | [`runner`] | runs it, and keeps each result as soon as it is there |
+//! | [`results`] | what the runs printed, read without trust |
+//! | [`sections`] | from results to charts and tables, experiment by experiment |
+//! | [`found`] | five sentences |
+//! | [`chart`] | SVG |
+//! | [`page`] | HTML |
+//! | [`figure`] | what a report is made of; `report.json` is this |
+//! | `captures`, [`machine`] | captures for `trace`; the machine |
+
+#![forbid(unsafe_code)]
+
+mod captures;
+pub mod chart;
+pub mod figure;
+pub mod found;
+pub mod machine;
+pub mod page;
+pub mod plan;
+pub mod results;
+pub mod runner;
+pub mod sections;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
+use serde::Serialize;
+use zerolane_cli::console;
+use zerolane_cli::interrupt::Interrupt;
+
+use figure::{Gap, Section};
+use machine::Machine;
+use results::{Outcome, Results, Run};
+use runner::store::{Stamp, Store};
+
+/// Arguments of `zerolane report`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Few short runs, in three minutes: to see how it looks. All takes half an hour
+    #[arg(long)]
+    quick: bool,
+    /// Where the report goes, with the result of each run
+    #[arg(long, value_name = "DIR", default_value = "zerolane-report")]
+    out: PathBuf,
+    /// Go on with a report that was stopped; runs that failed are tried again
+    #[arg(long)]
+    resume: bool,
+    /// Do these runs only, separated by commas; the rest of the report is named as missing
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+/// A report, as `report.json` has it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The version that ran.
+    pub version: String,
+    /// When it was made: in UTC.
+    pub made: String,
+    /// Whether with the short plan.
+    pub quick: bool,
+    /// Where.
+    pub machine: Machine,
+    /// Five sentences.
+    pub found: Vec<String>,
+    /// What could not be tested here, and why.
+    pub gaps: Vec<Gap>,
+    /// The experiments.
+    pub sections: Vec<Section>,
+    /// What was run.
+    pub runs: Vec<Done>,
+}
+
+/// A run without its result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Done {
+    /// The name of the plan.
+    pub name: String,
+    /// The command.
+    pub command: String,
+    /// How long it took, seconds.
+    pub seconds: f64,
+    /// Why it gave no result, if it did not.
+    pub failed: Option<String>,
+}
+
+impl Done {
+    /// The seconds with as many digits as say something.
+    fn seconds_shown(&self) -> String {
+        format!("{:.1}", self.seconds)
+    }
+}
+
+/// What no machine like this one can show, whatever runs on it.
+const BEYOND: [(&str, &str); 4] = [
+    (
+        "network cards",
+        "both ends are on one machine, joined by a pair of virtual interfaces: no wire, no DMA, no interrupts of a card",
+    ),
+    (
+        "RDMA",
+        "there is no adapter for it here; the papers' figures stand in its place",
+    ),
+    (
+        "the receiver alone",
+        "the two ends share memory bandwidth and caches, and samples are of both",
+    ),
+    (
+        "PCI bursts, firmware and chipsets (P0, P1, P4: figures 12 and 15)",
+        "they are properties of the papers' own hardware",
+    ),
+];
+
+impl Report {
+    /// The report of what was run.
+    pub fn new(stamp: &Stamp, made: String, results: &Results) -> Report {
+        let sections = sections::all(results);
+        let mut gaps: Vec<_> = BEYOND
+            .iter()
+            .map(|&(what, why)| Gap {
+                what: what.into(),
+                why: why.into(),
+            })
+            .collect();
+        for gap in sections.iter().flat_map(|it| &it.gaps) {
+            if !gaps.contains(gap) {
+                gaps.push(gap.clone());
+            }
+        }
+        Report {
+            version: stamp.version.clone(),
+            made,
+            quick: stamp.quick,
+            machine: stamp.machine.clone(),
+            found: found::sentences(results, &sections).into(),
+            gaps,
+            sections,
+            runs: results.all().map(done).collect(),
+        }
+    }
+}
+
+fn done(run: &Run) -> Done {
+    Done {
+        name: run.name.clone(),
+        command: run.command.clone(),
+        seconds: run.seconds,
+        failed: match &run.outcome {
+            Outcome::Result(_) => None,
+            Outcome::Error(why) => Some(why.clone()),
+        },
+    }
+}
+
+/// Runs `zerolane report`.
+///
+/// # Errors
+/// Nothing can be written, what is there is of another machine or version, or Ctrl-C. A run that fails is none: it is told
+/// in the report.
+pub fn run(args: &Args) -> Result<()> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let interrupt = Interrupt::install()?;
+    let stamp = Stamp {
+        machine: Machine::here(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        program: build(&program)?,
+        quick: args.quick,
+    };
+    let known: Vec<_> = plan::names().collect();
+    if let Some(unknown) = args.only.iter().find(|it| !known.contains(it)) {
+        bail!(
+            "no run is called {unknown}; there are: {}",
+            known.join(", ")
+        );
+    }
+    let store = Store::open(&args.out, &stamp, args.resume)?;
+    captures::write(&store.captures())?;
+    let captures = store
+        .captures()
+        .canonicalize()
+        .context("cannot find the captures")?;
+    let mut planned = plan::plan(args.quick, &captures);
+    planned.retain(|it| args.only.is_empty() || args.only.contains(&it.name));
+    let runs = runner::run(&planned, &store, &program, &interrupt)?;
+    let results = Results::new(args.quick, runs);
+    let made = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
+    let report = Report::new(&stamp, made, &results);
+    let page = page::render(&report)?;
+    store.write("report.json", &serde_json::to_vec_pretty(&report)?)?;
+    store.write("report.html", page.as_bytes())?;
+    for sentence in &report.found {
+        console::say(sentence)?;
+    }
+    let page = args.out.join("report.html");
+    console::say(format_args!("\n{}", page.display()))
+}
+
+/// What tells one build of a version from another: its length, and when it was written.
+fn build(program: &Path) -> Result<String> {
+    let meta = program
+        .metadata()
+        .with_context(|| format!("cannot read {}", program.display()))?;
+    Ok(format!("{} {}", meta.len(), meta.mtime()))
+}

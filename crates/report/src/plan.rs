@@ -1,0 +1,229 @@
+//! What is run, and how long that takes on two cores.
+
+use std::path::Path;
+
+use crate::captures;
+
+/// A command that is run for the report: this very program with these words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Its name, by which sections ask for it and `--only` chooses it.
+    pub name: String,
+    /// The words after `zerolane`.
+    pub words: Vec<String>,
+    /// How long it is expected to take, seconds: for the progress alone, and for when it is given up.
+    pub expected_s: u32,
+}
+
+/// Words of a run: `quick`, or `full` if it is not empty.
+struct Row {
+    name: &'static str,
+    quick: &'static str,
+    full: &'static str,
+    expected_s: [u32; 2],
+}
+
+const fn row(
+    name: &'static str,
+    expected_s: [u32; 2],
+    quick: &'static str,
+    full: &'static str,
+) -> Row {
+    Row {
+        name,
+        quick,
+        full,
+        expected_s,
+    }
+}
+
+/// All runs but those of captures. An empty line of words: not in that plan.
+const ROWS: &[Row] = &[
+    row(
+        "bulk-64KiB",
+        [7, 35],
+        "bench bulk --buffer 64KiB --bytes 256MiB --reps 3 --only zerolane,tcp,zerolane_plain",
+        "bench bulk --buffer 64KiB --bytes 1GiB --reps 5 --only zerolane,tcp,zerolane_plain,tcp_splice,tls",
+    ),
+    row(
+        "bulk-1MiB",
+        [10, 60],
+        "bench bulk --buffer 1MiB --bytes 512MiB --reps 3 --only zerolane,tcp,zerolane_plain,tcp_splice,tls",
+        "bench bulk --buffer 1MiB --bytes 4GiB --reps 5 --only zerolane,tcp,zerolane_plain,tcp_splice,tls,quinn",
+    ),
+    row(
+        "bulk-64MiB",
+        [10, 80],
+        "bench bulk --buffer 64MiB --bytes 512MiB --reps 3 --only zerolane,tcp,zerolane_plain,tcp_splice",
+        "bench bulk --buffer 64MiB --bytes 4GiB --reps 5 --only zerolane,tcp,zerolane_plain,tcp_splice,tls,quinn",
+    ),
+    row(
+        "offloads-off",
+        [4, 30],
+        "bench bulk --buffer 1MiB --bytes 128MiB --reps 3 --offloads off --only zerolane_plain,tcp,zerolane",
+        "bench bulk --buffer 1MiB --bytes 1GiB --reps 5 --offloads off --only zerolane_plain,tcp,zerolane",
+    ),
+    row(
+        "offloads-sender",
+        [0, 30],
+        "",
+        "bench bulk --buffer 1MiB --bytes 1GiB --reps 5 --offloads sender-off --only zerolane_plain,tcp,zerolane",
+    ),
+    row(
+        "buffers-64KiB",
+        [0, 15],
+        "",
+        "bench bulk --buffer 1MiB --bytes 2GiB --reps 5 --only tcp --tcp-sndbuf 64KiB --tcp-rcvbuf 64KiB",
+    ),
+    row(
+        "buffers-send-64KiB",
+        [0, 15],
+        "",
+        "bench bulk --buffer 1MiB --bytes 2GiB --reps 5 --only tcp --tcp-sndbuf 64KiB --tcp-rcvbuf 128KiB",
+    ),
+    row(
+        "buffers-receive-64KiB",
+        [0, 15],
+        "",
+        "bench bulk --buffer 1MiB --bytes 2GiB --reps 5 --only tcp --tcp-sndbuf 128KiB --tcp-rcvbuf 64KiB",
+    ),
+    row(
+        "buffers-128KiB",
+        [0, 15],
+        "",
+        "bench bulk --buffer 1MiB --bytes 2GiB --reps 5 --only tcp --tcp-sndbuf 128KiB --tcp-rcvbuf 128KiB",
+    ),
+    row(
+        "stream-mtu",
+        [14, 150],
+        "bench stream --protocol tcp,extended --source buffer,sendfile --sink none --size 1MiB --mtu 1500,9000 --bytes 256MiB --reps 3",
+        "bench stream --protocol tcp,extended --source buffer,sendfile --sink none,checksum --size 1MiB --mtu 1500,4352,9000,16384,57344 --bytes 512MiB --reps 5",
+    ),
+    row(
+        "stream-protocols",
+        [12, 120],
+        "bench stream --protocol tcp,classic,extended --source buffer --sink none,touch --size 512KiB --mtu 1500 --bytes 128MiB --reps 3",
+        "bench stream --protocol tcp,classic,extended --source buffer,sendfile --sink none,touch --size 512KiB --mtu 1500,9000 --bytes 512MiB --reps 5",
+    ),
+    row(
+        "stream-transfer",
+        [12, 120],
+        "bench stream --protocol tcp,classic,extended --sink none --size 4KiB,32KiB,256KiB --mtu 1500 --bytes 32MiB --reps 3",
+        "bench stream --protocol tcp,classic,extended --sink none --size 4KiB,8KiB,16KiB,32KiB,64KiB,128KiB,256KiB,512KiB --mtu 1500,9000 --bytes 64MiB --reps 4",
+    ),
+    row(
+        "stream-stu",
+        [8, 50],
+        "bench stream --protocol classic,extended --sink none --size 512KiB --mtu 1280,2112,4160 --bytes 64MiB --reps 3",
+        "bench stream --protocol classic,extended --sink none --size 512KiB --mtu 1280,2112,4160,9000 --bytes 256MiB --reps 5",
+    ),
+    row(
+        "ladder",
+        [14, 90],
+        "bench ladder --size 16KiB,1MiB --bytes 96MiB --reps 2",
+        "bench ladder --size 4KiB,16KiB,64KiB,256KiB,1MiB --bytes 256MiB --reps 5",
+    ),
+    row(
+        "latency",
+        [32, 200],
+        "bench latency --quick --size 64,16KiB",
+        "bench latency",
+    ),
+    row("put_lat", [3, 12], "bench put_lat --quick", "bench put_lat"),
+    row("get_lat", [3, 12], "bench get_lat --quick", "bench get_lat"),
+    row(
+        "send_lat",
+        [3, 12],
+        "bench send_lat --quick",
+        "bench send_lat",
+    ),
+    row("put_lat-event", [0, 12], "", "bench put_lat --event"),
+    row("get_lat-event", [0, 12], "", "bench get_lat --event"),
+    row(
+        "send_lat-event",
+        [3, 12],
+        "bench send_lat --quick --event",
+        "bench send_lat --event",
+    ),
+    row("put_bw", [0, 40], "", "bench put_bw"),
+    row("get_bw", [0, 40], "", "bench get_bw"),
+    row("send_bw", [0, 40], "", "bench send_bw"),
+    row(
+        "explain-tcp",
+        [3, 8],
+        "explain --json -- zerolane bench bulk --only tcp --buffer 1MiB --bytes 2GiB --reps 1",
+        "explain --json -- zerolane bench bulk --only tcp --buffer 1MiB --bytes 8GiB --reps 1",
+    ),
+    row(
+        "explain-plain",
+        [3, 8],
+        "explain --json -- zerolane bench bulk --only zerolane_plain --buffer 1MiB --bytes 2GiB --reps 1",
+        "explain --json -- zerolane bench bulk --only zerolane_plain --buffer 1MiB --bytes 8GiB --reps 1",
+    ),
+    row(
+        "explain-encrypted",
+        [3, 8],
+        "explain --json -- zerolane bench bulk --only zerolane --buffer 1MiB --bytes 2GiB --reps 1",
+        "explain --json -- zerolane bench bulk --only zerolane --buffer 1MiB --bytes 8GiB --reps 1",
+    ),
+    row("model", [20, 150], "bench model --quick", "bench model"),
+    row(
+        "fan",
+        [8, 60],
+        "bench fan --ends 2 --time 1 --reps 1",
+        "bench fan --ends 4 --time 2 --reps 3",
+    ),
+    row(
+        "loss",
+        [10, 180],
+        "bench loss --at 0%,0.01%,0.1% --time 1s --reps 1 --only classic,extended,cubic",
+        "bench loss --at 0%,0.001%,0.01%,0.1%,1% --time 3s --reps 3",
+    ),
+    row(
+        "rtt",
+        [10, 180],
+        "bench rtt --at 0,10ms,100ms --time 1s --reps 1 --only classic,extended,cubic",
+        "bench rtt --at 0,1ms,10ms,50ms,100ms --time 3s --reps 3",
+    ),
+    row("incast", [0, 90], "", "bench incast --time 5s"),
+];
+
+/// The plan: commands, in the order that they run. `captures` is where those are that `trace` reads.
+pub fn plan(quick: bool, captures: &Path) -> Vec<Planned> {
+    let rows = ROWS.iter().filter_map(|row| {
+        let words = if quick { row.quick } else { row.full };
+        let json = ["--json".to_owned()];
+        // `explain` has its own before the command that it runs.
+        let json = json.into_iter().filter(|_| !words.starts_with("explain"));
+        (!words.is_empty()).then(|| Planned {
+            name: row.name.into(),
+            words: words.split(' ').map(str::to_owned).chain(json).collect(),
+            expected_s: row.expected_s[usize::from(!quick)],
+        })
+    });
+    let traces = captures::ALL.iter().map(|capture| Planned {
+        name: format!("trace-{}", capture.name),
+        words: vec![
+            "trace".into(),
+            captures
+                .join(capture.file_name())
+                .to_string_lossy()
+                .into_owned(),
+            "--json".into(),
+        ],
+        expected_s: 1,
+    });
+    rows.chain(traces).collect()
+}
+
+/// What is in the full plan alone.
+pub fn is_left_out_of_quick(name: &str) -> bool {
+    ROWS.iter()
+        .any(|row| row.name == name && row.quick.is_empty())
+}
+
+/// All names, for the error of `--only`.
+pub fn names() -> impl Iterator<Item = String> {
+    let rows = ROWS.iter().map(|row| row.name.to_owned());
+    rows.chain(captures::ALL.iter().map(|it| format!("trace-{}", it.name)))
+}

@@ -1,0 +1,146 @@
+//! Emulated links: round trips, losses, several senders behind one queue.
+
+use super::contender;
+use crate::figure::{Axis, Chart, Kind, Section, Table, digits};
+use crate::results::{Results, list, spread, text};
+
+pub(super) fn round_trip(results: &Results) -> Section {
+    let mut section = Section::new(
+        "rtt",
+        "Long round trips",
+        "P1: figure 21, Table 4",
+        &[
+            "One flow for a fixed time over an emulated link of 1 Gb/s. Every line is a share of its own goodput without added \
+             delay, for the thesis's network had less than half of that rate.",
+            "The thesis's protocol waits a round trip for each Block of a Transfer, so it falls at once; TCP falls when its window is \
+             less than the path holds. The extended profile grants ahead.",
+        ],
+    );
+    let (shape, absolute) = sweep(results, "rtt", &mut section, "round trip added");
+    section.chart(shape);
+    section.chart(absolute);
+    section
+}
+
+pub(super) fn loss(results: &Results) -> Section {
+    let mut section = Section::new(
+        "loss",
+        "Lost packets",
+        "P1: figure 22, Table 5",
+        &[
+            "The same link with a round trip of 1 ms; packets are lost where the data flow, at random. Every line is a share of its \
+             own goodput without losses.",
+            "In the thesis a lost STU discards its Block: 0.001 % halves the goodput, and 0.1 % ends it. The classic profile keeps that \
+             rule; the extended one repeats what was lost alone.",
+        ],
+    );
+    let (shape, absolute) = sweep(results, "loss", &mut section, "packets lost");
+    section.chart(shape);
+    section.chart(absolute);
+    section
+}
+
+/// The share of the first link's goodput, with the thesis's own; and goodput as it was.
+fn sweep(results: &Results, run: &str, section: &mut Section, over: &str) -> (Chart, Chart) {
+    let mut shape = Chart::new(
+        &format!("{run}-shape"),
+        &format!("Goodput as a share of that of the first link, over {over}"),
+        Kind::Lines,
+        over,
+        Axis::linear("share of the first link's goodput", "1"),
+    );
+    let mut absolute = Chart::new(
+        &format!("{run}-goodput"),
+        &format!("Goodput over {over}"),
+        Kind::Lines,
+        over,
+        Axis::linear("goodput", "Mb/s"),
+    );
+    let Some(found) = results.for_section(run, section) else {
+        return (shape, absolute);
+    };
+    let category = |link: &str| {
+        let words = link.trim_start_matches("loss ").trim_start_matches("RTT ");
+        words.to_owned()
+    };
+    for cell in list(found, "cells") {
+        let link = category(text(cell, "link"));
+        for result in list(cell, "results") {
+            let name = contender(text(result, "contender"));
+            let Some(mbps) = spread(&result["mbps"]) else {
+                continue;
+            };
+            absolute.put(name, &link, mbps);
+            let first = absolute.categories[0].clone();
+            if let Some(first) = absolute.at(name, &first).filter(|it| it.median > 0.0) {
+                shape.put(name, &link, mbps.times(1.0 / first.median));
+            }
+        }
+    }
+    let theirs = list(&found["thesis"], "rows");
+    for (key, name) in [("stp", "STP (2001)"), ("tcp", "TCP (2001)")] {
+        let first = theirs.first().and_then(|it| it[key].as_f64());
+        let Some(first) = first.filter(|it| *it > 0.0) else {
+            continue;
+        };
+        for row in theirs {
+            let link = category(text(row, "link"));
+            if let Some(mb) = row[key].as_f64()
+                && shape.categories.contains(&link)
+            {
+                shape.put_of_paper(name, &link, mb / first);
+            }
+        }
+    }
+    let mut table = Table::new(
+        "The thesis's own figures, MB/s (of 2^20 bytes): Transfers and windows of 512 KB",
+        &[over, "STP", "TCP"],
+    );
+    for row in theirs {
+        let cell = |key: &str| row[key].as_f64().map_or_else(|| "–".into(), digits);
+        table.row([category(text(row, "link")), cell("stp"), cell("tcp")]);
+    }
+    section.table(table);
+    (shape, absolute)
+}
+
+pub(super) fn incast(results: &Results) -> Section {
+    let mut section = Section::new(
+        "incast",
+        "Many senders behind a shallow queue",
+        "P2: section 4 (the network control architecture). P4: figure 19a",
+        &[
+            "Several senders to one receiver over an emulated switch with a queue of 64 packets. The paper proposes to let one \
+             stream through and to throttle the others; Zerolane's receiver shares its grants among all.",
+        ],
+    );
+    let mut chart = Chart::new(
+        "incast-goodput",
+        "Share of the link, all senders together",
+        Kind::Bars,
+        "contender",
+        Axis::linear("goodput over the link's rate", "1"),
+    );
+    let mut table = Table::new(
+        "Fairness: the least and the most that a sender got, of an equal share",
+        &["contender", "least", "most", "lost in the queue"],
+    );
+    if let Some(found) = results.for_section("incast", &mut section) {
+        for result in list(found, "results") {
+            let name = contender(text(result, "contender"));
+            if let Some(value) = spread(&result["link_fraction"]) {
+                chart.put("all senders", name, value);
+            }
+            let cell = |key: &str| result[key].as_f64().map_or_else(|| "–".into(), digits);
+            table.row([
+                name.to_owned(),
+                cell("least_of_share"),
+                cell("most_of_share"),
+                cell("queue_loss_fraction"),
+            ]);
+        }
+    }
+    section.chart(chart);
+    section.table(table);
+    section
+}

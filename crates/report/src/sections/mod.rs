@@ -1,0 +1,71 @@
+//! The experiments of the papers: from what the runs printed to charts and tables, with the papers' own figures beside them.
+//!
+//! | module | experiments |
+//! |---|---|
+//! | `bulk` | memory to memory; offloads and socket buffers |
+//! | `stream` | MTU, sizes of Transfers and STUs, what touching the data costs |
+//! | `links` | round trips, losses, several senders |
+//! | `latency` | one way, by size and operation; by module |
+//! | `time` | where the receiver's time goes |
+//! | `ladder` | overheads taken away one after the other |
+//! | `fan` | several streams |
+//! | `model` | what is predicted, and memory traffic |
+//! | `trace` | speculation on captures |
+
+mod bulk;
+mod fan;
+mod ladder;
+mod latency;
+mod links;
+mod model;
+mod stream;
+mod time;
+mod trace;
+
+use crate::figure::Section;
+use crate::results::Results;
+
+/// All sections, in the order of the page.
+pub fn all(results: &Results) -> Vec<Section> {
+    let make: [fn(&Results) -> Section; 19] = [
+        bulk::memory_to_memory,
+        stream::mtu,
+        time::receiver,
+        latency::one_way,
+        stream::protocols,
+        stream::transfer_size,
+        stream::stu_size,
+        time::interrupts,
+        links::round_trip,
+        links::loss,
+        bulk::offloads,
+        trace::interference,
+        ladder::ladder,
+        latency::operations,
+        latency::modules,
+        bulk::socket_buffers,
+        model::memory_traffic,
+        fan::streams,
+        links::incast,
+    ];
+    let sections = make.iter().map(|make| make(results));
+    sections.chain([model::prediction(results)]).collect()
+}
+
+/// What is shown of a contender, by its key in the JSON.
+fn contender(key: &str) -> &str {
+    match key {
+        "zerolane" | "extended" => "Zerolane",
+        "zerolane_plain" => "Zerolane, plain",
+        "classic" => "Zerolane, classic profile",
+        "tcp" => "TCP",
+        "tcp_splice" => "TCP, splice",
+        "tcp_sendfile" => "TCP, sendfile",
+        "cubic" => "TCP, CUBIC",
+        "bbr" => "TCP, BBR",
+        "tls" => "TLS over TCP",
+        "quinn" => "QUIC (quinn)",
+        "udp" => "UDP",
+        other => other,
+    }
+}

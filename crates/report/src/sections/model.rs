@@ -1,0 +1,151 @@
+//! What is predicted from the costs of single things, and how much memory traffic there is.
+
+use serde_json::Value;
+
+use crate::figure::{Axis, Chart, Kind, Section, Spread, Table, digits};
+use crate::results::{Results, list, spread, text};
+
+/// A cell for a number that may not be there.
+fn cell(value: &Value) -> String {
+    value.as_f64().map_or_else(|| "–".into(), digits)
+}
+
+fn percent(value: &Value) -> String {
+    value
+        .as_f64()
+        .map_or_else(|| "–".into(), |it| format!("{:.1} %", it * 100.0))
+}
+
+pub(super) fn prediction(results: &Results) -> Section {
+    let mut section = Section::new(
+        "model",
+        "Predicted and measured",
+        "P2: section 5 (the model of Dolly). P4: section 3",
+        &[
+            "From what single things cost on this machine (a copy, a system call, sealing, a datagram, a train) the model predicts \
+             goodput. The paper's model of a chain of hosts predicted 14.7 MB/s where 12.2 were measured: an error of 20 %.",
+        ],
+    );
+    let Some(found) = results.for_section("model", &mut section) else {
+        return section;
+    };
+    let mut chart = Chart::new(
+        "model-goodput",
+        "Goodput, predicted and measured",
+        Kind::Bars,
+        "what",
+        Axis::linear("goodput", "Gb/s"),
+    );
+    let mut table = Table::new(
+        "Each row with its error, and what the model holds for the bottleneck",
+        &[
+            "row",
+            "predicted, Gb/s",
+            "measured, Gb/s",
+            "error",
+            "bottleneck",
+        ],
+    );
+    for row in list(found, "rows") {
+        let name = text(row, "row");
+        let predicted = spread(&row["predicted"]["gbps"]);
+        let measured = spread(&row["measured"]["gbps"]);
+        if let Some(value) = measured {
+            chart.put("measured", name, value);
+        }
+        if let Some(value) = predicted {
+            chart.put("predicted", name, value);
+        }
+        table.row([
+            name.to_owned(),
+            predicted.map_or_else(|| "–".into(), |it| digits(it.median)),
+            measured.map_or_else(|| "–".into(), |it| digits(it.median)),
+            percent(&row["error"]),
+            text(&row["predicted"], "bottleneck").to_owned(),
+        ]);
+    }
+    section.chart(chart);
+    section.table(table);
+    let mut errors = Table::new("Errors of goodput", &["", "error"]);
+    errors.row(["median".to_owned(), percent(&found["median_error"])]);
+    errors.row(["worst".to_owned(), percent(&found["worst_error"])]);
+    section.table(errors);
+    let mut costs = Table::new(
+        "What single things cost, as the model has it",
+        &["what", "cost"],
+    );
+    for (name, value) in found["costs"].as_object().into_iter().flatten() {
+        if value.is_number() {
+            costs.row([name.replace('_', " "), cell(value)]);
+        }
+    }
+    section.table(costs);
+    section
+}
+
+/// What the paper expects, by what is done: a range of bytes on the bus for each byte on the network.
+const TABLE_1: [(&str, &str, &str); 3] = [
+    ("TCP, transmit", "1", "2 to 4"),
+    ("TCP, receive", "2", "4"),
+    ("RDMA, either", "1", "1"),
+];
+
+pub(super) fn memory_traffic(results: &Results) -> Section {
+    let mut section = Section::new(
+        "memory",
+        "Memory traffic",
+        "P4: Table 1, figures 18, 20 and 26b",
+        &[
+            "Bytes on the memory bus for each byte of payload, both ends together, as the model has them; a bus cannot be watched from \
+             inside a virtual machine. Copies of each byte are what the samples of explain and the measured rate of copying give.",
+            "The paper: what fits the cache costs 1 byte at the transmitter and 2 at the receiver, what does not 2 to 4 and 4; RDMA \
+             1.",
+        ],
+    );
+    if let Some(found) = results.for_section("model", &mut section) {
+        let mut chart = Chart::new(
+            "memory-bus",
+            "Bytes on the memory bus for each byte of payload, by the model",
+            Kind::Bars,
+            "what",
+            Axis::linear("bytes on the bus", "1/B"),
+        );
+        for row in list(found, "rows") {
+            if let Some(value) = row["predicted"]["bus_bytes_per_byte"].as_f64() {
+                chart.put("model", text(row, "row"), Spread::single(value));
+            }
+        }
+        if chart.is_empty() {
+            section.gap("bytes on the memory bus", "the model tells none");
+        }
+        section.chart(chart);
+    }
+    let mut copies = Chart::new(
+        "memory-copies",
+        "Copies of each byte of payload, both ends, estimated",
+        Kind::Bars,
+        "contender",
+        Axis::linear("copies", "1/B"),
+    );
+    for (run, name) in [
+        ("explain-tcp", "TCP"),
+        ("explain-plain", "Zerolane, plain"),
+        ("explain-encrypted", "Zerolane"),
+    ] {
+        if let Some(found) = results.for_section(run, &mut section)
+            && let Some(value) = spread(&found["copies_per_byte"])
+        {
+            copies.put("both ends", name, value);
+        }
+    }
+    section.chart(copies);
+    let mut theirs = Table::new(
+        "P4, Table 1: bytes on the memory bus for each byte on the network",
+        &["what", "fits the cache", "does not"],
+    );
+    for (what, fits, not) in TABLE_1 {
+        theirs.row([what, fits, not]);
+    }
+    section.table(theirs);
+    section
+}

@@ -1,0 +1,177 @@
+//! Where the time goes, by what `explain` says.
+
+use serde_json::Value;
+
+use super::latency::largest;
+use crate::figure::{Axis, Chart, Kind, Section, Spread, Table, digits};
+use crate::results::{Results, list, text};
+
+const RUNS: [(&str, &str); 3] = [
+    ("explain-tcp", "TCP"),
+    ("explain-plain", "Zerolane, plain"),
+    ("explain-encrypted", "Zerolane"),
+];
+
+/// The words of the page for a cause of `explain`.
+fn cause(key: &str) -> &str {
+    match key {
+        "payload_copy" => "payload copy",
+        "memory" => "memory management",
+        "protocol" => "UDP, TCP, IP",
+        "socket" => "socket layer",
+        "softirq" => "softirq, GRO",
+        "driver" => "driver, veth",
+        "system_call" => "system-call entry",
+        "scheduling" => "scheduling, wake-ups",
+        "program" => "the program",
+        other => other,
+    }
+}
+
+pub(super) fn receiver(results: &Results) -> Section {
+    let mut section = Section::new(
+        "receiver",
+        "Where the time goes",
+        "P0: figure 5. P4: figures 16 and 17",
+        &[
+            "CPU time of a whole transfer of 1 MiB buffers by cause, both ends together, for each KiB. Both ends are on one \
+             machine here, so the receiver's part cannot be told from the sender's.",
+            "The paper split its receiver's time in five: moving data, interrupts, virtual memory, driver, protocol. With an MTU of \
+             1500 bytes 55 % of the CPU went to packets, at 8 KB 24 %; without copies and checksums 57 KB needed 10 %.",
+        ],
+    );
+    let mut chart = Chart::new(
+        "receiver-causes",
+        "CPU time by cause",
+        Kind::Stack,
+        "contender",
+        Axis::linear("CPU time of both ends", "ns/KiB"),
+    );
+    let mut table = Table::new(
+        "What the samples say besides",
+        &["contender", "explained", "copies a byte", "packets dropped"],
+    );
+    let found: Vec<_> = RUNS
+        .iter()
+        .filter_map(|(run, name)| Some((*name, results.for_section(run, &mut section)?)))
+        .collect();
+    let causes = || found.iter().flat_map(|(_, it)| list(it, "causes"));
+    let parts = largest(causes().map(|it| (text(it, "cause"), it["ns_per_kib"].as_f64())));
+    for (name, explained) in &found {
+        for row in list(explained, "causes") {
+            let Some(ns) = row["ns_per_kib"].as_f64() else {
+                continue;
+            };
+            let key = text(row, "cause");
+            let part = if parts.contains(&key) {
+                cause(key)
+            } else {
+                "other"
+            };
+            let before = chart.at(part, name).map_or(0.0, |it| it.median);
+            chart.put(part, name, Spread::single(before + ns));
+        }
+        let share = explained["explained_fraction"].as_f64();
+        table.row([
+            (*name).to_owned(),
+            share.map_or_else(|| "–".into(), |it| format!("{:.1} %", it * 100.0)),
+            explained["copies_per_byte"]
+                .as_f64()
+                .map_or_else(|| "–".into(), digits),
+            dropped(explained),
+        ]);
+        for missing in explained["missing"].as_array().into_iter().flatten() {
+            let why = missing.as_str().unwrap_or_default();
+            let why = why.split_once(": ").unwrap_or((why, ""));
+            let gap = crate::figure::Gap {
+                what: why.0.into(),
+                why: why.1.into(),
+            };
+            if !section.gaps.contains(&gap) {
+                section.gaps.push(gap);
+            }
+        }
+    }
+    section.chart(chart);
+    section.table(table);
+    let mut theirs = Table::new(
+        "P0, figure 5: the receiver's CPU on a DEC Miata",
+        &["MTU", "rate", "what", "CPU"],
+    );
+    for row in [
+        ["1500", "300 Mb/s", "all", "about 80 %"],
+        ["1500", "300 Mb/s", "packets alone", "55 %"],
+        ["8 KB", "360 Mb/s", "packets alone", "24 %"],
+        ["57 KB", "390 Mb/s", "no copy, no checksum", "10 %"],
+    ] {
+        theirs.row(row);
+    }
+    section.table(theirs);
+    section
+}
+
+fn dropped(explained: &Value) -> String {
+    let drops = list(explained, "drops").iter();
+    let count: u64 = drops
+        .filter_map(|it| it["packets"].as_u64().or_else(|| it["count"].as_u64()))
+        .sum();
+    count.to_string()
+}
+
+/// Interrupts a second and MB/s of P1, Table 2: protocol, MTU, MB/s, interrupts of receiver and sender.
+const TABLE_2: [(&str, f64, f64, f64); 6] = [
+    ("STP, 9000", 98.0, 1609.0, 3154.0),
+    ("TCP, 9000", 86.0, 2149.0, 2893.0),
+    ("TCP, 9000, no coalescing", 68.0, 6014.0, 6236.0),
+    ("STP, 1500", 52.0, 2700.0, 3088.0),
+    ("TCP, 1500", 57.0, 2793.0, 3488.0),
+    ("TCP, 1500, no coalescing", 49.0, 21611.0, 23605.0),
+];
+
+pub(super) fn interrupts(results: &Results) -> Section {
+    let mut section = Section::new(
+        "interrupts",
+        "Interrupts, wake-ups and context switches",
+        "P1: figure 20, Table 2",
+        &[
+            "What interrupts were in the thesis are softirqs here, for a veth has none: how often the kernel began to take packets. \
+             Both are divided by the data, so that rates can be compared. Thesis: both ends' interrupts together.",
+        ],
+    );
+    let mut chart = Chart::new(
+        "interrupts-per-mib",
+        "Events for each MiB, both ends",
+        Kind::Bars,
+        "contender",
+        Axis::linear("events", "1/MiB"),
+    );
+    for (run, name) in RUNS {
+        let Some(found) = results.for_section(run, &mut section) else {
+            continue;
+        };
+        let per_mib = &found["per_mib"];
+        for (key, event) in [
+            ("softirq_net_rx", "network softirqs"),
+            ("wake_ups", "wake-ups"),
+            ("context_switches", "context switches"),
+        ] {
+            if let Some(value) = per_mib[key].as_f64() {
+                chart.put(event, name, Spread::single(value));
+            }
+        }
+    }
+    section.chart(chart);
+    let mut theirs = Chart::new(
+        "interrupts-thesis",
+        "The thesis's interrupts for each MB",
+        Kind::Bars,
+        "protocol and MTU",
+        Axis::linear("interrupts", "1/MB"),
+    );
+    for (name, mb, receiver, sender) in TABLE_2 {
+        theirs.put_of_paper("receiver (2001)", name, receiver / mb);
+        theirs.put_of_paper("sender (2001)", name, sender / mb);
+    }
+    section.chart(theirs);
+    section
+}
