@@ -1,0 +1,187 @@
+//! `zerolane report` as a user starts it.
+
+#![allow(non_snake_case)]
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, Uid};
+use serde_json::Value;
+
+/// Runs that take no time and need no rights.
+const TRACES: &str = "trace-interfered-0,trace-two-at-once,trace-two-in-turn";
+
+fn report(out: &Path, words: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zerolane-bench"));
+    command.args(["report", "--quick", "--out"]).arg(out);
+    command.args(words.split_whitespace());
+    command
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn section<'a>(report: &'a Value, id: &str) -> &'a Value {
+    let sections = report["sections"].as_array().unwrap().iter();
+    sections.into_iter().find(|it| it["id"] == id).unwrap()
+}
+
+#[test]
+fn report__of_captures_says_what_speculation_would_have_hit() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let output = report(&out, &format!("--only {TRACES}")).output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    let found = json(&out.join("report.json"));
+    let speculation = section(&found, "speculation");
+    let rows = speculation["tables"][0]["rows"].as_array().unwrap();
+    // The paper's list is of no use to two senders at once, and of use to each by itself: its Table 2.
+    let misses: Vec<_> = rows.iter().map(|it| it[1].as_str().unwrap()).collect();
+    assert_eq!(misses, ["0 of 10000", "10000 of 10000", "0 of 10000"]);
+    assert_eq!(rows[1][2], "0 of 10000");
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("id=\"speculation-hits\""));
+    assert!(page.contains("zerolane trace captures/two-at-once.pcap --json"));
+    assert!(!page.contains(directory.path().to_str().unwrap()), "a path of this machine");
+    assert_eq!(found["runs"].as_array().unwrap().len(), 3);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("report.html"), "{said}");
+}
+
+#[test]
+fn report__resumes_what_is_there_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let first = "--only trace-interfered-0,trace-two-at-once";
+    assert!(report(&out, first).output().unwrap().status.success());
+    let kept = out.join("runs/trace-interfered-0.json");
+    let before = fs::metadata(&kept).unwrap().modified().unwrap();
+    // One is cut: it is run again, and the other one is not.
+    let cut = out.join("runs/trace-two-at-once.json");
+    fs::write(&cut, "{\"words\": [").unwrap();
+    let output = report(&out, &format!("--resume --only {TRACES}")).output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    assert!(told(&output).contains("1 runs are done already"), "{}", told(&output));
+    assert_eq!(fs::metadata(&kept).unwrap().modified().unwrap(), before);
+    assert!(json(&cut)["run"]["outcome"]["result"]["sum"].is_object());
+
+    let refused = |command: &mut Command, words: &str| {
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+        assert!(told(&output).contains(words), "{}", told(&output));
+    };
+    refused(&mut report(&out, first), "--resume goes on with it");
+    let elsewhere = directory.path().join("elsewhere");
+    refused(&mut report(&elsewhere, "--resume"), "nothing to resume");
+    assert!(!elsewhere.exists());
+    refused(&mut report(&elsewhere, "--only no-such-run"), "no run is called no-such-run");
+    assert!(!elsewhere.exists());
+    // Runs of another machine, another version, another plan.
+    let path = out.join("runs/report.stamp");
+    let stamp = json(&path);
+    for (at, value, words) in [
+        ("/machine/cpu", "abacus".into(), "of another machine (abacus"),
+        ("/version", "0.0.1".into(), "of version 0.0.1"),
+        ("/program", "another".into(), "another build"),
+        ("/quick", Value::Bool(false), "the full plan"),
+    ] {
+        let mut other = stamp.clone();
+        *other.pointer_mut(at).unwrap() = value;
+        fs::write(&path, other.to_string()).unwrap();
+        refused(&mut report(&out, "--resume"), words);
+    }
+    fs::write(&path, "garbage").unwrap();
+    refused(&mut report(&out, "--resume"), "is not readable");
+}
+
+#[test]
+fn report__stopped_keeps_what_is_done_and_leaves_nothing_running() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let words = "--only trace-interfered-0,put_lat-event,bulk-64KiB,bulk-1MiB";
+    let mut command = report(&out, words);
+    command.stderr(Stdio::piped()).stdout(Stdio::null());
+    let child = command.process_group(0).spawn().unwrap();
+    let group = Pid::from_raw(child.id().cast_signed());
+    // In the middle of a run: some are to come.
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !out.join("captures/two-in-turn.pcap").exists() {
+        assert!(Instant::now() < deadline, "it does not begin");
+        thread::sleep(Duration::from_millis(20));
+    }
+    thread::sleep(Duration::from_millis(700));
+    kill(group, Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", told(&output));
+    assert!(told(&output).contains("--resume goes on"), "{}", told(&output));
+    assert!(!out.join("report.html").exists(), "a page of half of the runs");
+    // Its own group has nobody left, and no run's result is a part of one.
+    assert!(killpg(group, None).is_err());
+    for entry in fs::read_dir(out.join("runs")).unwrap() {
+        let path = entry.unwrap().path();
+        assert!(json(&path).is_object(), "{}", path.display());
+    }
+    let rest = report(&out, "--resume --only trace-interfered-0").output().unwrap();
+    assert!(rest.status.success(), "{}", told(&rest));
+    assert!(out.join("report.html").exists());
+}
+
+#[test]
+fn report__to_a_full_disk_leaves_no_half_of_a_file() {
+    if !Uid::effective().is_root() {
+        println!("skipped: this process may not mount");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let script = r#"
+        mount -t tmpfs -o size=3m zerolane-test "$1" || { echo "skipped: this kernel mounts none"; exit 0; }
+        "$0" report --quick --only trace-interfered-0 --out "$1/out"; code=$?
+        find "$1/out" -name '.tmp*' -print
+        ls "$1/out"
+        exit $code
+    "#;
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_zerolane-bench")])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if said.contains("skipped: ") {
+        print!("{said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{said}{}", told(&output));
+    assert!(told(&output).contains("No space left"), "{}", told(&output));
+    assert!(!said.contains(".tmp") && !said.contains("report.html"), "{said}");
+}
+
+#[test]
+fn report__of_a_run_that_is_impossible_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let mut command = report(&out, "--only explain-tcp,trace-interfered-0");
+    // No file may grow: whatever the command needs, the captures are there already.
+    let _ = command.output().unwrap();
+    let kept = out.join("runs/explain-tcp.json");
+    let mut run = json(&kept);
+    run["run"]["outcome"] = serde_json::json!({"error": "sampling is not allowed here"});
+    fs::write(&kept, run.to_string()).unwrap();
+    fs::remove_file(out.join("report.html")).unwrap();
+    // It is tried again, and not taken from the file.
+    let again = report(&out, "--resume --only explain-tcp,trace-interfered-0");
+    let output = { again }.output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(!page.contains("sampling is not allowed here"));
+    assert!(told(&output).contains("1 runs are done already"), "{}", told(&output));
+}

@@ -1,0 +1,117 @@
+//! The page holds all that `report.json` has, and needs nothing from elsewhere.
+
+use std::collections::BTreeSet;
+
+use serde_json::Map;
+use zerolane_report::results::Outcome;
+
+use crate::{html, printed, report, report_of, run};
+
+#[test]
+fn page__has_every_chart_of_the_report() {
+    let report = report_of(printed());
+    let page = html(&report);
+    let charts: Vec<_> = report.sections.iter().flat_map(|it| &it.charts).collect();
+    assert!(charts.len() >= 25, "{} charts", charts.len());
+    let ids: BTreeSet<_> = charts.iter().map(|it| &it.id).collect();
+    assert_eq!(ids.len(), charts.len(), "two charts of one name");
+    for chart in charts {
+        assert!(page.contains(&format!("id=\"{}\"", chart.id)), "{}", chart.id);
+        assert!(!chart.axis.unit.is_empty() && !chart.over.is_empty());
+        for series in &chart.series {
+            assert!(page.contains(&series.name), "{}: {}", chart.id, series.name);
+        }
+    }
+    let sections: Vec<_> = report.sections.iter().map(|it| it.id.as_str()).collect();
+    for id in sections {
+        assert!(page.contains(&format!("<section id=\"{id}\">")), "{id}");
+        assert!(page.contains(&format!("href=\"#{id}\"")), "{id}");
+    }
+}
+
+#[test]
+fn page__needs_nothing_else_and_runs_nothing() {
+    let page = html(&report_of(printed()));
+    for attribute in ["src=", "url(", "@import", "<script", "onload", "<link rel=\"stylesheet", "xmlns"] {
+        assert!(!page.contains(attribute), "{attribute}");
+    }
+    for reference in page.split("href=\"").skip(1) {
+        assert!(
+            reference.starts_with('#') || reference.starts_with("data:,"),
+            "{}",
+            &reference[..40]
+        );
+    }
+    assert!(!page.contains("http://") && !page.contains("https://"));
+}
+
+/// Every element that is opened is closed, in order.
+#[test]
+fn page__is_well_formed() {
+    const VOID: [&str; 4] = ["meta", "link", "br", "!DOCTYPE"];
+    let page = html(&report_of(printed()));
+    let mut open: Vec<&str> = Vec::new();
+    let mut elements = 0;
+    for tag in page.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').expect("a tag that does not end");
+        let name = tag.trim_start_matches('/');
+        let name = name.split([' ', '\n', '/']).next().unwrap();
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "after {elements} elements");
+        } else if !tag.ends_with('/') && !VOID.contains(&name) {
+            open.push(name);
+        }
+        elements += 1;
+    }
+    assert!(open.is_empty(), "{open:?}");
+    assert!(elements > 1000);
+}
+
+#[test]
+fn found__is_five_sentences_with_figures() {
+    let report = report_of(printed());
+    assert_eq!(report.found.len(), 5);
+    for sentence in &report.found {
+        assert!(sentence.ends_with('.') && !sentence.contains("not measured"), "{sentence}");
+        assert!(sentence.contains(|it: char| it.is_ascii_digit()), "{sentence}");
+    }
+    assert!(report.found[0].contains("3.11 Gb/s"), "{}", report.found[0]);
+}
+
+#[test]
+fn gaps__say_which_run_failed_and_why() {
+    let failed = run("loss", Outcome::Error("no right to make namespaces".into()));
+    let report = report(vec![failed]);
+    let page = html(&report);
+    assert_eq!(report.found.len(), 5);
+    assert!(report.found[2].contains("no right to make namespaces"), "{}", report.found[2]);
+    let gap = report.gaps.iter().find(|it| it.what == "loss").unwrap();
+    assert_eq!(gap.why, "no right to make namespaces");
+    assert!(page.contains("<strong>loss</strong>: no right to make namespaces"));
+    // What the quick plan leaves out is told as that.
+    let gap = report.gaps.iter().find(|it| it.what == "put_bw").unwrap();
+    assert_eq!(gap.why, "not part of --quick");
+    let gap = report.gaps.iter().find(|it| it.what == "bulk-1MiB").unwrap();
+    assert_eq!(gap.why, "was not run (--only)");
+}
+
+#[test]
+fn page__of_nothing_is_a_page() {
+    let report = report_of(Map::new());
+    let page = html(&report);
+    assert!(page.ends_with("</html>") && report.runs.is_empty());
+    // The papers' own figures are there all the same.
+    assert!(page.contains("12 745"));
+}
+
+#[test]
+fn figures__of_the_run_stand_in_the_page() {
+    let report = report_of(printed());
+    let bulk = report.sections.iter().find(|it| it.id == "bulk").unwrap();
+    let chart = bulk.find("bulk-goodput").unwrap();
+    let spread = chart.at("Zerolane", "1 MiB").unwrap();
+    assert!(spread.min < spread.median && spread.median < spread.max);
+    assert_eq!(chart.table().rows.len(), 3);
+    let page = html(&report);
+    assert!(page.contains("3.11 (2.48 to 3.57)"));
+}
