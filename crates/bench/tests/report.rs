@@ -52,7 +52,10 @@ fn report__of_captures_says_what_speculation_would_have_hit() {
     let page = fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("id=\"speculation-hits\""));
     assert!(page.contains("zerolane trace captures/two-at-once.pcap --json"));
-    assert!(!page.contains(directory.path().to_str().unwrap()), "a path of this machine");
+    assert!(
+        !page.contains(directory.path().to_str().unwrap()),
+        "a path of this machine"
+    );
     assert_eq!(found["runs"].as_array().unwrap().len(), 3);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("report.html"), "{said}");
@@ -69,9 +72,15 @@ fn report__resumes_what_is_there_and_nothing_else() {
     // One is cut: it is run again, and the other one is not.
     let cut = out.join("runs/trace-two-at-once.json");
     fs::write(&cut, "{\"words\": [").unwrap();
-    let output = report(&out, &format!("--resume --only {TRACES}")).output().unwrap();
+    let output = report(&out, &format!("--resume --only {TRACES}"))
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", told(&output));
-    assert!(told(&output).contains("1 runs are done already"), "{}", told(&output));
+    assert!(
+        told(&output).contains("1 runs are done already"),
+        "{}",
+        told(&output)
+    );
     assert_eq!(fs::metadata(&kept).unwrap().modified().unwrap(), before);
     assert!(json(&cut)["run"]["outcome"]["result"]["sum"].is_object());
 
@@ -84,13 +93,20 @@ fn report__resumes_what_is_there_and_nothing_else() {
     let elsewhere = directory.path().join("elsewhere");
     refused(&mut report(&elsewhere, "--resume"), "nothing to resume");
     assert!(!elsewhere.exists());
-    refused(&mut report(&elsewhere, "--only no-such-run"), "no run is called no-such-run");
+    refused(
+        &mut report(&elsewhere, "--only no-such-run"),
+        "no run is called no-such-run",
+    );
     assert!(!elsewhere.exists());
     // Runs of another machine, another version, another plan.
     let path = out.join("runs/report.stamp");
     let stamp = json(&path);
     for (at, value, words) in [
-        ("/machine/cpu", "abacus".into(), "of another machine (abacus"),
+        (
+            "/machine/cpu",
+            "abacus".into(),
+            "of another machine (abacus",
+        ),
         ("/version", "0.0.1".into(), "of version 0.0.1"),
         ("/program", "another".into(), "another build"),
         ("/quick", Value::Bool(false), "the full plan"),
@@ -123,15 +139,24 @@ fn report__stopped_keeps_what_is_done_and_leaves_nothing_running() {
     kill(group, Signal::SIGINT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", told(&output));
-    assert!(told(&output).contains("--resume goes on"), "{}", told(&output));
-    assert!(!out.join("report.html").exists(), "a page of half of the runs");
+    assert!(
+        told(&output).contains("--resume goes on"),
+        "{}",
+        told(&output)
+    );
+    assert!(
+        !out.join("report.html").exists(),
+        "a page of half of the runs"
+    );
     // Its own group has nobody left, and no run's result is a part of one.
     assert!(killpg(group, None).is_err());
     for entry in fs::read_dir(out.join("runs")).unwrap() {
         let path = entry.unwrap().path();
         assert!(json(&path).is_object(), "{}", path.display());
     }
-    let rest = report(&out, "--resume --only trace-interfered-0").output().unwrap();
+    let rest = report(&out, "--resume --only trace-interfered-0")
+        .output()
+        .unwrap();
     assert!(rest.status.success(), "{}", told(&rest));
     assert!(out.join("report.html").exists());
 }
@@ -151,7 +176,13 @@ fn report__to_a_full_disk_leaves_no_half_of_a_file() {
         exit $code
     "#;
     let output = Command::new("unshare")
-        .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_zerolane-bench")])
+        .args([
+            "--mount",
+            "sh",
+            "-c",
+            script,
+            env!("CARGO_BIN_EXE_zerolane-bench"),
+        ])
         .arg(directory.path())
         .output()
         .unwrap();
@@ -162,7 +193,10 @@ fn report__to_a_full_disk_leaves_no_half_of_a_file() {
     }
     assert_eq!(output.status.code(), Some(1), "{said}{}", told(&output));
     assert!(told(&output).contains("No space left"), "{}", told(&output));
-    assert!(!said.contains(".tmp") && !said.contains("report.html"), "{said}");
+    assert!(
+        !said.contains(".tmp") && !said.contains("report.html"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -183,5 +217,9 @@ fn report__of_a_run_that_is_impossible_names_it() {
     assert!(output.status.success(), "{}", told(&output));
     let page = fs::read_to_string(out.join("report.html")).unwrap();
     assert!(!page.contains("sampling is not allowed here"));
-    assert!(told(&output).contains("1 runs are done already"), "{}", told(&output));
+    assert!(
+        told(&output).contains("1 runs are done already"),
+        "{}",
+        told(&output)
+    );
 }

@@ -157,6 +157,13 @@ impl Chart {
         })
     }
 
+    /// Sorts the series by names; those that are not named come last.
+    pub fn sort(&mut self, names: &[&str]) {
+        let place = |it: &Series| names.iter().position(|name| *name == it.name);
+        self.series
+            .sort_by_key(|it| place(it).unwrap_or(names.len()));
+    }
+
     /// Whether there is anything to draw.
     pub fn is_empty(&self) -> bool {
         self.series.is_empty()
@@ -233,6 +240,13 @@ impl Table {
             columns: columns.iter().map(|&it| it.into()).collect(),
             rows: Vec::new(),
         }
+    }
+
+    /// Whether a column holds words: its cells begin with letters.
+    pub fn is_of_words(&self, column: &usize) -> bool {
+        let cells = self.rows.iter().filter_map(|it| it.get(*column));
+        let words = |it: &String| it.starts_with(char::is_alphabetic);
+        cells.filter(|it| words(it)).count() * 2 > self.rows.len()
     }
 
     /// Adds a row.

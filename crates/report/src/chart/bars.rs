@@ -18,7 +18,7 @@ const BETWEEN: i32 = 14;
 const TOP: i32 = 8;
 const BOTTOM: i32 = 46;
 /// Most of the width that names of categories take; longer ones stand above their bars.
-const NAMES: i32 = 170;
+const NAMES: i32 = 150;
 /// What stands behind a bar.
 const VALUE: i32 = 52;
 

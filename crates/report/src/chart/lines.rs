@@ -9,7 +9,7 @@ use super::theme::{FONT, GRID, INK, LETTER, colour, text};
 use super::{WIDTH, drawing};
 use crate::figure::Chart;
 
-pub(super) const HEIGHT: u32 = 340;
+pub(super) const HEIGHT: u32 = 300;
 
 /// Room around the lines: of the axes' words.
 const TOP: i32 = 34;
@@ -96,6 +96,8 @@ pub(super) fn draw(chart: &Chart, backend: SVGBackend<'_>) -> Result<()> {
         let points: Vec<_> = points
             .filter_map(|(category, it)| Some((plane.x(category), (*it)?)))
             .map(|(x, it)| {
+                // Beside each other, so that spreads of the same category can be told apart.
+                let x = x + (index as i32 * 2 - chart.series.len() as i32 + 1) * 2;
                 let y = |value| plane.y(scale.at(value));
                 (x, [y(it.min), y(it.median), y(it.max)])
             })

@@ -17,8 +17,8 @@ use anyhow::{Result, anyhow};
 
 use crate::figure::{Chart, Kind};
 
-/// Width of every chart, in the units of its `viewBox`. On a phone it is shown at about two thirds.
-const WIDTH: u32 = 560;
+/// Width of every chart, in the units of its `viewBox`. On a phone it is shown at about three quarters.
+const WIDTH: u32 = 460;
 
 /// A chart as an `<svg>` element with a title and a description.
 ///

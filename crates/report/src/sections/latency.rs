@@ -146,6 +146,10 @@ pub(super) fn modules(results: &Results) -> Section {
         section.gap("the parts of the latency", why);
         return section;
     }
+    let parts = largest(
+        rows.iter()
+            .map(|it| (text(it, "module"), it["us"].as_f64())),
+    );
     for (bytes, id) in [(64, "modules-64"), (16384, "modules-16KiB")] {
         let shown = size(&bytes.into());
         let mut chart = Chart::new(
@@ -156,7 +160,6 @@ pub(super) fn modules(results: &Results) -> Section {
             Axis::linear("time", "us"),
         );
         let of_size = || rows.iter().filter(|it| it["size"].as_u64() == Some(bytes));
-        let parts = largest(of_size().map(|it| (text(it, "module"), it["us"].as_f64())));
         for row in of_size() {
             let wait = text(row, "wait");
             let category = format!("{}, {wait}", name(row));
@@ -168,6 +171,7 @@ pub(super) fn modules(results: &Results) -> Section {
             let before = chart.at(part, &category).map_or(0.0, |it| it.median);
             chart.put(part, &category, Spread::single(before + us));
         }
+        chart.sort(&parts);
         section.chart(chart);
     }
     let mut table = Table::new(

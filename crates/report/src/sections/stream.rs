@@ -261,7 +261,7 @@ const TABLES_6_AND_7: [(u64, f64, f64); 8] = [
 fn relative_to_best(id: &str, chart: &Chart) -> Chart {
     let mut relative = chart.clone();
     relative.id = id.into();
-    relative.title = "The same, as a share of the largest size's".into();
+    relative.title = "Goodput as a share of that of the largest size".into();
     relative.axis = Axis::linear("share of the largest size's goodput", "1");
     for series in &mut relative.series {
         let last = series.points.last().copied().flatten();

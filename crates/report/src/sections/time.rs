@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::latency::largest;
-use crate::figure::{Axis, Chart, Kind, Section, Spread, Table, digits};
+use crate::figure::{Axis, Chart, Kind, Section, Spread, Table, with_spread};
 use crate::results::{Results, list, text};
 
 const RUNS: [(&str, &str); 3] = [
@@ -78,6 +78,7 @@ pub(super) fn receiver(results: &Results) -> Section {
             explained["copies_per_byte"]
                 .as_f64()
                 .map_or_else(|| "–".into(), digits),
+            copies(explained).map_or_else(|| "–".into(), with_spread),
             dropped(explained),
         ]);
         for missing in explained["missing"].as_array().into_iter().flatten() {
@@ -92,6 +93,8 @@ pub(super) fn receiver(results: &Results) -> Section {
             }
         }
     }
+    let parts: Vec<_> = parts.iter().map(|it| cause(it)).collect();
+    chart.sort(&parts);
     section.chart(chart);
     section.table(table);
     let mut theirs = Table::new(
@@ -108,6 +111,17 @@ pub(super) fn receiver(results: &Results) -> Section {
     }
     section.table(theirs);
     section
+}
+
+/// Copies of each byte, with the range that the estimate has.
+pub(super) fn copies(explained: &Value) -> Option<Spread> {
+    let median = explained["copies_per_byte"].as_f64()?;
+    let range = &explained["copies_per_byte_range"];
+    Some(Spread {
+        min: range[0].as_f64().unwrap_or(median),
+        median,
+        max: range[1].as_f64().unwrap_or(median),
+    })
 }
 
 fn dropped(explained: &Value) -> String {
@@ -135,7 +149,7 @@ pub(super) fn interrupts(results: &Results) -> Section {
         "P1: figure 20, Table 2",
         &[
             "What interrupts were in the thesis are softirqs here, for a veth has none: how often the kernel began to take packets. \
-             Both are divided by the data, so that rates can be compared. Thesis: both ends' interrupts together.",
+             Both are divided by the data, so that rates can be compared.",
         ],
     );
     let mut chart = Chart::new(

@@ -103,14 +103,19 @@ impl Browser {
 
     /// Shows a file so wide, in a colour scheme, and waits until it is loaded.
     fn show(&mut self, page: &Path, width: u32, scheme: &str) {
-        let metrics = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600});
+        let metrics =
+            json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600});
         self.ask("Emulation.setDeviceMetricsOverride", metrics);
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.ask("Emulation.setEmulatedMedia", media);
         self.events.clear();
         let url = format!("file://{}", page.display());
         self.ask("Page.navigate", json!({"url": url}));
-        while !self.events.iter().any(|it| it["method"] == "Page.loadEventFired") {
+        while !self
+            .events
+            .iter()
+            .any(|it| it["method"] == "Page.loadEventFired")
+        {
             let said = self.next();
             self.events.push(said);
         }
@@ -210,7 +215,12 @@ fn page__in_a_browser_light_and_dark_wide_and_narrow() {
         return;
     };
     let mut backgrounds = Vec::new();
-    for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
+    for (width, scheme) in [
+        (1280, "light"),
+        (1280, "dark"),
+        (400, "light"),
+        (400, "dark"),
+    ] {
         browser.show(&page, width, scheme);
         let at = format!("{width} px, {scheme}");
         let found = browser.evaluate("document.querySelectorAll('svg.chart').length");
@@ -221,7 +231,11 @@ fn page__in_a_browser_light_and_dark_wide_and_narrow() {
         assert!(contrast >= 4.5, "{at}: contrast {contrast}");
         let background = browser.evaluate("getComputedStyle(document.body).backgroundColor");
         backgrounds.push(background);
-        assert!(browser.complaints().is_empty(), "{at}: {:?}", browser.complaints());
+        assert!(
+            browser.complaints().is_empty(),
+            "{at}: {:?}",
+            browser.complaints()
+        );
         browser.screenshot(&images.join(format!("report-{width}-{scheme}.png")));
     }
     assert_eq!(backgrounds[0], backgrounds[2]);

@@ -46,7 +46,10 @@ fn page__with_any_value_missing_is_a_page() {
                 let mut value = all[name].clone();
                 *value.pointer_mut(path).unwrap() = wrong;
                 changed.insert(name.clone(), value);
-                assert!(html(&report_of(changed)).ends_with("</html>"), "{name}{path}");
+                assert!(
+                    html(&report_of(changed)).ends_with("</html>"),
+                    "{name}{path}"
+                );
             }
         }
     }

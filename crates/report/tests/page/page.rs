@@ -16,7 +16,11 @@ fn page__has_every_chart_of_the_report() {
     let ids: BTreeSet<_> = charts.iter().map(|it| &it.id).collect();
     assert_eq!(ids.len(), charts.len(), "two charts of one name");
     for chart in charts {
-        assert!(page.contains(&format!("id=\"{}\"", chart.id)), "{}", chart.id);
+        assert!(
+            page.contains(&format!("id=\"{}\"", chart.id)),
+            "{}",
+            chart.id
+        );
         assert!(!chart.axis.unit.is_empty() && !chart.over.is_empty());
         for series in &chart.series {
             assert!(page.contains(&series.name), "{}: {}", chart.id, series.name);
@@ -32,7 +36,15 @@ fn page__has_every_chart_of_the_report() {
 #[test]
 fn page__needs_nothing_else_and_runs_nothing() {
     let page = html(&report_of(printed()));
-    for attribute in ["src=", "url(", "@import", "<script", "onload", "<link rel=\"stylesheet", "xmlns"] {
+    for attribute in [
+        "src=",
+        "url(",
+        "@import",
+        "<script",
+        "onload",
+        "<link rel=\"stylesheet",
+        "xmlns",
+    ] {
         assert!(!page.contains(attribute), "{attribute}");
     }
     for reference in page.split("href=\"").skip(1) {
@@ -72,8 +84,14 @@ fn found__is_five_sentences_with_figures() {
     let report = report_of(printed());
     assert_eq!(report.found.len(), 5);
     for sentence in &report.found {
-        assert!(sentence.ends_with('.') && !sentence.contains("not measured"), "{sentence}");
-        assert!(sentence.contains(|it: char| it.is_ascii_digit()), "{sentence}");
+        assert!(
+            sentence.ends_with('.') && !sentence.contains("not measured"),
+            "{sentence}"
+        );
+        assert!(
+            sentence.contains(|it: char| it.is_ascii_digit()),
+            "{sentence}"
+        );
     }
     assert!(report.found[0].contains("3.11 Gb/s"), "{}", report.found[0]);
 }
@@ -84,14 +102,22 @@ fn gaps__say_which_run_failed_and_why() {
     let report = report(vec![failed]);
     let page = html(&report);
     assert_eq!(report.found.len(), 5);
-    assert!(report.found[2].contains("no right to make namespaces"), "{}", report.found[2]);
+    assert!(
+        report.found[2].contains("no right to make namespaces"),
+        "{}",
+        report.found[2]
+    );
     let gap = report.gaps.iter().find(|it| it.what == "loss").unwrap();
     assert_eq!(gap.why, "no right to make namespaces");
     assert!(page.contains("<strong>loss</strong>: no right to make namespaces"));
     // What the quick plan leaves out is told as that.
     let gap = report.gaps.iter().find(|it| it.what == "put_bw").unwrap();
     assert_eq!(gap.why, "not part of --quick");
-    let gap = report.gaps.iter().find(|it| it.what == "bulk-1MiB").unwrap();
+    let gap = report
+        .gaps
+        .iter()
+        .find(|it| it.what == "bulk-1MiB")
+        .unwrap();
     assert_eq!(gap.why, "was not run (--only)");
 }
 
@@ -114,4 +140,17 @@ fn figures__of_the_run_stand_in_the_page() {
     assert_eq!(chart.table().rows.len(), 3);
     let page = html(&report);
     assert!(page.contains("3.11 (2.48 to 3.57)"));
+}
+
+#[test]
+fn sections__are_those_of_the_list_of_figures_and_tables() {
+    let document = include_str!("../../../../docs/papers.md");
+    let (_, list) = document.split_once("## Figures and tables").unwrap();
+    for section in report_of(Map::new()).sections {
+        assert!(
+            list.contains(&format!("`{}`", section.id)),
+            "{}",
+            section.id
+        );
+    }
 }
