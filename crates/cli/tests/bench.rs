@@ -56,6 +56,7 @@ fn bench__is_handed_on_as_it_is() {
             "beside bench bulk --reps 1 -n\n",
         ),
         (&["demo", "--size", "8MiB"], "beside demo --size 8MiB\n"),
+        (&["report", "--quick"], "beside report --quick\n"),
     ] {
         let output = run(&program, Path::new("/nowhere"), words);
         assert_eq!(said(&output), told);
@@ -82,7 +83,7 @@ fn bench__beside_comes_before_PATH() {
 #[test]
 fn bench__that_is_not_installed_is_said_with_what_to_do() {
     let (_directory, program) = installed();
-    for command in ["bench", "demo"] {
+    for command in ["bench", "demo", "report"] {
         let output = run(&program, Path::new("/nowhere"), &[command]);
         assert_eq!(output.status.code(), Some(1));
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -97,7 +98,7 @@ fn bench__that_is_not_installed_is_said_with_what_to_do() {
 fn help__lists_the_commands_of_both_programs() {
     let (_directory, program) = installed();
     let help = said(&run(&program, Path::new("/nowhere"), &["--help"]));
-    for command in ["serve", "cp", "lab", "demo", "bench"] {
+    for command in ["serve", "cp", "lab", "demo", "bench", "report"] {
         assert!(help.contains(&format!("\n  {command} ")), "{help}");
     }
 }

@@ -1,5 +1,6 @@
 //! One command, from start to end.
 
+use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -35,13 +36,8 @@ pub(super) fn run(
     interrupt: &Interrupt,
     mut tick: impl FnMut(),
 ) -> Result<Value, String> {
-    // What `explain` runs is this program, too, whatever PATH has.
-    let words = planned.words.iter().map(|word| match word.as_str() {
-        "zerolane" => program.as_os_str(),
-        other => other.as_ref(),
-    });
     let mut child = Command::new(program)
-        .args(words)
+        .args(arguments(program, &planned.words))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -75,6 +71,18 @@ pub(super) fn run(
     let messages = messages.join().unwrap_or_default();
     let status = status?;
     judge(status, &output, &messages)
+}
+
+/// The words, but what `explain` runs is this program, too, whatever PATH has.
+fn arguments<'a>(program: &'a Path, words: &'a [String]) -> Vec<&'a OsStr> {
+    let command = words.iter().position(|it| it == "--").map(|it| it + 1);
+    let words = words.iter().enumerate();
+    words
+        .map(|(at, word)| match word.as_str() {
+            "zerolane" if Some(at) == command => program.as_os_str(),
+            other => other.as_ref(),
+        })
+        .collect()
 }
 
 fn judge(status: ExitStatus, output: &[u8], messages: &[u8]) -> Result<Value, String> {
@@ -149,6 +157,17 @@ mod tests {
         assert!(error.starts_with("printed what is no JSON"), "{error}");
         assert!(shell("exit 1").unwrap_err().contains("it said nothing"));
         assert!(shell("kill -9 $$").unwrap_err().contains("signal"));
+    }
+
+    #[test]
+    fn arguments__what_is_explained_is_this_program() {
+        let words = "explain -- zerolane bench bulk --only zerolane".split(' ');
+        let words: Vec<_> = words.map(str::to_owned).collect();
+        let found = arguments(Path::new("/here/program"), &words);
+        assert_eq!(
+            found.join(OsStr::new(" ")),
+            "explain -- /here/program bench bulk --only zerolane"
+        );
     }
 
     #[test]
