@@ -49,13 +49,13 @@ const ROWS: &[Row] = &[
         "bulk-1MiB",
         [10, 60],
         "bench bulk --buffer 1MiB --bytes 512MiB --reps 3 --only zerolane,tcp,zerolane_plain,tcp_splice,tls",
-        "bench bulk --buffer 1MiB --bytes 4GiB --reps 5 --only zerolane,tcp,zerolane_plain,tcp_splice,tls,quinn",
+        "bench bulk --buffer 1MiB --bytes 2GiB --reps 5 --only zerolane,tcp,zerolane_plain,tcp_splice,tls,quinn",
     ),
     row(
         "bulk-64MiB",
-        [10, 80],
+        [10, 60],
         "bench bulk --buffer 64MiB --bytes 512MiB --reps 3 --only zerolane,tcp,zerolane_plain,tcp_splice",
-        "bench bulk --buffer 64MiB --bytes 4GiB --reps 5 --only zerolane,tcp,zerolane_plain,tcp_splice,tls,quinn",
+        "bench bulk --buffer 64MiB --bytes 2GiB --reps 5 --only zerolane,tcp,zerolane_plain,tcp_splice,tls,quinn",
     ),
     row(
         "offloads-off",
@@ -95,7 +95,7 @@ const ROWS: &[Row] = &[
     ),
     row(
         "stream-mtu",
-        [14, 150],
+        [12, 150],
         "bench stream --protocol tcp,extended --source buffer,sendfile --sink none --size 1MiB --mtu 1500,9000 --bytes 256MiB --reps 3",
         "bench stream --protocol tcp,extended --source buffer,sendfile --sink none,checksum --size 1MiB --mtu 1500,4352,9000,16384,57344 --bytes 512MiB --reps 5",
     ),
@@ -125,8 +125,8 @@ const ROWS: &[Row] = &[
     ),
     row(
         "latency",
-        [32, 200],
-        "bench latency --quick --size 64,16KiB",
+        [26, 200],
+        "bench latency --quick --size 64,16KiB --only udp,tcp,zerolane",
         "bench latency",
     ),
     row("put_lat", [3, 12], "bench put_lat --quick", "bench put_lat"),
@@ -175,15 +175,15 @@ const ROWS: &[Row] = &[
     ),
     row(
         "loss",
-        [10, 180],
+        [10, 130],
         "bench loss --at 0%,0.01%,0.1% --time 1s --reps 1 --only classic,extended,cubic",
-        "bench loss --at 0%,0.001%,0.01%,0.1%,1% --time 3s --reps 3",
+        "bench loss --at 0%,0.001%,0.01%,0.1%,1% --time 3s --reps 2",
     ),
     row(
         "rtt",
-        [10, 180],
+        [10, 130],
         "bench rtt --at 0,10ms,100ms --time 1s --reps 1 --only classic,extended,cubic",
-        "bench rtt --at 0,1ms,10ms,50ms,100ms --time 3s --reps 3",
+        "bench rtt --at 0,1ms,10ms,50ms,100ms --time 3s --reps 2",
     ),
     row("incast", [0, 90], "", "bench incast --time 5s"),
 ];

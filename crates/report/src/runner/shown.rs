@@ -28,7 +28,7 @@ impl Shown {
             bar.set_style(style);
         }
         if before > 0 {
-            console::note(format_args!("{before} runs are done already"));
+            console::note(format_args!("runs done already: {before}"));
         }
         Shown {
             bar,

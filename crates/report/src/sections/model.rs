@@ -157,7 +157,7 @@ pub(super) fn memory_traffic(results: &Results) -> Section {
         }
         section.chart(chart);
     }
-    let mut copies = Chart::new(
+    let mut copied = Chart::new(
         "memory-copies",
         "Copies of each byte of payload, both ends, estimated",
         Kind::Bars,
@@ -172,10 +172,10 @@ pub(super) fn memory_traffic(results: &Results) -> Section {
         if let Some(found) = results.for_section(run, &mut section)
             && let Some(value) = copies(found)
         {
-            copies.put("both ends", name, value);
+            copied.put("both ends", name, value);
         }
     }
-    section.chart(copies);
+    section.chart(copied);
     let mut theirs = Table::new(
         "P4, Table 1: bytes on the memory bus for each byte on the network",
         &["what", "fits the cache", "does not"],
