@@ -62,6 +62,8 @@ const PAGE: u16 = 4096;
 /// Payload of a fragment of a packet of 1500 bytes.
 const FRAGMENT: u16 = 1480;
 const UDP_HEADER: u16 = 8;
+/// The flag of all fragments but the last, beside the offset.
+const MORE_FRAGMENTS: u16 = 0x2000;
 /// What is kept of each frame: Ethernet, IP, UDP.
 const KEPT: usize = 14 + 20 + 8;
 
@@ -134,7 +136,8 @@ fn frame(host: u8, id: u16, offset: u16, more: bool, len: u16, udp: Option<u16>)
     head.extend([0x45, 0]);
     head.extend((20 + len).to_be_bytes());
     head.extend(id.to_be_bytes());
-    head.extend((offset / 8 | if more { 0x2000 } else { 0 }).to_be_bytes());
+    let more = if more { MORE_FRAGMENTS } else { 0 };
+    head.extend(((offset / 8) | more).to_be_bytes());
     head.extend([64, 17, 0, 0, 10, 0, 0, host, 10, 0, 0, 9]);
     let sum = checksum(&head[ip..]);
     head[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());

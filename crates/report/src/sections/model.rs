@@ -6,11 +6,6 @@ use super::time::copies;
 use crate::figure::{Axis, Chart, Kind, Section, Spread, Table, digits, with_spread};
 use crate::results::{Results, list, size, spread, text};
 
-/// A cell for a number that may not be there.
-fn cell(value: &Value) -> String {
-    value.as_f64().map_or_else(|| "–".into(), digits)
-}
-
 fn percent(value: &Value) -> String {
     value
         .as_f64()
