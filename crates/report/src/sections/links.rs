@@ -10,8 +10,8 @@ pub(super) fn round_trip(results: &Results) -> Section {
         "Long round trips",
         "P1: figure 21, Table 4",
         &[
-            "One flow for a fixed time over an emulated link of 1 Gb/s. Every line is a share of its own goodput without added \
-             delay, for the thesis's network had less than half of that rate.",
+            "One flow for a fixed time over an emulated link of 1 Gb/s. Every line is a share of its own \
+             best, for the thesis's network had less than half of that rate.",
             "The thesis's protocol waits a round trip for each Block of a Transfer, so it falls at once; TCP falls when its window is \
              less than the path holds. The extended profile grants ahead.",
         ],
@@ -29,7 +29,7 @@ pub(super) fn loss(results: &Results) -> Section {
         "P1: figure 22, Table 5",
         &[
             "The same link with a round trip of 1 ms; packets are lost where the data flow, at random. Every line is a share of its \
-             own goodput without losses.",
+             own best.",
             "In the thesis a lost STU discards its Block: 0.001 % halves the goodput, and 0.1 % ends it. The classic profile keeps that \
              rule; the extended one repeats what was lost alone.",
         ],
@@ -40,14 +40,14 @@ pub(super) fn loss(results: &Results) -> Section {
     section
 }
 
-/// The share of the first link's goodput, with the thesis's own; and goodput as it was.
+/// Shares of each contender's best goodput, with the thesis's own; and goodput as it was.
 fn sweep(results: &Results, run: &str, section: &mut Section, over: &str) -> (Chart, Chart) {
     let mut shape = Chart::new(
         &format!("{run}-shape"),
-        &format!("Goodput as a share of that of the first link, over {over}"),
+        &format!("Goodput as a share of the line's own best, over {over}"),
         Kind::Lines,
         over,
-        Axis::linear("share of the first link's goodput", "1"),
+        Axis::linear("share of its own best", "1"),
     );
     let mut absolute = Chart::new(
         &format!("{run}-goodput"),
@@ -71,24 +71,31 @@ fn sweep(results: &Results, run: &str, section: &mut Section, over: &str) -> (Ch
                 continue;
             };
             absolute.put(name, &link, mbps);
-            let first = absolute.categories[0].clone();
-            if let Some(first) = absolute.at(name, &first).filter(|it| it.median > 0.0) {
-                shape.put(name, &link, mbps.times(1.0 / first.median));
+        }
+    }
+    for series in &absolute.series {
+        let points = || absolute.categories.iter().zip(&series.points);
+        let best = points().filter_map(|it| Some((*it.1)?.median));
+        let best = best.fold(0.0, f64::max);
+        for (link, point) in points() {
+            if let Some(point) = point
+                && best > 0.0
+            {
+                shape.put(&series.name, link, point.times(1.0 / best));
             }
         }
     }
     let theirs = list(&found["thesis"], "rows");
     for (key, name) in [("stp", "STP (2001)"), ("tcp", "TCP (2001)")] {
-        let first = theirs.first().and_then(|it| it[key].as_f64());
-        let Some(first) = first.filter(|it| *it > 0.0) else {
-            continue;
-        };
+        let best = theirs.iter().filter_map(|it| it[key].as_f64());
+        let best = best.fold(0.0, f64::max);
         for row in theirs {
             let link = category(text(row, "link"));
             if let Some(mb) = row[key].as_f64()
+                && best > 0.0
                 && shape.categories.contains(&link)
             {
-                shape.put_of_paper(name, &link, mb / first);
+                shape.put_of_paper(name, &link, mb / best);
             }
         }
     }
