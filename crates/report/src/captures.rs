@@ -76,13 +76,13 @@ impl Capture {
         let mut frames = Vec::new();
         match self.pattern {
             Pattern::Interfered(count) => {
-                // By the position of the fragment, so that those in between fall into pages and between them.
-                let all = PAGES * 3;
+                // After the first, second and third fragment of a page in turn: two of three fall into one.
+                let every = (PAGES * 3).checked_div(count);
                 let mut done = 0;
-                for (index, fragment) in (0..PAGES).flat_map(|it| page(1, it)).enumerate() {
+                let fragments = (0..PAGES).flat_map(|it| page(1, it));
+                for (index, fragment) in (0_u32..).zip(fragments) {
                     frames.push(fragment);
-                    let due = (index as u64 + 1) * u64::from(count) / u64::from(all);
-                    while u64::from(done) < due {
+                    if every.is_some_and(|it| done * it + done % 3 == index) {
                         frames.push(small(done));
                         done += 1;
                     }
