@@ -16,9 +16,9 @@ use zerolane_cli::interrupt::Interrupt;
 use crate::plan::Planned;
 
 /// Most that is kept of what a command prints. The largest result is some hundred KiB.
-const MAX_OUTPUT: u64 = 64 << 20;
+const KEPT_OUTPUT: u64 = 64 << 20;
 /// Most that is kept of its messages: the last one is the error.
-const MAX_MESSAGES: u64 = 1 << 20;
+const KEPT_MESSAGES: u64 = 1 << 20;
 /// A machine may be slower than expected by so much, and then some seconds; then the command hangs.
 const PATIENCE: u32 = 8;
 const PATIENCE_S: u32 = 60;
@@ -44,8 +44,8 @@ pub(super) fn run(
         .process_group(0)
         .spawn()
         .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
-    let output = reader(child.stdout.take(), MAX_OUTPUT);
-    let messages = reader(child.stderr.take(), MAX_MESSAGES);
+    let output = reader(child.stdout.take(), KEPT_OUTPUT);
+    let messages = reader(child.stderr.take(), KEPT_MESSAGES);
     let limit = Duration::from_secs((planned.expected_s * PATIENCE + PATIENCE_S).into());
     let started = Instant::now();
     let status = loop {
