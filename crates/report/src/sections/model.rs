@@ -66,15 +66,6 @@ pub(super) fn prediction(results: &Results) -> Section {
     errors.row(["median".to_owned(), percent(&found["median_error"])]);
     errors.row(["worst".to_owned(), percent(&found["worst_error"])]);
     section.table(errors);
-    let mut costs = Table::new(
-        "What single things cost, as the model has it",
-        &["what", "cost"],
-    );
-    for (name, value) in found["costs"].as_object().into_iter().flatten() {
-        if value.is_number() {
-            costs.row([name.replace('_', " "), cell(value)]);
-        }
-    }
     let mut theirs = Table::new(
         "P2, Table 4: MB/s along a chain of hosts",
         &["network", "predicted", "measured"],

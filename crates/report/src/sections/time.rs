@@ -75,9 +75,6 @@ pub(super) fn receiver(results: &Results) -> Section {
         table.row([
             (*name).to_owned(),
             share.map_or_else(|| "–".into(), |it| format!("{:.1} %", it * 100.0)),
-            explained["copies_per_byte"]
-                .as_f64()
-                .map_or_else(|| "–".into(), digits),
             copies(explained).map_or_else(|| "–".into(), with_spread),
             dropped(explained),
         ]);
