@@ -6,7 +6,9 @@ use pyo3::prelude::*;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// A queue for the completions of many connections. When it is full, connections keep theirs, and take
-/// no more from their peers.
+/// no more from their peers. It drives nothing: each connection moves in its own calls, such as `wait` in a thread for
+/// it. A program that has many connections in one thread takes a `Worker`, which drives all of them, and whose events
+/// have the completions.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct CompletionQueue(zerolane::CompletionQueue);
 
@@ -35,8 +37,10 @@ impl CompletionQueue {
     /// Up to `max` completions that are there, each with the tag of its connection.
     #[pyo3(signature = (max=256))]
     fn poll_batch(&self, py: Python<'_>, max: usize) -> Vec<(u64, Completion)> {
-        let ready = std::iter::from_fn(|| self.0.poll()).take(max);
+        let mut ready = Vec::new();
+        self.0.poll_batch(&mut ready, max);
         ready
+            .into_iter()
             .map(|(tag, completion)| (tag, Completion::new(py, completion)))
             .collect()
     }

@@ -11,9 +11,20 @@ use zerolane_lane::Waker;
 /// Completions of many connections, in one place: to be polled, waited for, or watched by epoll
 /// (the descriptor is readable while there are any that wake: see [`Delivery`](crate::Delivery)).
 ///
-/// The connections still make progress in their own calls alone; what completes there goes to the
-/// queue (see [`Connection::set_completion_queue`](crate::Connection::set_completion_queue)). While
+/// A queue collects; it drives nothing. Its connections make progress in their own calls, mostly
+/// [`Connection::wait`](crate::Connection::wait) in a thread for each, and what completes there goes to the queue
+/// (see [`Connection::set_completion_queue`](crate::Connection::set_completion_queue)). While
 /// it is full, they keep theirs, and tell peers that send messages to wait. Nothing is lost.
+///
+/// Completions that come with their progress are the events of a [`Worker`](crate::worker::Worker): one call,
+/// [`Worker::wait`](crate::worker::Worker::wait) or [`Worker::progress`](crate::worker::Worker::progress), drives all its
+/// connections, and [`Worker::take_events`](crate::worker::Worker::take_events) takes what completed. Which to use:
+///
+/// | the program | takes |
+/// |---|---|
+/// | serves many connections in one thread | a `Worker`'s events |
+/// | computes, and its peers are to be served meanwhile | [`Worker::spawn`](crate::worker::Worker::spawn), whose handles have a `Pending` for each request |
+/// | has a thread for each connection, and one more that looks at what completed | a `CompletionQueue` |
 ///
 /// ```
 /// use zerolane::{CompletionQueue, Connection, Endpoint, Options, Region, Work};
@@ -131,14 +142,49 @@ impl CompletionQueue {
         self.take(self.list())
     }
 
+    /// As [`CompletionQueue::poll`], for up to `max` completions, which go to the end of `into`: one lock, and at
+    /// most one wake-up of each connection that waits for room, for all of them. Returns how many.
+    ///
+    /// ```
+    /// use zerolane::{CompletionQueue, Connection, Endpoint, Options};
+    /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+    /// let address = endpoint.local_addr();
+    /// let peer = std::thread::spawn(move || endpoint.accept(None));
+    /// let queue = CompletionQueue::new(64)?;
+    /// let mut connection = Connection::connect(address, &Options::default())?;
+    /// connection.set_completion_queue(&queue, 7);
+    /// let posted: Vec<_> = (0..3).map(|_| connection.post_message_recv(None)).collect::<Result<_, _>>()?;
+    /// posted.iter().for_each(|&id| assert!(connection.cancel(id)));
+    /// connection.poll()?;
+    /// let mut batch = vec![];
+    /// assert_eq!(queue.poll_batch(&mut batch, 64), 3);
+    /// assert!(batch.iter().all(|(tag, completion)| *tag == 7 && completion.result.is_err()));
+    /// # peer.join().unwrap()?;
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    pub fn poll_batch(&self, into: &mut Vec<(u64, Completion)>, max: usize) -> usize {
+        let mut list = self.list();
+        let count = max.min(list.completions.len());
+        into.extend(list.completions.drain(..count));
+        self.taken(list, count);
+        count
+    }
+
     fn take(&self, mut list: MutexGuard<'_, List>) -> Option<(u64, Completion)> {
         let next = list.completions.pop_front();
-        if list.told == 1 {
+        self.taken(list, usize::from(next.is_some()));
+        next
+    }
+
+    /// The first `count` are out.
+    fn taken(&self, mut list: MutexGuard<'_, List>, count: usize) {
+        if list.told > 0 && list.told <= count {
             let _ = rustix::io::read(&self.shared.event, &mut [0; 8]);
         }
-        list.told = list.told.saturating_sub(1);
-        list.starved.drain(..).for_each(|waker| waker.wake());
-        next
+        list.told = list.told.saturating_sub(count);
+        if count > 0 {
+            list.starved.drain(..).for_each(|waker| waker.wake());
+        }
     }
 
     /// Waits for the next completion that wakes, which another thread's connection has to bring; those before

@@ -2,6 +2,7 @@
 //! wakers are obeyed while data flows, a wake ends no request, and a refused post gives its memory back.
 #![allow(non_snake_case)]
 
+mod queue;
 mod requests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
