@@ -518,6 +518,36 @@ zl_status zl_post_send(struct zl_connection *connection,
                        uint32_t *id);
 
 /**
+ * A part of a region, one of several that are sent as if they were one piece of memory.
+ */
+typedef struct zl_part {
+    /**
+     * Where the part is.
+     */
+    const struct zl_region *region;
+    /**
+     * Bytes behind the region's start.
+     */
+    size_t offset;
+    /**
+     * Bytes.
+     */
+    size_t length;
+} zl_part;
+
+/**
+ * Posts the send of `count` parts of regions, one behind the other, as one Transfer with one completion, gathered
+ * where they lie. They may overlap; none is a Transfer of no bytes. `how` and `id` as with zl_post_send.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_send_vectored(struct zl_connection *connection,
+                                const struct zl_part *parts,
+                                size_t count,
+                                const struct zl_work *how,
+                                uint32_t *id);
+
+/**
  * Posts a receive into `len` bytes of `region` from `offset` on: the n-th posted gets the n-th
  * Transfer the peer sends, if it fits. `how` may be null; ZL_WORK_UNSIGNALLED and its context alone have a
  * meaning here. `id` names the request.
@@ -762,7 +792,9 @@ typedef struct zl_queue zl_queue;
 
 /**
  * Makes a queue for `capacity` completions. When it is full, connections keep theirs, and take no more
- * from their peers. Free it with zl_queue_free.
+ * from their peers. Free it with zl_queue_free. A queue drives nothing: it is for programs that drive each connection
+ * in a thread of its own, or one after the other. One that has many connections in one thread takes a zl_worker, whose
+ * zl_worker_wait drives all of them, and whose events have the completions.
  *
  * Threads: any.
  */
@@ -787,6 +819,17 @@ zl_status zl_set_completion_queue(struct zl_connection *connection,
  */
 zl_status zl_queue_poll(const struct zl_queue *queue,
                         struct zl_completion *completion);
+
+/**
+ * As zl_queue_poll, for up to `capacity` completions, at least 1. `count` says how many there were, ZL_TIMEOUT that
+ * there were none.
+ *
+ * Threads: any.
+ */
+zl_status zl_queue_poll_batch(const struct zl_queue *queue,
+                              struct zl_completion *completions,
+                              size_t capacity,
+                              size_t *count);
 
 /**
  * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, while other threads
@@ -817,8 +860,9 @@ void zl_queue_free(struct zl_queue *queue);
 /* ================================================================================================
  * Remote memory
  * One end exports memory, with rights; the other puts, gets, and changes words of 8 bytes
- * atomically. A put takes effect while the owner's connection makes progress: in its calls, or,
- * whatever the owner does, in a worker's thread (zl_worker_spawn).
+ * atomically. Memory is served while its owner computes, or sleeps, if a worker's thread has the
+ * endpoint: zl_worker_spawn, then zl_endpoint_handle_export. Otherwise a put takes effect in the
+ * owner's calls alone.
  */
 
 /**
@@ -1176,6 +1220,20 @@ zl_status zl_post_message(struct zl_connection *connection,
                           size_t len,
                           const struct zl_work *how,
                           uint32_t *id);
+
+/**
+ * Posts a zl_send_message, whose payload is `count` parts of regions, one behind the other, gathered where they lie.
+ * They may overlap; none is a message without payload. The control is copied before this returns. `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_message_vectored(struct zl_connection *connection,
+                                   const void *control,
+                                   size_t control_len,
+                                   const struct zl_part *parts,
+                                   size_t count,
+                                   const struct zl_work *how,
+                                   uint32_t *id);
 
 /**
  * Posts a receive of a message, whose payload goes to `len` bytes of `region` from `offset` on; null if
@@ -1619,6 +1677,18 @@ zl_status zl_handle_send(const struct zl_handle *connection,
                          struct zl_pending **pending);
 
 /**
+ * Sends `count` parts of regions, one behind the other, as one Transfer, as zl_post_send_vectored does. `how` may be
+ * null; it is always signalled.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_send_vectored(const struct zl_handle *connection,
+                                  const struct zl_part *parts,
+                                  size_t count,
+                                  const struct zl_work *how,
+                                  struct zl_pending **pending);
+
+/**
  * Receives the next Transfer into `len` bytes of `region` from `offset` on.
  *
  * Threads: any.
@@ -1642,6 +1712,18 @@ zl_status zl_handle_send_message(const struct zl_handle *connection,
                                  size_t offset,
                                  size_t len,
                                  struct zl_pending **pending);
+
+/**
+ * Sends a message whose payload is `count` parts of regions, one behind the other, as zl_post_message_vectored does.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_send_message_vectored(const struct zl_handle *connection,
+                                          const void *control,
+                                          size_t control_len,
+                                          const struct zl_part *parts,
+                                          size_t count,
+                                          struct zl_pending **pending);
 
 /**
  * Receives the next message, whose payload goes to `len` bytes of `region` from `offset` on; null if none is

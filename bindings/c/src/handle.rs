@@ -6,7 +6,7 @@ use crate::exported::{rights, zl_exported, zl_key};
 use crate::message::payload;
 use crate::pending::{waited, zl_pending};
 use crate::pointer::{Output, bytes, free, give, handle, text};
-use crate::region::zl_region;
+use crate::region::{gathered, zl_part, zl_region};
 use crate::remote::{fetch_op, pieces, zl_piece};
 use crate::security;
 use crate::status::{Failure, guard, zl_status};
@@ -101,6 +101,26 @@ pub unsafe extern "C" fn zl_handle_send(
     }
 }
 
+/// Sends `count` parts of regions, one behind the other, as one Transfer, as zl_post_send_vectored does. `how` may be
+/// null; it is always signalled.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_send_vectored(
+    connection: *const zl_handle,
+    parts: *const zl_part,
+    count: usize,
+    how: *const zl_work,
+    pending: *mut *mut zl_pending,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, pending, |connection| {
+            Ok(connection.send_with(gathered(parts, count)?, work(how)?))
+        })
+    }
+}
+
 /// Receives the next Transfer into `len` bytes of `region` from `offset` on.
 ///
 /// Threads: any.
@@ -140,6 +160,27 @@ pub unsafe extern "C" fn zl_handle_send_message(
             let control = bytes(control.cast(), control_len, "control")?;
             let payload = payload(region, offset, len)?.map(|it| Memory::from(it.share()));
             Ok(connection.send_message(control, payload))
+        })
+    }
+}
+
+/// Sends a message whose payload is `count` parts of regions, one behind the other, as zl_post_message_vectored does.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_send_message_vectored(
+    connection: *const zl_handle,
+    control: *const c_void,
+    control_len: usize,
+    parts: *const zl_part,
+    count: usize,
+    pending: *mut *mut zl_pending,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, pending, |connection| {
+            let control = bytes(control.cast(), control_len, "control")?;
+            Ok(connection.send_message(control, Some(gathered(parts, count)?)))
         })
     }
 }

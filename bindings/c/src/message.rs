@@ -3,7 +3,7 @@
 use crate::completion::ZL_CONTROL_LENGTH;
 use crate::connection::{drive, with, zl_connection};
 use crate::pointer::{Output, bytes, bytes_mut, handle};
-use crate::region::zl_region;
+use crate::region::{gathered, zl_part, zl_region};
 use crate::status::{Failure, zl_status};
 use crate::work::{work, zl_work};
 use std::ffi::c_void;
@@ -106,6 +106,32 @@ pub unsafe extern "C" fn zl_post_message(
             let output = Output::new(id, "id")?;
             let control = bytes(control.cast(), control_len, "control")?;
             let payload = payload(region, offset, len)?.map(|it| Memory::from(it.share()));
+            output.set(connection.post_message(control, payload, work(how)?)?);
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Posts a zl_send_message, whose payload is `count` parts of regions, one behind the other, gathered where they lie.
+/// They may overlap; none is a message without payload. The control is copied before this returns. `how` may be null.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_message_vectored(
+    connection: *mut zl_connection,
+    control: *const c_void,
+    control_len: usize,
+    parts: *const zl_part,
+    count: usize,
+    how: *const zl_work,
+    id: *mut u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(id, "id")?;
+            let control = bytes(control.cast(), control_len, "control")?;
+            let payload = Some(gathered(parts, count)?);
             output.set(connection.post_message(control, payload, work(how)?)?);
             Ok(zl_status::ZL_OK)
         })

@@ -2,7 +2,7 @@
 
 use crate::completion::zl_completion;
 use crate::connection::{drive, zl_connection};
-use crate::pointer::{Output, free, give, handle, milliseconds, timeout};
+use crate::pointer::{Output, Outputs, free, give, handle, milliseconds, timeout};
 use crate::status::{guard, zl_status};
 use std::ffi::{c_int, c_short};
 use std::os::fd::{AsFd, AsRawFd};
@@ -16,7 +16,9 @@ const POLLOUT: c_short = 4;
 pub struct zl_queue(CompletionQueue);
 
 /// Makes a queue for `capacity` completions. When it is full, connections keep theirs, and take no more
-/// from their peers. Free it with zl_queue_free.
+/// from their peers. Free it with zl_queue_free. A queue drives nothing: it is for programs that drive each connection
+/// in a thread of its own, or one after the other. One that has many connections in one thread takes a zl_worker, whose
+/// zl_worker_wait drives all of them, and whose events have the completions.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -40,6 +42,32 @@ pub unsafe extern "C" fn zl_queue_poll(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe { take(queue, completion, |queue| Ok(queue.poll())) }
+}
+
+/// As zl_queue_poll, for up to `capacity` completions, at least 1. `count` says how many there were, ZL_TIMEOUT that
+/// there were none.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_queue_poll_batch(
+    queue: *const zl_queue,
+    completions: *mut zl_completion,
+    capacity: usize,
+    count: *mut usize,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (queue, outputs) = unsafe {
+            (
+                handle(queue, "queue")?,
+                Outputs::new(completions, capacity, "completions", count)?,
+            )
+        };
+        let mut taken = Vec::new();
+        queue.0.poll_batch(&mut taken, capacity);
+        let taken = taken.into_iter();
+        Ok(outputs.set(taken.map(|(tag, it)| zl_completion::new(tag, it))))
+    })
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, while other threads

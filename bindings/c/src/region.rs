@@ -1,6 +1,6 @@
 //! Memory that requests read and write.
 
-use crate::pointer::{Output, free, give, handle};
+use crate::pointer::{Output, free, give, handle, slice};
 use crate::status::{Failure, guard, zl_status};
 use std::any::Any;
 use std::ffi::{c_int, c_void};
@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use zerolane::Region;
-use zerolane::memory::Access;
+use zerolane::memory::{Access, Memory};
 
 /// Memory, for requests to name parts of. Freeing the region while a request uses it is safe: memory
 /// of zl_region_new and zl_region_map_file stays until that request is done.
@@ -51,6 +51,34 @@ impl zl_region {
         // posted and never dereferenced, so a concurrent write spoils only its content.
         Ok(unsafe { Region::foreign(start, len, self.file, Box::new(Arc::clone(&self.keep))) })
     }
+}
+
+/// A part of a region, one of several that are sent as if they were one piece of memory.
+#[repr(C)]
+pub struct zl_part {
+    /// Where the part is.
+    pub region: *const zl_region,
+    /// Bytes behind the region's start.
+    pub offset: usize,
+    /// Bytes.
+    pub length: usize,
+}
+
+/// Memory to be sent of the parts one behind the other.
+///
+/// # Safety
+/// As [`slice`], and as [`handle`] for each region.
+pub(crate) unsafe fn gathered(parts: *const zl_part, count: usize) -> Result<Memory, Failure> {
+    // SAFETY: the caller's promise.
+    let parts = unsafe { slice(parts, count, "parts") }?.iter();
+    let parts: Result<Vec<Memory>, Failure> = parts
+        .map(|part| {
+            // SAFETY: the caller's promise.
+            let region = unsafe { handle(part.region, "region") }?;
+            Ok(region.part(part.offset, part.length)?.share().into())
+        })
+        .collect();
+    Ok(parts?.into())
 }
 
 /// Allocates a region of `len` zero bytes: page-aligned, in huge pages where the system has them.

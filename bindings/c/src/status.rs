@@ -209,7 +209,8 @@ fn of_post(error: PostError) -> zl_status {
         PostError::NameTaken
         | PostError::Misaligned
         | PostError::ControlTooLong
-        | PostError::NoPieces => ZL_ERROR_ARGUMENT,
+        | PostError::NoPieces
+        | PostError::TooLong => ZL_ERROR_ARGUMENT,
     }
 }
 

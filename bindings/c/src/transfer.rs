@@ -3,7 +3,7 @@
 use crate::completion::zl_completion;
 use crate::connection::{drive, with, zl_connection};
 use crate::pointer::{Output, Outputs, bytes, bytes_mut, handle, timeout};
-use crate::region::zl_region;
+use crate::region::{gathered, zl_part, zl_region};
 use crate::status::{Failure, zl_status};
 use crate::work::{work, zl_work};
 use std::ffi::c_void;
@@ -92,6 +92,29 @@ pub unsafe extern "C" fn zl_post_send(
             let output = Output::new(id, "id")?;
             let part = handle(region, "region")?.part(offset, len)?.share();
             output.set(connection.post_send_with(part, work(how)?)?);
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Posts the send of `count` parts of regions, one behind the other, as one Transfer with one completion, gathered
+/// where they lie. They may overlap; none is a Transfer of no bytes. `how` and `id` as with zl_post_send.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_send_vectored(
+    connection: *mut zl_connection,
+    parts: *const zl_part,
+    count: usize,
+    how: *const zl_work,
+    id: *mut u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(id, "id")?;
+            let parts = gathered(parts, count)?;
+            output.set(connection.post_send_with(parts, work(how)?)?);
             Ok(zl_status::ZL_OK)
         })
     }

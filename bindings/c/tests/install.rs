@@ -151,6 +151,7 @@ fn install__programs_compile_without_a_warning_and_run() {
     installed.run(&installed.compile(&source("tests/c/arguments.c")));
     installed.run(&installed.compile(&source("tests/c/delivery.c")));
     installed.run(&installed.compile(&source("tests/c/work.c")));
+    installed.run(&installed.compile(&source("tests/c/gather.c")));
     installed.run(&installed.compile(&source("tests/c/worker.c")));
     installed.run(&installed.compile(&source("tests/c/background.c")));
     old_names_warn_and_work(&installed);

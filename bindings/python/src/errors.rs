@@ -37,7 +37,8 @@ pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
             PostError::NameTaken
             | PostError::Misaligned
             | PostError::ControlTooLong
-            | PostError::NoPieces,
+            | PostError::NoPieces
+            | PostError::TooLong,
         )
         | Error::NotInline { .. }
         | Error::NameTooLong { .. } => return PyValueError::new_err(text),

@@ -173,6 +173,8 @@ pub enum PostError {
     ControlTooLong,
     /// A request of several pieces has none.
     NoPieces,
+    /// The pieces have more bytes together than a request may have, 2^63 - 1.
+    TooLong,
     /// This end finished sending.
     Finished,
 }
@@ -191,6 +193,7 @@ impl fmt::Display for PostError {
                 write!(f, "more than {} bytes of control", limits::MAX_CONTROL)
             }
             PostError::NoPieces => f.write_str("a request of no pieces"),
+            PostError::TooLong => f.write_str("the pieces have more than 2^63 - 1 bytes together"),
             PostError::Finished => f.write_str("this end finished sending"),
         }
     }

@@ -504,12 +504,14 @@ impl Postable for Memory {
 }
 
 impl Memory {
-    /// Bytes, of all pieces.
+    /// Bytes, of all pieces: `usize::MAX` if they are more, for one region may be several pieces.
     pub fn len(&self) -> usize {
         match self {
             Memory::Exclusive(region) => region.len,
             Memory::Shared(region) => region.len,
-            Memory::Gathered(pieces) => pieces.iter().map(Memory::len).sum(),
+            Memory::Gathered(pieces) => pieces
+                .iter()
+                .fold(0, |sum, piece| sum.saturating_add(piece.len())),
         }
     }
 

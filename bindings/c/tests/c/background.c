@@ -52,8 +52,10 @@ static void arguments(void)
     REFUSED(zl_endpoint_handle_accept(NULL, 0, &connection));
     REFUSED(zl_endpoint_handle_export(NULL, "name", NULL, ALL));
     REFUSED(zl_handle_send(NULL, NULL, 0, 0, NULL, &pending));
+    REFUSED(zl_handle_send_vectored(NULL, NULL, 0, NULL, &pending));
     REFUSED(zl_handle_recv(NULL, NULL, 0, 0, &pending));
     REFUSED(zl_handle_send_message(NULL, text, 1, NULL, 0, 0, &pending));
+    REFUSED(zl_handle_send_message_vectored(NULL, text, 1, NULL, 0, &pending));
     REFUSED(zl_handle_recv_message(NULL, NULL, 0, 0, &pending));
     REFUSED(zl_handle_put(NULL, &key, 0, NULL, 0, 0, NULL, &pending));
     REFUSED(zl_handle_get(NULL, &key, 0, NULL, 0, 0, NULL, &pending));
@@ -188,6 +190,29 @@ static void parts(zl_handle *client, zl_handle *server, const zl_key *key)
     EXPECT(zl_handle_put_vectored(client, key, NULL, 0, NULL, &many) == ZL_OK);
     EXPECT(zl_pending_wait(many, 20000, &completion) < 0);
     zl_pending_free(many);
+
+    /* One Transfer, and one message, of parts that overlap. */
+    const zl_part gathered[] = {{from, 7, 100}, {from, 50, 40000}, {from, 0, 0}, {from, 9, 1}};
+    const size_t together = 40101;
+    for (int message = 0; message < 2; message++) {
+        memset(zl_region_data(to), 0, together + 1);
+        if (message) {
+            EXPECT(zl_handle_recv_message(server, to, 0, together + 1, &received) == ZL_OK);
+            EXPECT(zl_handle_send_message_vectored(client, "4", 1, gathered, 4, &sent) == ZL_OK);
+        } else {
+            EXPECT(zl_handle_recv(server, to, 0, together + 1, &received) == ZL_OK);
+            EXPECT(zl_handle_send_vectored(client, gathered, 4, &(zl_work){.context = 6}, &sent) == ZL_OK);
+        }
+        completion = done(sent);
+        EXPECT(completion.length == together && completion.context == (message ? 0 : 6));
+        completion = done(received);
+        EXPECT(completion.length == together && completion.control_length == (uint32_t)message);
+        EXPECT(memcmp(target, source + 7, 100) == 0 && memcmp(target + 100, source + 50, 40000) == 0);
+        EXPECT(target[40100] == source[9] && target[together] == 0);
+    }
+    REFUSED(zl_handle_send_vectored(client, (zl_part[]){{NULL, 0, 1}}, 1, NULL, &sent));
+    REFUSED(zl_handle_send_vectored(client, NULL, 1, NULL, &sent));
+    REFUSED(zl_handle_send_message_vectored(client, "4", 1, (zl_part[]){{from, LONG, 1}}, 1, &sent));
 
     EXPECT(zl_handle_announced(server, 1, &length) == ZL_TIMEOUT);
     EXPECT(zl_handle_send(client, from, 0, LONG, NULL, &sent) == ZL_OK);

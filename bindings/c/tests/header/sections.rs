@@ -10,7 +10,7 @@ pub(crate) struct Section {
 }
 
 /// Of the manual pages: when the interface changed last.
-pub(crate) const DATE: &str = "November 22, 2026";
+pub(crate) const DATE: &str = "November 24, 2026";
 
 pub(crate) const SECTIONS: &[Section] = &[
     Section {
@@ -68,6 +68,8 @@ pub(crate) const SECTIONS: &[Section] = &[
             "ZL_WORK_IMMEDIATE",
             "zl_work",
             "zl_post_send",
+            "zl_part",
+            "zl_post_send_vectored",
             "zl_post_recv",
             "zl_kind",
             "ZL_CONTROL_LENGTH",
@@ -87,6 +89,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_queue_new",
             "zl_set_completion_queue",
             "zl_queue_poll",
+            "zl_queue_poll_batch",
             "zl_queue_wait",
             "zl_queue_fd",
             "zl_queue_free",
@@ -96,8 +99,9 @@ pub(crate) const SECTIONS: &[Section] = &[
         page: "zl_put",
         title: "Remote memory",
         about: "One end exports memory, with rights; the other puts, gets, and changes words of 8 bytes \
-                atomically. A put takes effect while the owner's connection makes progress: in its calls, \
-                or, whatever the owner does, in a worker's thread (zl_worker_spawn).",
+                atomically. Memory is served while its owner computes, or sleeps, if a worker's thread has the \
+                endpoint: zl_worker_spawn, then zl_endpoint_handle_export. Otherwise a put takes effect in the \
+                owner's calls alone.",
         items: &[
             "ZL_RIGHT_READ",
             "ZL_RIGHT_WRITE",
@@ -136,6 +140,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_send_message",
             "zl_recv_message",
             "zl_post_message",
+            "zl_post_message_vectored",
             "zl_post_message_recv",
         ],
     },
@@ -192,8 +197,10 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_endpoint_handle_accept",
             "zl_endpoint_handle_free",
             "zl_handle_send",
+            "zl_handle_send_vectored",
             "zl_handle_recv",
             "zl_handle_send_message",
+            "zl_handle_send_message_vectored",
             "zl_handle_recv_message",
             "zl_handle_put",
             "zl_handle_get",

@@ -204,8 +204,17 @@ impl<L: Lane> Driver<L> {
         let span = match memory.alone() {
             // SAFETY: as above.
             Some((start, len)) => unsafe { self.memory.open(start, len, access) },
-            // SAFETY: as above.
-            None => unsafe { self.memory.open_pieces(&memory.pieces(), access) },
+            None => {
+                let pieces = memory.pieces();
+                let mut lens = pieces.iter().map(|it| it.1);
+                let total = lens.try_fold(0usize, |sum, len| sum.checked_add(len));
+                if total.is_none_or(|total| isize::try_from(total).is_err()) {
+                    let reason = PostError::TooLong;
+                    return Err(NotPosted { reason, memory });
+                }
+                // SAFETY: as above.
+                unsafe { self.memory.open_pieces(&pieces, access) }
+            }
         };
         match self.post_open(request, info, span) {
             Ok((id, posted)) => {
