@@ -9,7 +9,7 @@ use crate::exported::{self, ExportedRegion, Key};
 use crate::fetch::FetchOp;
 use crate::options::{self, Options};
 use crate::pending::Pending;
-use crate::pinned::{Use, pin};
+use crate::pinned::{Use, pin, pin_source};
 use crate::requests::{payload, pieces, place, work};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -215,7 +215,7 @@ impl ConnectionHandle {
         Ok(self.handle(py)?.peer_key().map(|key| key.to_string()))
     }
 
-    /// Sends the bytes of `buffer` as one message. `delivery`: see `Connection.send`.
+    /// Sends the bytes of `buffer`, or of several in a list or tuple, as one message. `delivery`: see `Connection.send`.
     #[pyo3(signature = (buffer, *, delivery="interrupt", context=0))]
     fn send(
         &self,
@@ -225,7 +225,7 @@ impl ConnectionHandle {
         context: u64,
     ) -> PyResult<Pending> {
         let work = work(true, false, None, context).delivered(read_delivery(delivery)?);
-        let memory = pin(buffer, Use::Read)?.share();
+        let memory = pin_source(buffer)?;
         let sending = self.handle(py)?.send_with(memory, work);
         Ok(Pending::of_request(sending, completed))
     }
@@ -238,7 +238,7 @@ impl ConnectionHandle {
         Ok(Pending::of_request(receiving, completed))
     }
 
-    /// Sends a message of at most 128 bytes, and a payload.
+    /// Sends a message of at most 128 bytes, and a payload: a buffer, or several in a list or tuple.
     #[pyo3(signature = (control, payload=None))]
     fn send_message(
         &self,
@@ -262,7 +262,7 @@ impl ConnectionHandle {
         Ok(Pending::of_request(receiving, completed))
     }
 
-    /// Puts the bytes of `buffer` into the peer's memory: see `Connection.put`.
+    /// Puts the bytes of `buffer`, or of several in a list or tuple, into the peer's memory: see `Connection.put`.
     #[pyo3(signature = (key, offset, buffer, *, immediate=None, fence=false, context=0))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn put(
@@ -275,7 +275,7 @@ impl ConnectionHandle {
         fence: bool,
         context: u64,
     ) -> PyResult<Pending> {
-        let (key, memory) = (key.get().region(), pin(buffer, Use::Read)?.share());
+        let (key, memory) = (key.get().region(), pin_source(buffer)?);
         let work = work(true, fence, immediate, context);
         let putting = self.handle(py)?.put(&key, offset, memory, work);
         Ok(Pending::of_request(putting, completed))

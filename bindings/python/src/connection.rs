@@ -6,7 +6,7 @@ use crate::driven::{Arrived, Driven};
 use crate::errors;
 use crate::options::{self, Options, seconds};
 use crate::patience::Patience;
-use crate::pinned::{Use, pin};
+use crate::pinned::{Use, pin, pin_source};
 use crate::queue::CompletionQueue;
 use crate::requests::Requests;
 use pyo3::exceptions::PyValueError;
@@ -92,15 +92,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the bytes of `buffer` as one message; returns when the peer has all of them. `delivery` says
+    /// Sends the bytes of `buffer`, or of several in a list or tuple, as one message; returns when the peer has all of them. `delivery` says
     /// how the peer's receive is delivered there: "interrupt" wakes a peer that waits, "polled" is found by
     /// one that polls, "silent" comes with the next that is not silent.
     #[pyo3(signature = (buffer, *, delivery="interrupt"))]
     fn send(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, delivery: &str) -> PyResult<()> {
         let work = Work::default().delivered(read_delivery(delivery)?);
-        let region = pin(buffer, Use::Read)?.share();
+        let memory = pin_source(buffer)?;
         self.driven
-            .complete(py, |connection| connection.post_send_with(region, work))?;
+            .complete(py, |connection| connection.post_send_with(memory, work))?;
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use zerolane::Work;
 
 #[pymethods]
 impl Connection {
-    /// Sends a message of at most 128 bytes, and `payload` with it, if there is one; returns when the
+    /// Sends a message of at most 128 bytes, and `payload` with it, a buffer or several in a list or tuple; returns when the
     /// peer has it in a receive.
     #[pyo3(signature = (control, payload=None))]
     fn send_message(

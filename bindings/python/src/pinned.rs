@@ -5,7 +5,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyType};
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyTuple, PyType};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use zerolane::Region;
@@ -91,6 +91,22 @@ pub(crate) fn pin_for_release(
     // concurrent write spoils only content.
     let region = unsafe { Region::foreign(start, len, file, keep) };
     Ok((region, owner))
+}
+
+/// Pins what is to be sent: a buffer, or several in a list or tuple, which are sent as if they were one.
+///
+/// # Errors
+/// As of [`pin`], also for one of several.
+pub(crate) fn pin_source(object: &Bound<'_, PyAny>) -> PyResult<Memory> {
+    let one = |it: &Bound<'_, PyAny>| Ok(Memory::from(pin(it, Use::Read)?.share()));
+    let pieces: PyResult<Vec<Memory>> = if let Ok(list) = object.cast::<PyList>() {
+        list.iter().map(|it| one(&it)).collect()
+    } else if let Ok(tuple) = object.cast::<PyTuple>() {
+        tuple.iter().map(|it| one(&it)).collect()
+    } else {
+        return one(object);
+    };
+    Ok(pieces?.into())
 }
 
 /// The object whose bytes were pinned, if they were.

@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::errors;
 use crate::exported::{self, Key, Word};
 use crate::fetch::FetchOp;
-use crate::pinned::{Use, pin};
+use crate::pinned::{Use, pin, pin_source};
 use crate::requests::work;
 use crate::view::view;
 use pyo3::prelude::*;
@@ -41,7 +41,7 @@ impl Connection {
         completion.region.map(Key::new).ok_or_else(unknown)
     }
 
-    /// Writes the bytes of `buffer` to the peer's memory, `offset` bytes behind its start; returns when
+    /// Writes the bytes of `buffer`, or of several in a list or tuple, one behind the other, to the peer's memory, `offset` bytes behind its start; returns when
     /// they are placed and visible there. With `immediate`, a number of 32 bits, the peer gets a
     /// completion that has it as `value`.
     #[pyo3(signature = (key, offset, buffer, *, immediate=None))]
@@ -53,9 +53,9 @@ impl Connection {
         buffer: &Bound<'_, PyAny>,
         immediate: Option<u32>,
     ) -> PyResult<()> {
-        let (key, region) = (key.get().region(), pin(buffer, Use::Read)?.share());
+        let (key, memory) = (key.get().region(), pin_source(buffer)?);
         self.driven.complete(py, |connection| {
-            connection.post_put(&key, offset, region, work(true, false, immediate, 0))
+            connection.post_put(&key, offset, memory, work(true, false, immediate, 0))
         })?;
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::driven::Driven;
 use crate::errors;
 use crate::exported::{self, ExportedRegion, Key};
 use crate::fetch::FetchOp;
-use crate::pinned::{Use, pin};
+use crate::pinned::{Use, pin, pin_source};
 use crate::shared::Loop;
 use pyo3::exceptions::PyDeprecationWarning;
 use pyo3::prelude::*;
@@ -96,8 +96,7 @@ impl Requests {
 
 /// Memory to be sent, if there is some.
 pub(crate) fn payload(object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Memory>> {
-    let region = object.map(|it| pin(it, Use::Read)).transpose()?;
-    Ok(region.map(|it| it.share().into()))
+    object.map(pin_source).transpose()
 }
 
 /// Memory to be received into, if there is some.
@@ -155,7 +154,8 @@ impl Requests {
     }
 
     /// Posts the send of `buffer`. The buffer must not be changed, and cannot be resized, until the request is
-    /// done. `delivery`: see `Connection.send`.
+    /// done. A list or tuple of buffers is sent as one message, one behind the other, without a copy that joins them;
+    /// the completion has them as `pieces`. `delivery`: see `Connection.send`.
     #[pyo3(signature = (buffer, *, delivery="interrupt", signalled=true, context=0))]
     fn post_send(
         &self,
@@ -166,8 +166,8 @@ impl Requests {
         context: u64,
     ) -> PyResult<u32> {
         let work = work(signalled, false, None, context).delivered(read_delivery(delivery)?);
-        let region = pin(buffer, Use::Read)?.share();
-        self.post(py, |connection| connection.post_send_with(region, work))
+        let memory = pin_source(buffer)?;
+        self.post(py, |connection| connection.post_send_with(memory, work))
     }
 
     /// Posts a receive into `buffer`: the n-th posted gets the n-th message the peer sends, if it
@@ -178,7 +178,7 @@ impl Requests {
         self.post(py, |connection| connection.post_recv_with(region, context))
     }
 
-    /// Posts a message of at most 128 bytes, and a payload.
+    /// Posts a message of at most 128 bytes, and a payload: a buffer, or several in a list or tuple.
     #[pyo3(signature = (control, payload=None, *, fence=false, signalled=true, context=0))]
     fn post_message(
         &self,
@@ -313,10 +313,10 @@ impl Requests {
         signalled: bool,
         context: u64,
     ) -> PyResult<u32> {
-        let (key, region) = (key.get().region(), pin(buffer, Use::Read)?.share());
+        let (key, memory) = (key.get().region(), pin_source(buffer)?);
         let work = work(signalled, fence, immediate, context);
         self.post(py, |connection| {
-            connection.post_put(&key, offset, region, work)
+            connection.post_put(&key, offset, memory, work)
         })
     }
 

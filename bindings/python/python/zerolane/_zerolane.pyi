@@ -42,6 +42,9 @@ class _Array(Protocol):
 
 _Memory: TypeAlias = Buffer | _Array
 
+# What is sent: a buffer, or several as if they were one.
+_Source: TypeAlias = _Memory | list[Any] | tuple[_Memory, ...]
+
 _Delivery: TypeAlias = Literal["silent", "polled", "interrupt"]
 
 _Kind: TypeAlias = Literal[
@@ -224,7 +227,7 @@ class Requests:
     def in_flight(self) -> int: ...
     def post_send(
         self,
-        buffer: _Memory,
+        buffer: _Source,
         *,
         delivery: _Delivery = "interrupt",
         signalled: bool = True,
@@ -236,7 +239,7 @@ class Requests:
     def post_message(
         self,
         control: bytes,
-        payload: _Memory | None = None,
+        payload: _Source | None = None,
         *,
         fence: bool = False,
         signalled: bool = True,
@@ -258,7 +261,7 @@ class Requests:
         self,
         key: Key,
         offset: int,
-        buffer: _Memory,
+        buffer: _Source,
         *,
         immediate: int | None = None,
         fence: bool = False,
@@ -336,7 +339,7 @@ class Connection(Requests):
     @property
     def timeout(self) -> float | None: ...
     def set_timeout(self, timeout: float | None) -> None: ...
-    def send(self, buffer: _Memory, *, delivery: _Delivery = "interrupt") -> None: ...
+    def send(self, buffer: _Source, *, delivery: _Delivery = "interrupt") -> None: ...
     def recv_into(self, buffer: _Memory) -> int: ...
     @deprecated("recv_into")
     def receive_into(self, buffer: _Memory) -> int: ...
@@ -353,7 +356,7 @@ class Connection(Requests):
     @deprecated("open_region")
     def open(self, name: str, rights: int) -> Key: ...
     def put(
-        self, key: Key, offset: int, buffer: _Memory, *, immediate: int | None = None
+        self, key: Key, offset: int, buffer: _Source, *, immediate: int | None = None
     ) -> None: ...
     def get(self, key: Key, offset: int, buffer: _Memory) -> memoryview[int]: ...
     def fetch_op(self, key: Key, offset: int, op: FetchOp) -> int: ...
@@ -361,7 +364,7 @@ class Connection(Requests):
     def fetch_clear(self, key: Key, offset: int) -> int: ...
     def swap(self, key: Key, offset: int, value: int) -> int: ...
     def compare_and_swap(self, key: Key, offset: int, expected: int, value: int) -> int: ...
-    def send_message(self, control: bytes, payload: _Memory | None = None) -> None: ...
+    def send_message(self, control: bytes, payload: _Source | None = None) -> None: ...
     def recv_message(
         self, payload: _Memory | None = None
     ) -> tuple[bytes, memoryview[int] | None]: ...
@@ -493,18 +496,18 @@ class ConnectionHandle:
     @property
     def peer_key(self) -> str | None: ...
     def send(
-        self, buffer: _Memory, *, delivery: _Delivery = "interrupt", context: int = 0
+        self, buffer: _Source, *, delivery: _Delivery = "interrupt", context: int = 0
     ) -> Pending[Completion]: ...
     def recv(self, buffer: _Memory) -> Pending[Completion]: ...
     def send_message(
-        self, control: bytes, payload: _Memory | None = None
+        self, control: bytes, payload: _Source | None = None
     ) -> Pending[Completion]: ...
     def recv_message(self, payload: _Memory | None = None) -> Pending[Completion]: ...
     def put(
         self,
         key: Key,
         offset: int,
-        buffer: _Memory,
+        buffer: _Source,
         *,
         immediate: int | None = None,
         fence: bool = False,

@@ -28,7 +28,7 @@ import zerolane
 from zerolane._deprecated import warn
 
 if TYPE_CHECKING:
-    from zerolane._zerolane import _Address, _Delivery, _Memory
+    from zerolane._zerolane import _Address, _Delivery, _Memory, _Source
 
 __all__ = ["Connection", "Endpoint", "connect"]
 
@@ -165,8 +165,9 @@ class Connection:
         """The key that the peer proved to own; None if the connection is plain."""
         return self._requests.peer_key
 
-    async def send(self, buffer: _Memory, *, delivery: _Delivery = "interrupt") -> None:
-        """Sends the bytes of ``buffer`` as one message; returns when the peer has all of them.
+    async def send(self, buffer: _Source, *, delivery: _Delivery = "interrupt") -> None:
+        """Sends the bytes of ``buffer``, or of several in a list or tuple, as one message; returns
+        when the peer has all of them.
         ``delivery``: see ``zerolane.Connection.send``."""
         await self._request(lambda it: it.post_send(buffer, delivery=delivery))
 
@@ -186,11 +187,12 @@ class Connection:
         self,
         key: zerolane.Key,
         offset: int,
-        buffer: _Memory,
+        buffer: _Source,
         *,
         immediate: int | None = None,
     ) -> None:
-        """Writes ``buffer`` to the peer's memory; returns when it is placed and visible there."""
+        """Writes ``buffer``, or several in a list or tuple, to the peer's memory; returns when
+        it is placed and visible there."""
         await self._request(lambda it: it.post_put(key, offset, buffer, immediate=immediate))
 
     async def get(self, key: zerolane.Key, offset: int, buffer: _Memory) -> memoryview:
@@ -221,8 +223,8 @@ class Connection:
             raise zerolane.UnknownRegion("the peer told no key")
         return region
 
-    async def send_message(self, control: bytes, payload: _Memory | None = None) -> None:
-        """Sends a message of at most 128 bytes, and a payload."""
+    async def send_message(self, control: bytes, payload: _Source | None = None) -> None:
+        """Sends a message of at most 128 bytes, and a payload: a buffer, or several in a list."""
         await self._request(lambda it: it.post_message(control, payload))
 
     async def recv_message(self, payload: _Memory | None = None) -> tuple[bytes, memoryview | None]:
