@@ -65,6 +65,38 @@ pub struct Message {
 /// exact rules are in `docs/memory-model.md`. An operation that is refused (out of bounds, no right,
 /// revoked) completes with that reason, and the connection goes on.
 ///
+/// **A passive target**, as with RDMA: a worker in a thread of its own
+/// ([`Worker::spawn`](crate::worker::Worker::spawn)) serves exported memory while its owner computes, or sleeps.
+///
+/// ```
+/// use std::sync::atomic::Ordering;
+/// use zerolane::worker::Worker;
+/// use zerolane::{Connection, ExportedRegion, Options, Region, Rights};
+/// let table = ExportedRegion::new(Region::anonymous(4096)?).expect("page-aligned");
+/// let worker = Worker::new()?.spawn()?;
+/// let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+/// endpoint.export("table", &table, Rights::ALL).wait()?;
+/// let address = endpoint.local_addr();
+/// // From here on the owner makes no call for its peers.
+/// let peer = std::thread::spawn(move || -> zerolane::Result<()> {
+///     let mut connection = Connection::connect(address, &Options::default())?;
+///     let table = connection.open_region("table", Rights::ALL)?;
+///     connection.put(&table, 64, b"placed in the peer's memory")?;
+///     let mut back = [0; 6];
+///     connection.get(&table, 64, &mut back)?;
+///     assert_eq!(&back, b"placed");
+///     assert_eq!(connection.fetch_add(&table, 0, 5)?, 0);
+///     assert_eq!(connection.fetch_inc(&table, 0)?, 5);
+///     connection.close()
+/// });
+/// peer.join().unwrap()?;
+/// assert_eq!(table.word(0).load(Ordering::Acquire), 6);
+/// # Ok::<(), zerolane::Error>(())
+/// ```
+///
+/// Without a worker's thread **the owner has to call**: operations of the peer take effect in the calls of the
+/// `Connection` that exports, and wait while it makes none. A target that has nothing else to do is faster so.
+///
 /// ```
 /// use std::sync::atomic::Ordering;
 /// use zerolane::{Connection, Endpoint, ExportedRegion, Options, Region, Rights};
@@ -79,12 +111,7 @@ pub struct Message {
 /// });
 /// let mut connection = Connection::connect(address, &Options::default())?;
 /// let table = connection.open_region("table", Rights::ALL)?;
-/// connection.put(&table, 64, b"placed in the peer's memory")?;
-/// let mut back = [0; 6];
-/// connection.get(&table, 64, &mut back)?;
-/// assert_eq!(&back, b"placed");
-/// assert_eq!(connection.fetch_add(&table, 0, 5)?, 0);
-/// assert_eq!(connection.fetch_inc(&table, 0)?, 5);
+/// assert_eq!(connection.fetch_add(&table, 0, 6)?, 0);
 /// connection.close()?;
 /// assert_eq!(owner.join().unwrap()?, 6);
 /// # Ok::<(), zerolane::Error>(())
