@@ -279,6 +279,10 @@ fn fetch_add__of_many_at_once_counts_exactly() {
     );
 }
 
+/// A one-time code as `serve --code` shows it, and what a command says that takes none.
+const CODE: &str = "1234-5678";
+const UNKNOWN: &str = "unexpected argument '--code'";
+
 #[test]
 fn bad_input__is_refused_in_words() {
     let directory = tempfile::tempdir().unwrap();
@@ -315,6 +319,10 @@ fn bad_input__is_refused_in_words() {
         ("fetch-add", &["m@0", "many"], 2, "many"),
         ("get", &["m@here"], 2, "no number of bytes"),
         ("get", &["@8"], 2, "no name"),
+        // A code is for files: memory is opened by keys alone.
+        ("put", &["m", &path, "--code", CODE], 2, UNKNOWN),
+        ("get", &["m", "--code", CODE], 2, UNKNOWN),
+        ("fetch-add", &["m@0", "1", "--code", CODE], 2, UNKNOWN),
     ] {
         exporter.fails(verb, words, b"", code, says);
     }
@@ -348,6 +356,7 @@ fn bad_exports__are_refused_in_words() {
             2,
             "--read-only",
         ),
+        (&["64", "--name", "m", "--code"], 2, UNKNOWN),
         (
             &["64", "--name", "m", "--listen", "nowhere"],
             2,
