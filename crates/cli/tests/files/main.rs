@@ -10,6 +10,7 @@ mod confined;
 mod connections;
 mod copy;
 mod doctor;
+mod full;
 mod kept;
 mod key_lists;
 mod keys;
