@@ -4,7 +4,12 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{ChildStdout, Stdio};
+
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
 
 use super::lab::*;
 
@@ -157,6 +162,55 @@ fn metrics__what_waits_for_a_slow_client_is_queued_until_it_has_gone() {
         measured.numbers()["zerolane_queue_bytes{queue=\"files\"}"],
         0.0
     );
+}
+
+/// Stops one thread of a server, and lets it run again.
+struct Frozen(Pid);
+
+impl Frozen {
+    /// The thread in which the only connection's files are written.
+    fn files_of(server: &Running) -> Frozen {
+        let threads = format!("/proc/{}/task", server.0.id());
+        let is_files = |thread: &String| {
+            let name = fs::read_to_string(format!("{threads}/{thread}/comm"));
+            name.is_ok_and(|name| name == "files\n")
+        };
+        let thread = eventually("there is a thread for files", || {
+            names(Path::new(&threads)).into_iter().find(is_files)
+        });
+        let thread = Pid::from_raw(thread.parse().unwrap());
+        ptrace::seize(thread, ptrace::Options::empty()).unwrap();
+        ptrace::interrupt(thread).unwrap();
+        waitpid(thread, Some(WaitPidFlag::__WALL)).unwrap();
+        Frozen(thread)
+    }
+
+    fn thaw(self) {
+        ptrace::detach(self.0, None).unwrap();
+    }
+}
+
+#[test]
+fn metrics__what_waits_for_slow_files_is_queued_until_it_is_taken() {
+    let measured = Measured::new();
+    let lab = &measured.lab;
+    let bytes = content(1, 64 * MIB);
+    fs::write(lab.local("a"), &bytes).unwrap();
+    let files = || measured.numbers()["zerolane_queue_bytes{queue=\"files\"}"];
+    // It takes a minute, and is looked at in the middle.
+    let mut put = lab.put(&["--limit", "1MiB/s"], "a", "a");
+    let quiet = put.stdout(Stdio::null()).stderr(Stdio::null());
+    let client = Running(quiet.spawn().unwrap());
+    eventually("it writes", || {
+        (part_bytes(&lab.share(""), "a") > 0).then_some(())
+    });
+    let frozen = Frozen::files_of(lab.server.as_ref().unwrap());
+    eventually("it is queued for the files", || {
+        (files() >= 1_000_000.0).then_some(())
+    });
+    frozen.thaw();
+    eventually("the files take it", || (files() == 0.0).then_some(()));
+    drop(client);
 }
 
 #[test]
