@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -76,9 +77,10 @@ fn part_bytes(directory: &Path, name: &str) -> u64 {
     parts.map(blocks).sum::<u64>() * 512
 }
 
-/// Copies a file from a to b, and changes the network in the middle of it.
-fn cp_while(change: impl FnOnce(&Topology)) {
-    let Some(hosts) = hosts() else { return };
+/// Copies a file from a to b, and changes the network in the middle of it. How often the copy was taken up by another
+/// connection; `None` without namespaces.
+fn cp_while(change: impl FnOnce(&Topology)) -> Option<u64> {
+    let hosts = hosts()?;
     let base = tempfile::tempdir_in("/dev/shm").unwrap();
     let place = |name: &str| -> PathBuf { base.path().join(name) };
     fs::create_dir(place("share")).unwrap();
@@ -92,8 +94,9 @@ fn cp_while(change: impl FnOnce(&Topology)) {
 
     let mut copy = zerolane(hosts.a());
     copy.env("ZEROLANE_HOME", place("keys"));
-    copy.args(["cp", "-q"]).arg(place("big"));
+    copy.args(["cp", "--json"]).arg(place("big"));
     copy.arg(format!("{address}:"));
+    copy.stdout(fs::File::create(place("said")).unwrap());
     let mut copy = Running(copy.spawn().unwrap());
     while part_bytes(&place("share"), "big") < AMID {
         assert!(copy.0.try_wait().unwrap().is_none(), "over too early");
@@ -101,13 +104,20 @@ fn cp_while(change: impl FnOnce(&Topology)) {
     }
     assert!(!place("share/big").exists(), "complete before the change");
     change(&hosts);
-    assert_eq!(copy.0.wait().unwrap().code(), Some(0));
+    let status = copy.0.wait().unwrap();
+    let said = fs::read_to_string(place("said")).unwrap();
+    assert_eq!(status.code(), Some(0), "{said}");
     assert!(
         fs::read(place("share/big")).unwrap() == content(),
         "content"
     );
     assert_eq!(fs::read_dir(place("share")).unwrap().count(), 1);
+    let summary: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    Some(summary["taken_up"].as_u64().unwrap())
 }
+
+/// For longer than the transport waits for the other end.
+const LONGER_THAN_A_CONNECTION: Duration = Duration::from_secs(17);
 
 #[test]
 fn cp__interface_down_for_5_s() {
@@ -132,4 +142,35 @@ fn cp__offloads_switched_off() {
 #[test]
 fn cp__mtu_shrunk_below_the_stu() {
     cp_while(|hosts| hosts.set_mtu(1300).unwrap());
+}
+
+/// What is sent to the old address comes to nothing. The connection follows the client, or another one takes the copy up.
+#[test]
+fn cp__address_of_the_client_changed() {
+    cp_while(|hosts| {
+        let a = hosts.a();
+        let [x, y, z, _] = a.ipv4().octets();
+        for (what, address) in [("del", a.ipv4()), ("add", Ipv4Addr::new(x, y, z, 99))] {
+            let address = format!("{address}/24");
+            let mut ip = a.command("ip");
+            ip.args(["addr", what, &address, "dev", a.device()]);
+            assert!(ip.status().unwrap().success(), "{what} {address}");
+        }
+    });
+}
+
+#[test]
+#[ignore = "depends on the clock: .ci/run runs it alone"]
+fn cp__both_interfaces_down_for_longer_than_a_connection_lives() {
+    let taken_up = cp_while(|hosts| {
+        for up in [false, true] {
+            for side in Side::BOTH {
+                hosts.set_link_up(side, up).unwrap();
+            }
+            if !up {
+                std::thread::sleep(LONGER_THAN_A_CONNECTION);
+            }
+        }
+    });
+    assert!(taken_up.is_none_or(|times| times > 0), "{taken_up:?}");
 }
