@@ -1,6 +1,7 @@
 # Installs the program, its manual, its completions and its service: make install PREFIX=/usr/local [DESTDIR=...]
 #
-# Manual and completions are made by the program itself, from what reads its command line.
+# Manual and completions are made by the program itself, from what reads its command line: by zerolane-bench, which has
+# all commands. `zerolane bench` and `zerolane demo` start it.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -12,6 +13,7 @@ UNITDIR ?= $(PREFIX)/lib/systemd/system
 SYSCONFDIR ?= /etc
 CARGO ?= cargo
 INSTALL ?= install
+STRIP ?= strip
 
 built = $(or $(CARGO_TARGET_DIR),target)/release
 made = $(built)/generated
@@ -21,12 +23,13 @@ install_once = test -e $(DESTDIR)$(2) || $(INSTALL) -D -m 644 $(1) $(DESTDIR)$(2
 .PHONY: build install uninstall deb
 
 build:
-	$(CARGO) build --locked --release --package zerolane-cli
+	$(CARGO) build --locked --release --package zerolane-cli --package zerolane-bench
 	$(RM) -r $(made)
-	$(built)/zerolane generate $(made)
+	$(built)/zerolane-bench generate $(made)
 
 install: build
 	$(INSTALL) -D -m 755 $(built)/zerolane $(DESTDIR)$(BINDIR)/zerolane
+	$(INSTALL) -D -m 755 $(built)/zerolane-bench $(DESTDIR)$(BINDIR)/zerolane-bench
 	$(INSTALL) -d $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(UNITDIR)
 	$(INSTALL) -m 644 $(made)/man1/*.1 $(DESTDIR)$(MANDIR)/man1
 	$(INSTALL) -D -m 644 $(made)/bash/zerolane.bash $(DESTDIR)$(BASHDIR)/zerolane
@@ -41,10 +44,12 @@ install: build
 
 # What the administrator wrote stays.
 uninstall:
-	$(RM) $(DESTDIR)$(BINDIR)/zerolane $(DESTDIR)$(MANDIR)/man1/zerolane.1 $(DESTDIR)$(MANDIR)/man1/zerolane-*.1 \
+	$(RM) $(DESTDIR)$(BINDIR)/zerolane $(DESTDIR)$(BINDIR)/zerolane-bench $(DESTDIR)$(MANDIR)/man1/zerolane.1 $(DESTDIR)$(MANDIR)/man1/zerolane-*.1 \
 		$(DESTDIR)$(BASHDIR)/zerolane $(DESTDIR)$(ZSHDIR)/_zerolane $(DESTDIR)$(FISHDIR)/zerolane.fish \
 		$(DESTDIR)$(UNITDIR)/zerolane.service $(DESTDIR)$(UNITDIR)/zerolane.socket
 
 # Needs cargo-deb (cargo install cargo-deb --locked). The package is below $(built)/../debian.
+# cargo-deb strips programs of its own package only.
 deb: build
+	$(STRIP) -o $(made)/zerolane-bench $(built)/zerolane-bench
 	$(CARGO) deb --locked --package zerolane-cli --no-build --strip

@@ -4,8 +4,8 @@
 
 use clap::Subcommand;
 use zerolane_bench::demo;
-use zerolane_cli::Args;
 use zerolane_cli::exit::Exit;
+use zerolane_cli::{Args, generate};
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -18,6 +18,9 @@ enum Command {
     Bench(zerolane_bench::Args),
     /// Run the papers' experiments, and write a page that shows them beside the papers' figures
     Report(zerolane_report::Args),
+    /// Make the manual pages and completions
+    #[command(hide = true)]
+    Generate(generate::Args),
 }
 
 fn main() -> Exit {
@@ -26,6 +29,7 @@ fn main() -> Exit {
         Command::Demo(args) => demo::run(args).map(|()| Exit::Success),
         Command::Bench(args) => zerolane_bench::run(args).map(|()| Exit::Success),
         Command::Report(args) => zerolane_report::run(&args).map(|()| Exit::Success),
+        Command::Generate(args) => generate::run::<Command>(&args).map(|()| Exit::Success),
     })
 }
 

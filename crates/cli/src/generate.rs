@@ -1,5 +1,5 @@
 //! Manual pages and completions, made from the definitions that read the command line. Whoever installs the program
-//! makes them with it, so there is no second text that could differ.
+//! makes them with it, so there is no second text that could differ. `zerolane-bench` does: it has all commands.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory, Subcommand};
 use clap_complete::Shell;
 
-/// Arguments of `zerolane generate`.
+/// Arguments of `zerolane-bench generate`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Where `man1`, `bash`, `zsh` and `fish` are made

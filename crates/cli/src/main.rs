@@ -11,7 +11,7 @@ use std::process;
 use anyhow::anyhow;
 use clap::Subcommand;
 use zerolane_cli::exit::Exit;
-use zerolane_cli::{Args, generate, program};
+use zerolane_cli::{Args, program};
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -58,7 +58,8 @@ fn become_bench(command: &str, words: &[OsString]) -> anyhow::Error {
     let Some(program) = find_bench() else {
         return anyhow!(
             "`zerolane {command}` is in a program of its own, {BENCH}, which is neither beside this one nor \
-             in PATH: build it with `cargo build --release -p {BENCH}`, or install that package"
+             in PATH: `make install` and the Debian package install both, `cargo build --release -p {BENCH}` \
+             builds it"
         );
     };
     let error = process::Command::new(&program)
