@@ -53,6 +53,11 @@ pub enum Error {
         /// Bytes to be copied.
         bytes: usize,
     },
+    /// This process is a child, by fork, of the one whose worker it is.
+    #[error(
+        "the worker is of the process that this one was forked from: make one of its own after fork"
+    )]
+    Forked,
 }
 
 impl From<DriverError> for Error {
@@ -84,7 +89,9 @@ impl From<Error> for io::Error {
             Error::Closed(CloseReason::Rejected { .. }) => io::ErrorKind::ConnectionRefused,
             Error::Closed(_) => io::ErrorKind::ConnectionReset,
             Error::Post(PostError::Full) => io::ErrorKind::WouldBlock,
-            Error::Transfer(_) | Error::Post(_) | Error::Strict { .. } => io::ErrorKind::Other,
+            Error::Transfer(_) | Error::Post(_) | Error::Strict { .. } | Error::Forked => {
+                io::ErrorKind::Other
+            }
         };
         match error {
             Error::Io(error) => error,

@@ -21,7 +21,7 @@ pub use post::Report;
 
 use crate::clock::Clock;
 use crate::holds::Holds;
-use crate::{Account, Lane, LaneError, MoveCause, Options, Registry, Turn, Waker};
+use crate::{Account, Lane, LaneError, MoveCause, Options, Process, Registry, Turn, Waker};
 use completion::Held;
 use completions::Completions;
 use core::fmt;
@@ -75,7 +75,7 @@ pub struct Driver<L: Lane> {
     spin: Duration,
     nap: Nap,
     /// Whose connection it is: a child of fork has a copy, and no say.
-    process: u32,
+    process: Process,
     connected: bool,
     closed: Option<CloseReason>,
     /// The last turn moved something: the next one may find more.
@@ -97,7 +97,7 @@ impl<L: Lane + fmt::Debug> fmt::Debug for Driver<L> {
 impl<L: Lane> Drop for Driver<L> {
     fn drop(&mut self) {
         // The socket is the parent's as well, which goes on.
-        if self.process == std::process::id() {
+        if self.process.is_current() {
             self.say_goodbye();
         }
         self.leave_what_is_held();
@@ -177,7 +177,7 @@ impl<L: Lane> Driver<L> {
             request_timeout: None,
             spin: options.spin,
             nap: Nap::default(),
-            process: std::process::id(),
+            process: Process::current(),
             connected: false,
             closed: None,
             moved: false,

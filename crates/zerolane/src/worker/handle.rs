@@ -10,8 +10,7 @@ use crate::{Completion, Connection, Error, ExportedRegion, Options, Region, Resu
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use zerolane_lane::NotPosted;
-use zerolane_lane::Waker;
+use zerolane_lane::{NotPosted, Process, Waker};
 
 /// Asks a worker for things, from any thread, whichever way it runs. Cheap to clone.
 ///
@@ -31,7 +30,7 @@ impl WorkerHandle {
     /// Connects to `to`.
     pub fn connect(&self, to: SocketAddr, options: &Options) -> Pending<ConnectionHandle> {
         let options = options.clone();
-        let (claim, pending) = Pending::new(None);
+        let (claim, pending) = Pending::new(self.process(), None);
         self.submit(move |worker| match worker.connect(to, &options) {
             Ok(id) => worker.hand_out(id, claim),
             Err(error) => claim.answer_or_drop(Err(error)),
@@ -41,7 +40,7 @@ impl WorkerHandle {
 
     /// Gives the worker a connection.
     pub fn adopt(&self, connection: Connection) -> Pending<ConnectionHandle> {
-        let (claim, pending) = Pending::new(None);
+        let (claim, pending) = Pending::new(self.process(), None);
         self.submit(move |worker| match worker.adopt(connection) {
             Ok(id) => worker.hand_out(id, claim),
             Err(error) => claim.answer_or_drop(Err(error)),
@@ -76,12 +75,17 @@ impl WorkerHandle {
         self.inbox.waker.clone()
     }
 
+    /// Whose worker it is.
+    pub(super) fn process(&self) -> Process {
+        self.inbox.process
+    }
+
     /// Has the worker call `act`, and answers with what that returns.
     pub(super) fn call<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Worker) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
-        let (claim, pending) = Pending::new(None);
+        let (claim, pending) = Pending::new(self.process(), None);
         self.submit(move |worker| claim.answer_or_drop(act(worker)));
         pending
     }
@@ -93,7 +97,12 @@ impl WorkerHandle {
 }
 
 fn submit(inbox: &Inbox, act: Submission) {
-    match inbox.submissions.push(act) {
+    // In a child of fork no thread takes it, and another thread's lock is never let go.
+    let pushed = match inbox.process.is_current() {
+        true => inbox.submissions.push(act),
+        false => Err(act),
+    };
+    match pushed {
         Ok(()) => inbox.waker.wake(),
         Err(act) => drop(act),
     }
@@ -165,13 +174,16 @@ impl EndpointHandle {
     /// ([`EndpointHandle::export`]) is theirs to use.
     pub fn accept(&self) -> Pending<ConnectionHandle> {
         let (id, worker) = (self.shared.id, self.worker());
-        let (claim, pending) = Pending::new(Some(Box::new(move |unread| {
-            worker.submit(move |worker| {
-                if let Some(Slot::Endpoint(it)) = worker.slots.get_mut(id.0) {
-                    it.accepting.give_up(unread);
-                }
-            });
-        })));
+        let (claim, pending) = Pending::new(
+            worker.process(),
+            Some(Box::new(move |unread| {
+                worker.submit(move |worker| {
+                    if let Some(Slot::Endpoint(it)) = worker.slots.get_mut(id.0) {
+                        it.accepting.give_up(unread);
+                    }
+                });
+            })),
+        );
         self.worker().submit(move |worker| {
             if let Some(Slot::Endpoint(it)) = worker.slots.get_mut(id.0) {
                 it.accepting.await_next(claim);
@@ -304,7 +316,7 @@ impl ConnectionHandle {
 
     /// Finishes sending, as [`Connection::finish`] does, behind what was asked for before.
     pub fn finish(&self) -> Pending<()> {
-        let (claim, pending) = Pending::new(None);
+        let (claim, pending) = Pending::new(self.worker().process(), None);
         let mut claim = Some(claim);
         let waiting = Waiting {
             number: self.shared.requests.fetch_add(1, Ordering::Relaxed),
@@ -328,7 +340,7 @@ impl ConnectionHandle {
     /// Sends what was posted, within the idle timeout, then disconnects; answers at the end.
     pub fn close(self) -> Pending<()> {
         let id = self.shared.id;
-        let (claim, pending) = Pending::new(None);
+        let (claim, pending) = Pending::new(self.worker().process(), None);
         self.worker().submit(move |worker| {
             if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0) {
                 link.claims.await_end(claim);
@@ -353,9 +365,12 @@ impl ConnectionHandle {
     pub(super) fn request(&self, direction: Direction, post: Post) -> Pending<Completion> {
         let (id, worker) = (self.shared.id, self.worker());
         let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
-        let (claim, pending) = Pending::new(Some(Box::new(move |unread: Option<Completion>| {
-            worker.submit(move |worker| worker.give_up(id, number, unread));
-        })));
+        let (claim, pending) = Pending::new(
+            worker.process(),
+            Some(Box::new(move |unread: Option<Completion>| {
+                worker.submit(move |worker| worker.give_up(id, number, unread));
+            })),
+        );
         let pending = pending.of_request(RequestId::new(id, number));
         let waiting = Waiting {
             number,

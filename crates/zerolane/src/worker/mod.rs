@@ -97,7 +97,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use timers::Timers;
-use zerolane_lane::{Submissions, Waker};
+use zerolane_lane::{Process, Submissions, Waker};
 
 /// Events kept for the user. Completions beyond it stay with their connections, and their peers are told to wait.
 const MAX_EVENTS: usize = 4096;
@@ -196,6 +196,8 @@ type Submission = Box<dyn FnOnce(&mut Worker) + Send>;
 struct Inbox {
     submissions: Submissions<Submission>,
     waker: Waker,
+    /// Whose worker it is: a child of fork has a copy, and no say.
+    process: Process,
 }
 
 impl std::fmt::Debug for Inbox {
@@ -209,7 +211,9 @@ impl std::fmt::Debug for Inbox {
 /// Connections whose worker is not called make no progress: their peers take this end for dead after the idle
 /// timeout. A program that computes for long has its worker run in a thread ([`Worker::spawn`]).
 ///
-/// After `fork` without `exec` the child must not use it.
+/// After `fork` without `exec` the child must not use it; it may drop it, as all that belongs to it, which says nothing
+/// to peers. What a child asks of its parent's handles is refused with [`Error::Forked`], also what was asked for before,
+/// and the memory comes back.
 pub struct Worker {
     slots: SlotMap<Key, Slot>,
     poller: Poller,
@@ -261,6 +265,7 @@ impl Worker {
             inbox: Arc::new(Inbox {
                 submissions: Submissions::default(),
                 waker,
+                process: Process::current(),
             }),
             endpoints: Vec::new(),
             taken: VecDeque::new(),
@@ -498,7 +503,10 @@ impl AsFd for Worker {
 /// Peers are told that this end goes. What handles wait for is refused.
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Outside the lock, for what they hold may be handles.
-        drop(self.inbox.submissions.close());
+        // In a child of fork another thread's lock is never let go.
+        if self.inbox.process.is_current() {
+            // Outside the lock, for what they hold may be handles.
+            drop(self.inbox.submissions.close());
+        }
     }
 }

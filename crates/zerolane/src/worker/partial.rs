@@ -87,15 +87,18 @@ impl ConnectionHandle {
         keep: impl FnOnce(&mut Arrivals, Claim<T>) + Send + 'static,
     ) -> Pending<T> {
         let (id, worker) = (self.id(), self.worker());
-        let (claim, pending) = Pending::new(Some(Box::new(move |_| {
-            worker.submit(move |worker| {
-                if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0)
-                    && let Some(arrivals) = link.claims.arrivals()
-                {
-                    arrivals.purge();
-                }
-            });
-        })));
+        let (claim, pending) = Pending::new(
+            worker.process(),
+            Some(Box::new(move |_| {
+                worker.submit(move |worker| {
+                    if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0)
+                        && let Some(arrivals) = link.claims.arrivals()
+                    {
+                        arrivals.purge();
+                    }
+                });
+            })),
+        );
         self.worker().submit(move |worker| {
             if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0)
                 && let Some(arrivals) = link.claims.arrivals()

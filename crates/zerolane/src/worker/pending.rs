@@ -11,6 +11,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use zerolane_lane::Process;
 
 /// Names a request of a [`ConnectionHandle`](super::ConnectionHandle): [`Pending::id`]. Not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -122,6 +123,8 @@ pub struct Pending<T> {
     receiver: Receiver<Outcome<T>>,
     abandoned: Option<Abandoned<T>>,
     id: RequestId,
+    /// Whose worker it is asked of: in a child of fork nothing comes any more.
+    process: Process,
 }
 
 impl<T> fmt::Debug for Pending<T> {
@@ -131,8 +134,8 @@ impl<T> fmt::Debug for Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// A claim, and what gets its answer.
-    pub(super) fn new(abandoned: Option<Abandoned<T>>) -> (Claim<T>, Pending<T>) {
+    /// A claim, and what gets its answer, which comes in `process`.
+    pub(super) fn new(process: Process, abandoned: Option<Abandoned<T>>) -> (Claim<T>, Pending<T>) {
         let (sender, receiver) = channel();
         let claim = Claim {
             sender: Some(sender),
@@ -143,6 +146,7 @@ impl<T> Pending<T> {
                 receiver,
                 abandoned,
                 id: RequestId::none(),
+                process,
             },
         )
     }
@@ -158,6 +162,9 @@ impl<T> Pending<T> {
     /// # Errors
     /// The worker or the connection refused, or is no more. What failed later is in what comes.
     pub fn wait(self) -> std::result::Result<T, Refused> {
+        if !self.process.is_current() {
+            return self.of_parent();
+        }
         let waited = self.receiver.wait(None);
         // It is always answered: a claim that is dropped answers.
         waited.unwrap_or_else(|| Err(Refused::gone()))
@@ -165,7 +172,22 @@ impl<T> Pending<T> {
 
     /// The same for a time. `None`: it is not over, and goes on.
     pub fn wait_for(&mut self, timeout: Duration) -> Option<std::result::Result<T, Refused>> {
+        if !self.process.is_current() {
+            return Some(self.of_parent());
+        }
         self.receiver.wait(Some(timeout))
+    }
+
+    /// What there is of it in a child of fork, where nothing more comes.
+    fn of_parent(&self) -> Outcome<T> {
+        match self.receiver.try_take() {
+            Some(Err(refused)) => Err(Refused {
+                error: Error::Forked,
+                ..refused
+            }),
+            Some(Ok(value)) => Ok(value),
+            None => Err(Refused::because(Error::Forked)),
+        }
     }
 
     /// Lets it go on; what comes of it is not asked for.
@@ -186,6 +208,9 @@ impl<T> Future for Pending<T> {
     type Output = std::result::Result<T, Refused>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.process.is_current() {
+            return Poll::Ready(self.of_parent());
+        }
         self.receiver.poll(cx.waker())
     }
 }
@@ -195,7 +220,7 @@ impl<T> Drop for Pending<T> {
         let Some(abandoned) = self.abandoned.take() else {
             return;
         };
-        if !self.receiver.is_taken() {
+        if self.process.is_current() && !self.receiver.is_taken() {
             abandoned(self.receiver.abandon().and_then(Outcome::ok));
         }
     }

@@ -76,7 +76,7 @@ impl ConnectionHandle {
     ) -> Pending<Completion> {
         if pieces.len() > MAX_POSTED {
             // It would wait for room for ever, and all that is asked for behind it.
-            let (claim, pending) = Pending::new(None);
+            let (claim, pending) = Pending::new(self.worker().process(), None);
             let _ = claim.answer(Err(refused_pieces(Error::Post(PostError::Full), pieces)));
             return pending;
         }
@@ -140,13 +140,16 @@ impl ConnectionHandle {
     /// The next number that the peer put with its bytes: see [`Connection::put_with_immediate`].
     pub fn immediate(&self) -> Pending<u32> {
         let (id, worker) = (self.id(), self.worker());
-        let (claim, pending) = Pending::new(Some(Box::new(move |unread| {
-            worker.submit(move |worker| {
-                if let Some(claims) = worker.claims(id) {
-                    claims.give_up_immediate(unread);
-                }
-            });
-        })));
+        let (claim, pending) = Pending::new(
+            worker.process(),
+            Some(Box::new(move |unread| {
+                worker.submit(move |worker| {
+                    if let Some(claims) = worker.claims(id) {
+                        claims.give_up_immediate(unread);
+                    }
+                });
+            })),
+        );
         self.worker().submit(move |worker| {
             if let Some(claims) = worker.claims(id) {
                 claims.await_immediate(claim);

@@ -123,6 +123,11 @@ impl<T> Receiver<T> {
         Poll::Pending
     }
 
+    /// The value if it is there, without waiting for the lock, which a thread may hold that is not in this process.
+    pub(super) fn try_take(&self) -> Option<T> {
+        Self::take(&mut *self.shared.state.try_lock().ok()?)
+    }
+
     /// Waits no more. What came and was not taken is given back.
     pub(super) fn abandon(&self) -> Option<T> {
         match std::mem::replace(&mut *self.shared.state(), State::Abandoned) {

@@ -1,7 +1,7 @@
 //! A worker in a thread of its own.
 
 use super::{Slot, Worker, WorkerHandle};
-use crate::Result;
+use crate::{Error, Result};
 use std::ops::Deref;
 use std::thread::JoinHandle;
 
@@ -9,6 +9,9 @@ use std::thread::JoinHandle;
 ///
 /// Dropped, it ends at once: peers are told, and what handles wait for is refused. [`WorkerThread::stop`] sends
 /// first what was posted.
+///
+/// A child of fork has no such thread: there it may be dropped, which ends nothing, and all else is refused with
+/// [`Error::Forked`].
 #[derive(Debug)]
 pub struct WorkerThread {
     handle: WorkerHandle,
@@ -20,6 +23,9 @@ impl Worker {
     /// are answered, exported memory is read and written.
     ///
     /// Connections and endpoints made before have no handle: their events are dropped.
+    ///
+    /// `fork` copies no thread: it stays with the process that called this, and serves its peers as before; see
+    /// [`WorkerThread`] for what a child may do.
     ///
     /// A passive target, as RDMA has them, whose memory peers use while its program does not look:
     ///
@@ -102,8 +108,11 @@ impl WorkerThread {
     /// As [`WorkerHandle::stop`], and waits for the end.
     ///
     /// # Errors
-    /// The worker ended before, because the system refused something.
+    /// The worker ended before, because the system refused something; or [`Error::Forked`].
     pub fn stop(mut self) -> Result<()> {
+        if !self.handle.process().is_current() {
+            return Err(Error::Forked);
+        }
         self.handle.stop();
         self.join()
     }
@@ -126,10 +135,15 @@ impl Deref for WorkerThread {
 
 impl Drop for WorkerThread {
     fn drop(&mut self) {
-        if self.thread.is_some() {
-            self.handle.submit(Worker::abort);
-            // Its panic, if any, was printed; this thread may be panicking itself.
-            let _ = self.thread.take().map(JoinHandle::join);
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        if !self.handle.process().is_current() {
+            // A child of fork has no such thread: it is the parent's, which goes on.
+            return std::mem::forget(thread);
         }
+        self.handle.submit(Worker::abort);
+        // Its panic, if any, was printed; this thread may be panicking itself.
+        let _ = thread.join();
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn pair(
     (endpoint, client, server)
 }
 
-fn spawned() -> WorkerThread {
+pub(super) fn spawned() -> WorkerThread {
     let worker = Worker::new().expect("descriptors");
     worker.spawn().expect("a thread")
 }
@@ -216,7 +216,7 @@ fn immediate__comes_to_handles_in_order_also_before_it_is_asked_for() {
     }
 }
 
-fn exported(server: &ConnectionHandle) -> (ExportedRegion, RegionKey) {
+pub(super) fn exported(server: &ConnectionHandle) -> (ExportedRegion, RegionKey) {
     let memory = ExportedRegion::new(Region::anonymous(1 << 20).expect("memory"));
     let memory = memory.expect("page-aligned");
     let key = server.export(&memory, Rights::ALL).wait();

@@ -2,6 +2,7 @@
 #![allow(non_snake_case)]
 
 mod arrived;
+mod fork;
 mod handles;
 mod progress;
 mod tokio;
