@@ -469,6 +469,10 @@ impl Worker {
 
     /// Watches what `slot` holds, and looks at it soon: something may have come before.
     fn insert(&mut self, slot: Slot) -> Result<Key> {
+        if self.stopping {
+            // It would not be over before what is asked for behind its end is.
+            return Err(pending::gone());
+        }
         let key = self.slots.insert(slot);
         let (descriptor, queued) = match &mut self.slots[key] {
             Slot::Connection(it) => (it.connection.as_fd(), &mut it.queued),

@@ -4,6 +4,7 @@
 mod arrived;
 mod fork;
 mod handles;
+mod over;
 mod progress;
 mod tokio;
 

@@ -1,0 +1,219 @@
+//! The end of a worker of which everything is asked: each request is over once, and its memory is let go.
+
+use super::handles::spawned;
+use super::{PATIENCE, anywhere};
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
+use zerolane::memory::Access;
+use zerolane::worker::{ConnectionHandle, Pending, Worker, WorkerHandle};
+use zerolane::{
+    Completion, Connection, Endpoint, ExportedRegion, FetchOp, Options, Region, RegionKey, Rights,
+    Work,
+};
+
+const LEN: usize = 4096;
+
+/// Memory of which it can be told whether it is there: each region maps the same file.
+pub(super) struct Mappings(NamedTempFile);
+
+impl Mappings {
+    pub(super) fn new() -> Mappings {
+        let file = NamedTempFile::new().expect("a temporary file");
+        file.as_file().set_len(LEN as u64).expect("room");
+        Mappings(file)
+    }
+
+    pub(super) fn region(&self) -> Region {
+        Region::map_file(self.0.as_file(), 0, LEN, Access::Write).expect("mapped")
+    }
+
+    pub(super) fn count(&self) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux has it");
+        let name = self.0.path().to_str().expect("a plain name");
+        maps.lines().filter(|it| it.contains(name)).count()
+    }
+}
+
+/// What was asked for: sees that it is over, and whether it succeeded.
+type Asked = (&'static str, Box<dyn FnOnce() -> bool>);
+
+fn request(name: &'static str, mut pending: Pending<Completion>) -> Asked {
+    let over = move || {
+        let over = pending.wait_for(PATIENCE);
+        let over = over.unwrap_or_else(|| panic!("{name}: nothing came of it"));
+        over.is_ok_and(|it| it.result.is_ok())
+    };
+    (name, Box::new(over))
+}
+
+fn other<T: 'static>(name: &'static str, mut pending: Pending<T>) -> Asked {
+    let over = move || {
+        let over = pending.wait_for(PATIENCE);
+        let over = over.unwrap_or_else(|| panic!("{name}: nothing came of it"));
+        over.is_ok()
+    };
+    (name, Box::new(over))
+}
+
+/// The other end of a connection, which makes no turn.
+struct Silent {
+    _connection: Connection,
+    _memory: ExportedRegion,
+    key: RegionKey,
+}
+
+fn silent() -> (SocketAddr, std::thread::JoinHandle<Silent>) {
+    let mut endpoint = Endpoint::bind(anywhere(), Options::default()).expect("a port");
+    let address = endpoint.local_addr();
+    let accepting = std::thread::spawn(move || {
+        let accepted = endpoint.accept(Some(PATIENCE)).expect("no error");
+        let mut connection = accepted.expect("in time");
+        let memory = ExportedRegion::new(Region::anonymous(1 << 20).expect("memory"));
+        let memory = memory.expect("page-aligned");
+        let key = connection.export(&memory, Rights::ALL).expect("exported");
+        Silent {
+            _connection: connection,
+            _memory: memory,
+            key,
+        }
+    });
+    (address, accepting)
+}
+
+/// One of each kind.
+fn ask(
+    worker: &WorkerHandle,
+    client: &ConnectionHandle,
+    key: &RegionKey,
+    nowhere: SocketAddr,
+    memory: &Mappings,
+) -> Vec<Asked> {
+    let region = || memory.region();
+    let receiving = client.recv(region());
+    let arrived = client.wait_arrived(receiving.id(), 0);
+    let two = vec![(0, region().into()), (LEN as u64, region().into())];
+    let into = vec![(0, region()), (8, region())];
+    let plain = Work::default();
+    vec![
+        request("recv", receiving),
+        other("wait_arrived", arrived),
+        other("announced", client.announced()),
+        other("immediate", client.immediate()),
+        request("recv_message", client.recv_message(Some(region()))),
+        request("send", client.send(region())),
+        request("message", client.send_message(b"c", Some(region().into()))),
+        request("put", client.put(key, 0, region(), plain)),
+        request("put_vectored", client.put_vectored(key, two, plain)),
+        request("get", client.get(key, 0, region(), plain)),
+        request("get_vectored", client.get_vectored(key, into, plain)),
+        request("fetch_op", client.fetch_op(key, 0, FetchOp::Increment)),
+        request("open_region", client.open_region("none", Rights::ALL)),
+        other("connect", worker.connect(nowhere, &Options::default())),
+    ]
+}
+
+/// All are over, and without success: there was no other end.
+fn end(asked: Vec<Asked>, memory: &Mappings) {
+    for (name, over) in asked {
+        assert!(!over(), "{name}: done without a peer");
+    }
+    assert_eq!(memory.count(), 0, "regions that are left");
+}
+
+#[test]
+fn drop__of_a_thread_with_everything_outstanding_ends_each_request_once() {
+    let memory = Mappings::new();
+    let nowhere = UdpSocket::bind(anywhere()).expect("a port");
+    let to = nowhere.local_addr().expect("bound");
+    let (address, accepting) = silent();
+    let worker = spawned();
+    let client = worker.connect(address, &Options::default());
+    let client = client.wait().expect("connected");
+    let peer = accepting.join().expect("no panic");
+    let asked = ask(&worker, &client, &peer.key, to, &memory);
+    // They were taken, and begun.
+    client.account().wait().expect("open");
+    assert!(memory.count() >= 8, "{} regions", memory.count());
+    drop(worker);
+    end(asked, &memory);
+}
+
+#[test]
+fn drop__with_submissions_that_were_not_taken_ends_each_request_once() {
+    let memory = Mappings::new();
+    let nowhere = UdpSocket::bind(anywhere()).expect("a port");
+    let to = nowhere.local_addr().expect("bound");
+    let (address, accepting) = silent();
+    let mut worker = Worker::new().expect("descriptors");
+    let handle = worker.handle();
+    let mut connecting = handle.connect(address, &Options::default());
+    let limit = Instant::now() + PATIENCE;
+    let client = loop {
+        let brief = Some(Duration::from_millis(1));
+        worker.wait(brief).expect("allowed");
+        if let Some(connected) = connecting.wait_for(Duration::ZERO) {
+            break connected.expect("connected");
+        }
+        assert!(Instant::now() < limit, "nothing in time");
+    };
+    let peer = accepting.join().expect("no panic");
+    let mut asked = ask(&handle, &client, &peer.key, to, &memory);
+    while worker.progress().expect("allowed") {}
+    asked.extend(ask(&handle, &client, &peer.key, to, &memory));
+    asked.push(other("close", client.clone().close()));
+    drop(worker);
+    asked.extend(ask(&handle, &client, &peer.key, to, &memory));
+    end(asked, &memory);
+}
+
+/// Asked for by another thread at the moment of the end.
+#[test]
+fn drop__while_another_thread_asks_ends_each_request_once() {
+    let memory = Mappings::new();
+    let nowhere = UdpSocket::bind(anywhere()).expect("a port");
+    let to = nowhere.local_addr().expect("bound");
+    let (address, accepting) = silent();
+    let worker = spawned();
+    let client = worker.connect(address, &Options::default());
+    let client = client.wait().expect("connected");
+    let peer = accepting.join().expect("no panic");
+    let (begun, begins) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let handle = (*worker).clone();
+        let (key, memory) = (peer.key, &memory);
+        scope.spawn(move || {
+            let mut asked = Vec::new();
+            for _ in 0..50 {
+                asked.extend(ask(&handle, &client, &key, to, memory));
+                let _ = begun.send(());
+            }
+            for (name, over) in asked {
+                assert!(!over(), "{name}: done without a peer");
+            }
+        });
+        begins.recv().expect("it asks");
+        drop(worker);
+    });
+    assert_eq!(memory.count(), 0, "regions that are left");
+}
+
+/// What is asked for behind the end would live on, and the worker with it.
+#[test]
+fn stop__makes_nothing_that_is_asked_for_behind_it() {
+    let nowhere = UdpSocket::bind(anywhere()).expect("a port");
+    let to = nowhere.local_addr().expect("bound");
+    let worker = Worker::new().expect("descriptors");
+    let handle = worker.handle();
+    handle.stop();
+    let listening = handle.listen(anywhere(), Options::default());
+    let connecting = handle.connect(to, &Options::default());
+    let worker = worker.spawn().expect("a thread");
+    let (told, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(worker.stop()));
+    let listening = listening.wait();
+    let ended = ended.recv_timeout(PATIENCE / 4);
+    ended.expect("in time").expect("stopped");
+    assert!(listening.is_err(), "it is over");
+    assert!(connecting.wait().is_err(), "it is over");
+}
