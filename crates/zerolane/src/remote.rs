@@ -145,6 +145,13 @@ impl Connection {
         self.driver.revoke(key.handle())
     }
 
+    /// The same for all exports of `region` on this connection, by whatever name, also those that an endpoint's
+    /// [`Worker::export`](crate::worker::Worker::export) made: for this peer alone, others keep their rights. False if
+    /// there is none.
+    pub fn revoke_region(&mut self, region: &ExportedRegion) -> bool {
+        self.driver.revoke_region(region)
+    }
+
     /// Asks the peer for the region it exported as `name`.
     ///
     /// # Errors

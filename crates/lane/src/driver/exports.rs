@@ -117,6 +117,17 @@ impl<L: Lane> Driver<L> {
         revoked
     }
 
+    /// The same for all that is exported of `memory` on this connection. False if nothing is.
+    pub fn revoke_region(&mut self, memory: &ExportedRegion) -> bool {
+        let exports = self.exports.by_handle.iter();
+        let of_it = exports.filter(|(_, it)| Arc::ptr_eq(&it.window, memory.window()));
+        let handles: Vec<u32> = of_it.map(|(&handle, _)| handle).collect();
+        for &handle in &handles {
+            self.revoke(handle);
+        }
+        !handles.is_empty()
+    }
+
     fn end_export(&mut self, now: Instant, handle: u32) -> bool {
         let Some(region) = self.exports.remove(handle) else {
             return false;

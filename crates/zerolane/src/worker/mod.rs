@@ -364,8 +364,8 @@ impl Worker {
     }
 
     /// Lets every client of `endpoint` that connects from now on use `region` with `rights`, by `name`: registered
-    /// once, for any number of peers. [`ExportedRegion::revoke`](crate::ExportedRegion::revoke) ends it for all. The
-    /// endpoint keeps a handle of the region until it is closed.
+    /// once, for any number of peers. [`ExportedRegion::revoke`](crate::ExportedRegion::revoke) ends it for all,
+    /// [`Connection::revoke_region`] for one. The endpoint keeps a handle of the region until it is closed.
     ///
     /// # Errors
     /// There is no such endpoint, or the name is too long. A name that is taken twice ends the connections that

@@ -137,6 +137,13 @@ impl ConnectionHandle {
         self.with(move |connection| Ok(connection.revoke(&key)))
     }
 
+    /// Ends all exports of `region` on this connection, the endpoint's included, for this peer alone: see
+    /// [`Connection::revoke_region`].
+    pub fn revoke_region(&self, region: &ExportedRegion) -> Pending<bool> {
+        let region = region.clone();
+        self.with(move |connection| Ok(connection.revoke_region(&region)))
+    }
+
     /// The next number that the peer put with its bytes: see [`Connection::put_with_immediate`].
     pub fn immediate(&self) -> Pending<u32> {
         let (id, worker) = (self.id(), self.worker());

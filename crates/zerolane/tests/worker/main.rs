@@ -2,6 +2,7 @@
 #![allow(non_snake_case)]
 
 mod arrived;
+mod background;
 mod fork;
 mod handles;
 mod over;

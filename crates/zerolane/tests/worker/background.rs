@@ -1,0 +1,113 @@
+//! Workers in threads of their own beside a program that does something else.
+
+use super::handles::spawned;
+use super::{PATIENCE, anywhere, content, region};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use zerolane::failure::TransferError;
+use zerolane::{Connection, Error, ExportedRegion, Options, Region, Rights};
+
+#[test]
+fn spawn__serves_peers_while_its_owner_sleeps_for_several_idle_timeouts() {
+    let brief = Options {
+        idle_timeout: Duration::from_secs(1),
+        ..Options::default()
+    };
+    let worker = spawned();
+    let endpoint = worker.listen(anywhere(), brief.clone()).wait();
+    let endpoint = endpoint.expect("a port");
+    let memory = ExportedRegion::new(Region::anonymous(1 << 16).expect("memory"));
+    let memory = memory.expect("page-aligned");
+    let exported = endpoint.export("m", &memory, Rights::ALL).wait();
+    exported.expect("an endpoint");
+    let address = endpoint.local_addr();
+    let options = brief.clone();
+    let waiting = std::thread::spawn(move || {
+        let mut connection = Connection::connect(address, &options)?;
+        let mut word = [0; 8];
+        connection.recv_into(&mut word)?;
+        connection.close()?;
+        Ok::<_, Error>(word)
+    });
+    let waited_for = endpoint.accept().wait().expect("accepted");
+    let asleep = Arc::new(AtomicBool::new(true));
+    let sleeps = Arc::clone(&asleep);
+    let using = std::thread::spawn(move || {
+        let mut connection = Connection::connect(address, &brief)?;
+        let key = connection.open_region("m", Rights::ALL)?;
+        let mut rounds = 0;
+        while sleeps.load(Ordering::Acquire) {
+            let bytes = content(rounds, 5000);
+            connection.put(&key, 64, &bytes)?;
+            let mut back = vec![0; bytes.len()];
+            connection.get(&key, 64, &mut back)?;
+            assert!(back == bytes, "content");
+            assert_eq!(connection.fetch_inc(&key, 0)?, rounds);
+            rounds += 1;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        connection.close()?;
+        Ok::<_, Error>(rounds)
+    });
+    // The owner: no call for its peers.
+    std::thread::sleep(Duration::from_millis(3500));
+    asleep.store(false, Ordering::Release);
+    let rounds = using.join().expect("no panic").expect("served");
+    assert_eq!(memory.word(0).load(Ordering::Acquire), rounds);
+    assert!(rounds > 0, "it was served meanwhile");
+    let sent = waited_for.send(region(3, 8)).wait().expect("it lives");
+    sent.result.expect("sent");
+    let word = waiting.join().expect("no panic").expect("it lives");
+    assert_eq!(word[..], content(3, 8));
+}
+
+#[test]
+fn revoke_region__ends_an_endpoints_export_for_one_peer() {
+    let (worker, clients) = (spawned(), spawned());
+    let endpoint = worker.listen(anywhere(), Options::default()).wait();
+    let endpoint = endpoint.expect("a port");
+    let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
+    let memory = memory.expect("page-aligned");
+    let other = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
+    let other = other.expect("page-aligned");
+    for (name, region) in [("m", &memory), ("again", &memory), ("other", &other)] {
+        let exported = endpoint.export(name, region, Rights::ALL).wait();
+        exported.expect("an endpoint");
+    }
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        let client = clients.connect(endpoint.local_addr(), &Options::default());
+        let client = client.wait().expect("connected");
+        let server = endpoint.accept().wait().expect("accepted");
+        let keys = ["m", "again", "other"].map(|name| {
+            let opened = client.open_region(name, Rights::ALL).wait();
+            opened.expect("posted").region.expect("opened")
+        });
+        ends.push((client, server, keys));
+    }
+    assert!(ends[1].1.revoke_region(&memory).wait().expect("open"));
+    assert!(!ends[1].1.revoke_region(&memory).wait().expect("open"));
+    for (n, (client, _, keys)) in ends.iter().enumerate() {
+        for (key, of_it) in keys.iter().zip([true, true, false]) {
+            let put = client.put(key, 64, region(n as u64, 8), 0).wait();
+            let result = put.expect("posted").result;
+            match n == 1 && of_it {
+                true => assert!(
+                    matches!(result, Err(TransferError::Refused(_))),
+                    "{result:?}"
+                ),
+                false => assert_eq!(result, Ok(8)),
+            }
+        }
+        let opened = client.open_region("m", Rights::ALL).wait();
+        assert_eq!(opened.expect("posted").result.is_ok(), n != 1);
+    }
+    let mut there = [0; 8];
+    memory.read(64, &mut there);
+    assert_eq!(there[..], content(2, 8));
+    // And for all.
+    drop(memory.revoke());
+    let put = ends[0].0.put(&ends[0].2[0], 64, region(1, 8), 0).wait();
+    assert!(put.expect("posted").result.is_err());
+}
