@@ -53,6 +53,9 @@ pub enum Error {
         /// Bytes to be copied.
         bytes: usize,
     },
+    /// What a handle asked for is not over, or came and was not asked for, and would be lost.
+    #[error("the connection has requests that are not over, or that came and were not asked for")]
+    InUse,
     /// This process is a child, by fork, of the one whose worker it is.
     #[error(
         "the worker is of the process that this one was forked from: make one of its own after fork"
@@ -89,6 +92,7 @@ impl From<Error> for io::Error {
             Error::Closed(CloseReason::Rejected { .. }) => io::ErrorKind::ConnectionRefused,
             Error::Closed(_) => io::ErrorKind::ConnectionReset,
             Error::Post(PostError::Full) => io::ErrorKind::WouldBlock,
+            Error::InUse => io::ErrorKind::ResourceBusy,
             Error::Transfer(_) | Error::Post(_) | Error::Strict { .. } | Error::Forked => {
                 io::ErrorKind::Other
             }

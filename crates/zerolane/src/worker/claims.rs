@@ -168,6 +168,15 @@ impl Claims {
         self.is_handled()
     }
 
+    /// Whether nothing is asked for, and nothing kept that may be.
+    pub(super) fn is_idle(&self) -> bool {
+        let posted =
+            self.requests.is_empty() && self.outgoing.is_empty() && self.incoming.is_empty();
+        let kept = self.kept.is_empty() && self.immediates.is_empty();
+        let awaited = !self.immediates_awaited.is_empty() || !self.ended.is_empty();
+        posted && kept && !awaited && self.arrivals.is_empty()
+    }
+
     /// Whether so much waits for handles that no more is to be taken in.
     pub(super) fn is_full(&self) -> bool {
         self.kept.len() + self.immediates.len() >= MAX_UNASKED

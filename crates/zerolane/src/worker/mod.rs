@@ -72,6 +72,7 @@ mod partial;
 mod pending;
 mod poller;
 mod ready;
+mod release;
 mod remote;
 mod reply;
 mod run;

@@ -1,6 +1,6 @@
 //! Workers in threads of their own beside a program that does something else.
 
-use super::handles::spawned;
+use super::handles::{pair, spawned};
 use super::{PATIENCE, anywhere, content, region};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +60,78 @@ fn spawn__serves_peers_while_its_owner_sleeps_for_several_idle_timeouts() {
     sent.result.expect("sent");
     let word = waiting.join().expect("no panic").expect("it lives");
     assert_eq!(word[..], content(3, 8));
+}
+
+/// One accepts for all, and hands over, with what its clients sent by then.
+#[test]
+fn release__and_adopt_share_a_port_among_spawned_workers() {
+    const CLIENTS: u64 = 8;
+    let front = spawned();
+    let others = [spawned(), spawned()];
+    let endpoint = front.listen(anywhere(), Options::default()).wait();
+    let endpoint = endpoint.expect("a port");
+    let address = endpoint.local_addr();
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|n| {
+            std::thread::spawn(move || {
+                let mut connection = Connection::connect(address, &Options::default())?;
+                connection.set_timeout(Some(PATIENCE));
+                for round in 0..20 {
+                    let bytes = content(100 * n + round, 1 << (round + 1));
+                    connection.send(&bytes)?;
+                    let mut back = vec![0; bytes.len()];
+                    connection.recv_into(&mut back)?;
+                    assert!(back == bytes, "content");
+                }
+                connection.close()
+            })
+        })
+        .collect();
+    let mut threads = Vec::new();
+    for n in 0..CLIENTS as usize {
+        let accepted = endpoint.accept().wait().expect("accepted");
+        let connection = accepted.release().wait().expect("nothing was asked for");
+        let again = accepted.release().wait().expect_err("it is gone");
+        assert!(matches!(again.error, Error::Closed(_)));
+        let adopted = others[n % others.len()].adopt(connection).wait();
+        let connection = adopted.expect("adopted");
+        threads.push(std::thread::spawn(move || {
+            loop {
+                let room = Region::anonymous(1 << 20).expect("memory");
+                let Ok(received) = connection.recv(room).wait() else {
+                    return;
+                };
+                let Ok(len) = received.result else { return };
+                let mut bytes = received.into_region();
+                drop(bytes.split_off(len));
+                connection.send(bytes).detach();
+            }
+        }));
+    }
+    for client in clients {
+        client.join().expect("no panic").expect("served");
+    }
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+}
+
+#[test]
+fn release__with_requests_that_are_not_over_is_refused_and_loses_nothing() {
+    let (front, other) = (spawned(), spawned());
+    let (_endpoint, client, server) = pair(&front);
+    let receiving = server.recv(region(1, 64));
+    let refused = server.release().wait().expect_err("it waits");
+    assert!(matches!(refused.error, Error::InUse), "{refused}");
+    client.send(region(3, 64)).wait().expect("sent");
+    let received = receiving.wait().expect("posted");
+    assert!(received.into_region()[..] == content(3, 64), "content");
+    let released = server.release().wait().expect("nothing is asked for");
+    let server = other.adopt(released).wait().expect("adopted");
+    let receiving = server.recv(region(1, 64));
+    client.send(region(4, 64)).wait().expect("sent");
+    let received = receiving.wait().expect("posted");
+    assert!(received.into_region()[..] == content(4, 64), "content");
 }
 
 #[test]

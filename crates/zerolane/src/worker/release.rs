@@ -1,0 +1,58 @@
+//! Connections that leave their worker.
+
+use super::handle::ConnectionHandle;
+use super::pending::{Pending, gone};
+use super::{ConnectionId, Slot, Worker};
+use crate::{Connection, Error, Result};
+
+impl ConnectionHandle {
+    /// Gives the connection out of its worker's hands: for its caller to drive, or to another worker
+    /// ([`WorkerHandle::adopt`](super::WorkerHandle::adopt)). All clones of this handle are refused from then on. Not
+    /// waited for, it is closed. As [`Worker::release`].
+    ///
+    /// [`Error::InUse`] if requests of its handles are not over, or immediates and Transfers came that were not asked for:
+    /// nothing is lost, and it stays. One that was just accepted has neither, unless its client put an immediate
+    /// already.
+    ///
+    /// Several workers, one a core, behind one port: one accepts, and hands over.
+    ///
+    /// ```
+    /// use zerolane::worker::Worker;
+    /// use zerolane::{Connection, Options};
+    /// let front = Worker::new()?.spawn()?;
+    /// let others = [Worker::new()?.spawn()?, Worker::new()?.spawn()?];
+    /// let endpoint = front.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+    /// let address = endpoint.local_addr();
+    /// let clients: Vec<_> = (0..4).map(|_| {
+    ///     std::thread::spawn(move || -> zerolane::Result<()> {
+    ///         let mut connection = Connection::connect(address, &Options::default())?;
+    ///         connection.recv_into(&mut [0; 5])?;
+    ///         connection.close()
+    ///     })
+    /// }).collect();
+    /// for n in 0..clients.len() {
+    ///     let connection = endpoint.accept().wait()?.release().wait()?;
+    ///     let connection = others[n % others.len()].adopt(connection).wait()?;
+    ///     connection.send(zerolane::Region::from_vec(b"hello".to_vec())).wait()?.result?;
+    /// }
+    /// for client in clients {
+    ///     client.join().unwrap()?;
+    /// }
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    pub fn release(&self) -> Pending<Connection> {
+        let id = self.id();
+        self.worker().call(move |worker| worker.release_idle(id))
+    }
+}
+
+impl Worker {
+    fn release_idle(&mut self, id: ConnectionId) -> Result<Connection> {
+        if let Some(Slot::Connection(link)) = self.slots.get(id.0)
+            && !link.claims.is_idle()
+        {
+            return Err(Error::InUse);
+        }
+        self.release(id).ok_or_else(gone)
+    }
+}
