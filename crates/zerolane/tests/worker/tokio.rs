@@ -1,6 +1,8 @@
 //! A worker as a task.
 
+use super::over::Mappings;
 use super::{PATIENCE, anywhere, content, region};
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use zerolane::worker::{Worker, WorkerHandle};
 use zerolane::{ExportedRegion, FetchOp, Options, Region, Rights, Work};
@@ -97,7 +99,7 @@ async fn recv__given_up_in_a_select_loses_nothing() {
     let mut next = 0;
     while next < COUNT {
         let receive = server.recv(Region::anonymous(32).expect("memory"));
-        let brief = std::time::Duration::from_micros(next % 5 * 100);
+        let brief = Duration::from_micros(next % 5 * 100);
         match timeout(brief, receive).await {
             Err(_) => {}
             Ok(received) => {
@@ -113,4 +115,85 @@ async fn recv__given_up_in_a_select_loses_nothing() {
         }
     }
     drop(sending.await.expect("no panic"));
+}
+
+/// At another moment each time: before, while and after it is done.
+fn moment(round: u64) -> Duration {
+    Duration::from_micros(round % 8 * 40)
+}
+
+#[tokio::test]
+async fn connect__given_up_leaves_no_connection_and_the_next_one_stands() {
+    let (worker, _running) = begin();
+    let endpoint = worker.listen(anywhere(), Options::default()).await;
+    let endpoint = endpoint.expect("a port");
+    for round in 0..40 {
+        let connecting = worker.connect(endpoint.local_addr(), &Options::default());
+        drop(timeout(moment(round) * 4, connecting).await);
+    }
+    let connecting = worker.connect(endpoint.local_addr(), &Options::default());
+    let client = connecting.await.expect("connected");
+    let sending = tokio::spawn(async move { client.send(region(3, 32)).await });
+    // Of those that were given up some came so far as to be accepted: they have ended.
+    let received = loop {
+        let accepting = timeout(PATIENCE, endpoint.accept()).await;
+        let server = accepting.expect("in time").expect("accepted");
+        let into = Region::anonymous(32).expect("memory");
+        if let Ok(received) = timeout(PATIENCE, server.recv(into)).await.expect("in time")
+            && received.result.is_ok()
+        {
+            break received;
+        }
+    };
+    assert!(received.into_region()[..] == content(3, 32), "content");
+    drop(sending.await.expect("no panic"));
+}
+
+/// Puts, gets and atomic operations that are given up: each is done once or not at all, its memory comes back, and the
+/// connection goes on.
+#[tokio::test]
+async fn remote_memory__requests_given_up_are_done_once_or_not_at_all() {
+    const ROUNDS: u64 = 200;
+    let (worker, _running) = begin();
+    let endpoint = worker.listen(anywhere(), Options::default()).await;
+    let endpoint = endpoint.expect("a port");
+    let connecting = worker.connect(endpoint.local_addr(), &Options::default());
+    let client = connecting.await.expect("connected");
+    let server = endpoint.accept().await.expect("accepted");
+    let memory = ExportedRegion::new(Region::anonymous(1 << 16).expect("memory"));
+    let memory = memory.expect("page-aligned");
+    let key = server.export(&memory, Rights::ALL).await.expect("exported");
+    let (used, plain) = (Mappings::new(), Work::default());
+    let (mut counted, mut given_up) = (Vec::new(), 0);
+    for round in 0..ROUNDS {
+        let put = client.put(&key, 8192, used.region(), plain);
+        let get = client.get(&key, 16_384, used.region(), plain);
+        let add = client.fetch_op(&key, 0, FetchOp::Increment);
+        let over = timeout(moment(round), async { (put.await, get.await, add.await) });
+        match over.await {
+            Ok((put, get, add)) => {
+                put.expect("posted").result.expect("put");
+                get.expect("posted").result.expect("got");
+                counted.push(add.expect("posted").value);
+            }
+            Err(_) => given_up += 1,
+        }
+    }
+    assert!(given_up > 0, "all were done in no time");
+    let bytes = content(5, 9000);
+    let put = client.put(&key, 8192, region(5, 9000), plain).await;
+    put.expect("posted").result.expect("put");
+    let into = Region::anonymous(9000).expect("memory");
+    let got = client.get(&key, 8192, into, plain).await;
+    assert!(got.expect("posted").into_region()[..] == bytes, "content");
+    let last = client.fetch_op(&key, 0, FetchOp::Increment).await;
+    counted.push(last.expect("posted").value);
+    assert!(counted.is_sorted_by(|a, b| a < b), "{counted:?}");
+    assert!(counted.len() as u64 <= counted[counted.len() - 1] + 1);
+    assert!(counted[counted.len() - 1] <= ROUNDS, "{counted:?}");
+    let end = Instant::now() + PATIENCE;
+    while used.count() > 0 {
+        assert!(Instant::now() < end, "{} regions are left", used.count());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
