@@ -484,3 +484,45 @@ fn post__on_a_closed_connection_gives_the_memory_back() {
     let refused = connection.post_recv(small(2)).expect_err("closed");
     assert!(is_small(2, Some(refused.memory)));
 }
+
+#[test]
+fn in_flight__counts_what_is_not_over_but_for_puts_posted_inline() {
+    let (mut here, mut there) = pair();
+    let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
+    let memory = memory.expect("page-aligned");
+    let key = there.export(&memory, Rights::ALL).expect("exported");
+    // The peer makes no turn: nothing is over.
+    let mut posted = 0;
+    for n in 0..3 {
+        let bytes = content(n, 64);
+        let put = here.post_put_inline(&key, u64::from(n) * 64, &bytes, Work::default());
+        put.expect("posted");
+        posted += 1;
+        assert_eq!(here.in_flight(), 0, "it holds no memory of the caller's");
+    }
+    let put = here.post_put(&key, 512, Region::from_vec(content(9, 64)), Work::default());
+    put.expect("posted");
+    assert_eq!(here.in_flight(), 1);
+    here.post_recv(Region::from_vec(content(1, 64)))
+        .expect("posted");
+    assert_eq!(here.in_flight(), 2);
+    posted += 2;
+    there
+        .post_send(Region::from_vec(content(8, 64)))
+        .expect("posted");
+    let end = Instant::now() + PATIENCE;
+    let mut over = 0;
+    while over < posted {
+        let completion = here.poll().expect("connected");
+        over += completion.map_or(0, |it| {
+            it.result.expect("done");
+            1
+        });
+        there.poll().expect("connected");
+        assert!(Instant::now() < end, "{over} of {posted}");
+    }
+    assert_eq!(here.in_flight(), 0);
+    let mut there_now = [0; 64];
+    memory.read(128, &mut there_now);
+    assert_eq!(there_now[..], content(2, 64));
+}
