@@ -164,6 +164,7 @@ pub(crate) fn of_error(error: &Error) -> zl_status {
         Error::ConnectTimeout(_) => ZL_ERROR_CONNECT_TIMEOUT,
         Error::TimedOut(_) => ZL_ERROR_TIMED_OUT,
         Error::Closed(reason) => of_close(*reason),
+        Error::Forked => ZL_ERROR_CLOSED,
         Error::Transfer(error) => of_transfer(*error),
         Error::Post(error) => of_post(*error),
         Error::NotInline { .. } | Error::NameTooLong { .. } => ZL_ERROR_ARGUMENT,

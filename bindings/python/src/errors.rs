@@ -25,6 +25,7 @@ pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
         Error::NoAddress => return PyOSError::new_err(text),
         Error::ConnectTimeout(_) => "ConnectTimeout",
         Error::Closed(reason) => of_close(reason),
+        Error::Forked => "Closed",
         Error::TimedOut(_) => "TimedOut",
         Error::Transfer(error) => of_transfer(error),
         Error::Post(PostError::Closed) => "Closed",
