@@ -27,9 +27,6 @@ enum Command {
     /// Run the papers' experiments, and write a page that shows them beside the papers' figures
     #[command(disable_help_flag = true)]
     Report(Words),
-    /// Make the manual pages and completions
-    #[command(hide = true)]
-    Generate(generate::Args),
 }
 
 /// Arguments that are passed on unchanged.
@@ -48,7 +45,6 @@ fn main() -> Exit {
         Command::Demo(Words { words }) => Err(become_bench("demo", &words)),
         Command::Bench(Words { words }) => Err(become_bench("bench", &words)),
         Command::Report(Words { words }) => Err(become_bench("report", &words)),
-        Command::Generate(args) => generate::run::<Command>(&args).map(|()| Exit::Success),
     })
 }
 
