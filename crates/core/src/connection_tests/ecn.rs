@@ -1,6 +1,7 @@
 //! Queues that mark instead of dropping, and paths that clear the marks.
 
 use super::sim::Sim;
+use super::sim_trains::merged;
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, LinkStats};
@@ -22,7 +23,6 @@ fn deep(mark_packets: Option<usize>) -> LinkConfig {
 
 /// A Transfer from A to B; its goodput in Mb/s and what the link says.
 fn transfer(sim: &mut Sim) -> (f64, LinkStats) {
-    sim.connect();
     let (start, now) = (sim.net.now(), sim.now());
     let source = sim.a.filled(7, LENGTH);
     let target = sim.b.empty(LENGTH);
@@ -41,8 +41,22 @@ fn sim(link: LinkConfig) -> Sim {
 }
 
 #[test]
+fn marks__on_trains_are_answered_as_well() {
+    let mut sim = Sim::with_trains(deep(Some(40)), 1, Config::default(), merged);
+    let (goodput, link) = transfer(&mut sim);
+    assert!(sim.a.c().wants_marks(), "the path carries them");
+    let counters = *sim.b.c().counters();
+    assert!(counters.trains_received > 0);
+    assert_eq!(counters.marked, link.marked);
+    assert!(counters.marked > 0);
+    assert_eq!(link.queue_dropped, 0);
+    assert!(goodput > 80.0, "{goodput} Mb/s");
+}
+
+#[test]
 fn marks__are_answered_before_anything_is_dropped() {
     let mut sim = sim(deep(Some(40)));
+    sim.connect();
     let (goodput, link) = transfer(&mut sim);
     assert!(sim.a.c().wants_marks(), "the path carries them");
     let counters = *sim.b.c().counters();
@@ -59,6 +73,7 @@ fn marks__are_answered_before_anything_is_dropped() {
 fn marks__that_the_path_clears_are_given_up() {
     let mut sim = sim(deep(Some(40)));
     sim.clears_marks = true;
+    sim.connect();
     let (goodput, _) = transfer(&mut sim);
     assert!(!sim.a.c().wants_marks());
     assert_eq!(sim.b.c().counters().capable, 0);
@@ -72,6 +87,7 @@ fn marks__are_not_asked_for_on_a_lan() {
         ..LinkConfig::default()
     };
     let mut sim = sim(lan);
+    sim.connect();
     transfer(&mut sim);
     assert!(!sim.a.c().wants_marks());
 }

@@ -62,3 +62,19 @@ fn datagrams__that_are_marked_are_counted() {
     let datagrams = pair.b.account().datagrams_received;
     assert!(marked > 0 && marked <= datagrams, "{marked} of {datagrams}");
 }
+
+/// Each datagram of a train, though it is taken with the others in one piece.
+#[test]
+fn datagrams__of_trains_are_each_counted() {
+    let Some(mut pair) = Path::Veth(1500).connect(&controlled(Control::Lan)) else {
+        return;
+    };
+    SockRef::from(&pair.a).set_tos_v4(0b11).expect("set");
+    transfer(&mut pair, 1, &[8 << 20; 4]);
+    let account = pair.b.account();
+    assert!(account.protocol.trains_received > 0);
+    let (capable, marked) = seen(&pair.b);
+    assert_eq!(capable, marked);
+    let least = account.protocol.bytes_received / 1500;
+    assert!(marked >= least, "{marked} of {least} and more");
+}
