@@ -5,7 +5,7 @@ use super::{SECTIONS, crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What Rust's surface is read from.
-const RUST: [&str; 13] = [
+const RUST: [&str; 14] = [
     "connection.rs",
     "arrived.rs",
     "remote.rs",
@@ -18,6 +18,7 @@ const RUST: [&str; 13] = [
     "worker/partial.rs",
     "worker/thread.rs",
     "worker/pending.rs",
+    "worker/release.rs",
     "worker/tokio.rs",
 ];
 /// Python's classes whose methods are listed.
