@@ -190,7 +190,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut planned = plan::plan(args.quick, &captures);
     planned.retain(|it| args.only.is_empty() || args.only.contains(&it.name));
     let runs = runner::run(&planned, &store, &program, &interrupt)?;
-    let results = Results::new(args.quick, runs);
+    let results = Results::new(runs);
     let made = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
     let report = Report::new(&stamp, made, &results);
     let page = page::render(&report)?;

@@ -15,7 +15,7 @@ pub struct Planned {
     pub expected_s: u32,
 }
 
-/// Words of a run: `quick`, or `full` if it is not empty.
+/// The words of a run in either plan.
 struct Row {
     name: &'static str,
     quick: &'static str,
@@ -37,169 +37,184 @@ const fn row(
     }
 }
 
-/// All runs but those of captures. An empty line of words: not in that plan.
+/// All runs but those of captures.
 const ROWS: &[Row] = &[
     row(
         "bulk-64KiB",
-        [7, 35],
+        [4, 25],
         "bench bulk --buffer 64KiB --bytes 256MiB --reps 3 --only zerolane,tcp,zerolane_plain",
         "bench bulk --buffer 64KiB --bytes 1GiB --reps 5 --only zerolane,tcp,zerolane_plain,tcp_splice,tls",
     ),
     row(
         "bulk-1MiB",
-        [10, 60],
+        [6, 60],
         "bench bulk --buffer 1MiB --bytes 512MiB --reps 3 --only zerolane,tcp,zerolane_plain,tcp_splice,tls",
         "bench bulk --buffer 1MiB --bytes 2GiB --reps 5 --only zerolane,tcp,zerolane_plain,tcp_splice,tls,quinn",
     ),
     row(
         "bulk-64MiB",
-        [10, 60],
+        [6, 60],
         "bench bulk --buffer 64MiB --bytes 512MiB --reps 3 --only zerolane,tcp,zerolane_plain,tcp_splice",
         "bench bulk --buffer 64MiB --bytes 2GiB --reps 5 --only zerolane,tcp,zerolane_plain,tcp_splice,tls,quinn",
     ),
     row(
         "offloads-off",
-        [4, 30],
+        [4, 25],
         "bench bulk --buffer 1MiB --bytes 128MiB --reps 3 --offloads off --only zerolane_plain,tcp,zerolane",
         "bench bulk --buffer 1MiB --bytes 1GiB --reps 5 --offloads off --only zerolane_plain,tcp,zerolane",
     ),
     row(
         "offloads-sender",
-        [0, 30],
-        "",
+        [4, 25],
+        "bench bulk --buffer 1MiB --bytes 128MiB --reps 3 --offloads sender-off --only zerolane_plain,tcp,zerolane",
         "bench bulk --buffer 1MiB --bytes 1GiB --reps 5 --offloads sender-off --only zerolane_plain,tcp,zerolane",
     ),
     row(
         "buffers-64KiB",
-        [0, 15],
-        "",
+        [1, 12],
+        "bench bulk --buffer 1MiB --bytes 128MiB --reps 3 --only tcp --tcp-sndbuf 64KiB --tcp-rcvbuf 64KiB",
         "bench bulk --buffer 1MiB --bytes 2GiB --reps 5 --only tcp --tcp-sndbuf 64KiB --tcp-rcvbuf 64KiB",
     ),
     row(
         "buffers-send-64KiB",
-        [0, 15],
-        "",
+        [1, 12],
+        "bench bulk --buffer 1MiB --bytes 128MiB --reps 3 --only tcp --tcp-sndbuf 64KiB --tcp-rcvbuf 128KiB",
         "bench bulk --buffer 1MiB --bytes 2GiB --reps 5 --only tcp --tcp-sndbuf 64KiB --tcp-rcvbuf 128KiB",
     ),
     row(
         "buffers-receive-64KiB",
-        [0, 15],
-        "",
+        [1, 12],
+        "bench bulk --buffer 1MiB --bytes 128MiB --reps 3 --only tcp --tcp-sndbuf 128KiB --tcp-rcvbuf 64KiB",
         "bench bulk --buffer 1MiB --bytes 2GiB --reps 5 --only tcp --tcp-sndbuf 128KiB --tcp-rcvbuf 64KiB",
     ),
     row(
         "buffers-128KiB",
-        [0, 15],
-        "",
+        [1, 12],
+        "bench bulk --buffer 1MiB --bytes 128MiB --reps 3 --only tcp --tcp-sndbuf 128KiB --tcp-rcvbuf 128KiB",
         "bench bulk --buffer 1MiB --bytes 2GiB --reps 5 --only tcp --tcp-sndbuf 128KiB --tcp-rcvbuf 128KiB",
     ),
     row(
         "stream-mtu",
-        [12, 150],
+        [7, 110],
         "bench stream --protocol tcp,extended --source buffer,sendfile --sink none --size 1MiB --mtu 1500,9000 --bytes 256MiB --reps 3",
         "bench stream --protocol tcp,extended --source buffer,sendfile --sink none,checksum --size 1MiB --mtu 1500,4352,9000,16384,57344 --bytes 512MiB --reps 5",
     ),
     row(
         "stream-protocols",
-        [12, 120],
+        [7, 100],
         "bench stream --protocol tcp,classic,extended --source buffer --sink none,touch --size 512KiB --mtu 1500 --bytes 128MiB --reps 3",
         "bench stream --protocol tcp,classic,extended --source buffer,sendfile --sink none,touch --size 512KiB --mtu 1500,9000 --bytes 512MiB --reps 5",
     ),
     row(
         "stream-transfer",
-        [12, 120],
+        [7, 100],
         "bench stream --protocol tcp,classic,extended --sink none --size 4KiB,32KiB,256KiB --mtu 1500 --bytes 32MiB --reps 3",
         "bench stream --protocol tcp,classic,extended --sink none --size 4KiB,8KiB,16KiB,32KiB,64KiB,128KiB,256KiB,512KiB --mtu 1500,9000 --bytes 64MiB --reps 4",
     ),
     row(
         "stream-stu",
-        [8, 50],
+        [5, 50],
         "bench stream --protocol classic,extended --sink none --size 512KiB --mtu 1280,2112,4160 --bytes 64MiB --reps 3",
         "bench stream --protocol classic,extended --sink none --size 512KiB --mtu 1280,2112,4160,9000 --bytes 256MiB --reps 5",
     ),
     row(
         "ladder",
-        [14, 90],
+        [8, 90],
         "bench ladder --size 16KiB,1MiB --bytes 96MiB --reps 2",
         "bench ladder --size 4KiB,16KiB,64KiB,256KiB,1MiB --bytes 256MiB --reps 5",
     ),
     row(
         "latency",
-        [26, 200],
+        [15, 180],
         "bench latency --quick --size 64,16KiB --only udp,tcp,zerolane",
         "bench latency",
     ),
-    row("put_lat", [3, 12], "bench put_lat --quick", "bench put_lat"),
-    row("get_lat", [3, 12], "bench get_lat --quick", "bench get_lat"),
+    row("put_lat", [1, 8], "bench put_lat --quick", "bench put_lat"),
+    row("get_lat", [1, 8], "bench get_lat --quick", "bench get_lat"),
     row(
         "send_lat",
-        [3, 12],
+        [1, 8],
         "bench send_lat --quick",
         "bench send_lat",
     ),
-    row("put_lat-event", [0, 12], "", "bench put_lat --event"),
-    row("get_lat-event", [0, 12], "", "bench get_lat --event"),
+    row(
+        "put_lat-event",
+        [1, 8],
+        "bench put_lat --quick --event",
+        "bench put_lat --event",
+    ),
+    row(
+        "get_lat-event",
+        [1, 8],
+        "bench get_lat --quick --event",
+        "bench get_lat --event",
+    ),
     row(
         "send_lat-event",
-        [3, 12],
+        [1, 8],
         "bench send_lat --quick --event",
         "bench send_lat --event",
     ),
-    row("put_bw", [0, 40], "", "bench put_bw"),
-    row("get_bw", [0, 40], "", "bench get_bw"),
-    row("send_bw", [0, 40], "", "bench send_bw"),
+    row("put_bw", [2, 30], "bench put_bw --quick", "bench put_bw"),
+    row("get_bw", [2, 30], "bench get_bw --quick", "bench get_bw"),
+    row("send_bw", [2, 30], "bench send_bw --quick", "bench send_bw"),
     row(
         "explain-tcp",
-        [3, 8],
+        [3, 6],
         "explain --json -- zerolane bench bulk --only tcp --buffer 1MiB --bytes 2GiB --reps 1",
         "explain --json -- zerolane bench bulk --only tcp --buffer 1MiB --bytes 8GiB --reps 1",
     ),
     row(
         "explain-plain",
-        [3, 8],
+        [3, 6],
         "explain --json -- zerolane bench bulk --only zerolane_plain --buffer 1MiB --bytes 2GiB --reps 1",
         "explain --json -- zerolane bench bulk --only zerolane_plain --buffer 1MiB --bytes 8GiB --reps 1",
     ),
     row(
         "explain-encrypted",
-        [3, 8],
+        [3, 6],
         "explain --json -- zerolane bench bulk --only zerolane --buffer 1MiB --bytes 2GiB --reps 1",
         "explain --json -- zerolane bench bulk --only zerolane --buffer 1MiB --bytes 8GiB --reps 1",
     ),
-    row("model", [20, 150], "bench model --quick", "bench model"),
+    row("model", [12, 60], "bench model --quick", "bench model"),
     row(
         "fan",
-        [8, 60],
+        [8, 50],
         "bench fan --ends 2 --time 1 --reps 1",
         "bench fan --ends 4 --time 2 --reps 3",
     ),
     row(
         "loss",
-        [10, 130],
+        [13, 130],
         "bench loss --at 0%,0.01%,0.1% --time 1s --reps 1 --only classic,extended,cubic",
         "bench loss --at 0%,0.001%,0.01%,0.1%,1% --time 3s --reps 2",
     ),
     row(
         "rtt",
-        [10, 130],
+        [13, 130],
         "bench rtt --at 0,10ms,100ms --time 1s --reps 1 --only classic,extended,cubic",
         "bench rtt --at 0,1ms,10ms,50ms,100ms --time 3s --reps 2",
     ),
-    row("incast", [0, 90], "", "bench incast --time 5s"),
+    row(
+        "incast",
+        [9, 90],
+        "bench incast --time 1s",
+        "bench incast --time 5s",
+    ),
 ];
 
 /// The plan: commands, in the order that they run. `captures` is where those are that `trace` reads.
 pub fn plan(quick: bool, captures: &Path) -> Vec<Planned> {
-    let rows = ROWS.iter().filter_map(|row| {
+    let rows = ROWS.iter().map(|row| {
         let words = if quick { row.quick } else { row.full };
         let json = ["--json".to_owned()];
         // `explain` has its own before the command that it runs.
         let json = json.into_iter().filter(|_| !words.starts_with("explain"));
-        (!words.is_empty()).then(|| Planned {
+        Planned {
             name: row.name.into(),
             words: words.split(' ').map(str::to_owned).chain(json).collect(),
             expected_s: row.expected_s[usize::from(!quick)],
-        })
+        }
     });
     let traces = captures::ALL.iter().map(|capture| Planned {
         name: format!("trace-{}", capture.name),
@@ -216,14 +231,32 @@ pub fn plan(quick: bool, captures: &Path) -> Vec<Planned> {
     rows.chain(traces).collect()
 }
 
-/// What is in the full plan alone.
-pub fn is_left_out_of_quick(name: &str) -> bool {
-    ROWS.iter()
-        .any(|row| row.name == name && row.quick.is_empty())
-}
-
 /// All names, for the error of `--only`.
 pub fn names() -> impl Iterator<Item = String> {
     let rows = ROWS.iter().map(|row| row.name.to_owned());
     rows.chain(captures::ALL.iter().map(|it| format!("trace-{}", it.name)))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// Seconds that all runs together are expected to take.
+    fn expected_s(quick: bool) -> u32 {
+        let planned = plan(quick, Path::new("captures"));
+        planned.iter().map(|it| it.expected_s).sum()
+    }
+
+    /// What is asked, and a tenth of it left for what is between the runs.
+    #[test]
+    fn plan__keeps_to_its_time() {
+        for (quick, asked_s) in [(true, 180), (false, 1800)] {
+            let expected_s = expected_s(quick);
+            assert!(
+                expected_s <= asked_s - asked_s / 10,
+                "quick: {quick}, {expected_s} s of {asked_s}"
+            );
+        }
+    }
 }

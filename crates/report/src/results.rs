@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::figure::{Section, Spread};
-use crate::plan;
 
 /// A run that is over, as it is stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,16 +34,14 @@ pub enum Outcome {
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     runs: BTreeMap<String, Run>,
-    quick: bool,
 }
 
 impl Results {
     /// Those of a plan.
-    pub fn new(quick: bool, runs: impl IntoIterator<Item = Run>) -> Results {
+    pub fn new(runs: impl IntoIterator<Item = Run>) -> Results {
         let runs = runs.into_iter().map(|it| (it.name.clone(), it));
         Results {
             runs: runs.collect(),
-            quick,
         }
     }
 
@@ -61,9 +58,6 @@ impl Results {
         match self.runs.get(name).map(|it| &it.outcome) {
             Some(Outcome::Result(value)) => Ok(value),
             Some(Outcome::Error(error)) => Err(error.clone()),
-            None if self.quick && plan::is_left_out_of_quick(name) => {
-                Err("not part of --quick".into())
-            }
             None => Err("was not run (--only)".into()),
         }
     }

@@ -44,7 +44,7 @@ fn report_of(printed: Map<String, Value>) -> Report {
 }
 
 fn report(runs: Vec<Run>) -> Report {
-    let results = Results::new(true, runs);
+    let results = Results::new(runs);
     Report::new(&stamp(), "2026-01-01 00:00 UTC".into(), &results)
 }
 

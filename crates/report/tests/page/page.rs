@@ -110,9 +110,6 @@ fn gaps__say_which_run_failed_and_why() {
     let gap = report.gaps.iter().find(|it| it.what == "loss").unwrap();
     assert_eq!(gap.why, "no right to make namespaces");
     assert!(page.contains("<strong>loss</strong>: no right to make namespaces"));
-    // What the quick plan leaves out is told as that.
-    let gap = report.gaps.iter().find(|it| it.what == "put_bw").unwrap();
-    assert_eq!(gap.why, "not part of --quick");
     let gap = report
         .gaps
         .iter()
