@@ -101,6 +101,8 @@ fn explain__json_has_what_programs_read() {
         "interfaces",
         "drops",
         "lossy_sockets",
+        "driver_statistics",
+        "hardware",
         "activity",
         "per_mib",
         "missing",

@@ -28,6 +28,7 @@ pub(crate) fn counted(elapsed: Duration, counted: Counted, activity: Activity) -
         interfaces: counted.interfaces,
         drops: counted.drops,
         lossy_sockets: counted.sockets,
+        driver_statistics: counted.drivers,
         activity,
         missing: counted.missing.into_iter().collect(),
         ..Explanation::default()

@@ -11,6 +11,7 @@ use crate::activity::{Counters, Whose};
 use crate::copy_rate::{self, CopyRates};
 use crate::cost;
 use crate::explanation::{Explanation, Sampling};
+use crate::hardware::Counting;
 use crate::network::Network;
 use crate::processes::{Kind, Processes, all, descendants};
 use crate::profile::Profile;
@@ -103,6 +104,7 @@ pub struct Explainer {
     network: Network,
     calls: Option<SystemCalls>,
     reasons: Option<Reasons>,
+    hardware: Result<Counting, String>,
     /// What could not be traced, and why.
     untraced: Vec<String>,
     /// CPU time of this process at the start.
@@ -164,6 +166,7 @@ impl Explainer {
             network,
             calls: calls.flatten(),
             reasons,
+            hardware: Counting::start(),
             untraced,
             own: own_time(),
             before: Counters::read(whose(subject)),
@@ -211,6 +214,8 @@ impl Explainer {
         if let Ok(samplers) = &mut self.samplers {
             samplers.stop();
         }
+        let hardware = self.hardware.as_mut().map_err(|why| why.clone());
+        let hardware = hardware.and_then(Counting::finish);
         self.drain();
         let own = own_time().saturating_sub(self.own);
         let mut activity = Counters::read(whose(self.subject)).since(&self.before);
@@ -222,6 +227,10 @@ impl Explainer {
         let mut explanation = account::counted(elapsed, self.network.finish(&pids), activity);
         explanation.drop_reasons = reasons.unwrap_or_default();
         explanation.missing.append(&mut self.untraced);
+        match hardware {
+            Ok(counts) => explanation.hardware = Some(counts),
+            Err(why) => explanation.missing.push(why),
+        }
         match self.samplers {
             Ok(samplers) => {
                 let (source, frequency_hz) = samplers.source();

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use crate::activity::Activity;
-use crate::network::{Drop, Interface, Socket};
+use crate::hardware::HardwareCounts;
+use crate::network::{DriverStatistic, Drop, Interface, Socket};
 use crate::reasons::DropReason;
 use crate::rules::Cause;
 use crate::sampler::Source;
@@ -46,10 +47,16 @@ pub struct Explanation {
     pub drop_reasons: Vec<DropReason>,
     /// UDP sockets that lost datagrams; these are among `drops` as well.
     pub lossy_sockets: Vec<Socket>,
+    /// What drivers counted of packets dropped, missed or damaged, by their own names: a packet may be in several of these,
+    /// and among `drops` as well.
+    pub driver_statistics: Vec<DriverStatistic>,
     /// Switches, wake-ups, interrupts.
     pub activity: Activity,
     /// The same for each MiB carried. Empty if less than one was.
     pub per_mib: BTreeMap<String, f64>,
+    /// What each CPU counted itself, whatever ran there. `None`: it has no such counters, or this process may not read
+    /// them, which `missing` says.
+    pub hardware: Option<Vec<HardwareCounts>>,
     /// What could not be found out, and why.
     pub missing: Vec<String>,
     /// Folded stacks and their samples, if they were asked for.

@@ -18,6 +18,7 @@
 //! | `profile` | samples added up |
 //! | `network` | interfaces, drops, namespaces |
 //! | `activity` | switches, wake-ups, interrupts, softirqs |
+//! | `hardware` | cycles, instructions, cache misses of each CPU |
 //! | `copy_rate` | how fast this machine copies |
 //! | `account`, `explanation` | what is said of all that |
 //!
@@ -32,6 +33,7 @@ mod copy_rate;
 mod cost;
 mod explainer;
 mod explanation;
+mod hardware;
 mod network;
 mod processes;
 mod profile;
@@ -49,7 +51,8 @@ mod tracing;
 pub use activity::Activity;
 pub use explainer::{Explainer, Options, Rate, Subject};
 pub use explanation::{CauseTime, Copies, CpuTime, Explanation, Sampling, Unexplained};
-pub use network::{Drop, Interface, Socket};
+pub use hardware::HardwareCounts;
+pub use network::{DriverStatistic, Drop, Interface, Socket};
 pub use program::{Error, Stop, explain_for, explain_process, explain_program};
 pub use reasons::DropReason;
 pub use sampler::Source;

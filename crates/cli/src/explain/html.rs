@@ -110,7 +110,7 @@ fn escaped(text: &str) -> String {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use zerolane_explain::Unexplained;
+    use zerolane_explain::{HardwareCounts, Unexplained};
 
     #[test]
     fn page__names_are_no_markup() {
@@ -127,5 +127,22 @@ mod tests {
         let page = page(hostile, &explanation);
         assert!(!page.contains("<script"), "{page}");
         assert_eq!(page.matches("&lt;script&gt;alert").count(), 4);
+    }
+
+    #[test]
+    fn page__has_what_each_cpu_counted() {
+        let counts = HardwareCounts {
+            cpu: 7,
+            cycles: 4_000_000,
+            instructions: 10_000_000,
+            cache_misses: 12_345,
+        };
+        let explanation = Explanation {
+            hardware: Some(vec![counts]),
+            ..Explanation::default()
+        };
+        let page = page("x", &explanation);
+        let cells = [">7<", ">4000000<", ">10000000<", ">2.50<", ">12345<"];
+        assert!(cells.iter().all(|it| page.contains(it)), "{page}");
     }
 }

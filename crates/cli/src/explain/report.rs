@@ -57,7 +57,9 @@ pub(super) fn sections(explanation: &Explanation) -> Vec<Section> {
         Section::words([carried(explanation)]),
         interfaces(explanation),
         per_mib(explanation),
+        hardware(explanation),
         Some(drops(explanation)),
+        driver_statistics(explanation),
         reasons(explanation),
         missing(explanation),
     ];
@@ -192,6 +194,21 @@ fn per_mib(explanation: &Explanation) -> Option<Section> {
     Section::words(sentence)
 }
 
+fn hardware(explanation: &Explanation) -> Option<Section> {
+    let rows = explanation.hardware.iter().flatten().map(|it| {
+        let each = it.instructions as f64 / it.cycles.max(1) as f64;
+        [
+            it.cpu.to_string(),
+            it.cycles.to_string(),
+            it.instructions.to_string(),
+            format!("{each:.2}"),
+            it.cache_misses.to_string(),
+        ]
+    });
+    let titles = ["CPU", "cycles", "instructions", "a cycle", "cache misses"];
+    Rows::new(titles, 1, rows).section()
+}
+
 fn drops(explanation: &Explanation) -> Section {
     let rows = explanation.drops.iter().map(|it| {
         let interface = it.interface.clone().unwrap_or_default();
@@ -222,6 +239,25 @@ fn drops(explanation: &Explanation) -> Section {
         })
         .collect();
     section
+}
+
+fn driver_statistics(explanation: &Explanation) -> Option<Section> {
+    let rows = explanation.driver_statistics.iter().map(|it| {
+        let count = it.count.to_string();
+        [
+            it.namespace.clone(),
+            it.interface.clone(),
+            it.name.clone(),
+            count,
+        ]
+    });
+    let titles = [
+        "namespace",
+        "interface",
+        "dropped or damaged: the driver's own counter",
+        "count",
+    ];
+    Rows::new(titles, 3, rows).section()
 }
 
 fn reasons(explanation: &Explanation) -> Option<Section> {

@@ -5,9 +5,11 @@
 //! | `tally` | counters, and by how much they rose |
 //! | `proc` | the files of `/proc/PID/net` |
 //! | `queues` | drops of queueing disciplines, by netlink |
+//! | `drivers` | statistics of drivers, by ethtool |
 //! | `namespace` | all counters of one namespace |
 //! | `places` | which counter means a drop where |
 
+mod drivers;
 mod namespace;
 mod places;
 mod proc;
@@ -24,6 +26,7 @@ use serde::Serialize;
 use namespace::Namespace;
 use tally::{Counter, Tally};
 
+pub use drivers::DriverStatistic;
 pub use places::Drop;
 
 /// Namespaces that are watched at a time. Those of further processes are not.
@@ -69,6 +72,7 @@ pub(crate) struct Counted {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) drops: Vec<Drop>,
     pub(crate) sockets: Vec<Socket>,
+    pub(crate) drivers: Vec<DriverStatistic>,
     /// Bytes that were carried: the largest of what interfaces received and sent, and of what IP did.
     pub(crate) bytes: u64,
     /// What could not be counted, and why.
@@ -111,9 +115,7 @@ impl Network {
             self.watch(Path::new(&format!("/proc/{pid}")));
         }
         for namespace in self.watched.values_mut() {
-            if let Err(why) = namespace.read(pids) {
-                self.missing.insert(why);
-            }
+            self.missing.extend(namespace.read(pids));
         }
         let backlog = fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
         self.backlog.update(proc::backlog(&backlog));
@@ -139,6 +141,9 @@ impl Network {
     /// All that rose since the start.
     pub(crate) fn finish(mut self, pids: &[u32]) -> Counted {
         self.poll(pids);
+        for namespace in self.watched.values_mut() {
+            self.missing.extend(namespace.read_drivers().err());
+        }
         let mut namespaces: Vec<_> = self.watched.into_values().collect();
         namespaces.sort_by(|a, b| a.name().cmp(b.name()));
         let mut counted = Counted {
@@ -149,6 +154,7 @@ impl Network {
         for namespace in &namespaces {
             counted.interfaces.extend(namespace.interfaces());
             counted.sockets.extend(namespace.sockets());
+            counted.drivers.extend(namespace.driver_statistics());
             counted
                 .drops
                 .extend(places::drops(namespace.name(), namespace.tally()));

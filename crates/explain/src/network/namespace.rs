@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::path::Path;
 
+use super::drivers::{DriverStatistic, Drivers};
 use super::proc::{self, column};
 use super::queues::Queues;
 use super::tally::{Counter, Readings, Tally};
@@ -31,6 +32,7 @@ pub(super) struct Namespace {
     name: String,
     files: Vec<(File, Parse)>,
     queues: Result<Queues, String>,
+    drivers: Result<Drivers, String>,
     tally: Tally,
     /// Who has a socket that lost datagrams, by inode.
     owners: BTreeMap<u64, String>,
@@ -44,12 +46,19 @@ impl Namespace {
             let file = File::open(process.join("net").join(file)).ok()?;
             Some((file, parse))
         };
-        let queues = match own {
-            true => Queues::here(),
-            false => File::open(process.join("ns/net")).and_then(|it| Queues::there(&it)),
+        let there = match own {
+            true => Ok(None),
+            false => File::open(process.join("ns/net")).map(Some),
         };
+        let queues = match &there {
+            Ok(None) => Queues::here().map_err(|why| why.to_string()),
+            Ok(Some(there)) => Queues::there(there).map_err(|why| why.to_string()),
+            Err(why) => Err(why.to_string()),
+        };
+        let drivers = there.map(|it| Drivers::new(it, began_at_0));
         Namespace {
             queues: queues.map_err(|why| format!("drops of queueing disciplines in {name}: {why}")),
+            drivers: drivers.map_err(|why| format!("statistics of drivers in {name}: {why}")),
             files: SOURCES.into_iter().filter_map(open).collect(),
             tally: if began_at_0 {
                 Tally::from_0()
@@ -69,8 +78,9 @@ impl Namespace {
         &self.tally
     }
 
-    /// Reads all counters. An error is what could not be read, and why.
-    pub(super) fn read(&mut self, pids: &[u32]) -> Result<(), String> {
+    /// Reads all counters but those of drivers, which are only read here for the first time. The errors are what could not
+    /// be read, and why.
+    pub(super) fn read(&mut self, pids: &[u32]) -> Vec<String> {
         let mut readings = Readings::new();
         for (file, parse) in &mut self.files {
             let mut text = String::new();
@@ -87,10 +97,39 @@ impl Namespace {
             it.read()
                 .map_err(|why| format!("queueing disciplines: {why}"))
         });
-        let failed = queues.map(|it| readings.extend(it));
+        let queues = queues.map(|it| readings.extend(it));
         self.tally.update(readings);
         self.find_owners(pids);
-        failed
+        let drivers = self.of_drivers(Drivers::begin);
+        [queues, drivers]
+            .into_iter()
+            .filter_map(Result::err)
+            .collect()
+    }
+
+    /// Reads what drivers count, for the last time. An error is why not.
+    pub(super) fn read_drivers(&mut self) -> Result<(), String> {
+        self.of_drivers(Drivers::read)
+    }
+
+    fn of_drivers(
+        &mut self,
+        read: impl FnOnce(&mut Drivers, Vec<String>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let names = self.tally.counters().filter_map(|it| match it {
+            Counter::Interface(name, column::RX_BYTES) => Some(name.clone()),
+            _ => None,
+        });
+        let names = names.collect();
+        let drivers = self.drivers.as_mut().map_err(|why| why.clone())?;
+        let name = &self.name;
+        read(drivers, names).map_err(|why| format!("statistics of drivers in {name}: {why}"))
+    }
+
+    /// What drivers counted of packets dropped, missed or damaged.
+    pub(super) fn driver_statistics(&self) -> Vec<DriverStatistic> {
+        let drivers = self.drivers.iter();
+        drivers.flat_map(|it| it.statistics(&self.name)).collect()
     }
 
     /// Among `pids`, while they live.

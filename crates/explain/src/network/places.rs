@@ -234,7 +234,7 @@ pub(super) fn drops(namespace: &str, tally: &Tally) -> Vec<Drop> {
                 let words = format!("CPU {cpu}: {BACKLOG}");
                 drops.push(drop("cpu_backlog", None, rise, &words));
             }
-            Counter::Mib(_) | Counter::Socket(..) => {}
+            Counter::Mib(_) | Counter::Socket(..) | Counter::Driver(..) => {}
         }
     }
     drops.retain(|it| it.count > 0);

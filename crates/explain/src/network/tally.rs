@@ -11,6 +11,8 @@ pub(super) enum Counter {
     Interface(String, usize),
     /// Drops of a queueing discipline at the root of an interface: interface, kind.
     Queue(String, String),
+    /// A statistic of an interface's driver: interface, name.
+    Driver(String, String),
     /// Drops of a UDP socket: protocol, port, inode.
     Socket(&'static str, u16, u64),
     /// Packets that the backlog of that CPU had no room for.
@@ -45,6 +47,11 @@ impl Tally {
     pub(super) fn update(&mut self, readings: Readings) {
         self.first.get_or_insert_with(|| readings.clone());
         self.last.extend(readings);
+    }
+
+    /// What was read so far.
+    pub(super) fn counters(&self) -> impl Iterator<Item = &Counter> {
+        self.last.keys()
     }
 
     /// By how much `counter` rose.

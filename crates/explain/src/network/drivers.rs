@@ -1,0 +1,202 @@
+//! What drivers count of their own: `ethtool -S`, run in the namespace of the interface.
+
+use std::fs::File;
+use std::io;
+use std::process::{Command, Stdio};
+
+use nix::sched::{CloneFlags, setns};
+use serde::Serialize;
+
+use super::tally::{Counter, Readings, Tally};
+use crate::stack::printable;
+
+/// Where the program is for those who have no directories of administration in PATH.
+const PROGRAMS: [&str; 2] = ["ethtool", "/usr/sbin/ethtool"];
+/// Interfaces of a namespace that are asked for.
+const INTERFACES_LIMIT: usize = 64;
+/// Parts of the names of counters that are of packets dropped or damaged.
+const PARTS: [&str; 3] = ["drop", "discard", "error"];
+/// The same, where a word of the name begins with them.
+const BEGINNINGS: [&str; 2] = ["miss", "err"];
+
+/// A counter of a driver that is about packets dropped, missed or damaged, and rose. Drivers choose the names, and may
+/// count a packet in several, also in what [`Drop`](super::Drop) is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DriverStatistic {
+    /// The network namespace.
+    pub namespace: String,
+    /// The interface.
+    pub interface: String,
+    /// The driver's name for it.
+    pub name: String,
+    /// By how much it rose.
+    pub count: u64,
+}
+
+/// The statistics of one namespace. Each reading runs a program for each interface, so there are two: the first and the
+/// last.
+pub(super) struct Drivers {
+    /// The namespace. `None`: the caller's.
+    there: Option<File>,
+    tally: Tally,
+    begun: bool,
+}
+
+impl Drivers {
+    pub(super) fn new(there: Option<File>, began_at_0: bool) -> Drivers {
+        Drivers {
+            there,
+            tally: match began_at_0 {
+                true => Tally::from_0(),
+                false => Tally::default(),
+            },
+            begun: began_at_0,
+        }
+    }
+
+    /// The first reading, unless all began at 0.
+    pub(super) fn begin(&mut self, interfaces: Vec<String>) -> Result<(), String> {
+        match std::mem::replace(&mut self.begun, true) {
+            true => Ok(()),
+            false => self.read(interfaces),
+        }
+    }
+
+    /// A reading. An error is why there is none.
+    pub(super) fn read(&mut self, interfaces: Vec<String>) -> Result<(), String> {
+        let there = self.there.as_ref();
+        // A thread that goes there and ends; what it starts is there as well.
+        let read = std::thread::scope(|scope| {
+            let reading = scope.spawn(move || {
+                if let Some(file) = there {
+                    setns(file, CloneFlags::CLONE_NEWNET)?;
+                }
+                let mut readings = Readings::new();
+                for interface in interfaces.into_iter().take(INTERFACES_LIMIT) {
+                    readings.extend(statistics(&interface, &asked(&interface)?));
+                }
+                Ok(readings)
+            });
+            let failed = |_| Err(io::Error::other("the thread failed"));
+            reading.join().unwrap_or_else(failed)
+        });
+        self.tally
+            .update(read.map_err(|why: io::Error| why.to_string())?);
+        Ok(())
+    }
+
+    pub(super) fn statistics(&self, namespace: &str) -> impl Iterator<Item = DriverStatistic> {
+        self.tally.rises().filter_map(|(counter, count)| {
+            let Counter::Driver(interface, name) = counter else {
+                return None;
+            };
+            Some(DriverStatistic {
+                namespace: namespace.into(),
+                interface: interface.clone(),
+                name: name.clone(),
+                count,
+            })
+        })
+    }
+}
+
+/// What `ethtool` prints of an interface: nothing, if its driver has no statistics.
+fn asked(interface: &str) -> io::Result<String> {
+    for program in PROGRAMS {
+        let mut command = Command::new(program);
+        let command = command.args(["-S", interface]).stdin(Stdio::null());
+        match command.output() {
+            Ok(output) if output.status.success() => {
+                return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+            }
+            Ok(_) => return Ok(String::new()),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Err(io::Error::other(
+        "the program `ethtool` is not there: install the package of that name",
+    ))
+}
+
+/// The counters of packets dropped, missed or damaged, a name and a number a line.
+fn statistics(interface: &str, text: &str) -> Readings {
+    let of_line = |line: &str| {
+        let (name, number) = line.rsplit_once(':')?;
+        let name = printable(name.trim());
+        let counter = Counter::Driver(interface.into(), name.clone());
+        is_of_loss(&name).then_some((counter, number.trim().parse().ok()?))
+    };
+    text.lines().filter_map(of_line).collect()
+}
+
+fn is_of_loss(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let mut words = name.split(|it: char| !it.is_alphabetic());
+    PARTS.iter().any(|it| name.contains(it))
+        || words.any(|word| BEGINNINGS.iter().any(|it| word.starts_with(it)))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// Of virtio_net, shortened, and lines as other drivers have them.
+    const RECORDED: &str = "NIC statistics:
+     rx_drops: 3
+     rx_xdp_packets: 12
+     rx_xdp_drops: 0
+     rx_kicks: 1194
+     tx_tx_timeouts: 0
+     rx0_drops: 3
+     rx_missed_errors: 18446744073709551615
+     port.rx_dropped: 7
+     [1]: rx_discards_phy: 5
+     tx_retransmissions: 4
+     rx_err: 2
+     rx_fault: 0
+     rx_errors: many
+     peer_ifindex: 2
+";
+
+    #[test]
+    fn statistics__of_recorded_output() {
+        let found = statistics("eth0", RECORDED);
+        let found: Vec<_> = found
+            .into_iter()
+            .map(|(counter, count)| match counter {
+                Counter::Driver(interface, name) if interface == "eth0" => (name, count),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let expected = [
+            ("[1]: rx_discards_phy", 5),
+            ("port.rx_dropped", 7),
+            ("rx0_drops", 3),
+            ("rx_drops", 3),
+            ("rx_err", 2),
+            ("rx_missed_errors", u64::MAX),
+            ("rx_xdp_drops", 0),
+        ];
+        assert_eq!(found, expected.map(|it| (it.0.to_owned(), it.1)));
+        assert_eq!(statistics("eth0", "no stats available\n").len(), 0);
+    }
+
+    #[test]
+    fn statistics__are_what_rose() {
+        let mut drivers = Drivers::new(None, false);
+        for drops in [3, 10] {
+            let text = format!("rx_drops: {drops}\nrx_errors: 1\n");
+            drivers.tally.update(statistics("eth0", &text));
+        }
+        let found: Vec<_> = drivers.statistics("here").collect();
+        let expected = DriverStatistic {
+            namespace: "here".into(),
+            interface: "eth0".into(),
+            name: "rx_drops".into(),
+            count: 7,
+        };
+        assert_eq!(found, [expected]);
+    }
+}
