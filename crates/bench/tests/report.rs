@@ -3,6 +3,7 @@
 #![allow(non_snake_case)]
 
 use std::fs;
+use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -195,6 +196,85 @@ fn report__to_a_full_disk_leaves_no_half_of_a_file() {
     assert!(
         !said.contains(".tmp") && !said.contains("report.html"),
         "{said}"
+    );
+}
+
+/// Room for the captures, but not for what is kept of the runs, or for the page.
+#[test]
+fn report__to_a_disk_that_fills_up_later_goes_on_where_there_is_room() {
+    if !Uid::effective().is_root() {
+        println!("skipped: this process may not mount");
+        return;
+    }
+    let script = r#"
+        mount -t tmpfs -o size=$2 zerolane-test "$1" || { echo "skipped: this kernel mounts none"; exit 0; }
+        mkdir -p "$1/out/captures"
+        mount -t tmpfs zerolane-test "$1/out/captures"
+        "$0" report --quick --only trace-interfered-0 --out "$1/out"; echo "code $?"
+        (cd "$1/out" && find . -type f)
+        echo "now there is room"
+        mount -o remount,size=3m "$1"
+        "$0" report --quick --resume --only trace-interfered-0 --out "$1/out" || exit
+        test -s "$1/out/report.html"
+    "#;
+    for (size, failed) in [
+        ("8k", "cannot keep the result of trace-interfered-0"),
+        ("48k", "cannot write"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c", script])
+            .arg(env!("CARGO_BIN_EXE_zerolane-bench"))
+            .arg(directory.path())
+            .arg(size)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if said.contains("skipped: ") {
+            print!("{said}");
+            return;
+        }
+        let told = told(&output);
+        assert!(output.status.success(), "{size}: {said}{told}");
+        assert!(said.contains("code 1\n"), "{size}: {said}{told}");
+        assert!(told.contains(failed), "{size}: {told}");
+        assert!(told.contains("No space left"), "{size}: {told}");
+        let (before, _) = said.split_once("now there is room").unwrap();
+        assert!(before.contains("report.stamp"), "{size}: {said}");
+        for part in [".tmp", "report.html", "report.json"] {
+            assert!(!before.contains(part), "{size}: {said}");
+        }
+    }
+}
+
+#[test]
+fn report__as_nobody_says_what_it_could_not_do() {
+    const NOBODY: u32 = 65534;
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let mut command = report(&out, "--only loss,trace-interfered-0");
+    if Uid::effective().is_root() {
+        chown(directory.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    let found = json(&out.join("report.json"));
+    assert_eq!(found["machine"]["root"], false);
+    let gaps = found["gaps"].as_array().unwrap();
+    let gap = gaps.iter().find(|it| it["what"] == "loss").unwrap();
+    let why = gap["why"].as_str().unwrap();
+    assert!(why.contains("root"), "{why}");
+    assert_eq!(found["runs"].as_array().unwrap().len(), 2);
+    // What needs no rights is there.
+    assert_eq!(
+        section(&found, "speculation")["charts"][0]["id"],
+        "speculation-hits"
+    );
+    assert!(
+        fs::read_to_string(out.join("report.html"))
+            .unwrap()
+            .contains("<strong>loss</strong>")
     );
 }
 

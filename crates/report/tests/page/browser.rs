@@ -1,21 +1,29 @@
 //! The page in a real browser: headless Chromium, told what to do over a pipe (its DevTools protocol, no port, no network).
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
 
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::sample::{SAMPLE, sample};
 use crate::{html, printed, report_of};
+
+/// A browser that says nothing for so long hangs.
+const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// A browser with one empty page.
 struct Browser {
     child: Child,
     to: ChildStdin,
-    from: BufReader<ChildStdout>,
+    /// What it says, message by message; closed when it ends.
+    from: Receiver<Vec<u8>>,
     number: u64,
     session: String,
     /// What was said while nothing was asked: console and log among it.
@@ -58,7 +66,7 @@ impl Browser {
             .unwrap();
         let mut browser = Browser {
             to: child.stdin.take().unwrap(),
-            from: BufReader::new(child.stdout.take().unwrap()),
+            from: messages(child.stdout.take().unwrap()),
             child,
             number: 0,
             session: String::new(),
@@ -95,9 +103,8 @@ impl Browser {
     }
 
     fn next(&mut self) -> Value {
-        let mut message = Vec::new();
-        self.from.read_until(0, &mut message).unwrap();
-        assert_eq!(message.pop(), Some(0), "Chromium has ended");
+        let message = self.from.recv_timeout(WATCHDOG);
+        let message = message.expect("Chromium hangs, or has ended");
         serde_json::from_slice(&message).unwrap()
     }
 
@@ -147,6 +154,20 @@ impl Browser {
         let image = BASE64.decode(image["data"].as_str().unwrap().as_bytes());
         fs::write(to, image.unwrap()).unwrap();
     }
+}
+
+/// The messages that are read from there, each ended by a zero, by a thread of its own.
+fn messages(from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (to, messages) = mpsc::channel();
+    thread::spawn(move || {
+        for message in BufReader::new(from).split(0) {
+            let Ok(message) = message else { return };
+            if to.send(message).is_err() {
+                return;
+            }
+        }
+    });
+    messages
 }
 
 impl Drop for Browser {
@@ -205,11 +226,24 @@ const CONTRAST: &str = "(() => {
 #[test]
 fn page__in_a_browser_light_and_dark_wide_and_narrow() {
     let report = report_of(printed());
-    let charts: usize = report.sections.iter().map(|it| it.charts.len()).sum();
+    let charts = report.sections.iter().map(|it| it.charts.len()).sum();
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("report.html");
     fs::write(&page, html(&report)).unwrap();
-    // Kept for those who want to look at them.
+    look_at(&page, charts, "report");
+}
+
+#[test]
+fn sample__in_a_browser_light_and_dark_wide_and_narrow() {
+    let sections = sample()["sections"].take();
+    let sections = sections.as_array().unwrap().iter();
+    let charts = sections.map(|it| it["charts"].as_array().unwrap().len());
+    let page = Path::new(SAMPLE).join("report.html");
+    look_at(&page, charts.sum(), "sample");
+}
+
+/// Looks at a page with so many charts in all four ways, and keeps the images for those who want to look at them.
+fn look_at(page: &Path, charts: usize, name: &str) {
     let images = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let Some(mut browser) = Browser::start() else {
         return;
@@ -221,7 +255,7 @@ fn page__in_a_browser_light_and_dark_wide_and_narrow() {
         (400, "light"),
         (400, "dark"),
     ] {
-        browser.show(&page, width, scheme);
+        browser.show(page, width, scheme);
         let at = format!("{width} px, {scheme}");
         let found = browser.evaluate("document.querySelectorAll('svg.chart').length");
         assert_eq!(found, charts, "{at}");
@@ -236,7 +270,7 @@ fn page__in_a_browser_light_and_dark_wide_and_narrow() {
             "{at}: {:?}",
             browser.complaints()
         );
-        browser.screenshot(&images.join(format!("report-{width}-{scheme}.png")));
+        browser.screenshot(&images.join(format!("{name}-{width}-{scheme}.png")));
     }
     assert_eq!(backgrounds[0], backgrounds[2]);
     assert_ne!(backgrounds[0], backgrounds[1], "the scheme changes nothing");

@@ -6,6 +6,7 @@
 mod browser;
 mod garbled;
 mod page;
+mod sample;
 
 use serde_json::{Map, Value};
 use zerolane_report::machine::Machine;
