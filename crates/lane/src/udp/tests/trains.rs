@@ -89,7 +89,7 @@ fn any_length(options: &Options) {
     let (mut a, mut b) = join(Some(&hosts), options);
     send(&mut a, &mut b, 1);
     send(&mut b, &mut a, 1);
-    for len in [20_000, 64_703, 64_704, 64_705, 129_406, 1 << 20, SIZE + 1] {
+    for len in [20_000, 64_640, 64_641, 64_704, 129_280, 1 << 20, SIZE + 1] {
         for seed in 0..2 {
             let bytes = content(len, seed);
             send_bytes(&mut a, &mut b, &bytes);
