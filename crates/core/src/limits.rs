@@ -205,6 +205,10 @@ pub const MIN_TRAIN: u32 = 4;
 /// does.
 pub const LARGE_TRAIN: u32 = 16 << 10;
 
+/// Bytes that a train of full length is a multiple of: a line of most caches, and what ciphers take at a time. What is
+/// shared begins and ends with whole words then.
+pub(crate) const TRAIN_MULTIPLE: u32 = 64;
+
 /// Bytes of a page of memory, on most machines: trains begin where one does if their Block did.
 pub(crate) const PAGE: u32 = 4096;
 

@@ -1,5 +1,6 @@
 //! What is to leave: a control datagram, or a burst of Data described, not copied.
 
+use crate::limits::TRAIN_MULTIPLE;
 use crate::{Span, TransferId};
 use smallvec::SmallVec;
 use zerolane_wire::checksum::Sum;
@@ -338,9 +339,10 @@ impl DataBurst {
 }
 
 /// Payload bytes of the longest train in so many datagrams of `datagram` bytes, with `around` bytes around its payload.
-/// It leaves the last one shorter than the others.
+/// It leaves the last one shorter than the others, and what follows as it is aligned itself.
 pub(crate) fn longest_train(datagrams: u32, datagram: u32, around: u32) -> u32 {
-    (datagrams * datagram).saturating_sub(around + 1)
+    let most = (datagrams * datagram).saturating_sub(around + 1);
+    most / TRAIN_MULTIPLE * TRAIN_MULTIPLE
 }
 
 /// Bufx and Offset of an address in a receiver with buffers of `2^buffer_log2` bytes.

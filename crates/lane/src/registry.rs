@@ -388,6 +388,15 @@ impl Registry {
         Some(unsafe { std::slice::from_raw_parts(start, len) })
     }
 
+    /// Where the bytes of `span` start, if they are exported memory that may be followed, in whole words: no mapped file,
+    /// whose pages may be gone.
+    pub(crate) fn shared_source(&self, span: Span) -> Option<*const u8> {
+        self.bounds(span.region)?;
+        let words = [span.offset, span.len].map(|it| it.is_multiple_of(8));
+        let whole = words == [true, true] && !self.is_file(span.region);
+        self.source(span).filter(|_| whole)
+    }
+
     /// The one's-complement sum over the bytes of `span`.
     ///
     /// # Errors
@@ -529,6 +538,41 @@ mod tests {
             registry.source(next).is_some() && registry.target(next).is_none(),
             "read only"
         );
+    }
+
+    #[test]
+    fn shared_source__whole_words_of_exported_memory_alone() {
+        let mut bytes = [0u64; 4];
+        let start = bytes.as_mut_ptr().cast::<u8>();
+        let shared = EntryFlags {
+            shared: true,
+            ..memory(true)
+        };
+        let file = EntryFlags {
+            file: true,
+            ..shared
+        };
+        let mut registry = Registry::default();
+        // SAFETY: bytes outlives the entries and is not touched otherwise.
+        let mut open = |access| unsafe { registry.open(start, 32, access) };
+        let (exported, file, exclusive) = (open(shared), open(file), open(memory(true)));
+        let offset_of = |span| {
+            let source = registry.shared_source(span)?;
+            Some(source as usize - start as usize)
+        };
+        assert_eq!(offset_of(exported), Some(0));
+        assert_eq!(offset_of(exported.part(8, 16)), Some(8));
+        for (at, len) in [(4, 8), (8, 12), (1, 31)] {
+            assert_eq!(offset_of(exported.part(at, len)), None, "{len} at {at}");
+        }
+        assert_eq!((offset_of(file), offset_of(exclusive)), (None, None));
+        let beyond = Span {
+            offset: 8,
+            ..exported
+        };
+        assert_eq!(offset_of(beyond), None);
+        registry.close(exported.region);
+        assert!(registry.shared_source(exported).is_none(), "closed");
     }
 
     /// The bytes of `span` by the pieces that the registry names.

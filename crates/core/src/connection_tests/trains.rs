@@ -18,7 +18,7 @@ const MERGINGS: [Merge; 3] = [unmerged, merged, merged_at_random];
 
 /// Bytes of a full datagram, and of the payload of a full train, over a path of 1500 bytes.
 const DATAGRAM: u64 = 1472;
-const TRAIN: u64 = 44 * DATAGRAM - (HEADER_LEN + SEAL) as u64 - 1;
+const TRAIN: u64 = (44 * DATAGRAM - (HEADER_LEN + SEAL) as u64 - 1) / 64 * 64;
 
 /// A path of one's own: whatever is granted leaves at once.
 fn lan() -> LinkConfig {

@@ -88,6 +88,27 @@ impl Key {
         self.seal(number, header, place)
     }
 
+    /// As [`Key::seal_from`], of the bytes of `source`, an address and a length: others may touch them meanwhile. `None`
+    /// also if the cipher cannot.
+    ///
+    /// # Safety
+    /// As of [`one_pass::encrypt_at`].
+    pub(super) unsafe fn seal_at(
+        &self,
+        number: u64,
+        header: &[u8; HEADER_LEN],
+        source: (*const u8, usize),
+        place: &mut [u8],
+    ) -> Option<Tag> {
+        match &self.algorithm {
+            // SAFETY: as promised.
+            Algorithm::Aegis(key) => unsafe {
+                one_pass::encrypt_at(key, &self.nonce(number), header, source, place)
+            },
+            Algorithm::Ring(_) | Algorithm::AegisMac(_) => None,
+        }
+    }
+
     /// Restores datagram `number` where it lies. False if its peer did not seal it so; `payload` is
     /// unspecified bytes then.
     pub(super) fn open(
@@ -116,8 +137,8 @@ impl Key {
         }
     }
 
-    /// Whether [`Key::open_at`] can.
-    pub(super) fn opens_at(&self) -> bool {
+    /// Whether [`Key::seal_at`] and [`Key::open_at`] can.
+    pub(super) fn takes_addresses(&self) -> bool {
         matches!(self.algorithm, Algorithm::Aegis(_))
     }
 

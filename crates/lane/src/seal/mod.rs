@@ -124,6 +124,31 @@ impl Sealer {
         Some(trailer(number, &tag))
     }
 
+    /// Whether [`Sealer::seal_at`] can: the cipher's implementation takes an address.
+    pub(crate) fn seals_at(&self) -> bool {
+        self.key.takes_addresses()
+    }
+
+    /// As [`Sealer::seal_from`], of the bytes of `source`, an address and a length, which others may touch meanwhile: what
+    /// is sealed is what was there at some moment of the call, aligned words whole if `source` is made of such.
+    ///
+    /// `None` also if [`Sealer::seals_at`] is false.
+    ///
+    /// # Safety
+    /// They are mapped and readable as long as the call lasts, and none of them lies in `place`. No reference that writes
+    /// is to them; other threads may touch them by atomic accesses, and the kernel as it likes.
+    pub(crate) unsafe fn seal_at(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        source: (*const u8, usize),
+        place: &mut [u8],
+    ) -> Option<Trailer> {
+        let number = self.number()?;
+        // SAFETY: as promised.
+        let tag = unsafe { self.key.seal_at(number, header, source, place)? };
+        Some(trailer(number, &tag))
+    }
+
     /// The next number, with its key in place.
     fn number(&mut self) -> Option<u64> {
         let number = self.next;
@@ -191,7 +216,7 @@ impl Opener {
 
     /// Whether [`Opener::open_at`] and [`Opener::open_into`] can: the cipher's implementation takes an address.
     pub(crate) fn opens_at(&self) -> bool {
-        self.current.opens_at()
+        self.current.takes_addresses()
     }
 
     /// As [`Opener::open`], of the `len` bytes at `place`, which others may touch meanwhile. What they store

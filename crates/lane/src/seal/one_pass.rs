@@ -5,6 +5,9 @@
 //! being copied there first: a fifth of what sealing costs. Exported memory, which others may touch at the
 //! same time, is no slice: libaegis gets its address. It loads each block once, and what it stores is what
 //! it has authenticated; what others store meanwhile is theirs, as it would be a moment later.
+//!
+//! It loads and stores blocks as vectors, or copies the last of them into its own memory. That a word of 64 bits is read
+//! whole, if source and length are whole words, rests on processors that do not tear an aligned part of a vector.
 
 use aegis::aegis128x2::Aegis128X2;
 use std::ffi::c_int;
@@ -55,19 +58,37 @@ pub(super) fn encrypt(
     source: &[u8],
     place: &mut [u8],
 ) -> Option<Tag> {
-    if source.len() != place.len() {
+    // SAFETY: all of a slice, which nothing writes as long as it is borrowed.
+    unsafe { encrypt_at(key, nonce, header, (source.as_ptr(), source.len()), place) }
+}
+
+/// As [`encrypt`], of the bytes of `source`, an address and a length.
+///
+/// # Safety
+/// They are mapped and readable as long as the call lasts, and none of them lies in `place`. No reference that writes is
+/// to them; other threads may touch them by atomic accesses, and the kernel as it likes.
+pub(super) unsafe fn encrypt_at(
+    key: &[u8; 16],
+    nonce: &[u8; 16],
+    header: &[u8],
+    (source, len): (*const u8, usize),
+    place: &mut [u8],
+) -> Option<Tag> {
+    if len != place.len() {
         return None;
     }
     let mut tag = [0; TAG_LEN];
-    // SAFETY: the pointers are of slices of the lengths given, and of arrays of the lengths that
-    // AEGIS-128X2 is defined with; `place` and `tag` are ours alone to write, as long as the call lasts.
+    // SAFETY: `source` as promised; the other pointers are of slices of the lengths given, and of arrays of the lengths
+    // that AEGIS-128X2 is defined with; `place` and `tag` are ours alone to write, as long as the call lasts. What is at
+    // `source` is loaded once: the last use of a block comes after a store to `place`, which C has to take for one
+    // that may be to the source, so that it cannot be loaded again. Nothing read there is branched on.
     let done = unsafe {
         aegis128x2_encrypt_detached(
             place.as_mut_ptr(),
             tag.as_mut_ptr(),
             TAG_LEN,
-            source.as_ptr(),
-            source.len(),
+            source,
+            len,
             header.as_ptr(),
             header.len(),
             nonce.as_ptr(),

@@ -79,6 +79,43 @@ fn seal_from__gives_what_sealing_in_place_gives() {
     }
 }
 
+#[test]
+fn seal_at__gives_what_sealing_in_place_gives_or_nothing() {
+    let memory: Vec<u8> = (0..70_000).map(|n| (n * 7) as u8).collect();
+    for cipher in Cipher::ALL {
+        let ((mut here, _), (mut there, mut opener)) = (pair(cipher), pair(cipher));
+        assert_eq!(there.seals_at(), cipher == Cipher::Aegis128X2);
+        for (at, len) in [
+            (0, 0),
+            (1, 1),
+            (3, 15),
+            (8, 64),
+            (5, 1408),
+            (7, 1409),
+            (13, 64_703),
+        ] {
+            let source = &memory[at..at + len];
+            let (mut in_place, mut apart) = (source.to_vec(), vec![0xa5; len]);
+            let trailer = here.seal(&HEADER, &mut in_place).unwrap();
+            let address = (source.as_ptr(), source.len());
+            // SAFETY: all of a slice that nothing writes, and not in the other.
+            let sealed = unsafe { there.seal_at(&HEADER, address, &mut apart) };
+            if !there.seals_at() {
+                assert_eq!(sealed, None, "{cipher:?}, {len} at {at}");
+                continue;
+            }
+            // The same number, so the same nonce: one is drawn for each.
+            assert_eq!(sealed, Some(trailer), "{len} at {at}");
+            assert_eq!(apart, in_place, "{len} at {at}");
+            assert_eq!(opener.open(&HEADER, &mut apart, &trailer), Ok(()));
+            assert_eq!(apart, source);
+        }
+        // SAFETY: as above; none is written, the lengths differ.
+        let other = unsafe { there.seal_at(&HEADER, (memory.as_ptr(), 9), &mut [0; 8]) };
+        assert_eq!(other, None, "{cipher:?}");
+    }
+}
+
 /// What docs/protocol.md says of keys, nonces and tags, as bytes: a change here is a change of the wire.
 #[test]
 fn seal__bytes_are_those_of_version_1() {

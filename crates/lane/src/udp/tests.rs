@@ -628,3 +628,62 @@ fn exported__sealed_payload_comes_through_while_its_place_is_written() {
     let forged = b.account().protocol.dropped(DropReason::Forged);
     assert!(forged <= 1, "{forged} times in a row");
 }
+
+/// Each byte of a word that is stored is the same, so one of two halves shows.
+#[test]
+fn exported__a_sealed_get_takes_each_word_whole_while_all_are_written() {
+    let (mut a, mut b) = join(None, &Options::default());
+    let memory = Region::anonymous(SIZE).expect("memory");
+    let memory = ExportedRegion::new(memory).expect("aligned");
+    let exported = a.export(&memory, Rights::ALL, None).expect("exported");
+    let over = AtomicBool::new(false);
+    // Whole words are sealed where they lie, others from a copy.
+    let mut get = |start: usize, len: usize| {
+        let mut place = exported.start;
+        place.address += start as u64;
+        let get = WorkRequest::Get {
+            place,
+            flags: WorkFlags::default(),
+        };
+        let into = Region::anonymous(len).expect("memory");
+        b.post_target(get, Report::default(), into).expect("posted");
+        let _ = shared::seam::take();
+        drive(&mut a, &mut b, |_, b| b.has_completion());
+        let (copied, _) = shared::seam::take();
+        let got = b.next_completion().expect("over");
+        assert_eq!(got.result, Ok(len as u64));
+        let got = exclusive(got.memory);
+        let (words, _) = got[(8 - start % 8) % 8..].as_chunks::<8>();
+        let torn = words.iter().find(|it| **it != [it[0]; 8]);
+        assert_eq!(torn, None, "{len} at {start}");
+        assert!(words[0] != [0; 8] && words[words.len() - 1] != [0; 8]);
+        copied
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for value in (1..=255u8).cycle() {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+                let word = u64::from_ne_bytes([value; 8]);
+                for at in (0..SIZE).step_by(8) {
+                    memory.word(at).store(word, Ordering::Relaxed);
+                }
+            }
+        });
+        while memory.word(SIZE - 8).load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        let gets = || {
+            for _ in 0..8 {
+                assert_eq!(get(0, SIZE), 0, "copied");
+                assert_eq!(get(24, SIZE / 2), 0, "copied");
+                assert_eq!(get(3, SIZE / 2), SIZE / 2);
+            }
+        };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(gets));
+        over.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    assert_eq!(b.account().protocol.dropped(DropReason::Forged), 0);
+}

@@ -254,17 +254,18 @@ impl Receiver {
         // Before the time of the turn, or a thread that is off its core in between would take that for a wait.
         self.taken = self.timed.then(SystemTime::now);
         turn.refresh();
-        let data_before = turn.core.counters().stus_received;
+        let payload =
+            |it: &Receiver, core: &Connection| (core.counters().stus_received, it.trains.begun());
+        let before = payload(self, turn.core);
         for index in 0..received {
             self.deliver(index, turn);
         }
         // What is shown by other ways says nothing of when it came.
         turn.core.on_waited(Duration::ZERO);
         self.offer_trains(strict, turn);
-        if turn.core.counters().stus_received > data_before || self.trains.is_lent() {
-            turn.account.rx_data_syscalls += 1;
-        } else {
-            turn.account.rx_control_syscalls += 1;
+        match payload(self, turn.core) == before {
+            true => turn.account.rx_control_syscalls += 1,
+            false => turn.account.rx_data_syscalls += 1,
         }
         self.clean_up(strict)?;
         Ok(true)

@@ -63,6 +63,12 @@ impl TrainBuffer {
         self.assembler.filled() == 0
     }
 
+    /// Bytes of trains of which the rest has not come: put together, and in their place.
+    pub(super) fn begun(&self) -> [usize; 2] {
+        let landed = self.landing.map_or(0, |it| it.filled);
+        [self.assembler.filled(), landed]
+    }
+
     /// The payload that comes next is likely to have a header in each datagram, or not.
     pub(super) fn expect_headers(&mut self, headers: bool) {
         self.headers = headers;

@@ -2,8 +2,9 @@
 //! over the payload, and cheaper for the kernel to take than header and payload by turns.
 
 use crate::Registry;
-use crate::seal::{Sealer, TRAILER_LEN};
+use crate::seal::{Sealer, TRAILER_LEN, Trailer};
 use std::cell::Cell;
+use std::sync::atomic::{Ordering, fence};
 use zerolane_core::{ControlDatagram, DataBurst, Span};
 use zerolane_wire::{HEADER_LEN, Packet, Train};
 
@@ -109,14 +110,10 @@ impl SealBuffer {
         let room = room.unwrap_or(&mut self.bytes);
         let place = room.get_mut(..end).ok_or(SealError::Refused)?;
         let (payload, rest) = place.split_at_mut(len);
-        let sealed = match memory.bytes(burst.span) {
-            Some(source) => self.sealer.seal_from(&head, source, payload),
-            None if memory.read(burst.span, payload) => self.sealer.seal(&head, payload),
-            None => return Err(SealError::Gone),
-        };
+        let trailer = seal_span(&mut self.sealer, &head, burst.span, payload, memory)?;
         rest[..behind - len].fill(0);
         rest[behind - len..][..HEADER_LEN].copy_from_slice(&head);
-        rest[behind - len + HEADER_LEN..].copy_from_slice(&sealed.ok_or(SealError::Refused)?);
+        rest[behind - len + HEADER_LEN..].copy_from_slice(&trailer);
         Ok(place)
     }
 
@@ -134,10 +131,9 @@ impl SealBuffer {
         let (start, rest) = place.split_at_mut(head.len());
         start.copy_from_slice(head);
         if let Some(span) = payload {
-            if let (Ok(header), Some(source)) = (head.try_into(), memory.bytes(span)) {
+            if let Ok(header) = head.try_into() {
                 let (payload, trailer) = rest.split_last_chunk_mut().ok_or(SealError::Refused)?;
-                let sealed = self.sealer.seal_from(header, source, payload);
-                *trailer = sealed.ok_or(SealError::Refused)?;
+                *trailer = seal_span(&mut self.sealer, header, span, payload, memory)?;
                 return Ok(end);
             }
             if !memory.read(span, &mut rest[..len]) {
@@ -152,6 +148,34 @@ impl SealBuffer {
     pub(super) fn staged(&self, end: usize) -> &[u8] {
         &self.bytes[..end]
     }
+}
+
+/// Puts what `span` names, sealed with `header`, in `place`, which is as long: in one pass, if nobody else touches it, or if
+/// the cipher takes its address.
+fn seal_span(
+    sealer: &mut Sealer,
+    header: &[u8; HEADER_LEN],
+    span: Span,
+    place: &mut [u8],
+    memory: &Registry,
+) -> Result<Trailer, SealError> {
+    let shared = memory.shared_source(span).filter(|_| sealer.seals_at());
+    let sealed = if let Some(source) = memory.bytes(span) {
+        sealer.seal_from(header, source, place)
+    } else if let Some(source) = shared {
+        // SAFETY: the registry has these bytes open, for this turn; `place` is the lane's own. Exported memory is touched
+        // by others with atomic accesses alone, and never as a slice. They are whole words, which
+        // libaegis loads once and by vectors, so that none is torn.
+        let sealed = unsafe { sealer.seal_at(header, (source, span.len as usize), place) };
+        // As at the end of `shared::load`: what is read from here on is no older.
+        fence(Ordering::Acquire);
+        sealed
+    } else if memory.read(span, place) {
+        sealer.seal(header, place)
+    } else {
+        return Err(SealError::Gone);
+    };
+    sealed.ok_or(SealError::Refused)
 }
 
 /// Seals a datagram that has room for the trailer at its end.

@@ -2,6 +2,8 @@
 #![allow(non_snake_case)]
 
 use super::*;
+use netlab::netns::Offloads;
+use netsim::Side;
 
 const SIZE: usize = 8 << 20;
 
@@ -89,7 +91,7 @@ fn any_length(options: &Options) {
     let (mut a, mut b) = join(Some(&hosts), options);
     send(&mut a, &mut b, 1);
     send(&mut b, &mut a, 1);
-    for len in [20_000, 64_703, 64_704, 64_705, 129_406, 1 << 20, SIZE + 1] {
+    for len in [20_000, 64_640, 64_641, 64_704, 129_280, 1 << 20, SIZE + 1] {
         for seed in 0..2 {
             let bytes = content(len, seed);
             send_bytes(&mut a, &mut b, &bytes);
@@ -139,6 +141,49 @@ fn trains__not_without_merging_nor_in_plain_strictness_nor_unasked() {
         send(&mut a, &mut b, 2);
         let (a, b) = (a.account(), b.account());
         assert_eq!((b.protocol.trains_received, a.bytes_given), (0, 0));
+    }
+}
+
+/// What brings no payload is no data call, though trains are expected.
+#[test]
+fn trains__expected_make_no_data_calls_of_others() {
+    for options in [Options::default(), plain()] {
+        let Some(hosts) = hosts(1500) else { return };
+        let (mut a, mut b) = join(Some(&hosts), &options);
+        let bytes = content(SIZE, 9);
+        let theirs = ExportedRegion::new(region(&bytes)).expect("aligned");
+        let theirs = a.export(&theirs, Rights::ALL, None).expect("exported");
+        send(&mut a, &mut b, 2);
+        drive(&mut a, &mut b, |a, b| a.in_flight() + b.in_flight() == 0);
+        // Trains are expected from here on, and none comes: a does not turn when it is asked.
+        let place = Region::anonymous(SIZE).expect("memory");
+        let get = WorkRequest::Get {
+            place: theirs.start,
+            flags: WorkFlags::default(),
+        };
+        b.post_target(get, Report::default(), place)
+            .expect("posted");
+        let before = b.account();
+        let delivery = Delivery::Interrupt;
+        let announced = WorkRequest::Send { delivery };
+        a.post_source(announced, Report::default(), region(&bytes).into())
+            .expect("posted");
+        a.turn().expect("announced");
+        let calls = |it: &Account| it.rx_data_syscalls + it.rx_control_syscalls;
+        let taken = (0..PATIENCE).any(|_| {
+            b.turn().expect("received");
+            calls(&b.account()) > calls(&before)
+        });
+        assert!(taken, "stuck");
+        let after = b.account();
+        assert_eq!(after.rx_data_syscalls, before.rx_data_syscalls);
+        // Parts of a train are payload.
+        drive(&mut a, &mut b, |_, b| b.has_completion());
+        verify(b.next_completion(), &bytes);
+        let account = b.account();
+        let calls = account.rx_data_syscalls - after.rx_data_syscalls;
+        let trains = account.protocol.trains_received - after.protocol.trains_received;
+        assert!(calls >= trains && trains > 0, "{calls}, {trains} trains");
     }
 }
 
@@ -431,5 +476,93 @@ fn trains__of_one_datagram() {
         assert_eq!(a.protocol.bytes_resent, 0);
         assert_eq!(b.bytes_moved(), before_b.bytes_moved());
         assert_eq!(b.protocol.trains_spoiled, 0);
+    }
+}
+
+/// A put of `bytes` into memory of b's, and a get of them by b from memory of a's.
+fn put_and_get(a: &mut End, b: &mut End, bytes: &[u8]) {
+    let flags = WorkFlags::default();
+    let place = Region::anonymous(bytes.len()).expect("memory");
+    let theirs = ExportedRegion::new(place).expect("aligned");
+    let exported = b.export(&theirs, Rights::ALL, None).expect("exported");
+    let put = WorkRequest::Put {
+        place: exported.start,
+        immediate: None,
+        flags,
+    };
+    a.post_source(put, Report::default(), region(bytes).into())
+        .expect("posted");
+    drive(a, b, |a, _| a.has_completion());
+    let over = a.next_completion().expect("over");
+    assert_eq!(over.result, Ok(bytes.len() as u64));
+    let mut there = vec![0; bytes.len()];
+    theirs.read(0, &mut there);
+    assert!(there == bytes, "what was put");
+
+    let ours = ExportedRegion::new(region(bytes)).expect("aligned");
+    let exported = a.export(&ours, Rights::ALL, None).expect("exported");
+    let get = WorkRequest::Get {
+        place: exported.start,
+        flags,
+    };
+    let place = Region::anonymous(bytes.len()).expect("memory");
+    b.post_target(get, Report::default(), place)
+        .expect("posted");
+    drive(a, b, |_, b| b.has_completion());
+    verify(b.next_completion(), bytes);
+}
+
+#[test]
+fn exported__gets_and_puts_come_as_trains() {
+    for options in [Options::default(), plain()] {
+        let Some(hosts) = hosts(1500) else { return };
+        // On a busy machine an end may wait in vain: then another run, five at most.
+        let undisturbed = (0..5).any(|seed| {
+            let (mut a, mut b) = join(Some(&hosts), &options);
+            put_and_get(&mut a, &mut b, &content(SIZE, seed));
+            let before = b.account();
+            let bytes = content(SIZE, seed + 1);
+            put_and_get(&mut a, &mut b, &bytes);
+            let (a, b) = (a.account(), b.account());
+            let trains = b.protocol.trains_received - before.protocol.trains_received;
+            assert!(trains > 0);
+            assert_sent_once(&a, &b);
+            let waited = a.protocol.timeouts + b.protocol.timeouts > 0;
+            if !waited {
+                // Of all of both: what has a header in each datagram is more than these.
+                assert!(trains >= 2 * SIZE as u64 / 65_536, "{trains}");
+                assert!(trains <= 2 * SIZE as u64 / 40_000, "{trains}");
+                assert_eq!(b.protocol.trains_spoiled, 0);
+                assert_eq!(b.bytes_placed - before.bytes_placed, 2 * SIZE as u64);
+                assert_eq!(b.bytes_moved(), before.bytes_moved());
+            }
+            !waited
+        });
+        assert!(undisturbed, "an end waited in vain, five times");
+    }
+}
+
+/// Without the offload every packet is a real one on the way, and the receiver's kernel merges no more of them than its
+/// device is said to take: a train comes in pieces, which end wherever that is.
+#[test]
+fn trains__cut_by_the_sender_s_interface() {
+    for options in [Options::default(), plain()] {
+        let Some(hosts) = hosts(1500) else { return };
+        for (side, tx) in [(Side::A, false), (Side::B, true)] {
+            let offloads = Offloads { tx, gro: true };
+            hosts.set_offloads(side, offloads).expect("set");
+        }
+        let device = hosts.device(Side::B);
+        let mut ip = hosts.b().command("ip");
+        ip.args(["link", "set", "dev", device, "gro_max_size", "30000"]);
+        assert!(ip.status().expect("iproute2").success());
+        let (before, after) = around_bulk(Some(&hosts), &options);
+        let (before, b) = (before[1], after[1]);
+        let trains = b.protocol.trains_received - before.protocol.trains_received;
+        let calls = b.rx_data_syscalls - before.rx_data_syscalls;
+        assert!(trains > 0);
+        assert!(calls >= 2 * trains, "{calls} calls, {trains} trains");
+        assert_eq!(b.protocol.trains_spoiled, 0);
+        assert_sent_once(&after[0], &b);
     }
 }
