@@ -77,7 +77,7 @@ enum zl_status
      */
     ZL_ERROR_ARGUMENT = -1,
     /**
-     * Another thread is using the handle.
+     * Another thread is using the handle, or what was asked of it is not over (zl_handle_release).
      */
     ZL_ERROR_BUSY = -2,
     /**
@@ -926,6 +926,15 @@ zl_status zl_export_named(struct zl_connection *connection,
  * Threads: one at a time.
  */
 zl_status zl_revoke(struct zl_connection *connection, const struct zl_key *key);
+
+/**
+ * The same for all exports of `exported` on this connection, by whatever key and name, also those that zl_worker_export
+ * and zl_endpoint_handle_export made: for this peer alone. ZL_ERROR_ARGUMENT if there is none.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_revoke_region(struct zl_connection *connection,
+                           const struct zl_exported *exported);
 
 /**
  * Takes the memory back from all peers, at once: after this returns, no operation of a peer reads or
@@ -1845,6 +1854,14 @@ zl_status zl_handle_export_named(const struct zl_handle *connection,
 zl_status zl_handle_revoke(const struct zl_handle *connection, const struct zl_key *key);
 
 /**
+ * Takes all that is exported of `exported` back from this peer alone, as zl_revoke_region does.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_revoke_region(const struct zl_handle *connection,
+                                  const struct zl_exported *exported);
+
+/**
  * Waits `timeout_ms` milliseconds (negative: no limit) for the next number that the peer put with its bytes
  * (ZL_WORK_IMMEDIATE, zl_put_with_immediate); ZL_TIMEOUT if none came. Numbers that came before the end of the
  * connection are told after it, too.
@@ -1903,6 +1920,16 @@ zl_status zl_handle_peer_addr(const struct zl_handle *connection,
  * Threads: any.
  */
 zl_status zl_handle_finish(const struct zl_handle *connection);
+
+/**
+ * Gives the connection out of the worker's hands, for the program to drive, or for another worker: one that accepts
+ * hands connections to others so, which answer from the same port. ZL_ERROR_BUSY, and nothing happened, if requests
+ * are not over, or what came was not asked for. The handle is over then, and still to be freed.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_release(const struct zl_handle *connection,
+                            struct zl_connection **released);
 
 /**
  * Waits until what was posted to be sent is sent, within the idle timeout, disconnects, and frees the handle, also

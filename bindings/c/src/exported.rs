@@ -184,6 +184,27 @@ pub unsafe extern "C" fn zl_revoke(
     }
 }
 
+/// The same for all exports of `exported` on this connection, by whatever key and name, also those that zl_worker_export
+/// and zl_endpoint_handle_export made: for this peer alone. ZL_ERROR_ARGUMENT if there is none.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_revoke_region(
+    connection: *mut zl_connection,
+    exported: *const zl_exported,
+) -> zl_status {
+    // SAFETY: C's promises about handles.
+    unsafe {
+        with(connection, |connection| {
+            let region = handle(exported, "exported")?.region()?;
+            if !connection.revoke_region(&region) {
+                return Err(Failure::argument("nothing of it is exported here"));
+            }
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
 /// Asks the peer for the key of the memory it exports as `name`, with `rights`. ZL_ERROR_UNKNOWN if
 /// there is none of that name, ZL_ERROR_DENIED if it is exported without one of the rights.
 ///

@@ -1,7 +1,7 @@
 //! Handles of connections that a worker's thread moves.
 
 use crate::address;
-use crate::connection::zl_account;
+use crate::connection::{zl_account, zl_connection};
 use crate::exported::{rights, zl_exported, zl_key};
 use crate::message::payload;
 use crate::pending::{waited, zl_pending};
@@ -400,6 +400,53 @@ pub unsafe extern "C" fn zl_handle_revoke(
             true => Ok(zl_status::ZL_OK),
             false => Err(Failure::argument("the key names nothing exported here")),
         }
+    })
+}
+
+/// Takes all that is exported of `exported` back from this peer alone, as zl_revoke_region does.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_revoke_region(
+    connection: *const zl_handle,
+    exported: *const zl_exported,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles.
+        let (connection, region) = unsafe {
+            (
+                handle(connection, "connection")?,
+                handle(exported, "exported")?.region()?,
+            )
+        };
+        match connection.0.revoke_region(&region).wait()? {
+            true => Ok(zl_status::ZL_OK),
+            false => Err(Failure::argument("nothing of it is exported here")),
+        }
+    })
+}
+
+/// Gives the connection out of the worker's hands, for the program to drive, or for another worker: one that accepts
+/// hands connections to others so, which answer from the same port. ZL_ERROR_BUSY, and nothing happened, if requests
+/// are not over, or what came was not asked for. The handle is over then, and still to be freed.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_release(
+    connection: *const zl_handle,
+    released: *mut *mut zl_connection,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                Output::new(released, "released")?,
+            )
+        };
+        let connection = connection.0.release().wait()?;
+        output.set(give(zl_connection::new(connection)));
+        Ok(zl_status::ZL_OK)
     })
 }
 

@@ -23,7 +23,7 @@ pub enum zl_status {
     ZL_READY = 2,
     /// A null pointer, a value out of range, a text that is not UTF-8.
     ZL_ERROR_ARGUMENT = -1,
-    /// Another thread is using the handle.
+    /// Another thread is using the handle, or what was asked of it is not over (zl_handle_release).
     ZL_ERROR_BUSY = -2,
     /// The operating system refused.
     ZL_ERROR_SYSTEM = -3,
@@ -79,7 +79,7 @@ impl zl_status {
             ZL_TIMEOUT => c"nothing happened in time",
             ZL_READY => c"there is something to do",
             ZL_ERROR_ARGUMENT => c"bad argument",
-            ZL_ERROR_BUSY => c"another thread is using the handle",
+            ZL_ERROR_BUSY => c"in use",
             ZL_ERROR_SYSTEM => c"the operating system refused",
             ZL_ERROR_NO_ADDRESS => c"no such address",
             ZL_ERROR_CONNECT_TIMEOUT => c"no answer while connecting",
@@ -165,6 +165,7 @@ pub(crate) fn of_error(error: &Error) -> zl_status {
         Error::TimedOut(_) => ZL_ERROR_TIMED_OUT,
         Error::Closed(reason) => of_close(*reason),
         Error::Forked => ZL_ERROR_CLOSED,
+        Error::InUse => ZL_ERROR_BUSY,
         Error::Transfer(error) => of_transfer(*error),
         Error::Post(error) => of_post(*error),
         Error::NotInline { .. } | Error::NameTooLong { .. } => ZL_ERROR_ARGUMENT,

@@ -385,6 +385,18 @@ impl ConnectionHandle {
         Ok(Pending::new(revoking, plain))
     }
 
+    /// Takes all that is exported of `region` back from this peer alone, the endpoint's exports included. Gives False
+    /// if there is none.
+    fn revoke_region(
+        &self,
+        py: Python<'_>,
+        region: &Bound<'_, ExportedRegion>,
+    ) -> PyResult<Pending> {
+        let region = region.get().region(py)?;
+        let revoking = self.handle(py)?.revoke_region(&region);
+        Ok(Pending::new(revoking, plain))
+    }
+
     /// Gives the length of the message that the peer announced and no receive takes, when there is one. It is the
     /// peer's word: bound it before allocating that much.
     fn announced(&self, py: Python<'_>) -> PyResult<Pending> {
@@ -427,6 +439,16 @@ impl ConnectionHandle {
         Ok(Pending::new(self.handle(py)?.account(), |py, account| {
             Account::from(account).into_py_any(py)
         }))
+    }
+
+    /// Gives the connection out of the worker's hands, for its caller to drive, or for another worker: one that accepts
+    /// hands connections to others so, which answer from the same port. Gives a Connection; the handle is of no more use.
+    /// Raises ValueError, and nothing happened, if requests are not over, or what came was not asked for.
+    fn release(&self, py: Python<'_>) -> PyResult<Pending> {
+        Ok(Pending::new(
+            self.handle(py)?.release(),
+            |py, connection| Connection::object(py, connection)?.into_py_any(py),
+        ))
     }
 
     /// Sends what was posted, within the idle timeout, then disconnects; gives None at the end. The handle is of no

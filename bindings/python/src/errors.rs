@@ -41,6 +41,7 @@ pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
             | PostError::NoPieces
             | PostError::TooLong,
         )
+        | Error::InUse
         | Error::NotInline { .. }
         | Error::NameTooLong { .. } => return PyValueError::new_err(text),
         Error::Strict { .. } => "CopyRefused",

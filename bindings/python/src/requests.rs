@@ -282,6 +282,13 @@ impl Requests {
         self.with(py, |connection| Ok(connection.revoke(&key)))
     }
 
+    /// The same for all exports of `region` on this connection, by whatever key and name, also those that
+    /// `Worker.export` and `EndpointHandle.export` made: for this peer alone. False if there is none.
+    fn revoke_region(&self, py: Python<'_>, region: &Bound<'_, ExportedRegion>) -> PyResult<bool> {
+        let region = region.get().region(py)?;
+        self.with(py, |connection| Ok(connection.revoke_region(&region)))
+    }
+
     /// Asks the peer for the memory it exports as `name`, with `rights`: the completion has its key as `region`.
     /// It fails with UnknownRegion if there is none, and Denied if it is exported without one of those rights.
     #[pyo3(signature = (name, rights, *, context=0))]

@@ -112,6 +112,23 @@ def test_revoke__on_one_connection(pair: Pair) -> None:
     assert region.revoked
 
 
+def test_revoke_region__all_of_it_on_one_connection(pair: Pair) -> None:
+    ours, peers = pair
+    region, kept = (zerolane.ExportedRegion(bytearray(64)) for _ in range(2))
+    keys = [peers.export(region, Rights.ALL), peers.export_named("m", region, Rights.ALL)]
+    other = peers.export(kept, Rights.ALL)
+    with serving(peers):
+        assert peers.revoke_region(region) and not peers.revoke_region(region)
+        for key in keys:
+            with pytest.raises(zerolane.RequestFailed):
+                ours.put(key, 0, b"x")
+        ours.put(other, 0, b"x")
+    assert not region.revoked, "it is exported elsewhere, for all that is known here"
+    region.revoke()
+    with pytest.raises(zerolane.Revoked):
+        peers.revoke_region(region)
+
+
 def test_export__needs_writable_aligned_memory() -> None:
     with pytest.raises(BufferError, match="read-only"):
         zerolane.ExportedRegion(b"bytes")

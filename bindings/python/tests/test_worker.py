@@ -301,6 +301,41 @@ def test_spawn__handles_do_all_from_any_thread(handles: Handles) -> None:
         peers.recv(bytearray(1)).wait(20)
 
 
+def test_revoke_region__ends_an_endpoints_export_for_one_peer() -> None:
+    region = zerolane.ExportedRegion(bytearray(64))
+    with Worker().spawn() as worker:
+        endpoint = worker.listen("127.0.0.1:0").wait(20)
+        endpoint.export("m", region, Rights.ALL).wait(20)
+        ends = []
+        for _ in range(2):
+            client = worker.connect(endpoint.local_addr).wait(20)
+            key = client.open_region("m", Rights.ALL).wait(20)
+            ends.append((client, endpoint.accept().wait(20), key))
+        assert ends[0][1].revoke_region(region).wait(20) is True
+        assert ends[0][1].revoke_region(region).wait(20) is False
+        with pytest.raises(zerolane.RequestFailed):
+            ends[0][0].put(ends[0][2], 0, b"x").wait(20)
+        ends[1][0].put(ends[1][2], 8, b"theirs").wait(20)
+    with region:
+        assert region.load(8) == int.from_bytes(b"theirs\0\0", "little")
+
+
+def test_release__a_connection_goes_to_another_worker(handles: Handles) -> None:
+    _, ours, peers = handles
+    receiving = peers.recv(bytearray(8))
+    with pytest.raises(ValueError, match="not over"):
+        peers.release().wait(20)
+    ours.send(b"first").wait(20)
+    assert receiving.wait(20).memory == b"first"
+    with Worker().spawn() as other:
+        adopted = other.adopt(peers.release().wait(20)).wait(20)
+        with pytest.raises(zerolane.Closed):
+            peers.recv(bytearray(8)).wait(20)
+        receiving = adopted.recv(bytearray(8))
+        ours.send(b"second").wait(20)
+        assert receiving.wait(20).memory == b"second"
+
+
 def test_handle__pieces_announcements_and_what_has_arrived(handles: Handles) -> None:
     _, ours, peers = handles
     memory = bytearray(1 << 16)

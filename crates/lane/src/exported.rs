@@ -128,12 +128,42 @@ struct Handle {
     window: Arc<ExportWindow>,
 }
 
+/// What was revoked while there were other handles goes with the last of them, whoever holds the window.
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.window.is_revoked() {
+            let region = self.window.state().region.take();
+            drop(region);
+        }
+    }
+}
+
 impl fmt::Debug for ExportedRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExportedRegion")
             .field("len", &self.len())
             .field("revoked", &self.is_revoked())
             .finish()
+    }
+}
+
+/// Memory on its way to peers: no handle of it. It keeps nobody from giving the region back.
+#[derive(Clone)]
+pub struct Exporting(pub(crate) Arc<ExportWindow>);
+
+impl fmt::Debug for Exporting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exporting")
+            .field("len", &self.0.bounds().len)
+            .field("revoked", &self.is_revoked())
+            .finish()
+    }
+}
+
+impl Exporting {
+    /// Whether the region was revoked: nobody exports it any more.
+    pub fn is_revoked(&self) -> bool {
+        self.0.is_revoked()
     }
 }
 
@@ -165,6 +195,11 @@ impl ExportedRegion {
 
     pub(crate) fn window(&self) -> &Arc<ExportWindow> {
         &self.handle.window
+    }
+
+    /// For who exports it, now or later. Its bytes stay in place until it is revoked, also without a handle.
+    pub fn exporting(&self) -> Exporting {
+        Exporting(Arc::clone(self.window()))
     }
 
     /// Bytes.

@@ -52,6 +52,28 @@ fn revoke__gives_back_when_it_is_the_last_handle() {
 }
 
 #[test]
+fn exporting__keeps_the_bytes_until_they_are_revoked() {
+    let region = exported(64);
+    region.write(0, b"abc");
+    let exporting = region.exporting();
+    drop(region);
+    // Served on: nobody revoked it.
+    assert!(!exporting.is_revoked() && exporting.0.state().region.is_some());
+
+    let region = exported(64);
+    let exporting = region.exporting();
+    assert_eq!(region.revoke().expect("the only handle").len(), 64);
+    assert!(exporting.is_revoked());
+
+    let first = exported(64);
+    let (second, exporting) = (first.clone(), first.exporting());
+    drop(first.revoke().unwrap_err());
+    assert!(exporting.0.state().region.is_some(), "in use");
+    drop(second);
+    assert!(exporting.0.state().region.is_none(), "kept for nobody");
+}
+
+#[test]
 fn revoke__tells_all_that_export_it_once() {
     let region = exported(64);
     let exporters: Vec<_> = (0..3).map(|_| Arc::new(Exporter::default())).collect();

@@ -45,7 +45,7 @@ pub use driver::{
     Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, Report,
     WorkKind,
 };
-pub use exported::ExportedRegion;
+pub use exported::{ExportedRegion, Exporting};
 pub use lane_error::LaneError;
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};
 pub use options::Options;

@@ -122,7 +122,11 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many regions are exported on it.
     pub fn export(&mut self, region: &ExportedRegion, rights: Rights) -> Result<RegionKey> {
-        Ok(RegionKey::new(self.driver.export(region, rights, None)?))
+        Ok(RegionKey::new(self.driver.export(
+            region.exporting(),
+            rights,
+            None,
+        )?))
     }
 
     /// The same, and the peer can ask for it by `name`, of at most 32 bytes.
@@ -136,7 +140,11 @@ impl Connection {
         rights: Rights,
     ) -> Result<RegionKey> {
         let name = Some(region_name(name)?);
-        Ok(RegionKey::new(self.driver.export(region, rights, name)?))
+        Ok(RegionKey::new(self.driver.export(
+            region.exporting(),
+            rights,
+            name,
+        )?))
     }
 
     /// Ends an export on this connection: when this returns, no late packet writes the region, and

@@ -66,6 +66,7 @@ static void nulls(void)
     REFUSED(zl_exported_revoke(NULL));
     REFUSED(zl_export(NULL, NULL, ZL_RIGHT_READ, &key));
     REFUSED(zl_revoke(NULL, &key));
+    REFUSED(zl_revoke_region(NULL, NULL));
     REFUSED(zl_export_named(NULL, "name", NULL, ZL_RIGHT_READ, &key));
     REFUSED(zl_open_region(NULL, "name", ZL_RIGHT_READ, &key));
     REFUSED(zl_post_open_region(NULL, "name", ZL_RIGHT_READ, NULL, &id));

@@ -35,6 +35,7 @@ static void arguments(void)
     zl_worker_thread *thread;
     zl_endpoint_handle *endpoint;
     zl_handle *connection;
+    zl_connection *released;
     zl_pending *pending;
     zl_completion completion;
     zl_account account;
@@ -69,6 +70,8 @@ static void arguments(void)
     REFUSED(zl_handle_export(NULL, NULL, ALL, &key));
     REFUSED(zl_handle_export_named(NULL, "name", NULL, ALL, &key));
     REFUSED(zl_handle_revoke(NULL, &key));
+    REFUSED(zl_handle_revoke_region(NULL, NULL));
+    REFUSED(zl_handle_release(NULL, &released));
     REFUSED(zl_handle_immediate(NULL, 0, &immediate));
     REFUSED(zl_handle_peer_addr(NULL, text, sizeof text));
     REFUSED(zl_handle_peer_key(NULL, text, sizeof text));
@@ -343,6 +346,83 @@ static void handles(zl_worker_thread *thread)
     zl_region_free(to);
 }
 
+/* A connection goes from one thread to another, by way of this one; the endpoint's export ends for it alone. */
+static void changes_hands(zl_worker_thread *thread)
+{
+    zl_worker_thread *other = spawned();
+    zl_endpoint_handle *endpoint;
+    zl_handle *clients[2], *servers[2], *adopted;
+    zl_connection *released;
+    zl_pending *sent, *received;
+    zl_completion completion;
+    zl_region *from, *to, *memory;
+    zl_exported *exported;
+    zl_key keys[2], key;
+    char address[ZL_ADDRESS_LENGTH];
+
+    EXPECT(zl_region_new(64, &from) == ZL_OK && zl_region_new(64, &to) == ZL_OK);
+    EXPECT(zl_region_new(64, &memory) == ZL_OK);
+    fill(from, 5);
+    EXPECT(zl_exported_new(memory, 0, 64, &exported) == ZL_OK);
+    EXPECT(zl_worker_thread_listen(thread, "127.0.0.1:0", NULL, &endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_handle_export(endpoint, "memory", exported, ALL) == ZL_OK);
+    EXPECT(zl_endpoint_handle_local_addr(endpoint, address, sizeof address) == ZL_OK);
+    for (int n = 0; n < 2; n++) {
+        EXPECT(zl_worker_thread_connect(thread, address, NULL, &clients[n]) == ZL_OK);
+        EXPECT(zl_endpoint_handle_accept(endpoint, 20000, &servers[n]) == ZL_OK);
+        EXPECT(zl_handle_open_region(clients[n], "memory", ALL, &sent) == ZL_OK);
+        keys[n] = done(sent).region;
+    }
+    EXPECT(zl_handle_revoke_region(servers[0], exported) == ZL_OK);
+    REFUSED(zl_handle_revoke_region(servers[0], exported));
+    for (int n = 0; n < 2; n++) {
+        EXPECT(zl_handle_put(clients[n], &keys[n], 8 * n, from, 8 * n, 8, NULL, &sent) == ZL_OK);
+        EXPECT(zl_pending_wait(sent, 20000, &completion) == ZL_OK);
+        EXPECT((completion.status == ZL_OK) == (n == 1));
+        zl_pending_free(sent);
+    }
+    EXPECT(((uint64_t *)zl_region_data(memory))[0] == 0);
+    EXPECT(((uint64_t *)zl_region_data(memory))[1] == ((uint64_t *)zl_region_data(from))[1]);
+
+    EXPECT(zl_handle_recv(servers[0], to, 0, 64, &received) == ZL_OK);
+    REFUSED(zl_handle_release(servers[0], NULL));
+    EXPECT(zl_handle_release(servers[0], &released) == ZL_ERROR_BUSY);
+    EXPECT(zl_handle_send(clients[0], from, 0, 64, NULL, &sent) == ZL_OK);
+    done(sent);
+    done(received);
+    EXPECT(zl_handle_release(servers[0], &released) == ZL_OK);
+    EXPECT(zl_handle_release(servers[0], &released) == ZL_ERROR_CLOSED);
+    zl_handle_free(servers[0]);
+
+    EXPECT(zl_revoke_region(released, exported) == ZL_ERROR_ARGUMENT);
+    EXPECT(zl_export(released, exported, ALL, &key) == ZL_OK);
+    EXPECT(zl_export_named(released, "again", exported, ALL, &key) == ZL_OK);
+    EXPECT(zl_revoke_region(released, exported) == ZL_OK);
+    REFUSED(zl_revoke_region(released, exported));
+    REFUSED(zl_revoke(released, &key));
+
+    EXPECT(zl_worker_thread_adopt(other, released, &adopted) == ZL_OK);
+    memset(zl_region_data(to), 0, 64);
+    EXPECT(zl_handle_recv(adopted, to, 0, 64, &received) == ZL_OK);
+    EXPECT(zl_handle_send(clients[0], from, 0, 64, NULL, &sent) == ZL_OK);
+    done(sent);
+    EXPECT(done(received).length == 64);
+    EXPECT(memcmp(zl_region_data(to), zl_region_data(from), 64) == 0);
+    EXPECT(zl_exported_revoke(exported) == ZL_OK);
+    EXPECT(zl_handle_revoke_region(servers[1], exported) == ZL_ERROR_REVOKED);
+
+    EXPECT(zl_worker_stop(other) == ZL_OK);
+    zl_handle_free(adopted);
+    zl_handle_free(servers[1]);
+    zl_handle_free(clients[0]);
+    zl_handle_free(clients[1]);
+    zl_endpoint_handle_free(endpoint);
+    zl_exported_free(exported);
+    zl_region_free(memory);
+    zl_region_free(from);
+    zl_region_free(to);
+}
+
 /* A worker that is gone refuses, in words. */
 static void gone(void)
 {
@@ -377,6 +457,7 @@ int main(void)
     passive();
     zl_worker_thread *thread = spawned();
     handles(thread);
+    changes_hands(thread);
     EXPECT(zl_worker_stop(thread) == ZL_OK);
     gone();
     return EXIT_SUCCESS;

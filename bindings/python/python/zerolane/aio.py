@@ -269,6 +269,10 @@ class Connection:
         """Takes memory back from the peer of this connection, at once."""
         return self._requests.revoke(key)
 
+    def revoke_region(self, region: zerolane.ExportedRegion) -> bool:
+        """The same for all exports of ``region`` on this connection: for this peer alone."""
+        return self._requests.revoke_region(region)
+
     def finish(self) -> None:
         """Finishes sending: what was posted is delivered; sends and messages after it raise
         ``Finished``, and so do the peer's receives that none of it meets. The rest goes on."""

@@ -4,7 +4,7 @@
 use super::Driver;
 use crate::exported::{ExportWindow, Exporter};
 use crate::registry::EntryFlags;
-use crate::{ExportedRegion, Lane};
+use crate::{ExportedRegion, Exporting, Lane};
 use std::collections::HashMap;
 use std::sync::Arc;
 use zerolane_core::{Instant, PostError, RegionId, RegionName, RemotePlace, RemoteRegion};
@@ -66,11 +66,11 @@ impl<L: Lane> Driver<L> {
     /// The connection is closed, the name is taken, or too many regions are exported.
     pub fn export(
         &mut self,
-        memory: &ExportedRegion,
+        memory: Exporting,
         rights: Rights,
         name: Option<RegionName>,
     ) -> Result<RemoteRegion, PostError> {
-        let window = Arc::clone(memory.window());
+        let window = memory.0;
         let bounds = window.bounds();
         let access = EntryFlags {
             writable: true,

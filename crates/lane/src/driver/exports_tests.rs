@@ -63,9 +63,9 @@ fn turn__touches_no_export_but_what_was_revoked() {
     let memory = regions(MAX_EXPORTS);
     let mut keys: Vec<_> = memory
         .iter()
-        .map(|it| b.export(it, Rights::ALL, None).unwrap().start)
+        .map(|it| b.export(it.exporting(), Rights::ALL, None).unwrap().start)
         .collect();
-    let more = b.export(&memory[0], Rights::ALL, None);
+    let more = b.export(memory[0].exporting(), Rights::ALL, None);
     assert_eq!(more.unwrap_err(), PostError::Full);
     seam::take();
     for (index, &key) in keys.iter().enumerate().step_by(9_999) {
@@ -82,7 +82,8 @@ fn turn__touches_no_export_but_what_was_revoked() {
     seam::take();
     assert!(put(&mut a, &mut b, key, &[1; 8]).result.is_err());
     assert_eq!(seam::take(), 1, "but the revoked one");
-    b.export(&memory[0], Rights::ALL, None).expect("room again");
+    b.export(memory[0].exporting(), Rights::ALL, None)
+        .expect("room again");
 }
 
 #[test]
@@ -91,7 +92,10 @@ fn export__of_what_is_revoked_is_refused_to_the_peer() {
     let memory = regions(1).pop().unwrap();
     let other = memory.clone();
     memory.revoke().unwrap_err();
-    let key = b.export(&other, Rights::ALL, None).unwrap().start;
+    let key = b
+        .export(other.exporting(), Rights::ALL, None)
+        .unwrap()
+        .start;
     let revoked = zerolane_core::TransferError::Refused(zerolane_wire::Reason::Revoked);
     assert_eq!(put(&mut a, &mut b, key, &[1; 8]).result, Err(revoked));
 }
@@ -100,8 +104,11 @@ fn export__of_what_is_revoked_is_refused_to_the_peer() {
 fn drop__of_a_connection_ends_its_exports_alone() {
     let ((mut a, mut b), (c, mut d)) = (pair(), pair());
     let memory = regions(1).pop().unwrap();
-    let key = b.export(&memory, Rights::ALL, None).unwrap().start;
-    d.export(&memory, Rights::READ, None).unwrap();
+    let key = b
+        .export(memory.exporting(), Rights::ALL, None)
+        .unwrap()
+        .start;
+    d.export(memory.exporting(), Rights::READ, None).unwrap();
     drop((c, d));
     assert!(put(&mut a, &mut b, key, &[1; 8]).result.is_ok());
     let region = memory.revoke().expect("the only handle");

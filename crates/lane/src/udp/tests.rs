@@ -442,7 +442,9 @@ const BUSY_TURNS: usize = 1 << 18;
 fn wait_busy(a: &mut End, b: &mut End, timeout: Option<Duration>) -> usize {
     let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
     let memory = memory.expect("page-aligned");
-    let theirs = b.export(&memory, Rights::ALL, None).expect("exported");
+    let theirs = b
+        .export(memory.exporting(), Rights::ALL, None)
+        .expect("exported");
     let quiet = WorkFlags {
         signalled: false,
         ..WorkFlags::default()
@@ -492,7 +494,9 @@ fn miss_exported_place(gro: bool, cause: MoveCause) {
     let (mut a, mut b) = join(Some(&hosts), &options);
     let memory = Region::anonymous(SIZE).expect("memory");
     let memory = ExportedRegion::new(memory).expect("aligned");
-    let exported = b.export(&memory, Rights::ALL, None).expect("exported");
+    let exported = b
+        .export(memory.exporting(), Rights::ALL, None)
+        .expect("exported");
     let put = |a: &mut End, b: &mut End, bytes: &[u8]| {
         let put = WorkRequest::Put {
             place: exported.start,
@@ -559,7 +563,9 @@ fn drop__in_a_child_of_fork_says_nothing_to_the_peer() {
 
 /// Puts `bytes` into `memory` of b's.
 fn put_into(a: &mut End, b: &mut End, memory: &ExportedRegion, bytes: &[u8]) {
-    let exported = b.export(memory, Rights::ALL, None).expect("exported");
+    let exported = b
+        .export(memory.exporting(), Rights::ALL, None)
+        .expect("exported");
     let put = WorkRequest::Put {
         place: exported.start,
         immediate: None,

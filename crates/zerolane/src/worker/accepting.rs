@@ -2,8 +2,9 @@
 
 use super::handle::ConnectionHandle;
 use super::pending::Claim;
-use crate::{Connection, Error, ExportedRegion, Result, Rights};
+use crate::{Connection, Error, Result, Rights};
 use std::collections::VecDeque;
+use zerolane_lane::{Exporting, RegionName};
 
 #[derive(Debug, Default)]
 pub(super) struct Accepting {
@@ -15,7 +16,9 @@ pub(super) struct Accepting {
     /// How many of those there may be before it is looked which are over.
     purge_at: usize,
     /// What every client may use.
-    exports: Vec<(String, ExportedRegion, Rights)>,
+    exports: Vec<(RegionName, Exporting, Rights)>,
+    /// How many of those there may be before it is looked which were revoked.
+    prune_at: usize,
 }
 
 /// Connections not asked for that are kept without a look at whether they are over.
@@ -30,14 +33,24 @@ impl Accepting {
         self.handled
     }
 
-    pub(super) fn export(&mut self, name: &str, region: &ExportedRegion, rights: Rights) {
-        self.exports.push((name.to_owned(), region.clone(), rights));
+    /// A program that exports and revokes for ever leaves no more than twice what lives.
+    pub(super) fn export(&mut self, name: RegionName, memory: Exporting, rights: Rights) {
+        if self.exports.len() >= self.prune_at {
+            self.prune();
+        }
+        self.exports.push((name, memory, rights));
     }
 
-    pub(super) fn export_to(&self, connection: &mut Connection) -> Result<()> {
-        let live = self.exports.iter().filter(|(_, it, _)| !it.is_revoked());
-        for (name, region, rights) in live {
-            connection.export_named(name, region, *rights)?;
+    fn prune(&mut self) {
+        self.exports.retain(|(_, it, _)| !it.is_revoked());
+        self.prune_at = 2 * self.exports.len();
+    }
+
+    pub(super) fn export_to(&mut self, connection: &mut Connection) -> Result<()> {
+        self.prune();
+        for (name, memory, rights) in &self.exports {
+            let name = Some(*name);
+            connection.driver.export(memory.clone(), *rights, name)?;
         }
         Ok(())
     }
@@ -89,3 +102,7 @@ impl Accepting {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "accepting_tests.rs"]
+mod tests;

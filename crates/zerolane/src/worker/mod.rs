@@ -366,7 +366,8 @@ impl Worker {
 
     /// Lets every client of `endpoint` that connects from now on use `region` with `rights`, by `name`: registered
     /// once, for any number of peers. [`ExportedRegion::revoke`](crate::ExportedRegion::revoke) ends it for all,
-    /// [`Connection::revoke_region`] for one. The endpoint keeps a handle of the region until it is closed.
+    /// [`Connection::revoke_region`] for one. As on a connection, the region is served on when its last handle is
+    /// dropped, and a revocation gives it back whatever the endpoint does; then the name is free again.
     ///
     /// # Errors
     /// There is no such endpoint, or the name is too long. A name that is taken twice ends the connections that
@@ -378,10 +379,10 @@ impl Worker {
         region: &crate::ExportedRegion,
         rights: crate::Rights,
     ) -> Result<()> {
-        crate::remote::region_name(name)?;
+        let name = crate::remote::region_name(name)?;
         match self.slots.get_mut(endpoint.0) {
             Some(Slot::Endpoint(listening)) => {
-                listening.accepting.export(name, region, rights);
+                listening.accepting.export(name, region.exporting(), rights);
                 Ok(())
             }
             _ => Err(Error::Closed(crate::failure::CloseReason::Local)),

@@ -5,6 +5,7 @@ mod arrived;
 mod background;
 mod fork;
 mod handles;
+mod killed;
 mod over;
 mod progress;
 mod tokio;

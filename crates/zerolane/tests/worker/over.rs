@@ -15,17 +15,22 @@ use zerolane::{
 const LEN: usize = 4096;
 
 /// Memory of which it can be told whether it is there: each region maps the same file.
-pub(super) struct Mappings(NamedTempFile);
+pub(super) struct Mappings(NamedTempFile, usize);
 
 impl Mappings {
     pub(super) fn new() -> Mappings {
+        Mappings::of(LEN)
+    }
+
+    /// Of `len` bytes.
+    pub(super) fn of(len: usize) -> Mappings {
         let file = NamedTempFile::new().expect("a temporary file");
-        file.as_file().set_len(LEN as u64).expect("room");
-        Mappings(file)
+        file.as_file().set_len(len as u64).expect("room");
+        Mappings(file, len)
     }
 
     pub(super) fn region(&self) -> Region {
-        Region::map_file(self.0.as_file(), 0, LEN, Access::Write).expect("mapped")
+        Region::map_file(self.0.as_file(), 0, self.1, Access::Write).expect("mapped")
     }
 
     pub(super) fn count(&self) -> usize {

@@ -406,14 +406,34 @@ fn export__every_client_uses_what_the_endpoint_exports_until_it_is_revoked() {
     for client in clients {
         client.join().expect("no panic").expect("served");
     }
-    // The endpoint has a handle of it.
-    assert!(worker.close_endpoint(endpoint));
-    let region = memory.revoke().expect("the only handle");
+    let region = memory
+        .revoke()
+        .expect("the only handle, though the endpoint listens");
     assert_eq!(region[..8], 28u64.to_ne_bytes(), "added");
     for n in 0..8 {
         let at = 8 + n * 64;
         assert!(region[at..at + 64] == content(n as u64, 64), "{n}");
     }
+    // The name is free again; and what has no handle left is served on.
+    let mut region = region;
+    region[..8].copy_from_slice(&7u64.to_ne_bytes());
+    let memory = ExportedRegion::new(region).expect("page-aligned");
+    worker
+        .export(endpoint, "shared", &memory, Rights::ALL)
+        .expect("an endpoint");
+    drop(memory);
+    let client = std::thread::spawn(move || {
+        let mut connection = Connection::connect(address, &Options::default())?;
+        let key = connection.open_region("shared", Rights::ALL)?;
+        let before = connection.fetch_add(&key, 0, 1)?;
+        connection.close()?;
+        Ok::<_, Error>(before)
+    });
+    until(&mut worker, |_, event| match event {
+        Event::Closed { .. } => Some(()),
+        _ => None,
+    });
+    assert_eq!(client.join().expect("no panic").expect("served"), 7);
 }
 
 #[test]

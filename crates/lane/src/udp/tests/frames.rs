@@ -37,10 +37,14 @@ fn frames__that_land_where_something_else_was_forecast_are_done() {
     for options in [plain(), Options::default()] {
         let (mut a, mut b) = join(None, &options);
         let theirs = ExportedRegion::new(region(&content(SIZE, 5))).expect("aligned");
-        let theirs = a.export(&theirs, Rights::ALL, None).expect("exported");
+        let theirs = a
+            .export(theirs.exporting(), Rights::ALL, None)
+            .expect("exported");
         let ours = Region::anonymous(1 << 16).expect("memory");
         let ours = ExportedRegion::new(ours).expect("aligned");
-        let exported = b.export(&ours, Rights::ALL, None).expect("exported");
+        let exported = b
+            .export(ours.exporting(), Rights::ALL, None)
+            .expect("exported");
         for _ in 0..4 {
             b.post_message_receive(Report::default(), None)
                 .expect("posted");

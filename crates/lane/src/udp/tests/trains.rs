@@ -405,7 +405,9 @@ fn plain__parts_with_an_operation_between_them() {
     send(&mut a, &mut b, 1);
     let word = Region::anonymous(4096).expect("memory");
     let word = ExportedRegion::new(word).expect("aligned");
-    let exported = b.export(&word, Rights::ALL, None).expect("exported");
+    let exported = b
+        .export(word.exporting(), Rights::ALL, None)
+        .expect("exported");
     for seed in 0..8 {
         let bytes = content(SIZE, seed);
         let place = Region::anonymous(SIZE).expect("memory");
