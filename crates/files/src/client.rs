@@ -1,6 +1,7 @@
 //! The client: `cp` and, in files of their own, `ls`, `sync`, `rm`, `mkdir` and `mv` as functions.
 
 mod change;
+mod end;
 mod list;
 mod local;
 mod shares;
@@ -28,6 +29,7 @@ use crate::receive::{FileReceiver, Role, TopLevel, Written};
 use crate::send::{FileSender, Start};
 use crate::stop::Stop;
 use crate::target::{Sources, resolve_local, top_level};
+use end::{Done, close};
 use local::is_contents;
 use rustix::fd::OwnedFd;
 use rustix::io::fcntl_dupfd_cloexec;
@@ -59,6 +61,7 @@ pub struct Client {
     stop: Stop,
     patience: Duration,
     connections: u16,
+    done: Done,
 }
 
 /// Makes a connection, with these options.
@@ -85,6 +88,7 @@ impl Client {
             stop: Stop::default(),
             patience: Duration::from_secs(PATIENCE_SECONDS),
             connections: 1,
+            done: Done::default(),
         }
     }
 
@@ -182,7 +186,9 @@ impl Client {
                     .of_share(share)
                     .send_all(starts)
             });
-            end(connection, copied, copying, spare)
+            copying.spare = spare.found;
+            self.end(connection, &copied);
+            copied
         })
     }
 
@@ -298,7 +304,9 @@ impl Client {
                     .remembering(written.clone())
                     .receive_all()
             });
-            end(connection, copied, copying, spare)
+            copying.spare = spare.found;
+            self.end(connection, &copied);
+            copied
         })
     }
 
@@ -432,27 +440,5 @@ struct Accepted {
 
 /// How often a wait checks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// The end of one connection of a copy.
-fn end(
-    connection: Connection,
-    copied: Result<Totals, Error>,
-    copying: &mut Copying<'_>,
-    spare: Spare<'_>,
-) -> Result<Totals, Error> {
-    copying.spare = spare.found;
-    match copied {
-        // Nobody is there who could be told.
-        Err(Error::Forgotten) => drop(connection),
-        _ => close(connection),
-    }
-    copied
-}
-
-/// Tells the server that this was all. What came of the copy is known: how the connection ends
-/// changes nothing about it.
-fn close(connection: Connection) {
-    let _ = connection.close();
-}
 
 const PATIENCE: Duration = Duration::from_secs(REPLY_SECONDS);

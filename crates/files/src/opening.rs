@@ -6,7 +6,7 @@ use crate::message::{decode_opening, encode_opening};
 use crate::stop::Stop;
 use serde::{Serialize, de::DeserializeOwned};
 use std::time::{Duration, Instant};
-use zerolane::{Completion, Connection, Region};
+use zerolane::{Completion, Connection, Region, TransferId};
 
 /// How often a wait checks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -18,8 +18,27 @@ pub(crate) fn say(
     stop: &Stop,
     patience: Duration,
 ) -> Result<(), Error> {
+    post(connection, message)?;
+    sent(connection, stop, patience)
+}
+
+/// Sends one message, without waiting.
+pub(crate) fn post(
+    connection: &mut Connection,
+    message: &impl Serialize,
+) -> Result<TransferId, Error> {
     let bytes = encode_opening(message).ok_or(Error::TooLong)?;
-    send(connection, bytes, stop, patience)
+    let posted = connection.post_send(Region::from_vec(bytes));
+    Ok(posted.map_err(zerolane::Error::from)?)
+}
+
+/// Waits until one message that was posted has arrived.
+pub(crate) fn sent(
+    connection: &mut Connection,
+    stop: &Stop,
+    patience: Duration,
+) -> Result<(), Error> {
+    complete(connection, stop, patience).map(drop)
 }
 
 /// Sends bytes that the peer expects and waits until they have arrived.
@@ -31,7 +50,7 @@ pub(crate) fn send(
 ) -> Result<(), Error> {
     let posted = connection.post_send(Region::from_vec(bytes));
     posted.map_err(zerolane::Error::from)?;
-    complete(connection, stop, patience).map(drop)
+    sent(connection, stop, patience)
 }
 
 /// Receives one message.
@@ -60,7 +79,7 @@ pub(crate) fn receive<T>(
     read(&completion.into_region()[..len])
 }
 
-/// The completion of the one Transfer in flight.
+/// The completion of a Transfer in flight, where it does not matter of which.
 fn complete(
     connection: &mut Connection,
     stop: &Stop,

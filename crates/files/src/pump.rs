@@ -97,22 +97,24 @@ pub(crate) fn run_watched<T: Send>(
     watch: &mut dyn Watch,
     work: impl FnOnce(Port) -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
-    drive(connection, rings, (stop, watch, Arc::default()), work)
+    let context = (stop, watch, Arc::default());
+    drive(connection, Vec::new(), rings, context, work)
 }
 
-/// The same, counted by `counters`.
+/// The same, counted by `counters`, while what was said before is still on its way.
 pub(crate) fn run_counted<T: Send>(
     connection: &mut Connection,
+    said: Vec<TransferId>,
     rings: (Ring, Ring),
-    stop: &Stop,
-    counters: Arc<PortCounters>,
+    (stop, counters): (&Stop, Arc<PortCounters>),
     work: impl FnOnce(Port) -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
-    drive(connection, rings, (stop, &mut (), counters), work)
+    drive(connection, said, rings, (stop, &mut (), counters), work)
 }
 
 fn drive<T: Send>(
     connection: &mut Connection,
+    said: Vec<TransferId>,
     (outgoing, incoming): (Ring, Ring),
     (stop, watch, counters): (&Stop, &mut dyn Watch, Arc<PortCounters>),
     work: impl FnOnce(Port) -> Result<T, Error> + Send,
@@ -127,7 +129,7 @@ fn drive<T: Send>(
             .name("files".into())
             .spawn_scoped(scope, move || work(port))
             .map_err(|_| Error::NoThread)?;
-        let pumped = Pump::new(connection, end, rings, (stop, watch)).run();
+        let pumped = Pump::new(connection, said, end, rings, (stop, watch)).run();
         let worked = worker.join().unwrap_or(Err(Error::Internal));
         match (pumped, worked) {
             // The worker only sees that the connection has ended; the pump knows why.
@@ -158,10 +160,11 @@ struct Pump<'a> {
     moved: Instant,
 }
 
-/// A send in flight, and the rest of its buffer.
+/// A send in flight.
 struct Sending {
     id: TransferId,
-    rest: Region,
+    /// The rest of its buffer; `None`: it is no buffer of the file side's.
+    rest: Option<Region>,
 }
 
 /// A receive posted.
@@ -172,9 +175,14 @@ struct Receiving {
     early: Option<Filled>,
 }
 
+fn said_before(id: TransferId) -> Sending {
+    Sending { id, rest: None }
+}
+
 impl<'a> Pump<'a> {
     fn new(
         connection: &'a mut Connection,
+        said: Vec<TransferId>,
         end: PumpEnd,
         rings: Rings,
         (stop, watch): (&'a Stop, &'a mut dyn Watch),
@@ -185,7 +193,7 @@ impl<'a> Pump<'a> {
             rings,
             stop,
             watch,
-            sending: VecDeque::new(),
+            sending: said.into_iter().map(said_before).collect(),
             receiving: VecDeque::new(),
             moved: Instant::now(),
         }
@@ -204,6 +212,8 @@ impl<'a> Pump<'a> {
 
     fn drive(&mut self) -> Result<(), Error> {
         let longest = Duration::from_millis(PUMP_WAIT_MILLISECONDS);
+        // On a long path nothing completes before much could have been on its way.
+        self.grow()?;
         loop {
             self.post_released()?;
             let working = self.post_submitted()?;
@@ -267,6 +277,7 @@ impl<'a> Pump<'a> {
         if self.sending.is_empty() {
             self.moved = Instant::now();
         }
+        let rest = Some(rest);
         self.sending.push_back(Sending { id, rest });
         Ok(())
     }
@@ -292,10 +303,13 @@ impl<'a> Pump<'a> {
         let mut buffer = completion.into_region();
         if let Some(at) = self.sending.iter().position(|sending| sending.id == id) {
             self.moved = Instant::now();
-            if let Some(sending) = self.sending.remove(at) {
-                buffer.unsplit(sending.rest).map_err(|_| Error::Internal)?;
+            if let Some(Sending {
+                rest: Some(rest), ..
+            }) = self.sending.remove(at)
+            {
+                buffer.unsplit(rest).map_err(|_| Error::Internal)?;
+                self.end.events.sent(buffer, len);
             }
-            self.end.events.sent(buffer, len);
         } else {
             self.arrived(id, Filled { buffer, len });
         }
@@ -315,21 +329,5 @@ impl<'a> Pump<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(non_snake_case)]
-    use super::*;
-
-    #[test]
-    fn grow__by_the_round_trip_up_to_the_limit() {
-        for (milliseconds, count) in [(0, 3), (1, 4), (20, 23), (200, 30)] {
-            let mut ring = Ring {
-                count: DATA_BUFFERS,
-                most: 30,
-                bytes: 1,
-            };
-            let round_trip = Duration::from_millis(milliseconds);
-            while ring.grow(round_trip).is_some() {}
-            assert_eq!(ring.count, count, "{milliseconds} ms");
-        }
-    }
-}
+#[path = "pump_tests.rs"]
+mod tests;

@@ -393,9 +393,9 @@ fn put__heeds_a_stop_while_it_moves() {
     assert!(!lab.share("large").exists());
 }
 
-/// Forwards between a client and `server` until `limit` datagrams came from the client; then nothing any more, in
-/// neither direction. Its address.
-pub(crate) fn relay(server: SocketAddr, limit: usize) -> SocketAddr {
+/// Forwards between a client and `server`, each datagram after `delay`, until `limit` datagrams came from the client; then
+/// nothing any more, in neither direction. Its address.
+pub(crate) fn relay(server: SocketAddr, limit: usize, delay: Duration) -> SocketAddr {
     let socket = || std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (front, back) = (socket(), socket());
     back.connect(server).unwrap();
@@ -411,6 +411,7 @@ pub(crate) fn relay(server: SocketAddr, limit: usize) -> SocketAddr {
             if number == 0 {
                 tell.send(from).unwrap();
             }
+            thread::sleep(delay);
             let _ = back.send(&datagram[..len]);
         }
         cut.store(true, Relaxed);
@@ -419,6 +420,7 @@ pub(crate) fn relay(server: SocketAddr, limit: usize) -> SocketAddr {
         let client: SocketAddr = client.recv().unwrap();
         let mut datagram = vec![0; 1 << 16];
         while let (Ok(len), false) = (answers.recv(&mut datagram), heard.load(Relaxed)) {
+            thread::sleep(delay);
             let _ = to_client.send_to(&datagram[..len], client);
         }
     });
@@ -433,7 +435,7 @@ fn put__goes_on_while_the_server_holds_the_connection_before() {
         .flat_map(|i| (i as u32).wrapping_mul(2_654_435_761).to_le_bytes())
         .collect();
     fs::write(lab.local("large"), &content).unwrap();
-    let addresses = [relay(lab.address, 150), lab.address];
+    let addresses = [relay(lab.address, 150, Duration::ZERO), lab.address];
     let tries = AtomicUsize::new(0);
     let client = lab
         .client()

@@ -136,7 +136,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let patience = args.copying.patience();
     let host = direction.host().clone();
     let guarded = Guarded::copying(host, args.security, patience, args.copying.limit.max_rate)?;
-    let client = guarded.client.clone().with_connections(args.connections);
+    let client = guarded.for_one_copy().with_connections(args.connections);
     let copied = copy(client, &direction, &options, &progress);
     progress.clear();
     if let Err(Error::Output(error)) = &copied

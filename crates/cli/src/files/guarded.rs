@@ -92,6 +92,18 @@ impl Guarded {
         })
     }
 
+    /// The client for one copy, with which a server that was started for it ends.
+    pub(crate) fn for_one_copy(&self) -> Client {
+        let client = self.client.clone();
+        match &self.remote {
+            None => client,
+            Some(remote) => {
+                let end = remote.clone();
+                client.with_done(move || end.say_done())
+            }
+        }
+    }
+
     /// Says which server it met, before anything else is said, and adds to an error what the user can do.
     pub(crate) fn explain<T>(&self, outcome: Result<T, Error>) -> Result<T> {
         self.caution.introduce();

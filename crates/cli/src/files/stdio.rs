@@ -151,8 +151,6 @@ struct State {
     away: Instant,
     /// Nothing more comes over the channel.
     channel_closed: bool,
-    /// It said so.
-    done: bool,
 }
 
 impl Default for Visit {
@@ -163,7 +161,6 @@ impl Default for Visit {
             broke: false,
             away: Instant::now(),
             channel_closed: false,
-            done: false,
         })))
     }
 }
@@ -195,7 +192,6 @@ impl State {
     fn is_over(&self, patience: Duration) -> bool {
         let away = self.away.elapsed();
         match self.came {
-            _ if self.done => true,
             false => self.channel_closed || away > FIRST,
             true if !self.here.is_empty() => false,
             true if self.channel_closed && !self.broke => away > AFTERWARDS,
@@ -214,16 +210,18 @@ fn is_break(error: &Error) -> bool {
     !matches!(reason, CloseReason::Peer(_))
 }
 
-/// Listens to the channel, and requests `stop` when the client is gone.
+/// Listens to the channel, and requests `stop` when the client says that it is done, or is gone.
 fn watch(visit: &Visit, stop: &Stop, patience: Duration) -> Result<()> {
-    let (heard, watched, stop) = (visit.clone(), visit.clone(), stop.clone());
+    let (heard, watched) = (visit.clone(), visit.clone());
+    let (at_once, stop) = (stop.clone(), stop.clone());
     let listen = move || {
         let mut line = Vec::new();
         let most = DONE.len() as u64;
         let _ = stdin().lock().take(most).read_to_end(&mut line);
-        let mut state = heard.state();
-        state.done = line == DONE;
-        state.channel_closed = true;
+        if line == DONE {
+            at_once.request();
+        }
+        heard.state().channel_closed = true;
     };
     let look = move || {
         while !watched.state().is_over(patience) {
@@ -255,7 +253,7 @@ mod tests {
                 .checked_sub(Duration::from_secs(seconds))
                 .unwrap()
         };
-        let state = |came, here: bool, broke, away, channel_closed, done| State {
+        let state = |came, here: bool, broke, away, channel_closed| State {
             came,
             here: here
                 .then(|| "192.0.2.1:7".parse().unwrap())
@@ -264,21 +262,19 @@ mod tests {
             broke,
             away: ago(away),
             channel_closed,
-            done,
         };
         for (state, over) in [
-            (state(false, false, false, 0, false, false), false),
-            (state(false, false, false, 0, true, false), true),
-            (state(false, false, false, 61, false, false), true),
-            (state(true, true, false, 1000, false, false), false),
-            (state(true, true, false, 1000, true, false), false),
-            (state(true, true, false, 0, true, true), true),
-            (state(true, false, false, 0, true, false), false),
-            (state(true, false, false, 6, true, false), true),
-            (state(true, false, true, 99, true, false), false),
-            (state(true, false, true, 101, true, false), true),
-            (state(true, false, true, 101, false, false), true),
-            (state(true, false, false, 99, false, false), false),
+            (state(false, false, false, 0, false), false),
+            (state(false, false, false, 0, true), true),
+            (state(false, false, false, 61, false), true),
+            (state(true, true, false, 1000, false), false),
+            (state(true, true, false, 1000, true), false),
+            (state(true, false, false, 0, true), false),
+            (state(true, false, false, 6, true), true),
+            (state(true, false, true, 99, true), false),
+            (state(true, false, true, 101, true), true),
+            (state(true, false, true, 101, false), true),
+            (state(true, false, false, 99, false), false),
         ] {
             assert_eq!(state.is_over(PATIENCE), over, "{state:?}");
         }

@@ -189,6 +189,11 @@ impl RemoteEnd {
         }
     }
 
+    /// Says that the last connection is about to be closed: the other end ends with it.
+    pub(crate) fn say_done(&self) {
+        locked(&self.0.shell).say_done();
+    }
+
     fn has_ended(&self) -> Option<ExitStatus> {
         let mut shell = locked(&self.0.shell);
         shell.child.try_wait().ok().flatten()
@@ -231,11 +236,16 @@ impl Drop for Shared {
 }
 
 impl Shell {
-    /// Says that this was all, and waits until the other end has ended, for so long at most.
-    fn end(&mut self, patience: Duration) {
+    /// Says that this was all, once.
+    fn say_done(&mut self) {
         if let Some(mut input) = self.input.take() {
             let _ = input.write_all(DONE);
         }
+    }
+
+    /// Says that this was all, and waits until the other end has ended, for so long at most.
+    fn end(&mut self, patience: Duration) {
+        self.say_done();
         let until = Instant::now() + patience;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() >= until {

@@ -1,5 +1,6 @@
 //! A copy over several connections at once: each has a share of the files, and one more settles the directories.
 
+use super::end::Done;
 use super::{Accepted, Client};
 use crate::error::{Cause, Error, Failure};
 use crate::limits::{LEAST_RATE, MAX_CONNECTIONS};
@@ -155,11 +156,13 @@ impl Client {
         })
     }
 
-    /// A client whose copies stop together, and share its rate.
+    /// A client whose copies stop together, and share its rate; none of them tells that it is done.
     fn for_shares(&self, of: u16) -> Client {
         let mut client = self.clone().with_stop(self.stop.of_part());
         let max_rate = client.transport.max_rate;
         client.transport.max_rate = max_rate.map(|it| (it / u64::from(of)).max(LEAST_RATE));
+        // One of them is not all.
+        client.done = Done::default();
         client
     }
 }

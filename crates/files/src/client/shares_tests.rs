@@ -153,7 +153,10 @@ fn with_connections__copies_what_one_connection_copies_both_ways() {
 fn counting(lab: &Lab, limit: Option<usize>) -> (Client, Arc<AtomicUsize>) {
     let connected = Arc::new(AtomicUsize::new(0));
     let number = Arc::clone(&connected);
-    let (direct, cut) = (lab.address, limit.map(|limit| relay(lab.address, limit)));
+    let (direct, cut) = (
+        lab.address,
+        limit.map(|limit| relay(lab.address, limit, Duration::ZERO)),
+    );
     let client = lab
         .client()
         .with_transport(Options {

@@ -60,7 +60,7 @@ impl Client {
             let sender = FileSender::new(port, observer, *options, digester, &mut reached);
             sender.send_stream(NAME, meta, &source, Position::default())
         });
-        close(connection);
+        self.end(connection, &copied);
         copied.map_err(|error| match heals(&error) {
             true => Error::InputGone(Box::new(error)),
             false => error,
@@ -101,7 +101,7 @@ impl Client {
                 };
                 receiver.receive()
             });
-            close(connection);
+            self.end(connection, &copied);
             copied
         })
     }

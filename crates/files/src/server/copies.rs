@@ -43,11 +43,11 @@ impl Session<'_> {
             Some(_) => Landing::Named,
             None => Landing::Into,
         };
-        self.accept(connection, &digester, landing)?;
+        let replies = self.accept(connection, &digester, landing)?;
         let to = (base, top_level(new_name, TopLevel::Any));
         let common_only = self.common_only();
         let mut reached = Reached::default();
-        self.pump(connection, (CONTROL, DATA), turn.stop(), |port| {
+        self.pump(connection, replies, (CONTROL, DATA), turn.stop(), |port| {
             let role = (Role::Tells, &mut reached);
             FileReceiver::new(port, self, options, digester, to, role)
                 .for_client(common_only)
@@ -78,8 +78,8 @@ impl Session<'_> {
                 (starts.collect(), Links::Kept)
             }
         };
-        self.accept(connection, &digester, Landing::Into)?;
-        self.pump(connection, (DATA, CONTROL), turn.stop(), |port| {
+        let replies = self.accept(connection, &digester, Landing::Into)?;
+        self.pump(connection, replies, (DATA, CONTROL), turn.stop(), |port| {
             FileSender::new(port, self, options, digester, &mut reached)
                 .with_links(links, Vec::new())
                 .of_share(share)
@@ -99,10 +99,10 @@ impl Session<'_> {
             Ok(opened) => opened,
             Err(cause) => return self.refuse_path(connection, source, cause),
         };
-        self.accept(connection, &digester, Landing::Into)?;
+        let replies = self.accept(connection, &digester, Landing::Into)?;
         let file = Source::File(file);
         let mut reached = Reached::default();
-        self.pump(connection, (DATA, CONTROL), turn.stop(), |port| {
+        self.pump(connection, replies, (DATA, CONTROL), turn.stop(), |port| {
             let sender =
                 FileSender::new(port, self, CopyOptions::default(), digester, &mut reached);
             sender

@@ -123,9 +123,13 @@ impl Session<'_> {
         }
         let asked = Asked::new(root, paths, options);
         self.begin(connection)?;
-        self.pump(connection, (DATA, CONTROL), &self.stop, |port| {
-            pages::send(port, asked, &self.stop)
-        })
+        self.pump(
+            connection,
+            Vec::new(),
+            (DATA, CONTROL),
+            &self.stop,
+            |port| pages::send(port, asked, &self.stop),
+        )
     }
 }
 

@@ -254,7 +254,8 @@ impl Server {
         let mut told = 0;
         thread::scope(|scope| {
             while !stop.requested() {
-                let accepted = endpoint.accept(Some(ACCEPT_WAIT))?;
+                stop.wait_beside(endpoint.as_fd(), ACCEPT_WAIT);
+                let accepted = endpoint.accept(Some(STRANGERS))?;
                 // Also if the one who connected was the first to see it: what it asks is told after that.
                 if let Some(news) = access.news() {
                     observer.list_changed(news);
@@ -369,8 +370,10 @@ fn in_words(addresses: &[SocketAddr]) -> String {
     words.join(", ")
 }
 
-/// How long the accept loop waits before it looks whether it is to stop.
+/// How long the accept loop waits before it looks what else there is: at the list of keys, and what was counted.
 const ACCEPT_WAIT: Duration = Duration::from_millis(100);
+/// How long it hears strangers who come one upon the other before that.
+const STRANGERS: Duration = Duration::from_millis(1);
 /// A client that is turned away gets this long to hear why: no other is accepted meanwhile.
 const TURN_AWAY: Duration = Duration::from_millis(200);
 

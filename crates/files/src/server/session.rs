@@ -8,15 +8,15 @@ use crate::error::{Cause, Error, Failure, Refusal};
 use crate::limits::{LEAST_RATE, REPLY_SECONDS, REQUEST_SECONDS};
 use crate::message::{Landing, Reply, Request, Totals};
 use crate::observe::{Observer, Peer, ServerObserver, Spent, Verb};
-use crate::opening::{hear, say};
+use crate::opening::{hear, post, say, sent};
 use crate::reached::Reached;
 use crate::root::Root;
 use crate::stop::Stop;
 use crate::target::Sources;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use zerolane::Connection;
 use zerolane::security::PublicKey;
+use zerolane::{Connection, TransferId};
 
 /// One connection and what it may do.
 pub(super) struct Session<'a> {
@@ -227,21 +227,35 @@ impl Session<'_> {
         }
     }
 
+    /// Accepts. The replies are on their way when this returns, for what follows need not wait for them.
     pub(super) fn accept(
         &self,
         connection: &mut Connection,
         digester: &Digester,
         landing: Landing,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<TransferId>, Error> {
+        let mut replies = Vec::new();
         if let Some(max_rate) = self.max_rate {
-            self.say(connection, &Reply::Limit { max_rate })?;
+            replies.push(post(connection, &Reply::Limit { max_rate })?);
         }
         let accepted = Reply::Accepted {
             algorithm: digester.algorithm(),
             landing,
             boot: self.boot,
         };
-        self.say(connection, &accepted)
+        replies.push(post(connection, &accepted)?);
+        Ok(replies)
+    }
+
+    /// Waits until these have arrived.
+    pub(super) fn sent(
+        &self,
+        connection: &mut Connection,
+        replies: &[TransferId],
+    ) -> Result<(), Error> {
+        let patience = Duration::from_secs(REPLY_SECONDS);
+        let mut replies = replies.iter();
+        replies.try_for_each(|_| sent(connection, &self.stop, patience))
     }
 
     pub(super) fn say(&self, connection: &mut Connection, reply: &Reply) -> Result<(), Error> {

@@ -10,7 +10,7 @@ use crate::pump::{self, Ring};
 use crate::stop::Stop;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
-use zerolane::Connection;
+use zerolane::{Connection, TransferId};
 
 impl Session<'_> {
     fn spend(&self, note: impl FnOnce(&mut Spent)) {
@@ -41,16 +41,23 @@ impl Session<'_> {
         turn
     }
 
-    /// Drives the connection for `work`, as [`pump::run`] does.
+    /// Drives the connection for `work`, as [`pump::run`] does; `replies` are on their way.
     pub(super) fn pump<T: Send>(
         &self,
         connection: &mut Connection,
+        replies: Vec<TransferId>,
         rings: (Ring, Ring),
         stop: &Stop,
         work: impl FnOnce(Port) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let counters = self.queues.enter();
-        let done = pump::run_counted(connection, rings, stop, Arc::clone(&counters), work);
+        let done = pump::run_counted(
+            connection,
+            replies,
+            rings,
+            (stop, Arc::clone(&counters)),
+            work,
+        );
         self.spend(|spent| spent.network += counters.blocked());
         done
     }

@@ -46,12 +46,12 @@ impl Session<'_> {
             Ok(links) => links,
             Err(cause) => return self.refuse_path(connection, path, cause),
         };
-        self.accept(connection, &digester, Landing::Into)?;
+        let replies = self.accept(connection, &digester, Landing::Into)?;
         let walker = Walker::new(directory, digester)
             .with_digests(digests)
             .with_links(links, above)
             .with_attributes(attributes);
-        self.pump(connection, (DATA, CONTROL), turn.stop(), |port| {
+        self.pump(connection, replies, (DATA, CONTROL), turn.stop(), |port| {
             pages::send(port, walker, turn.stop())
         })
     }
@@ -71,9 +71,9 @@ impl Session<'_> {
             Ok((base, _)) => base,
             Err(cause) => return self.refuse_path(connection, destination, cause),
         };
-        self.accept(connection, &digester, Landing::Into)?;
+        let replies = self.accept(connection, &digester, Landing::Into)?;
         let mut reached = Reached::default();
-        self.pump(connection, (CONTROL, DATA), turn.stop(), |port| {
+        self.pump(connection, replies, (CONTROL, DATA), turn.stop(), |port| {
             let to = (base, TopLevel::Any);
             let role = (Role::Tells, &mut reached);
             FileReceiver::new(port, self, options, digester, to, role)
@@ -98,17 +98,24 @@ impl Session<'_> {
             Ok(opened) => opened,
             Err(cause) => return self.refuse_path(connection, source, cause),
         };
-        self.accept(connection, &digester, Landing::Into)?;
+        let replies = self.accept(connection, &digester, Landing::Into)?;
+        self.sent(connection, &replies)?;
         let plan = self.hear_plan(connection)?;
         let mut reached = Reached {
             begun,
             ..Reached::default()
         };
-        self.pump(connection, (DATA, CONTROL), turn.stop(), |port| {
-            FileSender::new(port, self, options, digester, &mut reached)
-                .with_links(links, above)
-                .send_planned(base, &plan)
-        })
+        self.pump(
+            connection,
+            Vec::new(),
+            (DATA, CONTROL),
+            turn.stop(),
+            |port| {
+                FileSender::new(port, self, options, digester, &mut reached)
+                    .with_links(links, above)
+                    .send_planned(base, &plan)
+            },
+        )
     }
 
     /// Removes what the client has chosen to remove.

@@ -1,0 +1,50 @@
+//! The end of a connection.
+
+use super::Client;
+use crate::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use zerolane::Connection;
+
+/// Called once a copy is done.
+#[derive(Clone, Default)]
+pub(super) struct Done(Option<Arc<dyn Fn() + Send + Sync>>);
+
+impl fmt::Debug for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Done")
+    }
+}
+
+impl Client {
+    /// Calls `done` when a copy has all that it asked for, before its last connection is closed:
+    /// whoever has to wait for the end of the server can tell it so meanwhile.
+    pub fn with_done(mut self, done: impl Fn() + Send + Sync + 'static) -> Client {
+        self.done = Done(Some(Arc::new(done)));
+        self
+    }
+
+    /// The end of one connection of a copy.
+    pub(super) fn end<T>(&self, connection: Connection, copied: &Result<T, Error>) {
+        match copied {
+            // Nobody is there who could be told.
+            Err(Error::Forgotten) => return drop(connection),
+            Err(_) => {}
+            Ok(_) => {
+                let Done(done) = &self.done;
+                done.iter().for_each(|done| done());
+            }
+        }
+        close(connection);
+    }
+}
+
+/// Tells the server that this was all. What came of the copy is known: how the connection ends
+/// changes nothing about it.
+pub(super) fn close(connection: Connection) {
+    let _ = connection.close();
+}
+
+#[cfg(test)]
+#[path = "end_tests.rs"]
+mod tests;

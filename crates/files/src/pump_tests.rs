@@ -1,0 +1,77 @@
+#![allow(non_snake_case)]
+
+use super::*;
+use crate::service_tests::relay;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc::channel;
+use zerolane::{Endpoint, Options};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// A connection's two ends: that which connects, to where `via` leads to, and that which accepts.
+fn connected(via: impl FnOnce(SocketAddr) -> SocketAddr) -> (Connection, Connection) {
+    let options = Options::default();
+    let mut endpoint = Endpoint::bind((Ipv4Addr::LOCALHOST, 0), options.clone()).unwrap();
+    let address = via(endpoint.local_addr());
+    let connecting = thread::spawn(move || Connection::connect(address, &options).unwrap());
+    let accepted = endpoint.accept(Some(LONG)).unwrap().unwrap();
+    (connecting.join().unwrap(), accepted)
+}
+
+#[test]
+fn grow__by_the_round_trip_up_to_the_limit() {
+    for (milliseconds, count) in [(0, 3), (1, 4), (20, 23), (200, 30)] {
+        let mut ring = Ring {
+            count: DATA_BUFFERS,
+            most: 30,
+            bytes: 1,
+        };
+        let round_trip = Duration::from_millis(milliseconds);
+        while ring.grow(round_trip).is_some() {}
+        assert_eq!(ring.count, count, "{milliseconds} ms");
+    }
+}
+
+#[test]
+fn run__on_a_long_path_there_are_more_buffers_before_anything_was_confirmed() {
+    const DELAY: Duration = Duration::from_millis(5);
+    let (mut connection, _other) = connected(|address| relay(address, 10_000, DELAY));
+    let stop = Stop::default();
+    let free = run(&mut connection, DATA, CONTROL, &stop, |mut port| {
+        let mut free = Vec::new();
+        let until = Instant::now() + LONG;
+        while free.len() <= DATA_BUFFERS && Instant::now() < until {
+            port.poll()?;
+            free.extend(port.take_free());
+        }
+        Ok(free.len())
+    });
+    assert!(free.unwrap() > DATA_BUFFERS);
+}
+
+/// What was said before is sent to its end, and is none of the file side's.
+#[test]
+fn run_counted__ends_when_what_was_said_before_was_sent() {
+    // So much that it does not leave before it is received into.
+    const SAID: usize = 100_000;
+    let (mut hears, mut says) = connected(|address| address);
+    let said = says.post_send(Region::from_vec(vec![7; SAID])).unwrap();
+    let (worked, works) = channel();
+    let pumping = thread::spawn(move || {
+        let context = (&Stop::default(), Arc::default());
+        run_counted(&mut says, vec![said], (CONTROL, CONTROL), context, |port| {
+            drop(port);
+            worked.send(()).unwrap();
+            Ok(())
+        })
+    });
+    works.recv_timeout(LONG).unwrap();
+    // Were it over with the work, it would be so by now.
+    thread::sleep(Duration::from_millis(200));
+    assert!(!pumping.is_finished());
+    hears.post_recv(Region::from_vec(vec![0; SAID])).unwrap();
+    let heard = hears.wait(Some(LONG)).unwrap().unwrap();
+    assert_eq!(heard.result, Ok(SAID));
+    assert!(heard.into_region().iter().all(|&byte| byte == 7));
+    pumping.join().unwrap().unwrap();
+}
