@@ -83,6 +83,22 @@ impl Initiator {
         })
     }
 
+    /// Whether the message to be sent is the last one.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Another exchange for the same connection. None by a code, whose exchanges a Responder remembers when they are over,
+    /// and of which another would look like a guess.
+    pub(crate) fn anew(&self, ephemeral: [u8; 32]) -> Option<Initiator> {
+        if matches!(self.credentials.pre_shared, Some(PreShared::Code(_))) {
+            return None;
+        }
+        let ports = (self.d_port, self.s_port);
+        let credentials = self.credentials.clone();
+        Initiator::new(credentials, ephemeral, ports, self.s_key, self.sync)
+    }
+
     /// What to send now, and again until an answer comes.
     pub(crate) fn message(&self) -> HandshakeDatagram {
         self.current.clone()

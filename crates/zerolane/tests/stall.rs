@@ -144,8 +144,9 @@ fn served(address: SocketAddr, count: usize) {
             Event::Completed { completion, .. } => {
                 completion.result.expect("sent");
             }
-            Event::Closed { connection, .. } => {
-                assert_eq!(clients[&connection].1, ROUNDS, "it was not over");
+            Event::Closed { connection, reason } => {
+                let rounds = clients.get(&connection).map_or(0, |it| it.1);
+                assert_eq!(rounds, ROUNDS, "it was not over: {reason:?}");
                 left -= 1;
             }
             Event::Announced { .. } => {}

@@ -1,10 +1,14 @@
 //! The exchange with the connection's timers around it, over a network that loses and repeats.
 
 use super::*;
+use crate::limits::HANDSHAKE_LIFETIME;
 use std::time::Duration;
 use zerolane_core::{
     CloseReason, Config, Connection, Entropy, Event, HandshakeOutcome, Life, Transmit, listen,
 };
+
+/// Longer than an exchange is remembered.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The end that a datagram is for.
 #[derive(Clone, Copy, PartialEq)]
@@ -26,6 +30,16 @@ struct World {
     /// Of 100 datagrams, so many are lost; as many are repeated, as many late.
     loss: u64,
     draw: Box<dyn FnMut() -> [u8; 32]>,
+    /// Until then, what `lost` says is lost.
+    recovers: Instant,
+    lost: fn(To, &[u8]) -> bool,
+}
+
+fn patient() -> Config {
+    Config {
+        connect_timeout: PATIENCE,
+        ..Config::default()
+    }
 }
 
 /// Shows a handshake message to an end's exchange, and its connection what came of it.
@@ -49,10 +63,9 @@ impl World {
             sync: 42,
         };
         let mut draw: Box<dyn FnMut() -> [u8; 32]> = Box::new(draw());
-        let config = Config::default();
         World {
             now: Instant::ZERO,
-            a: Connection::connect_protected(Instant::ZERO, config, entropy),
+            a: Connection::connect_protected(Instant::ZERO, patient(), entropy),
             a_exchange: Exchange::initiate(a, draw(), entropy).unwrap(),
             a_session: None,
             gate: Gate::new(Instant::ZERO, b, &mut draw),
@@ -61,6 +74,8 @@ impl World {
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             loss,
             draw,
+            recovers: Instant::ZERO,
+            lost: |_, _| false,
         }
     }
 
@@ -93,7 +108,8 @@ impl World {
             };
             match from.and_then(|it| it.poll_transmit(now, Default::default())) {
                 Some(Transmit::Handshake) => {
-                    let message = self.a_exchange.message().expect("an Initiator's");
+                    let message = self.a_exchange.message(now, || Some((self.draw)()));
+                    let message = message.expect("an Initiator's");
                     self.send(to, message.bytes().to_vec());
                 }
                 Some(Transmit::Control(it)) => self.send(to, it.bytes().to_vec()),
@@ -104,11 +120,18 @@ impl World {
     }
 
     fn deliver(&mut self, to: To, bytes: &[u8]) {
+        if self.now < self.recovers && (self.lost)(to, bytes) {
+            return;
+        }
         let protected = HandshakeMessage::is(bytes);
         match (to, &mut self.b) {
             (To::Initiator, _) if protected => {
                 if let Some(session) = hear(&mut self.a, &mut self.a_exchange, self.now, bytes) {
-                    assert!(self.a_session.replace(*session).is_none(), "one session");
+                    let before = self.a_session.replace(*session);
+                    assert!(
+                        before.is_none() || self.recovers > Instant::ZERO,
+                        "one session"
+                    );
                 }
             }
             // A lane without keys drops what it cannot open.
@@ -137,7 +160,7 @@ impl World {
                 let Admitted {
                     request, finish, ..
                 } = *admitted;
-                let made = Connection::admit(self.now, Config::default(), entropy, &request);
+                let made = Connection::admit(self.now, patient(), entropy, &request);
                 self.b = Some((made.unwrap(), Exchange::admitted(finish)));
             }
         }
@@ -201,6 +224,54 @@ fn connect__survives_loss_repetition_and_reordering() {
     assert!(open >= 195, "{open} of 200");
 }
 
+fn is_step(bytes: &[u8], step: Step) -> bool {
+    HandshakeMessage::parse(bytes).is_ok_and(|it| it.step == step)
+}
+
+/// A Responder that forgot the exchange is silent to its last message for ever.
+#[test]
+fn connect__begins_again_when_its_exchange_was_forgotten() {
+    let mut world = World::new(0, 0, credentials(1), credentials(2));
+    world.recovers = Instant::ZERO + HANDSHAKE_LIFETIME * 2;
+    world.lost = |to, bytes| to == To::Responder && is_step(bytes, Step::Finish);
+    world.run(PATIENCE);
+    assert!(world.is_open(), "at {:?}", world.now);
+    assert_eq!(world.gate.counters().admitted, 1);
+}
+
+/// A Responder that let it in knows of no other exchange.
+#[test]
+fn connect__does_not_give_up_the_exchange_by_which_it_was_let_in() {
+    let mut world = World::new(0, 0, credentials(1), credentials(2));
+    world.recovers = Instant::ZERO + HANDSHAKE_LIFETIME * 2;
+    world.lost = |to, bytes| to == To::Initiator && !HandshakeMessage::is(bytes);
+    world.run(PATIENCE);
+    assert!(world.is_open(), "at {:?}", world.now);
+    assert_eq!(world.gate.counters().answered, 1, "no other exchange");
+}
+
+#[test]
+fn connect__begins_again_over_loss_repetition_and_reordering() {
+    for seed in 0..50 {
+        let mut world = World::new(seed, 20, credentials(1), credentials(2));
+        world.recovers = Instant::ZERO + HANDSHAKE_LIFETIME * 2;
+        world.lost = |to, bytes| to == To::Responder && is_step(bytes, Step::Finish);
+        world.run(PATIENCE);
+        assert!(world.is_open(), "seed {seed}");
+    }
+}
+
+/// Another exchange would look like a guess.
+#[test]
+fn connect__by_a_code_never_begins_again() {
+    let code = "1234-5678";
+    let mut world = World::new(0, 0, with_code(1, code), with_code(2, code));
+    world.recovers = Instant::ZERO + HANDSHAKE_LIFETIME * 2;
+    world.lost = |to, bytes| to == To::Responder && is_step(bytes, Step::Finish);
+    world.run(PATIENCE);
+    assert_eq!(world.gate.counters().hellos, 1);
+}
+
 fn with_code(n: u8, code: &str) -> Credentials {
     Credentials {
         pre_shared: Some(code.parse::<Code>().unwrap().into()),
@@ -262,7 +333,10 @@ fn connect__to_an_end_that_gives_no_protection_is_refused_in_words() {
     let mut world = World::new(0, 0, credentials(1), credentials(2));
     let hello = world.a.poll_transmit(world.now, Default::default());
     assert_eq!(hello, Some(Transmit::Handshake));
-    let hello = world.a_exchange.message().expect("a Hello");
+    let hello = world
+        .a_exchange
+        .message(world.now, || None)
+        .expect("a Hello");
     let reason = zerolane_wire::Reason::PlainOnly;
     let refusal = refuse_hello(hello.bytes(), reason).unwrap();
     let heard = hear(

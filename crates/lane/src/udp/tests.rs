@@ -641,7 +641,9 @@ fn exported__a_sealed_get_takes_each_word_whole_while_all_are_written() {
     let (mut a, mut b) = join(None, &Options::default());
     let memory = Region::anonymous(SIZE).expect("memory");
     let memory = ExportedRegion::new(memory).expect("aligned");
-    let exported = a.export(&memory, Rights::ALL, None).expect("exported");
+    let exported = a
+        .export(memory.exporting(), Rights::ALL, None)
+        .expect("exported");
     let over = AtomicBool::new(false);
     // Whole words are sealed where they lie, others from a copy.
     let mut get = |start: usize, len: usize| {

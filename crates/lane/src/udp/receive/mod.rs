@@ -198,8 +198,8 @@ impl Receiver {
     }
 
     /// The key exchange, where there is one.
-    pub(super) fn exchange(&self) -> Option<&Exchange> {
-        self.exchange.as_ref()
+    pub(super) fn exchange(&mut self) -> Option<&mut Exchange> {
+        self.exchange.as_mut()
     }
 
     /// What the key exchange gave, once.

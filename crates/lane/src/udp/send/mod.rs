@@ -169,7 +169,7 @@ impl Sender {
         &mut self,
         socket: &Socket,
         peer: SocketAddr,
-        exchange: Option<&Exchange>,
+        exchange: Option<&mut Exchange>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
         self.giver.settle(turn.core.seen_burst());
@@ -187,7 +187,7 @@ impl Sender {
         &mut self,
         socket: &Socket,
         peer: SocketAddr,
-        exchange: Option<&Exchange>,
+        exchange: Option<&mut Exchange>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
         if turn.core.wants_marks() != self.ect {
@@ -227,17 +227,22 @@ impl Sender {
         first: Transmit,
         socket: &Socket,
         peer: SocketAddr,
-        exchange: Option<&Exchange>,
+        mut exchange: Option<&mut Exchange>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
         let mut sent = false;
         let mut transmit = first;
         for burst in 1..=BURSTS_PER_TURN {
             let outcome = match &transmit {
-                Transmit::Handshake => match exchange.and_then(Exchange::message) {
-                    Some(it) => self.handshake(socket, it.bytes(), turn.account),
-                    None => Ok(()),
-                },
+                Transmit::Handshake => {
+                    let message = exchange
+                        .as_deref_mut()
+                        .and_then(|it| it.message(turn.now, || crate::random().ok()));
+                    match message {
+                        Some(it) => self.handshake(socket, it.bytes(), turn.account),
+                        None => Ok(()),
+                    }
+                }
                 Transmit::Control(it) => {
                     self.controls(socket, (it, burst == BURSTS_PER_TURN), turn)
                 }

@@ -152,7 +152,9 @@ fn trains__expected_make_no_data_calls_of_others() {
         let (mut a, mut b) = join(Some(&hosts), &options);
         let bytes = content(SIZE, 9);
         let theirs = ExportedRegion::new(region(&bytes)).expect("aligned");
-        let theirs = a.export(&theirs, Rights::ALL, None).expect("exported");
+        let theirs = a
+            .export(theirs.exporting(), Rights::ALL, None)
+            .expect("exported");
         send(&mut a, &mut b, 2);
         drive(&mut a, &mut b, |a, b| a.in_flight() + b.in_flight() == 0);
         // Trains are expected from here on, and none comes: a does not turn when it is asked.
@@ -486,7 +488,9 @@ fn put_and_get(a: &mut End, b: &mut End, bytes: &[u8]) {
     let flags = WorkFlags::default();
     let place = Region::anonymous(bytes.len()).expect("memory");
     let theirs = ExportedRegion::new(place).expect("aligned");
-    let exported = b.export(&theirs, Rights::ALL, None).expect("exported");
+    let exported = b
+        .export(theirs.exporting(), Rights::ALL, None)
+        .expect("exported");
     let put = WorkRequest::Put {
         place: exported.start,
         immediate: None,
@@ -502,7 +506,9 @@ fn put_and_get(a: &mut End, b: &mut End, bytes: &[u8]) {
     assert!(there == bytes, "what was put");
 
     let ours = ExportedRegion::new(region(bytes)).expect("aligned");
-    let exported = a.export(&ours, Rights::ALL, None).expect("exported");
+    let exported = a
+        .export(ours.exporting(), Rights::ALL, None)
+        .expect("exported");
     let get = WorkRequest::Get {
         place: exported.start,
         flags,

@@ -62,7 +62,8 @@ pub(super) fn exchange(socket: &UdpSocket, terms: &Terms) -> Session {
     while Instant::now() < end {
         while let Some(transmit) = core.poll_transmit(now(), BurstLimit::default()) {
             if transmit == Transmit::Handshake {
-                socket.send(exchange.message().unwrap().bytes()).unwrap();
+                let message = exchange.message(now(), || None).unwrap();
+                socket.send(message.bytes()).unwrap();
             }
         }
         if let Some(session) = session {
