@@ -49,9 +49,16 @@ fn export__65536_regions_of_an_endpoint_to_each_of_its_clients() {
     let worker = Worker::new().unwrap().spawn().unwrap();
     let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), patient());
     let endpoint = endpoint.wait().unwrap();
-    for (n, region) in memory.iter().enumerate() {
-        region.write(0, &content(n));
-        endpoint.export(&name(n), region, Rights::ALL).detach();
+    let exporting: Vec<_> = (0..)
+        .zip(&memory)
+        .map(|(n, region)| {
+            region.write(0, &content(n));
+            endpoint.export(&name(n), region, Rights::ALL)
+        })
+        .collect();
+    // Who connects before has not all of them.
+    for exporting in exporting {
+        exporting.wait().unwrap();
     }
     let address = endpoint.local_addr();
     let before = resident();
