@@ -29,7 +29,7 @@ pub struct Config {
     /// Segments one burst carries at most: Blocks are cut to whole bursts.
     pub burst_segments: u32,
     /// Longest Transfer that is sent, or taken, without a grant, bytes, at most [`limits::MAX_EAGER`]; 0:
-    /// none (extended profile).
+    /// none (extended profile). Nor is a put of several operations sent that is longer.
     pub eager_limit: u32,
     /// Bytes of such Transfers that this end holds for its peer while no receive is posted for them.
     pub eager_credit: u32,

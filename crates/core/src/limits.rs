@@ -175,8 +175,8 @@ pub const MAX_EAGER_GAPS: usize = (MAX_EAGER / MIN_STU / 2) as usize;
 /// repeats the announcement anyway.
 pub const MAX_EAGER_ASKS: u32 = 6;
 
-/// Longest put that leaves at once, as a run of numbered operations, bytes: as long as a round trip at
-/// 10 Gb/s and 13 us, the one that an announcement would cost.
+/// Longest put that leaves at once, as a run of numbered operations, bytes, where neither end takes less eagerly: as
+/// long as a round trip at 10 Gb/s and 13 us, the one that an announcement would cost.
 pub const MAX_EAGER_PUT: u64 = 16 << 10;
 
 /// Numbered operations that are not over when a put leaves at once, its own included, at most: two of the

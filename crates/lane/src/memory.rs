@@ -190,7 +190,9 @@ impl Region {
     }
 
     /// The `len` bytes at `start`, which `owner` keeps: memory of another language, or of another
-    /// allocator. `owner` is dropped with the last region made of it, whichever thread that is in.
+    /// allocator. `owner` is dropped with the last region made of it, whichever thread that is in. That may be the thread
+    /// of a worker, for whose other connections nothing is done meanwhile: its drop must not block, nor wait for a thread
+    /// that may wait for the worker.
     ///
     /// `file` says that the bytes may be a mapped file that can shrink: user space then leaves all
     /// copies to the kernel, as for [`Region::map_file`].

@@ -45,7 +45,7 @@ pub struct Options {
     pub max_rate: Option<u64>,
     /// Longest send, or payload of a message, that leaves with its announcement instead of waiting for a
     /// grant, bytes, at most 64 KiB; 0: none. The lesser of both ends' counts. It saves a round trip and costs
-    /// the receiver a copy.
+    /// the receiver a copy. A put of more than one datagram leaves at once up to this, too, and up to 16 KiB.
     pub eager_limit: u32,
     /// Length of a Block to aim at, bytes.
     pub block: u32,

@@ -30,6 +30,18 @@ fn rpc_server__answers_all_clients() {
     assert!(said.contains(expected), "{said}");
 }
 
+/// As many as may have open files: each has a socket at both ends, which are processes of their own.
+#[test]
+fn rpc_server__answers_a_thousand_clients() {
+    const OTHER_FILES: u64 = 64;
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    let clients = most.map_or(1000, |most| most.saturating_sub(OTHER_FILES).min(1000));
+    let said = run("rpc_server", &[&clients.to_string(), "2"]);
+    let calls = 2 * clients;
+    let expected = format!("{calls} calls of {clients} clients answered in one thread");
+    assert!(said.contains(&expected), "{said}");
+}
+
 #[test]
 fn kv_cache__brings_every_block() {
     let said = run("kv_cache", &["9", "16", "4096"]);

@@ -47,6 +47,33 @@ fn resident() -> usize {
     kib.unwrap().parse::<usize>().unwrap() << 10
 }
 
+/// How often the thread of the worker slept or was held up so far.
+fn switches() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let of_worker = tasks.filter_map(|task| {
+        let task = task.unwrap().path();
+        let name = std::fs::read_to_string(task.join("comm")).ok()?;
+        let status = std::fs::read_to_string(task.join("status")).ok()?;
+        (name.trim_end() == "zerolane-worker").then_some(status)
+    });
+    let status = of_worker.last().expect("the worker's thread");
+    let counts = status.lines().filter(|it| it.contains("ctxt_switches"));
+    let counts = counts.filter_map(|it| it.split_whitespace().nth(1));
+    counts.map(|it| it.parse::<u64>().unwrap()).sum()
+}
+
+/// Waits for a second in which the worker does nothing at all: what the making of connections left, probes of their
+/// paths, is over some time.
+fn await_rest() {
+    const SECONDS: u32 = 30;
+    let rests = (0..SECONDS).any(|_| {
+        let before = switches();
+        std::thread::sleep(Duration::from_secs(1));
+        switches() == before
+    });
+    assert!(rests, "an idle worker wakes in each of {SECONDS} seconds");
+}
+
 /// Connections that this process can have open: all, unless its hard limit of open files is lower and it
 /// may not raise that.
 fn connections_that_fit() -> usize {
@@ -201,6 +228,7 @@ fn thousand_connections__put_without_failure_in_little_memory() {
         .collect();
     clients.iter_mut().for_each(|it| it.await_word("open"));
     let idle = resident().saturating_sub(before) / count;
+    await_rest();
     clients.iter_mut().for_each(Client::go_on);
     clients.iter_mut().for_each(|it| it.await_word("done"));
     let each = resident().saturating_sub(before) / count;

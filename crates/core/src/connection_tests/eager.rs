@@ -7,7 +7,7 @@ use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Reorder};
 use std::time::Duration;
-use zerolane_wire::{Header, Reason, RequestToSend, Target};
+use zerolane_wire::{Header, Operation, Packet, Reason, RequestToSend, Target};
 
 const MS: Duration = Duration::from_millis(1);
 const US: Duration = Duration::from_micros(1);
@@ -462,6 +462,65 @@ fn credit__what_is_beyond_it_is_announced() {
     let from = send(&mut sim, 1, length);
     timed(&mut sim, from, to);
     assert_eq!(sim.a.c().counters().eager_sent, 17);
+}
+
+/// A peer that lives, and answers all else, but says of no eager Transfer that it has it.
+#[test]
+fn credit__that_never_comes_back_holds_up_nothing_else() {
+    const EAGER: u64 = 16;
+    let mut sim = quiet();
+    let length = 4096;
+    let mut posted: Vec<_> = (0..40)
+        .map(|n| (receive(&mut sim, length), send(&mut sim, n, length), n))
+        .collect();
+    let kept: Vec<TransferId> = posted.drain(..EAGER as usize).map(|it| it.1).collect();
+    let eager = kept.clone();
+    sim.copies = Some(Box::new(move |side, bytes| {
+        let packet = Packet::parse(bytes);
+        let confirms = packet.is_ok_and(|it| match it.operation {
+            Operation::State(state) => state.complete && eager.contains(&state.d_id),
+            _ => false,
+        });
+        usize::from(side == Side::A || !confirms)
+    }));
+    // As long as the credit is gone, what comes is announced, granted and confirmed like any.
+    for _ in 0..3 {
+        for ((to, target), from, n) in posted.drain(..) {
+            timed(&mut sim, from, to);
+            assert!(sim.b.holds(target, n, length));
+        }
+        sim.run_for(Duration::from_secs(60));
+        let more = 50..62;
+        posted = more
+            .map(|n| (receive(&mut sim, length), send(&mut sim, n, length), n))
+            .collect();
+    }
+    // Those are beyond the slots, of which the first is not free: they wait, at this end.
+    sim.run_for(Duration::from_secs(60));
+    assert_eq!(sim.a.c().counters().eager_sent, EAGER, "64 KiB");
+    let waiting = posted.iter().map(|it| it.1);
+    let left: Vec<_> = kept.into_iter().chain(waiting).collect();
+    assert!(left.iter().all(|&id| sim.a.outcomes(id) == 0));
+    // The peer is asked for each that it keeps now and then, and no more often.
+    sim.trace = Some(vec![]);
+    let seconds = 600;
+    sim.run_for(Duration::from_secs(seconds));
+    let asked = datagrams(&sim, Side::A) as u64;
+    assert!(
+        asked >= seconds && asked <= seconds * (EAGER + 1),
+        "{asked}"
+    );
+    assert!(datagrams(&sim, Side::B) as u64 <= seconds * (EAGER + 1));
+    assert_eq!(sim.a.c().counters().bytes_resent, 0);
+    sim.a.c().assert_bounded();
+    let now = sim.now();
+    sim.a.c().close_with(now, Reason::GoingAway);
+    sim.run_for(Duration::from_secs(5));
+    for id in left {
+        assert_eq!(sim.a.outcomes(id), 1);
+        let failed = sim.a.failed(id);
+        assert!(matches!(failed, Some(TransferError::Closed(_))));
+    }
 }
 
 #[test]

@@ -46,6 +46,40 @@ fn put__of_one_byte_more_is_announced() {
     assert!(sim.b.holds(target, 2, EAGER + 1));
 }
 
+/// What fits a datagram is none of it: it is an operation, and never announced.
+#[test]
+fn limit__the_lesser_of_both_and_none_where_one_end_takes_none() {
+    for (a, b, eager) in [
+        (16 << 10, 4 << 10, 4 << 10),
+        (4 << 10, 16 << 10, 4 << 10),
+        (u32::MAX, u32::MAX, EAGER),
+        (0, 16 << 10, 1000),
+        (16 << 10, 0, 1000),
+        // Credit is for what somebody has to hold.
+        (100, 16 << 10, 1000),
+    ] {
+        let config = |eager_limit| Config {
+            eager_limit,
+            eager_credit: 0,
+            ..Config::default()
+        };
+        let mut sim = Sim::new(LinkConfig::default(), 1, config(a), config(b));
+        sim.connect();
+        sim.run_for(S);
+        sim.trace = Some(vec![]);
+        let target = sim.b.empty(EAGER + 1);
+        let place = export(&mut sim, target, Rights::WRITE);
+        for (len, announced) in [(eager, 0), (eager.max(2000) + 1, 1)] {
+            let id = put(&mut sim, place, len, len, None);
+            until_over(&mut sim, id);
+            assert!(sim.b.holds(target, len, len));
+            let spoken = sim.spoken();
+            let requests = spoken.matches("RequestToSend").count();
+            assert_eq!(requests, announced, "{a} and {b}: {len} bytes");
+        }
+    }
+}
+
 #[test]
 fn put__across_a_buffer_boundary_needs_no_announcement() {
     let tiny = |buffer_log2| Config {

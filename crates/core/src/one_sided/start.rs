@@ -233,12 +233,17 @@ fn operations(cx: &Context, kind: &RequestKind) -> Option<usize> {
     if span.len <= u64::from(stu) && in_buffer + span.len <= buffer {
         return Some(1);
     }
-    if cx.profile == Profile::Classic || span.len > MAX_EAGER_PUT {
+    if cx.profile == Profile::Classic || span.len > max_run(cx) {
         return None;
     }
     let tiles = tiles(place.address, span.len as u32, stu, cx.peer_buffer_log2());
     let count = tiles.take(MAX_EAGER_OPERATIONS + 1).count();
     (count <= MAX_EAGER_OPERATIONS).then_some(count)
+}
+
+/// Bytes that a put of several operations has at most. Credit does not count: nobody has to hold it.
+fn max_run(cx: &Context) -> u64 {
+    u64::from(cx.peer_eager().limit).min(MAX_EAGER_PUT)
 }
 
 /// Bytes that a numbered put has at most.

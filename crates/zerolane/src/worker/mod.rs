@@ -235,7 +235,7 @@ pub struct Worker {
     inbox: Arc<Inbox>,
     /// Of `slots`, the endpoints.
     endpoints: Vec<Key>,
-    /// Room for submissions, used again.
+    /// Submissions that have not begun.
     taken: VecDeque<Submission>,
     ports: Ports,
     scheduler: Scheduler,

@@ -119,6 +119,9 @@ type Abandoned<T> = Box<dyn FnOnce(Option<T>) + Send>;
 ///
 /// It is cancel-safe. Dropped before its end, a request is cancelled, and its memory freed; a Transfer, message or
 /// connection that came by then is not lost, but the next one that is asked for. [`Pending::detach`] lets it go on.
+///
+/// The [`Waker`](std::task::Waker) of who awaits it is called in the worker's thread, as are the owners of memory that is
+/// let go there ([`Region::foreign`](crate::Region::foreign)). None of them may block: all connections of the worker would wait.
 pub struct Pending<T> {
     receiver: Receiver<Outcome<T>>,
     abandoned: Option<Abandoned<T>>,

@@ -2,10 +2,13 @@
 
 use super::{Key, Slot, Worker};
 use crate::Result;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Turns in one call of [`Worker::progress`]: some hundred microseconds.
 const TURNS: usize = 64;
+/// What handles asked for that begins in one call of [`Worker::progress`]: as long as that, for what is posted.
+const SUBMISSIONS: usize = 256;
 /// Calls of [`Worker::progress`] that found enough to do without looking at the descriptors.
 const UNLOOKED: u32 = 8;
 /// Shortest spin, as a part of the longest: a shorter one finds nothing.
@@ -20,7 +23,12 @@ impl Worker {
     /// The system refuses to look at the descriptors. A connection or endpoint that fails is an event.
     pub fn progress(&mut self) -> Result<bool> {
         self.advance()?;
-        Ok(!self.ready.is_empty())
+        Ok(self.has_more())
+    }
+
+    /// Whether there is something to do at once.
+    fn has_more(&self) -> bool {
+        !self.ready.is_empty() || !self.taken.is_empty()
     }
 
     /// Moves what can be moved. Whether there was anything.
@@ -29,6 +37,7 @@ impl Worker {
         if self.inbox.waker.take() {
             self.take_submissions();
         }
+        self.begin_submissions();
         if self.ready.is_empty() || self.unlooked >= UNLOOKED {
             self.unlooked = 0;
             self.look()?;
@@ -68,7 +77,7 @@ impl Worker {
             if woken || self.is_over() || deadline.is_some_and(|at| at <= now) {
                 return Ok(false);
             }
-            if moved || !self.ready.is_empty() {
+            if moved || self.has_more() {
                 // What came while it looked, though it is done with already, was worth looking for.
                 if idle_since.take().is_some() {
                     self.spin = (self.spin * 2).min(self.max_spin);
@@ -106,7 +115,7 @@ impl Worker {
     fn arm_until(&mut self, deadline: Option<Instant>) -> Result<bool> {
         self.rest();
         self.find_others();
-        if !self.ready.is_empty() || !self.events.is_empty() {
+        if self.has_more() || !self.events.is_empty() {
             return Ok(false);
         }
         let now = Instant::now();
@@ -123,7 +132,7 @@ impl Worker {
     /// How long [`Worker::progress`] has nothing to do unless the descriptor becomes readable; `None`: no timer runs.
     /// The descriptor, after [`Worker::arm`], tells of that, too.
     pub fn next_timeout(&self) -> Option<Duration> {
-        if !self.ready.is_empty() || !self.events.is_empty() {
+        if self.has_more() || !self.events.is_empty() {
             return Some(Duration::ZERO);
         }
         let now = Instant::now();
@@ -139,12 +148,22 @@ impl Worker {
     }
 
     fn take_submissions(&mut self) {
-        let empty = std::mem::take(&mut self.taken);
-        let mut taken = self.inbox.submissions.take(empty);
-        for submission in taken.drain(..) {
+        if self.taken.is_empty() {
+            let empty = std::mem::take(&mut self.taken);
+            self.taken = self.inbox.submissions.take(empty);
+        } else {
+            let mut more = self.inbox.submissions.take(VecDeque::new());
+            self.taken.append(&mut more);
+        }
+    }
+
+    fn begin_submissions(&mut self) {
+        for _ in 0..SUBMISSIONS {
+            let Some(submission) = self.taken.pop_front() else {
+                return;
+            };
             submission(self);
         }
-        self.taken = taken;
     }
 
     fn look(&mut self) -> Result<()> {

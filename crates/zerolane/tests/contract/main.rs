@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use zerolane::failure::{NotPosted, PostError, Posted};
 use zerolane::memory::Memory;
 use zerolane::request::WorkKind;
+use zerolane::worker::Worker;
 use zerolane::{
     CompletionQueue, Connection, Endpoint, Error, ExportedRegion, Options, Region, RegionKey,
     Rights, Work,
@@ -155,6 +156,34 @@ fn wait__is_woken_while_data_flows() {
         }
     });
     flood.end(&mut target);
+}
+
+/// The same of a worker that has the connection.
+#[test]
+fn wait__of_a_worker_times_out_while_data_flows() {
+    let (target, flood) = Flood::begin();
+    let mut worker = Worker::new().expect("descriptors");
+    let id = worker.adopt(target).expect("adopted");
+    for _ in 0..200 {
+        let event = worker.wait(Some(Duration::from_millis(1)));
+        assert!(!event.expect("allowed"), "{:?}", worker.next_event());
+    }
+    flood.end(&mut worker.release(id).expect("connected"));
+}
+
+#[test]
+fn wait__of_a_worker_is_woken_while_data_flows() {
+    let (target, flood) = Flood::begin();
+    let mut worker = Worker::new().expect("descriptors");
+    let id = worker.adopt(target).expect("adopted");
+    let waker = worker.waker();
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| waker.wake());
+            assert!(!worker.wait(None).expect("allowed"));
+        }
+    });
+    flood.end(&mut worker.release(id).expect("connected"));
 }
 
 /// Answers everything that the requests of a blocking end need, until that end closes.

@@ -177,14 +177,29 @@ type Call = fn(&mut Connection, &zerolane::RegionKey) -> zerolane::Result<()>;
 
 #[test]
 fn set_timeout__ends_each_blocking_call_and_the_connection_goes_on() {
-    let calls: [(&str, Call); 7] = [
+    let calls: [(&str, Call); 12] = [
         ("send", |it, _| it.send(&content(1, 100_000))),
         ("recv_into", |it, _| it.recv_into(&mut [0; 64]).map(drop)),
         ("send_message", |it, _| it.send_message(b"late", None)),
+        ("send_message with a payload", |it, _| {
+            it.send_message(b"late", Some(&content(1, 100_000)))
+        }),
         ("recv_message", |it, _| it.recv_message(None).map(drop)),
+        ("recv_message with a payload", |it, _| {
+            it.recv_message(Some(&mut [0; 64])).map(drop)
+        }),
+        ("open_region", |it, _| {
+            it.open_region("m", Rights::READ).map(drop)
+        }),
         ("put", |it, key| it.put(key, 0, &content(1, 10_000))),
+        ("put_with_immediate", |it, key| {
+            it.put_with_immediate(key, 0, &content(1, 10_000), 7)
+        }),
         ("get", |it, key| it.get(key, 0, &mut [0; 10_000])),
         ("fetch_op", |it, key| it.fetch_inc(key, 0).map(drop)),
+        ("compare_and_swap", |it, key| {
+            it.compare_and_swap(key, 0, 0, 1).map(drop)
+        }),
     ];
     for (name, call) in calls {
         let (mut here, mut there) = pair();

@@ -567,6 +567,94 @@ fn wait__clients_that_stall_hold_no_other_back() {
     }
 }
 
+/// However much handles ask for: a call ends soon, and says that there is more.
+#[test]
+fn progress__begins_a_bounded_number_of_requests() {
+    const ASKED: usize = 10_000;
+    let (mut worker, _, address) = listening(Options::default());
+    let mut connecting = worker.handle().connect(address, &Options::default());
+    let client = loop {
+        worker
+            .wait(Some(Duration::from_millis(1)))
+            .expect("allowed");
+        while worker.next_event().is_some() {}
+        if let Some(connected) = connecting.wait_for(Duration::ZERO) {
+            break connected.expect("connected");
+        }
+    };
+    let mut asked: Vec<_> = (0..ASKED).map(|_| client.account()).collect();
+    let mut done = 0;
+    while done < ASKED {
+        let more = worker.progress().expect("allowed");
+        let left = asked[done..].iter_mut();
+        let begun = left.map_while(|it| it.wait_for(Duration::ZERO));
+        let begun = begun.count();
+        assert!((1..=256).contains(&begun), "{begun} in one call");
+        done += begun;
+        if done < ASKED {
+            assert!(more && worker.next_timeout() == Some(Duration::ZERO));
+            assert!(!worker.arm().expect("allowed"), "it must not sleep");
+        }
+    }
+}
+
+/// However many connections have something.
+#[test]
+fn progress__turns_a_bounded_number_of_connections() {
+    const CONNECTIONS: usize = 200;
+    let (mut server, _, address) = listening(Options::default());
+    let mut client = Worker::new().expect("descriptors");
+    for _ in 0..CONNECTIONS {
+        client
+            .connect(address, &Options::default())
+            .expect("a route");
+    }
+    let (mut accepted, mut connected) = (0, vec![]);
+    let end = Instant::now() + PATIENCE;
+    while accepted < CONNECTIONS || connected.len() < CONNECTIONS {
+        client.progress().expect("allowed");
+        server.progress().expect("allowed");
+        while let Some(event) = client.next_event() {
+            let Event::Connected { connection } = event else {
+                panic!("{event:?}");
+            };
+            connected.push(connection);
+        }
+        while let Some(event) = server.next_event() {
+            let Event::Accepted { connection, .. } = event else {
+                panic!("{event:?}");
+            };
+            accepted += 1;
+            let connection = server.connection(connection).expect("just accepted");
+            connection.post_recv(region(0, 8)).expect("posted");
+        }
+        assert!(Instant::now() < end, "nothing in time");
+    }
+    while server.progress().expect("allowed") {}
+    for (n, &id) in (0..).zip(&connected) {
+        let connection = client.connection(id).expect("open");
+        connection.post_send(region(n, 8)).expect("posted");
+    }
+    // All of them leave, and wait in the server's sockets.
+    while client.progress().expect("allowed") {}
+    let mut received = 0;
+    while received < CONNECTIONS {
+        server.progress().expect("allowed");
+        let mut events = 0;
+        while let Some(event) = server.next_event() {
+            let Event::Completed { completion, .. } = event else {
+                panic!("{event:?}");
+            };
+            assert_eq!(completion.result, Ok(8));
+            events += 1;
+        }
+        assert!(events <= 64, "{events} in one call");
+        received += events;
+        client.progress().expect("allowed");
+        assert!(Instant::now() < end, "nothing in time");
+    }
+}
+
 /// System calls and datagrams that carried something, of all connections of `worker`.
 fn carried(worker: &mut Worker) -> [u64; 3] {
     let ids: Vec<ConnectionId> = worker.connection_ids().collect();

@@ -117,6 +117,77 @@ async fn recv__given_up_in_a_select_loses_nothing() {
     drop(sending.await.expect("no panic"));
 }
 
+/// Each arrives as a whole and in order, or not at all; its memory comes back, and the connection goes on.
+#[tokio::test]
+async fn send__given_up_arrives_once_or_not_at_all() {
+    const ROUNDS: u64 = 120;
+    /// Eager, and granted.
+    const LENGTHS: [usize; 2] = [1_000, 50_000];
+    let of_round = |round: u64| {
+        let mut bytes = content(round, LENGTHS[round as usize % 2]);
+        bytes[..8].copy_from_slice(&round.to_le_bytes());
+        bytes
+    };
+    let (worker, _running) = begin();
+    let endpoint = worker.listen(anywhere(), Options::default()).await;
+    let endpoint = endpoint.expect("a port");
+    let connecting = worker.connect(endpoint.local_addr(), &Options::default());
+    let client = connecting.await.expect("connected");
+    let server = endpoint.accept().await.expect("accepted");
+    let receiving = tokio::spawn(async move {
+        let mut came = vec![];
+        while came.last() != Some(&ROUNDS) {
+            let into = Region::anonymous(LENGTHS[1]).expect("memory");
+            let received = server.recv(into).await.expect("posted");
+            // It met one that was given up.
+            let Ok(len) = received.result else { continue };
+            let bytes = received.into_region();
+            let round = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+            assert!(bytes[..len] == of_round(round), "content of {round}");
+            came.push(round);
+        }
+        came
+    });
+    let used: Vec<_> = LENGTHS.into_iter().map(Mappings::of).collect();
+    let (mut done, mut given_up) = (vec![], 0);
+    for round in 0..=ROUNDS {
+        let memory = &used[round as usize % 2];
+        // One at a time has the file's bytes.
+        emptied(memory).await;
+        let mut region = memory.region();
+        region.copy_from_slice(&of_round(round));
+        let sending = client.send(region);
+        let patience = match round {
+            ROUNDS => PATIENCE,
+            _ => moment(round / 2),
+        };
+        match timeout(patience, sending).await {
+            Ok(sent) => {
+                sent.expect("posted").result.expect("sent");
+                done.push(round);
+            }
+            Err(_) => given_up += 1,
+        }
+    }
+    assert!(given_up > 0, "all were done in no time");
+    let came = timeout(PATIENCE, receiving).await.expect("in time");
+    let came = came.expect("no panic");
+    assert!(came.is_sorted_by(|a, b| a < b), "{came:?}");
+    assert!(done.iter().all(|it| came.contains(it)), "{done:?} {came:?}");
+    for memory in &used {
+        emptied(memory).await;
+    }
+}
+
+/// Waits until no region of `used` is left.
+async fn emptied(used: &Mappings) {
+    let end = Instant::now() + PATIENCE;
+    while used.count() > 0 {
+        assert!(Instant::now() < end, "{} regions are left", used.count());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// At another moment each time: before, while and after it is done.
 fn moment(round: u64) -> Duration {
     Duration::from_micros(round % 8 * 40)
@@ -191,9 +262,5 @@ async fn remote_memory__requests_given_up_are_done_once_or_not_at_all() {
     assert!(counted.is_sorted_by(|a, b| a < b), "{counted:?}");
     assert!(counted.len() as u64 <= counted[counted.len() - 1] + 1);
     assert!(counted[counted.len() - 1] <= ROUNDS, "{counted:?}");
-    let end = Instant::now() + PATIENCE;
-    while used.count() > 0 {
-        assert!(Instant::now() < end, "{} regions are left", used.count());
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    emptied(&used).await;
 }
