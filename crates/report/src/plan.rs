@@ -176,7 +176,7 @@ const ROWS: &[Row] = &[
         "explain --json -- zerolane bench bulk --only zerolane --buffer 1MiB --bytes 2GiB --reps 1",
         "explain --json -- zerolane bench bulk --only zerolane --buffer 1MiB --bytes 8GiB --reps 1",
     ),
-    row("model", [12, 60], "bench model --quick", "bench model"),
+    row("model", [15, 80], "bench model --quick", "bench model"),
     row(
         "fan",
         [8, 50],

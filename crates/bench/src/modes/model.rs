@@ -16,14 +16,15 @@ use crate::job::name::Name;
 use crate::job::settings::Protection;
 use crate::job::source_sink::{Overheads, Sink, Source, SourceSink};
 use crate::job::{Job, Laps, Work, fresh};
-use crate::report::model::{ModelReport, ModelRow};
+use crate::report::model::{Drift, ModelReport, ModelRow};
 use crate::report::{self, comparison::gbps};
 
 /// Arguments of `zerolane bench model`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 First it measures what single things cost, as `bench costs`: copies, system calls, wake-ups, trains, a Transfer alone. From \
-nothing but that it predicts goodput and CPU time of `bench bulk` and `bench stream`; then it runs those.")]
+nothing but that it predicts goodput and CPU time of `bench bulk` and `bench stream`; then it runs those. At the end it \
+measures the costs again: by how much they differ is the machine's own share of the error.")]
 pub(crate) struct Args {
     /// What one run moves, rounded up to whole buffers [default: 1GiB; quick: 256MiB]
     #[arg(long, value_name = "SIZE")]
@@ -146,12 +147,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn measure(args: &Args, interrupt: &Interrupt) -> Result<ModelReport> {
     let cores = [args.cores.tx_core, args.cores.responder()];
     let effort = Effort::of(args.quick);
-    let costs = {
+    let unit_costs = || {
         let link = hosts::link(None, None)?;
         console::note(format_args!("measuring what single things cost"));
         let place = Place { link: &link, cores };
-        costs::measure(effort, &place, (MTU - UDP_HEADERS) as usize, interrupt)?
+        costs::measure(effort, &place, (MTU - UDP_HEADERS) as usize, interrupt)
     };
+    let costs = unit_costs()?;
     let mut ends = Ends::here(hosts::link(None, None)?, cores, None, interrupt)?;
     let machine = ends.greet()?[0].clone();
     let path = ends.link().map_or("", |link| link.describe()).to_owned();
@@ -166,6 +168,8 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<ModelReport> {
             console::note(format_args!("{}: {:.1} Gb/s", it.name, gbps(last)));
         }
     }
+    drop(ends);
+    let drift = Drift::of(&costs, &unit_costs()?);
     let rows = rows.into_iter().filter_map(|it| {
         let predicted = predict(&it.row, &costs);
         ModelRow::new(it.name, it.command, predicted, &it.runs)
@@ -176,6 +180,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<ModelReport> {
         reps,
         rows.collect(),
         costs.clone(),
+        drift,
     ))
 }
 

@@ -1,6 +1,7 @@
 //! What was predicted beside what was measured.
 
 use serde::Serialize;
+use serde_json::Value;
 use zerolane_model::{Prediction, UnitCosts};
 
 use super::comparison::gbps;
@@ -13,7 +14,7 @@ use crate::measured::Measured;
 const METHOD: &str = "Unit costs first: each by itself, the median of repetitions, of two threads that take turns where there are \
     two ends; nothing of what is predicted is run for them. A prediction is what the slower end takes for a byte. The rows take \
     turns (A B .. B A), measured as bench bulk and bench stream measure them. Error: predicted goodput over the median of the \
-    measured, less 1. 1 GB is 1e9 bytes. Bytes on the memory bus are predicted from the sizes of buffers and caches, and not \
+    measured, less 1. Drift: the costs measured once more after the rows, over those before, less 1. 1 GB is 1e9 bytes. Bytes on the memory bus are predicted from the sizes of buffers and caches, and not \
     measured: this needs hardware counters.";
 
 /// Everything `bench model` says; `--json` prints it as it is.
@@ -28,9 +29,60 @@ pub(crate) struct ModelReport {
     reps: u32,
     costs: UnitCosts,
     rows: Vec<ModelRow>,
+    /// What became of the costs meanwhile.
+    drift: Option<Drift>,
     /// Of the rows, regardless of the sign.
     median_error: Option<f64>,
     worst_error: Option<f64>,
+}
+
+/// By how much the medians of the costs after the rows differ from those before: the one over the other less 1, regardless of the
+/// sign.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Drift {
+    median: f64,
+    worst: f64,
+    /// The cost that differs most.
+    worst_cost: String,
+}
+
+impl Drift {
+    /// `None` of no costs.
+    pub(crate) fn of(before: &UnitCosts, after: &UnitCosts) -> Option<Drift> {
+        let [before, after] = [before, after].map(|costs| {
+            let mut medians = Vec::new();
+            // What is a number is printable.
+            if let Ok(costs) = serde_json::to_value(costs) {
+                add_medians("", &costs, &mut medians);
+            }
+            medians
+        });
+        let drifts = before.into_iter().zip(after);
+        let drifts: Vec<_> = drifts
+            .filter(|((name, before), (same, _))| name == same && *before > 0.0)
+            .map(|((name, before), (_, after))| (name, (after / before - 1.0).abs()))
+            .collect();
+        let worst = drifts.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(Drift {
+            median: median(drifts.iter().map(|it| it.1))?,
+            worst: worst.1,
+            worst_cost: worst.0.clone(),
+        })
+    }
+}
+
+/// The medians of all costs, named by the keys on the way to them; entries of lists by their bytes.
+fn add_medians(name: &str, value: &Value, medians: &mut Vec<(String, f64)>) {
+    if let Some(median) = value["median"].as_f64() {
+        medians.push((name.to_owned(), median));
+        return;
+    }
+    for (key, below) in value.as_object().into_iter().flatten() {
+        add_medians(format!("{name} {key}").trim_start(), below, medians);
+    }
+    for entry in value.as_array().into_iter().flatten() {
+        add_medians(&format!("{name} {}", entry["bytes"]), entry, medians);
+    }
 }
 
 /// A row of `bench bulk` or `bench stream`.
@@ -89,6 +141,7 @@ impl ModelReport {
         reps: u32,
         rows: Vec<ModelRow>,
         costs: UnitCosts,
+        drift: Option<Drift>,
     ) -> ModelReport {
         let errors = || rows.iter().map(|row| row.error.abs());
         ModelReport {
@@ -98,6 +151,7 @@ impl ModelReport {
             path,
             reps,
             costs,
+            drift,
             median_error: median(errors()),
             worst_error: Spread::of(errors()).map(|it| it.max),
             rows,
@@ -132,8 +186,16 @@ impl Report for ModelReport {
                 format!("{:.0}", predicted.bus_bytes_per_byte),
             ]);
         }
+        let drift = self.drift.as_ref().map_or_else(String::new, |drift| {
+            format!(
+                "\nThe costs after the rows differ from those before by {} (median), at most {} ({}).",
+                percent(Some(drift.median), 1),
+                percent(Some(drift.worst), 1),
+                drift.worst_cost
+            )
+        });
         format!(
-            "{}\n{rows}\nmedian error {}, worst {}; {}, {}, {} runs of each row.",
+            "{}\n{rows}\nmedian error {}, worst {}; {}, {}, {} runs of each row.{drift}",
             costs::tables(&self.costs),
             percent(self.median_error, 1),
             percent(self.worst_error, 1),
@@ -141,5 +203,31 @@ impl Report for ModelReport {
             self.path,
             self.reps,
         )
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn add_medians__names_each_cost() {
+        let cost = |median| json!({"min": 1.0, "median": median, "max": 9.0});
+        let costs = json!({
+            "caches": {"own": 4},
+            "call": cost(2.0),
+            "wake": {"latency": cost(3.0)},
+            "memory": [{"bytes": 64, "copy": cost(4.0)}],
+        });
+        let mut medians = Vec::new();
+        add_medians("", &costs, &mut medians);
+        let expected = [
+            ("call", 2.0),
+            ("memory 64 copy", 4.0),
+            ("wake latency", 3.0),
+        ];
+        assert_eq!(medians, expected.map(|it| (it.0.to_owned(), it.1)));
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(non_snake_case)]
 
+mod explain;
 mod flows;
 mod latency;
 mod model;

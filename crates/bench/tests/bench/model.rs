@@ -77,6 +77,10 @@ fn model__every_row_is_predicted_and_measured() {
     let worst = errors.iter().copied().fold(0.0, f64::max);
     assert_eq!(report["worst_error"].as_f64(), Some(worst), "{report}");
     assert!(report["median_error"].as_f64() <= Some(worst), "{report}");
+    let drift = &report["drift"];
+    let [median, most] = ["median", "worst"].map(|key| drift[key].as_f64().unwrap());
+    assert!(0.0 < median && median <= most, "{drift}");
+    assert!(!drift["worst_cost"].as_str().unwrap().is_empty(), "{drift}");
 }
 
 /// What the report names as the command of a row is one.

@@ -9,7 +9,7 @@ pub(super) const COLOURS: u8 = 10;
 pub(super) const FONT: f64 = 14.0;
 
 /// How wide a letter is on average, for the room that labels need.
-pub(super) const LETTER: f64 = 7.2;
+pub(super) const LETTER: f64 = 8.2;
 
 /// Text and axes.
 pub(super) const INK: RGBColor = RGBColor(1, 1, 0xf0);

@@ -65,6 +65,17 @@ pub(super) fn prediction(results: &Results) -> Section {
     let mut errors = Table::new("Errors of goodput", &["", "error"]);
     errors.row(["median".to_owned(), percent(&found["median_error"])]);
     errors.row(["worst".to_owned(), percent(&found["worst_error"])]);
+    let drift = &found["drift"];
+    if drift.is_object() {
+        errors.row([
+            "costs measured again: median".to_owned(),
+            percent(&drift["median"]),
+        ]);
+        errors.row([
+            format!("most: {}", text(drift, "worst_cost")),
+            percent(&drift["worst"]),
+        ]);
+    }
     section.table(errors);
     let mut theirs = Table::new(
         "P2, Table 4: MB/s along a chain of hosts",

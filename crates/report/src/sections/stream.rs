@@ -18,9 +18,11 @@ fn rows<'a>(
     let found = results.for_section(run, section);
     let rows = found.map_or(&[][..], |it| list(it, "rows"));
     rows.iter().map(|row| {
-        let mut name = contender(text(row, "contender")).to_owned();
-        if !matches!(text(row, "source"), "buffer" | "") {
-            name = format!("{name}, {}", text(row, "source"));
+        let (key, source) = (text(row, "contender"), text(row, "source"));
+        let mut name = contender(key).to_owned();
+        // Some contenders are named by it already.
+        if !matches!(source, "buffer" | "") && !key.ends_with(source) {
+            name = format!("{name}, {source}");
         }
         (name, row)
     })

@@ -152,7 +152,10 @@ impl Browser {
         let params = json!({"format": "png", "captureBeyondViewport": true});
         let image = self.ask("Page.captureScreenshot", params);
         let image = BASE64.decode(image["data"].as_str().unwrap().as_bytes());
-        fs::write(to, image.unwrap()).unwrap();
+        // They are for those who look, and the directory may be somebody else's.
+        if let Err(why) = fs::write(to, image.unwrap()) {
+            println!("no image at {}: {why}", to.display());
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 #![allow(non_snake_case)]
 
 mod browser;
+mod fixture;
 mod garbled;
 mod page;
 mod sample;
@@ -14,7 +15,8 @@ use zerolane_report::results::{Outcome, Results, Run};
 use zerolane_report::runner::store::Stamp;
 use zerolane_report::{Report, page as pages};
 
-/// What real runs printed, shortened; and what `bench model` is to print.
+/// What the runs of a quick report printed, shortened: numbers to four digits, long lists to their first entries, parts
+/// of a time below 0.2 us left out.
 fn printed() -> Map<String, Value> {
     serde_json::from_str(include_str!("results.json")).unwrap()
 }

@@ -93,7 +93,7 @@ fn found__is_five_sentences_with_figures() {
             "{sentence}"
         );
     }
-    assert!(report.found[0].contains("3.11 Gb/s"), "{}", report.found[0]);
+    assert!(report.found[0].contains("36.8 Gb/s"), "{}", report.found[0]);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn figures__of_the_run_stand_in_the_page() {
     assert!(spread.min < spread.median && spread.median < spread.max);
     assert_eq!(chart.table().rows.len(), 3);
     let page = html(&report);
-    assert!(page.contains("3.11 (2.48 to 3.57)"));
+    assert!(page.contains("36.8 (22.0 to 37.4)"));
 }
 
 #[test]
