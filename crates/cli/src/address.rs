@@ -1,7 +1,7 @@
 //! Addresses as users write them, with or without a port.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use anyhow::{Context, Result as Outcome, ensure};
 
@@ -16,22 +16,47 @@ pub(crate) fn parse_listen(text: &str, default_port: u16) -> Result<SocketAddr, 
         .map_err(|_| "not an IP address, with or without a port".into())
 }
 
-/// `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]` or `[IPV6]:PORT`: the name or address, and the port.
+/// `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]` or `[IPV6]:PORT`: the name or address, and the port. A link-local address has its
+/// interface behind a `%`.
 pub(crate) fn parse_host(text: &str, default_port: u16) -> Result<(String, u16), String> {
+    if let Some((address, port)) = with_interface(text) {
+        let port = port.map_or(Ok(default_port), parse_port)?;
+        return Ok((address.to_owned(), port));
+    }
     if let Ok(address) = parse_listen(text, default_port) {
-        return Ok((address.ip().to_string(), address.port()));
+        return match address.ip() {
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => Err(format!(
+                "a link-local address needs its interface: [{ip}%eth0]"
+            )),
+            ip => Ok((ip.to_string(), address.port())),
+        };
     }
     let (name, port) = match text.split_once(':') {
         None => (text, default_port),
-        Some((name, port)) => match port.parse() {
-            Ok(port) if port != 0 => (name, port),
-            _ => return Err(format!("{port:?} is no port between 1 and 65535")),
-        },
+        Some((name, port)) => (name, parse_port(port)?),
     };
     match name.is_empty() {
         true => Err("no host".into()),
         false => Ok((name.to_owned(), port)),
     }
+}
+
+/// `IPV6%IF`, `[IPV6%IF]` or `[IPV6%IF]:PORT`, which only the resolver understands: what is before the port, and that.
+fn with_interface(text: &str) -> Option<(&str, Option<&str>)> {
+    let (address, port) = match text.strip_prefix('[') {
+        None => (text, None),
+        Some(inside) => match inside.split_once(']')? {
+            (address, "") => (address, None),
+            (address, rest) => (address, Some(rest.strip_prefix(':')?)),
+        },
+    };
+    let (ip, _) = address.split_once('%')?;
+    ip.parse::<Ipv6Addr>().is_ok().then_some((address, port))
+}
+
+fn parse_port(text: &str) -> Result<u16, String> {
+    let port = text.parse().ok().filter(|&port| port != 0);
+    port.ok_or_else(|| format!("{text:?} is no port between 1 and 65535"))
 }
 
 /// Where to listen: an address or a name of this host, and a port, 0 for any free one.
@@ -51,7 +76,9 @@ impl Listen {
     /// As [`parse_host`], and port 0 besides.
     pub(crate) fn parse(text: &str, default_port: u16) -> Result<Listen, String> {
         let (name, port) = match text.strip_suffix(":0") {
-            Some(name) if parse_listen(text, default_port).is_err() => (parse_host(name, 1)?.0, 0),
+            Some(name) if with_interface(text).is_some() || parse_listen(text, 1).is_err() => {
+                (parse_host(name, 1)?.0, 0)
+            }
             _ => parse_host(text, default_port)?,
         };
         Ok(Listen { name, port })
@@ -85,6 +112,8 @@ impl fmt::Display for Listen {
 mod tests {
     use super::*;
 
+    const NO_INTERFACE: &str = "a link-local address needs its interface: [fe80::1%eth0]";
+
     #[test]
     fn parse_listen__with_and_without_port() {
         for (text, expected) in [
@@ -113,12 +142,18 @@ mod tests {
             ("localhost", "localhost:5"),
             ("localhost:7", "localhost:7"),
             ("localhost:0", "localhost:0"),
+            ("fe80::1%eth0", "[fe80::1%eth0]:5"),
+            ("[fe80::1%eth0]:0", "[fe80::1%eth0]:0"),
+            ("[fe80::1%2]:0", "[fe80::1%2]:0"),
         ] {
             let listen = Listen::parse(text, 5).unwrap();
             assert_eq!(listen.to_string(), expected, "{text}");
         }
         for bad in ["", ":0", "host:", "host:x", "a:b:0"] {
             assert!(Listen::parse(bad, 5).is_err(), "{bad}");
+        }
+        for bad in ["fe80::1", "[fe80::1]", "[fe80::1]:0", "[fe80::1]:7"] {
+            assert_eq!(Listen::parse(bad, 5), Err(NO_INTERFACE.into()), "{bad}");
         }
         let found = Listen::parse("localhost:0", 5).unwrap().resolve().unwrap();
         assert!(
@@ -138,11 +173,28 @@ mod tests {
             ("10.0.0.1:7", "10.0.0.1", 7),
             ("::1", "::1", 5),
             ("[::1]:7", "::1", 7),
+            ("fe80::1%eth0", "fe80::1%eth0", 5),
+            ("[fe80::1%eth0]", "fe80::1%eth0", 5),
+            ("[fe80::1%2]:7", "fe80::1%2", 7),
         ] {
             assert_eq!(parse_host(text, 5), Ok((name.to_owned(), port)), "{text}");
         }
-        for bad in ["", ":7", "host:", "host:0", "host:x", "host:70000", "a:b:c"] {
+        for bad in [
+            "",
+            ":7",
+            "host:",
+            "host:0",
+            "host:x",
+            "host:70000",
+            "a:b:c",
+            "[fe80::1%2]:0",
+            "[fe80::1%2]7",
+            "x%2:y",
+        ] {
             assert!(parse_host(bad, 5).is_err(), "{bad}");
+        }
+        for bad in ["fe80::1", "[fe80::1]", "[fe80::1]:7"] {
+            assert_eq!(parse_host(bad, 5), Err(NO_INTERFACE.into()), "{bad}");
         }
     }
 }

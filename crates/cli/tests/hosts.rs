@@ -7,7 +7,10 @@ use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use netlab::netns::{self, Namespace, Offloads, Topology};
 use netsim::Side;
@@ -80,6 +83,11 @@ fn part_bytes(directory: &Path, name: &str) -> u64 {
 /// Copies a file from a to b, and changes the network in the middle of it. How often the copy was taken up by another
 /// connection; `None` without namespaces.
 fn cp_while(change: impl FnOnce(&Topology)) -> Option<u64> {
+    cp_of_client_while(|hosts, _| change(hosts))
+}
+
+/// The same, with the client's process.
+fn cp_of_client_while(change: impl FnOnce(&Topology, Pid)) -> Option<u64> {
     let hosts = hosts()?;
     let base = tempfile::tempdir_in("/dev/shm").unwrap();
     let place = |name: &str| -> PathBuf { base.path().join(name) };
@@ -103,7 +111,7 @@ fn cp_while(change: impl FnOnce(&Topology)) -> Option<u64> {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(!place("share/big").exists(), "complete before the change");
-    change(&hosts);
+    change(&hosts, Pid::from_raw(copy.0.id() as i32));
     let status = copy.0.wait().unwrap();
     let said = fs::read_to_string(place("said")).unwrap();
     assert_eq!(status.code(), Some(0), "{said}");
@@ -173,4 +181,47 @@ fn cp__both_interfaces_down_for_longer_than_a_connection_lives() {
         }
     });
     assert!(taken_up.is_none_or(|times| times > 0), "{taken_up:?}");
+}
+
+/// A laptop whose lid is closed: its clock goes on, and nobody is there who answers.
+#[test]
+#[ignore = "depends on the clock: .ci/run runs it alone"]
+fn cp__client_asleep_for_longer_than_a_connection_lives() {
+    let taken_up = cp_of_client_while(|_, client| {
+        kill(client, Signal::SIGSTOP).unwrap();
+        std::thread::sleep(LONGER_THAN_A_CONNECTION);
+        kill(client, Signal::SIGCONT).unwrap();
+    });
+    assert!(taken_up.is_none_or(|times| times > 0), "{taken_up:?}");
+}
+
+/// Time that a copy takes, beyond 20 s of outage in its middle, against one without.
+#[test]
+#[ignore = "depends on the clock: .ci/run runs it alone"]
+fn cp__an_outage_of_20_s_costs_2_s_more_at_most() {
+    const OUTAGE: Duration = Duration::from_secs(20);
+    const MORE: Duration = Duration::from_secs(2);
+    let timed = |outage: Duration| {
+        let started = Instant::now();
+        let taken_up = cp_while(|hosts| {
+            let set = |up| {
+                for side in Side::BOTH {
+                    hosts.set_link_up(side, up).unwrap();
+                }
+            };
+            if !outage.is_zero() {
+                set(false);
+                std::thread::sleep(outage);
+                set(true);
+            }
+        })?;
+        Some((started.elapsed(), taken_up))
+    };
+    let (Some((without, _)), Some((with, taken_up))) = (timed(Duration::ZERO), timed(OUTAGE))
+    else {
+        return;
+    };
+    let lost = with.saturating_sub(without + OUTAGE);
+    println!("{without:?} without, {with:?} with the outage: {lost:?} lost");
+    assert!(taken_up > 0 && lost <= MORE, "{lost:?}");
 }

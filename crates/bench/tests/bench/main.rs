@@ -9,12 +9,14 @@ mod model;
 mod stream;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netlab::netns::{self, Topology};
 use nix::sys::signal::{Signal, kill};
@@ -611,6 +613,60 @@ fn demo__small_copy_is_verified_and_leaves_nothing() {
     );
     assert_eq!(namespaces_of(pid), Vec::<String>::new());
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+/// The directory that this demo holds open.
+fn stage_of(demo: u32) -> Option<PathBuf> {
+    let open = fs::read_dir(format!("/proc/{demo}/fd")).ok()?;
+    let paths = open
+        .flatten()
+        .filter_map(|it| fs::read_link(it.path()).ok());
+    let mut stages = paths.filter(|path| {
+        let name = path.file_name().unwrap_or_default();
+        path.is_dir() && name.to_string_lossy().starts_with("zerolane-demo-")
+    });
+    stages.next()
+}
+
+#[test]
+fn demo__that_was_killed_is_cleaned_up_by_the_next() {
+    let temporary = tempfile::tempdir().unwrap();
+    let demo = |size: &str| {
+        let mut demo = zerolane(&format!("demo --only tcp --size {size}"));
+        demo.env("TMPDIR", temporary.path());
+        demo
+    };
+    let quiet = |mut demo: Command| {
+        let demo = demo.stdout(Stdio::null()).stderr(Stdio::null());
+        demo.spawn().unwrap()
+    };
+    let mut killed = quiet(demo("256MiB"));
+    let until = Instant::now() + Duration::from_secs(60);
+    let stage = loop {
+        let stage = stage_of(killed.id()).filter(|it| it.join("from/file").exists());
+        if let Some(stage) = stage {
+            break stage;
+        }
+        assert!(Instant::now() < until && killed.try_wait().unwrap().is_none());
+    };
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    // What one had there that found no room in memory.
+    let elsewhere = temporary.path().join("zerolane-demo-killed");
+    fs::create_dir_all(elsewhere.join("from")).unwrap();
+    fs::write(elsewhere.join("from/file"), b"half").unwrap();
+    let next = demo("8MiB").output().unwrap();
+    assert!(next.status.success(), "{}", text(&next.stderr));
+    assert!(!stage.exists() && !elsewhere.exists());
+    let words = format!(
+        "removed {}, left behind by a killed demo",
+        elsewhere.display()
+    );
+    assert!(
+        text(&next.stderr).contains(&words),
+        "{}",
+        text(&next.stderr)
+    );
 }
 
 #[test]

@@ -29,7 +29,7 @@ use anyhow::{Context, Result, anyhow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use zerolane::keys::AllowFile;
-use zerolane_files::{Error, Host, Location, Refusal, Stop};
+use zerolane_files::{Cause, Error, Host, Location, Refusal, Stop};
 
 use crate::exit::Exit;
 
@@ -82,6 +82,10 @@ fn with_exit_code(error: Error) -> anyhow::Error {
         Error::Refused(Refusal::NotAllowed | Refusal::NoPlace) => Exit::Refused,
         Error::Refused(Refusal::Full) => Exit::Busy,
         Error::Stopped => return Exit::Interrupted.into(),
+        Error::Local {
+            cause: Cause::PermissionDenied,
+            ..
+        } => return anyhow!("{error}, here"),
         _ => return error.into(),
     };
     anyhow::Error::new(error).context(exit)

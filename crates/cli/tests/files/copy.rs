@@ -374,8 +374,22 @@ fn cp__source_that_may_not_be_read() {
         .arg("cp")
         .args([lab.local("secret"), lab.local("open")])
         .arg(lab.there(""));
-    fail(copy, 5, "secret: permission denied");
+    fail(copy, 5, "secret: permission denied, here");
     assert_eq!(names(&lab.share("")), ["open"], "the other one is there");
+}
+
+#[test]
+fn cp__directory_without_r_is_refused_with_the_end_that_has_it() {
+    let lab = Lab::new(&[]);
+    for directory in [lab.share("d"), lab.local("d")] {
+        fs::create_dir(directory).unwrap();
+    }
+    let words = "d: is a directory: -r takes it, with all that is in it";
+    let there = format!("{words}, at the server");
+    fail(lab.get(&[], "d", "copy"), 1, &there);
+    let (code, _, err) = run(lab.put(&[], "d", "copy"));
+    assert!(code == 1 && err.contains(words), "{err}");
+    assert!(!err.contains("at the server"), "{err}");
 }
 
 #[test]

@@ -1,7 +1,10 @@
-//! A server that has as many connections from one address as it may have.
+//! A server that has as many connections as it may have, of one address and in all.
 
 use std::fs;
-use std::process::Stdio;
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use super::lab::*;
 
@@ -17,9 +20,8 @@ fn ls__a_full_server_says_busy_until_a_client_goes() {
         ls.arg("ls").arg(lab.there(""));
         ls
     };
-    // Each takes minutes.
     let clients = (0..OF_ADDRESS).map(|client| {
-        let mut slow = lab.get(&["--limit", "16KiB/s"], "a", &client.to_string());
+        let mut slow = lab.get(&LIMIT, "a", &client.to_string());
         let quiet = slow.stdout(Stdio::null()).stderr(Stdio::null());
         Running(quiet.spawn().unwrap())
     });
@@ -39,4 +41,79 @@ fn ls__a_full_server_says_busy_until_a_client_goes() {
     eventually("there is a place again", || {
         (run(list()).0 == 0).then_some(())
     });
+}
+
+/// Of which each copy takes minutes.
+const LIMIT: [&str; 2] = ["--limit", "16KiB/s"];
+
+/// Connections that a server has in all.
+const IN_ALL: usize = 32;
+
+/// Forwards between one client and the server, which takes it for another host, until nothing came for a while.
+fn from_elsewhere(server: SocketAddr) -> SocketAddr {
+    let front = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let back = UdpSocket::bind("127.0.0.2:0").unwrap();
+    back.connect(server).unwrap();
+    for socket in [&front, &back] {
+        let quiet = Some(Duration::from_secs(60));
+        socket.set_read_timeout(quiet).unwrap();
+    }
+    let address = front.local_addr().unwrap();
+    let (answers, to_client) = (back.try_clone().unwrap(), front.try_clone().unwrap());
+    thread::spawn(move || {
+        let mut datagram = vec![0; 1 << 16];
+        let mut is_connected = false;
+        while let Ok((len, client)) = front.recv_from(&mut datagram) {
+            if !is_connected {
+                front.connect(client).unwrap();
+                is_connected = true;
+            }
+            let _ = back.send(&datagram[..len]);
+        }
+    });
+    thread::spawn(move || {
+        let mut datagram = vec![0; 1 << 16];
+        while let Ok(len) = answers.recv(&mut datagram) {
+            let _ = to_client.send(&datagram[..len]);
+        }
+    });
+    address
+}
+
+#[test]
+fn cp__a_server_with_32_connections_tells_the_next_one_so() {
+    let lab = Lab::new(&["--anyone"]);
+    fs::write(lab.share("a"), content(1, 8 * MIB)).unwrap();
+    // Every way there is a host of its own, and none of them is one that others know.
+    let home = tempfile::tempdir().unwrap();
+    let server: SocketAddr = lab.address.parse().unwrap();
+    let get = |client: usize, options: &[&str]| -> Command {
+        let address = match client {
+            ..OF_ADDRESS => server,
+            _ => from_elsewhere(server),
+        };
+        let mut slow = zerolane();
+        slow.env("ZEROLANE_HOME", home.path());
+        slow.arg("cp").args(options);
+        slow.arg(format!("{address}:a"));
+        slow.arg(lab.local(&client.to_string()));
+        slow
+    };
+    let clients = (0..IN_ALL).map(|client| {
+        let mut slow = get(client, &LIMIT);
+        let quiet = slow.stdout(Stdio::null()).stderr(Stdio::null());
+        Running(quiet.spawn().unwrap())
+    });
+    let mut clients: Vec<_> = clients.collect();
+    let local = lab.local("");
+    eventually("all of them receive", || {
+        let receives = |client: usize| part(&local, &client.to_string()).is_some();
+        (0..IN_ALL).all(receives).then_some(())
+    });
+    for options in [&LIMIT[..], &[]] {
+        fail(get(IN_ALL, options), 8, "has all the connections");
+    }
+    for client in &mut clients {
+        assert_eq!(client.0.try_wait().unwrap(), None, "one was turned away");
+    }
 }

@@ -188,6 +188,34 @@ fn for_both_directions(test: impl Fn(&mut Lab, &Path, &Path, bool) + Sync) {
 }
 
 #[test]
+fn sync__that_gives_up_says_how_to_go_on() {
+    let mut lab = Lab::new(&[]);
+    fs::create_dir(lab.local("d")).unwrap();
+    fs::write(lab.local("d/large"), content(1, LARGE)).unwrap();
+    let mut sync = zerolane();
+    sync.args(["sync", "--timeout", "1"]);
+    sync.arg(lab.local("d")).arg(lab.there("d"));
+    let child = sync.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = Running(child.spawn().unwrap());
+    let there = lab.share("d");
+    while !there.is_dir() || part_bytes(&there, "large") <= 8 * MIB as u64 {
+        assert!(child.0.try_wait().unwrap().is_none());
+    }
+    drop(lab.server.take());
+    let mut words = String::new();
+    let mut err = child.0.stderr.take().unwrap();
+    std::io::Read::read_to_string(&mut err, &mut words).unwrap();
+    assert_eq!(child.0.wait().unwrap().code(), Some(1), "{words}");
+    for said in [
+        "the sync is not complete",
+        "say it again, with --resume",
+        "nothing could be copied for 1 s",
+    ] {
+        assert!(words.contains(said), "{words}");
+    }
+}
+
+#[test]
 fn cp__gives_up_or_is_interrupted_when_the_server_stays_away() {
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -396,8 +396,14 @@ fn how_spent(endpoint: &Endpoint, served: bool) -> Result<(), Error> {
 }
 
 fn turn_away(mut connection: Connection, why: Refusal, stop: &Stop) {
-    // What it asks is taken first: a client whose request is never taken sees the connection end, and not why.
-    let _: Result<Request, _> = hear(&mut connection, stop, TURN_AWAY);
+    // What it asks is taken first: a client whose request is never taken sees the connection end, and not why. It may say
+    // before how fast it is.
+    for _ in 0..2 {
+        match hear(&mut connection, stop, TURN_AWAY) {
+            Ok(Request::Limit { .. }) => {}
+            _ => break,
+        }
+    }
     let _ = say(&mut connection, &Reply::Refused(why), stop, TURN_AWAY);
 }
 

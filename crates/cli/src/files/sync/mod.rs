@@ -9,6 +9,7 @@ use anyhow::{Result, anyhow};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use zerolane_files::{Host, Kept, Location, LocationError, SyncOptions, SyncPaths, SyncTotals};
 
+use super::copy::is_broken;
 use super::copying::{CopyingArgs, WritingArgs};
 use super::filters::Filters;
 use super::guarded::Guarded;
@@ -69,6 +70,10 @@ fn parse_location(text: OsString) -> Result<Location, LocationError> {
     Location::parse(&text)
 }
 
+/// What to do when a sync ended before its end.
+const LEFT: &str = "the sync is not complete, and nothing that is there is lost: say it again, with --resume to go on \
+                    with large files, too";
+
 /// Syncs; the exit code says whether everything, something or nothing was done.
 pub(crate) fn run(args: Args) -> Result<()> {
     let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
@@ -109,7 +114,11 @@ pub(crate) fn run(args: Args) -> Result<()> {
     };
     let synced = client.sync(&paths, &options, &shown);
     shown.progress.clear();
-    let totals = guarded.explain(synced)?;
+    let broke = synced.as_ref().err().is_some_and(is_broken);
+    let totals = guarded.explain(synced).map_err(|error| match broke {
+        true => error.context(LEFT),
+        false => error,
+    })?;
     let taken_up = shown.progress.times_taken_up();
     if args.copying.json {
         let summary = Summary::of(&totals, &options, started, taken_up);

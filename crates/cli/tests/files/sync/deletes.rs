@@ -179,3 +179,47 @@ fn sync__directories_that_may_not_be_written_to() {
     }
     close(&lab.share("t/closed"), 0o755);
 }
+
+/// What cannot be read might hold anything: of all that is too much, nothing goes.
+#[test]
+fn sync__delete_of_a_source_that_cannot_be_read_whole_deletes_nothing() {
+    if nix::unistd::geteuid().is_root() {
+        println!("skipped: this process has the rights to read everything");
+        return;
+    }
+    let lab = Lab::new(&[]);
+    let close = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (from, to) in [
+        (lab.local("a"), lab.share("t")),
+        (lab.share("b"), lab.local("u")),
+    ] {
+        write(&from.join("new"), b"new");
+        write(&from.join("closed/kept"), b"x");
+        write(&to.join("extra"), b"x");
+        write(&to.join("closed/kept"), b"x");
+        write(&to.join("closed/extra"), b"x");
+        close(&from.join("closed"), 0);
+    }
+    for (sync, from, to) in [
+        (
+            push(&lab, &["--delete"], "a", "t"),
+            lab.local("a"),
+            lab.share("t"),
+        ),
+        (
+            pull(&lab, &["--delete"], "b", "u"),
+            lab.share("b"),
+            lab.local("u"),
+        ),
+    ] {
+        let (code, out, err) = run(sync);
+        close(&from.join("closed"), 0o755);
+        assert_eq!(code, 5, "{out}{err}");
+        assert!(err.contains("closed: permission denied"), "{err}");
+        assert!(err.contains("nothing was deleted"), "{err}");
+        let left = ["closed", "closed/extra", "closed/kept", "extra", "new"];
+        assert_eq!(paths(&to), left);
+    }
+}
