@@ -374,6 +374,26 @@ fn losses__switch_trains_off_for_a_while_in_their_direction() {
     assert_eq!(back, rounds * (1usize << 20).div_ceil(TRAIN as usize));
 }
 
+/// On a path that spoils every train, what is granted as such after a pause is one Block, not a window.
+#[test]
+fn losses__that_go_on_cost_a_block_after_each_pause() {
+    let mut sim = connected(merged);
+    lose(&mut sim, Side::B, |at| at.index == 3);
+    let length = 8 << 20;
+    let mut tries = vec![];
+    for number in 0..120 {
+        let before = left(&mut sim, Side::A).len();
+        transfer(&mut sim, Side::A, number, length);
+        sim.run_for(10 * MS);
+        let tried = left(&mut sim, Side::A).len() - before;
+        tries.extend((tried > 0).then_some(tried));
+    }
+    let (first, others) = tries.split_first().expect("trains");
+    let block = (u64::from(Config::default().block) / TRAIN) as usize;
+    assert!(*first > 2 * block && others.len() > 1, "{tries:?}");
+    assert!(others.iter().all(|it| *it <= block), "{tries:?}");
+}
+
 #[test]
 fn lane__stops_taking_trains_in_the_middle() {
     for merging in MERGINGS {

@@ -74,6 +74,7 @@ impl Receiving {
             around: cx.overhead(),
             train_around: cx.train_overhead(),
             trains: self.trains.are_offered(),
+            trial: self.trains.are_on_trial(),
         }
     }
 

@@ -2,7 +2,9 @@
 //!
 //! A lost datagram costs a whole train, so trains are for paths on which loss is rare, and for lanes that get
 //! datagrams merged. What was lost fills a bucket, and what arrives empties it. When it is full, the peer is told
-//! by the next grants to send none; when it is empty, and not before a pause that doubles each time, it may again.
+//! by the next grants to send none; when it is empty, and not before a pause that doubles each time, it may again. At
+//! first Block by Block, and until the first loss: on a path as bad as before, a window of spoiled trains each time would
+//! cost more than they save.
 
 use crate::Instant;
 use crate::limits::{
@@ -22,6 +24,8 @@ pub(crate) struct Trains {
     refused: bool,
     /// How long they are not offered: now, or the next time.
     pause: Duration,
+    /// Datagrams that have to arrive, none lost among them, until they are offered as before the last pause.
+    trial: u32,
 }
 
 impl Default for Trains {
@@ -32,6 +36,7 @@ impl Default for Trains {
             since: Instant::ZERO,
             refused: false,
             pause: MIN_TRAIN_PAUSE,
+            trial: 0,
         }
     }
 }
@@ -46,13 +51,20 @@ impl Trains {
         self.taken && !self.refused
     }
 
+    /// Whether they are tried again after a pause: no more than one Block is granted then that may come as trains.
+    pub(crate) fn are_on_trial(&self) -> bool {
+        self.trial > 0
+    }
+
     /// So many datagrams of payload arrived, alone or in a train.
     pub(crate) fn on_arrived(&mut self, now: Instant, datagrams: u32) {
         self.losses = self.losses.saturating_sub(datagrams);
+        self.trial = self.trial.saturating_sub(datagrams);
         let past = now - self.since;
         if self.refused && self.losses == 0 && past >= self.pause {
             (self.refused, self.since) = (false, now);
             self.pause = (self.pause * 2).min(MAX_TRAIN_PAUSE);
+            self.trial = TRAIN_LOSS_COST;
         } else if !self.refused && past >= TRAIN_PAUSE_FORGOTTEN {
             self.pause = MIN_TRAIN_PAUSE;
         }
@@ -61,8 +73,8 @@ impl Trains {
     /// A stretch of payload was lost: one datagram or more, or a train.
     pub(crate) fn on_lost(&mut self, now: Instant) {
         self.losses = (self.losses + TRAIN_LOSS_COST).min(2 * MAX_TRAIN_LOSSES);
-        if !self.refused && self.losses > MAX_TRAIN_LOSSES {
-            (self.refused, self.since) = (true, now);
+        if !self.refused && (self.are_on_trial() || self.losses > MAX_TRAIN_LOSSES) {
+            (self.refused, self.since, self.trial) = (true, now, 0);
         }
     }
 }
@@ -151,6 +163,33 @@ mod tests {
         assert!(!trains.are_offered());
         trains.on_arrived(at(1_000), 1);
         assert!(trains.are_offered());
+    }
+
+    #[test]
+    fn trial__after_each_pause_and_over_with_the_first_loss() {
+        let mut trains = offered();
+        trains.on_lost(at(0));
+        assert!(!trains.are_on_trial(), "no pause yet");
+        let mut now = 0;
+        for _ in 0..3 {
+            refuse(&mut trains, at(now));
+            now += pause(&mut trains, now);
+            assert!(trains.are_on_trial());
+            trains.on_arrived(at(now), TRAIN_LOSS_COST - 1);
+            assert!(trains.are_on_trial());
+            trains.on_lost(at(now));
+            assert!(!trains.are_offered() && !trains.are_on_trial());
+        }
+    }
+
+    #[test]
+    fn trial__is_passed_when_enough_came_without_loss() {
+        let mut trains = offered();
+        refuse(&mut trains, at(0));
+        let now = pause(&mut trains, 0);
+        trains.on_arrived(at(now), TRAIN_LOSS_COST);
+        assert!(trains.are_offered() && !trains.are_on_trial());
+        assert_eq!(refuse(&mut trains, at(now)), 4);
     }
 
     #[test]

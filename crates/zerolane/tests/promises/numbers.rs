@@ -206,6 +206,7 @@ const DOCUMENTS: &[Document] = &[
             Fact("lost counts {2048} datagrams", &["TRAIN_LOSS_COST"]),
             Fact("Beyond {6144} no trains", &["MAX_TRAIN_LOSSES"]),
             Fact("a pause of {100 ms}, which", &["MIN_TRAIN_PAUSE"]),
+            Fact("until {2048} datagrams have come", &["TRAIN_LOSS_COST"]),
             Fact(
                 "up to {5 s}. After {10 s} with trains",
                 &["MAX_TRAIN_PAUSE", "TRAIN_PAUSE_FORGOTTEN"],
@@ -379,12 +380,13 @@ const DOCUMENTS: &[Document] = &[
             Fact("at most {72} bytes", &["HEADER_LEN + OPTIONS_LEN"]),
             Fact("({8} grants at most", &["MAX_GRANTS_REPEATED"]),
             Fact(
-                "a pause of {100 ms}, twice as long each time, up to {5 s} ([Trains](#trains)) | {3} not made up for \
-                 by {2048} datagrams each |",
+                "a pause of {100 ms}, twice as long each time, up to {5 s}, and one Block of them then ([Trains](#trains)) | {3} \
+                 not made up for by {2048} datagrams each; none of the first {2048} after a pause |",
                 &[
                     "MIN_TRAIN_PAUSE",
                     "MAX_TRAIN_PAUSE",
                     "MAX_TRAIN_LOSSES / TRAIN_LOSS_COST",
+                    "TRAIN_LOSS_COST",
                     "TRAIN_LOSS_COST",
                 ],
             ),

@@ -39,9 +39,7 @@ impl Inbox {
         let part = span.part(granted, len);
         let sequence = self.grants.grant(now, id, blocks, part, granted);
         self.grants.reserve(sequence);
-        if geometry.trains {
-            self.grants.offer_trains(sequence);
-        }
+        self.offer_trains(sequence, geometry);
         let posted = &mut self.posted[index];
         (posted.granted, posted.blocks) = (granted + len, blocks + 1);
         Some(sequence)

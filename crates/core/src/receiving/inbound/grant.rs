@@ -25,6 +25,8 @@ pub(crate) struct Geometry {
     pub(crate) train_around: u32,
     /// Blocks may come as trains.
     pub(crate) trains: bool,
+    /// One at a time.
+    pub(crate) trial: bool,
 }
 
 impl Geometry {
@@ -94,19 +96,24 @@ impl Inbox {
         let sequence = self
             .grants
             .grant(now, id, transfer.next_b_num, span, transfer.granted);
-        if geometry.trains {
-            self.grants.offer_trains(sequence);
-        }
         transfer.granted += u64::from(len);
         self.ungranted -= u64::from(len);
         transfer.next_b_num += 1;
         if transfer.granted == transfer.span.len {
             self.granting.pop_front();
         }
+        self.offer_trains(sequence, geometry);
         Some(Granted {
             sequence,
             transfer: id,
         })
+    }
+
+    /// The Block just granted may come as trains, but while these are on trial and another may.
+    pub(super) fn offer_trains(&mut self, sequence: u32, geometry: &Geometry) {
+        if geometry.trains && !(geometry.trial && self.grants.expects_trains()) {
+            self.grants.offer_trains(sequence);
+        }
     }
 
     /// Grants a Block anew from its start (classic repair): what had arrived is forgotten.
