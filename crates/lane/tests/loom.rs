@@ -178,12 +178,30 @@ fn submissions__closed_gives_each_back_to_one_side() {
     });
 }
 
+/// As a descriptor that is readable from a write to a read.
+#[derive(Default)]
+struct Bell(loom::sync::Mutex<bool>, loom::sync::Condvar);
+
+impl Bell {
+    fn notify(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_one();
+    }
+
+    fn wait(&self) {
+        let mut rung = self.0.lock().unwrap();
+        while !std::mem::take(&mut *rung) {
+            rung = self.1.wait(rung).unwrap();
+        }
+    }
+}
+
 /// A way, its producer's end and its consumer's, and what wakes them.
 #[derive(Default)]
 struct Shared {
     way: Way,
     ends: [End; 2],
-    bells: [Notify; 2],
+    bells: [Bell; 2],
     slots: [UnsafeCell<u64>; 2],
 }
 

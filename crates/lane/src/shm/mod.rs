@@ -299,4 +299,7 @@ pub(crate) fn config(options: &Options) -> Config {
     }
 }
 
+#[cfg(test)]
+mod ring_tests;
+
 const _: () = assert!(limits::MAX_EAGER as usize <= MAX_MEMORY_STU);

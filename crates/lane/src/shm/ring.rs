@@ -41,31 +41,31 @@ impl fmt::Display for RingFault {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Way {
-    produced: Produced,
-    consumed: Consumed,
+    pub(super) produced: Produced,
+    pub(super) consumed: Consumed,
 }
 
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-struct Produced {
+pub(super) struct Produced {
     /// Bytes ever written.
-    published: AtomicU64,
+    pub(super) published: AtomicU64,
     /// What is named by records before this position is not the producer's to give any more.
-    void_below: AtomicU64,
+    pub(super) void_below: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-struct Consumed {
+pub(super) struct Consumed {
     /// Bytes ever taken.
-    taken: AtomicU64,
+    pub(super) taken: AtomicU64,
 }
 
 /// The end that writes.
 #[derive(Debug, Default)]
 pub(crate) struct Producer {
-    head: u64,
-    taken: u64,
+    pub(super) head: u64,
+    pub(super) taken: u64,
 }
 
 impl Producer {
@@ -130,8 +130,8 @@ impl Producer {
 /// The end that reads.
 #[derive(Debug, Default)]
 pub(crate) struct Consumer {
-    tail: u64,
-    published: u64,
+    pub(super) tail: u64,
+    pub(super) published: u64,
 }
 
 impl Consumer {
@@ -213,7 +213,3 @@ impl End {
             && self.sleeping.swap(0, Ordering::Relaxed) != 0
     }
 }
-
-#[cfg(test)]
-#[path = "ring_tests.rs"]
-mod tests;

@@ -1,5 +1,6 @@
 #![allow(non_snake_case)]
-use super::*;
+use super::ring::*;
+use std::sync::atomic::Ordering;
 
 const CAPACITY: u64 = 64;
 
