@@ -123,6 +123,20 @@ impl Link {
     }
 }
 
+/// What tests do to a link that no peer would.
+#[cfg(test)]
+impl Link {
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(super) fn hang_up(&self) {
+        self.socket
+            .shutdown(std::net::Shutdown::Both)
+            .expect("open");
+    }
+}
+
 /// Writing.
 impl Link {
     /// Whether `len` more bytes fit.

@@ -301,5 +301,7 @@ pub(crate) fn config(options: &Options) -> Config {
 
 #[cfg(test)]
 mod ring_tests;
+#[cfg(test)]
+mod tests;
 
 const _: () = assert!(limits::MAX_EAGER as usize <= MAX_MEMORY_STU);

@@ -158,7 +158,10 @@ mod tests {
         let peer = UdpSocket::bind(any).expect("bound");
         peer.send_to(&[1, 2, 3], called).expect("sent");
         let mut bytes = [0; 8];
-        assert!(crate::poll::wait(std::os::fd::AsFd::as_fd(&here), false, None, None).expect("readable"));
+        assert!(
+            crate::poll::wait(std::os::fd::AsFd::as_fd(&here), false, None, None)
+                .expect("readable")
+        );
         let (len, addresses) = receive(&here, &mut bytes).expect("read").expect("sent");
         assert_eq!(bytes[..len], [1, 2, 3]);
         assert_eq!(receive(&here, &mut bytes).expect("read"), None);
