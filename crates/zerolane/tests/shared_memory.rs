@@ -260,7 +260,10 @@ fn worker__a_hundred_connections() {
     let seed = |at: usize| at % 97;
     let mut expected = HashMap::new();
     while received < COUNT * ROUNDS {
-        assert!(Instant::now() < end, "{connected} connected, {received} received");
+        assert!(
+            Instant::now() < end,
+            "{connected} connected, {received} received"
+        );
         worker.wait(Some(Duration::from_millis(50))).expect("turns");
         while let Some(event) = worker.next_event() {
             match event {
@@ -269,7 +272,8 @@ fn worker__a_hundred_connections() {
                     let number = calls[&connection];
                     let it = worker.connection(connection).expect("lives");
                     for (round, len) in lengths.iter().enumerate() {
-                        it.post_send(region(seed(round + number), *len)).expect("posted");
+                        it.post_send(region(seed(round + number), *len))
+                            .expect("posted");
                     }
                 }
                 Event::Accepted { connection, .. } => {
@@ -285,7 +289,7 @@ fn worker__a_hundred_connections() {
                     connection,
                     completion,
                 } => {
-                    let len = completion.result.clone().expect("no failure");
+                    let len = completion.result.expect("no failure");
                     if let Some(posted) = expected.remove(&(connection, completion.id)) {
                         assert_eq!(len, posted);
                         let found = completion.into_region();

@@ -289,7 +289,7 @@ pub(crate) fn config(options: &Options) -> Config {
         eager_limit: options.eager_limit,
         eager_credit: options.eager_credit(),
         checksum: false,
-        burst_segments: send::MAX_SEGMENTS,
+        burst_segments: send::MAX_STUS,
         seal: 0,
         encapsulation: Encapsulation::Memory,
         path_datagram: link::MAX_RECORD,

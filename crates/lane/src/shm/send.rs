@@ -11,7 +11,7 @@ use zerolane_handshake::Exchange;
 use zerolane_wire::{Flags, HEADER_LEN, Header};
 
 /// STUs of one burst.
-pub(super) const MAX_SEGMENTS: u32 = 64;
+pub(super) const MAX_STUS: u32 = 64;
 /// Bytes of one burst: a Block of the usual length, so that one system call of the peer copies it.
 pub(super) const MAX_BURST: u32 = 1 << 20;
 /// Bursts sent before the receive side gets a look.
@@ -240,8 +240,8 @@ impl ShmLane {
 
 fn next(turn: &mut Turn<'_>) -> Option<Transmit> {
     let limit = BurstLimit {
-        segments: MAX_SEGMENTS,
-        bytes: MAX_BURST + MAX_SEGMENTS * HEADER_LEN as u32,
+        segments: MAX_STUS,
+        bytes: MAX_BURST + MAX_STUS * HEADER_LEN as u32,
         train: 0,
     };
     turn.core.poll_transmit(turn.now, limit)
