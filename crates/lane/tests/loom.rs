@@ -226,7 +226,7 @@ fn ring__each_record_is_taken_once_in_order_and_no_end_sleeps_through_the_other(
                     theirs.ends[0].disarm();
                 }
                 let slot = producer.position() % CAPACITY / 8;
-                // loom's cell tells if the consumer is in it, too.
+                // SAFETY: loom's cell tells if the consumer is in it, too.
                 theirs.slots[slot as usize].with_mut(|it| unsafe { *it = n });
                 producer.publish(&theirs.way, 8);
                 if theirs.ends[1].claim(ARRIVAL) {
@@ -244,6 +244,7 @@ fn ring__each_record_is_taken_once_in_order_and_no_end_sleeps_through_the_other(
                 shared.ends[1].disarm();
             }
             let slot = consumer.position() % CAPACITY / 8;
+            // SAFETY: loom's cell tells if the producer is in it, too.
             let found = shared.slots[slot as usize].with(|it| unsafe { *it });
             assert_eq!(found, n, "lost, or out of order");
             consumer.take(8);

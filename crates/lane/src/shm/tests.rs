@@ -201,7 +201,7 @@ fn hostile__records_that_cannot_be() {
         // Longer than what was written.
         64 << 8 | 1,
         // A reference of no whole run.
-        0 << 8 | 2,
+        2,
     ];
     for word in words {
         let (mut a, mut b) = join(&options());
