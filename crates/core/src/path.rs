@@ -25,10 +25,9 @@ pub(crate) struct Path {
 
 impl Path {
     pub(crate) fn new(encapsulation: Encapsulation, limit: usize) -> Path {
-        let floor = datagram(encapsulation, MIN_MTU);
         Path {
             encapsulation,
-            confirmed: floor.min(limit),
+            confirmed: floor(encapsulation).min(limit),
             limit,
             probing: None,
             probed: vec![],
@@ -45,7 +44,7 @@ impl Path {
         self.limit = limit;
         let shrank = self.confirmed > limit;
         if shrank {
-            self.confirmed = limit.min(datagram(self.encapsulation, MIN_MTU));
+            self.confirmed = limit.min(floor(self.encapsulation));
         }
         self.probing = None;
         self.probed.clear();
@@ -55,7 +54,7 @@ impl Path {
     /// Large datagrams vanish: back to what every path carries. True if that is smaller. All sizes are
     /// to be probed anew: perhaps nothing at all came through for a while.
     pub(crate) fn black_hole(&mut self) -> bool {
-        let floor = datagram(self.encapsulation, MIN_MTU).min(self.limit);
+        let floor = floor(self.encapsulation).min(self.limit);
         let shrank = self.confirmed > floor;
         if shrank {
             self.confirmed = floor;
@@ -109,6 +108,14 @@ impl Path {
     /// Whether every size worth a try was answered or given up.
     pub(crate) fn is_settled(&self) -> bool {
         self.probing.is_none()
+    }
+}
+
+/// What every path carries: in memory that is shared, all there is.
+fn floor(encapsulation: Encapsulation) -> usize {
+    match encapsulation {
+        Encapsulation::Memory => datagram(encapsulation, usize::MAX),
+        _ => datagram(encapsulation, MIN_MTU),
     }
 }
 

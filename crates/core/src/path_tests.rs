@@ -60,3 +60,13 @@ fn probe_passed__late_answer_to_a_larger_size_counts() {
         "smaller than what is known to pass"
     );
 }
+
+#[test]
+fn path__in_memory_is_whole_at_once_and_never_probed() {
+    let whole = Encapsulation::Memory.max_stu(usize::MAX) + zerolane_wire::HEADER_LEN;
+    let mut path = Path::new(Encapsulation::Memory, whole);
+    assert_eq!(path.confirmed(), whole);
+    assert_eq!(path.next_probe(), None);
+    assert!(!path.black_hole(), "nothing vanishes in memory");
+    assert_eq!(path.confirmed(), whole);
+}

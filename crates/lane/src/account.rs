@@ -1,6 +1,7 @@
 //! Honest counting: every byte placed or moved and why, every datagram dropped and where, every
 //! syscall and wake-up.
 
+use crate::{NoSharedMemory, RingFault};
 use zerolane_core::{Counters, PathState};
 use zerolane_handshake::Cipher;
 
@@ -26,11 +27,14 @@ pub enum MoveCause {
     Eager,
     /// It came so before a receive was posted, and was kept until then: the second copy.
     Held,
+    /// It came through the ring of shared memory: it is short, or the kernel does not let this end read the sender's memory,
+    /// or the sender's memory may change or go (one copy more than by reference).
+    Ring,
 }
 
 impl MoveCause {
     /// All causes.
-    pub const ALL: [MoveCause; 7] = [
+    pub const ALL: [MoveCause; 8] = [
         MoveCause::Mispredicted,
         MoveCause::Pattern,
         MoveCause::Unexpected,
@@ -38,6 +42,7 @@ impl MoveCause {
         MoveCause::OpenedApart,
         MoveCause::Eager,
         MoveCause::Held,
+        MoveCause::Ring,
     ];
 }
 
@@ -57,6 +62,16 @@ pub enum Zerocopy {
     Refused,
     /// Done where datagrams are large enough for it to pay.
     Used,
+}
+
+/// What carries a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LaneKind {
+    /// UDP datagrams.
+    #[default]
+    Udp,
+    /// Memory that two processes of one host and user share. Nothing is encrypted there: the kernel keeps others out.
+    SharedMemory,
 }
 
 /// Totals of one connection since it began.
@@ -100,6 +115,14 @@ pub struct Account {
     pub dropped_on_send: u64,
     /// Receive buffer the kernel granted, bytes.
     pub receive_buffer: usize,
+    /// What carries the connection.
+    pub lane: LaneKind,
+    /// Why no shared memory carries it, where that was asked for.
+    pub no_shared_memory: Option<NoSharedMemory>,
+    /// How the peer broke the memory that was shared with it, which ended the connection.
+    pub ring_fault: Option<RingFault>,
+    /// Records of shared memory whose payload was not the peer's any more when it had been copied: it was not used.
+    pub dropped_void: u64,
     /// Segmentation offload in use at present.
     pub gso: bool,
     /// Receive offload in use at present.

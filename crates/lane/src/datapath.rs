@@ -66,6 +66,10 @@ pub trait Lane {
     /// Whether memory of `region` is in use below, although its Transfer may be over.
     fn holds(&self, region: RegionId) -> bool;
 
+    /// Memory of `region`, which is not held, goes back to its owner now: what was sent of it and did not arrive is not
+    /// to be used any more. Nothing follows for a lane whose datagrams have copies.
+    fn recall(&mut self, _region: RegionId) {}
+
     /// Writes down what it is using at present.
     fn describe(&self, account: &mut Account);
 }

@@ -15,4 +15,8 @@ pub enum LaneError {
     },
     /// Memory of this region could not be accessed: a mapped file shrank.
     Fault(RegionId),
+    /// The peer's process ended.
+    Gone,
+    /// The peer broke what it shares with this end: the account says how.
+    Broken,
 }

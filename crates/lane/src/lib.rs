@@ -4,11 +4,11 @@
 //! between a network and registered memory; a [`Driver`] runs one connection over a lane in the
 //! calling thread. [`udp`] is the lane for any network: sendmsg with GSO gathers headers and payload
 //! straight from the user's memory, recvmmsg with GRO scatters them by the core's forecast straight
-//! into it.
+//! into it. [`ShmLane`] is the one for two processes of one host and user. [`connect`] chooses.
 //!
 //! ```no_run
-//! use zerolane_lane::{Options, Region, Report, WorkRequest, udp};
-//! let mut driver = udp::connect("192.0.2.1:7411".parse().unwrap(), &Options::default())?;
+//! use zerolane_lane::{Options, Region, Report, WorkRequest};
+//! let mut driver = zerolane_lane::connect("192.0.2.1:7411".parse().unwrap(), &Options::default())?;
 //! let send = WorkRequest::Send { delivery: Default::default() };
 //! let memory = Region::anonymous(1 << 20)?;
 //! let id = driver.post_source(send, Report::default(), memory.into())?;
@@ -16,6 +16,8 @@
 //! ```
 
 mod account;
+mod any;
+mod arrival;
 mod cleanup;
 mod clock;
 mod datapath;
@@ -27,19 +29,23 @@ mod fault;
 mod grace;
 mod holds;
 mod lane_error;
+mod listener;
 mod memory;
 mod options;
+mod poll;
 mod process;
 mod registry;
 mod scheduler;
 mod seal;
 mod security;
 mod shared;
+mod shm;
 mod submissions;
 pub mod udp;
 mod waker;
 
-pub use account::{Account, MoveCause, Zerocopy};
+pub use account::{Account, LaneKind, MoveCause, Zerocopy};
+pub use any::{AnyLane, connect};
 pub use datapath::{Lane, Turn};
 pub use driver::{
     Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, Report,
@@ -47,12 +53,14 @@ pub use driver::{
 };
 pub use exported::{ExportedRegion, Exporting};
 pub use lane_error::LaneError;
+pub use listener::{Accept, Listener, ListenerCounters, Untrusted};
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};
-pub use options::Options;
+pub use options::{LaneChoice, Options};
 pub use process::Process;
 pub use registry::Registry;
 pub use scheduler::Scheduler;
 pub use security::{Mode, Security, random};
+pub use shm::{NoSharedMemory, RingFault, ShmLane};
 pub use submissions::Submissions;
 pub use waker::Waker;
 pub use zerolane_core::{
@@ -67,7 +75,9 @@ pub use zerolane_handshake::{
 
 /// What threads share memory by; tests put loom's in its place.
 mod sync {
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+    pub(crate) use std::sync::atomic::{
+        AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
     pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use std::thread::yield_now;
 }

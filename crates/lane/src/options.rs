@@ -3,8 +3,21 @@
 use crate::udp::Ports;
 use crate::{Scheduler, Security};
 use std::time::Duration;
-use zerolane_core::{Config, Control};
+use zerolane_core::{Config, Control, limits};
 use zerolane_wire::Profiles;
+
+/// What is to carry connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LaneChoice {
+    /// UDP, also to processes of this host.
+    #[default]
+    Udp,
+    /// Shared memory to processes of this host and user that listen with this choice or the next; else UDP, silently:
+    /// the [`Account`](crate::Account) says why.
+    Best,
+    /// Shared memory or an error. A listener hears nobody else.
+    SharedMemory,
+}
 
 /// Settings of a connection. The defaults suit a LAN.
 #[derive(Clone, Debug)]
@@ -18,6 +31,8 @@ pub struct Options {
     /// The peer is asked to send nothing else before it is granted, and plain connections take no trains: a burst
     /// that turns out to be none would be copied.
     pub strict: bool,
+    /// What carries the connection: UDP, unless more is asked for at both ends.
+    pub lane: LaneChoice,
     /// Use UDP segmentation offload for sending, where the kernel has it.
     pub gso: bool,
     /// Use UDP receive offload, where the kernel has it.
@@ -78,6 +93,7 @@ impl Default for Options {
         Options {
             profiles: config.profiles,
             strict: false,
+            lane: LaneChoice::default(),
             gso: true,
             gro: true,
             trains: true,
@@ -98,6 +114,22 @@ impl Default for Options {
             max_connections_of_origin: zerolane_handshake::limits::MAX_CONNECTIONS_OF_ORIGIN,
             scheduler: None,
             ports: Ports::default(),
+        }
+    }
+}
+
+/// Eager Transfers of the longest kind that are held at a time.
+const EAGER_TRANSFERS: u32 = limits::DEFAULT_EAGER_CREDIT / limits::DEFAULT_EAGER;
+
+impl Options {
+    /// Bytes of eager Transfers that the peer may send before receives are posted: some of the longest.
+    pub(crate) fn eager_credit(&self) -> u32 {
+        match self.strict {
+            true => 0,
+            false => self
+                .eager_limit
+                .min(limits::MAX_EAGER)
+                .saturating_mul(EAGER_TRANSFERS),
         }
     }
 }

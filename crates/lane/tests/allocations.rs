@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::Ipv4Addr;
 use std::time::Duration;
-use zerolane_lane::udp::{self, Listener, UdpLane};
+use zerolane_lane::{AnyLane, Listener};
 use zerolane_lane::{
     Delivery, Driver, Memory, Options, Progress, Region, Report, Security, WorkRequest,
 };
@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-type End = Driver<UdpLane>;
+type End = Driver<AnyLane>;
 
 fn drive(a: &mut End, b: &mut End, done: impl Fn(&End, &End) -> bool) {
     let mut idle = 0;
@@ -59,7 +59,7 @@ fn pair(security: Security) -> (End, End) {
     };
     let any = (Ipv4Addr::LOCALHOST, 0).into();
     let mut listener = Listener::bind(any, options.clone()).expect("bound");
-    let mut a = udp::connect(listener.local_addr(), &options).expect("connecting");
+    let mut a = zerolane_lane::connect(listener.local_addr(), &options).expect("connecting");
     let wait = Some(Duration::from_millis(1));
     // A key exchange goes to and fro.
     let accepted = (0..10_000).find_map(|_| {

@@ -2,7 +2,9 @@
 #![allow(non_snake_case)]
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{
+        AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
     pub(crate) use loom::sync::{Mutex, MutexGuard};
     pub(crate) use loom::thread::yield_now;
 }
@@ -11,6 +13,10 @@ mod sync {
 mod doorbell;
 #[path = "../src/grace.rs"]
 mod grace;
+// Its tests run in the lane.
+#[allow(dead_code, unreachable_pub)]
+#[path = "../src/shm/ring.rs"]
+mod ring;
 // The lane offers it to the crates above.
 #[allow(unreachable_pub)]
 #[path = "../src/submissions.rs"]
@@ -21,6 +27,7 @@ use grace::GracePeriods;
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Notify};
 use loom::thread;
+use ring::{ARRIVAL, Consumer, End, Producer, ROOM, Way};
 use std::collections::VecDeque;
 use submissions::Submissions;
 use sync::{AtomicUsize, Ordering};
@@ -168,5 +175,106 @@ fn submissions__closed_gives_each_back_to_one_side() {
         let refused = pushing.join().unwrap();
         assert_eq!(left.len() + refused, 2, "lost, or twice");
         assert_eq!(shared.push(7), Err(7));
+    });
+}
+
+/// As a descriptor that is readable from a write to a read.
+#[derive(Default)]
+struct Bell(loom::sync::Mutex<bool>, loom::sync::Condvar);
+
+impl Bell {
+    fn notify(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_one();
+    }
+
+    fn wait(&self) {
+        let mut rung = self.0.lock().unwrap();
+        while !std::mem::take(&mut *rung) {
+            rung = self.1.wait(rung).unwrap();
+        }
+    }
+}
+
+/// A way, its producer's end and its consumer's, and what wakes them.
+#[derive(Default)]
+struct Shared {
+    way: Way,
+    ends: [End; 2],
+    bells: [Bell; 2],
+    slots: [UnsafeCell<u64>; 2],
+}
+
+/// Two records of one word each.
+const CAPACITY: u64 = 16;
+
+#[test]
+fn ring__each_record_is_taken_once_in_order_and_no_end_sleeps_through_the_other() {
+    let mut few = loom::model::Builder::new();
+    few.preemption_bound = Some(3);
+    few.check(|| {
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let producing = thread::spawn(move || {
+            let mut producer = Producer::default();
+            for n in 1..=3 {
+                while !producer.has_room(&theirs.way, CAPACITY, 8).unwrap() {
+                    theirs.ends[0].arm(ROOM);
+                    if !producer.is_behind(&theirs.way) {
+                        theirs.bells[0].wait();
+                    }
+                    theirs.ends[0].disarm();
+                }
+                let slot = producer.position() % CAPACITY / 8;
+                // SAFETY: loom's cell tells if the consumer is in it, too.
+                theirs.slots[slot as usize].with_mut(|it| unsafe { *it = n });
+                producer.publish(&theirs.way, 8);
+                if theirs.ends[1].claim(ARRIVAL) {
+                    theirs.bells[1].notify();
+                }
+            }
+        });
+        let mut consumer = Consumer::default();
+        for n in 1..=3 {
+            while consumer.available(&shared.way, CAPACITY).unwrap() == 0 {
+                shared.ends[1].arm(ARRIVAL);
+                if !consumer.has_more(&shared.way) {
+                    shared.bells[1].wait();
+                }
+                shared.ends[1].disarm();
+            }
+            let slot = consumer.position() % CAPACITY / 8;
+            // SAFETY: loom's cell tells if the producer is in it, too.
+            let found = shared.slots[slot as usize].with(|it| unsafe { *it });
+            assert_eq!(found, n, "lost, or out of order");
+            consumer.take(8);
+            consumer.release(&shared.way);
+            if shared.ends[0].claim(ROOM) {
+                shared.bells[0].notify();
+            }
+        }
+        producing.join().unwrap();
+    });
+}
+
+#[test]
+fn ring__what_was_given_back_is_never_told() {
+    loom::model(|| {
+        let way = Arc::new(Way::default());
+        // The producer's memory: right until it is given back.
+        let memory = Arc::new(AtomicUsize::new(7));
+        let (theirs, named) = (Arc::clone(&way), Arc::clone(&memory));
+        let producing = thread::spawn(move || {
+            let mut producer = Producer::default();
+            producer.publish(&theirs, 8);
+            producer.void(&theirs);
+            named.store(0, Ordering::Relaxed);
+        });
+        let mut consumer = Consumer::default();
+        if consumer.available(&way, CAPACITY).unwrap() > 0 {
+            let copied = memory.load(Ordering::Relaxed);
+            assert!(consumer.is_void(&way, 0) || copied == 7, "told");
+        }
+        producing.join().unwrap();
     });
 }

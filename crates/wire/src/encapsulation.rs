@@ -12,6 +12,9 @@ pub const MAX_UDP_PAYLOAD_V4: usize = 65_507;
 /// Largest UDP payload over IPv6 without jumbograms (65535 - 8).
 pub const MAX_UDP_PAYLOAD_V6: usize = 65_527;
 
+/// Largest payload of an STU in shared memory, bytes: whole pages, so that where its place begins at a page, each does.
+pub const MAX_MEMORY_STU: usize = 64 << 10;
+
 /// How a header and its payload travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encapsulation {
@@ -25,6 +28,8 @@ pub enum Encapsulation {
     IpV6,
     /// Directly in an Ethernet frame, EtherType 0x8181. The MTU excludes the MAC header.
     Ethernet,
+    /// In memory that two processes of one host share: there is no path that could be too narrow.
+    Memory,
 }
 
 impl Encapsulation {
@@ -35,7 +40,7 @@ impl Encapsulation {
             Encapsulation::UdpV6 => 40 + 8,
             Encapsulation::IpV4 => 20,
             Encapsulation::IpV6 => 40,
-            Encapsulation::Ethernet => 0,
+            Encapsulation::Ethernet | Encapsulation::Memory => 0,
         }
     }
 
@@ -47,6 +52,7 @@ impl Encapsulation {
             Encapsulation::UdpV6 => MAX_UDP_PAYLOAD_V6,
             Encapsulation::IpV4 => 65_535 - 20,
             Encapsulation::IpV6 | Encapsulation::Ethernet => 65_535,
+            Encapsulation::Memory => MAX_MEMORY_STU + HEADER_LEN,
         };
         let whole = if whole > limit { limit } else { whole };
         whole.saturating_sub(HEADER_LEN)
@@ -75,5 +81,6 @@ mod tests {
         assert_eq!(largest(Encapsulation::IpV4), 65_535 - 20);
         assert_eq!(largest(Encapsulation::IpV6), 65_535);
         assert_eq!(largest(Encapsulation::Ethernet), 65_535);
+        assert_eq!(largest(Encapsulation::Memory), 65_536 + HEADER_LEN);
     }
 }

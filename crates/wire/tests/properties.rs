@@ -276,7 +276,7 @@ proptest! {
     #[test]
     fn max_stu__fits_the_path(mtu in prop_oneof![0..200usize, 0..70_000usize]) {
         use Encapsulation::*;
-        for carrier in [UdpV4, UdpV6, IpV4, IpV6, Ethernet] {
+        for carrier in [UdpV4, UdpV6, IpV4, IpV6, Ethernet, Memory] {
             let stu = carrier.max_stu(mtu);
             let whole = carrier.overhead() + HEADER_LEN + stu;
             prop_assert!(stu == 0 || whole <= mtu);

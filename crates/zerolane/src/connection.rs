@@ -6,7 +6,7 @@ use crate::{Completion, CompletionQueue, Error, Result, Work};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
-use zerolane_lane::udp::{self, UdpLane};
+use zerolane_lane::AnyLane;
 use zerolane_lane::{
     Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, PublicKey, Region,
     TransferError, TransferId, Waker, WorkRequest,
@@ -39,7 +39,7 @@ const LINGER_IDLE_TIMEOUTS: u32 = 1;
 /// ```
 #[derive(Debug)]
 pub struct Connection {
-    pub(crate) driver: Driver<UdpLane>,
+    pub(crate) driver: Driver<AnyLane>,
     idle_timeout: Duration,
     /// Requests of several pieces.
     pub(crate) vectored: Vectored,
@@ -64,7 +64,7 @@ impl Connection {
     }
 
     fn connect_one(address: SocketAddr, options: &Options) -> Result<Connection> {
-        let mut driver = udp::connect(address, options)?;
+        let mut driver = zerolane_lane::connect(address, options)?;
         driver.wait_through(None, Driver::is_connected)?;
         match driver.closed() {
             None => Ok(Connection::accepted(driver, options)),
@@ -75,7 +75,7 @@ impl Connection {
         }
     }
 
-    pub(crate) fn accepted(driver: Driver<UdpLane>, options: &Options) -> Connection {
+    pub(crate) fn accepted(driver: Driver<AnyLane>, options: &Options) -> Connection {
         Connection {
             driver,
             idle_timeout: options.idle_timeout,
@@ -531,7 +531,7 @@ impl Connection {
     /// The connection ended before the peer had everything.
     pub fn close(mut self) -> Result<()> {
         let linger = self.linger();
-        let all_sent = |driver: &Driver<UdpLane>| !driver.is_sending();
+        let all_sent = |driver: &Driver<AnyLane>| !driver.is_sending();
         self.driver.wait_through(Some(linger), all_sent)?;
         self.driver.close();
         self.driver

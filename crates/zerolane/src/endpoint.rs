@@ -4,7 +4,7 @@ use crate::{Connection, Error, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
-use zerolane_lane::udp::{Listener, ListenerCounters, UdpLane, Untrusted};
+use zerolane_lane::{AnyLane, Listener, ListenerCounters, Untrusted};
 use zerolane_lane::{Driver, GateCounters, Options, PublicKey};
 
 /// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
@@ -118,7 +118,7 @@ impl Endpoint {
     }
 
     /// A connection of what [`Listener::try_accept`] gave.
-    pub(crate) fn accepted(&self, driver: Driver<UdpLane>) -> Connection {
+    pub(crate) fn accepted(&self, driver: Driver<AnyLane>) -> Connection {
         let mut connection = Connection::accepted(driver, &self.options);
         // The answer leaves now, and the peer need not wait for what the caller does next. If it
         // cannot, the connection's next call says why.

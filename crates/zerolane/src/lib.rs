@@ -71,14 +71,14 @@ pub mod activation {
 /// What [`Options`] are made of: profiles, congestion control, the schedule of those that receive.
 pub mod options {
     pub use zerolane_lane::udp::Ports;
-    pub use zerolane_lane::{Control, FastAnswer, Schedule, Scheduler};
+    pub use zerolane_lane::{Control, FastAnswer, LaneChoice, Schedule, Scheduler};
     pub use zerolane_wire::{Profile, Profiles};
 }
 
 /// What [`Security`] is made of: identities, peers to trust, codes that are good for one connection.
 pub mod security {
+    pub use zerolane_lane::Untrusted;
     pub use zerolane_lane::handshake_limits::CODE_GUESSES;
-    pub use zerolane_lane::udp::Untrusted;
     pub use zerolane_lane::{
         Anyone, Cipher, Code, CodeError, Identity, KeyError, Mode, PreShared, PublicKey, Trust,
         random,
@@ -107,8 +107,9 @@ pub mod failure {
 
 /// What was counted: payload placed and moved, datagrams dropped, strangers turned away.
 pub mod counters {
-    pub use zerolane_lane::udp::ListenerCounters;
+    pub use zerolane_lane::ListenerCounters;
     pub use zerolane_lane::{
-        Account, Counters, DropReason, GateCounters, GateLimit, MoveCause, PathState, Zerocopy,
+        Account, Counters, DropReason, GateCounters, GateLimit, LaneKind, MoveCause,
+        NoSharedMemory, PathState, RingFault, Zerocopy,
     };
 }

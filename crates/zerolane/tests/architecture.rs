@@ -64,8 +64,8 @@ fn paths__are_those_of_the_code() {
     let lists = call_lists();
     assert_eq!(
         lists.len(),
-        7,
-        "receive, send, three of trains, eager send, put"
+        8,
+        "receive, send, three of trains, eager send, put, shared memory"
     );
     for list in lists {
         assert!(list.len() > 15, "{list:?}");

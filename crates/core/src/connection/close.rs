@@ -101,6 +101,14 @@ impl Connection {
         }
     }
 
+    /// The lane cannot go on: the peer's process is gone ([`CloseReason::PeerDead`]), or it broke what they share
+    /// ([`CloseReason::Violation`]).
+    pub fn on_lane_lost(&mut self, now: Instant, why: CloseReason) {
+        self.cx.enter(now);
+        self.on_life(LifeEvent::Lost, why);
+        self.settle();
+    }
+
     /// What arrived here, for the peer that disconnects.
     pub(super) fn delivered(&self) -> Delivered {
         let mut delivered = self.receiving.delivered();

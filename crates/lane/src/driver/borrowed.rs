@@ -151,5 +151,6 @@ impl<L: Lane> Drop for Borrowed<'_, L> {
     fn drop(&mut self) {
         self.driver.abandon(self.id);
         self.driver.memory.close(self.region);
+        self.driver.lane.recall(self.region);
     }
 }

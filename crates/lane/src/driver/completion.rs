@@ -185,6 +185,7 @@ impl<L: Lane> Driver<L> {
         let posted = posted.unwrap_or_else(Posted::copied);
         if let Some(region) = posted.region {
             self.memory.close(region);
+            self.lane.recall(region);
         }
         let result = match it.result {
             Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),

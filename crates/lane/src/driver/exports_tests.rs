@@ -1,11 +1,11 @@
 #![allow(non_snake_case)]
 use super::*;
 use crate::exported::seam;
-use crate::udp::{self, Listener, UdpLane};
+use crate::{AnyLane, Listener};
 use crate::{Options, Region, Report, WorkFlags, WorkRequest, limits::MAX_EXPORTS};
 use std::time::Duration;
 
-type End = Driver<UdpLane>;
+type End = Driver<AnyLane>;
 
 /// Turns after which a test has failed.
 const PATIENCE: usize = 1 << 22;
@@ -24,7 +24,7 @@ fn drive(a: &mut End, b: &mut End, done: impl Fn(&End, &End) -> bool) {
 fn pair() -> (End, End) {
     let options = Options::default();
     let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), options.clone()).unwrap();
-    let mut a = udp::connect(listener.local_addr(), &options).unwrap();
+    let mut a = crate::connect(listener.local_addr(), &options).unwrap();
     let accepted = (0..PATIENCE).find_map(|_| {
         a.turn().expect("asking");
         listener.accept(Some(Duration::from_millis(1))).unwrap()

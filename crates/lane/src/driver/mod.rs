@@ -121,13 +121,15 @@ impl<L: Lane> Driver<L> {
         let _ = self.transmit_entered(now);
     }
 
-    /// Leaks memory that the kernel still reads: a later owner's bytes would be sent.
+    /// Recalls what was sent, and leaks memory that the kernel still reads: a later owner's bytes would be sent.
     fn leave_what_is_held(&mut self) {
         let posted = self.posted.drain().map(|(_, it)| (it.region, it.memory));
         let held = self.held.drain(..);
         let done = held.map(|it| (Some(it.region), it.completion.memory));
         for (region, memory) in posted.chain(done) {
-            if region.is_some_and(|region| self.lane.holds(region)) {
+            let Some(region) = region else { continue };
+            self.lane.recall(region);
+            if self.lane.holds(region) {
                 std::mem::forget(memory);
             }
         }
@@ -140,20 +142,25 @@ impl<L: Lane> Driver<L> {
         options: &Options,
         core: impl FnOnce(Instant) -> Connection,
     ) -> Driver<L> {
-        let made: Result<_, std::convert::Infallible> =
+        let made: Result<_, (std::convert::Infallible, L)> =
             Driver::try_new(lane, options, |now| Ok(core(now)));
         match made {
             Ok(driver) => driver,
         }
     }
 
+    /// # Errors
+    /// That of `core`, and the lane again.
     pub(crate) fn try_new<E>(
         lane: L,
         options: &Options,
         core: impl FnOnce(Instant) -> Result<Connection, E>,
-    ) -> Result<Driver<L>, E> {
+    ) -> Result<Driver<L>, (E, L)> {
         let clock = Clock::start();
-        let mut core = core(clock.now())?;
+        let mut core = match core(clock.now()) {
+            Ok(core) => core,
+            Err(error) => return Err((error, lane)),
+        };
         if let Some(scheduler) = &options.scheduler {
             core.set_admission(scheduler.join());
         }
@@ -442,6 +449,16 @@ impl<L: Lane> Driver<L> {
             }
             Err(LaneError::Fault(region)) => {
                 self.fault(region);
+                Ok(true)
+            }
+            Err(LaneError::Gone) => {
+                self.core
+                    .on_lane_lost(self.clock.now(), CloseReason::PeerDead);
+                Ok(true)
+            }
+            Err(LaneError::Broken) => {
+                self.core
+                    .on_lane_lost(self.clock.now(), CloseReason::Violation);
                 Ok(true)
             }
         }

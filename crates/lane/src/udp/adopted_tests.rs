@@ -1,7 +1,7 @@
 #![allow(non_snake_case)]
 use super::*;
-use crate::udp::Listener;
-use crate::{Options, udp};
+use crate::Listener;
+use crate::Options;
 use socket2::{Domain, Protocol, Type};
 use std::fs::File;
 use std::net::{TcpListener, UdpSocket};
@@ -61,7 +61,7 @@ fn adopt__several_connections_beside_it() {
         }
         let mut open = vec![];
         for _ in 0..3 {
-            let mut calling = udp::connect(peer, &Options::default()).expect("connecting");
+            let mut calling = crate::connect(peer, &Options::default()).expect("connecting");
             let accepted = std::iter::repeat_with(|| {
                 calling.turn().expect("asking");
                 let wait = Some(Duration::from_millis(1));

@@ -14,7 +14,7 @@
 //! address is gone, or is not the one that the system would choose now, connects its socket anew, unless
 //! it was bound to that address on purpose.
 
-use super::port::{Received, SHOWN, SharedPort};
+use super::port::{Received, SHOWN, Seat, SharedPort};
 use super::receive::Receiver;
 use super::send::Sender;
 use super::socket;
@@ -41,10 +41,9 @@ type Ends<'a> = (&'a mut Sender, &'a mut Receiver);
 
 /// How a lane finds its peer again, and is found by it.
 #[derive(Debug)]
-pub(super) struct PeerMigration {
+pub(crate) struct PeerMigration {
     /// Where the peer may be heard, and by what key.
-    port: Arc<SharedPort>,
-    key: u32,
+    seat: Seat,
     /// Whether the system chooses our address.
     free: bool,
     /// Held while the peer is silent.
@@ -59,16 +58,14 @@ pub(super) struct PeerMigration {
 impl PeerMigration {
     /// Of the connection with that key to us, whose peer is at `peer`, and whose socket was bound to
     /// `local`. It is one of [`SharedPort::connections`] until this is dropped.
-    pub(super) fn new(
+    pub(crate) fn new(
         port: &Arc<SharedPort>,
         local: SocketAddr,
         key: u32,
         peer: SocketAddr,
     ) -> PeerMigration {
-        port.expect(key, peer);
         PeerMigration {
-            port: Arc::clone(port),
-            key,
+            seat: port.seat(key, peer),
             free: local.ip().is_unspecified(),
             fallback: None,
             next_look: Instant::ZERO,
@@ -77,8 +74,8 @@ impl PeerMigration {
         }
     }
 
-    pub(super) fn key(&self) -> u32 {
-        self.key
+    pub(crate) fn key(&self) -> u32 {
+        self.seat.key()
     }
 
     /// The next [`PeerMigration::look`] at a silent peer does not wait for its time.
@@ -148,9 +145,9 @@ impl PeerMigration {
     fn listen(&mut self) -> io::Result<VecDeque<Received>> {
         let fallback = match self.fallback.take() {
             Some(fallback) => fallback,
-            None => self.port.listen()?,
+            None => self.seat.port().listen()?,
         };
-        let received = self.port.of(self.key, &fallback);
+        let received = self.seat.port().of(self.seat.key(), &fallback);
         self.fallback = Some(fallback);
         Ok(received)
     }
@@ -170,8 +167,8 @@ impl PeerMigration {
         if !renewed {
             return None;
         }
-        if port_of(socket).is_ok_and(|port| port != self.port.local().port())
-            && let Ok(roam) = PeerMigration::of_socket(socket, self.key, peer)
+        if port_of(socket).is_ok_and(|port| port != self.seat.port().local().port())
+            && let Ok(roam) = PeerMigration::of_socket(socket, self.seat.key(), peer)
         {
             *self = roam;
         }
@@ -185,12 +182,6 @@ fn port_of(socket: &Socket) -> io::Result<u16> {
     local
         .map(|it| it.port())
         .ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
-}
-
-impl Drop for PeerMigration {
-    fn drop(&mut self) {
-        self.port.forget(self.key);
-    }
 }
 
 /// Whether `bytes` prove that the peer is at `from`. Asks for the proof if they do not.

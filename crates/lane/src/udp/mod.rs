@@ -1,7 +1,6 @@
 //! The UDP lane: any network, no privileges.
 
 mod adopted;
-mod listener;
 mod migration;
 mod packet_info;
 mod passed;
@@ -12,25 +11,24 @@ mod socket;
 mod system;
 mod zerocopy;
 
-pub use listener::{Accept, Listener, ListenerCounters, Untrusted};
+pub(crate) use migration::PeerMigration;
+pub(crate) use packet_info::PacketAddresses;
 pub use passed::passed_sockets;
 pub use port::Ports;
+pub(crate) use port::{Received, Seat, SharedPort};
 
 use crate::seal::{Opener, Sealer};
 use crate::security;
-use crate::{Account, Driver, Lane, LaneError, Options, Turn, Waker};
-use migration::PeerMigration;
+use crate::{Account, Driver, Lane, LaneError, Options, Turn, Waker, poll};
 use receive::Receiver;
 use send::Sender;
 use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use zerolane_core::{Config, Connection, Entropy, RegionId, limits};
+use zerolane_core::{Config, Connection, Entropy, RegionId};
 use zerolane_handshake::{Exchange, PublicKey, Session};
-
-/// Eager Transfers of the longest kind that are held at a time.
-const EAGER_TRANSFERS: u32 = limits::DEFAULT_EAGER_CREDIT / limits::DEFAULT_EAGER;
+use zerolane_wire::Packet;
 
 /// One connected UDP socket: the kernel finds the connection by the peer's address, so that all
 /// that arrives is the connection's and the forecast holds.
@@ -47,7 +45,7 @@ pub struct UdpLane {
 }
 
 impl UdpLane {
-    fn new(
+    pub(crate) fn new(
         socket: Socket,
         peer: SocketAddr,
         migration: PeerMigration,
@@ -69,7 +67,7 @@ impl UdpLane {
 
     /// Seals and opens with the keys of `session` from here on. False if the cryptography refuses
     /// them: nothing is sent or received then.
-    fn protect(&mut self, session: Session) -> bool {
+    pub(crate) fn protect(&mut self, session: Session) -> bool {
         self.peer_key = Some(session.peer);
         let Session {
             send,
@@ -87,6 +85,16 @@ impl UdpLane {
             }
             _ => false,
         }
+    }
+
+    /// This end's part in the key exchange.
+    pub(crate) fn begin(&mut self, exchange: Exchange) {
+        self.receiver.begin(exchange);
+    }
+
+    /// What the core is to know of the socket.
+    pub(crate) fn config(&self, options: &Options) -> Config {
+        config(&self.socket, self.peer, options)
     }
 
     /// Who the peer proved to be: `None` in plain mode, and before it did.
@@ -147,7 +155,7 @@ impl Lane for UdpLane {
         let full = self.wants_write();
         let timeout = timeout.into_iter().chain(self.longest_sleep()).min();
         waker
-            .sleep(|wake| socket::wait(&self.socket, full, wake, timeout))
+            .sleep(|wake| poll::wait(self.socket(), full, wake, timeout))
             .unwrap_or(Ok(false))
     }
 
@@ -177,24 +185,36 @@ impl Lane for UdpLane {
 /// # Errors
 /// No socket, or no route to `peer`.
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane>> {
+    connect_as(peer, options, entropy()?, |lane| lane)
+}
+
+/// As [`connect`], with a lane that `wrap` makes of this one.
+///
+/// # Errors
+/// As of [`connect`].
+pub(crate) fn connect_as<L: Lane>(
+    peer: SocketAddr,
+    options: &Options,
+    entropy: Entropy,
+    wrap: impl FnOnce(UdpLane) -> L,
+) -> io::Result<Driver<L>> {
     let socket = socket::bind(
         socket::any_address(peer, 0),
         socket::Share::WithJoining,
         options.receive_buffer,
     )?;
-    let entropy = entropy()?;
     let migration = PeerMigration::of_socket(&socket, entropy.key, peer)?;
     let mut lane = UdpLane::new(socket, peer, migration, options)?;
-    let config = config(&lane.socket, peer, options);
+    let config = lane.config(options);
     let Some(credentials) = options.security.credentials()? else {
-        return Ok(Driver::new(lane, options, |now| {
+        return Ok(Driver::new(wrap(lane), options, |now| {
             Connection::connect(now, config, entropy)
         }));
     };
     let exchange = Exchange::initiate(credentials, security::random()?, entropy)
         .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))?;
     lane.receiver.begin(exchange);
-    Ok(Driver::new(lane, options, |now| {
+    Ok(Driver::new(wrap(lane), options, |now| {
         Connection::connect_protected(now, config, entropy)
     }))
 }
@@ -212,7 +232,7 @@ fn config(socket: &Socket, peer: SocketAddr, options: &Options) -> Config {
         max_rate: options.max_rate,
         block: options.block,
         eager_limit: options.eager_limit,
-        eager_credit: eager_credit(options),
+        eager_credit: options.eager_credit(),
         checksum: options.checksum,
         burst_segments: send::MAX_SEGMENTS as u32,
         seal: options.security.seal_len(),
@@ -224,18 +244,7 @@ fn config(socket: &Socket, peer: SocketAddr, options: &Options) -> Config {
     }
 }
 
-/// Bytes of eager Transfers that the peer may send before receives are posted: some of the longest.
-fn eager_credit(options: &Options) -> u32 {
-    match options.strict {
-        true => 0,
-        false => options
-            .eager_limit
-            .min(limits::MAX_EAGER)
-            .saturating_mul(EAGER_TRANSFERS),
-    }
-}
-
-fn entropy() -> io::Result<Entropy> {
+pub(crate) fn entropy() -> io::Result<Entropy> {
     let mut bytes = [0; 10];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     let [a, b, c, d, e, f, g, h, i, j] = bytes;
@@ -244,6 +253,22 @@ fn entropy() -> io::Result<Entropy> {
         sync: u32::from_le_bytes([e, f, g, h]),
         port: u16::from_le_bytes([i, j]).max(1),
     })
+}
+
+/// Sends a stranger something from the address that was called.
+pub(crate) fn answer(socket: &Socket, bytes: &[u8], addresses: PacketAddresses) {
+    // As good as lost if it cannot be sent.
+    let _ = packet_info::send(socket, bytes, addresses);
+}
+
+/// A datagram for a stranger, sealed with the keys of `session`. `None` if the cryptography refuses them.
+pub(crate) fn sealed(session: Session, packet: &Packet) -> Option<Vec<u8>> {
+    let sealer = Sealer::new(session.cipher, session.send)?;
+    let mut stage = send::SealBuffer::new(sealer);
+    stage.lend();
+    let bytes = stage.packet(packet).map(<[u8]>::to_vec).ok();
+    stage.give_back();
+    bytes
 }
 
 #[cfg(test)]

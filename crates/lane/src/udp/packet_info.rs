@@ -15,15 +15,15 @@ use std::os::fd::AsRawFd;
 
 /// Where a datagram came from, and goes back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PacketAddresses {
-    pub(super) peer: SocketAddr,
+pub(crate) struct PacketAddresses {
+    pub(crate) peer: SocketAddr,
     /// Our address that was called, if the kernel said.
-    pub(super) here: Option<IpAddr>,
+    pub(crate) here: Option<IpAddr>,
 }
 
 impl PacketAddresses {
     /// `local`, at the address that was called.
-    pub(super) fn called(&self, local: SocketAddr) -> Option<SocketAddr> {
+    pub(crate) fn called(&self, local: SocketAddr) -> Option<SocketAddr> {
         let port = local.port();
         Some(match self.here? {
             IpAddr::V4(ip) => (ip, port).into(),
@@ -42,7 +42,7 @@ impl PacketAddresses {
 
 /// Has `socket`, bound to `local`, say which of our addresses was called. Where the kernel cannot, answers
 /// come from the address that it chooses.
-pub(super) fn show_called(socket: &Socket, local: SocketAddr) {
+pub(crate) fn show_called(socket: &Socket, local: SocketAddr) {
     let _ = match local {
         SocketAddr::V4(_) => setsockopt(socket, sockopt::Ipv4PacketInfo, &true),
         SocketAddr::V6(_) => setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &true),
@@ -53,7 +53,7 @@ pub(super) fn show_called(socket: &Socket, local: SocketAddr) {
 ///
 /// # Errors
 /// The socket's, those of datagrams sent earlier among them.
-pub(super) fn receive(
+pub(crate) fn receive(
     socket: &Socket,
     buffer: &mut [u8],
 ) -> io::Result<Option<(usize, PacketAddresses)>> {
@@ -99,7 +99,7 @@ fn called(said: ControlMessageOwned) -> Option<IpAddr> {
 ///
 /// # Errors
 /// The socket's.
-pub(super) fn send(socket: &Socket, bytes: &[u8], addresses: PacketAddresses) -> io::Result<usize> {
+pub(crate) fn send(socket: &Socket, bytes: &[u8], addresses: PacketAddresses) -> io::Result<usize> {
     let (v4, v6);
     let control = match addresses.here {
         None => None,
@@ -158,7 +158,10 @@ mod tests {
         let peer = UdpSocket::bind(any).expect("bound");
         peer.send_to(&[1, 2, 3], called).expect("sent");
         let mut bytes = [0; 8];
-        assert!(socket::wait(&here, false, None, None).expect("readable"));
+        assert!(
+            crate::poll::wait(std::os::fd::AsFd::as_fd(&here), false, None, None)
+                .expect("readable")
+        );
         let (len, addresses) = receive(&here, &mut bytes).expect("read").expect("sent");
         assert_eq!(bytes[..len], [1, 2, 3]);
         assert_eq!(receive(&here, &mut bytes).expect("read"), None);

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use zerolane_handshake::Origin;
 
 /// Bytes of a datagram that are looked at: more than any that is not payload has.
-pub(super) const SHOWN: usize = 2048;
+pub(crate) const SHOWN: usize = 2048;
 /// Datagrams kept for one connection, and for the listener. Their senders repeat what was dropped.
 const MAX_KEPT: usize = 64;
 /// Datagrams read in one go: what a sender has in flight when its address changes.
@@ -31,11 +31,11 @@ pub struct Ports {
 }
 
 /// The beginning of a datagram, and where it came from.
-pub(super) type Received = (Vec<u8>, PacketAddresses);
+pub(crate) type Received = (Vec<u8>, PacketAddresses);
 
 /// A port, and what came there for connections that exist.
 #[derive(Debug)]
-pub(super) struct SharedPort {
+pub(crate) struct SharedPort {
     local: SocketAddr,
     /// The unconnected socket, if it was passed to this process: there will be no other.
     adopted: Option<Arc<Socket>>,
@@ -67,7 +67,7 @@ struct KnownConnection {
 
 impl SharedPort {
     /// Of a port without a listener.
-    pub(super) fn unattended(local: SocketAddr) -> SharedPort {
+    pub(crate) fn unattended(local: SocketAddr) -> SharedPort {
         SharedPort {
             local,
             adopted: None,
@@ -80,7 +80,7 @@ impl SharedPort {
     ///
     /// # Errors
     /// The address is not to be had.
-    pub(super) fn attend(
+    pub(crate) fn attend(
         local: SocketAddr,
         receive_buffer: usize,
         ports: &Ports,
@@ -106,7 +106,7 @@ impl SharedPort {
     ///
     /// # Errors
     /// It cannot be listened on.
-    pub(super) fn adopt(
+    pub(crate) fn adopt(
         passed: OwnedFd,
         receive_buffer: usize,
         ports: &Ports,
@@ -142,7 +142,7 @@ impl SharedPort {
     ///
     /// # Errors
     /// The system gives none.
-    pub(super) fn join(&self, local: SocketAddr, receive_buffer: usize) -> io::Result<Socket> {
+    pub(crate) fn join(&self, local: SocketAddr, receive_buffer: usize) -> io::Result<Socket> {
         let Some(adopted) = &self.adopted else {
             return socket::bind(local, socket::Share::Joins, receive_buffer);
         };
@@ -151,13 +151,22 @@ impl SharedPort {
         Ok(socket)
     }
 
+    /// A place among [`SharedPort::connections`], of the connection with that key to us, whose peer is at `peer`.
+    pub(crate) fn seat(self: &Arc<SharedPort>, key: u32, peer: SocketAddr) -> Seat {
+        self.expect(key, peer);
+        Seat {
+            port: Arc::clone(self),
+            key,
+        }
+    }
+
     /// The listener is no more.
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.kept().others = None;
     }
 
     /// The address, perhaps none in particular, and the port.
-    pub(super) fn local(&self) -> SocketAddr {
+    pub(crate) fn local(&self) -> SocketAddr {
         self.local
     }
 
@@ -167,7 +176,7 @@ impl SharedPort {
     }
 
     /// `key` is a connection's from here on, whose peer is at `peer`.
-    pub(super) fn expect(&self, key: u32, peer: SocketAddr) {
+    fn expect(&self, key: u32, peer: SocketAddr) {
         let known = KnownConnection {
             origin: Origin::of(peer.ip()),
             unmatched: VecDeque::new(),
@@ -177,7 +186,7 @@ impl SharedPort {
     }
 
     /// That connection is no more.
-    pub(super) fn forget(&self, key: u32) {
+    fn forget(&self, key: u32) {
         let mut kept = self.kept();
         if kept.known.remove(&key).is_some_and(|it| it.is_news) {
             kept.news.retain(|it| *it != key);
@@ -185,14 +194,14 @@ impl SharedPort {
     }
 
     /// Connections that exist: all, and those of `origin`.
-    pub(super) fn connections(&self, origin: Origin) -> (usize, usize) {
+    pub(crate) fn connections(&self, origin: Origin) -> (usize, usize) {
         let known = &self.kept().known;
         let of_origin = known.values().filter(|it| it.origin == origin);
         (known.len(), of_origin.count())
     }
 
     /// Datagrams dropped because too many waited to be looked at.
-    pub(super) fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.kept().dropped
     }
 
@@ -201,7 +210,7 @@ impl SharedPort {
     ///
     /// # Errors
     /// It cannot be opened: others have the port, or there are no more descriptors.
-    pub(super) fn listen(&self) -> io::Result<Arc<Socket>> {
+    pub(crate) fn listen(&self) -> io::Result<Arc<Socket>> {
         let mut kept = self.kept();
         if let Some(socket) = kept.socket.upgrade() {
             return Ok(socket);
@@ -213,13 +222,13 @@ impl SharedPort {
     }
 
     /// Whether something of strangers was read by a connection, and waits for the listener.
-    pub(super) fn has_other(&self) -> bool {
+    pub(crate) fn has_other(&self) -> bool {
         self.kept().others.as_ref().is_some_and(|it| !it.is_empty())
     }
 
     /// The keys of connections for which something came from elsewhere than their peer's address, since this was asked
     /// last, and that did not look at it.
-    pub(super) fn unmatched(&self) -> Vec<u32> {
+    pub(crate) fn unmatched(&self) -> Vec<u32> {
         let mut kept = self.kept();
         let PortState { known, news, .. } = &mut *kept;
         let mut found = std::mem::take(news);
@@ -238,7 +247,7 @@ impl SharedPort {
     ///
     /// # Errors
     /// The socket's, those of datagrams sent earlier among them.
-    pub(super) fn next_other(&self, socket: &Socket) -> io::Result<Option<Received>> {
+    pub(crate) fn next_other(&self, socket: &Socket) -> io::Result<Option<Received>> {
         let mut kept = self.kept();
         for _ in 0..MAX_KEPT {
             let next = match kept.others.as_mut().and_then(VecDeque::pop_front) {
@@ -256,7 +265,7 @@ impl SharedPort {
     }
 
     /// What came for `key`, what can be read at `socket`, this port's, included.
-    pub(super) fn of(&self, key: u32, socket: &Socket) -> VecDeque<Received> {
+    pub(crate) fn of(&self, key: u32, socket: &Socket) -> VecDeque<Received> {
         let mut kept = self.kept();
         for _ in 0..MAX_READ {
             match receive(socket) {
@@ -274,6 +283,29 @@ impl SharedPort {
             .get_mut(&key)
             .map(|it| std::mem::take(&mut it.unmatched))
             .unwrap_or_default()
+    }
+}
+
+/// A place among the connections of a port, which is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    port: Arc<SharedPort>,
+    key: u32,
+}
+
+impl Seat {
+    pub(crate) fn port(&self) -> &Arc<SharedPort> {
+        &self.port
+    }
+
+    pub(crate) fn key(&self) -> u32 {
+        self.key
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.port.forget(self.key);
     }
 }
 

@@ -9,7 +9,8 @@ use super::system::seam::{self, Sends};
 use super::*;
 use crate::Report;
 use crate::{
-    Completion, ExportedRegion, Memory, MoveCause, Progress, Region, Security, Zerocopy, shared,
+    AnyLane, Completion, ExportedRegion, Listener, Memory, MoveCause, Progress, Region, Security,
+    Zerocopy, shared,
 };
 use netlab::netns::{self, Topology};
 use std::net::Ipv4Addr;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use zerolane_core::{Counters, Delivery, DropReason, WorkFlags, WorkRequest};
 use zerolane_wire::Rights;
 
-type End = Driver<UdpLane>;
+type End = Driver<AnyLane>;
 
 /// Turns without progress at either end after which a test has failed. A turn that finds nothing
 /// takes microseconds, a retransmission up to a second.
@@ -51,7 +52,7 @@ fn join(hosts: Option<&Topology>, options: &Options) -> (End, End) {
         None => listen(),
     };
     let local = listener.local_addr();
-    let mut a = at_a(&mut || connect(local, options).expect("connecting"));
+    let mut a = at_a(&mut || crate::connect(local, options).expect("connecting"));
     let mut accept = || {
         let wait = Some(Duration::from_millis(1));
         listener.accept(wait).expect("accepting")

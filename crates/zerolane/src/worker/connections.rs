@@ -88,6 +88,10 @@ impl Worker {
         if link.connection.driver.has_moved() && !std::mem::replace(&mut link.restless, true) {
             self.restless.push(key);
         }
+        let awake = link.connection.driver.lane().is_awake();
+        if awake && !std::mem::replace(&mut link.awake, true) {
+            self.awake.push(key);
+        }
         let writable = link.connection.wants_write();
         if writable != link.writable {
             link.writable = writable;

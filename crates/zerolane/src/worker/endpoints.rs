@@ -7,7 +7,7 @@ use super::link::Link;
 use super::{EndpointId, Event, Key, Slot, Worker};
 use crate::Endpoint;
 use std::os::fd::AsFd;
-use zerolane_lane::udp::Accept;
+use zerolane_lane::Accept;
 
 /// Datagrams of strangers looked at in one turn.
 const STRANGERS: usize = 32;

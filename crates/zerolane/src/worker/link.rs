@@ -31,6 +31,8 @@ pub(super) struct Link {
     pub(super) readable: bool,
     /// It is among those that may owe something.
     pub(super) restless: bool,
+    /// It is among those whose descriptor says nothing of what arrives.
+    pub(super) awake: bool,
     /// It is among those whose completions found no room.
     pub(super) starved: bool,
     /// Its socket is watched for room to send.
@@ -60,6 +62,7 @@ impl Link {
             queued: false,
             readable: true,
             restless: false,
+            awake: false,
             starved: false,
             writable: false,
             untimed: false,

@@ -227,6 +227,8 @@ pub struct Worker {
     unlooked: u32,
     /// Connections that may owe something before this end sleeps.
     restless: Vec<Key>,
+    /// Connections in shared memory that told their peers not to wake this end: they are looked at.
+    awake: Vec<Key>,
     /// Connections that were turned, and when they are due again was not looked at yet.
     untimed: Vec<Key>,
     /// Connections whose completions found no room among the events.
@@ -260,6 +262,7 @@ impl Worker {
             ready: Ready::default(),
             unlooked: 0,
             restless: Vec::new(),
+            awake: Vec::new(),
             untimed: Vec::new(),
             starved: Vec::new(),
             events: VecDeque::new(),
@@ -315,7 +318,7 @@ impl Worker {
     /// No socket, or no route.
     pub fn connect(&mut self, to: std::net::SocketAddr, options: &Options) -> Result<ConnectionId> {
         let options = self.shared(options.clone());
-        let driver = zerolane_lane::udp::connect(to, &options)?;
+        let driver = zerolane_lane::connect(to, &options)?;
         let connection = Connection::accepted(driver, &options);
         self.own(Link::connecting(connection, options.connect_timeout))
     }

@@ -4,6 +4,7 @@ use super::{Key, Slot, Worker};
 use crate::Result;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+use zerolane_lane::Lane as _;
 
 /// Turns in one call of [`Worker::progress`]: some hundred microseconds.
 const TURNS: usize = 64;
@@ -43,6 +44,7 @@ impl Worker {
             self.look()?;
         }
         self.unlooked += 1;
+        self.look_at_awake();
         self.fire_timers();
         let turns = self.ready.len().min(TURNS);
         for _ in 0..turns {
@@ -115,6 +117,7 @@ impl Worker {
     fn arm_until(&mut self, deadline: Option<Instant>) -> Result<bool> {
         self.rest();
         self.find_others();
+        self.arm_awake();
         if self.has_more() || !self.events.is_empty() {
             return Ok(false);
         }
@@ -182,6 +185,48 @@ impl Worker {
             None => {}
         })?;
         Ok(())
+    }
+
+    /// Finds what arrived in shared memory, without a system call.
+    fn look_at_awake(&mut self) {
+        let Worker {
+            awake,
+            slots,
+            ready,
+            ..
+        } = self;
+        awake.retain(|&key| {
+            let Some(Slot::Connection(link)) = slots.get_mut(key) else {
+                return false;
+            };
+            if link.connection.driver.lane().has_arrived() {
+                link.readable = true;
+                ready.push(key, &mut link.queued);
+            }
+            true
+        });
+    }
+
+    /// Has peers in shared memory wake this end from here on. What came meanwhile is ready.
+    fn arm_awake(&mut self) {
+        let Worker {
+            awake,
+            slots,
+            ready,
+            ..
+        } = self;
+        awake.retain(|&key| {
+            let Some(Slot::Connection(link)) = slots.get_mut(key) else {
+                return false;
+            };
+            let arrived = link.connection.driver.lane().longest_sleep() == Some(Duration::ZERO);
+            if arrived {
+                link.readable = true;
+                ready.push(key, &mut link.queued);
+            }
+            link.awake = arrived;
+            arrived
+        });
     }
 
     /// Endpoints of which a connection, looking for its peer, has read what strangers sent.

@@ -16,6 +16,7 @@ macro_rules! over_every_path {
         over_every_path!(@ [$($case),*]
             loopback_v4 Path::LoopbackV4, Options::default();
             loopback_v6 Path::LoopbackV6, Options::default();
+            shared Path::Shared, Options::default();
             veth_1500 Path::Veth(1500), Options::default();
             veth_9000 Path::Veth(9000), Options::default();
             veth_v6_1500 Path::VethV6(1500), Options::default();
@@ -24,6 +25,7 @@ macro_rules! over_every_path {
             lossy_20_percent Path::Lossy(0.20), Options::default();
             plain_loopback_v4 Path::LoopbackV4, plain();
             plain_loopback_v6 Path::LoopbackV6, plain();
+            plain_shared Path::Shared, plain();
             plain_veth_1500 Path::Veth(1500), plain();
             plain_veth_9000 Path::Veth(9000), plain();
             plain_lossy_5_percent Path::Lossy(0.05), plain();

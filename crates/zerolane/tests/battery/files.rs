@@ -34,7 +34,12 @@ fn empty_file(dir: &tempfile::TempDir, len: u64) -> File {
     file
 }
 
-const PATHS: [Path; 3] = [Path::LoopbackV4, Path::Veth(1500), Path::Lossy(0.05)];
+const PATHS: [Path; 4] = [
+    Path::LoopbackV4,
+    Path::Shared,
+    Path::Veth(1500),
+    Path::Lossy(0.05),
+];
 
 /// Every path, encrypted and plain: the kernel places payload in the file only if it is plain.
 fn ways() -> impl Iterator<Item = (Path, Options)> {

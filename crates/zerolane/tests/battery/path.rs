@@ -7,6 +7,8 @@ use netsim::Side;
 use netsim::link::{LinkConfig, Loss, Reorder};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
+use zerolane::counters::LaneKind;
+use zerolane::options::LaneChoice;
 use zerolane::{Connection, Endpoint, Options, Security};
 
 /// Without protection; the default is encrypted.
@@ -24,6 +26,8 @@ pub enum Path {
     LoopbackV4,
     /// ::1, MTU 65536.
     LoopbackV6,
+    /// Memory that both share.
+    Shared,
     /// Two namespaces joined by veth of this MTU, IPv4.
     Veth(u32),
     /// The same, IPv6.
@@ -89,11 +93,25 @@ impl Path {
         match self {
             Path::LoopbackV4 => Some(on_loopback(Ipv4Addr::LOCALHOST.into(), a, b)),
             Path::LoopbackV6 => Some(on_loopback(Ipv6Addr::LOCALHOST.into(), a, b)),
+            Path::Shared => {
+                let (a, b) = (shared(a), shared(b));
+                let pair = on_loopback(Ipv4Addr::LOCALHOST.into(), &a, &b);
+                assert_eq!(pair.a.account().lane, LaneKind::SharedMemory);
+                Some(pair)
+            }
             Path::Veth(mtu) => between_hosts(mtu, a, b, |host| Some(host.ipv4().into())),
             Path::VethV6(mtu) => between_hosts(mtu, a, b, |host| host.ipv6().map(IpAddr::from)),
             Path::Lossy(loss) => Some(through_relay(loss, 1500, a, b)),
             Path::LossyNarrow(loss) => Some(through_relay(loss, 1280, a, b)),
         }
+    }
+}
+
+/// Over memory and nothing else.
+pub fn shared(options: &Options) -> Options {
+    Options {
+        lane: LaneChoice::SharedMemory,
+        ..options.clone()
     }
 }
 

@@ -3,11 +3,12 @@
 use super::cmsg::{Ancillary, ECN_MASK};
 use super::layout::Message;
 use super::train_buffer::Expected;
-use super::{CONTROL_DATAGRAM, LARGE_DATAGRAM, Receiver, SINGLES, SPILL};
+use super::{LARGE_DATAGRAM, Receiver, SINGLES, SPILL};
+use crate::arrival::{self, CONTROL_DATAGRAM, checksum_holds, deliver_operation, is_of_frames};
 use crate::cleanup::{Move, Source};
 use crate::{MoveCause, Registry, Turn};
 use zerolane_core::{DropReason, Placement, Run, Span};
-use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, OPTIONS_LEN, Op, checksum::Sum};
+use zerolane_wire::{Frames, HEADER_LEN, Header, OPTIONS_LEN, Op, checksum::Sum};
 
 /// How long bytes outside of any place are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,30 +251,8 @@ impl Receiver {
 
     /// A put or a value that came without announcement: done now, in order.
     fn deliver_small(&mut self, placement: Placement, payload: &[u8], turn: &mut Turn<'_>) {
-        match placement {
-            Placement::Store(_) if payload.is_empty() => {}
-            Placement::Store(span) => {
-                turn.account.count_moved(MoveCause::Unannounced, span.len);
-                if !turn.memory.store(span, payload) {
-                    self.fault = Some(span.region);
-                }
-            }
-            Placement::Value { number, id } => {
-                if let Ok(bytes) = payload.try_into() {
-                    let value = u64::from_be_bytes(bytes);
-                    turn.core.on_value(turn.now, number, id, value);
-                }
-            }
-            Placement::Hold(hold) => {
-                let len = payload.len() as u64;
-                turn.account.count_moved(MoveCause::Eager, len);
-                turn.holds.store(hold, payload);
-            }
-            Placement::InPlace
-            | Placement::Move(_)
-            | Placement::Unannounced(_)
-            | Placement::Eager(_)
-            | Placement::Drop(_) => {}
+        if let Err(region) = arrival::deliver_small(placement, payload, turn) {
+            self.fault = Some(region);
         }
     }
 
@@ -450,23 +429,4 @@ fn source_at(start: *const u8, runs: &[Run], memory: &Registry) -> Source {
         file: region.is_some_and(|it| memory.is_file(it)),
         shared: region.and_then(|it| memory.bounds(it)),
     }
-}
-
-/// Whether what is behind the header are frames.
-fn is_of_frames(header: &Header, turn: &Turn<'_>) -> bool {
-    header.flags.contains(Flags::FRAMES) && turn.core.takes_frames()
-}
-
-/// Shows the core a control operation, and does the atomic operation that it may order.
-fn deliver_operation(turn: &mut Turn<'_>, bytes: &[u8], len: usize) {
-    turn.core.on_control(turn.now, bytes, len);
-    if let Some(order) = turn.core.pending_atomic() {
-        let before = turn.memory.atomic(order.word, order.atomic);
-        turn.core.on_atomic_done(turn.now, before);
-    }
-}
-
-/// With checksums agreed, one must be there and match.
-fn checksum_holds(header: &Header, rest: Sum) -> bool {
-    header.checksum != 0 && header.verify(rest).is_ok()
 }

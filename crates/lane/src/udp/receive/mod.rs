@@ -48,8 +48,6 @@ const MANY_BYTES: u32 = 8 << 10;
 const SPILL: usize = 65_536;
 /// Bytes of control messages a message: UDP_GRO, SO_RXQ_OVFL, the ECN field, and SCM_TIMESTAMPNS.
 const CONTROL: usize = 128;
-/// Of a control operation, no more is ever looked at.
-const CONTROL_DATAGRAM: usize = 128;
 
 /// What lies between two payloads: the trailer of the datagram before, if datagrams have one, and
 /// the header of the next. In one piece, so that one iovec takes both.

@@ -9,16 +9,23 @@ fn arrival_times__are_told_of_bulk_and_not_before() {
     let short = content(1_000, 1);
     verify(transfer(&mut a, &mut b, &short), &short);
     for end in [&a, &b] {
-        assert!(!end.lane().receiver.is_timed());
+        assert!(!udp(end).receiver.is_timed());
     }
     let long = content(8 << 20, 2);
     verify(transfer(&mut a, &mut b, &long), &long);
     for end in [&a, &b] {
-        assert!(end.lane().receiver.is_timed());
-        let set = socket::tells_arrival_times(&end.lane().socket);
+        assert!(udp(end).receiver.is_timed());
+        let set = socket::tells_arrival_times(&udp(end).socket);
         assert!(set, "the kernel was not asked");
     }
     // Control messages have room for it.
     assert_eq!(b.account().dropped_truncated, 0);
     verify(transfer(&mut a, &mut b, &long), &long);
+}
+
+fn udp(end: &End) -> &UdpLane {
+    match end.lane() {
+        AnyLane::Udp(lane, _) => lane,
+        AnyLane::SharedMemory(_) => panic!("not asked for"),
+    }
 }

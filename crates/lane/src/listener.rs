@@ -1,19 +1,15 @@
-//! The listening socket: what strangers send arrives here. Each client that proves its
-//! identity (or, in plain mode, merely asks) gets a connected socket of its own.
+//! Where strangers arrive, over any lane. Each client that proves its identity (or, in plain mode, merely asks) gets a
+//! connected socket of its own, or the memory that it shares.
 
-use super::migration::PeerMigration;
-use super::packet_info::{self, PacketAddresses};
-use super::port::{Received, SharedPort};
-use super::send::SealBuffer;
-use super::{UdpLane, config, entropy, socket};
 use crate::clock::Clock;
-use crate::seal::Sealer;
-use crate::security;
-use crate::{Driver, Options};
+use crate::shm::{Arrived, Ends, ShmLane, Visitor, Visitors};
+use crate::udp::{self, PacketAddresses, PeerMigration, Received, SharedPort, UdpLane};
+use crate::{AnyLane, Driver, LaneChoice, Options, poll, security};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use socket2::Socket;
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,10 +62,47 @@ impl Untrusted {
     }
 }
 
-/// A listening UDP port.
+/// Where a stranger is.
+enum Caller {
+    /// Where its packets come from.
+    Packet(PacketAddresses),
+    /// In memory that it shares. `None` once it is a connection's.
+    Visitor(Option<Box<Visitor>>),
+}
+
+/// The rendezvous of processes of this host, and one descriptor to watch for it and the port.
+#[derive(Debug)]
+struct Host {
+    visitors: Visitors,
+    watched: Epoll,
+}
+
+impl Host {
+    fn listen(local: SocketAddr, socket: &Socket) -> io::Result<Host> {
+        let visitors = Visitors::listen(local)?;
+        let watched = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        watched.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
+        watched.add(
+            visitors.rendezvous(),
+            EpollEvent::new(EpollFlags::EPOLLIN, 0),
+        )?;
+        Ok(Host { visitors, watched })
+    }
+
+    fn next(&mut self) -> io::Result<Arrived> {
+        let watched = &self.watched;
+        let watch = |socket: BorrowedFd<'_>| {
+            Ok(watched.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, 0))?)
+        };
+        self.visitors.next(watch)
+    }
+}
+
+/// A listening UDP port, and the rendezvous of processes of this host if [`Options::lane`] asks for it.
 #[derive(Debug)]
 pub struct Listener {
     socket: Arc<Socket>,
+    host: Option<Host>,
     options: Options,
     /// What comes for connections that exist.
     port: Arc<SharedPort>,
@@ -95,7 +128,7 @@ impl Listener {
         })
     }
 
-    /// Listens on a UDP socket that another program opened and bound, such as one of [`passed_sockets`](super::passed_sockets). It may be
+    /// Listens on a UDP socket that another program opened and bound, such as one of [`passed_sockets`](udp::passed_sockets). It may be
     /// another user's. What else has it should leave it alone.
     ///
     /// # Errors
@@ -125,8 +158,15 @@ impl Listener {
             None => None,
         };
         let (port, socket) = attend(&options)?;
+        let host = match options.lane {
+            LaneChoice::Udp => None,
+            // Without it, processes of this host come by UDP.
+            LaneChoice::Best => Host::listen(port.local(), &socket).ok(),
+            LaneChoice::SharedMemory => Some(Host::listen(port.local(), &socket)?),
+        };
         Ok(Listener {
             socket,
+            host,
             port,
             options,
             gate,
@@ -186,7 +226,7 @@ impl Listener {
     ///
     /// # Errors
     /// The socket failed.
-    pub fn accept(&mut self, timeout: Option<Duration>) -> io::Result<Option<Driver<UdpLane>>> {
+    pub fn accept(&mut self, timeout: Option<Duration>) -> io::Result<Option<Driver<AnyLane>>> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let left = || deadline.map(|at| at.saturating_duration_since(Instant::now()));
         loop {
@@ -200,7 +240,7 @@ impl Listener {
                 return Ok(None);
             }
             if matches!(accepted, Accept::Nothing) {
-                socket::wait(&self.socket, false, None, left)?;
+                poll::wait(self.as_fd(), false, None, left)?;
             }
         }
     }
@@ -210,10 +250,44 @@ impl Listener {
     /// # Errors
     /// The socket failed.
     pub fn try_accept(&mut self) -> io::Result<Accept> {
+        match self.next_visitor()? {
+            Accept::Nothing => {}
+            found => return Ok(found),
+        }
         let Some((datagram, addresses)) = self.next_datagram()? else {
             return Ok(Accept::Nothing);
         };
-        let driver = self.consider(&datagram, addresses)?;
+        if self.options.lane == LaneChoice::SharedMemory {
+            self.counters.refused += 1;
+            return Ok(Accept::Stranger);
+        }
+        let driver = self.consider(&datagram, &mut Caller::Packet(addresses))?;
+        Ok(driver.map_or(Accept::Stranger, |it| Accept::Connection(Box::new(it))))
+    }
+
+    /// Looks at the next thing that processes of this host want.
+    fn next_visitor(&mut self) -> io::Result<Accept> {
+        let Some(host) = &mut self.host else {
+            return Ok(Accept::Nothing);
+        };
+        let arrived = match host.next() {
+            Ok(arrived) => arrived,
+            Err(error) if is_exhausted(&error) => {
+                self.counters.exhausted += 1;
+                return Ok(Accept::Nothing);
+            }
+            Err(error) => return Err(error),
+        };
+        let (datagram, visitor) = match arrived {
+            Arrived::Nothing => return Ok(Accept::Nothing),
+            Arrived::Other => return Ok(Accept::Stranger),
+            Arrived::Datagram(datagram, visitor) => (datagram, visitor),
+        };
+        let mut caller = Caller::Visitor(Some(visitor));
+        let driver = self.consider(&datagram, &mut caller)?;
+        if let (Caller::Visitor(Some(visitor)), Some(host)) = (caller, &mut self.host) {
+            host.visitors.keep(*visitor);
+        }
         Ok(driver.map_or(Accept::Stranger, |it| Accept::Connection(Box::new(it))))
     }
 
@@ -240,25 +314,25 @@ impl Listener {
     fn consider(
         &mut self,
         datagram: &[u8],
-        addresses: PacketAddresses,
-    ) -> io::Result<Option<Driver<UdpLane>>> {
+        caller: &mut Caller,
+    ) -> io::Result<Option<Driver<AnyLane>>> {
         match (&mut self.gate, HandshakeMessage::is(datagram)) {
-            (Some(_), true) => self.knock(datagram, addresses),
-            (None, false) => self.request(datagram, addresses),
+            (Some(_), true) => self.knock(datagram, caller),
+            (None, false) => self.request(datagram, caller),
             (Some(_), false) => {
                 self.counters.refused += 1;
                 let packet = Packet::parse(datagram).ok();
                 let reject = |packet| zerolane_core::reject(&packet, Reason::ProtectionRequired);
                 if let Some(rejection) = packet.and_then(reject) {
                     let (bytes, len) = rejection.emit();
-                    self.answer(&bytes[..len], addresses);
+                    self.answer(&bytes[..len], caller);
                 }
                 Ok(None)
             }
             (None, true) => {
                 self.counters.refused += 1;
                 if let Some(refusal) = refuse_hello(datagram, Reason::PlainOnly) {
-                    self.answer(refusal.bytes(), addresses);
+                    self.answer(refusal.bytes(), caller);
                 }
                 Ok(None)
             }
@@ -266,31 +340,45 @@ impl Listener {
     }
 
     /// Sends something to a stranger.
-    fn answer(&self, bytes: &[u8], addresses: PacketAddresses) {
-        // As good as lost if it cannot be sent.
-        let _ = packet_info::send(&self.socket, bytes, addresses);
+    fn answer(&self, bytes: &[u8], caller: &mut Caller) {
+        match caller {
+            Caller::Packet(addresses) => udp::answer(&self.socket, bytes, *addresses),
+            Caller::Visitor(Some(visitor)) => visitor.answer(bytes),
+            Caller::Visitor(None) => {}
+        }
+    }
+
+    /// The address by which a stranger is counted. In memory it has none but the host's.
+    fn address_of(&self, caller: &Caller) -> SocketAddr {
+        match (caller, self.port.local().ip()) {
+            (Caller::Packet(addresses), _) => addresses.peer,
+            (Caller::Visitor(_), ip) if !ip.is_unspecified() => (ip, 0).into(),
+            (Caller::Visitor(_), IpAddr::V4(_)) => (Ipv4Addr::LOCALHOST, 0).into(),
+            (Caller::Visitor(_), IpAddr::V6(_)) => (Ipv6Addr::LOCALHOST, 0).into(),
+        }
     }
 
     /// A message of the key exchange.
     fn knock(
         &mut self,
         datagram: &[u8],
-        addresses: PacketAddresses,
-    ) -> io::Result<Option<Driver<UdpLane>>> {
+        caller: &mut Caller,
+    ) -> io::Result<Option<Driver<AnyLane>>> {
+        let peer = self.address_of(caller);
         let Some(gate) = &mut self.gate else {
             return Ok(None);
         };
         let now = self.clock.now();
-        match with_random(|draw| gate.take(now, addresses.peer, datagram, draw))? {
+        match with_random(|draw| gate.take(now, peer, datagram, draw))? {
             Reply::Nothing => {
                 self.counters.refused += 1;
                 Ok(None)
             }
             Reply::Send(reply) => {
-                self.answer(reply.bytes(), addresses);
+                self.answer(reply.bytes(), caller);
                 Ok(None)
             }
-            Reply::Admit(admitted) => self.admit(*admitted, addresses),
+            Reply::Admit(admitted) => self.admit(*admitted, caller),
         }
     }
 
@@ -298,49 +386,50 @@ impl Listener {
     fn admit(
         &mut self,
         admitted: Admitted,
-        addresses: PacketAddresses,
-    ) -> io::Result<Option<Driver<UdpLane>>> {
+        caller: &mut Caller,
+    ) -> io::Result<Option<Driver<AnyLane>>> {
         let Admitted {
             session,
             request,
             trusted,
             finish,
         } = admitted;
+        let peer = self.address_of(caller);
         if !trusted {
-            self.untrusted.note(session.peer, addresses.peer);
+            self.untrusted.note(session.peer, peer);
             let rejection = zerolane_core::reject(&request, Reason::Denied);
-            self.refuse(rejection, Some(session), addresses);
+            self.refuse(rejection, Some(session), caller);
             return Ok(None);
         }
-        if self.is_full(addresses.peer) {
+        if self.is_full(peer) {
             let rejection = zerolane_core::reject(&request, Reason::Busy);
-            self.refuse(rejection, Some(session), addresses);
+            self.refuse(rejection, Some(session), caller);
             return Ok(None);
         }
-        let entropy = entropy()?;
-        let lane = match self.lane(addresses, entropy.key) {
+        let entropy = udp::entropy()?;
+        let lane = match self.lane(caller, entropy.key) {
             Ok(Some(lane)) => lane,
             Ok(None) => return Ok(None),
             Err(error) if is_exhausted(&error) => {
                 self.counters.exhausted += 1;
                 let rejection = zerolane_core::reject(&request, Reason::Busy);
-                self.refuse(rejection, Some(session), addresses);
+                self.refuse(rejection, Some(session), caller);
                 return Ok(None);
             }
             Err(error) => return Err(error),
         };
-        let config = config(&lane.socket, addresses.peer, &self.options);
+        let config = lane.config(&self.options);
         let made = Driver::try_new(lane, &self.options, |now| {
             zerolane_core::Connection::admit(now, config, entropy, &request)
         });
         match made {
             Ok(mut driver) => {
-                let lane = driver.lane_mut();
-                lane.receiver.begin(Exchange::admitted(finish));
-                Ok(lane.protect(session).then_some(driver))
+                let exchange = Exchange::admitted(finish);
+                Ok(driver.lane_mut().admit(exchange, session).then_some(driver))
             }
-            Err(rejection) => {
-                self.refuse(rejection, Some(session), addresses);
+            Err((rejection, lane)) => {
+                give_back(lane, caller);
+                self.refuse(rejection, Some(session), caller);
                 Ok(None)
             }
         }
@@ -350,8 +439,8 @@ impl Listener {
     fn request(
         &mut self,
         datagram: &[u8],
-        addresses: PacketAddresses,
-    ) -> io::Result<Option<Driver<UdpLane>>> {
+        caller: &mut Caller,
+    ) -> io::Result<Option<Driver<AnyLane>>> {
         let packet = Packet::parse(datagram);
         let Ok(packet @ Packet { operation, .. }) = &packet else {
             self.counters.refused += 1;
@@ -361,36 +450,38 @@ impl Listener {
             self.counters.refused += 1;
             return Ok(None);
         };
-        if self.is_known(addresses.peer, request.s_key) {
+        let peer = self.address_of(caller);
+        if self.is_known(peer, request.s_key) {
             return Ok(None);
         }
-        if self.is_full(addresses.peer) {
-            self.refuse(zerolane_core::reject(packet, Reason::Busy), None, addresses);
+        if self.is_full(peer) {
+            self.refuse(zerolane_core::reject(packet, Reason::Busy), None, caller);
             return Ok(None);
         }
-        let entropy = entropy()?;
-        let lane = match self.lane(addresses, entropy.key) {
+        let entropy = udp::entropy()?;
+        let lane = match self.lane(caller, entropy.key) {
             Ok(Some(lane)) => lane,
             Ok(None) => return Ok(None),
             Err(error) if is_exhausted(&error) => {
                 self.counters.exhausted += 1;
-                self.refuse(zerolane_core::reject(packet, Reason::Busy), None, addresses);
+                self.refuse(zerolane_core::reject(packet, Reason::Busy), None, caller);
                 return Ok(None);
             }
             Err(error) => return Err(error),
         };
-        let config = config(&lane.socket, addresses.peer, &self.options);
+        let config = lane.config(&self.options);
         let made = Driver::try_new(lane, &self.options, |now| {
             zerolane_core::listen(now, config, entropy, packet)
         });
         match made {
             Ok(driver) => {
                 self.remembered
-                    .push_back((Instant::now(), addresses.peer, request.s_key));
+                    .push_back((Instant::now(), peer, request.s_key));
                 Ok(Some(driver))
             }
-            Err(rejection) => {
-                self.refuse(rejection, None, addresses);
+            Err((rejection, lane)) => {
+                give_back(lane, caller);
+                self.refuse(rejection, None, caller);
                 Ok(None)
             }
         }
@@ -406,9 +497,30 @@ impl Listener {
         full || full_of_origin
     }
 
+    /// A lane to a stranger, to which our key is `key`; `None` if it cannot be reached.
+    fn lane(&self, caller: &mut Caller, key: u32) -> io::Result<Option<AnyLane>> {
+        let peer = self.address_of(caller);
+        match caller {
+            Caller::Packet(addresses) => {
+                let lane = self.udp_lane(*addresses, key)?;
+                Ok(lane.map(|it| AnyLane::Udp(it, None)))
+            }
+            Caller::Visitor(visitor) => Ok(visitor.take().map(|visitor| {
+                if let Some(host) = &self.host {
+                    // From here on the connection's alone.
+                    let _ = host.watched.delete(visitor.socket());
+                }
+                let local = (peer.ip(), self.port.local().port()).into();
+                let seat = self.port.seat(key, peer);
+                let ends = Ends { local, peer };
+                AnyLane::SharedMemory(ShmLane::accepted(*visitor, ends, seat, &self.options))
+            })),
+        }
+    }
+
     /// A socket of its own for a peer, to which our key is `key`; `None` if the peer cannot be reached. It
     /// speaks from the address that was called, and is bound to that if the system would choose another.
-    fn lane(&self, addresses: PacketAddresses, key: u32) -> io::Result<Option<UdpLane>> {
+    fn udp_lane(&self, addresses: PacketAddresses, key: u32) -> io::Result<Option<UdpLane>> {
         let local = self.port.local();
         let lane = self.lane_at(local, addresses.peer, key)?;
         let here = lane.as_ref().and_then(UdpLane::local_addr);
@@ -437,27 +549,22 @@ impl Listener {
     }
 
     /// Tells a stranger why not, with the keys of `session` if there is one.
-    fn refuse(
-        &mut self,
-        rejection: Option<Packet>,
-        session: Option<Session>,
-        addresses: PacketAddresses,
-    ) {
+    fn refuse(&mut self, rejection: Option<Packet>, session: Option<Session>, caller: &mut Caller) {
         self.counters.refused += 1;
         let Some(rejection) = rejection else {
             return;
         };
-        let Some(session) = session else {
-            let (bytes, len) = rejection.emit();
-            return self.answer(&bytes[..len], addresses);
-        };
-        if let Some(sealer) = Sealer::new(session.cipher, session.send) {
-            let mut stage = SealBuffer::new(sealer);
-            stage.lend();
-            if let Ok(bytes) = stage.packet(&rejection) {
-                self.answer(bytes, addresses);
+        match (session, &caller) {
+            // In memory nothing is sealed.
+            (Some(session), Caller::Packet(_)) => {
+                if let Some(bytes) = udp::sealed(session, &rejection) {
+                    self.answer(&bytes, caller);
+                }
             }
-            stage.give_back();
+            _ => {
+                let (bytes, len) = rejection.emit();
+                self.answer(&bytes[..len], caller);
+            }
         }
     }
 
@@ -481,17 +588,20 @@ impl Listener {
 #[derive(Debug)]
 pub enum Accept {
     /// A connection. Its answer leaves with the driver's first call.
-    Connection(Box<Driver<UdpLane>>),
+    Connection(Box<Driver<AnyLane>>),
     /// A datagram of a stranger who is not, or not yet, a connection.
     Stranger,
     /// Nothing, or what came for connections.
     Nothing,
 }
 
-/// The listening socket: [`Listener::try_accept`] has something to look at when it is readable.
+/// What to watch: [`Listener::try_accept`] has something to look at when it is readable.
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        match &self.host {
+            Some(host) => host.watched.0.as_fd(),
+            None => self.socket.as_fd(),
+        }
     }
 }
 
@@ -516,6 +626,13 @@ fn with_random<T>(act: impl FnOnce(&mut dyn FnMut() -> [u8; 32]) -> T) -> io::Re
     match failed {
         None => Ok(made),
         Some(error) => Err(error),
+    }
+}
+
+/// The lane of a connection that was refused, to be told so by it.
+fn give_back(lane: AnyLane, caller: &mut Caller) {
+    if let AnyLane::SharedMemory(lane) = lane {
+        *caller = Caller::Visitor(Some(Box::new(lane.into_visitor())));
     }
 }
 

@@ -1,0 +1,164 @@
+//! One of the lanes that there are: what carries a connection is chosen when it is made.
+
+use crate::shm::{self, NoSharedMemory, ShmLane};
+use crate::udp::{self, UdpLane};
+use crate::{Account, Driver, Lane, LaneChoice, LaneError, Options, Turn, Waker};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+use zerolane_core::{Config, RegionId};
+use zerolane_handshake::{Exchange, PublicKey, Session};
+
+/// A lane of any kind.
+#[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it lives in a driver, which is boxed where there are many"
+)]
+pub enum AnyLane {
+    /// UDP; and why not shared memory, where that was asked for.
+    Udp(UdpLane, Option<NoSharedMemory>),
+    /// Memory shared with a process of this host and user.
+    SharedMemory(ShmLane),
+}
+
+/// Opens a connection to `peer` over the lane that `options` choose. The handshake runs inside the driver's calls.
+///
+/// # Errors
+/// No socket, or no route to `peer`; or shared memory was insisted on, and cannot be: why.
+pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane>> {
+    let met = match options.lane {
+        LaneChoice::Udp => None,
+        LaneChoice::Best => Some(shm::meet(peer, options)),
+        LaneChoice::SharedMemory => Some(Ok(shm::meet(peer, options)?)),
+    };
+    let entropy = udp::entropy()?;
+    match met {
+        Some(Ok(met)) => shm::connect(met, options, entropy, AnyLane::SharedMemory),
+        Some(Err(why)) => udp::connect_as(peer, options, entropy, |it| AnyLane::Udp(it, Some(why))),
+        None => udp::connect_as(peer, options, entropy, |it| AnyLane::Udp(it, None)),
+    }
+}
+
+/// Does the same with whichever it is.
+macro_rules! of_each {
+    ($lane:expr, $it:ident => $do:expr) => {
+        match $lane {
+            AnyLane::Udp($it, _) => $do,
+            AnyLane::SharedMemory($it) => $do,
+        }
+    };
+}
+
+impl AnyLane {
+    /// Who the peer proved to be: `None` in plain mode, and before it did.
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        of_each!(self, it => it.peer_key())
+    }
+
+    /// The key by which the peer addresses this end.
+    pub fn key(&self) -> u32 {
+        of_each!(self, it => it.key())
+    }
+
+    /// What is to be watched, once [`Driver::next_timeout`] was asked for.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        of_each!(self, it => it.socket())
+    }
+
+    /// Our address at present, if there is a way to the peer.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        match self {
+            AnyLane::Udp(it, _) => it.local_addr(),
+            AnyLane::SharedMemory(it) => Some(it.local_addr()),
+        }
+    }
+
+    /// The peer's address at present. In shared memory an Initiator has none but the host's, with port 0.
+    pub fn peer_addr(&self) -> SocketAddr {
+        of_each!(self, it => it.peer_addr())
+    }
+
+    /// The next turn that receives nothing looks whether the peer moved, if it is silent. Processes of one host do not.
+    pub fn look_for_peer(&mut self) {
+        if let AnyLane::Udp(it, _) = self {
+            it.look_for_peer();
+        }
+    }
+
+    /// Whether [`AnyLane::socket`] says nothing of what arrives, as this end told its peer that it is awake: it is to be asked
+    /// whether something [has arrived](AnyLane::has_arrived).
+    pub fn is_awake(&self) -> bool {
+        match self {
+            AnyLane::Udp(..) => false,
+            AnyLane::SharedMemory(it) => !it.is_armed(),
+        }
+    }
+
+    /// Whether something lies in memory to be taken, or there is room that was waited for. Costs no system call.
+    pub fn has_arrived(&self) -> bool {
+        match self {
+            AnyLane::Udp(..) => false,
+            AnyLane::SharedMemory(it) => it.has_arrived(),
+        }
+    }
+
+    pub(crate) fn config(&self, options: &Options) -> Config {
+        match self {
+            AnyLane::Udp(it, _) => it.config(options),
+            AnyLane::SharedMemory(_) => shm::config(options),
+        }
+    }
+
+    /// The peer finished its key exchange. False if the cryptography refuses the keys.
+    pub(crate) fn admit(&mut self, exchange: Exchange, session: Session) -> bool {
+        match self {
+            AnyLane::Udp(it, _) => {
+                it.begin(exchange);
+                it.protect(session)
+            }
+            AnyLane::SharedMemory(it) => {
+                it.admit(exchange, &session);
+                true
+            }
+        }
+    }
+}
+
+impl Lane for AnyLane {
+    fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+        of_each!(self, it => it.receive(turn))
+    }
+
+    fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+        of_each!(self, it => it.transmit(turn))
+    }
+
+    fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {
+        of_each!(self, it => it.wait(waker, timeout))
+    }
+
+    fn wants_write(&self) -> bool {
+        of_each!(self, it => it.wants_write())
+    }
+
+    fn longest_sleep(&self) -> Option<Duration> {
+        of_each!(self, it => it.longest_sleep())
+    }
+
+    fn holds(&self, region: RegionId) -> bool {
+        of_each!(self, it => it.holds(region))
+    }
+
+    fn recall(&mut self, region: RegionId) {
+        of_each!(self, it => it.recall(region));
+    }
+
+    fn describe(&self, account: &mut Account) {
+        of_each!(self, it => it.describe(account));
+        if let AnyLane::Udp(_, why) = self {
+            account.no_shared_memory = *why;
+        }
+    }
+}

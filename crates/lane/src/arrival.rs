@@ -1,0 +1,130 @@
+//! What has arrived and lies in a lane's own memory, shown to the core and put where it belongs.
+
+use crate::{MoveCause, Turn};
+use zerolane_core::{DropReason, Placement, RegionId, Span};
+use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, Op, checksum::Sum};
+
+/// Of a control operation, no more is ever looked at, bytes.
+pub(crate) const CONTROL_DATAGRAM: usize = 128;
+
+/// Whether what is behind the header are frames.
+pub(crate) fn is_of_frames(header: &Header, turn: &Turn<'_>) -> bool {
+    header.flags.contains(Flags::FRAMES) && turn.core.takes_frames()
+}
+
+/// With checksums agreed, one must be there and match.
+pub(crate) fn checksum_holds(header: &Header, rest: Sum) -> bool {
+    header.checksum != 0 && header.verify(rest).is_ok()
+}
+
+/// Shows the core a control operation, and does the atomic operation that it may order.
+pub(crate) fn deliver_operation(turn: &mut Turn<'_>, bytes: &[u8], len: usize) {
+    turn.core.on_control(turn.now, bytes, len);
+    if let Some(order) = turn.core.pending_atomic() {
+        let before = turn.memory.atomic(order.word, order.atomic);
+        turn.core.on_atomic_done(turn.now, before);
+    }
+}
+
+/// A put or a value that came without announcement: done now, in order.
+///
+/// # Errors
+/// The region whose memory is gone.
+pub(crate) fn deliver_small(
+    placement: Placement,
+    payload: &[u8],
+    turn: &mut Turn<'_>,
+) -> Result<(), RegionId> {
+    match placement {
+        Placement::Store(_) if payload.is_empty() => {}
+        Placement::Store(span) => {
+            turn.account.count_moved(MoveCause::Unannounced, span.len);
+            if !turn.memory.store(span, payload) {
+                return Err(span.region);
+            }
+        }
+        Placement::Value { number, id } => {
+            if let Ok(bytes) = payload.try_into() {
+                let value = u64::from_be_bytes(bytes);
+                turn.core.on_value(turn.now, number, id, value);
+            }
+        }
+        Placement::Hold(hold) => {
+            let len = payload.len() as u64;
+            turn.account.count_moved(MoveCause::Eager, len);
+            turn.holds.store(hold, payload);
+        }
+        Placement::InPlace
+        | Placement::Move(_)
+        | Placement::Unannounced(_)
+        | Placement::Eager(_)
+        | Placement::Drop(_) => {}
+    }
+    Ok(())
+}
+
+/// Takes a datagram that nothing seals, and puts its payload where it belongs before this returns; granted payload is
+/// counted as moved for `cause`.
+///
+/// # Errors
+/// The region whose memory is gone.
+pub(crate) fn deliver_now(
+    datagram: &[u8],
+    cause: MoveCause,
+    turn: &mut Turn<'_>,
+) -> Result<(), RegionId> {
+    let header = match Header::parse(datagram) {
+        Ok(header) if header.op == Op::Data => header,
+        _ => {
+            let shown = &datagram[..datagram.len().min(CONTROL_DATAGRAM)];
+            deliver_operation(turn, shown, datagram.len());
+            return Ok(());
+        }
+    };
+    let payload = &datagram[HEADER_LEN..];
+    if turn.core.uses_checksums() && !checksum_holds(&header, Sum::of(payload)) {
+        turn.core.on_dropped(DropReason::Checksum);
+        return Ok(());
+    }
+    if !is_of_frames(&header, turn) {
+        return deliver_data(&header, payload, payload.len() as u32, cause, turn);
+    }
+    let Ok(frames) = Frames::parse(&header, payload) else {
+        turn.core.on_dropped(DropReason::Malformed);
+        return Ok(());
+    };
+    frames
+        .map(|(header, payload)| deliver_data(&header, payload, payload.len() as u32, cause, turn))
+        .fold(Ok(()), Result::and)
+}
+
+/// Takes payload in STUs of `stu` bytes, as [`deliver_now`] does.
+///
+/// # Errors
+/// The region whose memory is gone.
+pub(crate) fn deliver_data(
+    header: &Header,
+    payload: &[u8],
+    stu: u32,
+    cause: MoveCause,
+    turn: &mut Turn<'_>,
+) -> Result<(), RegionId> {
+    let len = payload.len() as u32;
+    let placement = turn.core.on_data(turn.now, header, len, stu, None);
+    let (span, cause) = match placement {
+        Placement::Move(span) => (span, cause),
+        Placement::Unannounced(span) => (span, MoveCause::Unannounced),
+        Placement::Eager(span) => (span, MoveCause::Eager),
+        other => return deliver_small(other, payload, turn),
+    };
+    fill(span, payload, cause, turn)
+}
+
+fn fill(span: Span, payload: &[u8], cause: MoveCause, turn: &mut Turn<'_>) -> Result<(), RegionId> {
+    turn.account.count_moved(cause, span.len);
+    // What a repair holds beside what was missing, and was handed out, is not written again.
+    let settled = turn.memory.settled(span);
+    let rest = span.part(settled, span.len - settled);
+    let bytes = payload.get(settled as usize..).unwrap_or_default();
+    turn.memory.fill(rest, bytes).map_err(|_| span.region)
+}

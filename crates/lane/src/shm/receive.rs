@@ -1,0 +1,304 @@
+//! Receiving: records of the ring, one after the other, each copied before it is looked at.
+
+use super::link::{Kind, Reading};
+use super::peer::{Copied, MAX_RUNS, ReadError};
+use super::ring::RingFault;
+use super::send::{MAX_BURST, RUN};
+use super::{LOOK_INTERVAL, ShmLane};
+use crate::arrival::{deliver_data, deliver_now};
+use crate::{LaneError, MoveCause, Turn, fault};
+use std::cell::Cell;
+use zerolane_core::{DropReason, HandshakeOutcome, Placement, RegionId, Span};
+use zerolane_wire::handshake::HandshakeMessage;
+use zerolane_wire::{HEADER_LEN, Header, Op};
+
+/// Records taken in one turn, and bytes that their payload has: what is beyond waits for the next one.
+const RECORDS_PER_TURN: usize = 64;
+const BYTES_PER_TURN: usize = 1 << 20;
+
+thread_local! {
+    /// Where records are copied to, of all connections that this thread drives.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Payload of STUs that continue each other, in the peer's memory.
+struct Run {
+    header: Header,
+    address: u64,
+    len: u32,
+    stu: u32,
+}
+
+impl Run {
+    fn parse(bytes: &[u8; RUN]) -> Option<Run> {
+        let (header, rest) = bytes.split_first_chunk::<HEADER_LEN>()?;
+        let (address, rest) = rest.split_first_chunk()?;
+        let (len, stu) = rest.split_first_chunk()?;
+        let run = Run {
+            header: Header::parse(header).ok().filter(|it| it.op == Op::Data)?,
+            address: u64::from_ne_bytes(*address),
+            len: u32::from_ne_bytes(*len),
+            stu: u32::from_ne_bytes(stu.try_into().ok()?),
+        };
+        let fits = run.len <= MAX_BURST && run.stu > 0;
+        fits.then_some(run)
+    }
+}
+
+/// What came of one record that was no fault of the peer's.
+enum Delivered {
+    All,
+    /// Memory of this region is gone.
+    Fault(RegionId),
+}
+
+impl ShmLane {
+    /// Takes what is in the ring, a bounded part. True if there was anything.
+    pub(super) fn take_arrived(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+        if self.fault.is_some() {
+            return Ok(false);
+        }
+        if !self.link.has_more() {
+            turn.account.rx_empty_polls += 1;
+            return self.look_at_peer(turn);
+        }
+        self.link.disarm(false);
+        self.link.try_reading();
+        turn.refresh();
+        let mut record = SPARE.take();
+        let taken = self.take_records(&mut record, turn);
+        SPARE.set(record);
+        // Whatever came of them: all were copied, or are void.
+        self.link.release();
+        taken
+    }
+
+    fn take_records(
+        &mut self,
+        record: &mut Vec<u8>,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, LaneError> {
+        let (mut bytes, mut faulted, mut moved) = (0, None, 0);
+        for number in 1..=RECORDS_PER_TURN {
+            let next = self.link.next(record).map_err(|it| self.broken(it))?;
+            let Some((kind, position)) = next else {
+                break;
+            };
+            let before = turn.account.moved(MoveCause::Ring);
+            let placed = turn.account.bytes_placed;
+            let delivered = match kind {
+                Kind::Datagram => self.datagram(record, turn),
+                Kind::Reference => self.reference(record, position, turn)?,
+            };
+            if let Delivered::Fault(region) = delivered {
+                faulted = faulted.or(Some(region));
+            }
+            moved += turn.account.moved(MoveCause::Ring) - before;
+            bytes += record.len() + (turn.account.bytes_placed - placed) as usize;
+            turn.more = number == RECORDS_PER_TURN || bytes >= BYTES_PER_TURN;
+            if turn.more {
+                break;
+            }
+        }
+        match faulted {
+            _ if self.strict && moved > 0 => Err(LaneError::Strict {
+                bytes: moved as usize,
+            }),
+            Some(region) => Err(LaneError::Fault(region)),
+            None => Ok(true),
+        }
+    }
+
+    /// Nothing is there: whether anything will be.
+    fn look_at_peer(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+        let due = turn.now >= self.next_look;
+        if due {
+            self.next_look = turn.now + LOOK_INTERVAL;
+            self.link.look_at_process();
+        }
+        self.link.disarm(due);
+        // What it wrote before it ended is taken first.
+        let gone = self.link.is_closed() && !self.link.has_more();
+        match gone && turn.core.life() != zerolane_core::Life::Closed {
+            true => Err(LaneError::Gone),
+            false => Ok(false),
+        }
+    }
+
+    fn datagram(&mut self, record: &[u8], turn: &mut Turn<'_>) -> Delivered {
+        turn.account.datagrams_received += 1;
+        if HandshakeMessage::is(record) && self.exchange.is_some() {
+            self.take_handshake(record, turn);
+            return Delivered::All;
+        }
+        if self.waiting {
+            turn.core.on_dropped(DropReason::Unprotected);
+            return Delivered::All;
+        }
+        match deliver_now(record, MoveCause::Ring, turn) {
+            Ok(()) => Delivered::All,
+            Err(region) => Delivered::Fault(region),
+        }
+    }
+
+    /// Takes a message of the key exchange; the core is told what came of it.
+    fn take_handshake(&mut self, record: &[u8], turn: &mut Turn<'_>) {
+        let (request, len) = turn.core.request();
+        let outcome = match &mut self.exchange {
+            Some(exchange) => {
+                let (outcome, session) = exchange.take(record, &request[..len]);
+                if let Some(session) = session {
+                    // The keys are not used: see the module.
+                    self.peer_key = Some(session.peer);
+                    self.waiting = false;
+                }
+                outcome
+            }
+            None => HandshakeOutcome::Nothing,
+        };
+        turn.core.on_handshake(turn.now, outcome);
+    }
+
+    /// Copies what a record at `position` names to where it belongs.
+    fn reference(
+        &mut self,
+        record: &[u8],
+        position: u64,
+        turn: &mut Turn<'_>,
+    ) -> Result<Delivered, LaneError> {
+        let (runs, rest) = record.as_chunks::<RUN>();
+        if runs.is_empty() || runs.len() > MAX_RUNS || !rest.is_empty() {
+            return Err(self.broken(RingFault::Record));
+        }
+        let mut delivered = Delivered::All;
+        let mut placed = Vec::with_capacity(MAX_RUNS);
+        for bytes in runs {
+            let Some(run) = Run::parse(bytes) else {
+                return Err(self.broken(RingFault::Record));
+            };
+            turn.account.datagrams_received += u64::from(run.len.div_ceil(run.stu));
+            if self.waiting {
+                turn.core.on_dropped(DropReason::Unprotected);
+                continue;
+            }
+            let place = turn.core.place_of(&run.header, run.len);
+            let target = place.and_then(|it| turn.memory.target(it).map(|to| (it, to)));
+            match target {
+                Some((place, to)) => placed.push((run, place, to)),
+                // Some of it may be there: what is missing is told only with the payload at hand.
+                None => {
+                    if let Delivered::Fault(region) = self.copy_apart(&run, position, turn)? {
+                        delivered = Delivered::Fault(region);
+                    }
+                }
+            }
+        }
+        if placed.is_empty() {
+            return Ok(delivered);
+        }
+        let parts: Vec<Copied> = placed
+            .iter()
+            .map(|(run, _, to)| Copied {
+                from: run.address,
+                to: *to,
+                len: run.len as usize,
+            })
+            .collect();
+        if !self.copy(&parts, position, turn, |turn| is_missing(&placed, turn))? {
+            return Ok(delivered);
+        }
+        for (run, place, _) in &placed {
+            let Run {
+                header, len, stu, ..
+            } = run;
+            let told = turn
+                .core
+                .on_data(turn.now, header, *len, *stu, Some(*place));
+            if told == Placement::InPlace {
+                turn.account.bytes_placed += u64::from(*len);
+            }
+        }
+        Ok(delivered)
+    }
+
+    /// Copies `parts` out of the peer's memory. False if they are not to be used: they count as lost.
+    fn copy(
+        &mut self,
+        parts: &[Copied],
+        position: u64,
+        turn: &mut Turn<'_>,
+        missing: impl FnOnce(&Turn<'_>) -> Option<RegionId>,
+    ) -> Result<bool, LaneError> {
+        if self.link.is_void(position) {
+            turn.account.dropped_void += 1;
+            return Ok(false);
+        }
+        let Reading::Works(mark) = self.link.reading else {
+            // It was told that nothing can be read.
+            // It was told that nothing can be read, perhaps after it wrote this.
+            return Ok(false);
+        };
+        turn.account.rx_data_syscalls += 1;
+        // SAFETY: the targets are open for writing in the Registry, for this turn, and long enough; they are granted and
+        // not reported yet, or our own. Exported memory is touched by others with atomic accesses alone.
+        let read = unsafe { self.link.process.read(parts, mark) };
+        // What was the peer's no more when it was copied may be anything, or not be mapped.
+        if self.link.is_void(position) {
+            turn.account.dropped_void += 1;
+            return Ok(false);
+        }
+        match read {
+            Ok(()) => Ok(true),
+            // The socket tells.
+            Err(ReadError::Gone) => Ok(false),
+            Err(ReadError::Refused) => {
+                self.link.stop_reading();
+                Ok(false)
+            }
+            Err(ReadError::Fault) => match missing(turn) {
+                Some(region) => Err(LaneError::Fault(region)),
+                None => Err(self.broken(RingFault::Address)),
+            },
+        }
+    }
+
+    /// Copies a run into memory of the lane's own, and what is missing of it from there.
+    fn copy_apart(
+        &mut self,
+        run: &Run,
+        position: u64,
+        turn: &mut Turn<'_>,
+    ) -> Result<Delivered, LaneError> {
+        let mut apart = vec![0; run.len as usize];
+        let part = Copied {
+            from: run.address,
+            to: apart.as_mut_ptr(),
+            len: apart.len(),
+        };
+        if !self.copy(&[part], position, turn, |_| None)? {
+            return Ok(Delivered::All);
+        }
+        let cause = MoveCause::Mispredicted;
+        Ok(
+            match deliver_data(&run.header, &apart, run.stu, cause, turn) {
+                Ok(()) => Delivered::All,
+                Err(region) => Delivered::Fault(region),
+            },
+        )
+    }
+}
+
+/// The first region that cannot be written: a mapped file that shrank.
+fn is_missing(placed: &[(Run, Span, *mut u8)], turn: &Turn<'_>) -> Option<RegionId> {
+    let files = placed
+        .iter()
+        .filter(|(_, place, _)| turn.memory.is_file(place.region));
+    files
+        .filter(|(run, _, to)| {
+            // SAFETY: the registry has these bytes open, so they are mapped.
+            let writable = unsafe { fault::is_writable(*to, run.len as usize) };
+            writable != Some(true)
+        })
+        .map(|(_, place, _)| place.region)
+        .next()
+}

@@ -1,0 +1,269 @@
+//! How two processes of one host and one user find each other: by a socket in a directory that is that user's alone, named
+//! after the network namespace and the address that is listened on.
+
+use super::mapping::Shared;
+use super::peer::credentials;
+use core::fmt;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, sendmsg,
+};
+use nix::unistd::geteuid;
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::fs::{self, DirBuilder};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// What the Initiator says with the memory that it passes: a name, and the version of what lies in the memory.
+const HELLO: [u8; 8] = *b"zl-shm\x00\x01";
+/// Descriptors of which more are not looked at: one is right.
+const MAX_PASSED: usize = 4;
+/// Strangers that may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// Why there is no shared memory with a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NoSharedMemory {
+    /// The options name a cipher, and nothing is enciphered in shared memory.
+    Cipher,
+    /// The address is none of this network namespace.
+    NotHere,
+    /// Nothing listens for it there: another user's program, one that was told not to, or none.
+    NoListener,
+    /// The directory by which processes meet is not there, or not this user's alone.
+    Directory,
+    /// What listens is another user's.
+    OtherUser,
+    /// The system has no memory or descriptor left for it, or lacks what it needs.
+    System,
+}
+
+impl fmt::Display for NoSharedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NoSharedMemory::Cipher => "the options name a cipher, and in shared memory nothing is enciphered",
+            NoSharedMemory::NotHere => "the address is none of this network namespace",
+            NoSharedMemory::NoListener => "nothing of this user listens for it at the address",
+            NoSharedMemory::Directory => {
+                "the directory by which processes meet (zerolane in XDG_RUNTIME_DIR or /run/user/UID, else \
+                 /tmp/zerolane-UID) is not there, or not this user's alone"
+            }
+            NoSharedMemory::OtherUser => "what listens at the address is another user's",
+            NoSharedMemory::System => "the system has no memory or descriptor left for it",
+        })
+    }
+}
+
+impl From<NoSharedMemory> for io::Error {
+    fn from(why: NoSharedMemory) -> io::Error {
+        let why = format!("no shared memory with the peer: {why}");
+        io::Error::new(io::ErrorKind::Unsupported, why)
+    }
+}
+
+/// The directory by which this user's processes meet, made if it is not there.
+pub(super) fn directory() -> io::Result<PathBuf> {
+    let user = geteuid();
+    let own = PathBuf::from(format!("/run/user/{user}"));
+    let base = std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|it| it.is_absolute())
+        .or_else(|| own.is_dir().then_some(own));
+    let directory = match base {
+        Some(base) => base.join("zerolane"),
+        None => PathBuf::from(format!("/tmp/zerolane-{user}")),
+    };
+    check_own(&directory)?;
+    Ok(directory)
+}
+
+/// Makes `directory` if it is not there, and checks that it is this user's alone, and no link.
+pub(super) fn check_own(directory: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(directory)?;
+    let own = found.uid() == geteuid().as_raw() && found.mode() & 0o7777 == 0o700;
+    if !found.is_dir() || !own {
+        let why = format!("{} is not this user's alone", directory.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(())
+}
+
+/// The name of the socket that goes with `address` in this network namespace.
+fn name(address: SocketAddr) -> io::Result<String> {
+    let namespace = fs::metadata("/proc/self/ns/net")?.ino();
+    Ok(format!("{namespace}-{}-{}", address.ip(), address.port()))
+}
+
+fn unix_socket() -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Where a listener meets Initiators of its host. The name goes with it.
+#[derive(Debug)]
+pub(crate) struct Rendezvous {
+    socket: Socket,
+    path: PathBuf,
+    inode: u64,
+    process: crate::Process,
+}
+
+impl Rendezvous {
+    /// Of a listener that has `address`.
+    ///
+    /// # Errors
+    /// The directory is not this user's alone, or the name is another's that lives.
+    pub(crate) fn listen(address: SocketAddr) -> io::Result<Rendezvous> {
+        Rendezvous::listen_in(&directory()?, address)
+    }
+
+    pub(super) fn listen_in(directory: &Path, address: SocketAddr) -> io::Result<Rendezvous> {
+        let path = directory.join(name(address)?);
+        let at = SockAddr::unix(&path)?;
+        let socket = unix_socket()?;
+        if let Err(error) = socket.bind(&at) {
+            // That of a process which ended without taking it away refuses.
+            let lives = unix_socket()?.connect(&at).is_ok();
+            if error.kind() != io::ErrorKind::AddrInUse || lives {
+                return Err(error);
+            }
+            fs::remove_file(&path)?;
+            socket.bind(&at)?;
+        }
+        socket.listen(BACKLOG)?;
+        Ok(Rendezvous {
+            socket,
+            inode: fs::symlink_metadata(&path)?.ino(),
+            path,
+            process: crate::Process::current(),
+        })
+    }
+
+    /// The next process that has come, if it is of the same user.
+    pub(super) fn accept(&self) -> io::Result<Option<Socket>> {
+        let socket = match self.socket.accept() {
+            Ok((socket, _)) => socket,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        socket.set_nonblocking(true)?;
+        Ok(Some(socket))
+    }
+}
+
+#[cfg(test)]
+impl Rendezvous {
+    /// As where the process ends without a word.
+    pub(super) fn abandon(mut self) {
+        self.inode = 0;
+    }
+}
+
+impl AsFd for Rendezvous {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Rendezvous {
+    fn drop(&mut self) {
+        let ours = || fs::symlink_metadata(&self.path).is_ok_and(|it| it.ino() == self.inode);
+        if self.process.is_current() && ours() {
+            // Else the next listener finds that it refuses.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether the process at the other end of `socket` is of this process's user.
+pub(super) fn same_user(socket: &Socket) -> io::Result<Option<UnixCredentials>> {
+    let peer = credentials(socket.as_fd())?;
+    Ok((peer.uid() == geteuid().as_raw()).then_some(peer))
+}
+
+/// A socket to what listens at `address`, if that is of this host and this user.
+///
+/// # Errors
+/// Why not.
+pub(super) fn meet(address: SocketAddr) -> Result<(Socket, UnixCredentials), NoSharedMemory> {
+    if address.ip().is_unspecified() || UdpSocket::bind((address.ip(), 0)).is_err() {
+        return Err(NoSharedMemory::NotHere);
+    }
+    let directory = directory().map_err(|_| NoSharedMemory::Directory)?;
+    meet_in(&directory, address)
+}
+
+pub(super) fn meet_in(
+    directory: &Path,
+    address: SocketAddr,
+) -> Result<(Socket, UnixCredentials), NoSharedMemory> {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let system = |_| NoSharedMemory::System;
+    for ip in [address.ip(), any] {
+        let name = name((ip, address.port()).into()).map_err(system)?;
+        let at = SockAddr::unix(directory.join(name)).map_err(|_| NoSharedMemory::Directory)?;
+        let socket = unix_socket().map_err(system)?;
+        if socket.connect(&at).is_ok() {
+            let peer = same_user(&socket).map_err(system)?;
+            return Ok((socket, peer.ok_or(NoSharedMemory::OtherUser)?));
+        }
+    }
+    Err(NoSharedMemory::NoListener)
+}
+
+/// Passes `memory` to the process at the other end.
+pub(super) fn pass(socket: &Socket, memory: &OwnedFd) -> io::Result<()> {
+    let passed = [memory.as_raw_fd()];
+    let control = [ControlMessage::ScmRights(&passed)];
+    let said = [IoSlice::new(&HELLO)];
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    let sent = sendmsg::<()>(socket.as_raw_fd(), &said, &control, flags, None)?;
+    match sent == HELLO.len() {
+        true => Ok(()),
+        false => Err(io::ErrorKind::WriteZero.into()),
+    }
+}
+
+/// Takes the memory that was passed and maps it. `None` if nothing came yet.
+///
+/// # Errors
+/// Something else came, or the process is gone.
+pub(super) fn take(socket: &Socket) -> io::Result<Option<Shared>> {
+    let mut said = [0; HELLO.len()];
+    let (len, memory) = {
+        let mut into = [IoSliceMut::new(&mut said)];
+        let mut room = nix::cmsg_space!([RawFd; MAX_PASSED]);
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
+        let received = recvmsg::<()>(socket.as_raw_fd(), &mut into, Some(&mut room), flags);
+        let received = match received {
+            Err(nix::Error::EAGAIN) => return Ok(None),
+            other => other?,
+        };
+        let mut memory = Vec::new();
+        for message in received.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(passed) = message {
+                // SAFETY: the kernel just made them, for us alone; each is closed unless it is kept.
+                memory.extend(
+                    passed
+                        .into_iter()
+                        .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }),
+                );
+            }
+        }
+        (received.bytes, memory)
+    };
+    match &memory[..] {
+        [memory] if said[..len] == HELLO => Shared::open(memory).map(Some),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}

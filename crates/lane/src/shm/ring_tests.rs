@@ -1,0 +1,65 @@
+#![allow(non_snake_case)]
+use super::ring::*;
+use std::sync::atomic::Ordering;
+
+const CAPACITY: u64 = 64;
+
+#[test]
+fn available__a_hostile_index_is_named_and_never_followed() {
+    for (tail, published) in [(0, 72), (0, 7), (16, 8), (16, 0), (8, u64::MAX - 7)] {
+        let way = Way::default();
+        let mut consumer = Consumer {
+            tail,
+            published: tail,
+        };
+        way.produced.published.store(published, Ordering::Relaxed);
+        let found = consumer.available(&way, CAPACITY);
+        assert_eq!(found, Err(RingFault::Index), "{tail} {published}");
+    }
+}
+
+#[test]
+fn has_room__a_hostile_index_is_named_and_never_followed() {
+    for taken in [8, 15, 72, u64::MAX] {
+        let way = Way::default();
+        let mut producer = Producer {
+            head: 64,
+            taken: 16,
+        };
+        way.consumed.taken.store(taken, Ordering::Relaxed);
+        let found = producer.has_room(&way, CAPACITY, 24);
+        assert_eq!(found, Err(RingFault::Index), "{taken}");
+    }
+}
+
+#[test]
+fn has_room__as_much_as_was_taken() {
+    let way = Way::default();
+    let (mut producer, mut consumer) = (Producer::default(), Consumer::default());
+    for _ in 0..100 {
+        assert_eq!(producer.has_room(&way, CAPACITY, 64), Ok(true));
+        producer.publish(&way, 40);
+        producer.publish(&way, 24);
+        assert_eq!(producer.has_room(&way, CAPACITY, 8), Ok(false), "full");
+        assert_eq!(consumer.available(&way, CAPACITY), Ok(64));
+        consumer.take(40);
+        consumer.take(24);
+        assert_eq!(
+            producer.has_room(&way, CAPACITY, 8),
+            Ok(false),
+            "not released"
+        );
+        consumer.release(&way);
+    }
+}
+
+#[test]
+fn void__what_was_written_before_and_nothing_after() {
+    let way = Way::default();
+    let (mut producer, consumer) = (Producer::default(), Consumer::default());
+    producer.publish(&way, 16);
+    assert!(!consumer.is_void(&way, 0));
+    producer.void(&way);
+    assert!(consumer.is_void(&way, 0) && consumer.is_void(&way, 8));
+    assert!(!consumer.is_void(&way, 16));
+}

@@ -1,0 +1,309 @@
+//! Shared memory between processes: found, refused, stopped, killed; and many connections in one worker.
+//!
+//! A child is this very program, with a test that is ignored otherwise as its job.
+#![allow(non_snake_case)]
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use zerolane::counters::{LaneKind, NoSharedMemory};
+use zerolane::options::LaneChoice;
+use zerolane::worker::{Event, Worker};
+use zerolane::{Connection, Endpoint, Options, Region};
+
+const PATIENCE: Duration = Duration::from_secs(40);
+const LEN: usize = 8 << 20;
+
+fn options(lane: LaneChoice) -> Options {
+    Options {
+        lane,
+        ..Options::default()
+    }
+}
+
+fn content(seed: usize, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| (at / 251 + at * 7 + seed) as u8)
+        .collect()
+}
+
+fn region(seed: usize, len: usize) -> Region {
+    Region::from_vec(content(seed, len))
+}
+
+/// What a child does to the listener at `ZL_TO`: see [`child`].
+#[test]
+#[ignore = "the job of a child process"]
+fn child__job() {
+    let Ok(to) = std::env::var("ZL_TO") else {
+        return;
+    };
+    let to: SocketAddr = to.parse().expect("an address");
+    let lane = match std::env::var("ZL_LANE").as_deref() {
+        Ok("best") => LaneChoice::Best,
+        _ => LaneChoice::SharedMemory,
+    };
+    let mut connection = Connection::connect(to, &options(lane)).expect("connected");
+    let account = connection.account();
+    println!("zl lane {:?} {:?}", account.lane, account.no_shared_memory);
+    // Transfers without end, whose contents tell their numbers.
+    for seed in 0.. {
+        if connection.send(&content(seed, LEN)).is_err() {
+            return;
+        }
+    }
+}
+
+/// A child that sends without end. It says first what carries its connection.
+fn child(to: SocketAddr, lane: &str, user: Option<u32>) -> (Child, BufReader<impl Read>) {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args(["--exact", "child__job", "--ignored", "--nocapture"])
+        .env("ZL_TO", to.to_string())
+        .env("ZL_LANE", lane)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    if let Some(user) = user {
+        command.uid(user).gid(user).current_dir("/");
+    }
+    let mut child = command.spawn().expect("spawned");
+    let said = BufReader::new(child.stdout.take().expect("piped"));
+    (child, said)
+}
+
+/// What a child said carries its connection.
+fn lane_of(said: &mut BufReader<impl Read>) -> String {
+    let lines = said.lines().map(|it| it.expect("text"));
+    let line = lines
+        .filter_map(|it| it.split_once("zl lane ").map(|(_, it)| it.to_owned()))
+        .next();
+    line.expect("connected")
+}
+
+fn listen(lane: LaneChoice) -> Endpoint {
+    Endpoint::bind("127.0.0.1:0", options(lane)).expect("a port")
+}
+
+fn accept(endpoint: &mut Endpoint) -> Connection {
+    let accepted = endpoint.accept(Some(PATIENCE)).expect("accepting");
+    accepted.expect("a client came")
+}
+
+fn signal(child: &Child, signal: nix::sys::signal::Signal) {
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    nix::sys::signal::kill(pid, signal).expect("ours");
+}
+
+/// Receives until the peer is gone; each Transfer that is said to be whole is. How many there were, and how long after
+/// `killed` the end was told.
+fn receive_until_gone(connection: &mut Connection) -> usize {
+    let post = |connection: &mut Connection| {
+        let region = Region::anonymous(LEN).expect("memory");
+        connection.post_recv(region).is_ok()
+    };
+    let mut posted = usize::from(post(connection)) + usize::from(post(connection));
+    let (mut whole, mut over) = (0, 0);
+    let end = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < end, "{:#?}", connection.account());
+        match connection.wait(Some(Duration::from_millis(100))) {
+            Ok(None) => {}
+            Ok(Some(completion)) => {
+                over += 1;
+                if completion.result.is_ok() {
+                    let found = completion.into_region();
+                    assert!(found[..] == content(whole, LEN)[..], "Transfer {whole}");
+                    whole += 1;
+                    posted += usize::from(post(connection));
+                }
+            }
+            Err(_) => break,
+        }
+    }
+    assert_eq!(over, posted, "each request ends once");
+    whole
+}
+
+#[test]
+fn processes__killed_at_any_point_leave_right_content_and_are_missed_at_once() {
+    for round in 0..12 {
+        let mut endpoint = listen(LaneChoice::SharedMemory);
+        let (mut child, mut said) = child(endpoint.local_addr(), "shared", None);
+        let mut connection = accept(&mut endpoint);
+        assert!(lane_of(&mut said).starts_with("SharedMemory"));
+        let killing = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_micros(700 * round));
+            child.kill().expect("ours");
+            child.wait().expect("killed");
+        });
+        receive_until_gone(&mut connection);
+        killing.join().expect("no panic");
+        // Not by a timeout: that takes 15 s.
+        let closed = connection.poll().expect_err("over");
+        assert!(closed.to_string().contains("peer"), "{closed}");
+    }
+}
+
+#[test]
+fn processes__stopped_in_the_middle_and_killed() {
+    use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
+    for round in 0..4 {
+        let mut endpoint = listen(LaneChoice::SharedMemory);
+        let (mut child, mut said) = child(endpoint.local_addr(), "shared", None);
+        let mut connection = accept(&mut endpoint);
+        lane_of(&mut said);
+        let killing = std::thread::spawn(move || {
+            for _ in 0..3 {
+                std::thread::sleep(Duration::from_millis(3 + round));
+                signal(&child, SIGSTOP);
+                std::thread::sleep(Duration::from_millis(40));
+                signal(&child, SIGCONT);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            signal(&child, SIGSTOP);
+            std::thread::sleep(Duration::from_millis(40));
+            child.kill().expect("ours");
+            child.wait().expect("killed");
+        });
+        let whole = receive_until_gone(&mut connection);
+        killing.join().expect("no panic");
+        assert!(whole > 0, "something came");
+        assert!(connection.account().bytes_placed > 0);
+    }
+}
+
+#[test]
+fn processes__another_user_gets_udp() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root can start a process of another user");
+        return;
+    }
+    let program = std::env::current_exe().expect("this program");
+    let reachable = Command::new("test")
+        .arg("-x")
+        .arg(&program)
+        .uid(65_534)
+        .gid(65_534)
+        .status();
+    if !reachable.is_ok_and(|it| it.success()) {
+        eprintln!("skipped: nobody may not start {}", program.display());
+        return;
+    }
+    let mut endpoint = listen(LaneChoice::Best);
+    let (mut child, mut said) = child(endpoint.local_addr(), "best", Some(65_534));
+    let connection = accept(&mut endpoint);
+    let mut connection = connection;
+    let mut buffer = vec![0; LEN];
+    connection.recv_into(&mut buffer).expect("by UDP");
+    assert!(buffer == content(0, LEN), "content");
+    assert_eq!(lane_of(&mut said), "Udp Some(NoListener)");
+    assert_eq!(connection.account().lane, LaneKind::Udp);
+    child.kill().expect("ours");
+    child.wait().expect("killed");
+}
+
+#[test]
+fn connect__best_is_shared_memory_here_and_udp_where_the_listener_is_not_asked() {
+    for (lane, expected) in [
+        (LaneChoice::Best, LaneKind::SharedMemory),
+        (LaneChoice::Udp, LaneKind::Udp),
+    ] {
+        let mut endpoint = listen(lane);
+        let to = endpoint.local_addr();
+        let connecting =
+            std::thread::spawn(move || Connection::connect(to, &options(LaneChoice::Best)));
+        let b = accept(&mut endpoint);
+        let a = connecting.join().expect("no panic").expect("connected");
+        for end in [&a, &b] {
+            assert_eq!(end.account().lane, expected);
+            assert!(end.peer_key().is_some(), "identities are proven");
+        }
+        let why = a.account().no_shared_memory;
+        assert_eq!(
+            why,
+            (expected == LaneKind::Udp).then_some(NoSharedMemory::NoListener)
+        );
+        let encrypts = a.account().cipher.is_some();
+        assert_eq!(encrypts, expected == LaneKind::Udp, "the account says so");
+        if expected == LaneKind::SharedMemory {
+            assert_eq!(a.peer_addr(), to);
+            assert_eq!(b.local_addr(), Some(to));
+        }
+    }
+}
+
+/// A hundred connections, each with a peer in the same worker, and messages to and fro on all of them.
+#[test]
+fn worker__a_hundred_connections() {
+    const COUNT: usize = 100;
+    const ROUNDS: usize = 5;
+    let lane = Options {
+        max_connections_of_origin: 2 * COUNT,
+        ..options(LaneChoice::SharedMemory)
+    };
+    let mut worker = Worker::new().expect("a worker");
+    let any = ([127, 0, 0, 1], 0).into();
+    let endpoint = worker.listen(any, lane.clone()).expect("a port");
+    let to = worker.endpoint(endpoint).expect("listening").local_addr();
+    let mut calls = HashMap::new();
+    for number in 0..COUNT {
+        let call = worker.connect(to, &lane).expect("met");
+        calls.insert(call, number);
+    }
+    let (mut connected, mut received) = (0, 0);
+    let mut accepted = Vec::new();
+    let end = Instant::now() + PATIENCE;
+    let lengths = [8, 3000, 70_000, 300_000, 20_000];
+    let seed = |at: usize| at % 97;
+    let mut expected = HashMap::new();
+    while received < COUNT * ROUNDS {
+        assert!(
+            Instant::now() < end,
+            "{connected} connected, {received} received"
+        );
+        worker.wait(Some(Duration::from_millis(50))).expect("turns");
+        while let Some(event) = worker.next_event() {
+            match event {
+                Event::Connected { connection } => {
+                    connected += 1;
+                    let number = calls[&connection];
+                    let it = worker.connection(connection).expect("lives");
+                    for (round, len) in lengths.iter().enumerate() {
+                        it.post_send(region(seed(round + number), *len))
+                            .expect("posted");
+                    }
+                }
+                Event::Accepted { connection, .. } => {
+                    let it = worker.connection(connection).expect("lives");
+                    assert_eq!(it.account().lane, LaneKind::SharedMemory);
+                    for len in lengths {
+                        let id = it.post_recv(Region::anonymous(len).expect("memory"));
+                        expected.insert((connection, id.expect("posted")), len);
+                    }
+                    accepted.push(connection);
+                }
+                Event::Completed {
+                    connection,
+                    completion,
+                } => {
+                    let len = completion.result.expect("no failure");
+                    if let Some(posted) = expected.remove(&(connection, completion.id)) {
+                        assert_eq!(len, posted);
+                        let found = completion.into_region();
+                        let begins = usize::from(found[0]);
+                        assert!(found[..] == content(begins, posted)[..], "content");
+                        received += 1;
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!((connected, accepted.len()), (COUNT, COUNT));
+    // All of them sleep, and one is woken.
+    while worker.progress().expect("turns") {}
+    let _ = std::io::stdout().flush();
+}
