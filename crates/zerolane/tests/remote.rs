@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zerolane::failure::{CloseReason, NotPosted, PostError, Reason, TransferError};
 use zerolane::memory::Memory;
-use zerolane::options::Profiles;
+use zerolane::options::{LaneChoice, Profiles};
 use zerolane::request::{MAX_INLINE, WorkKind};
 use zerolane::{
     Completion, CompletionQueue, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options,
@@ -87,6 +87,13 @@ fn classic() -> Options {
     }
 }
 
+fn shared() -> Options {
+    Options {
+        lane: LaneChoice::SharedMemory,
+        ..Options::default()
+    }
+}
+
 fn plain() -> Options {
     Options {
         security: Security::plain(),
@@ -98,6 +105,7 @@ fn plain() -> Options {
 fn put_get__any_length_and_alignment() {
     for options in [
         Options::default(),
+        shared(),
         classic(),
         Options {
             checksum: true,
@@ -157,7 +165,9 @@ fn put_get__any_length_and_alignment() {
 
 #[test]
 fn fetch_ops__atomic_with_this_programs_own() {
-    [Options::default(), plain()].iter().for_each(fetch_ops);
+    [Options::default(), plain(), shared()]
+        .iter()
+        .for_each(fetch_ops);
 }
 
 fn fetch_ops(options: &Options) {
@@ -184,7 +194,9 @@ fn fetch_ops(options: &Options) {
 
 #[test]
 fn fetch_add__of_many_peers_adds_up() {
-    [Options::default(), plain()].iter().for_each(fetch_add);
+    [Options::default(), plain(), shared()]
+        .iter()
+        .for_each(fetch_add);
 }
 
 fn fetch_add(options: &Options) {
@@ -240,7 +252,9 @@ fn fetch_add(options: &Options) {
 
 #[test]
 fn post__signalled_or_not_inline_or_owned() {
-    [Options::default(), plain()].iter().for_each(post);
+    [Options::default(), plain(), shared()]
+        .iter()
+        .for_each(post);
 }
 
 fn post(options: &Options) {
@@ -291,7 +305,7 @@ fn post(options: &Options) {
 
 #[test]
 fn post_put_inline__many_leave_as_bursts() {
-    [Options::default(), plain()]
+    [Options::default(), plain(), shared()]
         .iter()
         .for_each(post_put_inline);
 }
@@ -336,6 +350,7 @@ fn small_operations__of_all_kinds_share_datagrams() {
     };
     for options in [
         Options::default(),
+        shared(),
         plain(),
         with_checksums(Options::default()),
         with_checksums(plain()),
@@ -377,7 +392,9 @@ fn small_operations__of_all_kinds_share_datagrams() {
 
 #[test]
 fn vectored__gathers_and_scatters() {
-    [Options::default(), plain()].iter().for_each(vectored);
+    [Options::default(), plain(), shared()]
+        .iter()
+        .for_each(vectored);
 }
 
 fn vectored(options: &Options) {
@@ -422,7 +439,9 @@ fn vectored(options: &Options) {
 
 #[test]
 fn immediate__completes_at_the_peer_after_its_bytes() {
-    [Options::default(), plain()].iter().for_each(immediate);
+    [Options::default(), plain(), shared()]
+        .iter()
+        .for_each(immediate);
 }
 
 fn immediate(options: &Options) {
@@ -459,7 +478,9 @@ fn immediate(options: &Options) {
 
 #[test]
 fn message__control_and_payload() {
-    [Options::default(), plain()].iter().for_each(message);
+    [Options::default(), plain(), shared()]
+        .iter()
+        .for_each(message);
 }
 
 fn message(options: &Options) {
@@ -561,7 +582,9 @@ fn message__without_a_receive_waits_and_too_large_fails_both() {
 
 #[test]
 fn refused__with_a_reason_and_the_connection_goes_on() {
-    [Options::default(), plain()].iter().for_each(refusals);
+    [Options::default(), plain(), shared()]
+        .iter()
+        .for_each(refusals);
 }
 
 fn refusals(options: &Options) {

@@ -4,7 +4,7 @@
 #![allow(non_snake_case)]
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -235,6 +235,54 @@ fn connect__best_is_shared_memory_here_and_udp_where_the_listener_is_not_asked()
     }
 }
 
+/// The worker sleeps between the messages: it told all of them to wake it.
+#[test]
+fn worker__asleep_is_woken_by_any_of_its_connections() {
+    const COUNT: usize = 20;
+    let lane = options(LaneChoice::SharedMemory);
+    let mut worker = Worker::new().expect("a worker");
+    let any = ([127, 0, 0, 1], 0).into();
+    let endpoint = worker.listen(any, lane.clone()).expect("a port");
+    let to = worker.endpoint(endpoint).expect("listening").local_addr();
+    let sending = std::thread::spawn(move || {
+        let connect = || Connection::connect(to, &lane).expect("met");
+        let mut open: Vec<_> = (0..COUNT).map(|_| connect()).collect();
+        for number in (0..COUNT).chain((0..COUNT).rev()) {
+            std::thread::sleep(Duration::from_millis(5));
+            open[number].send(&content(number, 100)).expect("sent");
+        }
+        for connection in open {
+            connection.close().expect("closed");
+        }
+    });
+    let (mut received, mut closed) = (0, 0);
+    while closed < COUNT {
+        let woken = worker.wait(Some(PATIENCE)).expect("turns");
+        assert!(woken, "{received} received, {closed} closed");
+        while let Some(event) = worker.next_event() {
+            match event {
+                Event::Accepted { connection, .. } => {
+                    let it = worker.connection(connection).expect("lives");
+                    for _ in 0..2 {
+                        let memory = Region::anonymous(100).expect("memory");
+                        it.post_recv(memory).expect("posted");
+                    }
+                }
+                Event::Completed { completion, .. } => {
+                    let found = completion.into_region();
+                    let begins = usize::from(found[0]);
+                    assert!(found[..] == content(begins, 100)[..], "content");
+                    received += 1;
+                }
+                Event::Closed { .. } => closed += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(received, 2 * COUNT);
+    sending.join().expect("no panic");
+}
+
 /// A hundred connections, each with a peer in the same worker, and messages to and fro on all of them.
 #[test]
 fn worker__a_hundred_connections() {
@@ -303,7 +351,4 @@ fn worker__a_hundred_connections() {
         }
     }
     assert_eq!((connected, accepted.len()), (COUNT, COUNT));
-    // All of them sleep, and one is woken.
-    while worker.progress().expect("turns") {}
-    let _ = std::io::stdout().flush();
 }

@@ -150,7 +150,7 @@ struct Borrowed<'a, L: Lane> {
 impl<L: Lane> Drop for Borrowed<'_, L> {
     fn drop(&mut self) {
         self.driver.abandon(self.id);
-        self.driver.memory.close(self.region);
         self.driver.lane.recall(self.region);
+        self.driver.memory.close(self.region);
     }
 }

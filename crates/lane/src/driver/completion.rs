@@ -184,8 +184,9 @@ impl<L: Lane> Driver<L> {
         let posted = self.posted.remove(&it.id);
         let posted = posted.unwrap_or_else(Posted::copied);
         if let Some(region) = posted.region {
-            self.memory.close(region);
+            // Before anything of it is freed.
             self.lane.recall(region);
+            self.memory.close(region);
         }
         let result = match it.result {
             Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),

@@ -397,6 +397,23 @@ fn connect__forced_and_impossible_is_said_in_words() {
 }
 
 #[test]
+fn listen__for_shared_memory_alone_hears_nobody_by_udp() {
+    let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), options()).expect("listening");
+    let udp = Options {
+        lane: LaneChoice::Udp,
+        ..options()
+    };
+    let mut a = crate::connect(listener.local_addr(), &udp).expect("a socket");
+    a.turn().expect("asking");
+    let heard = (0..PATIENCE).find_map(|_| match listener.try_accept().expect("read") {
+        crate::Accept::Nothing => None,
+        other => Some(other),
+    });
+    assert!(matches!(heard, Some(crate::Accept::Stranger)), "{heard:?}");
+    assert_eq!(listener.counters().refused, 1);
+}
+
+#[test]
 fn reference__to_what_may_not_be_read_any_more_is_lost_and_sent_again_through_the_ring() {
     let (mut a, mut b) = join(&options());
     let bytes = content(1 << 20);

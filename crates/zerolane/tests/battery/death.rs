@@ -231,7 +231,12 @@ fn assert_gone(reason: CloseReason) {
 
 #[test]
 fn peer__dropped_without_close_says_so() {
-    for path in [Path::LoopbackV4, Path::LoopbackV6, Path::Veth(1500)] {
+    for path in [
+        Path::LoopbackV4,
+        Path::LoopbackV6,
+        Path::Shared,
+        Path::Veth(1500),
+    ] {
         let Some(Pair { mut a, b, net }) = path.connect(&impatient()) else {
             continue;
         };
@@ -267,7 +272,12 @@ fn peer__dropped_after_its_first_call_says_so() {
 
 #[test]
 fn peer__that_never_calls_again_is_dead_after_the_idle_timeout() {
-    for path in [Path::LoopbackV4, Path::LoopbackV6, Path::Veth(1500)] {
+    for path in [
+        Path::LoopbackV4,
+        Path::LoopbackV6,
+        Path::Shared,
+        Path::Veth(1500),
+    ] {
         let Some(Pair { mut a, b, net }) = path.connect(&impatient()) else {
             continue;
         };
@@ -359,7 +369,12 @@ fn peer__that_sleeps_less_than_the_idle_timeout_comes_back() {
         idle_timeout: Duration::from_secs(10),
         ..Options::default()
     };
-    for path in [Path::LoopbackV4, Path::Veth(1500), Path::Lossy(0.05)] {
+    for path in [
+        Path::LoopbackV4,
+        Path::Shared,
+        Path::Veth(1500),
+        Path::Lossy(0.05),
+    ] {
         let Some(mut pair) = path.connect(&options) else {
             continue;
         };
