@@ -354,9 +354,13 @@ fn cp__source_that_may_not_be_read() {
         return;
     }
     let lab = Lab::new(&["--anyone"]);
-    // Where another user may start it.
+    // Where another user may start it. Not written by this process: children of other tests would have it open for
+    // writing, and then it cannot be started.
     let program = lab.base.path().join("zerolane");
-    fs::copy(env!("CARGO_BIN_EXE_zerolane"), &program).unwrap();
+    let copied = Command::new("cp")
+        .args([env!("CARGO_BIN_EXE_zerolane").as_ref(), program.as_os_str()])
+        .status();
+    assert!(copied.unwrap().success());
     fs::set_permissions(lab.base.path(), fs::Permissions::from_mode(0o755)).unwrap();
     for (name, mode) in [("open", 0o644), ("secret", 0o600)] {
         fs::write(lab.local(name), name).unwrap();
