@@ -417,6 +417,18 @@ fn auto__a_short_path_is_a_lan_until_it_loses() {
     assert!(auto.is_lan());
 }
 
+/// Where nearly all is lost, answers are as well.
+#[test]
+fn auto__loss_alone_ends_a_lan() {
+    let short = Duration::from_micros(60);
+    let mut auto = Auto::default();
+    auto.on_new_path(Some(short));
+    auto.on_lost(Instant::ZERO + MS, 64 << 10);
+    assert!(auto.is_lan(), "one burst");
+    auto.on_lost(Instant::ZERO + MS * 2, 64 << 10);
+    assert!(!auto.is_lan() && auto.pace().is_some());
+}
+
 /// Each time that it was a LAN too soon, it takes twice as long.
 #[test]
 fn auto__a_lan_that_was_none_is_trusted_later_each_time() {

@@ -42,6 +42,8 @@ pub struct Auto {
     /// When the last sign of congestion was seen, and for how long that counts.
     congested: Option<Instant>,
     quarantine: Duration,
+    /// The shortest round trip, as far as it is known.
+    rtt: Option<Duration>,
     received: u64,
     lost: u64,
     /// Since when all samples told of a long queue, and for how many rounds.
@@ -55,6 +57,7 @@ impl Default for Auto {
             is_lan: false,
             congested: None,
             quarantine: QUARANTINE,
+            rtt: None,
             received: 0,
             lost: 0,
             queued: None,
@@ -77,18 +80,19 @@ impl Auto {
     }
 
     fn judge(&mut self, now: Instant, sample: &Sample) {
+        self.rtt = Some(sample.min_rtt);
         self.received += sample.received;
         self.queued = (sample.rtt > LAN_QUEUE).then(|| {
             let (since, rounds) = self.queued.unwrap_or((now, 0));
             (since, rounds + u32::from(sample.round))
         });
         let stands = |(since, rounds)| now - since >= STANDING && rounds >= STANDING_ROUNDS;
-        let lossy = self.lost * 1000 > self.received.max(JUDGED_BYTES) * LAN_LOSS_PERMILLE;
+        let lossy = self.is_lossy();
         if self.received >= JUDGED_BYTES || lossy {
             (self.received, self.lost) = (0, 0);
         }
         if lossy || self.queued.is_some_and(stands) {
-            self.leave_lan(now, sample.min_rtt);
+            self.leave_lan(now);
         } else if sample.min_rtt >= LAN_RTT {
             if self.is_lan {
                 self.model.on_new_path(Some(sample.min_rtt));
@@ -99,10 +103,15 @@ impl Auto {
         }
     }
 
-    fn leave_lan(&mut self, now: Instant, rtt: Duration) {
+    /// Whether more was lost than a LAN loses.
+    fn is_lossy(&self) -> bool {
+        self.lost * 1000 > self.received.max(JUDGED_BYTES) * LAN_LOSS_PERMILLE
+    }
+
+    fn leave_lan(&mut self, now: Instant) {
         if self.is_lan {
             self.is_lan = false;
-            self.model.on_new_path(Some(rtt));
+            self.model.on_new_path(self.rtt);
             if self.congested.is_some() {
                 self.quarantine = (self.quarantine * 2).min(MAX_QUARANTINE);
             }
@@ -145,13 +154,20 @@ impl Congestion for Auto {
     }
     fn on_lost(&mut self, now: Instant, bytes: u64) {
         self.lost += bytes;
+        // Where nearly all is lost, no answer comes that could tell.
+        if self.is_lan && self.is_lossy() {
+            self.leave_lan(now);
+        }
         self.model.on_lost(now, bytes);
     }
     fn on_silence(&mut self, now: Instant) {
         self.model.on_silence(now);
     }
     fn on_new_path(&mut self, rtt: Option<Duration>) {
-        *self = Auto::default();
+        *self = Auto {
+            rtt,
+            ..Auto::default()
+        };
         self.is_lan = rtt.is_some_and(|rtt| rtt < LAN_RTT);
         self.model.on_new_path(rtt);
     }

@@ -244,3 +244,25 @@ fn goodput__of_a_get_is_that_of_a_put() {
         assert!(get.lost <= most, "{link:?}: {} lost", get.lost);
     }
 }
+
+/// What a window of grants overflows many times. Each byte was sent up to seven times while what arrived between two
+/// answers that tell of it counted as if it had come since the second.
+#[test]
+fn goodput__through_a_queue_shorter_than_a_window() {
+    for queue in [8, 16, 32, 64, 128] {
+        let link = LinkConfig {
+            queue_packets: queue,
+            ..link(Duration::from_micros(100), Loss::None)
+        };
+        let it = extended(link);
+        let needed = it.length / 1432;
+        let said = format!(
+            "{queue} packets: {:.0} Mb/s, {} of {needed} lost",
+            it.mbps, it.lost
+        );
+        // A burst is eleven packets.
+        assert!(it.mbps > if queue < 11 { 600.0 } else { 800.0 }, "{said}");
+        // Most of it at once, in the first window.
+        assert!(it.lost < needed / 6, "{said}");
+    }
+}

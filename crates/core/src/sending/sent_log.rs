@@ -48,6 +48,8 @@ struct ReportedState {
     known: Reported,
     seen_sent: Instant,
     arrival: Option<Arrival>,
+    /// Bytes sent up to the newest burst that was seen by then, or must be gone.
+    settled: u64,
 }
 
 /// When a burst arrived, plus the time that the way back takes.
@@ -203,6 +205,7 @@ impl SentLog {
             known: self.known,
             seen_sent: self.seen_sent,
             arrival: self.arrival,
+            settled: self.settled,
         }
     }
 
@@ -321,7 +324,10 @@ impl SentLog {
         self.arrival = Some(arrival);
         self.note_told();
         let at_arrival = sent.base.arrival.and_then(|it| arrival.rate_since(&it));
-        let arrived = received.saturating_sub(sent.base.known.received);
+        // Some answers tell of no sum, those to questions what is missing: what arrived before them arrived not since then.
+        let arrived = received
+            .saturating_sub(sent.base.known.received)
+            .min(sent.total.saturating_sub(sent.base.settled));
         let elapsed = (self.known.at - sent.base.known.at).max(sent.at - sent.base.seen_sent);
         let round = sent.total > self.round;
         if round {

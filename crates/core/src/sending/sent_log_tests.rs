@@ -123,6 +123,36 @@ fn sample__the_rate_does_not_hang_on_how_long_the_burst_was_that_asked() {
     assert!(answered > 40);
 }
 
+/// A megabyte a second, of which the receiver tells first by what is missing, without a sum, and later with one.
+#[test]
+fn sample__what_arrived_before_the_burst_left_is_no_rate() {
+    let (mut flight, rtt) = (SentLog::new(), 2 * MS);
+    let at = |millis: u32| Instant::ZERO + MS * millis;
+    for number in 1..=100 {
+        flight.on_sent(at(number), 1, 0, 0, 1000);
+        flight.on_seen(at(number) + rtt, number).unwrap().unwrap();
+    }
+    let late = at(200);
+    for _ in 0..4 {
+        flight.on_sent(late, 1, 0, 0, 1000);
+    }
+    let sent = flight.on_seen(late + rtt, 104).unwrap().unwrap();
+    let progress = Progress {
+        received: 104_000,
+        delay_us: 0,
+        marked: 0,
+        capable: 0,
+    };
+    let timing = Timing {
+        rtt,
+        min_rtt: rtt,
+        waited: Duration::ZERO,
+        lateness: Lateness::default(),
+    };
+    let sample = flight.sample(late + rtt, &sent, &progress, timing);
+    assert_eq!(sample.expect("news").rate, 2_000_000, "4 kB in 2 ms");
+}
+
 /// A queue of a megabyte a second, a sender that leaves eight bursts at once every 8 ms, and a receiver that takes them as
 /// seldom: it answers the first of those that it finds before it has taken the rest.
 #[test]
