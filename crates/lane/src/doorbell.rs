@@ -23,11 +23,6 @@ impl Doorbell {
         self.sleeping.load(Ordering::Relaxed)
     }
 
-    /// Whether it was rung, which stays to be taken.
-    pub(crate) fn is_rung(&self) -> bool {
-        self.rung.load(Ordering::Relaxed)
-    }
-
     /// Whether it was rung since the last look.
     pub(crate) fn take(&self) -> bool {
         self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::Acquire)

@@ -61,11 +61,6 @@ impl Waker {
         }
     }
 
-    /// Whether it was used since the last [`Waker::take`].
-    pub fn is_used(&self) -> bool {
-        self.shared.bell.is_rung()
-    }
-
     /// Whether it was used since the last look.
     pub fn take(&self) -> bool {
         self.shared.bell.take()

@@ -17,6 +17,14 @@ const MIN_SPIN_PART: u32 = 16;
 /// Between two looks of one spin a thread that had its core loses no more time than this.
 const PREEMPTED: Duration = Duration::from_micros(500);
 
+/// What one pass of the loop did.
+struct Advance {
+    /// Some connection or endpoint had a turn.
+    moved: bool,
+    /// A wake was taken.
+    woken: bool,
+}
+
 impl Worker {
     /// Moves what can be moved, a bounded amount of work, and returns. True if there may be more to do at once.
     ///
@@ -32,10 +40,11 @@ impl Worker {
         !self.ready.is_empty() || !self.taken.is_empty()
     }
 
-    /// Moves what can be moved. Whether there was anything.
-    fn advance(&mut self) -> Result<bool> {
+    /// Moves what can be moved, and takes the wake.
+    fn advance(&mut self) -> Result<Advance> {
         self.inbox.waker.disarm();
-        if self.inbox.waker.take() {
+        let woken = self.inbox.waker.take();
+        if woken {
             self.take_submissions();
         }
         self.begin_submissions();
@@ -52,7 +61,8 @@ impl Worker {
                 self.turn(key);
             }
         }
-        Ok(turns > 0)
+        let moved = turns > 0;
+        Ok(Advance { moved, woken })
     }
 
     /// Makes progress until there is an event (true), or a [`Waker`](crate::Waker) or a handle was used, or
@@ -66,9 +76,7 @@ impl Worker {
         let mut idle_since = None;
         let mut looked = Instant::now();
         loop {
-            // Progress takes the wake.
-            let woken = self.inbox.waker.is_used();
-            let moved = self.advance()?;
+            let Advance { moved, woken } = self.advance()?;
             if !self.events.is_empty() {
                 return Ok(true);
             }

@@ -180,7 +180,8 @@ fn wait__of_a_worker_is_woken_while_data_flows() {
     std::thread::scope(|scope| {
         for _ in 0..20 {
             scope.spawn(|| waker.wake());
-            assert!(!worker.wait(None).expect("allowed"));
+            let told = worker.wait(None).expect("allowed");
+            assert!(!told, "{:?}", worker.next_event());
         }
     });
     flood.end(&mut worker.release(id).expect("connected"));
