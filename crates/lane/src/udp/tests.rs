@@ -666,7 +666,7 @@ fn exported__a_sealed_get_takes_each_word_whole_while_all_are_written() {
         let torn = words.iter().find(|it| **it != [it[0]; 8]);
         // Behind an odd start a word may lie in two trains.
         assert!(
-            torn.is_none() || start % 8 != 0,
+            torn.is_none() || !start.is_multiple_of(8),
             "{len} at {start}: {torn:?}"
         );
         assert!(words[0] != [0; 8] && words[words.len() - 1] != [0; 8]);
