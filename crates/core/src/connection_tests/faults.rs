@@ -6,7 +6,7 @@ use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss, Reorder};
 use std::time::Duration;
-use zerolane_wire::{Profile, Profiles};
+use zerolane_wire::{Profile, Profiles, Reason};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -450,4 +450,20 @@ fn unreachable__is_believed_only_of_a_silent_peer() {
     sim.a.c().unreachable(now);
     sim.run_for(MS);
     assert_eq!(sim.a.closed(), Some(CloseReason::Unreachable));
+}
+
+/// Its process has ended, most likely: nothing more is to be heard of it.
+#[test]
+fn unreachable__is_believed_of_a_peer_that_disconnects() {
+    let mut sim = connected(link(), 1, &Config::default());
+    let now = sim.now();
+    sim.b.c().close_with(now, Reason::GoingAway);
+    let life = |sim: &Sim| sim.a.connection.as_ref().map(Connection::life);
+    sim.run_until(S, |sim| life(sim) == Some(Life::Answering));
+    sim.net.link_mut(Side::B).set_up(false);
+    let now = sim.now();
+    sim.a.c().unreachable(now);
+    assert_eq!(sim.a.c().life(), Life::Closed);
+    sim.run_for(MS);
+    assert_eq!(sim.a.closed(), Some(CloseReason::Peer(Reason::GoingAway)));
 }

@@ -380,10 +380,11 @@ impl Session {
 /// Disconnecting.
 impl Session {
     /// Whether the network's word that there is nothing at the peer's address is believed. Any machine can
-    /// forge one such message: while the peer answers it is not.
+    /// forge one such message: while the peer answers it is not. One that disconnects answers no more than once, and often not
+    /// at all, for its process ends.
     pub(crate) fn believes_unreachable(&self, cx: &Context) -> bool {
         let patience = cx.recovery.control_timeout().max(REFUSAL_PATIENCE);
-        self.life == Life::Connecting || cx.now - self.heard > patience
+        matches!(self.life, Life::Connecting | Life::Answering) || cx.now - self.heard > patience
     }
 
     /// What Request_Disconnect is to say.
