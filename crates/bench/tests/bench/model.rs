@@ -75,8 +75,10 @@ fn model__every_row_is_predicted_and_measured() {
         assert!(command.starts_with("zerolane bench "), "{row}");
     }
     let worst = errors.iter().copied().fold(0.0, f64::max);
-    assert_eq!(report["worst_error"].as_f64(), Some(worst), "{report}");
-    assert!(report["median_error"].as_f64() <= Some(worst), "{report}");
+    // Divided again, it may differ in the last digit.
+    let said = report["worst_error"].as_f64().unwrap();
+    assert!((said - worst).abs() < 1e-9, "{report}");
+    assert!(report["median_error"].as_f64() <= Some(said), "{report}");
     let drift = &report["drift"];
     let [median, most] = ["median", "worst"].map(|key| drift[key].as_f64().unwrap());
     assert!(0.0 < median && median <= most, "{drift}");

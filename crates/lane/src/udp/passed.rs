@@ -10,7 +10,7 @@ const FIRST: RawFd = 3;
 /// The descriptors that were passed to this process when it was started, in their order, each a duplicate that no
 /// program which this one starts inherits: none, unless `LISTEN_PID` names this process. To be called before this process
 /// opens files of its own: their numbers may be promised too. What the descriptors are is not looked at: see
-/// [`Listener::adopt`](super::Listener::adopt).
+/// [`Listener::adopt`](crate::Listener::adopt).
 ///
 /// # Errors
 /// `LISTEN_FDS` is no number, or says more than there are.
