@@ -58,8 +58,8 @@ fuzz_target!(|input: &[u8]| {
         client.on_timeout(now);
         while let Some(transmit) = client.poll_transmit(now, Default::default()) {
             if transmit == Transmit::Handshake {
-                let message = exchange.message().expect("an Initiator's");
-                said = message.bytes().to_vec();
+                let message = exchange.message(now, || Some(draw()));
+                said = message.expect("an Initiator's").bytes().to_vec();
             }
         }
         let datagram = match kind & 1 {
