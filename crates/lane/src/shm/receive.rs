@@ -234,7 +234,6 @@ impl ShmLane {
             return Ok(false);
         }
         let Reading::Works(mark) = self.link.reading else {
-            // It was told that nothing can be read.
             // It was told that nothing can be read, perhaps after it wrote this.
             return Ok(false);
         };
