@@ -63,9 +63,10 @@ fn restart(lab: &mut Lab) {
 
 fn no_temporaries(directory: &Path) {
     for name in names(directory) {
-        assert!(!name.contains("zlpart"), "{name}");
-        if directory.join(&name).is_dir() {
-            no_temporaries(&directory.join(&name));
+        let path = directory.join(&name);
+        assert!(!name.contains("zlpart"), "{path:?}: {:?}", path.metadata());
+        if path.is_dir() {
+            no_temporaries(&path);
         }
     }
 }
@@ -161,12 +162,12 @@ fn goes_on_in_a_tree(options: &[&str], hard_links: usize, taken_up: std::ops::Ra
         );
         let times = summary["taken_up"].as_u64().unwrap();
         assert!(taken_up.contains(&times), "{summary}");
+        no_temporaries(to);
         same(&from.join("tree"), &to.join("new"));
         for (large, other) in two_names(&to.join("new")).take(hard_links) {
             let inode = |path: &Path| path.metadata().unwrap().ino();
             assert_eq!(inode(&large), inode(&other), "{}", other.display());
         }
-        no_temporaries(to);
     });
 }
 
