@@ -62,13 +62,13 @@ pub(super) fn claim(directory: BorrowedFd<'_>, target: &[u8]) -> Result<Lasting,
     for number in 0..TEMPORARY_NAMES {
         let name = lasting_name(target, number);
         for _ in 0..TRIES {
-            if let Some(made) = make(directory, &name, target)? {
-                return Ok(made);
-            }
             match find(directory, &name, target)? {
                 Found::Ours(found) => return Ok(found),
                 Found::Anothers => break,
                 Found::Nothing => {}
+            }
+            if let Some(made) = make(directory, &name, target)? {
+                return Ok(made);
             }
         }
     }
@@ -83,18 +83,26 @@ pub(super) fn remove_left_over(directory: BorrowedFd<'_>, target: &[u8]) {
 }
 
 /// A new one under `name`; `None` if there is something.
+///
+/// It is locked and marked before it has the name: without its mark, what a copy killed here leaves would be another's
+/// for ever. Where files cannot be without a name, that is so for a moment.
 fn make(directory: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> Result<Option<Lasting>, Cause> {
-    let Some(file) = create(directory, name)? else {
+    let (file, has_name) = match unnamed(directory)? {
+        Some(file) => (Some(file), false),
+        None => (create(directory, name)?, true),
+    };
+    let Some(file) = file else {
         return Ok(None);
     };
     // Marked after it is locked: no other copy takes it in between for what a killed one left.
     match lock(file.as_fd()).and_then(|()| Mark::set(file.as_fd(), target)) {
-        Ok(mark) => Ok(Some(Lasting {
+        Ok(mark) if has_name || link(directory, file.as_fd(), name)? => Ok(Some(Lasting {
             file,
             name: name.to_vec(),
             mark,
             left_over: 0,
         })),
+        Ok(_) => Ok(None),
         Err(cause) => {
             remove(directory, name, file.as_fd());
             Err(cause)

@@ -1,7 +1,9 @@
 #![allow(non_snake_case)]
 use super::*;
 use crate::positioned::write_at;
+use rustix::fs::inotify;
 use std::fs::{File, read, read_dir, write};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -34,6 +36,33 @@ fn lasting_name__fits_and_differs() {
     let different: std::collections::HashSet<_> = names.iter().collect();
     assert_eq!(different.len(), names.len());
     assert!(names[0].starts_with(b".a.") && names[0].ends_with(b".zlpart"));
+}
+
+/// A copy may be killed at any moment: what it leaves without a mark is nobody's.
+#[test]
+fn claim__marks_before_the_name_is_there() {
+    let base = tempfile::tempdir().unwrap();
+    let dir = open(base.path());
+    if unnamed(dir.as_fd()).unwrap().is_none() {
+        eprintln!("skipped: this system makes no files without names");
+        return;
+    }
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    let changes =
+        inotify::WatchFlags::CREATE | inotify::WatchFlags::ATTRIB | inotify::WatchFlags::MODIFY;
+    inotify::add_watch(&watch, base.path(), changes).unwrap();
+    let made = claim(dir.as_fd(), b"a").unwrap();
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(&watch, &mut buffer);
+    // A file without a name has one here that only the system knows.
+    let under_its_name: Vec<_> = std::iter::from_fn(|| {
+        let event = events.next().ok()?;
+        Some((event.events(), event.file_name()?.to_bytes().to_vec()))
+    })
+    .filter(|(_, name)| *name == made.name)
+    .collect();
+    // Neither an attribute nor content comes after the name.
+    assert_eq!(under_its_name, [(inotify::ReadFlags::CREATE, made.name)]);
 }
 
 #[test]

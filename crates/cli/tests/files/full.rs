@@ -20,27 +20,39 @@ fn ls__a_full_server_says_busy_until_a_client_goes() {
         ls.arg("ls").arg(lab.there(""));
         ls
     };
-    let clients = (0..OF_ADDRESS).map(|client| {
-        let mut slow = lab.get(&LIMIT, "a", &client.to_string());
-        let quiet = slow.stdout(Stdio::null()).stderr(Stdio::null());
-        Running(quiet.spawn().unwrap())
-    });
-    let mut clients: Vec<_> = clients.collect();
-    let local = lab.local("");
-    eventually("all of them receive", || {
-        let receives = |client: usize| part(&local, &client.to_string()).is_some();
-        (0..OF_ADDRESS).all(receives).then_some(())
+    let clients = receiving(&lab, OF_ADDRESS, |client| {
+        lab.get(&LIMIT, "a", &client.to_string())
     });
     fail(list(), 8, "the peer is at its limit");
     // Not even one that goes on when its connection breaks waits for the first.
     fail(lab.get(&[], "a", "last"), 8, "the peer is at its limit");
-    for client in &mut clients {
-        assert_eq!(client.0.try_wait().unwrap(), None, "one was turned away");
-    }
-    drop(clients);
+    still_there(clients);
     eventually("there is a place again", || {
         (run(list()).0 == 0).then_some(())
     });
+}
+
+/// So many clients, each of which receives by its own copy, under its number.
+fn receiving(lab: &Lab, clients: usize, copy: impl Fn(usize) -> Command) -> Vec<Running> {
+    let start = |client| {
+        let mut slow = copy(client);
+        let quiet = slow.stdout(Stdio::null()).stderr(Stdio::null());
+        Running(quiet.spawn().unwrap())
+    };
+    let started = (0..clients).map(start).collect();
+    let local = lab.local("");
+    eventually("all of them receive", || {
+        let receives = |client: usize| part(&local, &client.to_string()).is_some();
+        (0..clients).all(receives).then_some(())
+    });
+    started
+}
+
+/// Ends clients none of which was turned away.
+fn still_there(clients: Vec<Running>) {
+    for mut client in clients {
+        assert_eq!(client.0.try_wait().unwrap(), None, "one was turned away");
+    }
 }
 
 /// Of which each copy takes minutes.
@@ -99,21 +111,9 @@ fn cp__a_server_with_32_connections_tells_the_next_one_so() {
         slow.arg(lab.local(&client.to_string()));
         slow
     };
-    let clients = (0..IN_ALL).map(|client| {
-        let mut slow = get(client, &LIMIT);
-        let quiet = slow.stdout(Stdio::null()).stderr(Stdio::null());
-        Running(quiet.spawn().unwrap())
-    });
-    let mut clients: Vec<_> = clients.collect();
-    let local = lab.local("");
-    eventually("all of them receive", || {
-        let receives = |client: usize| part(&local, &client.to_string()).is_some();
-        (0..IN_ALL).all(receives).then_some(())
-    });
+    let clients = receiving(&lab, IN_ALL, |client| get(client, &LIMIT));
     for options in [&LIMIT[..], &[]] {
         fail(get(IN_ALL, options), 8, "has all the connections");
     }
-    for client in &mut clients {
-        assert_eq!(client.0.try_wait().unwrap(), None, "one was turned away");
-    }
+    still_there(clients);
 }

@@ -63,9 +63,10 @@ fn restart(lab: &mut Lab) {
 
 fn no_temporaries(directory: &Path) {
     for name in names(directory) {
-        assert!(!name.contains("zlpart"), "{name}");
-        if directory.join(&name).is_dir() {
-            no_temporaries(&directory.join(&name));
+        let path = directory.join(&name);
+        assert!(!name.contains("zlpart"), "{path:?}: {:?}", path.metadata());
+        if path.is_dir() {
+            no_temporaries(&path);
         }
     }
 }
@@ -161,12 +162,12 @@ fn goes_on_in_a_tree(options: &[&str], hard_links: usize, taken_up: std::ops::Ra
         );
         let times = summary["taken_up"].as_u64().unwrap();
         assert!(taken_up.contains(&times), "{summary}");
+        no_temporaries(to);
         same(&from.join("tree"), &to.join("new"));
         for (large, other) in two_names(&to.join("new")).take(hard_links) {
             let inode = |path: &Path| path.metadata().unwrap().ino();
             assert_eq!(inode(&large), inode(&other), "{}", other.display());
         }
-        no_temporaries(to);
     });
 }
 
@@ -187,6 +188,24 @@ fn for_both_directions(test: impl Fn(&mut Lab, &Path, &Path, bool) + Sync) {
     });
 }
 
+/// How `command`, which writes into `there`, ends and what it says when the server is killed in the middle of a large file.
+fn until_the_server_is_killed(
+    mut command: Command,
+    lab: &mut Lab,
+    there: &Path,
+) -> (Option<i32>, String) {
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = Running(child.spawn().unwrap());
+    while !there.is_dir() || part_bytes(there, "large") <= 8 * MIB as u64 {
+        assert!(child.0.try_wait().unwrap().is_none());
+    }
+    drop(lab.server.take());
+    let mut words = String::new();
+    let mut err = child.0.stderr.take().unwrap();
+    std::io::Read::read_to_string(&mut err, &mut words).unwrap();
+    (child.0.wait().unwrap().code(), words)
+}
+
 #[test]
 fn sync__that_gives_up_says_how_to_go_on() {
     let mut lab = Lab::new(&[]);
@@ -195,17 +214,9 @@ fn sync__that_gives_up_says_how_to_go_on() {
     let mut sync = zerolane();
     sync.args(["sync", "--timeout", "1"]);
     sync.arg(lab.local("d")).arg(lab.there("d"));
-    let child = sync.stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = Running(child.spawn().unwrap());
     let there = lab.share("d");
-    while !there.is_dir() || part_bytes(&there, "large") <= 8 * MIB as u64 {
-        assert!(child.0.try_wait().unwrap().is_none());
-    }
-    drop(lab.server.take());
-    let mut words = String::new();
-    let mut err = child.0.stderr.take().unwrap();
-    std::io::Read::read_to_string(&mut err, &mut words).unwrap();
-    assert_eq!(child.0.wait().unwrap().code(), Some(1), "{words}");
+    let (code, words) = until_the_server_is_killed(sync, &mut lab, &there);
+    assert_eq!(code, Some(1), "{words}");
     for said in [
         "the sync is not complete",
         "say it again, with --resume",
@@ -222,19 +233,9 @@ fn cp__gives_up_or_is_interrupted_when_the_server_stays_away() {
             let mut lab = Lab::new(&[]);
             fs::write(lab.local("large"), content(1, LARGE)).unwrap();
             let share = lab.share("");
-            let ready = || part_bytes(&share, "large") > 8 * MIB as u64;
-            let command = lab.put(&["--timeout", "1"], "large", "");
-            let mut copy = command;
-            let child = copy.stdout(Stdio::null()).stderr(Stdio::piped());
-            let mut child = Running(child.spawn().unwrap());
-            while !ready() {
-                assert!(child.0.try_wait().unwrap().is_none());
-            }
-            drop(lab.server.take());
-            let mut words = String::new();
-            let mut err = child.0.stderr.take().unwrap();
-            std::io::Read::read_to_string(&mut err, &mut words).unwrap();
-            assert_eq!(child.0.wait().unwrap().code(), Some(1), "{words}");
+            let copy = lab.put(&["--timeout", "1"], "large", "");
+            let (code, words) = until_the_server_is_killed(copy, &mut lab, &share);
+            assert_eq!(code, Some(1), "{words}");
             for said in [
                 "within 1 s (--timeout)",
                 "again with --resume",
