@@ -1,12 +1,13 @@
 //! What sampling costs in goodput: TCP over loopback between two threads, every CPU sampled as `explain` does it, switched
-//! on and off by turns. Prints the change in goodput, mean and standard error of the pairs.
+//! on and off by turns. Prints by how much goodput changes, the median of pairs and an interval that holds it at a confidence
+//! of 95 %, and what the interrupts take by themselves: how long a thread that looks at the time was away for each.
 //!
 //! ```text
 //! cargo run --release -p zerolane-explain --example perturbation -- [HZ [PAIRS]]
 //! ```
 //!
-//! 997 Hz and 100 pairs if nothing is said, which take 10 s; 0 Hz switches nothing, and shows what chance makes of it. It needs
-//! the right to sample whole CPUs, and a machine that does nothing else.
+//! 997 Hz and 600 pairs if nothing is said, which take two minutes; 0 Hz switches nothing, and shows what chance makes of it. It
+//! needs the right to sample whole CPUs, and a machine that does nothing else.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -19,19 +20,33 @@ use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag, Sampler};
 
 /// How long sampling is on, and off.
-const TURN: Duration = Duration::from_millis(50);
+const TURN: Duration = Duration::from_millis(100);
+/// For so long a thread looks at the time while it is sampled.
+const LOOK: Duration = Duration::from_secs(2);
+/// Shorter pauses are no interrupts.
+const PAUSE_MIN: Duration = Duration::from_nanos(700);
 /// Bytes of a call.
 const BUFFER: usize = 128 << 10;
 /// Bytes of the ring of each CPU, as `explain` has them.
 const RING: usize = 512 << 10;
+/// Standard deviations of what has a probability of 95 % around the mean.
+const DEVIATIONS: f64 = 1.96;
 
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut numbers = std::env::args().skip(1).map(|it| it.parse::<u64>());
     let hz = numbers.next().unwrap_or(Ok(997))?;
-    let pairs = numbers.next().unwrap_or(Ok(100))?;
+    let pairs = numbers.next().unwrap_or(Ok(600))?;
     let mut samplers = samplers(hz)?;
+    let pauses = pauses(&mut samplers)?;
+    let share: f64 = pauses.iter().sum::<f64>() / LOOK.as_secs_f64();
+    let (samples, pause) = (pauses.len(), median(pauses).unwrap_or_default());
+    println!(
+        "{hz} Hz: {samples} samples of a thread that does nothing else in {LOOK:?}; it was away for {:.1} us each (median), {:.2} % of the time in all",
+        pause * 1e6,
+        share * 100.0
+    );
     transfer()?;
     // Until windows have grown.
     thread::sleep(Duration::from_secs(1));
@@ -44,12 +59,30 @@ fn main() -> Result<(), Box<dyn Error>> {
         let [on, off] = if first { [one, other] } else { [other, one] };
         changes.push((on / off - 1.0) * 100.0);
     }
-    let count = changes.len() as f64;
-    let mean = changes.iter().sum::<f64>() / count;
-    let squares: f64 = changes.iter().map(|it| (it - mean).powi(2)).sum();
-    let error = (squares / (count - 1.0) / count).sqrt();
-    println!("{hz} Hz: goodput changes by {mean:+.1} % +- {error:.1} %, {pairs} pairs");
+    let [low, high] = interval(&changes).ok_or("no pairs")?;
+    let middle = median(changes).ok_or("no pairs")?;
+    println!(
+        "{hz} Hz: goodput changes by {middle:+.2} % ({low:+.2} to {high:+.2}), {pairs} pairs of {TURN:?}"
+    );
     Ok(())
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// Holds the median, whatever the distribution: of n values as many lie below it as heads fall in n throws of a coin.
+fn interval(values: &[f64]) -> Option<[f64; 2]> {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let (half, deviation) = (
+        values.len() as f64 / 2.0,
+        (values.len() as f64).sqrt() / 2.0,
+    );
+    let low = (half - DEVIATIONS * deviation).floor().max(0.0) as usize;
+    let high = (values.len().checked_sub(1)?).checked_sub(low)?;
+    Some([*values.get(low)?, *values.get(high)?])
 }
 
 /// One for each CPU, off; none at 0 Hz.
@@ -73,6 +106,55 @@ fn samplers(hz: u64) -> Result<Vec<Sampler>, Box<dyn Error>> {
     Ok((0..cpus).map(open).collect::<Result<_, _>>()?)
 }
 
+fn switch(samplers: &mut [Sampler], on: bool) -> Result<(), Box<dyn Error>> {
+    for sampler in samplers {
+        let counter = sampler.as_counter_mut();
+        if on {
+            counter.enable()?;
+        } else {
+            counter.disable()?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes what was sampled, as it is taken while `explain` watches; how many samples of this process it was.
+fn take(samplers: &mut [Sampler]) -> usize {
+    let mine = std::process::id();
+    let mut count = 0;
+    for sampler in samplers {
+        while let Some(record) = sampler.next_record() {
+            let record = record.parse_record();
+            let of = record.ok().and_then(|it| match it {
+                perf_event::data::Record::Sample(sample) => sample.pid(),
+                _ => None,
+            });
+            count += usize::from(of == Some(mine));
+        }
+    }
+    count
+}
+
+/// Seconds that a thread which looks at the time was away, once for each sample of it. What is no sample is shorter, or rare.
+fn pauses(samplers: &mut [Sampler]) -> Result<Vec<f64>, Box<dyn Error>> {
+    let mut pauses = Vec::new();
+    switch(samplers, true)?;
+    let begun = Instant::now();
+    let mut last = begun;
+    while last - begun < LOOK {
+        let now = Instant::now();
+        if now - last >= PAUSE_MIN {
+            pauses.push((now - last).as_secs_f64());
+        }
+        last = now;
+    }
+    switch(samplers, false)?;
+    let samples = take(samplers);
+    pauses.sort_by(|one, other| other.total_cmp(one));
+    pauses.truncate(samples);
+    Ok(pauses)
+}
+
 /// Sends and receives until the process ends.
 fn transfer() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -91,26 +173,20 @@ fn transfer() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Bytes a second of one turn. What was sampled is taken within it, as it is while `explain` watches.
+/// Bytes a second of one turn. What was sampled is taken within it.
 fn goodput(samplers: &mut [Sampler], on: bool) -> Result<f64, Box<dyn Error>> {
     if on {
-        for sampler in samplers.iter_mut() {
-            sampler.as_counter_mut().enable()?;
-        }
+        switch(samplers, true)?;
     }
     let (begun, before) = (Instant::now(), RECEIVED.load(Ordering::Relaxed));
     thread::sleep(TURN);
     if on {
-        for sampler in samplers.iter_mut() {
-            while sampler.next_record().is_some() {}
-        }
+        take(samplers);
     }
     let bytes = RECEIVED.load(Ordering::Relaxed) - before;
     let seconds = begun.elapsed().as_secs_f64();
     if on {
-        for sampler in samplers {
-            sampler.as_counter_mut().disable()?;
-        }
+        switch(samplers, false)?;
     }
     Ok(bytes as f64 / seconds)
 }

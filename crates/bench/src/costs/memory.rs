@@ -18,7 +18,8 @@ use crate::cpu;
 
 /// The size of the pieces of files, bytes: those of `bench stream`.
 const PIECE: usize = 1 << 20;
-const TAG: usize = 16;
+/// Bytes of a seal.
+pub(super) const TAG: usize = 16;
 
 /// Of memory of so many bytes.
 pub(super) fn measure(effort: Effort, bytes: usize) -> Result<MemoryCosts> {
@@ -124,7 +125,7 @@ pub(super) fn contention(effort: Effort, cores: [usize; 2], bytes: usize) -> Res
         let alone = joined(scope.spawn(move || copy(cores[0], None)).join())?;
         let [one, other] = cores.map(|core| scope.spawn(move || copy(core, Some(both))));
         let (one, _) = (joined(one.join())?, joined(other.join())?);
-        let alone = Cost::of(alone).context("no samples")?.median;
+        let alone = Cost::of(alone).context("no samples")?.mean;
         Cost::of(one.into_iter().map(|it| (it / alone).max(1.0))).context("no samples")
     })
 }

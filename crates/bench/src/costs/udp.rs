@@ -55,7 +55,9 @@ fn by(
     let (mut from, mut to) = (Region::anonymous(bytes)?, Region::anonymous(bytes)?);
     from.fill(1);
     to.fill(2);
-    let end = [9; TRAIN_END];
+    // In one page: a pipe has as many places as a train has pages, and one for this.
+    let mut end = Region::anonymous(TRAIN_END)?;
+    end.fill(9);
     let trains = (bytes / TRAIN).max(1);
     let at = |train: usize| train % trains * TRAIN;
     // What this user may have queued, with what the kernel takes for itself.

@@ -1,0 +1,131 @@
+//! What a driver counts of its own, of packets that it was made to drop.
+#![allow(non_snake_case)]
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Command;
+
+use netlab::netns::{self, Namespace, Topology};
+use object::write::{Object, Symbol, SymbolSection};
+use object::{
+    Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
+};
+use zerolane_explain::{Explainer, Options, Rate, Subject};
+
+/// Counters alone.
+const COUNTERS: Options = Options {
+    rate: Rate::Never,
+    folded: false,
+    system_calls: false,
+};
+/// `return XDP_DROP`: the register of the result becomes 1; exit.
+const DROP_ALL: [u8; 16] = [
+    0xb7, 0, 0, 0, 1, 0, 0, 0, // mov r0, 1
+    0x95, 0, 0, 0, 0, 0, 0, 0, // exit
+];
+/// Where it is in the object.
+const SECTION: &str = "xdp";
+
+/// Such a program as a compiler would leave it.
+fn program() -> Vec<u8> {
+    let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
+    let section = object.add_section(Vec::new(), SECTION.into(), SectionKind::Text);
+    object.append_section_data(section, &DROP_ALL, 8);
+    object.add_symbol(Symbol {
+        name: b"drop_all".to_vec(),
+        value: 0,
+        size: DROP_ALL.len() as u64,
+        kind: SymbolKind::Text,
+        scope: SymbolScope::Linkage,
+        weak: false,
+        section: SymbolSection::Section(section),
+        flags: SymbolFlags::None,
+    });
+    let license = object.add_section(Vec::new(), b"license".to_vec(), SectionKind::Data);
+    object.append_section_data(license, b"GPL\0", 1);
+    object.write().unwrap()
+}
+
+/// Has the driver of this namespace's device drop all that it receives; why not.
+fn drop_all(namespace: &Namespace, program: &Path) -> Result<(), String> {
+    let made = Command::new("ip")
+        .args(["-n", namespace.name(), "link", "set", "dev"])
+        .args([namespace.device(), "xdpdrv", "object"])
+        .arg(program)
+        .args(["section", SECTION])
+        .output()
+        .map_err(|error| error.to_string())?;
+    match made.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&made.stderr).into_owned()),
+    }
+}
+
+/// What the device of this thread's namespace received, in frames.
+fn frames(device: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let line = text.lines().find_map(|it| {
+        let (name, counts) = it.split_once(':')?;
+        (name.trim() == device).then_some(counts)
+    });
+    line.unwrap()
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+/// Both ends of the veth have counters of their own, by queue, and only those of the end that dropped rise.
+#[test]
+fn driver_statistics__what_a_veth_drops() {
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return;
+    }
+    const SENT: u64 = 300;
+    let hosts = Topology::pair("driver", 1500).unwrap();
+    let receiver = hosts.b();
+    let directory = tempfile::tempdir().unwrap();
+    let object = directory.path().join("drop.o");
+    std::fs::write(&object, program()).unwrap();
+    let to = (receiver.ipv4(), 9);
+    // The address is resolved before nothing passes any more.
+    let sender = hosts.a().enter_thread(|| {
+        let sender = UdpSocket::bind((hosts.a().ipv4(), 0)).unwrap();
+        sender.send_to(&[1], to).unwrap();
+        sender
+    });
+    let sender = sender.unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    if let Err(why) = drop_all(receiver, &object) {
+        eprintln!("skipped: no program for a device here: {why}");
+        return;
+    }
+    let watched = || {
+        let before = frames(receiver.device());
+        let explainer = Explainer::start(Subject::Machine, COUNTERS);
+        for _ in 0..SENT {
+            sender.send_to(&[1], to).unwrap();
+        }
+        let explanation = explainer.finish();
+        (explanation, frames(receiver.device()) - before)
+    };
+    let (explanation, arrived) = receiver.enter_thread(watched).unwrap();
+    if explanation.missing.iter().any(|it| it.contains("ethtool")) {
+        eprintln!("skipped: no ethtool");
+        return;
+    }
+    let own = explanation.driver_statistics.iter();
+    let own: Vec<_> = own.filter(|it| it.namespace == "this").collect();
+    let counted: u64 = own.iter().map(|it| it.count).sum();
+    for it in &own {
+        assert_eq!(it.interface, receiver.device());
+        assert!(it.name.ends_with("_xdp_drops"), "{it:?}");
+    }
+    // The kernel's own packets, of neighbours and groups, are dropped as well.
+    assert!(
+        (SENT..=arrived).contains(&counted),
+        "{counted} of {arrived}: {own:?}"
+    );
+}
