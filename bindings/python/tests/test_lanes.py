@@ -54,5 +54,5 @@ def test_lane__best_is_udp_where_the_listener_does_not_offer_more_and_says_why()
 
 
 def test_lane__is_one_that_there_is() -> None:
-    with pytest.raises(ValueError, match="no lane 'carrier pigeon'"):
+    with pytest.raises(ValueError, match='no lane "carrier pigeon"'):
         zerolane.Options(lane="carrier pigeon")  # type: ignore[arg-type]
