@@ -2039,12 +2039,46 @@ enum zl_option
      * set last counts.
      */
     ZL_OPTION_AUTHENTICATED = 12,
+    /**
+     * What carries the connection, a value of enum zl_lane. Default ZL_LANE_UDP.
+     */
+    ZL_OPTION_LANE = 13,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
 typedef enum zl_option zl_option;
 #else
 typedef uint32_t zl_option;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * What carries a connection.
+ */
+enum zl_lane
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * UDP, also to processes of this host.
+     */
+    ZL_LANE_UDP = 0,
+    /**
+     * Shared memory to processes of this host and user that listen with this value or the next; else UDP. Nothing is
+     * encrypted in shared memory: the kernel keeps others out.
+     */
+    ZL_LANE_BEST = 1,
+    /**
+     * Shared memory, or connecting fails. An endpoint hears nobody else.
+     */
+    ZL_LANE_SHARED_MEMORY = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zl_lane zl_lane;
+#else
+typedef uint32_t zl_lane;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -2163,9 +2197,13 @@ typedef struct zl_account {
      */
     uint64_t bytes_given;
     /**
+     * What carries the connection: ZL_LANE_UDP or ZL_LANE_SHARED_MEMORY.
+     */
+    uint64_t lane;
+    /**
      * 0.
      */
-    uint64_t reserved[6];
+    uint64_t reserved[5];
 } zl_account;
 
 /**

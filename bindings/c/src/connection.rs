@@ -1,7 +1,7 @@
 //! Connections: made, looked at, ended.
 
 use crate::address;
-use crate::options::{self, zl_options};
+use crate::options::{self, zl_lane, zl_options};
 use crate::pointer::{Output, give, handle, text, timeout};
 use crate::status::{Failure, guard, refused, zl_status};
 use std::ffi::c_char;
@@ -231,8 +231,10 @@ pub struct zl_account {
     pub receive_buffer: u64,
     /// Of `bytes_sent`, those that the kernel sent from where they lay, without a copy of its own.
     pub bytes_given: u64,
+    /// What carries the connection: ZL_LANE_UDP or ZL_LANE_SHARED_MEMORY.
+    pub lane: u64,
     /// 0.
-    pub reserved: [u64; 6],
+    pub reserved: [u64; 5],
 }
 
 impl From<Account> for zl_account {
@@ -250,7 +252,8 @@ impl From<Account> for zl_account {
                 + account.rx_empty_polls,
             receive_buffer: account.receive_buffer as u64,
             bytes_given: account.bytes_given,
-            reserved: [0; 6],
+            lane: zl_lane::from(account.lane) as u64,
+            reserved: [0; 5],
         }
     }
 }

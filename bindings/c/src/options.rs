@@ -6,6 +6,8 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Duration;
 use zerolane::Options;
+use zerolane::counters::LaneKind;
+use zerolane::options::LaneChoice;
 use zerolane::security::{Mode, PublicKey};
 
 /// Settings of connections. The defaults suit a local network, encrypt, and trust any peer.
@@ -49,9 +51,35 @@ pub enum zl_option {
     /// told the same. A host on the path can read everything. Default 0. Of this and ZL_OPTION_PLAIN, the one
     /// set last counts.
     ZL_OPTION_AUTHENTICATED = 12,
+    /// What carries the connection, a value of enum zl_lane. Default ZL_LANE_UDP.
+    ZL_OPTION_LANE = 13,
 }
 
 use zl_option::*;
+
+/// What carries a connection.
+#[repr(u32)]
+#[derive(Clone, Copy)]
+pub enum zl_lane {
+    /// UDP, also to processes of this host.
+    ZL_LANE_UDP = 0,
+    /// Shared memory to processes of this host and user that listen with this value or the next; else UDP. Nothing is
+    /// encrypted in shared memory: the kernel keeps others out.
+    ZL_LANE_BEST = 1,
+    /// Shared memory, or connecting fails. An endpoint hears nobody else.
+    ZL_LANE_SHARED_MEMORY = 2,
+}
+
+use zl_lane::*;
+
+impl From<LaneKind> for zl_lane {
+    fn from(kind: LaneKind) -> zl_lane {
+        match kind {
+            LaneKind::Udp => ZL_LANE_UDP,
+            LaneKind::SharedMemory => ZL_LANE_SHARED_MEMORY,
+        }
+    }
+}
 
 /// A copy of what `options` says; the defaults if it is null.
 ///
@@ -129,6 +157,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
     const SLOTS: u32 = ZL_OPTION_SLOTS as u32;
     const PLAIN: u32 = ZL_OPTION_PLAIN as u32;
     const AUTHENTICATED: u32 = ZL_OPTION_AUTHENTICATED as u32;
+    const LANE: u32 = ZL_OPTION_LANE as u32;
     match option {
         STRICT => options.strict = switch(value)?,
         GSO => options.gso = switch(value)?,
@@ -142,6 +171,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
         SLOTS => options.slots = fit(value)?,
         PLAIN => options.security.mode = mode(Mode::Plain, value)?,
         AUTHENTICATED => options.security.mode = mode(Mode::Authenticated, value)?,
+        LANE => options.lane = lane(value)?,
         _ => return Err(Failure::argument(format!("there is no option {option}"))),
     }
     Ok(())
@@ -152,6 +182,18 @@ fn mode(other: Mode, value: u64) -> Result<Mode, Failure> {
         true => other,
         false => Mode::Encrypted,
     })
+}
+
+fn lane(value: u64) -> Result<LaneChoice, Failure> {
+    const UDP: u64 = ZL_LANE_UDP as u64;
+    const BEST: u64 = ZL_LANE_BEST as u64;
+    const SHARED_MEMORY: u64 = ZL_LANE_SHARED_MEMORY as u64;
+    match value {
+        UDP => Ok(LaneChoice::Udp),
+        BEST => Ok(LaneChoice::Best),
+        SHARED_MEMORY => Ok(LaneChoice::SharedMemory),
+        _ => Err(Failure::argument(format!("there is no lane {value}"))),
+    }
 }
 
 fn switch(value: u64) -> Result<bool, Failure> {

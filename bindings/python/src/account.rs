@@ -1,6 +1,7 @@
 //! What was counted.
 
 use pyo3::prelude::*;
+use zerolane::counters::LaneKind;
 
 /// What a connection did since it began: every byte placed or copied again, and the datagrams.
 #[pyclass(frozen, get_all, module = "zerolane")]
@@ -21,6 +22,10 @@ pub(crate) struct Account {
     dropped_socket_buffer: u64,
     /// Receive buffer the kernel granted, bytes.
     receive_buffer: usize,
+    /// What carries the connection: "udp" or "shared_memory".
+    lane: &'static str,
+    /// Why no shared memory carries it, in words, where that was asked for.
+    no_shared_memory: Option<String>,
 }
 
 impl From<zerolane::counters::Account> for Account {
@@ -34,6 +39,11 @@ impl From<zerolane::counters::Account> for Account {
             datagrams_received: account.datagrams_received,
             dropped_socket_buffer: account.dropped_socket_buffer,
             receive_buffer: account.receive_buffer,
+            lane: match account.lane {
+                LaneKind::Udp => "udp",
+                LaneKind::SharedMemory => "shared_memory",
+            },
+            no_shared_memory: account.no_shared_memory.map(|why| why.to_string()),
         }
     }
 }

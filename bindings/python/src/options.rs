@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerolane::Security;
 use zerolane::keys::identity;
+use zerolane::options::LaneChoice;
 use zerolane::security::PublicKey;
 
 /// Settings of connections; the defaults suit a local network. Times are in seconds, sizes in bytes.
@@ -16,6 +17,9 @@ use zerolane::security::PublicKey;
 /// `zerolane keygen` makes it, and made if there is none. Without `identity`, each connection or endpoint
 /// makes a key. `trust` has the keys ("zl:...") of the peers to speak to; without it, any peer. `plain`
 /// turns protection off, if the peer does so too: then a host on the path can read and change everything.
+///
+/// `lane` is "udp", "best" (shared memory to processes of this host and user that say so too, else UDP) or "shared_memory"
+/// (or an error). Nothing is encrypted in shared memory: the kernel keeps others out.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);
@@ -31,6 +35,18 @@ pub(crate) fn read(options: Option<&Bound<'_, Options>>) -> zerolane::Options {
 pub(crate) fn seconds(value: f64, name: &str) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value)
         .map_err(|_| PyValueError::new_err(format!("{name} is not a time: {value} s")))
+}
+
+/// A lane by its name.
+fn lane_named(name: &str) -> PyResult<LaneChoice> {
+    match name {
+        "udp" => Ok(LaneChoice::Udp),
+        "best" => Ok(LaneChoice::Best),
+        "shared_memory" => Ok(LaneChoice::SharedMemory),
+        _ => Err(PyValueError::new_err(format!(
+            "there is no lane {name:?}: udp, best or shared_memory"
+        ))),
+    }
 }
 
 /// How connections are protected.
@@ -74,7 +90,7 @@ impl Options {
     #[new]
     #[pyo3(signature = (*, strict=None, gso=None, gro=None, checksum=None, receive_buffer=None,
                         max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None,
-                        plain=None, authenticated=None, identity=None, trust=None))]
+                        plain=None, authenticated=None, identity=None, trust=None, lane=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         strict: Option<bool>,
@@ -90,6 +106,7 @@ impl Options {
         authenticated: Option<bool>,
         identity: Option<PathBuf>,
         trust: Option<Vec<String>>,
+        lane: Option<&str>,
     ) -> PyResult<Options> {
         let default = zerolane::Options::default();
         let time = |value: Option<f64>, name, default| {
@@ -111,6 +128,7 @@ impl Options {
                 identity,
                 trust,
             )?,
+            lane: lane.map_or(Ok(default.lane), lane_named)?,
             ..default
         }))
     }

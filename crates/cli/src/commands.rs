@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{config, doctor, explain, files, keys, lab, mem, trace};
+use crate::{config, doctor, explain, files, keys, lab, lanes, mem, trace};
 
 /// Move data between machines: it lands once, in its final place.
 #[derive(Debug, Parser)]
@@ -56,6 +56,8 @@ pub enum Command {
     Config(config::shown::Args),
     /// Find out what is in the way on this machine, or on the way to a host
     Doctor(doctor::Args),
+    /// Say which lane a connection to a host would use, and why not the other
+    Lanes(lanes::Args),
     /// Run any program over an emulated network: delay, loss, rate and more
     Lab(lab::Args),
     /// Say how often a receiver's predictions would have held for recorded traffic
@@ -89,6 +91,7 @@ impl Command {
             Command::Keys(args) => keys::lists::run(args),
             Command::Config(args) => config::shown::run(args),
             Command::Doctor(args) => doctor::run(args),
+            Command::Lanes(args) => lanes::run(args),
             Command::Lab(args) => return lab::run(args),
             Command::Trace(args) => trace::run(args),
             Command::Explain(args) => return explain::run(args),

@@ -17,6 +17,8 @@ pub mod generate;
 pub mod interrupt;
 mod keys;
 pub mod lab;
+pub mod lane;
+mod lanes;
 mod login;
 mod mem;
 mod ports;

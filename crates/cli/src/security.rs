@@ -13,6 +13,7 @@ use zerolane::security::{Code, Identity, Mode, PublicKey};
 
 use crate::console;
 use crate::exit::Exit;
+use crate::lane::LaneName;
 use crate::login::LoginArgs;
 
 /// Files in the directory of the user's keys.
@@ -39,6 +40,9 @@ pub(crate) struct ClientArgs {
     /// How the protocol behaves. The server must be told the same
     #[arg(long, value_enum, default_value_t = ProfileName::Extended)]
     pub(crate) profile: ProfileName,
+    /// What carries the connection; the server must be told to offer shared memory, too [default: udp]
+    #[arg(long, value_enum, value_name = "LANE")]
+    pub(crate) lane: Option<LaneName>,
 }
 
 /// Options of the commands that reach what `serve` offers, which can ask for a code.
@@ -77,6 +81,9 @@ pub(crate) struct ServerArgs {
     /// How the protocol behaves. Clients must be told the same
     #[arg(long, value_enum, default_value_t = ProfileName::Extended)]
     pub(crate) profile: ProfileName,
+    /// What carries connections; auto offers shared memory besides UDP, shm offers nothing else [default: udp]
+    #[arg(long, value_enum, value_name = "LANE")]
+    pub(crate) lane: Option<LaneName>,
 }
 
 /// Names of profiles.
@@ -162,6 +169,7 @@ impl FileClientArgs {
             (client.authenticated, "--authenticated"),
             (client.plain, "--plain"),
             (client.profile == ProfileName::Classic, "--profile classic"),
+            (client.lane.is_some(), "--lane"),
         ];
         match given.iter().find(|(given, _)| *given) {
             Some((_, option)) => Err(anyhow!(

@@ -187,6 +187,20 @@ fn profile__classic_has_to_be_asked_for_at_both_ends() {
 }
 
 #[test]
+fn lane__shared_memory_where_both_ends_ask_for_it() {
+    let shm = ["--lane", "shm"];
+    let content = noise(300_000, 4);
+    let exporter = Exporter::of("1MiB", &shm);
+    exporter.succeeds("put", &[&["m", "-"][..], &shm].concat(), &content);
+    let part = [&["m@0+300000", "-"][..], &shm].concat();
+    assert!(exporter.succeeds("get", &part, b"") == content);
+    let exporter = Exporter::of("1MiB", &[]);
+    let asked = [&["m", "-"][..], &shm].concat();
+    let why = "nothing of this user listens for it at the address";
+    exporter.fails("put", &asked, &content, 3, why);
+}
+
+#[test]
 fn put__of_standard_input() {
     let exporter = Exporter::of("2MiB", &[]);
     let content = noise((1 << 20) + 12_345, 1);

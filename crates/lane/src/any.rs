@@ -67,6 +67,14 @@ impl AnyLane {
         of_each!(self, it => it.socket())
     }
 
+    /// What is to be watched besides the socket: readable once the peer's process ended. See [`ShmLane::peer_process`].
+    pub fn peer_process(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            AnyLane::Udp(..) => None,
+            AnyLane::SharedMemory(it) => it.peer_process(),
+        }
+    }
+
     /// Our address at present, if there is a way to the peer.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         match self {

@@ -60,7 +60,7 @@ pub use process::Process;
 pub use registry::Registry;
 pub use scheduler::Scheduler;
 pub use security::{Mode, Security, random};
-pub use shm::{NoSharedMemory, RingFault, ShmLane};
+pub use shm::{NoSharedMemory, Reach, RingFault, ShmLane, look};
 pub use submissions::Submissions;
 pub use waker::Waker;
 pub use zerolane_core::{

@@ -6,6 +6,7 @@ use crate::shm::{Arrived, Ends, ShmLane, Visitor, Visitors};
 use crate::udp::{self, PacketAddresses, PeerMigration, Received, SharedPort, UdpLane};
 use crate::{AnyLane, Driver, LaneChoice, Options, poll, security};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use socket2::Socket;
 use std::collections::VecDeque;
 use std::io;
@@ -31,7 +32,8 @@ pub struct ListenerCounters {
     pub refused: u64,
     /// Connections refused because there were [`Options::max_connections`].
     pub full: u64,
-    /// Connections refused because this process or the system had no descriptor or memory left.
+    /// Connections refused because this process or the system had no descriptor or memory left; and how often processes
+    /// of this host were left waiting for that reason.
     pub exhausted: u64,
     /// Connections refused because their origin had [`Options::max_connections_of_origin`].
     pub full_of_origin: u64,
@@ -75,26 +77,59 @@ enum Caller {
 struct Host {
     visitors: Visitors,
     watched: Epoll,
+    /// Ends a [pause](Host::pause).
+    timer: TimerFd,
+    paused: bool,
+}
+
+/// How long a listener without descriptors lets processes of this host wait before it looks at them again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// An event for what is to be watched; none for what is not at present.
+fn event(watch: bool) -> EpollEvent {
+    let flags = match watch {
+        true => EpollFlags::EPOLLIN,
+        false => EpollFlags::empty(),
+    };
+    EpollEvent::new(flags, 0)
 }
 
 impl Host {
     fn listen(local: SocketAddr, socket: &Socket) -> io::Result<Host> {
         let visitors = Visitors::listen(local)?;
         let watched = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        watched.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
-        watched.add(
-            visitors.rendezvous(),
-            EpollEvent::new(EpollFlags::EPOLLIN, 0),
-        )?;
-        Ok(Host { visitors, watched })
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
+        watched.add(socket, event(true))?;
+        watched.add(visitors.rendezvous(), event(true))?;
+        watched.add(&timer, event(true))?;
+        Ok(Host {
+            visitors,
+            watched,
+            timer,
+            paused: false,
+        })
     }
 
     fn next(&mut self) -> io::Result<Arrived> {
+        if self.paused && self.timer.wait().is_ok() {
+            self.watched
+                .modify(self.visitors.rendezvous(), &mut event(true))?;
+            self.paused = false;
+        }
         let watched = &self.watched;
-        let watch = |socket: BorrowedFd<'_>| {
-            Ok(watched.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, 0))?)
-        };
-        self.visitors.next(watch)
+        let watch = |socket: BorrowedFd<'_>| Ok(watched.add(socket, event(true))?);
+        self.visitors.next(!self.paused, watch)
+    }
+
+    /// Those who wait at the rendezvous keep it readable, and cannot be let in for now: they wait.
+    fn pause(&mut self) -> io::Result<()> {
+        let over = Expiration::OneShot(PAUSE.into());
+        self.timer.set(over, TimerSetTimeFlags::empty())?;
+        self.watched
+            .modify(self.visitors.rendezvous(), &mut event(false))?;
+        self.paused = true;
+        Ok(())
     }
 }
 
@@ -240,7 +275,7 @@ impl Listener {
                 return Ok(None);
             }
             if matches!(accepted, Accept::Nothing) {
-                poll::wait(self.as_fd(), false, None, left)?;
+                poll::wait(self.as_fd(), false, [None; 2], left)?;
             }
         }
     }
@@ -274,6 +309,7 @@ impl Listener {
             Ok(arrived) => arrived,
             Err(error) if is_exhausted(&error) => {
                 self.counters.exhausted += 1;
+                host.pause()?;
                 return Ok(Accept::Nothing);
             }
             Err(error) => return Err(error),
@@ -640,7 +676,7 @@ fn give_back(lane: AnyLane, caller: &mut Caller) {
 fn is_exhausted(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::ENOSPC)
     )
 }
 

@@ -105,6 +105,11 @@ pub mod failure {
     pub use zerolane_wire::Reason;
 }
 
+/// Which lanes there are to a host.
+pub mod lanes {
+    pub use zerolane_lane::{Reach, look};
+}
+
 /// What was counted: payload placed and moved, datagrams dropped, strangers turned away.
 pub mod counters {
     pub use zerolane_lane::ListenerCounters;

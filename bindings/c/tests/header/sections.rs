@@ -234,6 +234,7 @@ pub(crate) const SECTIONS: &[Section] = &[
         items: &[
             "zl_options_new",
             "zl_option",
+            "zl_lane",
             "zl_options_set",
             "ZL_PUBLIC_KEY_LENGTH",
             "zl_options_identity",

@@ -60,6 +60,9 @@ _Kind: TypeAlias = Literal[
     "other",
 ]
 
+_LaneChoice: TypeAlias = Literal["udp", "best", "shared_memory"]
+_LaneKind: TypeAlias = Literal["udp", "shared_memory"]
+
 _What: TypeAlias = Literal[
     "accepted", "endpoint_failed", "connected", "completed", "announced", "closed", "other"
 ]
@@ -82,6 +85,7 @@ class Options:
         authenticated: bool | None = None,
         identity: str | PathLike[str] | None = None,
         trust: Sequence[str] | None = None,
+        lane: _LaneChoice | None = None,
     ) -> Self: ...
     @property
     def key(self) -> str | None: ...
@@ -104,6 +108,10 @@ class Account:
     def dropped_socket_buffer(self) -> int: ...
     @property
     def receive_buffer(self) -> int: ...
+    @property
+    def lane(self) -> _LaneKind: ...
+    @property
+    def no_shared_memory(self) -> str | None: ...
 
 @final
 class Completion:

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
+use zerolane_cli::lane::LaneName;
 
 use self::name::Name;
 use self::operations::Operations;
@@ -40,6 +41,8 @@ pub(crate) struct Job {
     pub(crate) work: Work,
     /// Protection of Zerolane's connections.
     pub(crate) security: Protection,
+    /// What carries them.
+    pub(crate) lane: LaneName,
     pub(crate) tcp: TcpTuning,
     /// First bytes on each connection: the responder takes no other initiator.
     pub(crate) token: u64,
@@ -122,6 +125,7 @@ impl Job {
             contender: Name::Tcp,
             work,
             security: Protection::Plain,
+            lane: LaneName::Udp,
             tcp,
             token: 0,
         }

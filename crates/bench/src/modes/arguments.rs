@@ -8,6 +8,7 @@ use netlab::lab::LabConfig;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 use zerolane_cli::lab::units;
+use zerolane_cli::lane::LaneName;
 
 use crate::cpu;
 use crate::harness::hosts::{self, MTU};
@@ -81,6 +82,10 @@ impl PlaceArgs {
         self.seed.map_or_else(fresh, Ok)
     }
 
+    fn ends_cores(&self) -> [usize; 2] {
+        [self.cores.tx_core, self.cores.responder()]
+    }
+
     /// Starts the ends, with this MTU and these offloads where the link between them is made for them.
     pub(crate) fn start(
         &self,
@@ -88,7 +93,7 @@ impl PlaceArgs {
         offloads: Option<Offloads>,
         interrupt: &Interrupt,
     ) -> Result<Ends> {
-        let cores = [self.cores.tx_core, self.cores.responder()];
+        let cores = self.ends_cores();
         match &self.to {
             Some(to) => Ends::to(to, cores[0], interrupt),
             None => Ends::here(hosts::link(mtu, offloads)?, cores, None, interrupt),
@@ -117,6 +122,43 @@ impl EndsArgs {
     /// The path between the ends, in words, and its MTU where it was set.
     pub(crate) fn path(&self, ends: &Ends) -> (String, Option<u32>) {
         self.place.path(ends, self.mtu)
+    }
+}
+
+/// What carries Zerolane's connections.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct LaneArgs {
+    /// What carries Zerolane's connections: with auto and shm both ends are on one host, without a network between them
+    #[arg(long, value_enum, default_value_t, value_name = "LANE")]
+    pub(crate) lane: LaneName,
+}
+
+impl LaneArgs {
+    /// Starts the ends where this lane can be between them.
+    pub(crate) fn start(
+        self,
+        args: &EndsArgs,
+        offloads: Option<Offloads>,
+        interrupt: &Interrupt,
+    ) -> Result<Ends> {
+        if self.lane == LaneName::Udp || args.place.to.is_some() {
+            return args.start(offloads, interrupt);
+        }
+        if args.mtu.is_some() || offloads.is_some() {
+            let name = self.lane.name();
+            let words = format!("--lane {name} has no network, whose --mtu and --offloads are");
+            return Err(anyhow!(words).context(Exit::Usage));
+        }
+        Ends::here(Link::loopback(), args.place.ends_cores(), None, interrupt)
+    }
+
+    /// The path between the ends, in words, and its MTU where it was set.
+    pub(crate) fn path(self, args: &EndsArgs, ends: &Ends) -> (String, Option<u32>) {
+        let (path, mtu) = args.path(ends);
+        match self.lane {
+            LaneName::Udp => (path, mtu),
+            lane => (format!("{path}, Zerolane with --lane {}", lane.name()), mtu),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use zerolane_cli::console;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 
-use super::arguments::{EndsArgs, Rounds, size};
+use super::arguments::{EndsArgs, LaneArgs, Rounds, size};
 use crate::harness::link::{Link, Offloads};
 use crate::harness::machine::Machine;
 use crate::harness::runs::{Run, order};
@@ -41,6 +41,8 @@ pub(crate) struct Args {
     rounds: Rounds,
     #[command(flatten)]
     ends: EndsArgs,
+    #[command(flatten)]
+    lane: LaneArgs,
     #[command(flatten)]
     tcp: TcpArgs,
 }
@@ -132,6 +134,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let laps = laps(args)?;
     let job = Job {
         security: args.security,
+        lane: args.lane.lane,
         tcp: tuning(&args.tcp)?,
         ..Job::of(Work::Laps(laps))
     };
@@ -172,7 +175,7 @@ fn contenders(args: &Args) -> Vec<Name> {
 }
 
 fn measure(args: &Args, laps: Laps, job: &Job, interrupt: &Interrupt) -> Result<BulkReport> {
-    let mut ends = args.ends.start(args.offloads, interrupt)?;
+    let mut ends = args.lane.start(&args.ends, args.offloads, interrupt)?;
     let [sender, receiver] = ends.greet()?;
     let (contenders, mut runs) = (contenders(args), Vec::new());
     for index in 0..args.rounds.reps {
@@ -183,7 +186,7 @@ fn measure(args: &Args, laps: Laps, job: &Job, interrupt: &Interrupt) -> Result<
             runs.push(run);
         }
     }
-    let (path, mtu) = args.ends.path(&ends);
+    let (path, mtu) = args.lane.path(&args.ends, &ends);
     let tcp_congestion = job.tcp.congestion.as_ref();
     let setup = Setup {
         method: METHOD,

@@ -9,7 +9,7 @@ use zerolane_cli::console;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 
-use super::arguments::{EndsArgs, seconds, size};
+use super::arguments::{EndsArgs, LaneArgs, seconds, size};
 use crate::harness::machine::Machine;
 use crate::job::name::Name;
 use crate::job::settings::Protection;
@@ -44,6 +44,8 @@ pub(crate) struct Args {
     security: Protection,
     #[command(flatten)]
     ends: EndsArgs,
+    #[command(flatten)]
+    lane: LaneArgs,
 }
 
 /// Those that can flow for a time.
@@ -88,6 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let flows = flows(args)?;
     let job = Job {
         security: args.security,
+        lane: args.lane.lane,
         ..Job::of(Work::Flows(flows))
     };
     job.check().context(Exit::Usage)?;
@@ -111,7 +114,7 @@ fn flows(args: &Args) -> Result<Flows> {
 }
 
 fn measure(args: &Args, flows: Flows, job: &Job, interrupt: &Interrupt) -> Result<FlowsReport> {
-    let mut ends = args.ends.start(None, interrupt)?;
+    let mut ends = args.lane.start(&args.ends, None, interrupt)?;
     let [mut sender, mut receiver] = ends.greet()?;
     if flows.reverse {
         std::mem::swap(&mut sender, &mut receiver);
@@ -122,7 +125,7 @@ fn measure(args: &Args, flows: Flows, job: &Job, interrupt: &Interrupt) -> Resul
         Some(interval) => console::say(interval.text()),
         None => Ok(()),
     })?;
-    let (path, mtu) = args.ends.path(&ends);
+    let (path, mtu) = args.lane.path(&args.ends, &ends);
     let whole = Interval::whole(&runs);
     Ok(FlowsReport {
         bench: "flows",

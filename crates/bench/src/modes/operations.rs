@@ -8,7 +8,7 @@ use zerolane_cli::console;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 
-use super::arguments::{EndsArgs, Rounds, UDP_HEADERS, size};
+use super::arguments::{EndsArgs, LaneArgs, Rounds, UDP_HEADERS, size};
 use crate::contender::program::Program;
 use crate::harness::hosts::MTU;
 use crate::harness::runs::{Ends, order};
@@ -86,6 +86,8 @@ pub(crate) struct Args {
     rounds: Rounds,
     #[command(flatten)]
     ends: EndsArgs,
+    #[command(flatten)]
+    lane: LaneArgs,
 }
 
 /// In the order of the first round.
@@ -198,13 +200,14 @@ fn operations(test: Test, args: &Args, size: usize, seed: u64) -> Result<Operati
 }
 
 fn measure(args: &Args, plan: &Plan, interrupt: &Interrupt) -> Result<OperationsReport> {
-    let mut ends = args.ends.start(None, interrupt)?;
+    let mut ends = args.lane.start(&args.ends, None, interrupt)?;
     let [initiator, responder] = ends.greet()?;
     let mut skipped = Vec::new();
     let mut sizes = Vec::new();
     for &operations in &plan.jobs {
         let job = Job {
             security: args.security,
+            lane: args.lane.lane,
             ..Job::of(Work::Operations(operations))
         };
         let able = able(plan, &ends, &job, operations.size, &mut skipped);
@@ -215,7 +218,7 @@ fn measure(args: &Args, plan: &Plan, interrupt: &Interrupt) -> Result<Operations
             console::note(format_args!("{} bytes: done", operations.size));
         }
     }
-    let (path, mtu) = args.ends.path(&ends);
+    let (path, mtu) = args.lane.path(&args.ends, &ends);
     Ok(OperationsReport {
         test: plan.test,
         wait: wait(args),

@@ -106,6 +106,11 @@ impl Config {
         self.text(sections, key)?.parse().ok()
     }
 
+    /// One of the words of an option, which was checked when it was read.
+    pub(crate) fn chosen<T: clap::ValueEnum>(&self, sections: &[Section], key: &str) -> Option<T> {
+        T::from_str(self.text(sections, key)?, false).ok()
+    }
+
     /// A number.
     pub(crate) fn number(&self, sections: &[Section], key: &str) -> Option<u64> {
         match self.find(sections, key)?.value {

@@ -110,13 +110,20 @@ const TIMEOUT: Key = Key {
 
 const LIMIT: Key = text("limit", |it| rate::parse(it).map(drop));
 
+const LANE: Key = Key {
+    name: "lane",
+    kind: Kind::Text(|it| one_of(it, &["udp", "auto", "shm"])),
+    default: Some(|| "\"udp\"".into()),
+};
+
 /// Keys of `[client]`, which those of `[host.NAME]` include.
-const CLIENT: [Key; 5] = [
+const CLIENT: [Key; 6] = [
     text("rsh", not_empty).or(|| "\"ssh\"".into()),
     text("remote-program", not_empty).or(|| "\"zerolane\"".into()),
     text("remote-listen", listens_at_login),
     TIMEOUT,
     LIMIT,
+    LANE,
 ];
 
 /// Keys of `[host.NAME]` alone.
@@ -131,7 +138,7 @@ const HOST: [Key; 4] = [
     text("server-key", is_key),
 ];
 
-const SERVE: [Key; 8] = [
+const SERVE: [Key; 9] = [
     text("listen", listens).or(|| format!("{:?}", Listen::loopback(DEFAULT_PORT).to_string())),
     text("stdio-listen", listens_at_login),
     Key {
@@ -147,6 +154,7 @@ const SERVE: [Key; 8] = [
     text("log", |it| one_of(it, &["text", "json"])).or(|| "\"text\"".into()),
     text("metrics", is_address),
     LIMIT,
+    LANE,
 ];
 
 impl Section {

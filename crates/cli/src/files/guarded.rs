@@ -58,10 +58,12 @@ impl Guarded {
             return Guarded::by_login(host, args, patience);
         }
         let profiles = args.client.profile.into();
+        let lane = args.client.lane.or(config.chosen(&sections, "lane"));
         let (caution, security) = Caution::new(host.to_string(), args.client, args.code)?;
         let transport = Options {
             security,
             profiles,
+            lane: lane.unwrap_or_default().into(),
             ..Options::default()
         };
         let client = Client::new(host).with_transport(transport);

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use clap::ValueEnum;
 use zerolane::Options;
 use zerolane::activation::passed_sockets;
 use zerolane::keys::{Access, AllowFile};
@@ -23,6 +22,7 @@ use crate::address::Listen;
 use crate::config::{Config, Section};
 use crate::console;
 use crate::exit::Exit;
+use crate::lane::LaneName;
 use crate::security::{Doors, ServerArgs};
 
 /// Arguments of `zerolane serve`.
@@ -37,7 +37,7 @@ pub struct Args {
     listen: Option<String>,
     /// Serve the one client at the other end of standard input and output, which ssh connects to it, and end with it.
     /// `cp USER@HOST:` starts this. Without DIR it reaches what the login may
-    #[arg(long, conflicts_with_all = ["code", "user", "metrics", "log", "identity", "allowed", "anyone", "authenticated", "plain", "profile"])]
+    #[arg(long, conflicts_with_all = ["code", "user", "metrics", "log", "identity", "allowed", "anyone", "authenticated", "plain", "profile", "lane"])]
     stdio: bool,
     /// Refuse to write; --read-only=false takes back what a configuration file says
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -47,7 +47,7 @@ pub struct Args {
     schedule: Option<ScheduleName>,
     /// As root: once the address is bound, become this user, who must be able to read the list of
     /// keys and to do in DIR what clients may do there
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "lane")]
     user: Option<String>,
     /// Let in one client that has a one-time code, which is shown here, instead of keys; end after it
     #[arg(long, conflicts_with_all = ["identity", "allowed", "anyone", "authenticated", "plain"])]
@@ -96,18 +96,13 @@ fn parse_listen(text: &str) -> Result<Listen> {
 /// Where the configuration has it.
 const OWN: [Section; 1] = [Section::Serve];
 
-/// What a word of the configuration means, which was checked when it was read.
-fn value_of<T: ValueEnum>(word: &str) -> Option<T> {
-    T::from_str(word, false).ok()
-}
-
 /// Serves until Ctrl-C or SIGTERM. That a signal ended it is no error to be told: what is on standard error is the log.
 pub(crate) fn run(mut args: Args) -> Result<Exit> {
     let config = Config::load()?;
     let text = |key| config.text(&OWN, key);
     let read_only = args.read_only.or(config.flag(&OWN, "read-only"));
     let read_only = read_only.unwrap_or(false);
-    let schedule = args.schedule.or(text("schedule").and_then(value_of));
+    let schedule = args.schedule.or(config.chosen(&OWN, "schedule"));
     let schedule = schedule.unwrap_or(ScheduleName::Auto);
     let max_rate = args.limit.max_rate.or(config.rate(&OWN, "limit"));
     if args.stdio {
@@ -131,11 +126,18 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
         args.security.expect_list(list.into());
     }
     let metrics = args.metrics.or(config.parsed(&OWN, "metrics"));
-    let log = args.log.or(text("log").and_then(value_of));
+    let log = args.log.or(config.chosen(&OWN, "log"));
     let stop = stop_on_signals()?;
     let user = args.user.as_deref().map(user::find).transpose()?;
     let code = args.code.then(one_time_code).transpose()?;
     let profiles = args.security.profile.into();
+    let lane: Option<LaneName> = args.security.lane.or(config.chosen(&OWN, "lane"));
+    let lane = lane.unwrap_or_default();
+    if user.is_some() && lane != LaneName::Udp {
+        // Its rendezvous would be root's.
+        let words = "--user is for UDP alone, and the configuration names another lane";
+        return Err(anyhow!(words).context(Exit::Usage));
+    }
     let Doors {
         security,
         access: allowed,
@@ -155,6 +157,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
             scheduler: Some(Scheduler::new(schedule.into())),
             security,
             profiles,
+            lane: lane.into(),
             max_rate,
             ..Options::default()
         },
@@ -279,16 +282,18 @@ fn place_of(file: &Path) -> &Path {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use clap::ValueEnum;
 
     #[test]
-    fn value_of__every_word_that_a_configuration_may_have() {
-        for word in ["auto", "fair", "fast", "shortest"] {
-            assert!(value_of::<ScheduleName>(word).is_some(), "{word}");
+    fn chosen__every_word_that_a_configuration_may_have() {
+        fn all<T: ValueEnum>(words: &[&str]) {
+            for word in words {
+                assert!(T::from_str(word, false).is_ok(), "{word}");
+            }
+            assert_eq!(T::value_variants().len(), words.len());
         }
-        assert_eq!(ScheduleName::value_variants().len(), 4);
-        for word in ["text", "json"] {
-            assert!(value_of::<Format>(word).is_some(), "{word}");
-        }
-        assert_eq!(Format::value_variants().len(), 2);
+        all::<ScheduleName>(&["auto", "fair", "fast", "shortest"]);
+        all::<Format>(&["text", "json"]);
+        all::<LaneName>(&["udp", "auto", "shm"]);
     }
 }

@@ -101,6 +101,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         bail!("{:?} cannot be exported: it is not aligned", args.what);
     };
     let profiles = args.security.profile.into();
+    let lane = args.security.lane.unwrap_or_default().into();
     let Doors {
         mut security,
         access: allowed,
@@ -113,6 +114,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let transport = Options {
         security,
         profiles,
+        lane,
         ..Options::default()
     };
     let mut endpoint = Endpoint::bind(args.listen, transport)

@@ -30,10 +30,12 @@ impl Host {
     fn connect(&self, security: &ClientArgs) -> Result<Connection> {
         let Host { name, port } = self;
         let profiles = security.profile.into();
+        let lane = security.lane.unwrap_or_default().into();
         let (caution, security) = Caution::new(self.to_string(), security.clone(), None)?;
         let options = Options {
             security,
             profiles,
+            lane,
             ..Options::default()
         };
         let connected = Connection::connect((name.as_str(), *port), &options);

@@ -15,6 +15,7 @@ mod kept;
 mod key_lists;
 mod keys;
 mod lab;
+mod lanes;
 mod limits;
 mod links;
 mod list;

@@ -120,6 +120,7 @@ impl Link {
 
     pub(super) fn set_strict(&mut self, strict: bool) {
         self.strict = strict;
+        self.say_reading();
     }
 }
 
@@ -255,7 +256,7 @@ impl Link {
 
     /// Finds out whether this end may read the peer's memory, and says so, once the peer has said where to try.
     pub(super) fn try_reading(&mut self) {
-        let (own, peers) = (self.shared.own_end(), self.shared.peers_end());
+        let peers = self.shared.peers_end();
         let address = peers.mark_address.load(Ordering::Acquire);
         if !matches!(self.reading, Reading::Unknown) || address == 0 {
             return;
@@ -268,19 +269,40 @@ impl Link {
             true => Reading::Works(mark),
             false => Reading::Refused,
         };
-        let from = match (works, self.strict) {
-            (true, true) => ALL,
-            (true, false) => SHORT,
-            (false, _) => NONE,
-        };
-        own.by_reference_from.store(from, Ordering::Relaxed);
+        self.say_reading();
     }
 
     /// The kernel does not permit it any more.
     pub(super) fn stop_reading(&mut self) {
         self.reading = Reading::Refused;
+        self.say_reading();
+    }
+
+    /// Says which payload is to come by reference, once that is known.
+    fn say_reading(&self) {
+        let from = match (self.reading, self.strict) {
+            (Reading::Unknown, _) => return,
+            (Reading::Works(_), true) => ALL,
+            (Reading::Works(_), false) => SHORT,
+            (Reading::Refused, _) => NONE,
+        };
         let own = self.shared.own_end();
-        own.by_reference_from.store(NONE, Ordering::Relaxed);
+        own.by_reference_from.store(from, Ordering::Relaxed);
+    }
+
+    /// Whether this end may read the peer's memory, and the peer this one's. `None`: not known yet.
+    pub(super) fn readable(&self) -> [Option<bool>; 2] {
+        let own = match self.reading {
+            Reading::Unknown => None,
+            Reading::Works(_) => Some(true),
+            Reading::Refused => Some(false),
+        };
+        let said = &self.shared.peers_end().by_reference_from;
+        let peers = match said.load(Ordering::Relaxed) {
+            0 => None,
+            from => Some(from != NONE),
+        };
+        [own, peers]
     }
 }
 

@@ -4,6 +4,7 @@ use super::ring::{End, Way};
 use crate::shared::Bounds;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::fstat;
 use nix::unistd::ftruncate;
 use std::io;
@@ -53,6 +54,10 @@ impl Shared {
     /// The system has no memory, or no descriptor.
     pub(super) fn create() -> io::Result<(Shared, OwnedFd)> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        // Beyond the limit of files, of which memory is one here, the kernel would end the process (SIGXFSZ).
+        if getrlimit(Resource::RLIMIT_FSIZE)?.0 < SHARED as u64 {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         let memory = memfd_create(c"zerolane", flags)?;
         ftruncate(&memory, SHARED as i64)?;
         fcntl(&memory, FcntlArg::F_ADD_SEALS(seals()))?;

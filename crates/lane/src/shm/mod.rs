@@ -18,6 +18,7 @@
 //! Nothing is encrypted: who may read this memory may read the processes as well. Identities are proven as on every lane.
 
 mod link;
+mod look;
 mod mapping;
 mod peer;
 mod receive;
@@ -26,6 +27,7 @@ mod ring;
 mod send;
 mod visitors;
 
+pub use look::{Reach, look};
 pub use rendezvous::NoSharedMemory;
 pub use ring::RingFault;
 pub(crate) use visitors::{Arrived, Visitor, Visitors};
@@ -49,7 +51,7 @@ use zerolane_wire::encapsulation::{Encapsulation, MAX_MEMORY_STU};
 const WINDOW: u32 = 4 << 20;
 /// How often an end that finds nothing looks whether the peer's process lives, which a sleeping one is told of.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
-/// Longest sleep, for the same reason: a child of the peer's may have a copy of the socket.
+/// Longest sleep on the socket alone, for the same reason: a child of the peer's may have a copy of it.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// One connection over memory that is shared with the peer.
@@ -135,6 +137,13 @@ impl ShmLane {
         self.link.socket()
     }
 
+    /// Readable once the peer's process ended, also while a child of it has its end of the socket: to be waited on besides
+    /// that. `None` where the kernel has no such thing (before 5.3), or no descriptor was left for it, and for a peer in this
+    /// very process.
+    pub fn peer_process(&self) -> Option<BorrowedFd<'_>> {
+        self.link.process.handle()
+    }
+
     /// Our address: of a Responder what it listens on, of an Initiator that of the host.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
@@ -176,9 +185,9 @@ impl Lane for ShmLane {
             return Ok(true);
         }
         let timeout = timeout.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP);
-        let socket = self.link.socket();
+        let (socket, process) = (self.link.socket(), self.link.process.handle());
         waker
-            .sleep(|wake| poll::wait(socket, false, wake, Some(timeout)))
+            .sleep(|wake| poll::wait(socket, false, [wake, process], Some(timeout)))
             .unwrap_or(Ok(false))
     }
 

@@ -2,7 +2,7 @@
 
 use nix::sys::socket::{UnixCredentials, getsockopt, sockopt};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Runs of payload in one record.
 pub(super) const MAX_RUNS: usize = 2;
@@ -58,6 +58,11 @@ impl PeerProcess {
         let own = u32::try_from(pid) == Ok(std::process::id());
         let handle = if own { None } else { open(pid) };
         PeerProcess { pid, handle }
+    }
+
+    /// What is readable once it ended.
+    pub(super) fn handle(&self) -> Option<BorrowedFd<'_>> {
+        self.handle.as_ref().map(AsFd::as_fd)
     }
 
     /// Whether it ended.

@@ -111,7 +111,8 @@ impl ShmLane {
 
     /// Nothing is there: whether anything will be.
     fn look_at_peer(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
-        let due = turn.now >= self.next_look;
+        // One that slept may have been woken by just that.
+        let due = turn.now >= self.next_look || self.link.is_armed();
         if due {
             self.next_look = turn.now + LOOK_INTERVAL;
             self.link.look_at_process();

@@ -260,6 +260,10 @@ pub(super) fn take(socket: &Socket) -> io::Result<Option<Shared>> {
                 );
             }
         }
+        if memory.is_empty() && received.flags.contains(MsgFlags::MSG_CTRUNC) {
+            // There was no descriptor left for it.
+            return Err(nix::Error::EMFILE.into());
+        }
         (received.bytes, memory)
     };
     match &memory[..] {

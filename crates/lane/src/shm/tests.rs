@@ -6,7 +6,7 @@ use super::rendezvous::{self, Rendezvous};
 use super::*;
 use crate::{AnyLane, LaneChoice, Listener, Progress, Region, Report, Security};
 use std::os::unix::fs::PermissionsExt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use zerolane_core::{CloseReason, Delivery, Life, WorkRequest};
 
 type End = Driver<AnyLane>;
@@ -433,4 +433,36 @@ fn reference__to_what_may_not_be_read_any_more_is_lost_and_sent_again_through_th
         b.account().moved(crate::MoveCause::Ring),
         bytes.len() as u64
     );
+}
+
+#[test]
+fn look__says_what_each_end_may_read() {
+    for lane in [LaneChoice::Best, LaneChoice::SharedMemory] {
+        let options = Options { lane, ..options() };
+        let any = ([127, 0, 0, 1], 0).into();
+        let mut listener = Listener::bind(any, options.clone()).expect("listening");
+        let at = listener.local_addr();
+        // Nobody accepts.
+        let silent = look(at, &options).expect("it listens");
+        assert_eq!(silent.reads.or(silent.is_read), None);
+        let over = AtomicBool::new(false);
+        let found = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let wait = Some(Duration::from_millis(5));
+                    let accepted = listener.accept(wait).expect("accepting");
+                    assert!(accepted.is_none(), "it only looks");
+                }
+            });
+            let found = look(at, &options);
+            over.store(true, Ordering::Relaxed);
+            found
+        });
+        let readable = Some(true);
+        let (reads, is_read) = (readable, readable);
+        assert_eq!(found, Ok(Reach { reads, is_read }), "the same process");
+    }
+    let udp = Listener::bind(([127, 0, 0, 1], 0).into(), Options::default()).expect("listening");
+    let found = look(udp.local_addr(), &options());
+    assert_eq!(found, Err(NoSharedMemory::NoListener));
 }

@@ -99,19 +99,21 @@ impl Visitors {
         self.rendezvous.as_fd()
     }
 
-    /// Looks at the next thing that came. `watch` is told the sockets of those that came, which are closed with them.
+    /// Looks at the next thing that came; `accepts`: also at the rendezvous. `watch` is told the sockets of those that came,
+    /// which are closed with them.
     ///
     /// # Errors
     /// The rendezvous failed, or no more descriptors.
     pub(crate) fn next(
         &mut self,
+        accepts: bool,
         mut watch: impl FnMut(BorrowedFd<'_>) -> io::Result<()>,
     ) -> io::Result<Arrived> {
         if !self.process.is_current() {
             return Ok(Arrived::Nothing);
         }
         self.forget_slow();
-        if let Some(socket) = self.rendezvous.accept()? {
+        if accepts && let Some(socket) = self.rendezvous.accept()? {
             let Ok(Some(credentials)) = rendezvous::same_user(&socket) else {
                 self.refused += 1;
                 return Ok(Arrived::Other);
@@ -159,6 +161,11 @@ impl Visitors {
             Stage::Met(socket, _) => match rendezvous::take(socket) {
                 Ok(None) => return Ok(Arrived::Nothing),
                 Ok(Some(shared)) => return self.share(index, shared),
+                Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+                    // What it passed is lost.
+                    self.waiting.swap_remove(index);
+                    return Err(error);
+                }
                 Err(_) => return Ok(self.turn_away(index)),
             },
             Stage::Shares(visitor) => visitor,
@@ -188,7 +195,9 @@ impl Visitors {
     fn share(&mut self, index: usize, shared: Shared) -> io::Result<Arrived> {
         let Waiting { since, stage } = self.waiting.swap_remove(index);
         if let Stage::Met(socket, process) = stage {
-            let link = Link::new(socket, shared, process, super::mark()?, false);
+            let mut link = Link::new(socket, shared, process, super::mark()?, false);
+            // One that only looks is told as well.
+            link.try_reading();
             let stage = Stage::Shares(Visitor { link });
             self.waiting.push(Waiting { since, stage });
         }

@@ -155,7 +155,7 @@ impl Lane for UdpLane {
         let full = self.wants_write();
         let timeout = timeout.into_iter().chain(self.longest_sleep()).min();
         waker
-            .sleep(|wake| poll::wait(self.socket(), full, wake, timeout))
+            .sleep(|wake| poll::wait(self.socket(), full, [wake, None], timeout))
             .unwrap_or(Ok(false))
     }
 

@@ -159,7 +159,7 @@ mod tests {
         peer.send_to(&[1, 2, 3], called).expect("sent");
         let mut bytes = [0; 8];
         assert!(
-            crate::poll::wait(std::os::fd::AsFd::as_fd(&here), false, None, None)
+            crate::poll::wait(std::os::fd::AsFd::as_fd(&here), false, [None; 2], None)
                 .expect("readable")
         );
         let (len, addresses) = receive(&here, &mut bytes).expect("read").expect("sent");

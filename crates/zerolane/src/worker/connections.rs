@@ -63,7 +63,7 @@ impl Worker {
         };
         match next {
             Next::Ends => {
-                self.poller.remove(link.connection.as_fd());
+                self.poller.remove_lane(&link.connection);
                 if let Some(Slot::Connection(link)) = self.slots.remove(key)
                     && link.claims.is_held()
                 {

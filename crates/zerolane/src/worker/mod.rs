@@ -335,7 +335,7 @@ impl Worker {
     /// this worker's, or is not connected yet. Its events that were not taken stay here.
     pub fn release(&mut self, connection: ConnectionId) -> Option<Connection> {
         match self.slots.get(connection.0)? {
-            Slot::Connection(link) if link.is_open() => self.poller.remove(link.connection.as_fd()),
+            Slot::Connection(link) if link.is_open() => self.poller.remove_lane(&link.connection),
             _ => return None,
         }
         match self.slots.remove(connection.0)? {
@@ -479,11 +479,11 @@ impl Worker {
             return Err(pending::gone());
         }
         let key = self.slots.insert(slot);
-        let (descriptor, queued) = match &mut self.slots[key] {
-            Slot::Connection(it) => (it.connection.as_fd(), &mut it.queued),
-            Slot::Endpoint(it) => (it.endpoint.as_fd(), &mut it.queued),
+        let (watched, queued) = match &mut self.slots[key] {
+            Slot::Connection(it) => (self.poller.add_lane(&it.connection, key), &mut it.queued),
+            Slot::Endpoint(it) => (self.poller.add(it.endpoint.as_fd(), key), &mut it.queued),
         };
-        if let Err(error) = self.poller.add(descriptor, key) {
+        if let Err(error) = watched {
             self.slots.remove(key);
             return Err(error.into());
         }

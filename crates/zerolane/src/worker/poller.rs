@@ -1,6 +1,7 @@
 //! One descriptor that is readable when there is something to do: an epoll instance over sockets, a timer
 //! and a waker.
 
+use crate::Connection;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::time::{
@@ -52,6 +53,21 @@ impl Poller {
     /// Watches `socket` for `key`: for what arrives, and for room to send if `writable`.
     pub(super) fn add(&self, socket: BorrowedFd<'_>, key: Key) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, socket, data(key), flags(false))?)
+    }
+
+    /// Watches what carries `connection`, and its peer's process where there is a handle of that.
+    pub(super) fn add_lane(&self, connection: &Connection, key: Key) -> io::Result<()> {
+        self.add(connection.as_fd(), key)?;
+        let process = connection.driver.lane().peer_process();
+        process.map_or(Ok(()), |it| self.add(it, key))
+    }
+
+    /// Watches it no more.
+    pub(super) fn remove_lane(&self, connection: &Connection) {
+        self.remove(connection.as_fd());
+        if let Some(process) = connection.driver.lane().peer_process() {
+            self.remove(process);
+        }
     }
 
     /// Watches for room to send as well, or not any more.

@@ -120,6 +120,7 @@ impl Zerolane {
         let mut options = Options {
             idle_timeout: job.stall(),
             connect_timeout: job.connect(),
+            lane: job.lane.into(),
             ..options(self.protection.unwrap_or(job.security))
         };
         if let Some(profile) = self.profile {

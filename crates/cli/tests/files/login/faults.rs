@@ -132,6 +132,7 @@ fn login__options_for_servers_that_are_there_are_refused() {
         "--authenticated",
         "--code=1234-5678",
         "--profile=classic",
+        "--lane=auto",
     ] {
         let get = login.zerolane(&["cp", option, "me@localhost:a", "local"]);
         fail(get, 2, "for servers that are there already");

@@ -1,13 +1,14 @@
 //! Shared memory between processes: found, refused, stopped, killed; and many connections in one worker.
-//!
-//! A child is this very program, with a test that is ignored otherwise as its job.
 #![allow(non_snake_case)]
 
+mod child;
+mod faults;
+mod refused;
+
+use child::{Job, child, lane_of};
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use zerolane::counters::{LaneKind, NoSharedMemory};
 use zerolane::options::LaneChoice;
@@ -32,55 +33,6 @@ fn content(seed: usize, len: usize) -> Vec<u8> {
 
 fn region(seed: usize, len: usize) -> Region {
     Region::from_vec(content(seed, len))
-}
-
-/// What a child does to the listener at `ZL_TO`: see [`child`].
-#[test]
-#[ignore = "the job of a child process"]
-fn child__job() {
-    let Ok(to) = std::env::var("ZL_TO") else {
-        return;
-    };
-    let to: SocketAddr = to.parse().expect("an address");
-    let lane = match std::env::var("ZL_LANE").as_deref() {
-        Ok("best") => LaneChoice::Best,
-        _ => LaneChoice::SharedMemory,
-    };
-    let mut connection = Connection::connect(to, &options(lane)).expect("connected");
-    let account = connection.account();
-    println!("zl lane {:?} {:?}", account.lane, account.no_shared_memory);
-    // Transfers without end, whose contents tell their numbers.
-    for seed in 0.. {
-        if connection.send(&content(seed, LEN)).is_err() {
-            return;
-        }
-    }
-}
-
-/// A child that sends without end. It says first what carries its connection.
-fn child(to: SocketAddr, lane: &str, user: Option<u32>) -> (Child, BufReader<impl Read>) {
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command
-        .args(["--exact", "child__job", "--ignored", "--nocapture"])
-        .env("ZL_TO", to.to_string())
-        .env("ZL_LANE", lane)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    if let Some(user) = user {
-        command.uid(user).gid(user).current_dir("/");
-    }
-    let mut child = command.spawn().expect("spawned");
-    let said = BufReader::new(child.stdout.take().expect("piped"));
-    (child, said)
-}
-
-/// What a child said carries its connection.
-fn lane_of(said: &mut BufReader<impl Read>) -> String {
-    let lines = said.lines().map(|it| it.expect("text"));
-    let line = lines
-        .filter_map(|it| it.split_once("zl lane ").map(|(_, it)| it.to_owned()))
-        .next();
-    line.expect("connected")
 }
 
 fn listen(lane: LaneChoice) -> Endpoint {
@@ -130,7 +82,7 @@ fn receive_until_gone(connection: &mut Connection, mut came: impl FnMut()) {
 fn processes__killed_at_any_point_leave_right_content_and_are_missed_at_once() {
     for round in 0..12 {
         let mut endpoint = listen(LaneChoice::SharedMemory);
-        let (mut child, mut said) = child(endpoint.local_addr(), "shared", None);
+        let (mut child, mut said) = child(endpoint.local_addr(), &Job::SEND);
         let mut connection = accept(&mut endpoint);
         assert!(lane_of(&mut said).starts_with("SharedMemory"));
         let killing = std::thread::spawn(move || {
@@ -151,7 +103,7 @@ fn processes__stopped_in_the_middle_and_killed() {
     use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
     for round in 0..4 {
         let mut endpoint = listen(LaneChoice::SharedMemory);
-        let (mut child, mut said) = child(endpoint.local_addr(), "shared", None);
+        let (mut child, mut said) = child(endpoint.local_addr(), &Job::SEND);
         let mut connection = accept(&mut endpoint);
         lane_of(&mut said);
         let (came, first) = std::sync::mpsc::channel();
@@ -196,7 +148,12 @@ fn processes__another_user_gets_udp() {
         return;
     }
     let mut endpoint = listen(LaneChoice::Best);
-    let (mut child, mut said) = child(endpoint.local_addr(), "best", Some(65_534));
+    let job = Job {
+        lane: "best",
+        user: Some(65_534),
+        ..Job::SEND
+    };
+    let (mut child, mut said) = child(endpoint.local_addr(), &job);
     let connection = accept(&mut endpoint);
     let mut connection = connection;
     let mut buffer = vec![0; LEN];

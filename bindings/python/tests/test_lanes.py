@@ -1,0 +1,58 @@
+"""What carries a connection."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
+
+import pytest
+
+import zerolane
+from conftest import make_pair
+
+
+@pytest.mark.parametrize("lane", ["best", "shared_memory"])
+def test_lane__shared_memory_where_both_ask_for_it(
+    lane: Literal["best", "shared_memory"], executor: ThreadPoolExecutor
+) -> None:
+    ours, peers = make_pair(zerolane.Options(lane=lane))
+    for end in (ours, peers):
+        account = end.account()
+        assert (account.lane, account.no_shared_memory) == ("shared_memory", None)
+        assert end.peer_key is not None
+    content = bytes(range(256)) * 4096
+    sending = executor.submit(ours.send, content)
+    buffer = bytearray(len(content))
+    assert peers.recv_into(buffer) == len(content)
+    sending.result()
+    assert buffer == content
+    ours.abort()
+    peers.abort()
+
+
+def test_lane__udp_unless_more_is_asked_for() -> None:
+    for options in (None, zerolane.Options(lane="udp")):
+        ours, peers = make_pair(options)
+        account = ours.account()
+        assert (account.lane, account.no_shared_memory) == ("udp", None)
+        ours.abort()
+        peers.abort()
+
+
+def test_lane__best_is_udp_where_the_listener_does_not_offer_more_and_says_why() -> None:
+    best = zerolane.Options(lane="best")
+    with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0") as endpoint:
+        connecting = executor.submit(zerolane.connect, endpoint.local_addr, best)
+        peers = endpoint.accept(timeout=10)
+        ours = connecting.result()
+        account = ours.account()
+        assert account.lane == "udp"
+        assert account.no_shared_memory is not None and "listens" in account.no_shared_memory
+        only = zerolane.Options(lane="shared_memory")
+        with pytest.raises(OSError, match="no shared memory with the peer"):
+            zerolane.connect(endpoint.local_addr, only)
+        ours.abort()
+        peers.abort()
+
+
+def test_lane__is_one_that_there_is() -> None:
+    with pytest.raises(ValueError, match='no lane "carrier pigeon"'):
+        zerolane.Options(lane="carrier pigeon")  # type: ignore[arg-type]

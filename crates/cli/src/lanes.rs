@@ -1,0 +1,129 @@
+//! `zerolane lanes`: which lane a connection to a host would use, and why not the other.
+
+use std::fmt;
+use std::fs;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use zerolane::Options;
+use zerolane::lanes::{Reach, look};
+use zerolane_files::limits::DEFAULT_PORT;
+
+use crate::address::parse_host;
+use crate::console;
+use crate::exit::Exit;
+use crate::lane::LaneName;
+
+/// Arguments of `zerolane lanes`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+It asks nothing over the network: shared memory is found by a socket in a directory of this user's, and UDP is what is \
+left. `zerolane doctor HOST` says whether HOST answers by UDP.")]
+pub struct Args {
+    /// Where `serve` listens, or `mem export` with its port
+    #[arg(value_name = "HOST[:PORT]", value_parser = parse_there)]
+    host: (String, u16),
+    /// One JSON object a line, for each address of HOST, instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_there(text: &str) -> Result<(String, u16), String> {
+    parse_host(text, DEFAULT_PORT)
+}
+
+/// Says it of each address.
+pub(crate) fn run(args: Args) -> Result<()> {
+    let (name, port) = &args.host;
+    let addresses = (name.as_str(), *port)
+        .to_socket_addrs()
+        .with_context(|| format!("cannot find the address of {name:?}"))
+        .context(Exit::Unreachable)?;
+    for address in addresses {
+        let found = Found::at(address);
+        match args.json {
+            true => console::say(serde_json::to_string(&found)?)?,
+            false => console::say(found)?,
+        }
+    }
+    Ok(())
+}
+
+/// What was found at an address.
+#[derive(Debug, Serialize)]
+struct Found {
+    address: SocketAddr,
+    /// What `--lane auto` takes.
+    used: LaneName,
+    shm: SharedMemory,
+}
+
+/// Whether shared memory is possible; if not, why, and if it is, who may read whose memory: `null` where the listener did
+/// not say.
+#[derive(Debug, Default, Serialize)]
+struct SharedMemory {
+    possible: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why_not: Option<String>,
+    /// What comes from there is read where it lies.
+    reads: Option<bool>,
+    /// What goes there is.
+    is_read: Option<bool>,
+}
+
+impl Found {
+    fn at(address: SocketAddr) -> Found {
+        let shm = match look(address, &Options::default()) {
+            Ok(Reach { reads, is_read }) => SharedMemory {
+                possible: true,
+                why_not: None,
+                reads,
+                is_read,
+            },
+            Err(why) => SharedMemory {
+                why_not: Some(why.to_string()),
+                ..SharedMemory::default()
+            },
+        };
+        Found {
+            address,
+            used: match shm.possible {
+                true => LaneName::Shm,
+                false => LaneName::Udp,
+            },
+            shm,
+        }
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.address)?;
+        if let Some(why) = &self.shm.why_not {
+            writeln!(f, "  shm: no: {why}")?;
+            return write!(f, "  udp: taken by --lane udp and auto");
+        }
+        writeln!(f, "  shm: taken by --lane auto and shm")?;
+        let ways = [("from", self.shm.reads), ("to", self.shm.is_read)];
+        for (way, read) in ways {
+            let words = match read {
+                Some(true) => "by one copy, of the kernel's".to_owned(),
+                Some(false) => format!("through the ring, by two copies more: {}", refused()),
+                None => "not known: the listener says nothing (busy, or stopped)".to_owned(),
+            };
+            writeln!(f, "       payload {way} there: {words}")?;
+        }
+        write!(f, "  udp: taken by --lane udp, which is the default")
+    }
+}
+
+/// Why the kernel lets one process not read another.
+fn refused() -> String {
+    const WHY: &str = "the kernel refuses to let one read the other's memory";
+    let yama = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
+    match yama.as_deref().map(str::trim) {
+        Some(scope) if scope != "0" => format!("{WHY} (kernel.yama.ptrace_scope is {scope})"),
+        _ => format!("{WHY} (another PID namespace, Landlock or another sandbox)"),
+    }
+}

@@ -1,0 +1,108 @@
+//! `--lane` and `zerolane lanes`.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::lab::*;
+
+/// What `zerolane lanes` finds at an address.
+fn lanes(host: &str) -> Value {
+    let mut command = zerolane();
+    command.args(["lanes", "--json", host]);
+    serde_json::from_str(succeed(command).trim()).unwrap()
+}
+
+fn in_words(host: &str) -> String {
+    let mut command = zerolane();
+    command.args(["lanes", host]);
+    succeed(command)
+}
+
+/// There and back, and what is there then.
+fn both_ways(lab: &Lab, options: &[&str], seed: u64) {
+    let bytes = content(seed, 5 * MIB + 17);
+    fs::write(lab.local("a"), &bytes).unwrap();
+    succeed(lab.put(options, "a", "b"));
+    assert!(fs::read(lab.share("b")).unwrap() == bytes, "there");
+    succeed(lab.get(&[options, &["-f"]].concat(), "b", "c"));
+    assert!(fs::read(lab.local("c")).unwrap() == bytes, "back");
+}
+
+#[test]
+fn lane__shared_memory_where_both_say_so() {
+    let lab = Lab::new(&["--lane", "auto"]);
+    for (seed, lane) in ["shm", "auto", "udp"].iter().enumerate() {
+        both_ways(&lab, &["--lane", lane], seed as u64);
+    }
+    let mut listed = zerolane();
+    listed.args(["ls", "--lane", "shm", &lab.there("")]);
+    assert_eq!(succeed(listed), "b\n");
+    let found = lanes(&lab.address);
+    assert_eq!(found["used"], "shm");
+    assert_eq!(found["shm"]["possible"], true);
+    assert!(found["shm"]["reads"].is_boolean() && found["shm"]["is_read"].is_boolean());
+    let words = in_words(&lab.address);
+    assert!(
+        words.contains("shm: taken by --lane auto and shm"),
+        "{words}"
+    );
+    assert_eq!(words.matches("payload ").count(), 2, "{words}");
+}
+
+#[test]
+fn lane__nothing_but_shared_memory() {
+    let lab = Lab::new(&["--lane", "shm"]);
+    both_ways(&lab, &["--lane", "shm"], 1);
+    let mut by_udp = zerolane();
+    by_udp.args(["ls", &lab.there("")]);
+    fail(by_udp, 3, "no answer within");
+}
+
+#[test]
+fn lane__a_server_that_was_not_told_is_reached_by_udp() {
+    let lab = Lab::new(&[]);
+    both_ways(&lab, &["--lane", "auto"], 2);
+    let only = lab.put(&["--lane", "shm"], "a", "d");
+    fail(
+        only,
+        3,
+        "nothing of this user listens for it at the address",
+    );
+    let found = lanes(&lab.address);
+    assert_eq!(found["used"], "udp");
+    let why = found["shm"]["why_not"].as_str().unwrap();
+    assert!(why.contains("nothing of this user listens"), "{why}");
+    // An address of another host.
+    let found = lanes("192.0.2.1:7411");
+    let why = found["shm"]["why_not"].as_str().unwrap();
+    assert!(why.contains("none of this network namespace"), "{why}");
+    let words = in_words("192.0.2.1");
+    assert!(words.starts_with("192.0.2.1:9181\n  shm: no: "), "{words}");
+}
+
+#[test]
+fn lane__of_a_configuration() {
+    let lab = Lab::new(&[]);
+    let with = |config: &str, arguments: &[&str]| {
+        let file = lab.base.path().join("config.toml");
+        fs::write(&file, config).unwrap();
+        let mut command: Command = zerolane();
+        command.env("ZEROLANE_CONFIG", file).args(arguments);
+        command
+    };
+    let there = lab.there("");
+    let ls = ["ls", there.as_str()];
+    fail(with("[client]\nlane = 'shm'\n", &ls), 3, "no shared memory");
+    succeed(with("[client]\nlane = 'auto'\n", &ls));
+    let wins = ["ls", "--lane", "udp", there.as_str()];
+    succeed(with("[client]\nlane = 'shm'\n", &wins));
+    fail(with("[client]\nlane = 'rdma'\n", &ls), 2, "udp, auto, shm");
+    let share = lab.share("");
+    let serve = ["serve", share.to_str().unwrap(), "--user", "root"];
+    let refused = with("[serve]\nlane = 'auto'\n", &serve);
+    if nix::unistd::geteuid().is_root() {
+        fail(refused, 2, "--user is for UDP alone");
+    }
+}
