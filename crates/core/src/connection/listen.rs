@@ -9,7 +9,7 @@ use zerolane_wire::{
     RequestConnection, Route, VERSION, VERSION_MIN,
 };
 
-/// D_Port of a Request_Connection: there is one service behind a UDP port.
+/// D_Port of a Request_Connection, unless [`Config::service_port`] is another: there is one service behind a UDP port.
 pub const SERVICE_PORT: u16 = 1;
 
 /// Takes the first datagram of a stranger, made of `packet`.
@@ -46,7 +46,7 @@ pub(super) fn respond(
         return Err(None);
     };
     let reject = |reason| Err(Some(rejection(packet.route, &request, reason)));
-    if packet.route.d_port != SERVICE_PORT {
+    if packet.route.d_port != config.service_port {
         return reject(Reason::NoListener);
     }
     if request.version_min > VERSION || request.version_max < VERSION_MIN {

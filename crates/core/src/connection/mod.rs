@@ -72,7 +72,7 @@ impl Connection {
         protection: Protection,
     ) -> Connection {
         let route = Route {
-            d_port: listen::SERVICE_PORT,
+            d_port: config.service_port,
             s_port: entropy.port,
             d_key: 0,
         };

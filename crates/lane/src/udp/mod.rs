@@ -211,8 +211,13 @@ pub(crate) fn connect_as<L: Lane>(
             Connection::connect(now, config, entropy)
         }));
     };
-    let exchange = Exchange::initiate(credentials, security::random()?, entropy)
-        .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))?;
+    let exchange = Exchange::initiate(
+        credentials,
+        security::random()?,
+        config.service_port,
+        entropy,
+    )
+    .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))?;
     lane.receiver.begin(exchange);
     Ok(Driver::new(wrap(lane), options, |now| {
         Connection::connect_protected(now, config, entropy)
