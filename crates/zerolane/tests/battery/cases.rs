@@ -20,6 +20,8 @@ macro_rules! over_every_path {
             veth_1500 Path::Veth(1500), Options::default();
             veth_9000 Path::Veth(9000), Options::default();
             veth_v6_1500 Path::VethV6(1500), Options::default();
+            ethernet_1500 Path::Ethernet(1500), Options::default();
+            ethernet_9000 Path::Ethernet(9000), Options::default();
             lossy_1_percent Path::Lossy(0.01), Options::default();
             lossy_5_percent Path::Lossy(0.05), Options::default();
             lossy_20_percent Path::Lossy(0.20), Options::default();
@@ -28,6 +30,8 @@ macro_rules! over_every_path {
             plain_shared Path::Shared, plain();
             plain_veth_1500 Path::Veth(1500), plain();
             plain_veth_9000 Path::Veth(9000), plain();
+            plain_ethernet_1500 Path::Ethernet(1500), plain();
+            plain_ethernet_9000 Path::Ethernet(9000), plain();
             plain_lossy_5_percent Path::Lossy(0.05), plain();
         );
     };
