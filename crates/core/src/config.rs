@@ -1,8 +1,11 @@
 //! What the two ends may choose.
 
-use crate::{Control, SERVICE_PORT, limits};
+use crate::{Control, limits};
 use core::time::Duration;
 use zerolane_wire::{Capabilities, Eager, Profile, Profiles, encapsulation::Encapsulation};
+
+/// D_Port of a Request_Connection, unless [`Config::service_port`] is another: there is one service behind a UDP port.
+pub const SERVICE_PORT: u16 = 1;
 
 /// Settings of one end of a connection.
 #[derive(Clone, Debug)]

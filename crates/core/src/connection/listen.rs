@@ -9,9 +9,6 @@ use zerolane_wire::{
     RequestConnection, Route, VERSION, VERSION_MIN,
 };
 
-/// D_Port of a Request_Connection, unless [`Config::service_port`] is another: there is one service behind a UDP port.
-pub const SERVICE_PORT: u16 = 1;
-
 /// Takes the first datagram of a stranger, made of `packet`.
 ///
 /// # Errors

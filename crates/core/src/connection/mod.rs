@@ -14,7 +14,7 @@ mod protect;
 mod timeouts;
 mod transmit;
 
-pub use listen::{SERVICE_PORT, listen, reject};
+pub use listen::{listen, reject};
 pub use protect::HandshakeOutcome;
 
 use crate::context::{Context, Debt};
