@@ -4,6 +4,9 @@ use crate::{Control, limits};
 use core::time::Duration;
 use zerolane_wire::{Capabilities, Eager, Profile, Profiles, encapsulation::Encapsulation};
 
+/// D_Port of a Request_Connection, unless [`Config::service_port`] is another: there is one service behind a UDP port.
+pub const SERVICE_PORT: u16 = 1;
+
 /// Settings of one end of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -48,6 +51,9 @@ pub struct Config {
     /// Wait for missing Data before the whole Block is granted again (classic profile). The
     /// thesis's implementation waited 5 s.
     pub classic_data_timeout: Duration,
+    /// The port by which an Initiator asks for a connection, and the one that a Responder answers for: 1, unless what
+    /// carries the operations has no ports of its own and tells services apart by this one.
+    pub service_port: u16,
     /// What carries the operations.
     pub encapsulation: Encapsulation,
     /// Longest datagram the path is thought to carry at first, header included, bytes.
@@ -82,6 +88,7 @@ impl Default for Config {
             classic_buffer_log2: 12,
             classic_block_log2: 16,
             classic_data_timeout: Duration::from_millis(200),
+            service_port: SERVICE_PORT,
             encapsulation: Encapsulation::UdpV4,
             path_datagram: 1472,
             seal: 0,

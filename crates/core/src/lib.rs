@@ -43,9 +43,9 @@ mod transfer;
 mod transmit;
 
 pub use admission::{Admission, Allowance, Demand, FastAnswer, Ledger, Schedule};
-pub use config::{Config, Entropy};
+pub use config::{Config, Entropy, SERVICE_PORT};
 pub use congestion::{Auto, Congestion, Control, GrantsOnly, Lateness, Model, Sample};
-pub use connection::{Connection, HandshakeOutcome, SERVICE_PORT, listen, reject};
+pub use connection::{Connection, HandshakeOutcome, listen, reject};
 pub use counters::{Counters, DropReason, PathState};
 pub use event::{CloseReason, Event, TransferError};
 pub use receiving::{

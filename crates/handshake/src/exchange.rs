@@ -4,7 +4,7 @@ use crate::initiator::{Initiator, Taken};
 use crate::limits::HANDSHAKE_LIFETIME;
 use crate::{Credentials, HandshakeDatagram, Session};
 use core::fmt;
-use zerolane_core::{Entropy, HandshakeOutcome, Instant, SERVICE_PORT};
+use zerolane_core::{Entropy, HandshakeOutcome, Instant};
 
 /// What an end still has to do with a connection's key exchange.
 pub struct Exchange(Part);
@@ -86,14 +86,15 @@ impl fmt::Debug for Exchange {
 }
 
 impl Exchange {
-    /// Begins the exchange of the connection that has `entropy`. `ephemeral` is 32 bytes that cannot be
+    /// Begins the exchange of the connection that has `entropy`, with what answers for the port `service`. `ephemeral` is 32 bytes that cannot be
     /// guessed, drawn for this connection alone. `None` if the cryptography refuses the credentials.
     pub fn initiate(
         credentials: Credentials,
         ephemeral: [u8; 32],
+        service: u16,
         entropy: Entropy,
     ) -> Option<Exchange> {
-        let ports = (SERVICE_PORT, entropy.port);
+        let ports = (service, entropy.port);
         let initiator = Initiator::new(credentials, ephemeral, ports, entropy.key, entropy.sync)?;
         Some(Exchange(Part::Initiator(Box::new(Attempts {
             current: initiator,

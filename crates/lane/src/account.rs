@@ -72,6 +72,8 @@ pub enum LaneKind {
     Udp,
     /// Memory that two processes of one host and user share. Nothing is encrypted there: the kernel keeps others out.
     SharedMemory,
+    /// Frames of raw Ethernet.
+    Ethernet,
 }
 
 /// Totals of one connection since it began.
@@ -111,6 +113,9 @@ pub struct Account {
     pub dropped_socket_buffer: u64,
     /// Datagrams longer than the lane takes.
     pub dropped_truncated: u64,
+    /// Frames of raw Ethernet with this connection's key that its peer did not send it: from another hardware address, to
+    /// another host, or of a VLAN.
+    pub dropped_foreign: u64,
     /// Datagrams the interface refused to send (down, unreachable, too large).
     pub dropped_on_send: u64,
     /// Receive buffer the kernel granted, bytes.

@@ -1,5 +1,6 @@
 //! One of the lanes that there are: what carries a connection is chosen when it is made.
 
+use crate::ethernet::{self, EthernetLane};
 use crate::shm::{self, NoSharedMemory, ShmLane};
 use crate::udp::{self, UdpLane};
 use crate::{Account, Driver, Lane, LaneChoice, LaneError, Options, Turn, Waker};
@@ -21,17 +22,22 @@ pub enum AnyLane {
     Udp(UdpLane, Option<NoSharedMemory>),
     /// Memory shared with a process of this host and user.
     SharedMemory(ShmLane),
+    /// Frames of raw Ethernet.
+    Ethernet(EthernetLane),
 }
 
 /// Opens a connection to `peer` over the lane that `options` choose. The handshake runs inside the driver's calls.
 ///
 /// # Errors
-/// No socket, or no route to `peer`; or shared memory was insisted on, and cannot be: why.
+/// No socket, or no route to `peer`; or shared memory or raw Ethernet was insisted on, and cannot be: why.
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane>> {
     let met = match options.lane {
         LaneChoice::Udp => None,
         LaneChoice::Best => Some(shm::meet(peer, options)),
         LaneChoice::SharedMemory => Some(Ok(shm::meet(peer, options)?)),
+        LaneChoice::Ethernet => {
+            return ethernet::connect_as(peer, options, udp::entropy()?, AnyLane::Ethernet);
+        }
     };
     let entropy = udp::entropy()?;
     match met {
@@ -47,6 +53,7 @@ macro_rules! of_each {
         match $lane {
             AnyLane::Udp($it, _) => $do,
             AnyLane::SharedMemory($it) => $do,
+            AnyLane::Ethernet($it) => $do,
         }
     };
 }
@@ -80,6 +87,7 @@ impl AnyLane {
         match self {
             AnyLane::Udp(it, _) => it.local_addr(),
             AnyLane::SharedMemory(it) => Some(it.local_addr()),
+            AnyLane::Ethernet(it) => Some(it.local_addr()),
         }
     }
 
@@ -88,7 +96,8 @@ impl AnyLane {
         of_each!(self, it => it.peer_addr())
     }
 
-    /// The next turn that receives nothing looks whether the peer moved, if it is silent. Processes of one host do not.
+    /// The next turn that receives nothing looks whether the peer moved, if it is silent. Processes of one host do not, nor do
+    /// hardware addresses.
     pub fn look_for_peer(&mut self) {
         if let AnyLane::Udp(it, _) = self {
             it.look_for_peer();
@@ -99,7 +108,7 @@ impl AnyLane {
     /// whether something [has arrived](AnyLane::has_arrived).
     pub fn is_awake(&self) -> bool {
         match self {
-            AnyLane::Udp(..) => false,
+            AnyLane::Udp(..) | AnyLane::Ethernet(_) => false,
             AnyLane::SharedMemory(it) => !it.is_armed(),
         }
     }
@@ -107,7 +116,7 @@ impl AnyLane {
     /// Whether something lies in memory to be taken, or there is room that was waited for. Costs no system call.
     pub fn has_arrived(&self) -> bool {
         match self {
-            AnyLane::Udp(..) => false,
+            AnyLane::Udp(..) | AnyLane::Ethernet(_) => false,
             AnyLane::SharedMemory(it) => it.has_arrived(),
         }
     }
@@ -116,6 +125,7 @@ impl AnyLane {
         match self {
             AnyLane::Udp(it, _) => it.config(options),
             AnyLane::SharedMemory(_) => shm::config(options),
+            AnyLane::Ethernet(it) => it.config(options),
         }
     }
 
@@ -130,6 +140,7 @@ impl AnyLane {
                 it.admit(exchange, &session);
                 true
             }
+            AnyLane::Ethernet(it) => it.admit(exchange, session),
         }
     }
 }

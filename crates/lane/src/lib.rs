@@ -4,7 +4,8 @@
 //! between a network and registered memory; a [`Driver`] runs one connection over a lane in the
 //! calling thread. [`udp`] is the lane for any network: sendmsg with GSO gathers headers and payload
 //! straight from the user's memory, recvmmsg with GRO scatters them by the core's forecast straight
-//! into it. [`ShmLane`] is the one for two processes of one host and user. [`connect`] chooses.
+//! into it. [`ShmLane`] is the one for two processes of one host and user, [`EthernetLane`] the one for hosts of a segment,
+//! without IP. [`connect`] chooses.
 //!
 //! ```no_run
 //! use zerolane_lane::{Options, Region, Report, WorkRequest};
@@ -24,6 +25,7 @@ mod datapath;
 mod digest;
 mod doorbell;
 mod driver;
+mod ethernet;
 mod exported;
 mod fault;
 mod grace;
@@ -51,6 +53,7 @@ pub use driver::{
     Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, Report,
     WorkKind,
 };
+pub use ethernet::{EthernetAddress, EthernetLane, NoEthernet};
 pub use exported::{ExportedRegion, Exporting};
 pub use lane_error::LaneError;
 pub use listener::{Accept, Listener, ListenerCounters, Untrusted};

@@ -2,8 +2,9 @@
 //! connected socket of its own, or the memory that it shares.
 
 use crate::clock::Clock;
+use crate::ethernet::{self, Claim, EthernetLane, NoEthernet, Station, Strange};
 use crate::shm::{Arrived, Ends, ShmLane, Visitor, Visitors};
-use crate::udp::{self, PacketAddresses, PeerMigration, Received, SharedPort, UdpLane};
+use crate::udp::{self, PacketAddresses, PeerMigration, SharedPort, UdpLane};
 use crate::{AnyLane, Driver, LaneChoice, Options, poll, security};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
@@ -68,6 +69,8 @@ impl Untrusted {
 enum Caller {
     /// Where its packets come from.
     Packet(PacketAddresses),
+    /// Where its frames come from.
+    Frame(Station),
     /// In memory that it shares. `None` once it is a connection's.
     Visitor(Option<Box<Visitor>>),
 }
@@ -133,7 +136,7 @@ impl Host {
     }
 }
 
-/// A listening UDP port, and the rendezvous of processes of this host if [`Options::lane`] asks for it.
+/// A listening UDP port, or one of raw Ethernet, and the rendezvous of processes of this host if [`Options::lane`] asks for it.
 #[derive(Debug)]
 pub struct Listener {
     socket: Arc<Socket>,
@@ -141,6 +144,8 @@ pub struct Listener {
     options: Options,
     /// What comes for connections that exist.
     port: Arc<SharedPort>,
+    /// Of raw Ethernet: nobody else listens on this port.
+    claim: Option<Claim>,
     /// What strangers meet; `None` in plain mode.
     gate: Option<Gate>,
     key: Option<PublicKey>,
@@ -159,7 +164,12 @@ impl Listener {
     /// The address is in use or not ours, or the system gives no random numbers.
     pub fn bind(local: SocketAddr, options: Options) -> io::Result<Listener> {
         Listener::at(options, |options| {
-            SharedPort::attend(local, options.receive_buffer, &options.ports)
+            if options.lane == LaneChoice::Ethernet {
+                let (port, socket, claim) = ethernet::attend(local, options.receive_buffer)?;
+                return Ok((port, socket, Some(claim)));
+            }
+            let (port, socket) = SharedPort::attend(local, options.receive_buffer, &options.ports)?;
+            Ok((port, socket, None))
         })
     }
 
@@ -170,14 +180,19 @@ impl Listener {
     /// It is no UDP socket that is bound and not connected, or connections could not share its address; or the
     /// system gives no random numbers.
     pub fn adopt(socket: OwnedFd, options: Options) -> io::Result<Listener> {
+        if options.lane == LaneChoice::Ethernet {
+            let why = "a UDP socket carries no raw Ethernet";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         Listener::at(options, |options| {
-            SharedPort::adopt(socket, options.receive_buffer, &options.ports)
+            let (port, socket) = SharedPort::adopt(socket, options.receive_buffer, &options.ports)?;
+            Ok((port, socket, None))
         })
     }
 
     fn at(
         mut options: Options,
-        attend: impl FnOnce(&Options) -> io::Result<(Arc<SharedPort>, Arc<Socket>)>,
+        attend: impl FnOnce(&Options) -> io::Result<(Arc<SharedPort>, Arc<Socket>, Option<Claim>)>,
     ) -> io::Result<Listener> {
         options.scheduler.get_or_insert_default();
         let clock = Clock::start();
@@ -192,9 +207,9 @@ impl Listener {
             }
             None => None,
         };
-        let (port, socket) = attend(&options)?;
+        let (port, socket, claim) = attend(&options)?;
         let host = match options.lane {
-            LaneChoice::Udp => None,
+            LaneChoice::Udp | LaneChoice::Ethernet => None,
             // Without it, processes of this host come by UDP.
             LaneChoice::Best => Host::listen(port.local(), &socket).ok(),
             LaneChoice::SharedMemory => Some(Host::listen(port.local(), &socket)?),
@@ -203,6 +218,7 @@ impl Listener {
             socket,
             host,
             port,
+            claim,
             options,
             gate,
             key,
@@ -289,14 +305,14 @@ impl Listener {
             Accept::Nothing => {}
             found => return Ok(found),
         }
-        let Some((datagram, addresses)) = self.next_datagram()? else {
+        let Some((datagram, mut caller)) = self.next_datagram()? else {
             return Ok(Accept::Nothing);
         };
         if self.options.lane == LaneChoice::SharedMemory {
             self.counters.refused += 1;
             return Ok(Accept::Stranger);
         }
-        let driver = self.consider(&datagram, &mut Caller::Packet(addresses))?;
+        let driver = self.consider(&datagram, &mut caller)?;
         Ok(driver.map_or(Accept::Stranger, |it| Accept::Connection(Box::new(it))))
     }
 
@@ -339,12 +355,33 @@ impl Listener {
     }
 
     /// The next datagram. `None` when the socket is empty, or when there was something else than a stranger's.
-    fn next_datagram(&mut self) -> io::Result<Option<Received>> {
-        match self.port.next_other(&self.socket) {
+    fn next_datagram(&mut self) -> io::Result<Option<(Vec<u8>, Caller)>> {
+        let next = match &self.claim {
+            Some(_) => ethernet::receive(&self.socket).map(|it| match it? {
+                Strange::Datagram(bytes, from) => Some((bytes, Caller::Frame(from))),
+                Strange::Foreign => {
+                    self.counters.refused += 1;
+                    None
+                }
+            }),
+            None => self
+                .port
+                .next_other(&self.socket)
+                .map(|it| it.map(|(bytes, addresses)| (bytes, Caller::Packet(addresses)))),
+        };
+        match next {
+            Err(error) if self.is_interface_gone(&error) => Err(NoEthernet::Gone.into()),
             // Errors of answers sent earlier are not the listener's.
             Err(error) if is_peers(&error) => Ok(None),
             next => next,
         }
+    }
+
+    /// Whether the interface listened on is no more, as `error` may say.
+    fn is_interface_gone(&self, error: &io::Error) -> bool {
+        let down = error.raw_os_error() == Some(libc::ENETDOWN);
+        let local = Station::of(self.port.local()).filter(|_| down && self.claim.is_some());
+        local.is_some_and(|it| ethernet::is_gone(&self.socket, it.interface))
     }
 
     fn consider(
@@ -379,6 +416,8 @@ impl Listener {
     fn answer(&self, bytes: &[u8], caller: &mut Caller) {
         match caller {
             Caller::Packet(addresses) => udp::answer(&self.socket, bytes, *addresses),
+            // As good as lost if it cannot be sent.
+            Caller::Frame(from) => drop(ethernet::send(&self.socket, bytes, *from)),
             Caller::Visitor(Some(visitor)) => visitor.answer(bytes),
             Caller::Visitor(None) => {}
         }
@@ -388,6 +427,7 @@ impl Listener {
     fn address_of(&self, caller: &Caller) -> SocketAddr {
         match (caller, self.port.local().ip()) {
             (Caller::Packet(addresses), _) => addresses.peer,
+            (Caller::Frame(from), _) => from.address(),
             (Caller::Visitor(_), ip) if !ip.is_unspecified() => (ip, 0).into(),
             (Caller::Visitor(_), IpAddr::V4(_)) => (Ipv4Addr::LOCALHOST, 0).into(),
             (Caller::Visitor(_), IpAddr::V6(_)) => (Ipv6Addr::LOCALHOST, 0).into(),
@@ -541,6 +581,10 @@ impl Listener {
                 let lane = self.udp_lane(*addresses, key)?;
                 Ok(lane.map(|it| AnyLane::Udp(it, None)))
             }
+            Caller::Frame(from) => {
+                let lane = EthernetLane::accepted(&self.port, *from, key, &self.options)?;
+                Ok(Some(AnyLane::Ethernet(lane)))
+            }
             Caller::Visitor(visitor) => Ok(visitor.take().map(|visitor| {
                 if let Some(host) = &self.host {
                     // From here on the connection's alone.
@@ -592,7 +636,7 @@ impl Listener {
         };
         match (session, &caller) {
             // In memory nothing is sealed.
-            (Some(session), Caller::Packet(_)) => {
+            (Some(session), Caller::Packet(_) | Caller::Frame(_)) => {
                 if let Some(bytes) = udp::sealed(session, &rejection) {
                     self.answer(&bytes, caller);
                 }

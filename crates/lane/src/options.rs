@@ -17,6 +17,9 @@ pub enum LaneChoice {
     Best,
     /// Shared memory or an error. A listener hears nobody else.
     SharedMemory,
+    /// Frames of raw Ethernet to a host of the same segment, whose address is an [`EthernetAddress`](crate::EthernetAddress), or
+    /// an error. A listener hears nobody else. Needs CAP_NET_RAW, for a listener as long as it accepts.
+    Ethernet,
 }
 
 /// Settings of a connection. The defaults suit a LAN.

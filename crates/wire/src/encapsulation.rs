@@ -1,7 +1,8 @@
 //! What carries the header: UDP today; raw Ethernet and IP are registered and sized here
 //! so that no type in this crate assumes a datagram socket.
 
-use crate::HEADER_LEN;
+use crate::handshake::HANDSHAKE_CODE;
+use crate::header::{Field, HEADER_LEN, Op, ParseError, Problem};
 
 /// EtherType of the Scheduled Transfer Protocol.
 pub const ETHERTYPE: u16 = 0x8181;
@@ -14,6 +15,13 @@ pub const MAX_UDP_PAYLOAD_V6: usize = 65_527;
 
 /// Largest payload of an STU in shared memory, bytes: whole pages, so that where its place begins at a page, each does.
 pub const MAX_MEMORY_STU: usize = 64 << 10;
+
+/// Payload of the shortest Ethernet frame, bytes: what is shorter is lengthened on its way, and not shortened again.
+pub const MIN_FRAME: usize = 46;
+/// Length of the payload of a frame that holds a datagram shorter than [`MIN_FRAME`], bytes.
+pub const PADDED_FRAME: usize = 48;
+/// Code point in the place of Op's that says so: apart from the operations, and from the handshake's.
+pub const PADDED_CODE: u8 = 30;
 
 /// How a header and its payload travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,6 +67,50 @@ impl Encapsulation {
     }
 }
 
+/// What stands in front of a datagram's second byte, and behind its last, in the payload of a frame, if the datagram, whose
+/// first byte is `first`, has `len` bytes and is shorter than [`MIN_FRAME`]: [`PADDED_CODE`] in the place of its code, and zeros,
+/// its first byte, its length, of which the last `PADDED_FRAME - len` bytes count. `None`: it is long enough as it is, or has not
+/// even a header.
+pub fn padding(first: u8, len: usize) -> Option<(u8, [u8; PADDED_FRAME - HEADER_LEN])> {
+    if !(HEADER_LEN..MIN_FRAME).contains(&len) {
+        return None;
+    }
+    Some((PADDED_CODE << 3, [0, 0, 0, 0, 0, 0, first, len as u8]))
+}
+
+/// The payload of the frame of a `datagram`, where it needs [`padding`].
+pub fn pad_frame(datagram: &[u8]) -> Option<[u8; PADDED_FRAME]> {
+    let len = datagram.len();
+    let (code, behind) = padding(*datagram.first()?, len)?;
+    let mut padded = [0; PADDED_FRAME];
+    padded[..len].copy_from_slice(datagram);
+    padded[len..].copy_from_slice(&behind[len - HEADER_LEN..]);
+    padded[0] = code;
+    Some(padded)
+}
+
+/// The first byte and the length of the datagram in a frame's payload that [`pad_frame`] made; `None` if `frame` holds a
+/// datagram as it is.
+///
+/// # Errors
+/// [`Field::Encapsulation`]: it has the code, and another length than such a payload, or the datagram would.
+pub fn padded(frame: &[u8]) -> Result<Option<(u8, usize)>, ParseError> {
+    if frame.first().is_none_or(|first| first >> 3 != PADDED_CODE) {
+        return Ok(None);
+    }
+    let error = |problem| Err(ParseError::new(Field::Encapsulation, problem));
+    match frame {
+        [.., first, len] if frame.len() == PADDED_FRAME => match usize::from(*len) {
+            len if (HEADER_LEN..MIN_FRAME).contains(&len) => Ok(Some((*first, len))),
+            len => error(Problem::OutOfRange(len as u64)),
+        },
+        _ if frame.len() < PADDED_FRAME => error(Problem::Truncated(frame.len())),
+        _ => error(Problem::TooLong(frame.len())),
+    }
+}
+
+const _: () = assert!(Op::ALL.len() < PADDED_CODE as usize && PADDED_CODE < HANDSHAKE_CODE);
+
 #[cfg(test)]
 mod tests {
     #![allow(non_snake_case)]
@@ -73,6 +125,41 @@ mod tests {
         assert_eq!(Encapsulation::Ethernet.max_stu(1500), 1460);
         assert_eq!(Encapsulation::UdpV4.max_stu(60), 0);
     }
+
+    #[test]
+    fn pad_frame__is_taken_apart_again() {
+        for len in HEADER_LEN..MIN_FRAME {
+            let mut whole: [u8; MIN_FRAME] = core::array::from_fn(|at| at as u8);
+            let datagram = &mut whole[..len];
+            datagram[0] = (Op::Data as u8) << 3 | 0b101;
+            let mut frame = pad_frame(datagram).expect("short");
+            let (first, length) = padded(&frame).expect("well formed").expect("padded");
+            assert_eq!((first, length), (datagram[0], len));
+            frame[0] = first;
+            assert_eq!(&frame[..length], &*datagram);
+            assert_eq!(padded(datagram), Ok(None));
+        }
+        assert_eq!(pad_frame(&[0; MIN_FRAME]), None);
+        assert_eq!(pad_frame(&[0; HEADER_LEN - 1]), None);
+        assert_eq!(padded(&[]), Ok(None));
+    }
+
+    #[test]
+    fn padded__refuses_lengths_that_it_never_has() {
+        let good = pad_frame(&[0; HEADER_LEN + 3]).expect("short");
+        let field = |frame: &[u8]| padded(frame).map_err(|error| error.field);
+        for len in (0..HEADER_LEN).chain(MIN_FRAME..=255) {
+            let mut frame = good;
+            frame[PADDED_FRAME - 1] = len as u8;
+            assert_eq!(field(&frame), Err(Field::Encapsulation), "{len}");
+        }
+        let mut long = [0; PADDED_FRAME + 1];
+        long[..PADDED_FRAME].copy_from_slice(&good);
+        assert_eq!(field(&good[..1]), Err(Field::Encapsulation));
+        assert_eq!(field(&good[..PADDED_FRAME - 1]), Err(Field::Encapsulation));
+        assert_eq!(field(&long), Err(Field::Encapsulation));
+    }
+
     #[test]
     fn max_stu__largest_the_length_fields_can_say() {
         let largest = |carrier: Encapsulation| carrier.max_stu(usize::MAX) + HEADER_LEN;

@@ -71,7 +71,9 @@ pub mod activation {
 /// What [`Options`] are made of: profiles, congestion control, the schedule of those that receive.
 pub mod options {
     pub use zerolane_lane::udp::Ports;
-    pub use zerolane_lane::{Control, FastAnswer, LaneChoice, Schedule, Scheduler};
+    pub use zerolane_lane::{
+        Control, EthernetAddress, FastAnswer, LaneChoice, Schedule, Scheduler,
+    };
     pub use zerolane_wire::{Profile, Profiles};
 }
 
@@ -101,7 +103,7 @@ pub mod request {
 /// What an [`Error`] says in detail: why a request was not posted or failed, why a connection ended.
 pub mod failure {
     pub use crate::error::Posted;
-    pub use zerolane_lane::{CloseReason, NotPosted, PostError, TransferError};
+    pub use zerolane_lane::{CloseReason, NoEthernet, NotPosted, PostError, TransferError};
     pub use zerolane_wire::Reason;
 }
 

@@ -9,9 +9,6 @@ use zerolane_wire::{
     RequestConnection, Route, VERSION, VERSION_MIN,
 };
 
-/// D_Port of a Request_Connection: there is one service behind a UDP port.
-pub const SERVICE_PORT: u16 = 1;
-
 /// Takes the first datagram of a stranger, made of `packet`.
 ///
 /// # Errors
@@ -46,7 +43,7 @@ pub(super) fn respond(
         return Err(None);
     };
     let reject = |reason| Err(Some(rejection(packet.route, &request, reason)));
-    if packet.route.d_port != SERVICE_PORT {
+    if packet.route.d_port != config.service_port {
         return reject(Reason::NoListener);
     }
     if request.version_min > VERSION || request.version_max < VERSION_MIN {

@@ -14,7 +14,7 @@ mod protect;
 mod timeouts;
 mod transmit;
 
-pub use listen::{SERVICE_PORT, listen, reject};
+pub use listen::{listen, reject};
 pub use protect::HandshakeOutcome;
 
 use crate::context::{Context, Debt};
@@ -72,7 +72,7 @@ impl Connection {
         protection: Protection,
     ) -> Connection {
         let route = Route {
-            d_port: listen::SERVICE_PORT,
+            d_port: config.service_port,
             s_port: entropy.port,
             d_key: 0,
         };

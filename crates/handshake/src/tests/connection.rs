@@ -4,7 +4,8 @@ use super::*;
 use crate::limits::HANDSHAKE_LIFETIME;
 use std::time::Duration;
 use zerolane_core::{
-    CloseReason, Config, Connection, Entropy, Event, HandshakeOutcome, Life, Transmit, listen,
+    CloseReason, Config, Connection, Entropy, Event, HandshakeOutcome, Life, SERVICE_PORT,
+    Transmit, listen,
 };
 
 /// Longer than an exchange is remembered.
@@ -66,7 +67,7 @@ impl World {
         World {
             now: Instant::ZERO,
             a: Connection::connect_protected(Instant::ZERO, patient(), entropy),
-            a_exchange: Exchange::initiate(a, draw(), entropy).unwrap(),
+            a_exchange: Exchange::initiate(a, draw(), SERVICE_PORT, entropy).unwrap(),
             a_session: None,
             gate: Gate::new(Instant::ZERO, b, &mut draw),
             b: None,

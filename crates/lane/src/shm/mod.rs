@@ -275,8 +275,13 @@ pub(crate) fn connect<L: Lane>(
             Connection::connect(now, config, entropy)
         }));
     };
-    let exchange = Exchange::initiate(credentials, security::random()?, entropy)
-        .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))?;
+    let exchange = Exchange::initiate(
+        credentials,
+        security::random()?,
+        config.service_port,
+        entropy,
+    )
+    .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))?;
     lane.exchange = Some(exchange);
     lane.waiting = true;
     Ok(Driver::new(wrap(lane), options, |now| {

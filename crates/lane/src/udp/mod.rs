@@ -15,13 +15,14 @@ pub(crate) use migration::PeerMigration;
 pub(crate) use packet_info::PacketAddresses;
 pub use passed::passed_sockets;
 pub use port::Ports;
-pub(crate) use port::{Received, Seat, SharedPort};
+pub(crate) use port::{Seat, SharedPort};
+pub(crate) use receive::{MAX_MESSAGES, Receiver};
+pub(crate) use send::Sender;
+pub(crate) use socket::{prepare, receive_buffer};
 
 use crate::seal::{Opener, Sealer};
 use crate::security;
 use crate::{Account, Driver, Lane, LaneError, Options, Turn, Waker, poll};
-use receive::Receiver;
-use send::Sender;
 use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddr;
@@ -29,6 +30,7 @@ use std::time::Duration;
 use zerolane_core::{Config, Connection, Entropy, RegionId};
 use zerolane_handshake::{Exchange, PublicKey, Session};
 use zerolane_wire::Packet;
+use zerolane_wire::encapsulation::Encapsulation;
 
 /// One connected UDP socket: the kernel finds the connection by the peer's address, so that all
 /// that arrives is the connection's and the forecast holds.
@@ -52,8 +54,8 @@ impl UdpLane {
         options: &Options,
     ) -> io::Result<UdpLane> {
         socket.connect(&SockAddr::from(peer))?;
-        let sender = Sender::new(&socket, options);
-        let receiver = Receiver::new(&socket, options);
+        let sender = Sender::new(&socket, None, options);
+        let receiver = Receiver::new(&socket, None, options);
         Ok(UdpLane {
             socket,
             peer,
@@ -69,22 +71,7 @@ impl UdpLane {
     /// them: nothing is sent or received then.
     pub(crate) fn protect(&mut self, session: Session) -> bool {
         self.peer_key = Some(session.peer);
-        let Session {
-            send,
-            receive,
-            cipher,
-            ..
-        } = session;
-        let sealer = Sealer::new(cipher, send);
-        let opener = Opener::new(cipher, receive);
-        match (sealer, opener) {
-            (Some(sealer), Some(opener)) => {
-                self.sender.protect(sealer);
-                self.receiver.protect(opener);
-                true
-            }
-            _ => false,
-        }
+        protect(&mut self.sender, &mut self.receiver, session)
     }
 
     /// This end's part in the key exchange.
@@ -94,7 +81,9 @@ impl UdpLane {
 
     /// What the core is to know of the socket.
     pub(crate) fn config(&self, options: &Options) -> Config {
-        config(&self.socket, self.peer, options)
+        let path_datagram = socket::path_datagram(&self.socket, self.peer);
+        let encapsulation = socket::encapsulation(self.peer);
+        config(&self.socket, options, encapsulation, path_datagram)
     }
 
     /// Who the peer proved to be: `None` in plain mode, and before it did.
@@ -211,18 +200,47 @@ pub(crate) fn connect_as<L: Lane>(
             Connection::connect(now, config, entropy)
         }));
     };
-    let exchange = Exchange::initiate(credentials, security::random()?, entropy)
-        .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))?;
+    let exchange = Exchange::initiate(
+        credentials,
+        security::random()?,
+        config.service_port,
+        entropy,
+    )
+    .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))?;
     lane.receiver.begin(exchange);
     Ok(Driver::new(wrap(lane), options, |now| {
         Connection::connect_protected(now, config, entropy)
     }))
 }
 
-/// What the core is to know of this socket.
-fn config(socket: &Socket, peer: SocketAddr, options: &Options) -> Config {
-    let encapsulation = socket::encapsulation(peer);
-    let path_datagram = socket::path_datagram(socket, peer);
+/// Has both halves seal and open with the keys of `session` from here on. False if the cryptography refuses them: nothing is
+/// sent or received then.
+pub(crate) fn protect(sender: &mut Sender, receiver: &mut Receiver, session: Session) -> bool {
+    let Session {
+        send,
+        receive,
+        cipher,
+        ..
+    } = session;
+    let sealer = Sealer::new(cipher, send);
+    let opener = Opener::new(cipher, receive);
+    match (sealer, opener) {
+        (Some(sealer), Some(opener)) => {
+            sender.protect(sealer);
+            receiver.protect(opener);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// What the core is to know of this socket, and of what carries its datagrams, of this length if that is known.
+pub(crate) fn config(
+    socket: &Socket,
+    options: &Options,
+    encapsulation: Encapsulation,
+    path_datagram: Option<usize>,
+) -> Config {
     Config {
         profiles: options.profiles,
         slots: options.slots,

@@ -63,7 +63,7 @@ pub(super) fn bind(local: SocketAddr, share: Share, receive_buffer: usize) -> io
 }
 
 /// Gives `socket` its buffers.
-pub(super) fn prepare(socket: &Socket, receive_buffer: usize) {
+pub(crate) fn prepare(socket: &Socket, receive_buffer: usize) {
     let fd = socket.as_raw_fd();
     raise_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive_buffer);
     raise_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER);
@@ -98,7 +98,7 @@ pub(super) fn forbid_fragmentation(fd: RawFd, local: SocketAddr) {
 }
 
 /// Bytes of receive buffer the kernel granted, in its own counting.
-pub(super) fn receive_buffer(socket: &Socket) -> usize {
+pub(crate) fn receive_buffer(socket: &Socket) -> usize {
     get(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_or(0, |bytes| bytes as usize)
 }
 

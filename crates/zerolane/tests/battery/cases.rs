@@ -6,10 +6,11 @@ use crate::drive::{both, idle, next, receive_all, send_all, transfer};
 use crate::eager;
 use crate::finish;
 use crate::path::{Pair, Path, plain};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerolane::failure::{Reason, TransferError};
 use zerolane::options::{Profile, Profiles};
-use zerolane::{Connection, Options, Region};
+use zerolane::{Connection, ExportedRegion, Options, Region, Rights};
 
 macro_rules! over_every_path {
     ($($case:ident),* $(,)?) => {
@@ -20,6 +21,8 @@ macro_rules! over_every_path {
             veth_1500 Path::Veth(1500), Options::default();
             veth_9000 Path::Veth(9000), Options::default();
             veth_v6_1500 Path::VethV6(1500), Options::default();
+            ethernet_1500 Path::Ethernet(1500), Options::default();
+            ethernet_9000 Path::Ethernet(9000), Options::default();
             lossy_1_percent Path::Lossy(0.01), Options::default();
             lossy_5_percent Path::Lossy(0.05), Options::default();
             lossy_20_percent Path::Lossy(0.20), Options::default();
@@ -28,6 +31,8 @@ macro_rules! over_every_path {
             plain_shared Path::Shared, plain();
             plain_veth_1500 Path::Veth(1500), plain();
             plain_veth_9000 Path::Veth(9000), plain();
+            plain_ethernet_1500 Path::Ethernet(1500), plain();
+            plain_ethernet_9000 Path::Ethernet(9000), plain();
             plain_lossy_5_percent Path::Lossy(0.05), plain();
         );
     };
@@ -59,6 +64,7 @@ over_every_path!(
     delivery__wakes_as_its_sender_asks,
     eager__arrives_with_and_without_a_receive,
     finish__the_other_direction_goes_on,
+    memory__put_got_and_counted_in,
 );
 
 fn transfer__every_size(path: Path, base: &Options) {
@@ -408,6 +414,32 @@ fn close__flushes(path: Path, base: &Options) {
         );
     });
     drop(net);
+}
+
+fn memory__put_got_and_counted_in(path: Path, base: &Options) {
+    const LEN: usize = 300_000;
+    let Some(mut pair) = path.connect(base) else {
+        return;
+    };
+    let memory = Region::anonymous(LEN).expect("memory");
+    let memory = ExportedRegion::new(memory).expect("page-aligned");
+    let key = pair.b.export(&memory, Rights::ALL).expect("exported");
+    let puts_and_gets = |a: &mut Connection| {
+        let mut put = 0u64;
+        for (seed, len) in (90..).zip([1, 2, 3, 5, 6, 7, 8, 1_168, 1_457, 9_000, LEN - 8]) {
+            let mut data = vec![0; len];
+            content::fill(seed, &mut data);
+            a.put(&key, 8, &data).expect("put");
+            let mut got = vec![0; len];
+            a.get(&key, 8, &mut got).expect("got");
+            assert!(got == data, "{len} bytes");
+            assert_eq!(a.fetch_add(&key, 0, 3).expect("counted"), put);
+            put += 3;
+        }
+        put
+    };
+    let (put, ()) = both(&mut pair, puts_and_gets, |_| ());
+    assert_eq!(memory.word(0).load(Ordering::Acquire), put);
 }
 
 fn delivery__wakes_as_its_sender_asks(path: Path, base: &Options) {

@@ -69,6 +69,17 @@ fn interface__of_the_receiver_down_and_up_again() {
 }
 
 #[test]
+fn interface__of_raw_ethernet_down_and_up_again() {
+    change_amid(Path::Ethernet(1500), &Options::default(), |hosts| {
+        for side in Side::BOTH {
+            hosts.set_link_up(side, false).expect("set");
+            std::thread::sleep(Duration::from_millis(300));
+            hosts.set_link_up(side, true).expect("set");
+        }
+    });
+}
+
+#[test]
 fn offloads__switched_off_and_on_amid() {
     let pair = change_amid(Path::Veth(1500), &Options::default(), |hosts| {
         for (tx, gro) in [(true, false), (false, true), (false, false), (true, true)] {

@@ -34,10 +34,11 @@ fn empty_file(dir: &tempfile::TempDir, len: u64) -> File {
     file
 }
 
-const PATHS: [Path; 4] = [
+const PATHS: [Path; 5] = [
     Path::LoopbackV4,
     Path::Shared,
     Path::Veth(1500),
+    Path::Ethernet(1500),
     Path::Lossy(0.05),
 ];
 

@@ -1,4 +1,4 @@
-//! One battery over the lane, through real sockets.
+//! One battery over the lanes, through real sockets.
 //!
 //! ```text
 //!  cases.rs   what every path must do        x  path.rs  how two ends reach each other

@@ -5,10 +5,10 @@ use netlab::netns::{self, Namespace, Topology};
 use netlab::udp::Relay;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss, Reorder};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::time::Duration;
 use zerolane::counters::LaneKind;
-use zerolane::options::LaneChoice;
+use zerolane::options::{EthernetAddress, LaneChoice};
 use zerolane::{Connection, Endpoint, Options, Security};
 
 /// Without protection; the default is encrypted.
@@ -32,6 +32,8 @@ pub enum Path {
     Veth(u32),
     /// The same, IPv6.
     VethV6(u32),
+    /// The same without IP: raw Ethernet.
+    Ethernet(u32),
     /// Through an emulated link on loopback of MTU 1500 that loses this part of all packets, holds
     /// some back and doubles some.
     Lossy(f64),
@@ -100,6 +102,7 @@ impl Path {
                 Some(pair)
             }
             Path::Veth(mtu) => between_hosts(mtu, a, b, |host| Some(host.ipv4().into())),
+            Path::Ethernet(mtu) => over_ethernet(mtu, &ethernet(a), &ethernet(b)),
             Path::VethV6(mtu) => between_hosts(mtu, a, b, |host| host.ipv6().map(IpAddr::from)),
             Path::Lossy(loss) => Some(through_relay(loss, 1500, a, b)),
             Path::LossyNarrow(loss) => Some(through_relay(loss, 1280, a, b)),
@@ -111,6 +114,14 @@ impl Path {
 pub fn shared(options: &Options) -> Options {
     Options {
         lane: LaneChoice::SharedMemory,
+        ..options.clone()
+    }
+}
+
+/// Over raw Ethernet and nothing else.
+fn ethernet(options: &Options) -> Options {
+    Options {
+        lane: LaneChoice::Ethernet,
         ..options.clone()
     }
 }
@@ -166,6 +177,26 @@ fn between_hosts(
     let (a, b) = join_in(endpoint, None, a, |side, work| {
         hosts.side(side).enter_thread(work).expect("enter")
     });
+    let net = Net::Hosts(hosts);
+    Some(Pair { a, b, net })
+}
+
+fn over_ethernet(mtu: u32, a: &Options, b: &Options) -> Option<Pair> {
+    let hosts = hosts(mtu)?;
+    let own = |host: &Namespace| EthernetAddress::new(host.device(), None, 0);
+    let bind = || Endpoint::bind(own(hosts.b()), b.clone());
+    let endpoint = hosts.b().enter_thread(bind).expect("enter").expect("bind");
+    // What is one host's interface has another number at the other.
+    let here = hosts.a().enter_thread(|| own(hosts.a()).to_socket_addrs());
+    let here = here.expect("enter").expect("an interface").next();
+    let (Some(SocketAddr::V6(here)), SocketAddr::V6(there)) = (here, endpoint.local_addr()) else {
+        panic!("no addresses of raw Ethernet");
+    };
+    let to = SocketAddrV6::new(*there.ip(), there.port(), 0, here.scope_id());
+    let (a, b) = join_in(endpoint, Some(to.into()), a, |side, work| {
+        hosts.side(side).enter_thread(work).expect("enter")
+    });
+    assert_eq!(a.account().lane, LaneKind::Ethernet);
     let net = Net::Hosts(hosts);
     Some(Pair { a, b, net })
 }

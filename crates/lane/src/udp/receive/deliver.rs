@@ -69,6 +69,10 @@ impl Receiver {
             turn.account.dropped_truncated += 1;
             return;
         }
+        let Some(message) = self.unframe(message, turn) else {
+            return;
+        };
+        let total = message.total;
         turn.account.datagrams_received += message.segments() as u64;
         if ecn != 0 {
             let segments = message.segments() as u32;

@@ -6,6 +6,7 @@
 
 mod cmsg;
 mod deliver;
+mod frames;
 mod landing;
 mod layout;
 mod predict;
@@ -15,6 +16,7 @@ mod unseal;
 
 use super::socket;
 use crate::cleanup::{self, Move};
+use crate::ethernet::IncomingFrames;
 use crate::seal::{Opener, TRAILER_LEN};
 use crate::udp::send::iovec;
 use crate::{LaneError, Mode, Options, Registry, Turn, fault};
@@ -34,7 +36,7 @@ use zerolane_wire::HEADER_LEN;
 const MAX_SEGMENTS: usize = 64;
 /// Messages of one recvmmsg when every datagram comes on its own. A control operation among them
 /// shifts all that follow by one place, so more would cost copies; fewer would cost system calls.
-const MAX_MESSAGES: usize = 40;
+pub(crate) const MAX_MESSAGES: usize = 40;
 /// Bytes of payload one recvmmsg is to bring, for the same reason: large datagrams come one a call.
 const BATCH: u32 = 96 << 10;
 /// Lone datagrams in a row after which no super-packet is expected: the interface merges nothing. A
@@ -123,8 +125,10 @@ impl Buffers {
 }
 
 #[derive(Debug)]
-pub(super) struct Receiver {
-    pub(super) gro: bool,
+pub(crate) struct Receiver {
+    pub(crate) gro: bool,
+    /// Datagrams come in frames, each on its own.
+    frames: Option<IncomingFrames>,
     /// Lone datagrams since the last super-packet.
     singles: u32,
     /// Small ones of these since the last large one.
@@ -159,14 +163,22 @@ pub(super) struct Receiver {
 unsafe impl Send for Receiver {}
 
 impl Receiver {
-    pub(super) fn new(socket: &Socket, options: &Options) -> Receiver {
-        socket::show_ecn(socket);
+    pub(crate) fn new(
+        socket: &Socket,
+        frames: Option<IncomingFrames>,
+        options: &Options,
+    ) -> Receiver {
+        let merges = frames.is_none();
+        if merges {
+            socket::show_ecn(socket);
+        }
         Receiver {
-            gro: options.gro && socket::enable_gro(socket),
+            gro: merges && options.gro && socket::enable_gro(socket),
+            frames,
             singles: 0,
             small_singles: 0,
             merges: false,
-            wants_trains: options.trains,
+            wants_trains: merges && options.trains,
             takes_trains: false,
             trains: TrainBuffer::default(),
             incoming: match options.security.mode {
@@ -191,22 +203,22 @@ impl Receiver {
     }
 
     /// Handshake messages are `exchange`'s.
-    pub(super) fn begin(&mut self, exchange: Exchange) {
+    pub(crate) fn begin(&mut self, exchange: Exchange) {
         self.exchange = Some(exchange);
     }
 
     /// The key exchange, where there is one.
-    pub(super) fn exchange(&mut self) -> Option<&mut Exchange> {
+    pub(crate) fn exchange(&mut self) -> Option<&mut Exchange> {
         self.exchange.as_mut()
     }
 
     /// What the key exchange gave, once.
-    pub(super) fn take_session(&mut self) -> Option<Box<Session>> {
+    pub(crate) fn take_session(&mut self) -> Option<Box<Session>> {
         self.session.take()
     }
 
     /// Opens everything from here on.
-    pub(super) fn protect(&mut self, opener: Opener) {
+    pub(crate) fn protect(&mut self, opener: Opener) {
         self.incoming = Incoming::Sealed {
             opener: Box::new(opener),
             apart: 0,
@@ -214,7 +226,7 @@ impl Receiver {
     }
 
     /// Takes what the socket has, at most one system call. True if there was anything.
-    pub(super) fn receive(
+    pub(crate) fn receive(
         &mut self,
         socket: &Socket,
         turn: &mut Turn<'_>,
@@ -241,10 +253,10 @@ impl Receiver {
             self.timed = true;
             socket::show_arrival_times(socket);
         }
-        let count = self.predict(turn.core, turn.memory);
+        let count = self.predict(turn.core, turn.memory, strict);
         let received = match self.fill(socket, count) {
             Ok(received) => received,
-            Err(error) => return self.refused(error, turn),
+            Err(error) => return self.refused(error, socket, turn),
         };
         // A bound was met: of messages, or of what one of them holds.
         turn.more =
@@ -295,7 +307,12 @@ impl Receiver {
         usize::try_from(received).map_err(|_| io::Error::last_os_error())
     }
 
-    fn refused(&mut self, error: io::Error, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+    fn refused(
+        &mut self,
+        error: io::Error,
+        socket: &Socket,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, LaneError> {
         match error.raw_os_error() {
             Some(libc::EAGAIN) => {
                 turn.account.rx_empty_polls += 1;
@@ -306,9 +323,12 @@ impl Receiver {
                 turn.core.unreachable(turn.now);
                 Ok(true)
             }
-            // Errors of datagrams sent earlier, reported here: as if they had been lost.
+            // Errors of datagrams sent earlier, reported here: as if they had been lost. Or the interface is down.
             Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN | libc::EMSGSIZE) => {
-                Ok(true)
+                match self.frames.as_ref().and_then(|it| it.gone(socket)) {
+                    Some(gone) => Err(LaneError::Io(gone.into())),
+                    None => Ok(true),
+                }
             }
             // A place could not be written: a mapped file that shrank.
             Some(libc::EFAULT) => match find_fault(turn.core, turn.memory) {

@@ -9,7 +9,7 @@ use zerolane_core::{Connection, Forecast, Run};
 
 impl Receiver {
     /// Builds iovecs by the forecast. Returns the number of messages.
-    pub(super) fn predict(&mut self, core: &Connection, memory: &Registry) -> usize {
+    pub(super) fn predict(&mut self, core: &Connection, memory: &Registry, strict: bool) -> usize {
         self.buffers.iovs.clear();
         self.buffers.messages.clear();
         self.buffers.layouts[0].clear();
@@ -28,7 +28,8 @@ impl Receiver {
             return 1;
         }
         let one_by_one = !self.gro || self.singles >= SINGLES;
-        let messages = if one_by_one {
+        // A control operation among several would shift all that follow, which `strict` does not permit.
+        let messages = if one_by_one && !strict {
             ((BATCH / core.expected_stu()) as usize).clamp(1, MAX_MESSAGES)
         } else {
             1
@@ -160,6 +161,9 @@ impl Receiver {
             message.msg_iovlen = iovs;
             message.msg_control = self.buffers.controls[index].as_mut_ptr().cast();
             message.msg_controllen = CONTROL;
+            if let Some(frames) = &mut self.frames {
+                frames.ask_name(index, &mut message);
+            }
             self.buffers.messages.push(libc::mmsghdr {
                 msg_hdr: message,
                 msg_len: 0,

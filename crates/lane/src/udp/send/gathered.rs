@@ -3,6 +3,7 @@
 use super::seal_buffer::AROUND;
 use super::{Protection, Sender};
 use crate::Account;
+use crate::ethernet::OutgoingFrames;
 use crate::udp::{socket, system};
 use socket2::Socket;
 use std::io;
@@ -61,16 +62,14 @@ impl Sender {
     ) -> io::Result<()> {
         if segment == 0 {
             self.giver.leave_whole(socket, &self.buffers.iovs);
-            if let ([piece], 0) = (&self.buffers.iovs[..], flags) {
+            if let ([piece], 0, None) = (&self.buffers.iovs[..], flags, &self.frames) {
                 // SAFETY: as below.
                 twice_on_fault(|| unsafe { system::send(socket.as_raw_fd(), piece) })?;
                 return Ok(());
             }
         }
         let mut control = [0u64; CONTROL_LEN / 8];
-        let mut message = empty_message();
-        message.msg_iov = self.buffers.iovs.as_mut_ptr();
-        message.msg_iovlen = self.buffers.iovs.len();
+        let mut message = message_of(&mut self.buffers.iovs, self.frames.as_mut());
         if segment > 0 {
             message.msg_control = control.as_mut_ptr().cast();
             // SAFETY: CMSG_SPACE and CMSG_LEN only compute; the control buffer is aligned and larger
@@ -108,11 +107,8 @@ impl Sender {
             };
             let count = rest.iter().take_while(fits).count();
             let (pieces, behind) = rest.split_at_mut(count);
-            let mut message = empty_message();
-            message.msg_iov = pieces.as_mut_ptr();
-            message.msg_iovlen = pieces.len();
             self.buffers.messages.push(libc::mmsghdr {
-                msg_hdr: message,
+                msg_hdr: message_of(pieces, self.frames.as_mut()),
                 msg_len: 0,
             });
             rest = behind;
@@ -131,6 +127,21 @@ impl Sender {
         }
         Ok(())
     }
+}
+
+/// What the kernel is to send of `pieces`, which begin with a header in the lane's own memory. Of all messages of one call, only
+/// the last may be shorter than a frame.
+fn message_of(pieces: &mut [libc::iovec], mut frames: Option<&mut OutgoingFrames>) -> libc::msghdr {
+    let mut message = empty_message();
+    if let Some(frames) = &mut frames {
+        frames.address(&mut message);
+    }
+    // SAFETY: headers are emitted into buffers of the lane, with what is put behind them.
+    let padded = frames.and_then(|it| unsafe { it.pad(pieces) });
+    let pieces = padded.unwrap_or(pieces);
+    message.msg_iov = pieces.as_mut_ptr();
+    message.msg_iovlen = pieces.len();
+    message
 }
 
 /// Makes a call again that failed with EFAULT: recvmmsg leaves that error of a later message in the

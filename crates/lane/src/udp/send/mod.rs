@@ -14,6 +14,7 @@ pub(super) use seal_buffer::SealBuffer;
 
 use super::socket;
 use super::zerocopy::ZerocopyTracker;
+use crate::ethernet::OutgoingFrames;
 use crate::seal::Sealer;
 use crate::{LaneError, Mode, Options, Turn, Zerocopy};
 use give::Giver;
@@ -78,8 +79,10 @@ impl Buffers {
 }
 
 #[derive(Debug)]
-pub(super) struct Sender {
-    pub(super) gso: bool,
+pub(crate) struct Sender {
+    pub(crate) gso: bool,
+    /// Datagrams leave in frames, each on its own.
+    frames: Option<OutgoingFrames>,
     zerocopy_tracker: ZerocopyTracker,
     giver: Giver,
     /// Whether trains are given.
@@ -115,12 +118,18 @@ enum Protection {
 unsafe impl Send for Sender {}
 
 impl Sender {
-    pub(super) fn new(socket: &Socket, options: &Options) -> Sender {
+    pub(crate) fn new(
+        socket: &Socket,
+        frames: Option<OutgoingFrames>,
+        options: &Options,
+    ) -> Sender {
         let mode = options.security.mode;
+        let copies = frames.is_some() || mode != Mode::Plain;
         Sender {
-            gso: options.gso && socket::has_gso(socket),
+            gso: frames.is_none() && options.gso && socket::has_gso(socket),
+            frames,
             // What is sealed is the lane's own already, and written again for the next burst.
-            zerocopy_tracker: ZerocopyTracker::new(socket, options.zerocopy && mode == Mode::Plain),
+            zerocopy_tracker: ZerocopyTracker::new(socket, options.zerocopy && !copies),
             giver: Giver::default(),
             chooser: Chooser::default(),
             lendable: false,
@@ -138,12 +147,12 @@ impl Sender {
     }
 
     /// Seals everything from here on.
-    pub(super) fn protect(&mut self, sealer: Sealer) {
+    pub(crate) fn protect(&mut self, sealer: Sealer) {
         self.protection = Protection::Sealed(Box::new(SealBuffer::new(sealer)));
     }
 
     /// What seals, if anything does by now.
-    pub(super) fn cipher(&self) -> Option<Cipher> {
+    pub(crate) fn cipher(&self) -> Option<Cipher> {
         match &self.protection {
             Protection::Sealed(stage) => Some(stage.sealer().cipher()),
             Protection::Plain | Protection::Waiting => None,
@@ -151,21 +160,21 @@ impl Sender {
     }
 
     /// Whether something waits for room in the socket buffer.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.full
     }
 
     /// Whether the kernel still has memory of `region`.
-    pub(super) fn holds(&self, socket: &Socket, region: RegionId) -> bool {
+    pub(crate) fn holds(&self, socket: &Socket, region: RegionId) -> bool {
         self.zerocopy_tracker.holds(region) || self.giver.holds(socket, region)
     }
 
-    pub(super) fn zerocopy(&self) -> Zerocopy {
+    pub(crate) fn zerocopy(&self) -> Zerocopy {
         self.zerocopy_tracker.state()
     }
 
     /// Sends what the core owes, for one turn. True if anything was sent.
-    pub(super) fn transmit(
+    pub(crate) fn transmit(
         &mut self,
         socket: &Socket,
         peer: SocketAddr,
@@ -192,7 +201,10 @@ impl Sender {
     ) -> Result<bool, LaneError> {
         if turn.core.wants_marks() != self.ect {
             self.ect = !self.ect;
-            socket::send_ect(socket, peer, self.ect);
+            // A frame has no place for it: no marks come back, and the core finds out.
+            if self.frames.is_none() {
+                socket::send_ect(socket, peer, self.ect);
+            }
         }
         let Some(first) = self.next(turn) else {
             return Ok(false);
@@ -307,7 +319,11 @@ impl Sender {
         match error.raw_os_error() {
             Some(libc::ECONNREFUSED) => turn.core.unreachable(turn.now),
             Some(libc::EMSGSIZE | libc::EINVAL) => {
-                if let Some(datagram) = socket::path_datagram(socket, peer) {
+                let datagram = match &self.frames {
+                    None => socket::path_datagram(socket, peer),
+                    Some(frames) => frames.path_datagram(socket),
+                };
+                if let Some(datagram) = datagram {
                     turn.core.set_path_datagram(turn.now, datagram);
                 }
             }
@@ -319,8 +335,14 @@ impl Sender {
                 | libc::EADDRNOTAVAIL
                 | libc::EDESTADDRREQ
                 | libc::ENODEV
+                | libc::ENXIO
                 | libc::EIO,
-            ) => {}
+            ) => {
+                let gone = self.frames.as_ref().and_then(|it| it.gone(socket));
+                if let Some(gone) = gone {
+                    return Err(LaneError::Io(gone.into()));
+                }
+            }
             _ => return Err(LaneError::Io(error)),
         }
         turn.account.dropped_on_send += 1;

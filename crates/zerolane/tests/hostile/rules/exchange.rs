@@ -54,8 +54,9 @@ pub(super) fn exchange(socket: &UdpSocket, terms: &Terms) -> Session {
         checksum: terms.checksum,
         ..Config::default()
     };
+    let service = config.service_port;
     let mut core = Connection::connect_protected(now(), config, entropy);
-    let mut exchange = Exchange::initiate(credentials(terms), draw(), entropy).unwrap();
+    let mut exchange = Exchange::initiate(credentials(terms), draw(), service, entropy).unwrap();
     let mut session: Option<Box<Session>> = None;
     let end = Instant::now() + PATIENCE;
     let mut buffer = [0; 2048];

@@ -1,0 +1,247 @@
+//! Addresses of raw Ethernet, which are socket addresses as all others: the link-local IPv6 address that follows from a
+//! hardware address (RFC 4291, appendix A), and the number of the interface as its scope.
+//!
+//! An interface whose link-local address the kernel makes so has the very same one for UDP.
+
+use super::NoEthernet;
+use nix::ifaddrs::getifaddrs;
+use std::fmt;
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
+use std::option;
+use std::str::FromStr;
+
+/// A hardware address.
+pub(crate) type Hardware = [u8; 6];
+
+/// The bit of a hardware address's first byte that more than one host has.
+const GROUP: u8 = 0x01;
+/// The bit that RFC 4291 has the other way round.
+const LOCAL: u8 = 0x02;
+
+/// Where an end is on a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Station {
+    /// Number of this host's interface.
+    pub(crate) interface: u32,
+    /// `None`: of whatever the interface's is.
+    pub(crate) hardware: Option<Hardware>,
+    /// The port: for a listener, by which it is asked for connections.
+    pub(crate) port: u16,
+}
+
+impl Station {
+    /// What `address` says; `None` if it is no such address.
+    pub(crate) fn of(address: SocketAddr) -> Option<Station> {
+        let SocketAddr::V6(address) = address else {
+            return None;
+        };
+        let hardware = match address.ip().octets() {
+            any if any == [0; 16] => None,
+            [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, 0xff, 0xfe, d, e, f] => {
+                Some([a ^ LOCAL, b, c, d, e, f])
+                    .filter(|it| it[0] & GROUP == 0)
+                    .map(Some)?
+            }
+            _ => return None,
+        };
+        (address.scope_id() != 0).then_some(Station {
+            interface: address.scope_id(),
+            hardware,
+            port: address.port(),
+        })
+    }
+
+    /// The address that says so.
+    pub(crate) fn address(self) -> SocketAddr {
+        let ip = match self.hardware {
+            None => Ipv6Addr::UNSPECIFIED,
+            Some([a, b, c, d, e, f]) => {
+                let [a, low] = [a ^ LOCAL, 0xfe];
+                [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, 0xff, low, d, e, f].into()
+            }
+        };
+        SocketAddrV6::new(ip, self.port, 0, self.interface).into()
+    }
+}
+
+/// An address of raw Ethernet, for [`LaneChoice::Ethernet`](crate::LaneChoice::Ethernet): an interface of this host, the hardware
+/// address of one on the same segment, and a port. Written `ether:eth0/02:00:00:00:00:01:7411`; without a hardware address,
+/// `ether:eth0:7411`, it is the interface's own, to listen on.
+///
+/// It stands for the link-local IPv6 address that follows from the hardware address (RFC 4291, appendix A), with the interface's
+/// number as its scope, and is looked up when it is used.
+///
+/// ```
+/// let address: zerolane_lane::EthernetAddress = "ether:eth0/02:00:00:00:00:01:7411".parse()?;
+/// assert_eq!(address.to_string(), "ether:eth0/02:00:00:00:00:01:7411");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EthernetAddress {
+    interface: String,
+    hardware: Option<Hardware>,
+    port: u16,
+}
+
+impl EthernetAddress {
+    /// The address of `hardware` behind this host's interface of that name, at `port`; `None`: of the interface itself.
+    pub fn new(
+        interface: impl Into<String>,
+        hardware: Option<[u8; 6]>,
+        port: u16,
+    ) -> EthernetAddress {
+        EthernetAddress {
+            interface: interface.into(),
+            hardware,
+            port,
+        }
+    }
+}
+
+impl fmt::Display for EthernetAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ether:{}", self.interface)?;
+        if let Some([a, b, c, d, e, g]) = self.hardware {
+            write!(f, "/{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")?;
+        }
+        write!(f, ":{}", self.port)
+    }
+}
+
+impl FromStr for EthernetAddress {
+    type Err = io::Error;
+
+    fn from_str(text: &str) -> io::Result<EthernetAddress> {
+        let parse = || {
+            let (where_, port) = text.strip_prefix("ether:")?.rsplit_once(':')?;
+            let (interface, hardware) = match where_.split_once('/') {
+                None => (where_, None),
+                Some((interface, hardware)) => (interface, Some(parse_hardware(hardware)?)),
+            };
+            // A longer name, or one of these, is no interface's.
+            let named = (1..16).contains(&interface.len()) && !interface.contains(':');
+            named.then_some(EthernetAddress::new(
+                interface,
+                hardware,
+                port.parse().ok()?,
+            ))
+        };
+        parse().ok_or_else(|| NoEthernet::NoAddress.into())
+    }
+}
+
+fn parse_hardware(text: &str) -> Option<Hardware> {
+    let mut bytes = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut bytes {
+        let part = parts.next().filter(|it| it.len() == 2)?;
+        let digits = part.bytes().all(|it| it.is_ascii_hexdigit());
+        *byte = u8::from_str_radix(part, 16).ok().filter(|_| digits)?;
+    }
+    parts.next().is_none().then_some(bytes)
+}
+
+/// Looks for the interface in the network namespace of the calling thread.
+impl ToSocketAddrs for EthernetAddress {
+    type Iter = option::IntoIter<SocketAddr>;
+
+    fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+        let mut none = NoEthernet::NoInterface(self.interface.clone());
+        for it in getifaddrs()? {
+            let link = it
+                .address
+                .as_ref()
+                .and_then(|it| it.as_link_addr().copied());
+            let (Some(link), true) = (link, it.interface_name == self.interface) else {
+                continue;
+            };
+            if link.hatype() != nix::libc::ARPHRD_ETHER {
+                none = NoEthernet::OtherKind(self.interface.clone());
+                continue;
+            }
+            let station = Station {
+                interface: u32::try_from(link.ifindex()).unwrap_or(0),
+                hardware: self.hardware.or(link.addr()),
+                port: self.port,
+            };
+            return Ok(Some(station.address()).into_iter());
+        }
+        Err(none.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn Station__is_what_its_address_says() {
+        let address: SocketAddr = "[fe80::11:22ff:fe33:4455%7]:9".parse().expect("one");
+        let station = Station {
+            interface: 7,
+            hardware: Some([0x02, 0x11, 0x22, 0x33, 0x44, 0x55]),
+            port: 9,
+        };
+        assert_eq!(station.address(), address);
+        assert_eq!(Station::of(address), Some(station));
+        let any = Station {
+            hardware: None,
+            ..station
+        };
+        assert_eq!(Station::of(any.address()), Some(any));
+    }
+
+    #[test]
+    fn Station__no_other_address_is_one() {
+        for other in [
+            "127.0.0.1:9",
+            "[::1%7]:9",
+            "[fe80::1%7]:9",
+            "[fd00::11:22ff:fe33:4455%7]:9",
+            // Without an interface.
+            "[fe80::11:22ff:fe33:4455]:9",
+            "[::]:9",
+            // Of a group.
+            "[fe80::311:22ff:fe33:4455%7]:9",
+        ] {
+            assert_eq!(Station::of(other.parse().expect("one")), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn EthernetAddress__is_read_as_it_is_written() {
+        for text in ["ether:eth0:0", "ether:br-1.7/02:00:00:aB:cd:ef:65535"] {
+            let address: EthernetAddress = text.parse().expect("well formed");
+            assert_eq!(address.to_string(), text.to_lowercase());
+        }
+        for text in [
+            "",
+            "ether:",
+            "eth0:9",
+            "ether:eth0",
+            "ether::9",
+            "ether:eth0:65536",
+            "ether:eth0/:9",
+            "ether:eth0/02:00:00:00:00:9",
+            "ether:eth0/02:00:00:00:00:00:00:9",
+            "ether:eth0/02:00:00:00:00:+1:9",
+            "ether:a-name-of-16-byt:9",
+            "ether:a:b:9",
+        ] {
+            let error = text.parse::<EthernetAddress>().expect_err(text);
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+
+    #[test]
+    fn to_socket_addrs__names_what_is_missing() {
+        let none = EthernetAddress::new("no-such-one", None, 9).to_socket_addrs();
+        let none = none.expect_err("no such interface").to_string();
+        assert!(none.contains("no-such-one"), "{none}");
+        let loopback = EthernetAddress::new("lo", None, 9).to_socket_addrs();
+        let loopback = loopback.expect_err("no Ethernet").to_string();
+        assert!(loopback.contains("lo is no Ethernet"), "{loopback}");
+    }
+}

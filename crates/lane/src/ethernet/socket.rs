@@ -1,0 +1,193 @@
+//! Packet sockets: everything that has to do with the kernel's raw Ethernet and nothing with the protocol.
+//!
+//! They are of the kind that leaves the frame's header to the kernel (SOCK_DGRAM). What they receive begins with the header of
+//! the Scheduled Transfer, and the kernel says who sent it and to whom.
+
+use super::NoEthernet;
+use super::address::{Hardware, Station};
+use socket2::{Domain, SockAddr, SockFilter, Socket, Type};
+use std::io;
+use std::os::fd::AsRawFd;
+use zerolane_wire::encapsulation::{ETHERTYPE, Encapsulation, pad_frame, padded};
+
+/// What the kernel says of a frame, and is told of one.
+pub(crate) type LinkName = libc::sockaddr_ll;
+
+/// Bytes of a frame of a stranger that are looked at: more than any has.
+const SHOWN: usize = 2048;
+
+/// Where a port lies in a header that came: its sender's.
+const S_PORT: std::ops::Range<usize> = 6..8;
+
+/// A packet socket at an interface, which is shown what passes `filter`, and the interface's hardware address.
+///
+/// # Errors
+/// [`NoEthernet`], or the system has no more of what a socket needs.
+pub(super) fn open(interface: u32, filter: &[SockFilter]) -> io::Result<(Socket, Hardware)> {
+    // Without a protocol until it is bound, or it would hear all interfaces, unfiltered.
+    let socket =
+        Socket::new(Domain::PACKET, Type::DGRAM, None).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => NoEthernet::NotPermitted.into(),
+            _ => error,
+        })?;
+    socket.set_nonblocking(true)?;
+    socket.attach_filter(filter)?;
+    let none = || NoEthernet::NoInterface(format!("number {interface}"));
+    let bound = socket.bind(&sock_addr(&link_name(interface, [0; 6])));
+    bound.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENODEV) => none().into(),
+        _ => error,
+    })?;
+    let local = read_link_name(&socket.local_addr()?).ok_or_else(none)?;
+    if local.sll_hatype != libc::ARPHRD_ETHER {
+        let name = name_of(&socket, interface).unwrap_or_default();
+        return Err(NoEthernet::OtherKind(name).into());
+    }
+    Ok((socket, hardware_of(&local)))
+}
+
+/// What the kernel is told to send a frame to `hardware`.
+pub(super) fn link_name(interface: u32, hardware: Hardware) -> LinkName {
+    let [a, b, c, d, e, f] = hardware;
+    LinkName {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: ETHERTYPE.to_be(),
+        sll_ifindex: interface.cast_signed(),
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 6,
+        sll_addr: [a, b, c, d, e, f, 0, 0],
+    }
+}
+
+/// The hardware address in `name`.
+pub(super) fn hardware_of(name: &LinkName) -> Hardware {
+    let [a, b, c, d, e, f, ..] = name.sll_addr;
+    [a, b, c, d, e, f]
+}
+
+/// Whether a frame was for this host, and of no VLAN. One that has a tag with a number, and meets no interface for it, the
+/// kernel shows as another host's.
+pub(super) fn is_ours(name: &LinkName) -> bool {
+    name.sll_pkttype == libc::PACKET_HOST && name.sll_halen == 6
+}
+
+fn sock_addr(name: &LinkName) -> SockAddr {
+    let init = |storage: *mut socket2::SockAddrStorage, len: *mut libc::socklen_t| {
+        // SAFETY: the storage is larger than any address, zeroed, and aligned for each.
+        unsafe {
+            storage.cast::<LinkName>().write(*name);
+            *len = size_of::<LinkName>() as libc::socklen_t;
+        }
+        Ok(())
+    };
+    // SAFETY: `init` writes an address of its family, and its length.
+    let made: io::Result<((), SockAddr)> = unsafe { SockAddr::try_init(init) };
+    made.map(|(_, made)| made)
+        .unwrap_or_else(|_| unreachable!("it does not fail"))
+}
+
+fn read_link_name(address: &SockAddr) -> Option<LinkName> {
+    let whole = address.len() as usize >= std::mem::offset_of!(LinkName, sll_addr) + 6;
+    if address.family() as i32 != libc::AF_PACKET || !whole {
+        return None;
+    }
+    // SAFETY: of that family, so this type; all its bytes are there, as the storage is larger, and integers.
+    Some(unsafe { address.as_ptr().cast::<LinkName>().read() })
+}
+
+/// Asks about the interface with that number. In the network namespace of the socket, in whichever the thread is.
+fn ask(socket: &Socket, request: libc::Ioctl, ask: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: the requests here read and write an ifreq, which lives across the call.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), request, std::ptr::from_mut(ask)) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn named(socket: &Socket, interface: u32) -> io::Result<libc::ifreq> {
+    // SAFETY: all fields of ifreq are integers and pointers, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_ifru.ifru_ifindex = interface.cast_signed();
+    ask(socket, libc::SIOCGIFNAME as libc::Ioctl, &mut request)?;
+    Ok(request)
+}
+
+/// The name of the interface with that number at present.
+pub(super) fn name_of(socket: &Socket, interface: u32) -> io::Result<String> {
+    let name = named(socket, interface)?.ifr_name;
+    let bytes = name.iter().take_while(|&&it| it != 0);
+    let bytes: Vec<u8> = bytes.map(|it| it.to_ne_bytes()[0]).collect();
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The longest datagram that a frame of the interface carries.
+pub(super) fn path_datagram(socket: &Socket, interface: u32) -> io::Result<usize> {
+    let mut request = named(socket, interface)?;
+    ask(socket, libc::SIOCGIFMTU as libc::Ioctl, &mut request)?;
+    // SAFETY: the request filled this field.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    let stu = Encapsulation::Ethernet.max_stu(usize::try_from(mtu).unwrap_or(0));
+    Ok(stu + zerolane_wire::HEADER_LEN)
+}
+
+/// Whether the interface with that number is there no more.
+pub(crate) fn is_gone(socket: &Socket, interface: u32) -> bool {
+    name_of(socket, interface).is_err_and(|it| it.raw_os_error() == Some(libc::ENODEV))
+}
+
+/// What came for a listener.
+pub(crate) enum Strange {
+    /// A datagram, and where it came from.
+    Datagram(Vec<u8>, Station),
+    /// A frame that is not for this host, of a VLAN, or badly padded.
+    Foreign,
+}
+
+/// The next frame at `socket`. `None` when it is empty.
+///
+/// # Errors
+/// The socket's.
+pub(crate) fn receive(socket: &Socket) -> io::Result<Option<Strange>> {
+    let mut buffer = Vec::with_capacity(SHOWN);
+    let (len, from) = match socket.recv_from(buffer.spare_capacity_mut()) {
+        Ok(received) => received,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // SAFETY: the call wrote so many bytes of the capacity.
+    unsafe { buffer.set_len(len) };
+    let Some(from) = read_link_name(&from).filter(is_ours) else {
+        return Ok(Some(Strange::Foreign));
+    };
+    match padded(&buffer) {
+        Ok(None) => {}
+        Ok(Some((first, len))) => {
+            buffer[0] = first;
+            buffer.truncate(len);
+        }
+        Err(_) => return Ok(Some(Strange::Foreign)),
+    }
+    let Some(port) = buffer.get(S_PORT).and_then(|it| it.try_into().ok()) else {
+        return Ok(Some(Strange::Foreign));
+    };
+    let station = Station {
+        interface: from.sll_ifindex.cast_unsigned(),
+        hardware: Some(hardware_of(&from)),
+        port: u16::from_be_bytes(port),
+    };
+    Ok(Some(Strange::Datagram(buffer, station)))
+}
+
+/// Sends a stranger something.
+///
+/// # Errors
+/// The socket's.
+pub(crate) fn send(socket: &Socket, bytes: &[u8], to: Station) -> io::Result<usize> {
+    let hardware = to.hardware.ok_or(NoEthernet::NoAddress)?;
+    let to = sock_addr(&link_name(to.interface, hardware));
+    match pad_frame(bytes) {
+        Some(padded) => socket.send_to(&padded, &to),
+        None => socket.send_to(bytes, &to),
+    }
+}
