@@ -77,7 +77,7 @@ impl AnyLane {
     /// What is to be watched besides the socket: readable once the peer's process ended. See [`ShmLane::peer_process`].
     pub fn peer_process(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            AnyLane::Udp(..) => None,
+            AnyLane::Udp(..) | AnyLane::Ethernet(_) => None,
             AnyLane::SharedMemory(it) => it.peer_process(),
         }
     }
