@@ -70,6 +70,8 @@ pub struct ShmLane {
     /// Its place among the connections of a listener.
     seat: Option<Seat>,
     fault: Option<RingFault>,
+    /// When something was sent last.
+    sent: Option<Instant>,
     /// When it is looked next whether the peer's process lives.
     next_look: Instant,
     strict: bool,
@@ -96,6 +98,7 @@ impl ShmLane {
             key,
             seat: None,
             fault: None,
+            sent: None,
             next_look: Instant::ZERO,
             strict: options.strict,
             process: crate::Process::current(),

@@ -81,6 +81,7 @@ impl ShmLane {
         let sent = self.send_bursts(&mut scratch, turn);
         SPARE.set(scratch);
         if self.link.written() != written {
+            self.sent = Some(turn.now);
             self.link.tell_written();
         }
         // Who said that it sleeps is to be woken by room, too.
@@ -97,7 +98,11 @@ impl ShmLane {
     ) -> Result<bool, LaneError> {
         let mut sent = false;
         for burst in 1..=BURSTS_PER_TURN {
-            let held = self.outgoing.held.take();
+            // As a rule none is held, and to move nothing takes as long as to move one.
+            let held = match self.outgoing.is_full() {
+                true => self.outgoing.held.take(),
+                false => None,
+            };
             let Some((transmit, done)) = held.or_else(|| next(turn).map(|it| (it, 0))) else {
                 break;
             };
