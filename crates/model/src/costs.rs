@@ -1,9 +1,11 @@
 //! What single things cost, as they were measured by themselves.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Payload of a train of a plain connection, bytes: what the costs of trains are of.
 pub const TRAIN: usize = 60 << 10;
+/// What slots that are given to the kernel go through before they are used again, bytes: what is in flight.
+pub const SLOTS: usize = 2 << 20;
 /// What follows its payload, bytes: a header of 40 and a digest of 8.
 pub const TRAIN_END: usize = 48;
 
@@ -11,7 +13,7 @@ pub const TRAIN_END: usize = 48;
 pub(crate) const KIB: f64 = 1024.0;
 
 /// What something costs: the median of the samples, and the least and the largest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// The least of the samples.
     pub min: f64,
@@ -34,7 +36,7 @@ impl Cost {
 }
 
 /// All that the model is told of a machine. Times are nanoseconds, those of memory and of TCP nanoseconds per KiB.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitCosts {
     /// Its caches.
     pub caches: Caches,
@@ -47,7 +49,9 @@ pub struct UnitCosts {
     pub contention: Cost,
     /// By how much memory there is, ascending.
     pub memory: Vec<MemoryCosts>,
-    /// The same.
+    /// Of memory that passes from core to core.
+    pub handed: HandedCosts,
+    /// By how much memory there is, ascending.
     pub tcp: Vec<TcpCosts>,
     /// The same.
     pub trains: Vec<TrainCosts>,
@@ -58,7 +62,7 @@ pub struct UnitCosts {
 }
 
 /// Bytes of the caches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caches {
     /// A core's own largest one.
     pub own: usize,
@@ -67,7 +71,7 @@ pub struct Caches {
 }
 
 /// A thread wakes another, which sleeps on another core.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WakeCosts {
     /// From the call of the one to the return of the other's.
     pub latency: Cost,
@@ -78,7 +82,7 @@ pub struct WakeCosts {
 }
 
 /// Work on memory, a train or a piece at a time; nanoseconds per KiB.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryCosts {
     /// How much memory is gone through, over and over.
     pub bytes: usize,
@@ -104,8 +108,17 @@ pub struct MemoryCosts {
     pub write_file: Cost,
 }
 
+/// Slots of [`SLOTS`] bytes that the one core seals into and the other one reads, by turns; nanoseconds per KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HandedCosts {
+    /// Sealed from memory in the cache into what the other core has read.
+    pub seal: Cost,
+    /// Copied from what the other core has written to memory in the cache.
+    pub read: Cost,
+}
+
 /// A stream of TCP by how its sender has its bytes sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TcpCosts {
     /// How much memory it is sent from, and received into.
     pub bytes: usize,
@@ -118,7 +131,7 @@ pub struct TcpCosts {
 }
 
 /// The one end of a stream while the other does nothing; nanoseconds per KiB.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Way {
     /// Sent, up to the receiver's queue.
     pub send: Cost,
@@ -131,7 +144,7 @@ pub struct Way {
 }
 
 /// A train of [`TRAIN`] and [`TRAIN_END`] bytes, the one end while the other does nothing; nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrainCosts {
     /// How much memory it is sent from, and received into.
     pub bytes: usize,
@@ -148,7 +161,7 @@ pub struct TrainCosts {
 }
 
 /// What the library takes beside the kernel's calls for trains and the work on their payload; nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LibraryCosts {
     /// A Transfer, at the sender: announced, granted, confirmed.
     pub send_transfer: Cost,

@@ -26,8 +26,8 @@ mod traffic;
 mod zerolane;
 
 pub use costs::{
-    Caches, Cost, LibraryCosts, MemoryCosts, TRAIN, TRAIN_END, TcpCosts, TrainCosts, UnitCosts,
-    WakeCosts, Way,
+    Caches, Cost, HandedCosts, LibraryCosts, MemoryCosts, SLOTS, TRAIN, TRAIN_END, TcpCosts,
+    TrainCosts, UnitCosts, WakeCosts, Way,
 };
 pub use prediction::{Prediction, predict};
 pub use row::{Carrier, Row, Sink, Source};

@@ -3,18 +3,15 @@
 //! | per train | sender | receiver |
 //! |---|---|---|
 //! | plain | digest of the memory; copied or given, whichever takes less | the kernel's copy to the memory; digest of that, from the cache |
-//! | encrypted | sealed from the memory into a slot; that copied or given | the kernel's copy into one buffer; opened from there to the memory |
+//! | encrypted | sealed from the memory; that copied, or given from slots that the other core has read meanwhile | the kernel's copy into one buffer, from the slots that the other core has written; opened from there to the memory |
 //! | both | the library's part of it | the same |
 //!
 //! and per Transfer the library's announcement, grant and confirmation at each end. The end that has less to do spins.
 
-use crate::costs::{Cost, MemoryCosts, TRAIN, TrainCosts, UnitCosts, at};
+use crate::costs::{Cost, KIB, MemoryCosts, SLOTS, TRAIN, TrainCosts, UnitCosts, at};
 use crate::memory::{memory, shared, sink, source};
 use crate::row::{Carrier, Row};
 use crate::stage::{End, Stage, Work};
-
-/// What slots that are given to the kernel go through before they are used again, bytes: what is in flight.
-const SLOTS: usize = 2 << 20;
 
 /// What the ends take for each byte of this row.
 pub(crate) fn work(row: &Row, costs: &UnitCosts) -> Work {
@@ -37,7 +34,7 @@ pub(crate) fn work(row: &Row, costs: &UnitCosts) -> Work {
         true => (
             work(overlap, row.buffer, |it| it.seal),
             train(overlap, TRAIN, |it| it.copied),
-            train(overlap, SLOTS, |it| it.given),
+            train(overlap, SLOTS, |it| it.given) + sealed_again(costs),
         ),
         false => (
             work(overlap, row.buffer, |it| it.digest),
@@ -51,9 +48,10 @@ pub(crate) fn work(row: &Row, costs: &UnitCosts) -> Work {
             true => |it| it.received_given,
             false => |it| it.received,
         };
+        let handed = if is_given { read_handed(costs) } else { 0.0 };
         match sealed {
             true => (
-                train(overlap, TRAIN, received),
+                train(overlap, TRAIN, received) + handed,
                 work(overlap, row.buffer, |it| it.open),
             ),
             false => (
@@ -146,4 +144,19 @@ pub(crate) fn work(row: &Row, costs: &UnitCosts) -> Work {
 fn read_again(row: &Row, costs: &UnitCosts) -> f64 {
     let copy = |bytes| memory(costs, bytes, |it| it.copy_from);
     (copy(row.buffer) - copy(TRAIN)).max(0.0)
+}
+
+/// What sealing into a slot that the other core has read takes more than into memory that stays in the cache, nanoseconds a
+/// byte.
+fn sealed_again(costs: &UnitCosts) -> f64 {
+    excess(costs, costs.handed.seal, |it| it.seal)
+}
+
+/// What a copy from a slot that the other core has written takes more than one from the cache, nanoseconds a byte.
+fn read_handed(costs: &UnitCosts) -> f64 {
+    excess(costs, costs.handed.read, |it| it.copy_from)
+}
+
+fn excess(costs: &UnitCosts, handed: Cost, near: fn(&MemoryCosts) -> Cost) -> f64 {
+    (handed.median / KIB - memory(costs, TRAIN, near)).max(0.0)
 }

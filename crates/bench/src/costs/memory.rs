@@ -18,7 +18,8 @@ use crate::cpu;
 
 /// The size of the pieces of files, bytes: those of `bench stream`.
 const PIECE: usize = 1 << 20;
-const TAG: usize = 16;
+/// Bytes of a seal.
+pub(super) const TAG: usize = 16;
 
 /// Of memory of so many bytes.
 pub(super) fn measure(effort: Effort, bytes: usize) -> Result<MemoryCosts> {

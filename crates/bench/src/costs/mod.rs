@@ -3,20 +3,23 @@
 //! | module | what is measured |
 //! |---|---|
 //! | `memory` | a byte copied, read, sealed, by how much memory there is |
+//! | `handed` | the same of memory that passes from core to core |
 //! | `calls` | a system call, a wake-up |
 //! | `tcp`, `udp` | a byte of a stream, a train, at either end |
 //! | `library` | a Transfer alone, both ends in one thread |
 //! | `caches` | how large they are |
 //! | `lockstep` | threads that take turns |
-//! | `samples` | repetitions |
+//! | `samples`, `rounds` | repetitions |
 //! | `place` | where it runs |
 
 mod caches;
 mod calls;
+mod handed;
 mod library;
 mod lockstep;
 mod memory;
 pub(crate) mod place;
+pub(crate) mod rounds;
 pub(crate) mod samples;
 mod tcp;
 mod udp;
@@ -58,6 +61,7 @@ pub(crate) fn measure(
         wake: calls::wake(effort, place.cores)?,
         contention: memory::contention(effort, place.cores, last)?,
         memory,
+        handed: handed::measure(effort, place.cores)?,
         tcp: each(interrupt, streams, |bytes| {
             tcp::measure(effort, place, bytes)
         })?,

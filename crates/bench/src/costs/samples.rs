@@ -27,6 +27,14 @@ impl Effort {
         bytes: 4 << 20,
     };
 
+    /// Of this, what each of so many rounds has to do; at least three samples.
+    pub(crate) fn in_rounds(self, rounds: u32) -> Effort {
+        Effort {
+            samples: self.samples.div_ceil(rounds.max(1) as usize).max(3),
+            ..self
+        }
+    }
+
     /// The one or the other.
     pub(crate) fn of(quick: bool) -> Effort {
         if quick { Effort::QUICK } else { Effort::FULL }

@@ -9,6 +9,7 @@ use zerolane_model::{Carrier, Row, predict};
 use super::arguments::{CoreArgs, UDP_HEADERS};
 use crate::costs;
 use crate::costs::place::Place;
+use crate::costs::rounds;
 use crate::costs::samples::Effort;
 use crate::harness::hosts::{self, MTU};
 use crate::harness::runs::{Ends, Run, order};
@@ -23,8 +24,8 @@ use crate::report::{self, comparison::gbps};
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 First it measures what single things cost, as `bench costs`: copies, system calls, wake-ups, trains, a Transfer alone. From \
-nothing but that it predicts goodput and CPU time of `bench bulk` and `bench stream`; then it runs those. At the end it \
-measures the costs again: by how much they differ is the machine's own share of the error.")]
+nothing but that it predicts goodput and CPU time of `bench bulk` and `bench stream`; then it runs those. Costs and runs take \
+turns: by how much the costs of the last round differ from those of the first is the machine's own share of the error.")]
 pub(crate) struct Args {
     /// What one run moves, rounded up to whole buffers [default: 1GiB; quick: 256MiB]
     #[arg(long, value_name = "SIZE")]
@@ -146,21 +147,23 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn measure(args: &Args, interrupt: &Interrupt) -> Result<ModelReport> {
     let cores = [args.cores.tx_core, args.cores.responder()];
-    let effort = Effort::of(args.quick);
+    let reps = args.reps.unwrap_or(if args.quick { 3 } else { 5 });
+    let effort = Effort::of(args.quick).in_rounds(reps);
     let unit_costs = || {
         let link = hosts::link(None, None)?;
         console::note(format_args!("measuring what single things cost"));
         let place = Place { link: &link, cores };
         costs::measure(effort, &place, (MTU - UDP_HEADERS) as usize, interrupt)
     };
-    let costs = unit_costs()?;
+    let mut costs = Vec::new();
     let mut ends = Ends::here(hosts::link(None, None)?, cores, None, interrupt)?;
     let machine = ends.greet()?[0].clone();
     let path = ends.link().map_or("", |link| link.describe()).to_owned();
     let mut rows = asked(args)?;
     let all: Vec<usize> = (0..rows.len()).collect();
-    let reps = args.reps.unwrap_or(if args.quick { 3 } else { 5 });
     for round in 0..reps {
+        // By turns with the rows: what the machine does meanwhile meets both.
+        costs.push(unit_costs()?);
         for at in order(&all, round) {
             let it = &mut rows[at];
             it.runs.push(ends.run(it.contender, &it.job)?);
@@ -169,7 +172,11 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<ModelReport> {
         }
     }
     drop(ends);
-    let drift = Drift::of(&costs, &unit_costs()?);
+    let drift = match &costs[..] {
+        [first, .., last] => Drift::of(first, last),
+        _ => None,
+    };
+    let costs = rounds::middle(&costs)?;
     let rows = rows.into_iter().filter_map(|it| {
         let predicted = predict(&it.row, &costs);
         ModelRow::new(it.name, it.command, predicted, &it.runs)
@@ -179,7 +186,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<ModelReport> {
         path,
         reps,
         rows.collect(),
-        costs.clone(),
+        costs,
         drift,
     ))
 }

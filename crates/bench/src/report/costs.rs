@@ -9,7 +9,7 @@ use crate::harness::machine::Machine;
 
 /// How the figures came about, in words; part of every report.
 const METHOD: &str = "Each by itself, the median of repetitions, on a core of its own. Of memory: one pass after the other, a \
-    train or a piece at a time. Of TCP and of trains: a thread on the one core sends while the other does nothing, then a \
+    train or a piece at a time; handed: one core seals into slots, then the other copies from them, over and over. Of TCP and of trains: a thread on the one core sends while the other does nothing, then a \
     thread on the other core receives; what a sender takes includes all up to the receiver's queue. Of the library: both ends \
     of a connection in one thread, by turns, a Transfer alone.";
 
@@ -130,8 +130,10 @@ pub(crate) fn tables(costs: &UnitCosts) -> String {
         ],
     );
     let contention = words(costs.contention, 2);
+    let [seal, read] = [costs.handed.seal, costs.handed.read].map(|it| words(it, 1));
     format!(
-        "{single}\n{memory}\n{tcp}\n{trains}\nboth cores copy at once: {contention} of a copy alone"
+        "{single}\n{memory}\n{tcp}\n{trains}\nslots handed from core to core, ns per KiB: {seal} to seal into, {read} to copy from\n\
+         both cores copy at once: {contention} of a copy alone"
     )
 }
 

@@ -11,10 +11,10 @@ use crate::harness::runs::Run;
 use crate::measured::Measured;
 
 /// How the figures came about, in words; part of every report.
-const METHOD: &str = "Unit costs first: each by itself, the median of repetitions, of two threads that take turns where there are \
+const METHOD: &str = "Unit costs: each by itself, the median of repetitions, of two threads that take turns where there are \
     two ends; nothing of what is predicted is run for them. A prediction is what the slower end takes for a byte. The rows take \
-    turns (A B .. B A), measured as bench bulk and bench stream measure them. Error: predicted goodput over the median of the \
-    measured, less 1. Drift: the costs measured once more after the rows, over those before, less 1. 1 GB is 1e9 bytes. Bytes on the memory bus are predicted from the sizes of buffers and caches, and not \
+    turns (A B .. B A), a round of costs before each, and are measured as bench bulk and bench stream measure them. Error: predicted goodput over the median of the \
+    measured, less 1. Drift: the costs of the last round over those of the first, less 1. 1 GB is 1e9 bytes. Bytes on the memory bus are predicted from the sizes of buffers and caches, and not \
     measured: this needs hardware counters.";
 
 /// Everything `bench model` says; `--json` prints it as it is.
@@ -36,8 +36,8 @@ pub(crate) struct ModelReport {
     worst_error: Option<f64>,
 }
 
-/// By how much the medians of the costs after the rows differ from those before: the one over the other less 1, regardless of the
-/// sign.
+/// By how much the medians of the costs of the last round differ from those of the first: the one over the other less 1,
+/// regardless of the sign.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Drift {
     median: f64,
@@ -188,7 +188,7 @@ impl Report for ModelReport {
         }
         let drift = self.drift.as_ref().map_or_else(String::new, |drift| {
             format!(
-                "\nThe costs after the rows differ from those before by {} (median), at most {} ({}).",
+                "\nThe costs of the last round differ from those of the first by {} (median), at most {} ({}).",
                 percent(Some(drift.median), 1),
                 percent(Some(drift.worst), 1),
                 drift.worst_cost
