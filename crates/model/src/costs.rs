@@ -12,13 +12,11 @@ pub const TRAIN_END: usize = 48;
 /// Bytes of the unit that costs of memory are of.
 pub(crate) const KIB: f64 = 1024.0;
 
-/// What something costs, of several samples.
+/// What something costs: the median of the samples, and the least and the largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// The least of the samples.
     pub min: f64,
-    /// Their mean: what the model adds up, for what takes long is a sum of many, the slow ones among them.
-    pub mean: f64,
     /// The middle one.
     pub median: f64,
     /// The largest.
@@ -33,13 +31,7 @@ impl Cost {
         sorted.sort_by(f64::total_cmp);
         let (&min, &max) = (sorted.first()?, sorted.last()?);
         let median = sorted[sorted.len() / 2];
-        let mean = sorted.iter().sum::<f64>() / sorted.len() as f64;
-        Some(Cost {
-            min,
-            mean,
-            median,
-            max,
-        })
+        Some(Cost { min, median, max })
     }
 }
 
@@ -193,10 +185,10 @@ macro_rules! by_size {
 }
 by_size!(MemoryCosts, TcpCosts, TrainCosts);
 
-/// Mean of `cost` at so many bytes: between two sizes that were measured by the logarithm of the size, beyond them as
+/// Median of `cost` at so many bytes: between two sizes that were measured by the logarithm of the size, beyond them as
 /// at the nearest. 0 if none was measured.
 pub(crate) fn at<T: BySize>(measured: &[T], bytes: usize, cost: impl Fn(&T) -> Cost) -> f64 {
-    let point = |it: &T| ((it.bytes().max(1) as f64).ln(), cost(it).mean);
+    let point = |it: &T| ((it.bytes().max(1) as f64).ln(), cost(it).median);
     let place = (bytes.max(1) as f64).ln();
     let above = measured.iter().position(|it| it.bytes() >= bytes);
     match above {

@@ -60,8 +60,8 @@ pub(crate) fn work(row: &Row, costs: &UnitCosts) -> Work {
             ),
         }
     };
-    let per_train = |cost: Cost| cost.mean / TRAIN as f64;
-    let per_transfer = |cost: Cost| cost.mean / row.piece.max(1) as f64;
+    let per_train = |cost: Cost| cost.median / TRAIN as f64;
+    let per_transfer = |cost: Cost| cost.median / row.piece.max(1) as f64;
     let own = [
         (
             per_train(library.send_train),
@@ -158,5 +158,5 @@ fn read_handed(costs: &UnitCosts) -> f64 {
 }
 
 fn excess(costs: &UnitCosts, handed: Cost, near: fn(&MemoryCosts) -> Cost) -> f64 {
-    (handed.mean / KIB - memory(costs, TRAIN, near)).max(0.0)
+    (handed.median / KIB - memory(costs, TRAIN, near)).max(0.0)
 }

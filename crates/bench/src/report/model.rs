@@ -11,7 +11,7 @@ use crate::harness::runs::Run;
 use crate::measured::Measured;
 
 /// How the figures came about, in words; part of every report.
-const METHOD: &str = "Unit costs: each by itself, the middle one of the rounds' means, of two threads that take turns where there are \
+const METHOD: &str = "Unit costs: each by itself, the median of repetitions, of two threads that take turns where there are \
     two ends; nothing of what is predicted is run for them. A prediction is what the slower end takes for a byte. The rows take \
     turns (A B .. B A), a round of costs before each, and are measured as bench bulk and bench stream measure them. Error: predicted goodput over the median of the \
     measured, less 1. Drift: the costs of the last round over those of the first, less 1. 1 GB is 1e9 bytes. Bytes on the memory bus are predicted from the sizes of buffers and caches, and not \
