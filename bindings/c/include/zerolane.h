@@ -2073,6 +2073,11 @@ enum zl_lane
      * Shared memory, or connecting fails. An endpoint hears nobody else.
      */
     ZL_LANE_SHARED_MEMORY = 2,
+    /**
+     * Raw Ethernet between hosts of one segment, or it fails; needs CAP_NET_RAW. Addresses are link-local IPv6 with
+     * a scope, "[fe80::ff:fe00:1%2]:7411": they stand for hardware addresses and an interface.
+     */
+    ZL_LANE_ETHERNET = 3,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -2197,7 +2202,7 @@ typedef struct zl_account {
      */
     uint64_t bytes_given;
     /**
-     * What carries the connection: ZL_LANE_UDP or ZL_LANE_SHARED_MEMORY.
+     * What carries the connection: ZL_LANE_UDP, ZL_LANE_SHARED_MEMORY or ZL_LANE_ETHERNET.
      */
     uint64_t lane;
     /**

@@ -68,6 +68,9 @@ pub enum zl_lane {
     ZL_LANE_BEST = 1,
     /// Shared memory, or connecting fails. An endpoint hears nobody else.
     ZL_LANE_SHARED_MEMORY = 2,
+    /// Raw Ethernet between hosts of one segment, or it fails; needs CAP_NET_RAW. Addresses are link-local IPv6 with
+    /// a scope, "[fe80::ff:fe00:1%2]:7411": they stand for hardware addresses and an interface.
+    ZL_LANE_ETHERNET = 3,
 }
 
 use zl_lane::*;
@@ -77,6 +80,7 @@ impl From<LaneKind> for zl_lane {
         match kind {
             LaneKind::Udp => ZL_LANE_UDP,
             LaneKind::SharedMemory => ZL_LANE_SHARED_MEMORY,
+            LaneKind::Ethernet => ZL_LANE_ETHERNET,
         }
     }
 }
@@ -188,10 +192,12 @@ fn lane(value: u64) -> Result<LaneChoice, Failure> {
     const UDP: u64 = ZL_LANE_UDP as u64;
     const BEST: u64 = ZL_LANE_BEST as u64;
     const SHARED_MEMORY: u64 = ZL_LANE_SHARED_MEMORY as u64;
+    const ETHERNET: u64 = ZL_LANE_ETHERNET as u64;
     match value {
         UDP => Ok(LaneChoice::Udp),
         BEST => Ok(LaneChoice::Best),
         SHARED_MEMORY => Ok(LaneChoice::SharedMemory),
+        ETHERNET => Ok(LaneChoice::Ethernet),
         _ => Err(Failure::argument(format!("there is no lane {value}"))),
     }
 }

@@ -42,6 +42,7 @@ impl From<zerolane::counters::Account> for Account {
             lane: match account.lane {
                 LaneKind::Udp => "udp",
                 LaneKind::SharedMemory => "shared_memory",
+                LaneKind::Ethernet => "ethernet",
             },
             no_shared_memory: account.no_shared_memory.map(|why| why.to_string()),
         }

@@ -18,8 +18,9 @@ use zerolane::security::PublicKey;
 /// makes a key. `trust` has the keys ("zl:...") of the peers to speak to; without it, any peer. `plain`
 /// turns protection off, if the peer does so too: then a host on the path can read and change everything.
 ///
-/// `lane` is "udp", "best" (shared memory to processes of this host and user that say so too, else UDP) or "shared_memory"
-/// (or an error). Nothing is encrypted in shared memory: the kernel keeps others out.
+/// `lane` is "udp", "best" (shared memory to processes of this host and user that say so too, else UDP) "shared_memory"
+/// (or an error), or "ethernet" (raw Ethernet between hosts of one segment, or an error; addresses are link-local IPv6 with a
+/// scope). Nothing is encrypted in shared memory: the kernel keeps others out.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);
@@ -43,8 +44,9 @@ fn lane_named(name: &str) -> PyResult<LaneChoice> {
         "udp" => Ok(LaneChoice::Udp),
         "best" => Ok(LaneChoice::Best),
         "shared_memory" => Ok(LaneChoice::SharedMemory),
+        "ethernet" => Ok(LaneChoice::Ethernet),
         _ => Err(PyValueError::new_err(format!(
-            "there is no lane {name:?}: udp, best or shared_memory"
+            "there is no lane {name:?}: udp, best, shared_memory or ethernet"
         ))),
     }
 }

@@ -56,3 +56,8 @@ def test_lane__best_is_udp_where_the_listener_does_not_offer_more_and_says_why()
 def test_lane__is_one_that_there_is() -> None:
     with pytest.raises(ValueError, match='no lane "carrier pigeon"'):
         zerolane.Options(lane="carrier pigeon")  # type: ignore[arg-type]
+
+
+def test_lane__ethernet_has_interfaces() -> None:
+    with pytest.raises(OSError, match="raw Ethernet"):
+        zerolane.Endpoint("127.0.0.1:0", zerolane.Options(lane="ethernet"))

@@ -53,5 +53,5 @@ pub(crate) fn shared(
 ) -> f64 {
     let alone = cost(bytes);
     let excess = (alone - cost(bytes.min(CACHED))).max(0.0);
-    alone + excess * (costs.contention.mean - 1.0).max(0.0) * overlap.clamp(0.0, 1.0)
+    alone + excess * (costs.contention.median - 1.0).max(0.0) * overlap.clamp(0.0, 1.0)
 }

@@ -53,10 +53,10 @@ pub(crate) fn work(row: &Row, costs: &UnitCosts) -> Work {
         stages.push(stage(
             End::Sender,
             "waking the receiver",
-            wakes * costs.wake.waker.mean,
+            wakes * costs.wake.waker.median,
         ));
         stages.push(stage(End::Receiver, "receiving", receive));
-        waits = wakes * costs.wake.woken.mean;
+        waits = wakes * costs.wake.woken.median;
     } else {
         let queue = cost(overlap, |it| it.queue).min(send);
         let clocked = cost(overlap, |it| it.receive_clocked).max(receive);
@@ -82,7 +82,7 @@ pub(crate) fn work(row: &Row, costs: &UnitCosts) -> Work {
 
 /// Wake-ups a byte, where the sender takes so much for a byte without them, and the receiver less.
 fn wake_ups(send: f64, receive: f64, costs: &UnitCosts) -> f64 {
-    let (latency, waker) = (costs.wake.latency.mean, costs.wake.waker.mean);
+    let (latency, waker) = (costs.wake.latency.median, costs.wake.waker.median);
     let mut wakes = 1.0 / SUPER_PACKET;
     for _ in 0..TURNS {
         let gained = (send + wakes * waker - receive) * SUPER_PACKET;

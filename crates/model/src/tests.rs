@@ -8,7 +8,6 @@ const MIB: usize = 1 << 20;
 fn cost(median: f64) -> Cost {
     Cost {
         min: median * 0.9,
-        mean: median,
         median,
         max: median * 1.2,
     }
@@ -227,7 +226,7 @@ fn at__between_two_sizes_by_the_logarithm() {
 type Unit = (&'static str, fn(&mut UnitCosts));
 
 fn dearer(cost: &mut Cost) {
-    cost.mean *= 1.5;
+    cost.median *= 1.5;
 }
 
 const UNITS: [Unit; 21] = [
@@ -363,12 +362,11 @@ fn predict__of_no_costs_at_all() {
 
 #[test]
 fn Cost__of_samples() {
-    let cost = Cost::of([3.0, 1.0, 8.0]);
+    let cost = Cost::of([3.0, 1.0, 2.0]);
     let expected = Cost {
         min: 1.0,
-        mean: 4.0,
-        median: 3.0,
-        max: 8.0,
+        median: 2.0,
+        max: 3.0,
     };
     assert_eq!(cost, Some(expected));
     assert_eq!(Cost::of([]), None);

@@ -74,6 +74,7 @@ int main(void)
     unsigned char *content = malloc(LENGTH);
     zl_options *options = on(ZL_LANE_SHARED_MEMORY);
     zl_connection *connection;
+    zl_endpoint *endpoint;
 
     EXPECT(content != NULL);
     for (size_t at = 0; at < LENGTH; at++)
@@ -87,7 +88,12 @@ int main(void)
     /* Nobody offers it there. */
     EXPECT(zl_connect("127.0.0.1:1", options, &connection) < 0);
     EXPECT(strstr(zl_last_error(), "no shared memory with the peer") != NULL);
-    EXPECT(zl_options_set(options, ZL_OPTION_LANE, 3) == ZL_ERROR_ARGUMENT);
+    EXPECT(zl_options_set(options, ZL_OPTION_LANE, 4) == ZL_ERROR_ARGUMENT);
+
+    /* That is no interface. */
+    EXPECT(zl_options_set(options, ZL_OPTION_LANE, ZL_LANE_ETHERNET) == ZL_OK);
+    EXPECT(zl_endpoint_bind("127.0.0.1:0", options, &endpoint) < 0);
+    EXPECT(strstr(zl_last_error(), "raw Ethernet") != NULL);
     zl_options_free(options);
     free(content);
     return 0;

@@ -60,8 +60,8 @@ _Kind: TypeAlias = Literal[
     "other",
 ]
 
-_LaneChoice: TypeAlias = Literal["udp", "best", "shared_memory"]
-_LaneKind: TypeAlias = Literal["udp", "shared_memory"]
+_LaneChoice: TypeAlias = Literal["udp", "best", "shared_memory", "ethernet"]
+_LaneKind: TypeAlias = Literal["udp", "shared_memory", "ethernet"]
 
 _What: TypeAlias = Literal[
     "accepted", "endpoint_failed", "connected", "completed", "announced", "closed", "other"

@@ -67,12 +67,12 @@ pub(super) fn measure(
     let given = account.bytes_given as f64 / (account.bytes_sent as f64).max(1.0);
     // Nanoseconds of a train's parts at either end.
     let (memory, trains) = (&parts.memory, &parts.trains);
-    let kernel = |copied: Cost, lent: Cost| copied.mean * (1.0 - given) + lent.mean * given;
+    let kernel = |copied: Cost, lent: Cost| copied.median * (1.0 - given) + lent.median * given;
     let (prepared, checked) = match protection {
         Protection::Plain => (memory.digest, memory.digest),
         _ => (memory.seal, memory.open),
     };
-    let payload = |cost: Cost| cost.mean * TRAIN as f64 / 1024.0;
+    let payload = |cost: Cost| cost.median * TRAIN as f64 / 1024.0;
     let known = [
         kernel(trains.copied, trains.given) + payload(prepared),
         kernel(trains.received, trains.received_given) + payload(checked),

@@ -125,7 +125,7 @@ pub(super) fn contention(effort: Effort, cores: [usize; 2], bytes: usize) -> Res
         let alone = joined(scope.spawn(move || copy(cores[0], None)).join())?;
         let [one, other] = cores.map(|core| scope.spawn(move || copy(core, Some(both))));
         let (one, _) = (joined(one.join())?, joined(other.join())?);
-        let alone = Cost::of(alone).context("no samples")?.mean;
+        let alone = Cost::of(alone).context("no samples")?.median;
         Cost::of(one.into_iter().map(|it| (it / alone).max(1.0))).context("no samples")
     })
 }

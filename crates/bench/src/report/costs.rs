@@ -159,8 +159,6 @@ fn by_size<T>(
 }
 
 fn words(cost: Cost, digits: usize) -> String {
-    let Cost {
-        min, median, max, ..
-    } = cost;
+    let Cost { min, median, max } = cost;
     format!("{median:.digits$} ({min:.digits$} to {max:.digits$})")
 }
